@@ -1,0 +1,42 @@
+# Two commands matter: `make demo` and `make test`. Each installs what is missing first.
+SHELL := /bin/sh
+BIN := .venv/bin
+export PATH := $(PATH):/usr/sbin:/sbin
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+
+setup: ## install packages, Python and Rust dependencies, build the agent
+	@scripts/setup
+
+demo: setup ## from a stock MariaDB to a proven faster one, with a report
+	@$(BIN)/headrace demo
+
+test: ## every test, against the real programs
+	@scripts/setup tests
+	cargo test --locked --quiet
+	$(BIN)/pytest
+
+check: ## format, lint, types, import directions
+	cargo fmt --check
+	cargo clippy --locked --quiet --all-targets -- -D warnings
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest tests/test_architecture.py
+
+format: ## rewrite the sources in the project's format
+	cargo fmt
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup ## speed and memory, each beside its peer, as ratios
+	@for script in benches/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+lock: ## renew the locked Python requirements
+	$(BIN)/uv pip compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --extra dev pyproject.toml -o requirements.txt
+
+clean: ## remove what was built (experiments stay)
+	rm -rf target .venv .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+//! A small MySQL client: it runs a statement and reads its rows.

@@ -1,0 +1,124 @@
+"""Confidence intervals over blocks, on the log scale.
+
+Every function takes a mapping from block to one log value. That is on purpose: seconds of a trial are
+autocorrelated, and a type with one value a block leaves no place to pass them as if they were replicates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from headrace.analysis.result import Interval
+
+#: Block's number -> one natural-log value: of a response, or of a ratio of two.
+ByBlock = Mapping[int, float]
+
+#: The chance of settling the question that ``blocks_needed`` asks for. 0.8 is the usual convention
+#: (Cohen 1988, Statistical Power Analysis, sec. 2.4).
+POWER = 0.8
+
+#: A plan allows no more blocks than this; a question that needs more is reported as not estimable.
+MAX_BLOCKS = 1000
+
+# Beyond this many standard errors on the right side of the critical value the power is 1 to 15 digits, and
+# the noncentral t distribution need not be evaluated where its series become slow.
+_CERTAIN = 8.0
+
+
+def t_quantile(degrees: float, alpha: float) -> float:
+    """The two-sided critical value of Student's t: |T| exceeds it with probability ``alpha``."""
+    # Lazy: SciPy takes longer to load than most commands take to run. scipy.stats would take three times that.
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, 1 - alpha / 2))
+
+
+def scaled(value: float, log_factor: float) -> float:
+    """``value * exp(log_factor)``, saturating: with 2 blocks and many comparisons an end can leave the range."""
+    return value * math.exp(min(log_factor, 700.0)) if value else 0.0
+
+
+def mean(logs: ByBlock) -> float:
+    return math.fsum(logs.values()) / len(logs)
+
+
+def variance(logs: ByBlock) -> float:
+    """The sample variance between blocks; at least 2 blocks."""
+    center = mean(logs)
+    return math.fsum((v - center) ** 2 for v in logs.values()) / (len(logs) - 1)
+
+
+def geometric(logs: ByBlock, alpha: float, resolution: float = 0.0) -> Interval:
+    """The geometric mean over blocks with its t interval at level 1 - alpha.
+
+    ``resolution`` (log units) is added to both half-widths: what the measuring itself cannot tell apart, and
+    no number of blocks averages away. With fewer than 2 blocks there is no interval.
+    """
+    center, n = mean(logs), len(logs)
+    if n < 2:
+        return Interval(math.exp(center), None, None)
+    half = t_quantile(n - 1, alpha) * math.sqrt(variance(logs) / n) + resolution
+    return Interval(math.exp(center), scaled(math.exp(center), -half), scaled(math.exp(center), half))
+
+
+def welch(a: ByBlock, b: ByBlock, alpha: float, resolution: float = 0.0) -> Interval:
+    """The ratio b / a of two unpaired geometric means with Welch's interval; none if a side has 1 block.
+
+    Source: Welch 1947, The generalization of "Student's" problem when several different population variances
+    are involved, Biometrika 34; degrees of freedom by Satterthwaite 1946.
+    """
+    ratio = math.exp(mean(b) - mean(a))
+    if len(a) < 2 or len(b) < 2:
+        return Interval(ratio, None, None)
+    share_a, share_b = variance(a) / len(a), variance(b) / len(b)
+    total = share_a + share_b
+    half = resolution
+    if total > 0:
+        degrees = total**2 / (share_a**2 / (len(a) - 1) + share_b**2 / (len(b) - 1))
+        half += t_quantile(degrees, alpha) * math.sqrt(total)
+    return Interval(ratio, scaled(ratio, -half), scaled(ratio, half))
+
+
+def blocks_needed(logs: ByBlock, alpha: float, equivalence: float, resolution: float = 0.0) -> int | None:
+    """How many blocks in all would settle the question with probability POWER, more than there are now.
+
+    Supposes that the true effect and spread are the observed ones. The question counts as settled when the
+    interval excludes 1 or lies within the equivalence margin, whichever takes fewer blocks. None with fewer
+    than 2 blocks, without any spread, or when MAX_BLOCKS would not do.
+    """
+    if len(logs) < 2 or variance(logs) == 0:
+        return None
+    effect, deviation, margin = abs(mean(logs)), math.sqrt(variance(logs)), math.log1p(equivalence)
+
+    def settled(n: int) -> bool:
+        critical = t_quantile(n - 1, alpha)
+
+        def reach(distance: float) -> float:
+            return _chance_beyond(critical, n - 1, (distance - resolution) * math.sqrt(n) / deviation)
+
+        differs = reach(effect)
+        # Both ends must lie inside: by Bonferroni's inequality at least this, and nearly exactly.
+        equivalent = reach(margin - effect) + reach(margin + effect) - 1
+        return max(differs, equivalent) >= POWER
+
+    low, high = len(logs), len(logs) + 1
+    while not settled(high):
+        if high == MAX_BLOCKS:
+            return None
+        low, high = high, min(2 * high, MAX_BLOCKS)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if settled(middle) else (middle, high)
+    return high
+
+
+def _chance_beyond(critical: float, degrees: int, noncentrality: float) -> float:
+    """P(T > critical) for a noncentral t."""
+    from scipy.special import nctdtr
+
+    if noncentrality <= 0:
+        return 0.0  # at most alpha / 2: never what settles a question
+    if noncentrality > 2 * critical + _CERTAIN:
+        return 1.0
+    return 1.0 - float(nctdtr(degrees, noncentrality, critical))

@@ -1,0 +1,126 @@
+"""What an analysis concluded, frozen. The report and ``--json`` only print these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its confidence interval; ``low`` and ``high`` are None where none is possible."""
+
+    estimate: float
+    low: float | None
+    high: float | None
+
+
+class Verdict(StrEnum):
+    BETTER = "better"
+    WORSE = "worse"
+    EQUIVALENT = "equivalent"
+    NOT_ENOUGH_DATA = "not enough data"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One treatment against its baseline in one response, as a ratio treatment / baseline paired by block.
+
+    ``response`` is ``throughput`` or a percentile (``p99``). The interval is simultaneous: adjusted for
+    ``comparisons``. ``blocks`` counts those in which both sides were measured. ``blocks_needed`` is the
+    number of blocks that would settle a verdict of ``not enough data``, when it can be estimated.
+    """
+
+    response: str
+    treatment: str
+    baseline: str
+    condition: str
+    ratio: Interval
+    verdict: Verdict
+    blocks: int
+    blocks_needed: int | None
+    comparisons: int
+
+
+@dataclass(frozen=True)
+class TreatmentSummary:
+    """One treatment over its complete trials.
+
+    ``throughput_ops_s`` is the geometric mean with its t interval on the log scale; the block is the unit, so
+    that the baseline's two trials in a block do not count as two witnesses. ``latency_ns`` maps p50, p90, p95,
+    p99, p99.9, p99.99 and max to the exact percentile of the merged histogram, with a delete-one-block
+    jackknife interval (none for max). A percentile with too few operations beyond it is absent: see
+    ``percentiles.MIN_BEYOND``. ``operations`` and ``errors`` are totals.
+    """
+
+    treatment: str
+    configuration: str
+    condition: str
+    trials: tuple[int, ...]
+    throughput_ops_s: Interval
+    latency_ns: Mapping[str, Interval]
+    latency_kind: str
+    operations: int
+    errors: int
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """The A/A comparison of one condition: the baseline's second trial of a block against its first.
+
+    ``ratio``'s interval should include 1. ``floor`` is the smallest relative difference that this machine
+    can tell from noise with these blocks: the larger distance of the interval's ends from 1.
+    """
+
+    condition: str
+    response: str
+    ratio: Interval
+    floor: float | None
+    blocks: int
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything concluded about one experiment. ``excluded`` maps a trial's number to why it is not analysed."""
+
+    name: str
+    alpha: float
+    equivalence: float
+    summaries: tuple[TreatmentSummary, ...]
+    effects: tuple[Effect, ...]
+    noise: tuple[NoiseFloor, ...]
+    excluded: Mapping[int, str]
+    headline: str
+
+
+@dataclass(frozen=True)
+class UnpairedEffect:
+    """One treatment in experiment B against the same one in A, as a ratio B / A.
+
+    The trials did not share blocks, so nothing cancels what changed between the two times. ``blocks_a`` and
+    ``blocks_b`` count the blocks of each side; the interval is Welch's, adjusted for ``comparisons``.
+    """
+
+    response: str
+    treatment: str
+    ratio: Interval
+    verdict: Verdict
+    blocks_a: int
+    blocks_b: int
+    comparisons: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What ``headrace compare A B`` found. ``cautions`` are sentences a reader must see beside the numbers."""
+
+    a: str
+    b: str
+    alpha: float
+    equivalence: float
+    effects: tuple[UnpairedEffect, ...]
+    only_in_a: tuple[str, ...]
+    only_in_b: tuple[str, ...]
+    cautions: tuple[str, ...]
+    headline: str

@@ -1,0 +1,111 @@
+"""One error tree: every error says what is wrong, where, and what to do, and carries its exit code.
+
+Only ``cli`` and ``web`` turn these into text and an exit status; nothing below prints or exits.
+"""
+
+from __future__ import annotations
+
+
+class HeadraceError(Exception):
+    """An error for a person to read.
+
+    ``message`` says what is wrong, ``place`` where (file, key, host, path), ``hint`` what to do next.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, place: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.place = place
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"{self.place}: {self.message}" if self.place else self.message
+        return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+class PlanError(HeadraceError):
+    """The plan file, or a value in it, is wrong."""
+
+    exit_code = 3
+
+
+class NotReady(HeadraceError):
+    """A program, package or permission that the work needs is missing."""
+
+    exit_code = 4
+
+
+class Refused(HeadraceError):
+    """Doing this could harm the host or its data, and nobody allowed it by name."""
+
+    exit_code = 5
+
+
+class TargetError(HeadraceError):
+    """A target cannot be reached, or a command on it failed."""
+
+    exit_code = 6
+
+
+class CommandFailed(TargetError):
+    """A command on a target ended with an exit code other than 0, or ran out of time."""
+
+
+class Busy(HeadraceError):
+    """Something we need is held by somebody else: a port, the host's lock, an experiment folder."""
+
+    exit_code = 7
+
+
+class DiskFull(HeadraceError):
+    """No room for what must be written, on the target or in the experiment folder."""
+
+    exit_code = 8
+
+
+class StoreError(HeadraceError):
+    """An experiment folder is damaged, incomplete or of another format."""
+
+    exit_code = 9
+
+
+class NothingMeasured(HeadraceError):
+    """The experiment ended without a trial that can be analysed."""
+
+    exit_code = 10
+
+
+class ServerStartFailed(HeadraceError):
+    """The private server did not start; the message ends with the last lines of its error log.
+
+    In a trial this is an observation of the treatment (state ``failed``), not the end of the experiment.
+    """
+
+    exit_code = 11
+
+
+class WorkloadFailed(HeadraceError):
+    """The workload program failed, or printed something that cannot be read."""
+
+    exit_code = 12
+
+
+#: What each exit code of ``headrace`` means; the documentation's table is checked against this.
+EXIT_CODES: dict[int, str] = {
+    0: "done",
+    1: "an unexpected error (please report it)",
+    2: "wrong arguments",
+    3: "the plan file is wrong",
+    4: "this machine is not ready: something is missing",
+    5: "refused: it could harm the host, and nobody allowed it by name",
+    6: "a target cannot be reached, or a command on it failed",
+    7: "a port, lock or folder is held by somebody else",
+    8: "no room left on a disk",
+    9: "an experiment folder is damaged or of another format",
+    10: "no trial ended that can be analysed",
+    11: "the server did not start",
+    12: "the workload failed",
+    130: "stopped by Ctrl-C; the machine was restored",
+}

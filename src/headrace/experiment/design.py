@@ -1,0 +1,282 @@
+"""From a plan to treatments, blocks and trials: frozen and hashed before the first trial."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from headrace import knobs, workloads
+from headrace.errors import PlanError
+from headrace.experiment.plan import FactorTable, Plan, Settings
+from headrace.model import Role, Treatment, TrialSpec, Value
+
+CONFIGURATION = "configuration"
+
+
+@dataclass(frozen=True)
+class Design:
+    """What will be run, in order. ``baselines`` maps each condition to its baseline treatment's name."""
+
+    plan: Plan
+    treatments: tuple[Treatment, ...]
+    trials: tuple[TrialSpec, ...]
+    baselines: Mapping[str, str]
+    skipped: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    hash: str = field(default="", compare=False)
+
+    def treatment(self, name: str) -> Treatment:
+        return next(t for t in self.treatments if t.name == name)
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of ``design.json``; ``store`` adds the format's number."""
+        plan = self.plan
+        return {
+            "name": plan.name,
+            "description": plan.description,
+            "hash": self.hash,
+            "kind": plan.design.kind,
+            "seed": plan.design.seed,
+            "blocks": plan.design.blocks,
+            "alpha": plan.design.alpha,
+            "equivalence": plan.design.equivalence,
+            "workload": plan.workload.model_dump(mode="json"),
+            "volume": plan.volume.model_dump(mode="json"),
+            "server": plan.server.model_dump(mode="json"),
+            "target": plan.target.model_dump(mode="json"),
+            "base": plan.base,
+            "baselines": dict(self.baselines),
+            "treatments": [asdict(t) for t in self.treatments],
+            "trials": [asdict(t) for t in self.trials],
+            "skipped": [{"treatment": name, "reason": reason} for name, reason in self.skipped],
+            "notes": list(self.notes),
+        }
+
+
+def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
+    """All treatments and the order of all trials. Raises PlanError with ``place`` and the key.
+
+    Without root, treatments that set what only root may set are left out and named in ``skipped``; the
+    volume becomes an ordinary folder.
+    """
+    try:
+        levels_by_factor = _levels(plan)
+        treatments, baselines = _treatments(plan, levels_by_factor)
+        for treatment in treatments:
+            _check(plan, treatment)
+    except PlanError as error:
+        raise PlanError(error.message, place=error.place or place, hint=error.hint) from error
+    skipped: list[tuple[str, str]] = []
+    notes: list[str] = []
+    if not is_root:
+        treatments, notes = _without_root(plan, treatments, skipped)
+        names = {t.name for t in treatments}
+        lost = [name for name in baselines.values() if name not in names]
+        if lost:
+            raise PlanError(f"the baseline {lost[0]!r} needs root", place=place, hint="run as root")
+    trials = tuple(_order(plan, treatments, baselines))
+    design = Design(plan, tuple(treatments), trials, baselines, tuple(skipped), tuple(notes))
+    canonical = json.dumps(design.to_json(), sort_keys=True)
+    return Design(
+        plan,
+        design.treatments,
+        trials,
+        baselines,
+        design.skipped,
+        design.notes,
+        hashlib.sha256(canonical.encode()).hexdigest(),
+    )
+
+
+def _levels(plan: Plan) -> dict[str, dict[str, Settings]]:
+    """Factor -> level's name -> settings."""
+    factors: dict[str, dict[str, Settings]] = {}
+    if plan.design.kind == "ladder":
+        if not plan.design.rungs:
+            raise PlanError('design.rungs: a ladder needs rungs, such as STOCK = [] and ALL = ["MYSQL"]')
+        if CONFIGURATION in plan.factors:
+            raise PlanError(f"factors.{CONFIGURATION}: in a ladder this name belongs to the rungs")
+        factors[CONFIGURATION] = {
+            rung: _bundle(plan, f"design.rungs.{rung}", names) for rung, names in plan.design.rungs.items()
+        }
+    elif plan.design.rungs:
+        raise PlanError('design.rungs: only in a ladder (design.kind = "ladder")')
+    elif not plan.factors:
+        raise PlanError("factors: a factorial design needs at least one factor")
+    for name, factor in plan.factors.items():
+        factors[name] = _factor_levels(plan, name, factor)
+    return factors
+
+
+def _factor_levels(plan: Plan, name: str, factor: FactorTable) -> dict[str, Settings]:
+    if isinstance(factor.levels, list):
+        assert factor.knob is not None  # the table's own check
+        named = {_level_name(value): {factor.knob: value} for value in factor.levels}
+        if len(named) != len(factor.levels):
+            raise PlanError(f"factors.{name}.levels: a value stands twice")
+        return named
+    levels = {}
+    for level, content in factor.levels.items():
+        if isinstance(content, dict):
+            levels[level] = content
+        else:
+            names = [content] if isinstance(content, str) else content
+            levels[level] = _bundle(plan, f"factors.{name}.levels.{level}", names)
+    return levels
+
+
+def _level_name(value: Value) -> str:
+    if isinstance(value, list):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _bundle(plan: Plan, key: str, names: Iterable[str]) -> Settings:
+    merged: Settings = {}
+    for name in names:
+        if name not in plan.bundles:
+            known = ", ".join(plan.bundles) or "none"
+            raise PlanError(f"{key}: no bundle named {name!r}; there are: {known}")
+        merged = _merge(merged, plan.bundles[name], key)
+    return merged
+
+
+def _merge(first: Mapping[str, Value], second: Mapping[str, Value], key: str) -> Settings:
+    """Both settings together; lists accumulate, and two different values for one knob are an error."""
+    merged = dict(first)
+    for knob, value in second.items():
+        old = merged.get(knob)
+        if isinstance(old, list) and isinstance(value, list):
+            merged[knob] = old + [v for v in value if v not in old]
+        elif old is not None and old != value:
+            raise PlanError(f"{key}: {knob} is set twice, to {old!r} and {value!r}")
+        else:
+            merged[knob] = value
+    return merged
+
+
+def _treatments(
+    plan: Plan, factors: Mapping[str, Mapping[str, Settings]]
+) -> tuple[list[Treatment], dict[str, str]]:
+    baseline_levels = _baseline_levels(plan, factors)
+    conditions = [name for name, levels in factors.items() if _is_condition(levels)]
+    treatments, baselines = [], {}
+    for combination in itertools.product(*(levels.items() for levels in factors.values())):
+        chosen = {factor: level for factor, (level, _) in zip(factors, combination, strict=True)}
+        if any(all(chosen.get(f) == v for f, v in rule.items()) for rule in plan.design.exclude):
+            continue
+        settings: Settings = {}
+        for factor, (level, content) in zip(factors, combination, strict=True):
+            settings = _merge(settings, content, f"factors.{factor}.levels.{level}")
+        condition = " ".join(f"{f}={chosen[f]}" for f in conditions)
+        subject = " ".join(
+            chosen[f] if len(factors) - len(conditions) == 1 else f"{f}={chosen[f]}"
+            for f in factors
+            if f not in conditions
+        )
+        name = f"{subject} @ {condition}" if condition else subject
+        # The base gives way to a factor, except that lists accumulate.
+        base = {k: v for k, v in plan.base.items() if k not in settings or isinstance(v, list)}
+        treatment = Treatment(name, chosen, _merge(base, settings, "base"), condition)
+        treatments.append(treatment)
+        if all(chosen[f] == level for f, level in baseline_levels.items() if f not in conditions):
+            baselines[condition] = name
+    for condition in {t.condition for t in treatments} - set(baselines):
+        raise PlanError(
+            f"design.exclude: leaves no baseline for {condition or 'the comparison'}",
+            hint="every condition needs its own baseline",
+        )
+    return treatments, baselines
+
+
+def _is_condition(levels: Mapping[str, Settings]) -> bool:
+    """A factor that only changes what is asked of the system: its levels are different questions."""
+    return all(knob.startswith("workload.") for settings in levels.values() for knob in settings)
+
+
+def _baseline_levels(plan: Plan, factors: Mapping[str, Mapping[str, Settings]]) -> dict[str, str]:
+    baseline = plan.design.baseline
+    if isinstance(baseline, str):
+        subjects = [name for name, levels in factors.items() if not _is_condition(levels)]
+        if len(subjects) != 1:
+            raise PlanError(
+                f"design.baseline = {baseline!r}: name a level for each factor, such as "
+                + "{ "
+                + ", ".join(f'{f} = "{next(iter(factors[f]))}"' for f in subjects or factors)
+                + " }"
+            )
+        baseline = {subjects[0]: baseline}
+    for factor in factors:
+        if factor not in baseline and not _is_condition(factors[factor]):
+            raise PlanError(f"design.baseline: no level for the factor {factor!r}")
+    for factor, level in baseline.items():
+        if level not in factors.get(factor, {}):
+            allowed = ", ".join(factors.get(factor, {})) or f"no factor {factor!r}"
+            raise PlanError(f"design.baseline: {factor} = {level!r}; allowed: {allowed}")
+    return baseline
+
+
+def _check(plan: Plan, treatment: Treatment) -> None:
+    for knob, value in treatment.settings.items():
+        if knob.startswith("workload."):
+            continue
+        knobs.check(knob, value)
+        reason = knobs.weakens_durability(knob, value)
+        if reason and knob not in plan.design.allow_weaker_durability:
+            raise PlanError(
+                f"{knob} = {value!r} in {treatment.name}: it weakens what survives a crash: {reason}",
+                hint=f'if you mean it: design.allow_weaker_durability = ["{knob}"]',
+            )
+        if knob.startswith("volume.") and plan.volume.device == "directory":
+            raise PlanError(
+                f"{knob} in {treatment.name}: a directory has no file system or queue of its own",
+                hint='volume.device = "loop"',
+            )
+    workloads.make_workload(plan.workload.kind, workload_options(plan, treatment))
+
+
+def workload_options(plan: Plan, treatment: Treatment) -> Settings:
+    """The workload's options under this treatment."""
+    prefix = "workload."
+    own = {k.removeprefix(prefix): v for k, v in treatment.settings.items() if k.startswith(prefix)}
+    return {**plan.workload.options, **own}
+
+
+def _needs_root(knob: str) -> bool:
+    return knob.startswith(("volume.", "host."))
+
+
+def _without_root(
+    plan: Plan, treatments: list[Treatment], skipped: list[tuple[str, str]]
+) -> tuple[list[Treatment], list[str]]:
+    kept = []
+    for treatment in treatments:
+        beyond_base = [k for k in treatment.settings if _needs_root(k) and k not in plan.base]
+        if beyond_base:
+            skipped.append((treatment.name, f"{beyond_base[0]} needs root"))
+            continue
+        settings = {k: v for k, v in treatment.settings.items() if not _needs_root(k)}
+        kept.append(Treatment(treatment.name, treatment.levels, settings, treatment.condition))
+    notes = []
+    if plan.volume.device != "directory":
+        notes.append(f"without root: an ordinary folder instead of a {plan.volume.device} volume")
+    return kept, notes
+
+
+def _order(plan: Plan, treatments: list[Treatment], baselines: Mapping[str, str]) -> Iterable[TrialSpec]:
+    """Blocks in a fresh random order each; the baseline of every condition stands twice in each block."""
+    generator = random.Random(plan.design.seed)
+    number = 0
+    for block in range(1, plan.design.blocks + 1):
+        entries = [(t.name, Role.CANDIDATE) for t in treatments if baselines[t.condition] != t.name]
+        entries += [(name, Role.BASELINE) for name in baselines.values()]
+        entries += [(name, Role.REPEAT) for name in baselines.values()]
+        generator.shuffle(entries)
+        for position, (name, role) in enumerate(entries, start=1):
+            number += 1
+            yield TrialSpec(number, block, position, name, role)

@@ -1,0 +1,288 @@
+"""Run an experiment: every planned trial that is not on disk yet, in order, each journaled and restored.
+
+``kill -9`` at any moment loses at most the running trial: trials appear by one rename, changes to the host
+stand in its journal before they are made, and the next run restores them before it continues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headrace import workloads
+from headrace.agent import Agent, Journal
+from headrace.analysis.disturbance import Disturbance, find_disturbance
+from headrace.errors import Busy, NothingMeasured, NotReady
+from headrace.experiment import design as designs
+from headrace.experiment import plan as plans
+from headrace.experiment import readiness
+from headrace.experiment.trial import Lab, restore, run_trial, server_spec, volume_spec
+from headrace.model import Role, TrialSpec, TrialState
+from headrace.server import build_dataset, dataset_folder
+from headrace.store import ExperimentFolder, TrialRecord
+from headrace.target import Target, TargetSpec, open_target
+
+#: What a trial costs beside warm-up and measuring, before one has been timed: [s] for planning only.
+OVERHEAD_WITH_SERVER_S = 6.0
+OVERHEAD_S = 3.0
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something a person watching wants to know."""
+
+
+@dataclass(frozen=True)
+class Note(Event):
+    text: str
+
+
+@dataclass(frozen=True)
+class Step(Event):
+    """What the current trial is doing now."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class TrialStarted(Event):
+    spec: TrialSpec
+    done: int
+    total: int
+    left_s: float
+
+
+@dataclass(frozen=True)
+class TrialEnded(Event):
+    record: TrialRecord
+    throughput_ops_s: float
+    done: int
+    total: int
+    left_s: float
+
+
+Listener = Callable[[Event], None]
+
+
+def trial_seconds(plan: plans.Plan) -> float:
+    """The wall time to expect of one trial, before one has been timed."""
+    needs_server = workloads.make_workload(plan.workload.kind, plan.workload.options).needs_server
+    overhead = OVERHEAD_WITH_SERVER_S if needs_server else OVERHEAD_S
+    return plan.workload.warmup_s + plan.workload.seconds + overhead
+
+
+async def run_experiment(
+    plan_path: Path, folder_path: Path | None, listen: Listener, *, retry_invalid: bool = False
+) -> ExperimentFolder:
+    """Run or continue the experiment of a plan file; the folder with every trial in it.
+
+    The folder is ``experiments/<plan's name>`` unless given. Raises a HeadraceError; when cancelled, the
+    host is restored first.
+    """
+    plan, text = plans.load(plan_path)
+    async with AsyncExitStack() as stack:
+        target = open_target(
+            TargetSpec.parse(
+                plan.target.address,
+                identity_file=plan.target.identity_file,
+                known_hosts=plan.target.known_hosts,
+            )
+        )
+        await target.connect()
+        stack.push_async_callback(target.close)
+        design = designs.build(plan, place=str(plan_path), is_root=target.is_root)
+        for name, reason in design.skipped:
+            listen(Note(f"skipped {name}: {reason}"))
+        for note in design.notes:
+            listen(Note(note))
+        folder = _open_folder(folder_path or Path("experiments") / plan.name, text, design)
+        stack.enter_context(_exclusive(folder.path))
+        lab = await _prepare_lab(target, folder, design, stack, listen)
+        await _Run(lab, folder, listen, retry_invalid).all_trials()
+    return folder
+
+
+def _open_folder(path: Path, text: str, design: designs.Design) -> ExperimentFolder:
+    if not path.exists():
+        return ExperimentFolder.create(path, text, design.to_json())
+    folder = ExperimentFolder.open(path)
+    if folder.design.get("hash") != design.hash:
+        raise Busy(
+            "this folder holds an experiment with another design; a design is frozen once its folder exists",
+            place=str(path),
+            hint="give another folder with --output, or restore the plan file as it was",
+        )
+    return folder
+
+
+@contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    """One runner a folder: a second one is told who has it."""
+    descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.read(descriptor, 100).decode() or "another process"
+            raise Busy(f"this experiment is being run by process {holder}", place=str(path)) from error
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, str(os.getpid()).encode())
+        yield
+    finally:
+        os.close(descriptor)
+
+
+async def _prepare_lab(
+    target: Target, folder: ExperimentFolder, design: designs.Design, stack: AsyncExitStack, listen: Listener
+) -> Lab:
+    plan = design.plan
+    agent = await Agent.install(target)
+    owner = f"headrace-{plan.name}-{design.hash[:12]}"
+    journal = Journal(agent, owner)
+    await stack.enter_async_context(journal.hold())
+    # Whatever a killed run left behind is undone before anything is looked at or measured.
+    for what in await restore(journal):
+        listen(Note(f"restored: {what}"))
+    lost = folder.discard_drafts()
+    if lost:
+        listen(Note(f"{lost} unfinished trial was discarded and will be measured again"))
+    workload = workloads.make_workload(plan.workload.kind, plan.workload.options)
+    specs = [volume_spec(design, treatment) for treatment in design.treatments]
+    vendor = plan.server.vendor if workload.needs_server and plan.server.binary is None else None
+    versions = await readiness.require(target, workload, specs, vendor)
+    await _make_scratch(target, plan.target.scratch)
+    facts = await agent.facts()
+    folder.save_facts(facts)
+    lab = Lab(
+        target=target,
+        agent=agent,
+        journal=journal,
+        facts=facts,
+        design=design,
+        owner=owner,
+        scratch=plan.target.scratch,
+        versions={**versions, "kernel": str(facts.data["kernel"]["release"])},
+    )
+    if workload.needs_server:
+        lab = replace(lab, dataset=await _dataset(lab, workload, listen))
+    return lab
+
+
+async def _make_scratch(target: Target, scratch: str) -> None:
+    """The scratch folder; readable by the server's own user, writable by nobody else."""
+    made = await target.run(["mkdir", "-p", "-m", "0755", scratch], check=False)
+    if made.exit_code != 0:
+        raise NotReady(
+            f"the scratch folder cannot be made: {made.error_text.strip()}",
+            place=f"{target.name}:{scratch}",
+            hint='name another with [target] scratch = "..." in the plan',
+        )
+
+
+async def _dataset(lab: Lab, workload: workloads.Workload, listen: Listener) -> str:
+    """The golden copy of the data, built once per server version and data set."""
+    baseline = lab.design.treatment(next(iter(lab.design.baselines.values())))
+    spec = replace(server_spec(lab.design, baseline), variables={}, allocator="system")
+    folder = await dataset_folder(lab.target, spec, f"{lab.scratch}/datasets", workload.dataset() or {})
+
+    async def load(endpoint: workloads.ServerEndpoint) -> None:
+        raw = lab_raw / "prepare"
+        raw.mkdir(parents=True, exist_ok=True)
+        await workload.prepare(
+            workloads.Context(lab.target, lab.owner, folder, endpoint, seconds=0, warmup_s=0, raw=raw)
+        )
+
+    if await lab.target.exists(f"{folder}/manifest.json"):
+        return folder
+    import tempfile
+
+    listen(Note("building the data set (once)"))
+    await lab.journal.record([{"kind": "process", "owner": lab.owner}])
+    lab_raw = Path(tempfile.mkdtemp(prefix="headrace-"))
+    try:
+        await build_dataset(lab.target, spec, folder, lab.owner, load)
+    finally:
+        shutil.rmtree(lab_raw, ignore_errors=True)
+        await asyncio.shield(restore(lab.journal))
+    return folder
+
+
+class _Run:
+    """The loop over the trials, with its clock."""
+
+    def __init__(self, lab: Lab, folder: ExperimentFolder, listen: Listener, retry_invalid: bool) -> None:
+        self._lab = lab
+        self._folder = folder
+        self._listen = listen
+        self._retry_invalid = retry_invalid
+        self._durations_s: list[float] = []
+
+    async def all_trials(self) -> None:
+        trials = self._lab.design.trials
+        on_disk = {t.number: t for t in self._folder.trials()}
+        if self._retry_invalid:
+            on_disk = {n: t for n, t in on_disk.items() if t.state is not TrialState.INVALID}
+        if on_disk:
+            self._listen(Note(f"continuing: {len(on_disk)} of {len(trials)} trials are done"))
+        for spec in trials:
+            if spec.number not in on_disk:
+                on_disk[spec.number] = await self._one(spec, len(on_disk), len(trials))
+                self._stop_when_hopeless(on_disk[spec.number])
+        if not any(t.state is TrialState.COMPLETE for t in on_disk.values()):
+            reasons = {f"{t.treatment}: {t.reason}" for t in on_disk.values()}
+            raise NothingMeasured("no trial is complete:\n" + "\n".join(sorted(reasons)))
+
+    async def _one(self, spec: TrialSpec, done: int, total: int) -> TrialRecord:
+        self._listen(TrialStarted(spec, done, total, self._left_s(total - done)))
+        began = time.monotonic()
+        draft = self._folder.begin_trial(spec.number)
+        try:
+            record, data = await run_trial(self._lab, spec, draft, lambda text: self._listen(Step(text)))
+            if record.state is TrialState.COMPLETE:
+                record = _judge(record, find_disturbance(record, data, self._folder.design))
+            # Persisted after every trial, because a later one may fail and lose it.
+            draft.commit(record, data)
+        except BaseException:
+            draft.discard()
+            raise
+        self._durations_s.append(time.monotonic() - began)
+        seconds = (record.window_end_ns - record.window_start_ns) / 1e9
+        operations = sum(
+            count or 0
+            for t_s, count in zip(
+                data.intervals["t_s"].to_pylist(), data.intervals["count"].to_pylist(), strict=True
+            )
+            if t_s >= 0
+        )
+        throughput = operations / seconds if seconds > 0 else 0.0
+        self._listen(TrialEnded(record, throughput, done + 1, total, self._left_s(total - done - 1)))
+        return record
+
+    def _left_s(self, trials: int) -> float:
+        durations = self._durations_s
+        each = sum(durations) / len(durations) if durations else trial_seconds(self._lab.design.plan)
+        return each * trials
+
+    def _stop_when_hopeless(self, record: TrialRecord) -> None:
+        """Without a baseline nothing can be compared: better to say so in the first block than after hours."""
+        if record.block == 1 and record.role is Role.BASELINE and record.state is TrialState.FAILED:
+            raise NothingMeasured(
+                f"the baseline {record.treatment} failed: {record.reason}",
+                place=str(self._folder.trial_path(record.number)),
+                hint="mend the plan or the cause, remove this experiment's folder and run again",
+            )
+
+
+def _judge(record: TrialRecord, disturbance: Disturbance) -> TrialRecord:
+    warnings = [*record.warnings, *disturbance.warnings]
+    if disturbance.invalid:
+        reason = "; ".join(disturbance.invalid)
+        return replace(record, state=TrialState.INVALID, reason=reason, warnings=warnings)
+    return replace(record, warnings=warnings)

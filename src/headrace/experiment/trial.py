@@ -1,0 +1,302 @@
+"""One trial: set the treatment up, measure, and leave the host as it was.
+
+Every change is journaled before it is made; the context managers undo it in reverse order, and what they
+could not undo (the runner was killed) the next ``headrace run`` finds in the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace import __version__, knobs, workloads
+from headrace.agent import Agent, Journal
+from headrace.errors import (
+    CommandFailed,
+    HeadraceError,
+    Refused,
+    ServerStartFailed,
+    WorkloadFailed,
+)
+from headrace.experiment.design import Design, workload_options
+from headrace.experiment.plan import size_in_bytes
+from headrace.model import Facts, ServerEndpoint, Treatment, TrialSpec, TrialState, Value
+from headrace.server import PrivateServer, ServerSpec, restore_dataset
+from headrace.store import TrialData, TrialDraft, TrialRecord, empty_data, read_samples
+from headrace.target import Target
+from headrace.volumes import DeviceSpec, Volume, VolumeSpec, mounted
+
+#: Errors that are an observation of the treatment. Anything else stops the experiment.
+OBSERVATIONS = (ServerStartFailed, WorkloadFailed, CommandFailed, Refused)
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A target made ready for trials."""
+
+    target: Target
+    agent: Agent
+    journal: Journal
+    facts: Facts
+    design: Design
+    owner: str
+    scratch: str
+    dataset: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+def volume_spec(design: Design, treatment: Treatment) -> VolumeSpec:
+    """The volume of a treatment; what it does not say is the plan's ``[volume]``."""
+    table = design.plan.volume
+    own = {k.removeprefix("volume."): v for k, v in treatment.settings.items() if k.startswith("volume.")}
+    kind = str(own.pop("device", table.device))
+    identity = ""
+    if kind.startswith("/dev/"):
+        kind, identity = "block", kind
+        if identity not in table.devices:
+            raise Refused(
+                f"{identity} is not listed in volume.devices: its content would be lost",
+                hint=f'if that is what you want: [volume] devices = ["{identity}"]',
+            )
+    filesystem = str(own.pop("filesystem", "xfs"))
+    mkfs_options = _words(own.pop("mkfs_options", []))
+    mount_options = _words(own.pop("mount_options", []))
+    device = DeviceSpec(kind=kind, size_bytes=size_in_bytes(table.size), id=identity)
+    if kind == "directory":
+        return VolumeSpec(device, "", (), (), {})
+    queue = {name: str(value) for name, value in own.items()}
+    return VolumeSpec(device, filesystem, mkfs_options, mount_options, queue)
+
+
+def server_spec(design: Design, treatment: Treatment) -> ServerSpec:
+    """The private server of a treatment."""
+    table = design.plan.server
+    own = {k.removeprefix("server."): v for k, v in treatment.settings.items() if k.startswith("server.")}
+    allocator = str(own.pop("allocator", "system"))
+    return ServerSpec(table.vendor, table.binary, own, allocator, table.port)
+
+
+def host_settings(treatment: Treatment) -> dict[str, str]:
+    """Path -> value of what the treatment changes on the host itself."""
+    return {
+        knobs.find(name).path(): str(value)
+        for name, value in treatment.settings.items()
+        if name.startswith("host.")
+    }
+
+
+def _words(value: Value) -> tuple[str, ...]:
+    if isinstance(value, list):
+        return tuple(value)
+    return tuple(str(value).split(",")) if value else ()
+
+
+class _Clock:
+    """When each step of the trial began, for the record and for finding what is slow."""
+
+    def __init__(self) -> None:
+        self.times_ns: dict[str, int] = {}
+
+    def mark(self, step: str) -> None:
+        self.times_ns[step] = time.time_ns()
+
+
+async def run_trial(
+    lab: Lab, spec: TrialSpec, draft: TrialDraft, on_step: Callable[[str], None]
+) -> tuple[TrialRecord, TrialData]:
+    """Run one trial; the host is as it was before when this returns or raises.
+
+    A treatment that fails (the server does not start, the kernel refuses an option) gives state ``failed``.
+    """
+    treatment = lab.design.treatment(spec.treatment)
+    clock = _Clock()
+    steps = _Steps(lab, treatment, draft, clock, on_step)
+    clock.mark("started")
+    state, reason = TrialState.COMPLETE, ""
+    data = empty_data()
+    try:
+        await lab.journal.record([{"kind": "process", "owner": lab.owner}])
+        data = await steps.measure()
+    except OBSERVATIONS as error:
+        state, reason = TrialState.FAILED, error.message
+    finally:
+        # Cancelled or not, the host is restored before anything else happens.
+        await asyncio.shield(restore(lab.journal))
+    clock.mark("finished")
+    record = TrialRecord(
+        number=spec.number,
+        block=spec.block,
+        position=spec.position,
+        treatment=spec.treatment,
+        role=spec.role,
+        state=state,
+        reason=reason,
+        window_start_ns=steps.window_ns[0],
+        window_end_ns=steps.window_ns[1],
+        times_ns=clock.times_ns,
+        facts_hash=lab.facts.hash,
+        knobs=steps.knobs,
+        versions={"headrace": __version__, **lab.versions},
+        warnings=steps.warnings,
+        cpus=int(lab.facts.data["cpu"]["online_count"]),
+    )
+    return record, data
+
+
+async def restore(journal: Journal) -> list[str]:
+    """Undo what is still in the journal; what was undone, as text. Raises when something could not be."""
+    undone = await journal.rollback(everyone=True)
+    failed = [u for u in undone if u.error]
+    if failed:
+        raise HeadraceError(
+            "; ".join(f"{u.what}: {u.error}" for u in failed),
+            place="restoring the host",
+            hint="mend the cause, then `headrace run` tries again; `headrace status` shows what is left",
+        )
+    return [u.what for u in undone]
+
+
+class _Steps:
+    """The stages of one trial, in order, sharing what the record needs."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        treatment: Treatment,
+        draft: TrialDraft,
+        clock: _Clock,
+        on_step: Callable[[str], None],
+    ) -> None:
+        self._lab = lab
+        self._treatment = treatment
+        self._draft = draft
+        self._clock = clock
+        self._on_step = on_step
+        self.window_ns = (0, 0)
+        self.knobs: dict[str, dict[str, Any]] = {}
+        self.warnings: list[str] = []
+
+    def _step(self, name: str, text: str) -> None:
+        self._clock.mark(name)
+        self._on_step(text)
+
+    async def measure(self) -> TrialData:
+        lab, treatment = self._lab, self._treatment
+        workload = workloads.make_workload(
+            lab.design.plan.workload.kind, workload_options(lab.design.plan, treatment)
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            self._step("volume", "volume")
+            spec = volume_spec(lab.design, treatment)
+            volume = await stack.enter_async_context(
+                mounted(lab.target, lab.journal, spec, lab.scratch, "volume")
+            )
+            self._note_volume(volume)
+            for applied in await lab.journal.apply(host_settings(treatment)):
+                self.knobs[applied.path] = {"before": applied.before, "after": applied.after}
+            endpoint = None
+            if workload.needs_server:
+                endpoint = await stack.enter_async_context(self._server(volume))
+            context = workloads.Context(
+                target=lab.target,
+                owner=lab.owner,
+                folder=f"{volume.path}/files",
+                endpoint=endpoint,
+                seconds=lab.design.plan.workload.seconds,
+                warmup_s=lab.design.plan.workload.warmup_s,
+                raw=self._draft.raw,
+            )
+            if not workload.needs_server:
+                self._step("prepare", "files")
+                await workload.prepare(context)
+                await drop_cached(lab.target, context.folder)
+            async with self._sampled(endpoint):
+                self._step("workload", "measuring")
+                measurement = await workload.run(context)
+                self._step("collect", "collecting")
+            self.window_ns = (measurement.window_start_ns, measurement.window_end_ns)
+            if not workload.needs_server:
+                await workload.cleanup(context)
+        samples = await asyncio.to_thread(read_samples, self._draft.raw / "samples.jsonl.zst")
+        return TrialData(measurement.intervals, measurement.latency, samples)
+
+    def _note_volume(self, volume: Volume) -> None:
+        for applied in volume.settings:
+            self.knobs[applied.path] = {"before": applied.before, "after": applied.after}
+        self.knobs["volume.mounted"] = {"before": None, "after": ",".join(volume.options)}
+        self.knobs["volume.device"] = {"before": None, "after": volume.device}
+        self.warnings.extend(volume.warnings)
+
+    @contextlib.asynccontextmanager
+    async def _server(self, volume: Volume) -> Any:
+        lab = self._lab
+        assert lab.dataset is not None  # the runner builds it for every workload that needs a server
+        datadir = f"{volume.path}/data"
+        self._step("restore", "restoring the data")
+        await restore_dataset(lab.target, lab.dataset, datadir)
+        await drop_cached(lab.target, datadir)
+        self._step("server", "starting the server")
+        server = PrivateServer(
+            lab.target,
+            server_spec(lab.design, self._treatment),
+            datadir=datadir,
+            rundir=f"{lab.scratch}/run",
+            owner=lab.owner,
+        )
+        endpoint = await server.start()
+        try:
+            for name, change in server.settings.items():
+                self.knobs[f"server.{name}"] = {"before": change.before, "after": change.after}
+            yield endpoint
+            if not await server.alive():
+                raise WorkloadFailed(f"the server died during the trial: {await server.last_words()}")
+        except WorkloadFailed as error:
+            if await server.alive():
+                raise
+            raise WorkloadFailed(f"the server died: {await server.last_words()}") from error
+        finally:
+            self._step("stop", "stopping the server")
+            with contextlib.suppress(FileNotFoundError):
+                await lab.target.get(f"{lab.scratch}/run/error.log", self._draft.raw / "server-error.log")
+            await server.stop()
+
+    @contextlib.asynccontextmanager
+    async def _sampled(self, endpoint: ServerEndpoint | None) -> Any:
+        """Sample the host around the workload; the stream is fetched when the workload has ended."""
+        lab = self._lab
+        output = f"{lab.scratch}/samples.jsonl.zst"
+        process = await lab.agent.start_sampler(output, owner=lab.owner, interval_s=1.0, endpoint=endpoint)
+        try:
+            yield
+        finally:
+            await process.signal("TERM")
+            exit_code = await process.wait(timeout_s=15)
+            if exit_code != 0:
+                self.warnings.append(f"the sampler ended with {exit_code}: {await process.error_text()}")
+            await lab.target.get(output, self._draft.raw / "samples.jsonl.zst")
+
+
+async def drop_cached(target: Target, folder: str) -> None:
+    """Write the folder's data out and forget its pages, so that a trial neither starts with a warm page
+
+    cache nor pays for writing back what was copied before it. Only this folder's pages are touched.
+    """
+    await target.run(["sync", "-f", folder], timeout_s=600)
+    drop = [
+        "find",
+        folder,
+        "-type",
+        "f",
+        "-exec",
+        "dd",
+        "if={}",
+        "iflag=nocache",
+        "count=0",
+        "status=none",
+        ";",
+    ]
+    await target.run(drop, timeout_s=600)

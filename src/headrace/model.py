@@ -1,0 +1,94 @@
+"""The nouns of headrace, frozen. Words and units are those of the design: see ARCHITECTURE.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+#: A value of a knob as a plan writes it. Lists accumulate over factors and bundles (mount options).
+Value = str | int | float | bool | list[str]
+
+#: Every process started for a trial carries this variable, so that an orphan can be found and stopped.
+OWNER_VARIABLE = "HEADRACE_OWNER"
+
+
+class Vendor(StrEnum):
+    MARIADB = "mariadb"
+    MYSQL = "mysql"
+    PERCONA = "percona"
+
+
+class Role(StrEnum):
+    """Why a trial stands in its block. The baseline stands twice: the pair is the A/A comparison."""
+
+    BASELINE = "baseline"
+    REPEAT = "repeat"
+    CANDIDATE = "candidate"
+
+
+class TrialState(StrEnum):
+    COMPLETE = "complete"
+    INVALID = "invalid"  # it ran, but the host was disturbed: shown, never analysed
+    FAILED = "failed"  # the treatment itself failed (a server that does not start): an observation
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """One level for every factor.
+
+    ``levels`` maps factor to the level's name; ``settings`` maps knob to value. ``condition`` names the
+    levels of the workload's own factors (threads, read/write mix): treatments are compared only within
+    one condition, because a ratio between two different questions means nothing.
+    """
+
+    name: str
+    levels: Mapping[str, str]
+    settings: Mapping[str, Value]
+    condition: str = ""
+
+    @property
+    def configuration(self) -> str:
+        """The treatment's name without its condition, as tables show it."""
+        return self.name.removesuffix(f" @ {self.condition}") if self.condition else self.name
+
+
+@dataclass(frozen=True)
+class TrialSpec:
+    """One planned trial. ``number`` starts at 1 in order of execution; ``block`` and ``position`` at 1."""
+
+    number: int
+    block: int
+    position: int
+    treatment: str
+    role: Role
+
+
+@dataclass(frozen=True)
+class ServerEndpoint:
+    """How a client on the target reaches the server. No password: a private server's socket folder is 0700."""
+
+    vendor: Vendor
+    version: str
+    socket: str
+    port: int
+    user: str
+    database: str
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program that something needs on a target, and the Debian package that brings it."""
+
+    program: str
+    package: str
+    version_argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What ``headrace-agent facts`` printed, with a content hash. The keys are the agent's."""
+
+    hash: str
+    data: Mapping[str, Any] = field(repr=False)

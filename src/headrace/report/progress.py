@@ -1,0 +1,79 @@
+"""What a person sees while an experiment runs: on standard error, live on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+from headrace.experiment.runner import Event, Note, Step, TrialEnded, TrialStarted
+from headrace.model import TrialState
+from headrace.store import TrialRecord
+
+_COLOURS = {TrialState.COMPLETE: "green", TrialState.INVALID: "yellow", TrialState.FAILED: "red"}
+
+
+def duration(seconds: float) -> str:
+    """``95`` -> ``1m35s``; ``7260`` -> ``2h01m``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+class Watcher:
+    """Shows the runner's events. A context manager, so that the terminal is given back whatever happens."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("starting", total=None, left="")
+        self._current = ""
+
+    def __enter__(self) -> Watcher:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def listen(self, event: Event) -> None:
+        match event:
+            case Note(text):
+                self._console.print(text, markup=False, highlight=False)
+            case Step(text):
+                self._progress.update(self._task, description=f"{self._current}: {text}")
+            case TrialStarted(spec, done, total, left_s):
+                self._current = f"block {spec.block}  {spec.treatment}"
+                self._progress.update(
+                    self._task, completed=done, total=total, left=f"{duration(left_s)} left"
+                )
+            case TrialEnded(record, throughput_ops_s, done, total, left_s):
+                self._progress.update(self._task, completed=done, left=f"{duration(left_s)} left")
+                self._console.print(_line(record, throughput_ops_s, done, total, left_s), highlight=False)
+
+
+def _line(record: TrialRecord, throughput_ops_s: float, done: int, total: int, left_s: float) -> str:
+    from rich.markup import escape
+
+    colour = _COLOURS[record.state]
+    what = f"[{done:>{len(str(total))}}/{total}] block {record.block}  {record.treatment:<24}"
+    if record.state is TrialState.COMPLETE:
+        result = f"{throughput_ops_s:>12,.0f} ops/s"
+    else:
+        result = f"{record.state}: {record.reason}"
+    return f"{escape(what)} [{colour}]{escape(result)}[/]  [dim]{duration(left_s)} left[/]"

@@ -1,0 +1,115 @@
+"""Terminal views of what is not a result: a host's facts, a design, an experiment's state, a comparison."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from headrace.analysis.result import Effect, Interval
+from headrace.analysis.study import Comparison
+from headrace.facts import HostFacts
+from headrace.model import Facts
+from headrace.report.progress import duration
+from headrace.store import ExperimentFolder
+
+
+def _table(*columns: str, title: str | None = None) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def facts(found: Facts) -> RenderableType:
+    """A host in one screen; ``--json`` has the rest."""
+    table = _table("", "")
+    for name, value in HostFacts(found).digest():
+        table.add_row(Text(name, style="bold"), Text(value))
+    return table
+
+
+def design(content: Mapping[str, Any], hours: float) -> RenderableType:
+    """The treatments with what each sets, the size of the study and the hours it takes."""
+    base = content["base"]
+    baselines = set(content["baselines"].values())
+    table = _table("treatment", "sets")
+    for treatment in content["treatments"]:
+        own = {k: v for k, v in treatment["settings"].items() if base.get(k) != v}
+        name = treatment["name"] + (" (baseline)" if treatment["name"] in baselines else "")
+        table.add_row(Text(name), Text(", ".join(f"{k}={_short(v)}" for k, v in own.items()) or "nothing"))
+    workload = content["workload"]
+    trials = content["trials"]
+    summary = (
+        f"{len(content['treatments'])} treatments, {content['blocks']} blocks, {len(trials)} trials of "
+        f"{workload['warmup_s']:g} s warm-up and {workload['seconds']:g} s measuring ({workload['kind']}); "
+        f"seed {content['seed']}; about {duration(hours * 3600)}."
+    )
+    first = ", ".join(t["treatment"] for t in trials if t["block"] == 1)
+    parts: list[RenderableType] = [Text(content["name"], style="bold")]
+    if content["description"]:
+        parts.append(Text(content["description"]))
+    if base:
+        parts.append(Text("every treatment: " + ", ".join(f"{k}={_short(v)}" for k, v in base.items())))
+    return Group(*parts, "", table, "", Text(summary), Text(f"order in block 1: {first}", style="dim"))
+
+
+def _short(value: Any) -> str:
+    return ",".join(value) if isinstance(value, list) else str(value)
+
+
+def status(folder: ExperimentFolder, journal: list[dict[str, Any]]) -> RenderableType:
+    """How far the experiment is, what is wrong with which trial, and what is left to restore."""
+    records = folder.trials()
+    total = len(folder.design["trials"])
+    counts = Counter(record.state for record in records)
+    states = ", ".join(f"{n} {state}" for state, n in counts.items()) or "none yet"
+    lines: list[RenderableType] = [
+        Text.from_markup(f"[bold]{escape(folder.design['name'])}[/]: {len(records)} of {total} trials ({states})")
+    ]
+    table = _table("trial", "treatment", "state", "why")
+    for record in records:
+        if record.reason:
+            table.add_row(str(record.number), Text(record.treatment), record.state, Text(record.reason))
+    if table.row_count:
+        lines += ["", table]
+    if len(records) < total:
+        lines.append("`headrace run` with the same plan continues")
+    if journal:
+        lines.append(
+            f"{len(journal)} changes to the host are in its journal: a run is under way, "
+            "or was killed (the next `headrace run` restores them)"
+        )
+    else:
+        lines.append("nothing is left to restore on the host")
+    return Group(*lines)
+
+
+def comparison(found: Comparison) -> RenderableType:
+    """Two experiments: each treatment of B against the same one of A."""
+    table = _table("treatment", "response", "B / A", "interval", "verdict")
+    for effect in found.effects:
+        table.add_row(
+            Text(effect.treatment),
+            effect.response,
+            f"{effect.ratio.estimate:.3f}",
+            interval(effect.ratio),
+            _verdict(effect),
+        )
+    return Group(table, "", Text(found.headline), *(Text(note, style="yellow") for note in found.notes))
+
+
+def interval(ratio: Interval) -> str:
+    if ratio.low is None or ratio.high is None:
+        return "none"
+    return f"{ratio.low:.3f} to {ratio.high:.3f}"
+
+
+def _verdict(effect: Effect) -> Text:
+    colour = {"better": "green", "worse": "red", "equivalent": "blue"}.get(effect.verdict, "yellow")
+    return Text(effect.verdict, style=colour)

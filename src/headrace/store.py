@@ -1,0 +1,390 @@
+"""The experiment folder: the only module that knows the file formats.
+
+    <experiment>/plan.toml  design.json  facts/<hash>.json
+    <experiment>/trials/<NNNN>/trial.json  intervals.parquet  latency.parquet  samples.parquet  raw/
+
+A trial is written into ``trials/.<NNNN>.part`` and renamed when it is complete, so a killed runner leaves
+either a whole trial or none. Every reader of Parquet can read the tables; DuckDB is the embedded one.
+
+Latency buckets are log-linear: 128 sub-buckets a power of two, so a bucket is at most 0.8% wide. The same
+formula stands in ``agent/src/histogram.rs``; ``tests/test_histogram.py`` holds the two together.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
+
+from headrace.errors import Busy, DiskFull, StoreError
+from headrace.model import Facts, Role, TrialState
+
+if TYPE_CHECKING:
+    import duckdb
+    from numpy.typing import NDArray
+
+FORMAT_VERSION = 1
+
+#: One row per second and operation. ``t_s`` counts from the start of the measured window: warm-up is negative.
+#: ``duration_s`` is the real length of the row's interval; rates are ``count / duration_s``.
+#: ``min_ns``/``max_ns`` are exact where the workload knows them: percentiles are clamped to them.
+#: ``p99_ns`` is what the tool itself printed for that second, where it keeps no histogram per second.
+INTERVALS = pa.schema(
+    [
+        ("t_s", pa.float64()),
+        ("duration_s", pa.float64()),
+        ("operation", pa.string()),
+        ("count", pa.int64()),
+        ("errors", pa.int64()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("min_ns", pa.int64()),
+        ("max_ns", pa.int64()),
+        ("p99_ns", pa.int64()),
+    ]
+)
+
+#: ``kind`` is ``service`` (from the send) or ``response`` (from the intended start). ``t_s`` is null for a
+#: histogram of the whole measured window; otherwise as in INTERVALS.
+LATENCY = pa.schema(
+    [
+        ("t_s", pa.float64()),
+        ("operation", pa.string()),
+        ("kind", pa.string()),
+        ("bucket", pa.int32()),
+        ("count", pa.int64()),
+    ]
+)
+
+#: Raw counters, never rates. Every sampler also writes ``headrace_ok`` (1 or 0) and ``headrace_cost_ns``.
+SAMPLES = pa.schema(
+    [
+        ("t_ns", pa.int64()),
+        ("sampler", pa.string()),
+        ("metric", pa.string()),
+        ("label", pa.string()),
+        ("value", pa.float64()),
+    ]
+)
+
+SUB_BUCKETS = 128
+
+
+def bucket_of(value_ns: NDArray[np.int64] | int) -> NDArray[np.int32]:
+    """The bucket of each latency in ns (0 or more). Shape in, shape out."""
+    v = np.asarray(value_ns, dtype=np.uint64)
+    # frexp would round above 2**53; the bit length is exact when taken from the two 32-bit halves.
+    high = (v >> np.uint64(32)).astype(np.float64)
+    low = (v & np.uint64(0xFFFFFFFF)).astype(np.float64)
+    bits = np.where(high > 0, np.frexp(high)[1] + 32, np.frexp(low)[1])
+    shift = np.maximum(bits - 8, 0).astype(np.uint64)
+    return (shift * np.uint64(SUB_BUCKETS) + (v >> shift)).astype(np.int32)
+
+
+def bucket_bounds(bucket: NDArray[np.int32] | int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The smallest and the largest latency in ns that falls into each bucket."""
+    b = np.asarray(bucket, dtype=np.int64)
+    shift = np.maximum(b // SUB_BUCKETS - 1, 0)
+    low = (b - shift * SUB_BUCKETS) << shift
+    return low, low + (np.int64(1) << shift) - 1
+
+
+def bucket_value(bucket: NDArray[np.int32] | int) -> NDArray[np.int64]:
+    """The latency in ns that stands for each bucket: its middle, at most 0.4% from any value in it."""
+    low, high = bucket_bounds(bucket)
+    return low + (high - low) // 2
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """``trial.json``. Times are ns since the epoch on the target's clock; the window is the measured part."""
+
+    number: int
+    block: int
+    position: int
+    treatment: str
+    role: Role
+    state: TrialState
+    reason: str = ""
+    window_start_ns: int = 0
+    window_end_ns: int = 0
+    times_ns: dict[str, int] = field(default_factory=dict)
+    facts_hash: str = ""
+    knobs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    cpus: int = 0
+
+
+@dataclass(frozen=True)
+class TrialData:
+    """What a workload and the samplers yielded; tables as in INTERVALS, LATENCY and SAMPLES."""
+
+    intervals: pa.Table
+    latency: pa.Table
+    samples: pa.Table
+
+
+def empty_data() -> TrialData:
+    return TrialData(INTERVALS.empty_table(), LATENCY.empty_table(), SAMPLES.empty_table())
+
+
+def read_samples(path: Path) -> pa.Table:
+    """Turn the agent's sample stream (JSON lines, zstd) into SAMPLES, sorted so that Parquet prunes well.
+
+    A stream cut short by a kill is read up to its last whole line.
+    """
+    columns: tuple[list[int], list[str], list[str], list[str], list[float]] = ([], [], [], [], [])
+    for record in _json_lines(path):
+        _append_record(columns, record)
+    t, s, m, lab, v = columns
+    arrays = [
+        pa.array(t, pa.int64()),
+        pa.array(s, pa.string()),
+        pa.array(m, pa.string()),
+        pa.array(lab, pa.string()),
+        pa.array(v, pa.float64()),
+    ]
+    table = pa.Table.from_arrays(arrays, schema=SAMPLES)
+    keys = [("sampler", "ascending"), ("metric", "ascending"), ("label", "ascending"), ("t_ns", "ascending")]
+    return table.sort_by(keys)
+
+
+def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as compressed:
+        reader = zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True)
+        text = io.TextIOWrapper(io.BufferedReader(reader), encoding="utf-8")
+        try:
+            for line in text:
+                yield json.loads(line)
+        except (zstandard.ZstdError, json.JSONDecodeError, EOFError):
+            return  # the sampler was killed in mid-line; what came before is whole
+
+
+def _append_record(
+    columns: tuple[list[int], list[str], list[str], list[str], list[float]], record: dict[str, Any]
+) -> None:
+    t_ns, sampler = record["t_ns"], record["sampler"]
+    values: dict[str, dict[str, float]] = dict(record.get("values") or {})
+    values["headrace_ok"] = {"": 1.0 if record["ok"] else 0.0}
+    values["headrace_cost_ns"] = {"": record["cost_ns"]}
+    t, s, m, lab, v = columns
+    for metric, by_label in values.items():
+        n = len(by_label)
+        t.extend([t_ns] * n)
+        s.extend([sampler] * n)
+        m.extend([metric] * n)
+        lab.extend(by_label.keys())
+        v.extend(map(float, by_label.values()))
+
+
+class TrialDraft:
+    """A trial being written. Nothing of it is visible until ``commit``."""
+
+    def __init__(self, folder: Path, final: Path) -> None:
+        self._folder = folder
+        self._final = final
+
+    @property
+    def raw(self) -> Path:
+        """Where the tools' own output goes, untouched."""
+        return self._folder / "raw"
+
+    def commit(self, record: TrialRecord, data: TrialData) -> None:
+        """Write the tables and ``trial.json``, then make the trial visible in one rename."""
+        try:
+            # Latency and intervals are small: one row group. Samples are pruned by (sampler, metric) statistics.
+            for name, table in (("intervals", data.intervals), ("latency", data.latency)):
+                pq.write_table(table, self._folder / f"{name}.parquet", compression="zstd")
+            pq.write_table(
+                data.samples, self._folder / "samples.parquet", compression="zstd", row_group_size=65536
+            )
+            text = json.dumps(asdict(record), indent=2, sort_keys=True)
+            (self._folder / "trial.json").write_text(text + "\n")
+            _sync_tree(self._folder)
+            if self._final.exists():  # an invalid trial that is measured again
+                shutil.rmtree(self._final)
+            self._folder.rename(self._final)
+            _sync(self._final.parent)
+        except OSError as error:
+            raise _write_error(error, self._folder) from error
+
+    def discard(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class ExperimentFolder:
+    """One experiment on disk."""
+
+    def __init__(self, path: Path, design: dict[str, Any]) -> None:
+        self.path = path
+        self.design = design
+
+    @staticmethod
+    def create(path: Path, plan_text: str, design: dict[str, Any]) -> ExperimentFolder:
+        """Make the folder with its frozen plan and design; an existing one is refused."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft = path.with_name(f".{path.name}.part")
+            shutil.rmtree(draft, ignore_errors=True)
+            (draft / "trials").mkdir(parents=True)
+            (draft / "facts").mkdir()
+            (draft / "plan.toml").write_text(plan_text)
+            content = {"format": FORMAT_VERSION, **design}
+            (draft / "design.json").write_text(json.dumps(content, indent=2) + "\n")
+            _sync_tree(draft)
+            draft.rename(path)
+        except OSError as error:
+            if path.exists():
+                raise Busy("an experiment is here already", place=str(path)) from error
+            raise _write_error(error, path) from error
+        return ExperimentFolder.open(path)
+
+    @staticmethod
+    def open(path: Path) -> ExperimentFolder:
+        """Open an experiment for reading (and, by the runner, for adding trials)."""
+        try:
+            design = json.loads((path / "design.json").read_text())
+        except FileNotFoundError as error:
+            raise StoreError(
+                "this is no experiment folder: it has no design.json",
+                place=str(path),
+                hint="give the folder that `headrace run` printed",
+            ) from error
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise StoreError(f"design.json cannot be read: {error}", place=str(path)) from error
+        if design.get("format") != FORMAT_VERSION:
+            raise StoreError(
+                f"format {design.get('format')!r}; this headrace reads {FORMAT_VERSION}", place=str(path)
+            )
+        return ExperimentFolder(path, design)
+
+    def plan_text(self) -> str:
+        return (self.path / "plan.toml").read_text()
+
+    def trial_path(self, number: int) -> Path:
+        return self.path / "trials" / f"{number:04d}"
+
+    def begin_trial(self, number: int) -> TrialDraft:
+        final = self.trial_path(number)
+        draft = final.with_name(f".{final.name}.part")
+        shutil.rmtree(draft, ignore_errors=True)
+        try:
+            (draft / "raw").mkdir(parents=True)
+        except OSError as error:
+            raise _write_error(error, draft) from error
+        return TrialDraft(draft, final)
+
+    def discard_drafts(self) -> int:
+        """Remove what a killed runner left half-written; the number of trials it cost."""
+        drafts = list((self.path / "trials").glob(".*.part"))
+        for draft in drafts:
+            shutil.rmtree(draft)
+        return len(drafts)
+
+    def trials(self) -> list[TrialRecord]:
+        """Every trial on disk, by number."""
+        return [_read_record(p / "trial.json") for p in sorted((self.path / "trials").glob("[0-9]*"))]
+
+    def save_facts(self, facts: Facts) -> None:
+        path = self.path / "facts" / f"{facts.hash}.json"
+        if not path.exists():
+            try:
+                path.write_text(json.dumps(facts.data, indent=1, sort_keys=True) + "\n")
+            except OSError as error:
+                raise _write_error(error, path) from error
+
+    def facts(self, facts_hash: str) -> Facts:
+        return Facts(facts_hash, json.loads((self.path / "facts" / f"{facts_hash}.json").read_text()))
+
+    def write_output(self, name: str, content: str) -> Path:
+        """Write ``report.html`` or ``report.json``, whole or not at all."""
+        path = self.path / name
+        draft = path.with_name(f".{name}.part")
+        try:
+            draft.write_text(content, encoding="utf-8")
+            draft.rename(path)
+        except OSError as error:
+            raise _write_error(error, path) from error
+        return path
+
+    def database(self) -> duckdb.DuckDBPyConnection:
+        """A DuckDB connection with the views ``intervals``, ``latency`` and ``samples`` over all trials.
+
+        Each view has the columns of its schema and ``trial``, the trial's number. Filters on ``trial``
+        and ``sampler`` are pushed down, so a query reads only the row groups it needs.
+        """
+        import duckdb
+
+        connection = duckdb.connect(":memory:")
+        connection.execute("SET memory_limit = '1GB'")
+        for name, schema in (("intervals", INTERVALS), ("latency", LATENCY), ("samples", SAMPLES)):
+            files = sorted(str(p) for p in (self.path / "trials").glob(f"[0-9]*/{name}.parquet"))
+            if files:
+                connection.execute(_view_sql(name, files))
+            else:
+                columns = ", ".join(f"NULL::{_SQL_TYPES[f.type]} AS {f.name}" for f in schema)
+                connection.execute(
+                    f"CREATE VIEW {name} AS SELECT {columns}, NULL::INTEGER AS trial WHERE false"
+                )
+        return connection
+
+
+_SQL_TYPES = {pa.float64(): "DOUBLE", pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.string(): "VARCHAR"}
+
+
+def _view_sql(name: str, files: list[str]) -> str:
+    listed = ", ".join("'" + f.replace("'", "''") + "'" for f in files)
+    return (
+        f"CREATE VIEW {name} AS SELECT * EXCLUDE (filename), "
+        f"CAST(parse_filename(parse_dirpath(filename)) AS INTEGER) AS trial "
+        f"FROM read_parquet([{listed}], filename = true)"
+    )
+
+
+def _read_record(path: Path) -> TrialRecord:
+    try:
+        content = json.loads(path.read_text())
+        record = TrialRecord(**content)
+        return replace(record, role=Role(record.role), state=TrialState(record.state))
+    except (OSError, ValueError, TypeError) as error:
+        raise StoreError(
+            f"cannot be read: {error}",
+            place=str(path),
+            hint="move the trial's folder away and run `headrace run` again: it is measured anew",
+        ) from error
+
+
+def _write_error(error: OSError, path: Path) -> Exception:
+    import errno
+
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(
+            "no room left", place=str(path), hint="free some space, then run the same command again"
+        )
+    return StoreError(f"cannot be written: {error.strerror or error}", place=str(path))
+
+
+def _sync_tree(folder: Path) -> None:
+    for root, _, names in os.walk(folder):
+        for name in names:
+            _sync(Path(root, name))
+        _sync(Path(root))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

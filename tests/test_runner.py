@@ -1,0 +1,304 @@
+"""The runner for real: whole experiments on loop devices, killed at every stage, continued, restored."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import EXIT_CODES
+
+pytestmark = [pytest.mark.real, pytest.mark.root]
+SWAPPINESS = Path("/proc/sys/vm/swappiness")
+
+FIO = """
+name = "killed"
+[target]
+scratch = "{scratch}"
+[design]
+kind = "factorial"
+baseline = "none"
+blocks = 1
+[workload]
+kind = "fio"
+seconds = 2
+rw = "randwrite"
+size = "32M"
+ioengine = "psync"
+iodepth = 1
+[volume]
+device = "loop"
+size = "400M"
+[base]
+"volume.filesystem" = "ext4"
+"host.vm.swappiness" = {swappiness}
+[factors.scheduler]
+knob = "volume.scheduler"
+levels = ["none", "mq-deadline"]
+"""
+
+OLTP = """
+name = "ladder"
+[target]
+scratch = "{scratch}"
+[design]
+kind = "ladder"
+baseline = "STOCK"
+blocks = 2
+[design.rungs]
+STOCK = []
+JE = ["je"]
+BROKEN = ["broken"]
+[workload]
+kind = "sysbench-oltp"
+seconds = 2
+warmup_s = 1
+script = "oltp_point_select"
+tables = 1
+table_size = 1000
+threads = 2
+[volume]
+device = "directory"
+[bundles.je]
+"server.allocator" = "jemalloc"
+[bundles.broken]
+"server.innodb_no_such_thing" = 1
+"""
+
+
+@dataclass
+class Bench:
+    """A scratch folder, a journal and a plan of their own for one test."""
+
+    folder: Path
+    plan: Path
+    output: Path
+    scratch: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {**os.environ, "HEADRACE_STATE": str(self.folder / "state"), "NO_COLOR": "1"}
+
+    def start(self, *options: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "headrace.cli", "run", str(self.plan), "-o", str(self.output)]
+        return subprocess.Popen(
+            [*command, *options],
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def finish(self, *options: str) -> tuple[int, str, str]:
+        process = self.start(*options)
+        out, err = process.communicate(timeout=240)
+        return process.returncode, out, err
+
+    def trials(self) -> dict[int, dict[str, object]]:
+        return {
+            int(p.parent.name): json.loads(p.read_text())
+            for p in sorted(self.output.glob("trials/[0-9]*/trial.json"))
+        }
+
+    def traces(self) -> list[str]:
+        """What an experiment must not leave on the host: mounts, loop devices, processes."""
+        found = [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(self.scratch) in line]
+        for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+            if str(self.scratch) in backing.read_text():
+                found.append(str(backing))
+        for environ in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                content = environ.read_bytes()
+            except OSError:
+                continue
+            if b"HEADRACE_OWNER=headrace-" in content and str(self.folder).encode() in content:
+                found.append(f"{environ.parent.name}: {(environ.parent / 'cmdline').read_text()}")
+        return found
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Callable[[str], Bench]]:
+    before = SWAPPINESS.read_text()
+    made: list[Bench] = []
+
+    def make(text: str) -> Bench:
+        scratch = tmp_path / "scratch"
+        other = 11 if before.strip() != "11" else 12
+        plan = tmp_path / "plan.toml"
+        plan.write_text(text.replace("{scratch}", str(scratch)).replace("{swappiness}", str(other)))
+        # The server's user must be able to reach its folders below pytest's private ones.
+        for parent in [tmp_path, *tmp_path.parents][:3]:
+            parent.chmod(0o755)
+        made.append(Bench(tmp_path, plan, tmp_path / "out", scratch))
+        return made[-1]
+
+    yield make
+    assert SWAPPINESS.read_text() == before, "a host setting was not restored"
+    for one in made:
+        assert one.traces() == []
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 90
+    while not condition():
+        if process.poll() is not None:
+            raise AssertionError(f"ended before the stage came: {process.communicate()}")
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def stages(bench: Bench) -> dict[str, Callable[[], bool]]:
+    trials = bench.output / "trials"
+
+    def loop_attached() -> bool:
+        return any(str(bench.scratch) in p.read_text() for p in Path("/sys/block").glob("loop*/loop/backing_file"))
+
+    def mounted() -> bool:
+        return str(bench.scratch) in Path("/proc/self/mounts").read_text()
+
+    def applied() -> bool:
+        return SWAPPINESS.read_text().strip() in ("11", "12")
+
+    def measuring() -> bool:
+        return any(
+            b"fio" in (p / "cmdline").read_bytes().split(b"\0")[0].rpartition(b"/")[2]
+            for p in Path("/proc").glob("[0-9]*")
+            if (p / "cmdline").exists() and str(bench.scratch).encode() in _environ(p)
+        )
+
+    return {
+        "before apply": loop_attached,
+        "after mount": mounted,
+        "after apply": applied,
+        "during the workload": measuring,
+        "during the store's write": lambda: any(trials.glob(".*.part/intervals.parquet")),
+        "after one trial": lambda: (trials / "0001").exists(),
+    }
+
+
+def _environ(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.mark.parametrize("stage", list(stages(Bench(Path(), Path(), Path(), Path()))))
+def test_a_killed_runner_continues_and_restores_the_host(stage: str, bench: Callable[[str], Bench]) -> None:
+    lab = bench(FIO)
+    process = lab.start()
+    wait_for(stages(lab)[stage], process)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    survivors = {n: (lab.output / f"trials/{n:04d}/trial.json").stat().st_mtime_ns for n in lab.trials()}
+    code, _, err = lab.finish()
+    assert code == 0, err
+    assert sorted(lab.trials()) == [1, 2, 3]
+    assert {t["state"] for t in lab.trials().values()} <= {"complete", "invalid"}
+    assert not list(lab.output.glob("trials/.*"))
+    for number, modified in survivors.items():
+        assert (lab.output / f"trials/{number:04d}/trial.json").stat().st_mtime_ns == modified
+    if stage == "during the workload":
+        assert "restored" in err
+
+
+def test_ctrl_c_restores_the_host_at_once_and_the_next_run_continues(bench: Callable[[str], Bench]) -> None:
+    lab = bench(FIO)
+    process = lab.start()
+    wait_for(lambda: (lab.output / "trials/0001").exists(), process)
+    wait_for(stages(lab)["after mount"], process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert lab.traces() == []
+    assert out == ""
+    assert "Traceback" not in err
+    assert list(lab.trials()) == [1]
+    assert lab.finish()[0] == 0
+    assert len(lab.trials()) == 3
+
+
+def test_a_ladder_with_a_treatment_that_does_not_start(bench: Callable[[str], Bench]) -> None:
+    lab = bench(OLTP)
+    code, out, err = lab.finish("--json")
+    assert code == 0, err
+    trials = lab.trials().values()
+    assert len(trials) == 8
+    failed = {t["treatment"] for t in trials if t["state"] == "failed"}
+    assert failed == {"BROKEN"}
+    assert all("innodb_no_such_thing" in str(t["reason"]) for t in trials if t["state"] == "failed")
+    report = json.loads(out)
+    assert {s["treatment"] for s in report["summaries"]} == {"STOCK", "JE"}
+    assert (lab.output / "report.html").exists()
+    assert "jemalloc" in json.dumps([t["knobs"] for t in trials if t["treatment"] == "JE"])
+
+
+def test_two_runners_of_one_host_do_not_meet(bench: Callable[[str], Bench]) -> None:
+    lab = bench(FIO)
+    first = lab.start()
+    wait_for(stages(lab)["after mount"], first)
+    lab.output = lab.folder / "other"
+    code, _, err = lab.finish()
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=30)
+    assert code == 7, EXIT_CODES[code]
+    assert str(first.pid) in err or "held by" in err
+
+
+def test_a_changed_plan_is_refused_in_the_same_folder(bench: Callable[[str], Bench]) -> None:
+    lab = bench(FIO)
+    first = lab.start()
+    wait_for(lambda: (lab.output / "design.json").exists(), first)
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=30)
+    lab.plan.write_text(lab.plan.read_text().replace("seconds = 2", "seconds = 3"))
+    code, _, err = lab.finish()
+    assert code == 7
+    assert "another design" in err
+
+
+def test_a_full_disk_is_one_clear_line(bench: Callable[[str], Bench]) -> None:
+    lab = bench(FIO.replace('"400M"', '"900T"'))
+    code, _, err = lab.finish()
+    assert code == 8, err
+    assert "Traceback" not in err
+    assert lab.trials() == {}
+
+
+def test_a_taken_port_is_one_clear_line(bench: Callable[[str], Bench]) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        lab = bench(OLTP.replace("[volume]", f"[server]\nport = {port}\n[volume]"))
+        code, _, err = lab.finish()
+    assert code == 7, err
+    assert str(port) in err
+    assert "Traceback" not in err
+
+
+def test_a_missing_tool_is_named_with_the_command_that_brings_it(
+    bench: Callable[[str], Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = bench(FIO)
+    programs = lab.folder / "bin"
+    programs.mkdir()
+    for directory in ("/usr/sbin", "/sbin", "/usr/bin", "/bin"):
+        for program in Path(directory).iterdir():
+            if program.name != "fio" and not (programs / program.name).exists():
+                (programs / program.name).symlink_to(program)
+    monkeypatch.setenv("PATH", str(programs))
+    code, _, err = lab.finish()
+    assert code == 4, err
+    assert "apt-get install -y fio" in err

@@ -1,0 +1,152 @@
+"""The experiment folder: whole trials or none, and tables that any reader of Parquet can use."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace import store
+from headrace.errors import Busy, DiskFull, StoreError
+from headrace.model import Role, TrialState
+from tests.programs import agent_path
+
+DESIGN = {"name": "t", "hash": "abc", "trials": [], "treatments": []}
+
+
+def folder(tmp_path: Path) -> store.ExperimentFolder:
+    return store.ExperimentFolder.create(tmp_path / "e", 'name = "t"\n', DESIGN)
+
+
+def record(number: int = 1) -> store.TrialRecord:
+    return store.TrialRecord(number, 1, 1, "STOCK", Role.BASELINE, TrialState.COMPLETE)
+
+
+@given(st.lists(st.integers(min_value=0, max_value=2**62), min_size=1, max_size=50))
+def test_a_value_lies_in_its_bucket_and_the_bucket_is_narrow(values: list[int]) -> None:
+    array = np.array(values, dtype=np.int64)
+    low, high = store.bucket_bounds(store.bucket_of(array))
+    assert np.all(low <= array)
+    assert np.all(array <= high)
+    assert np.all((high - low) * 128 <= low)
+    middle = store.bucket_value(store.bucket_of(array))
+    assert np.all(np.abs(middle - array) * 250 <= array + 250)
+
+
+def test_python_and_rust_agree_on_every_bucket() -> None:
+    powers = [max(0, 2**p + d) for p in range(63) for d in (-1, 0, 1)]
+    values = sorted({*powers, *np.random.default_rng(1).integers(0, 2**62, 2000).tolist()})
+    text = "\n".join(map(str, values)) + "\n"
+    answer = subprocess.run(
+        [agent_path(), "buckets"], input=text, capture_output=True, text=True, check=True
+    )
+    theirs = np.array([line.split() for line in answer.stdout.splitlines()], dtype=np.int64)
+    array = np.array(values, dtype=np.int64)
+    bucket = store.bucket_of(array)
+    low, high = store.bucket_bounds(bucket)
+    assert np.array_equal(theirs, np.stack([array, bucket, low, high], axis=1))
+
+
+def test_a_trial_is_invisible_until_it_is_committed(tmp_path: Path) -> None:
+    experiment = folder(tmp_path)
+    draft = experiment.begin_trial(1)
+    (draft.raw / "out.txt").write_text("untouched")
+    assert experiment.trials() == []
+    draft.commit(record(), store.empty_data())
+    assert experiment.trials() == [record()]
+    assert (experiment.trial_path(1) / "raw" / "out.txt").read_text() == "untouched"
+
+
+def test_drafts_of_a_killed_runner_are_discarded(tmp_path: Path) -> None:
+    experiment = folder(tmp_path)
+    experiment.begin_trial(1)
+    assert experiment.discard_drafts() == 1
+    assert list((experiment.path / "trials").iterdir()) == []
+
+
+def test_a_full_disk_leaves_no_trial_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = folder(tmp_path)
+    draft = experiment.begin_trial(1)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pq, "write_table", full)
+    with pytest.raises(DiskFull, match="no room left"):
+        draft.commit(record(), store.empty_data())
+    assert experiment.trials() == []
+
+
+def test_views_have_the_trials_number_and_survive_no_trials(tmp_path: Path) -> None:
+    experiment = folder(tmp_path)
+    assert experiment.database().execute("SELECT count(*) FROM samples").fetchone() == (0,)
+    for number in (1, 12):
+        samples = pa.table(
+            {"t_ns": [1], "sampler": ["cpu"], "metric": ["user"], "label": ["cpu0"], "value": [float(number)]},
+            schema=store.SAMPLES,
+        )
+        data = store.TrialData(store.INTERVALS.empty_table(), store.LATENCY.empty_table(), samples)
+        experiment.begin_trial(number).commit(record(number), data)
+    rows = experiment.database().execute("SELECT trial, value FROM samples ORDER BY trial").fetchall()
+    assert rows == [(1, 1.0), (12, 12.0)]
+
+
+def test_a_second_experiment_does_not_overwrite_the_first(tmp_path: Path) -> None:
+    folder(tmp_path)
+    with pytest.raises(Busy):
+        folder(tmp_path)
+
+
+def test_what_is_no_experiment_is_said_clearly(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no experiment folder"):
+        store.ExperimentFolder.open(tmp_path)
+    experiment = folder(tmp_path)
+    experiment.begin_trial(3).commit(record(3), store.empty_data())
+    (experiment.trial_path(3) / "trial.json").write_text("{")
+    with pytest.raises(StoreError) as caught:
+        experiment.trials()
+    assert "0003" in str(caught.value)
+
+
+def sample_lines(count: int) -> bytes:
+    lines = [
+        {"t_ns": t, "sampler": "cpu", "ok": True, "cost_ns": 5, "values": {"user": {"cpu0": t, "all": 2 * t}}}
+        for t in range(count)
+    ]
+    lines.append({"t_ns": count, "sampler": "psi", "ok": False, "cost_ns": 7, "error": "no such file"})
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+def test_samples_become_rows_and_a_failed_sampler_is_a_row_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "s.zst"
+    path.write_bytes(zstandard.compress(sample_lines(2)))
+    rows = store.read_samples(path).to_pylist()
+    assert {"t_ns": 1, "sampler": "cpu", "metric": "user", "label": "all", "value": 2.0} in rows
+    failed = [row for row in rows if row["sampler"] == "psi"]
+    assert {(row["metric"], row["value"]) for row in failed} == {("headrace_ok", 0.0), ("headrace_cost_ns", 7.0)}
+
+
+def test_a_stream_cut_anywhere_yields_what_was_whole(tmp_path: Path) -> None:
+    compressor = zstandard.ZstdCompressor().compressobj()
+    stream = b""
+    for line in sample_lines(20).splitlines(keepends=True):
+        stream += compressor.compress(line) + compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+    path = tmp_path / "s.zst"
+    path.write_bytes(stream + compressor.flush())
+    whole = store.read_samples(path).num_rows
+    previous = 0
+    for cut in range(0, len(stream) + 1, 7):
+        path.write_bytes(stream[:cut])
+        rows = store.read_samples(path).num_rows
+        assert previous <= rows <= whole
+        previous = rows
+    assert previous > whole // 2
