@@ -12,6 +12,7 @@ SOURCE = ROOT / "src" / "headrace"
 
 #: Top to bottom. A module imports only what stands below its line; siblings never import each other.
 LAYERS = [
+    {"__main__"},
     {"cli", "web"},
     {"report"},
     {"hunt", "prove", "rollout"},

@@ -79,9 +79,7 @@ def test_the_baseline_stands_twice_in_every_block_and_all_else_once() -> None:
 
 def test_the_order_is_random_by_block_and_repeats_with_the_seed() -> None:
     text = LADDER.replace("blocks = 3", "blocks = 20")
-    orders = {
-        tuple(t.treatment for t in build(text).trials if t.block == block) for block in range(1, 21)
-    }
+    orders = {tuple(t.treatment for t in build(text).trials if t.block == block) for block in range(1, 21)}
     assert len(orders) > 3
     assert build(text).trials == build(text).trials
     assert build(text).trials != build(text.replace("seed = 7", "seed = 8")).trials
@@ -89,7 +87,7 @@ def test_the_order_is_random_by_block_and_repeats_with_the_seed() -> None:
 
 def test_the_baselines_role_is_not_tied_to_its_place_in_the_block() -> None:
     design = build(LADDER.replace("blocks = 3", "blocks = 40"))
-    first = Counter()
+    first: Counter[Role] = Counter()
     for block in range(1, 41):
         pair = [t for t in design.trials if t.block == block and t.treatment == "STOCK"]
         first[min(pair, key=lambda t: t.position).role] += 1

@@ -46,9 +46,7 @@ def test_python_and_rust_agree_on_every_bucket() -> None:
     powers = [max(0, 2**p + d) for p in range(63) for d in (-1, 0, 1)]
     values = sorted({*powers, *np.random.default_rng(1).integers(0, 2**62, 2000).tolist()})
     text = "\n".join(map(str, values)) + "\n"
-    answer = subprocess.run(
-        [agent_path(), "buckets"], input=text, capture_output=True, text=True, check=True
-    )
+    answer = subprocess.run([agent_path(), "buckets"], input=text, capture_output=True, text=True, check=True)
     theirs = np.array([line.split() for line in answer.stdout.splitlines()], dtype=np.int64)
     array = np.array(values, dtype=np.int64)
     bucket = store.bucket_of(array)
@@ -91,7 +89,13 @@ def test_views_have_the_trials_number_and_survive_no_trials(tmp_path: Path) -> N
     assert experiment.database().execute("SELECT count(*) FROM samples").fetchone() == (0,)
     for number in (1, 12):
         samples = pa.table(
-            {"t_ns": [1], "sampler": ["cpu"], "metric": ["user"], "label": ["cpu0"], "value": [float(number)]},
+            {
+                "t_ns": [1],
+                "sampler": ["cpu"],
+                "metric": ["user"],
+                "label": ["cpu0"],
+                "value": [float(number)],
+            },
             schema=store.SAMPLES,
         )
         data = store.TrialData(store.INTERVALS.empty_table(), store.LATENCY.empty_table(), samples)
@@ -132,7 +136,10 @@ def test_samples_become_rows_and_a_failed_sampler_is_a_row_of_its_own(tmp_path: 
     rows = store.read_samples(path).to_pylist()
     assert {"t_ns": 1, "sampler": "cpu", "metric": "user", "label": "all", "value": 2.0} in rows
     failed = [row for row in rows if row["sampler"] == "psi"]
-    assert {(row["metric"], row["value"]) for row in failed} == {("headrace_ok", 0.0), ("headrace_cost_ns", 7.0)}
+    assert {(row["metric"], row["value"]) for row in failed} == {
+        ("headrace_ok", 0.0),
+        ("headrace_cost_ns", 7.0),
+    }
 
 
 def test_a_stream_cut_anywhere_yields_what_was_whole(tmp_path: Path) -> None:

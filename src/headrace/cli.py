@@ -48,9 +48,8 @@ Output = Annotated[
 def main() -> None:
     """Entry point: runs the command and turns an error into one clear message and its exit code."""
     try:
-        app(standalone_mode=False)
-    except typer.Exit as stop:
-        sys.exit(stop.exit_code)
+        # typer hands back the code of an Exit instead of ending the process.
+        sys.exit(app(standalone_mode=False))
     except HeadraceError as error:
         _stderr().print(_error_text(error), soft_wrap=True, highlight=False)
         sys.exit(error.exit_code)
@@ -180,11 +179,12 @@ def _print_checks(checks: list[Any]) -> None:
     _stdout().print(table)
 
 
-def _on_target(address: str, work: Callable[[Any], Awaitable[T]]) -> T:
+def _on_target(address: str, work: Callable[[Any], Awaitable[T]], **login: str | None) -> T:
+    """Do some work on a target; ``login`` is the identity file and known hosts of an SSH target."""
     from headrace.target import TargetSpec, open_target
 
     async def connected() -> T:
-        target = open_target(TargetSpec.parse(address))
+        target = open_target(TargetSpec.parse(address, **login))
         await target.connect()
         try:
             return await work(target)
@@ -194,7 +194,7 @@ def _on_target(address: str, work: Callable[[Any], Awaitable[T]]) -> T:
     return _run_until_signal(connected)
 
 
-@app.command(epilog="Example: headrace facts --target root@db1 --json | jq .block")
+@app.command(epilog="Example: headrace facts --target root@db1 --json | jq .block_devices")
 def facts(target: TargetOption = "local", as_json: Json = False) -> None:
     """How a host and its servers are configured."""
     from headrace.agent import Agent
@@ -323,7 +323,10 @@ def status(folder: Folder, as_json: Json = False) -> None:
     async def work(host: Any) -> list[dict[str, Any]]:
         return await Journal(await Agent.install(host), "status").entries()
 
-    entries = _on_target(experiment.design["target"]["address"], work)
+    target = experiment.design["target"]
+    entries = _on_target(
+        target["address"], work, identity_file=target["identity_file"], known_hosts=target["known_hosts"]
+    )
     if as_json:
         states = {t.number: t.state for t in experiment.trials()}
         _print_json({"trials": len(experiment.design["trials"]), "states": states, "journal": entries})

@@ -38,6 +38,7 @@ FORMAT_VERSION = 1
 #: One row per second and operation. ``t_s`` counts from the start of the measured window: warm-up is negative.
 #: ``duration_s`` is the real length of the row's interval; rates are ``count / duration_s``.
 #: ``min_ns``/``max_ns`` are exact where the workload knows them: percentiles are clamped to them.
+#: Where a workload keeps both kinds of latency they are of ``response``.
 #: ``p99_ns`` is what the tool itself printed for that second, where it keeps no histogram per second.
 INTERVALS = pa.schema(
     [
@@ -88,7 +89,8 @@ def bucket_of(value_ns: NDArray[np.int64] | int) -> NDArray[np.int32]:
     low = (v & np.uint64(0xFFFFFFFF)).astype(np.float64)
     bits = np.where(high > 0, np.frexp(high)[1] + 32, np.frexp(low)[1])
     shift = np.maximum(bits - 8, 0).astype(np.uint64)
-    return (shift * np.uint64(SUB_BUCKETS) + (v >> shift)).astype(np.int32)
+    bucket: NDArray[np.int32] = (shift * np.uint64(SUB_BUCKETS) + (v >> shift)).astype(np.int32)
+    return bucket
 
 
 def bucket_bounds(bucket: NDArray[np.int32] | int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

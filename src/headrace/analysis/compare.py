@@ -6,10 +6,11 @@ two trials of one block. The ratios of the blocks, on the log scale, are the dat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from headrace.analysis import intervals
-from headrace.analysis.result import Effect, Interval, NoiseFloor, UnpairedEffect, Verdict
+from headrace.analysis.result import Effect, Interval, NoiseFloor, Verdict
 from headrace.analysis.trials import THROUGHPUT, TrialResponse
 from headrace.model import Role
 
@@ -35,21 +36,19 @@ def paired_effect(
     of the usual form, and the interval is what we report. Dunnett's intervals suppose one common variance,
     while a treatment may well be steadier or wilder than the baseline; here each comparison has its own.
     """
-    _refuse_repeats([*treated, *baseline])
     a, b = _logs(baseline, response), _logs(treated, response)
     if not a or not b:
         return None
-    ratios = {block: b[block] - a[block] for block in sorted(a.keys() & b.keys())}
     level = alpha / comparisons
-    needed = None
-    if not ratios:
-        ratio = Interval(intervals.geometric(b, level).estimate / intervals.geometric(a, level).estimate, None, None)
-    else:
-        resolution = _resolution(treated, response) + _resolution(baseline, response)
+    resolution = _resolution(treated, response) + _resolution(baseline, response)
+    ratios = {block: b[block] - a[block] for block in sorted(a.keys() & b.keys())}
+    if ratios:
         ratio = intervals.geometric(ratios, level, resolution)
+    else:
+        ratio = Interval(math.exp(intervals.mean(b) - intervals.mean(a)), None, None)
     found = verdict(response, ratio, equivalence)
-    if ratios and found is Verdict.NOT_ENOUGH_DATA:
-        needed = intervals.blocks_needed(ratios, level, equivalence, resolution)
+    open_question = found is Verdict.NOT_ENOUGH_DATA
+    needed = intervals.blocks_needed(ratios, level, equivalence, resolution) if open_question else None
     return Effect(
         response=response,
         treatment=treated[0].treatment,
@@ -61,3 +60,99 @@ def paired_effect(
         blocks_needed=needed,
         comparisons=comparisons,
     )
+
+
+def unpaired_effect(
+    response: str,
+    a: Sequence[TrialResponse],
+    b: Sequence[TrialResponse],
+    *,
+    condition: str = "",
+    alpha: float = 0.05,
+    equivalence: float = 0.03,
+    comparisons: int = 1,
+) -> Effect | None:
+    """One treatment in two experiments, as b / a with Welch's interval; None when a side cannot answer.
+
+    The unit is the block (its trials averaged in log): two trials of one block share what that time did.
+    """
+    logs_a, logs_b = _logs(a, response), _logs(b, response)
+    if not logs_a or not logs_b:
+        return None
+    resolution = _resolution(a, response) + _resolution(b, response)
+    ratio = intervals.welch(logs_a, logs_b, alpha / comparisons, resolution)
+    return Effect(
+        response=response,
+        treatment=b[0].treatment,
+        baseline=a[0].treatment,
+        condition=condition,
+        ratio=ratio,
+        verdict=verdict(response, ratio, equivalence),
+        blocks=min(len(logs_a), len(logs_b)),
+        blocks_needed=None,
+        comparisons=comparisons,
+    )
+
+
+def noise_floor(
+    response: str, baseline: Sequence[TrialResponse], *, condition: str = "", alpha: float = 0.05
+) -> NoiseFloor | None:
+    """The A/A comparison: the baseline's second trial of each block against its first, at level 1 - alpha.
+
+    None without a block in which both were measured. The order of the two within their block is random, so a
+    ratio other than 1 is noise (or, at level alpha, bad luck), never an effect.
+    """
+    first = _logs((t for t in baseline if t.role is Role.BASELINE), response)
+    second = _logs((t for t in baseline if t.role is Role.REPEAT), response)
+    ratios = {block: second[block] - first[block] for block in sorted(first.keys() & second.keys())}
+    if not ratios:
+        return None
+    ratio = intervals.geometric(ratios, alpha, 2 * _resolution(baseline, response))
+    floor = None
+    if ratio.low is not None and ratio.high is not None:
+        floor = max(abs(ratio.high - 1), abs(1 - ratio.low))
+    return NoiseFloor(condition, response, ratio, floor, len(ratios))
+
+
+def geometric_mean(response: str, trials: Sequence[TrialResponse], *, alpha: float = 0.05) -> Interval | None:
+    """A treatment's response over blocks with its t interval; None when no trial can answer it."""
+    logs = _logs(trials, response)
+    return intervals.geometric(logs, alpha, _resolution(trials, response)) if logs else None
+
+
+def verdict(response: str, ratio: Interval, equivalence: float) -> Verdict:
+    """What an interval of treatment / baseline says.
+
+    ``EQUIVALENT`` stands first: a difference that is surely real and surely smaller than the margin is one
+    nobody should act on. A latency is better when lower.
+    """
+    if ratio.low is None or ratio.high is None:
+        return Verdict.NOT_ENOUGH_DATA
+    if ratio.low >= 1 / (1 + equivalence) and ratio.high <= 1 + equivalence:
+        return Verdict.EQUIVALENT
+    higher_is_better = response == THROUGHPUT
+    if ratio.low > 1:
+        return Verdict.BETTER if higher_is_better else Verdict.WORSE
+    if ratio.high < 1:
+        return Verdict.WORSE if higher_is_better else Verdict.BETTER
+    return Verdict.NOT_ENOUGH_DATA
+
+
+def _logs(trials: Iterable[TrialResponse], response: str) -> dict[int, float]:
+    """Block -> mean log of the response over the block's trials that can answer it."""
+    by_block: dict[int, list[float]] = {}
+    numbers = set()
+    for trial in trials:
+        if trial.number in numbers:
+            raise ValueError(f"trial {trial.number} is given twice: a trial is one observation")
+        numbers.add(trial.number)
+        value = trial.value(response)
+        if value is not None:
+            by_block.setdefault(trial.block, []).append(math.log(value))
+    return {block: math.fsum(logs) / len(logs) for block, logs in by_block.items()}
+
+
+def _resolution(trials: Sequence[TrialResponse], response: str) -> float:
+    """The mean over trials, because that is how far off a mean of their logs can be."""
+    found = [t.resolution_log(response) for t in trials if t.value(response) is not None]
+    return math.fsum(found) / len(found) if found else 0.0

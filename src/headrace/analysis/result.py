@@ -95,32 +95,20 @@ class Analysis:
 
 
 @dataclass(frozen=True)
-class UnpairedEffect:
-    """One treatment in experiment B against the same one in A, as a ratio B / A.
-
-    The trials did not share blocks, so nothing cancels what changed between the two times. ``blocks_a`` and
-    ``blocks_b`` count the blocks of each side; the interval is Welch's, adjusted for ``comparisons``.
-    """
-
-    response: str
-    treatment: str
-    ratio: Interval
-    verdict: Verdict
-    blocks_a: int
-    blocks_b: int
-    comparisons: int
-
-
-@dataclass(frozen=True)
 class Comparison:
-    """What ``headrace compare A B`` found. ``cautions`` are sentences a reader must see beside the numbers."""
+    """What ``headrace compare A B`` found: each treatment in experiment B against the same one in A.
+
+    The ratios are B / A and unpaired: the trials shared no blocks, so nothing cancels what changed between
+    the two times. Intervals are Welch's; ``blocks`` of an effect is that of the side with fewer, and
+    ``blocks_needed`` is None. ``notes`` are sentences a reader must see beside the numbers.
+    """
 
     a: str
     b: str
     alpha: float
     equivalence: float
-    effects: tuple[UnpairedEffect, ...]
+    effects: tuple[Effect, ...]
     only_in_a: tuple[str, ...]
     only_in_b: tuple[str, ...]
-    cautions: tuple[str, ...]
+    notes: tuple[str, ...]
     headline: str

@@ -54,18 +54,22 @@ class TrialResponse:
 _NONE: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 
 # A row that straddles an edge of the window counts by its share, so that short windows are not off by a row.
-# The recorded extremes hold only if every row with operations has them.
+# A workload may know an extreme in some rows only (fio: when a new one was seen), but of every operation.
 _INTERVALS_SQL = """
     WITH inside AS (
         SELECT *, CASE WHEN duration_s > 0
                        THEN (least(t_s + duration_s, seconds) - greatest(t_s, 0)) / duration_s
                        ELSE (t_s >= 0 AND t_s < seconds)::DOUBLE END AS share
         FROM intervals JOIN windows USING (trial)
+    ), by_operation AS (
+        SELECT trial, coalesce(sum(count * share), 0) AS count, coalesce(sum(errors * share), 0) AS errors,
+               min(min_ns) AS min_ns, max(max_ns) AS max_ns
+        FROM inside WHERE share > 0 GROUP BY trial, operation
     )
-    SELECT trial, sum(count * share) AS operations, sum(errors * share) AS errors,
+    SELECT trial, sum(count) AS operations, sum(errors) AS errors,
            CASE WHEN bool_and(count = 0 OR min_ns IS NOT NULL) THEN min(min_ns) END AS min_ns,
            CASE WHEN bool_and(count = 0 OR max_ns IS NOT NULL) THEN max(max_ns) END AS max_ns
-    FROM inside WHERE share > 0 GROUP BY trial
+    FROM by_operation GROUP BY trial
 """
 
 # A workload may give a histogram of the whole window, or one a second; where it gives both they hold the same

@@ -70,7 +70,8 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
         for treatment in treatments:
             _check(plan, treatment)
     except PlanError as error:
-        raise PlanError(error.message, place=error.place or place, hint=error.hint) from error
+        message = f"{error.place}: {error.message}" if error.place else error.message
+        raise PlanError(message, place=place, hint=error.hint) from error
     skipped: list[tuple[str, str]] = []
     notes: list[str] = []
     if not is_root:

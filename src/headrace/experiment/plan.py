@@ -160,4 +160,4 @@ def size_in_bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+)([KMGT]?)i?B?", text.strip(), flags=re.IGNORECASE)
     if not match:
         raise PlanError(f"volume.size = {text!r}: must be a number with K, M, G or T, such as 4G")
-    return int(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ")
+    return int(match[1]) * int(1024 ** " KMGT".index(match[2].upper() or " "))

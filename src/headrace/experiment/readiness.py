@@ -97,8 +97,10 @@ async def _tool(target: Target, tool: Tool) -> Check:
     if not tool.version_argv:
         return Check(tool.program, True, path)
     answer = await target.run([path, *tool.version_argv[1:]], check=False)
-    version = re.search(r"\d+\.\d+(\.\d+)*", answer.text + answer.error_text)
-    return Check(tool.program, True, version.group() if version else path)
+    # MariaDB's client prints its own number before the distribution's, which is the one people know.
+    text = (answer.text + answer.error_text).rpartition("Distrib ")[2]
+    version = re.search(r"(\d+\.\d+(\.\d+)*)", text)
+    return Check(tool.program, True, version.group(1) if version else path)
 
 
 async def _root(target: Target) -> Check:

@@ -24,6 +24,7 @@ from headrace.experiment import design as designs
 from headrace.experiment import plan as plans
 from headrace.experiment import readiness
 from headrace.experiment.trial import Lab, restore, run_trial, server_spec, volume_spec
+from headrace.facts import HostFacts
 from headrace.model import Role, TrialSpec, TrialState
 from headrace.server import build_dataset, dataset_folder
 from headrace.store import ExperimentFolder, TrialRecord
@@ -155,6 +156,8 @@ async def _prepare_lab(
         listen(Note(f"{lost} unfinished trial was discarded and will be measured again"))
     workload = workloads.make_workload(plan.workload.kind, plan.workload.options)
     specs = [volume_spec(design, treatment) for treatment in design.treatments]
+    for treatment in design.treatments:
+        server_spec(design, treatment)  # refuses before the first trial what it would refuse in one
     vendor = plan.server.vendor if workload.needs_server and plan.server.binary is None else None
     versions = await readiness.require(target, workload, specs, vendor)
     await _make_scratch(target, plan.target.scratch)
@@ -168,7 +171,7 @@ async def _prepare_lab(
         design=design,
         owner=owner,
         scratch=plan.target.scratch,
-        versions={**versions, "kernel": str(facts.data["kernel"]["release"])},
+        versions={**versions, "kernel": HostFacts(facts).kernel_release},
     )
     if workload.needs_server:
         lab = replace(lab, dataset=await _dataset(lab, workload, listen))

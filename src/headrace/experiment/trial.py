@@ -24,6 +24,7 @@ from headrace.errors import (
 )
 from headrace.experiment.design import Design, workload_options
 from headrace.experiment.plan import size_in_bytes
+from headrace.facts import HostFacts
 from headrace.model import Facts, ServerEndpoint, Treatment, TrialSpec, TrialState, Value
 from headrace.server import PrivateServer, ServerSpec, restore_dataset
 from headrace.store import TrialData, TrialDraft, TrialRecord, empty_data, read_samples
@@ -142,7 +143,7 @@ async def run_trial(
         knobs=steps.knobs,
         versions={"headrace": __version__, **lab.versions},
         warnings=steps.warnings,
-        cpus=int(lab.facts.data["cpu"]["online_count"]),
+        cpus=HostFacts(lab.facts).cpu_count,
     )
     return record, data
 
@@ -237,7 +238,7 @@ class _Steps:
         assert lab.dataset is not None  # the runner builds it for every workload that needs a server
         datadir = f"{volume.path}/data"
         self._step("restore", "restoring the data")
-        await restore_dataset(lab.target, lab.dataset, datadir)
+        await restore_dataset(lab.target, lab.dataset, datadir, owner=lab.owner)
         await drop_cached(lab.target, datadir)
         self._step("server", "starting the server")
         server = PrivateServer(
@@ -251,6 +252,8 @@ class _Steps:
         try:
             for name, change in server.settings.items():
                 self.knobs[f"server.{name}"] = {"before": change.before, "after": change.after}
+                if not change.honoured:
+                    self.warnings.append(f"{name}: asked {change.asked}, the server has {change.after}")
             yield endpoint
             if not await server.alive():
                 raise WorkloadFailed(f"the server died during the trial: {await server.last_words()}")
@@ -262,13 +265,15 @@ class _Steps:
             self._step("stop", "stopping the server")
             with contextlib.suppress(FileNotFoundError):
                 await lab.target.get(f"{lab.scratch}/run/error.log", self._draft.raw / "server-error.log")
-            await server.stop()
+            # The data is thrown away with the volume: writing back a large dirty pool would only cost time.
+            await server.stop(discard=True)
 
     @contextlib.asynccontextmanager
     async def _sampled(self, endpoint: ServerEndpoint | None) -> Any:
         """Sample the host around the workload; the stream is fetched when the workload has ended."""
         lab = self._lab
         output = f"{lab.scratch}/samples.jsonl.zst"
+        await lab.target.run(["rm", "-f", output])
         process = await lab.agent.start_sampler(output, owner=lab.owner, interval_s=1.0, endpoint=endpoint)
         try:
             yield
@@ -278,6 +283,7 @@ class _Steps:
             if exit_code != 0:
                 self.warnings.append(f"the sampler ended with {exit_code}: {await process.error_text()}")
             await lab.target.get(output, self._draft.raw / "samples.jsonl.zst")
+            await lab.target.run(["rm", "-f", output])
 
 
 async def drop_cached(target: Target, folder: str) -> None:

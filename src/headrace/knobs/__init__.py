@@ -1,0 +1,97 @@
+"""Every knob, found by name: ``volume.*``, ``host.*``, ``server.*`` and ``workload.*``. One record each."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from headrace.errors import PlanError
+from headrace.knobs import host, server, volume
+from headrace.knobs.knob import Cost, Durability, Kind, Knob, Versions
+from headrace.model import Value
+
+__all__ = [
+    "CATALOGUE",
+    "Cost",
+    "Durability",
+    "Kind",
+    "Knob",
+    "Versions",
+    "check",
+    "find",
+    "weakens_durability",
+]
+
+CATALOGUE: dict[str, Knob] = {knob.name: knob for knob in (*volume.KNOBS, *host.KNOBS, *server.KNOBS)}
+
+
+def find(name: str) -> Knob:
+    """The record of a knob. A sysctl or server variable that has none gets one of unknown durability.
+
+    Raises PlanError, with the name that was probably meant.
+    """
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    area, _, rest = name.partition(".")
+    if area == "workload" and re.fullmatch(r"[a-z][a-z0-9_]*", rest):
+        return _workload_option(name)
+    # Both namespaces are open, so only what is surely a slip is refused.
+    slip = next((known for known in CATALOGUE if _is_slip(name, known)), None)
+    if not slip and area == "server" and re.fullmatch(r"[a-z][a-z0-9_]*", rest):
+        return server.unlisted(rest)
+    if not slip and area == "host" and re.fullmatch(r"[a-z]+(\.[A-Za-z0-9_-]+)+", rest):
+        return host.unlisted(rest)
+    meant = slip or _closest(name)
+    raise PlanError(
+        "no such knob",
+        place=name,
+        hint=f"did you mean {meant}?" if meant else "names start with volume., host., server. or workload.",
+    )
+
+
+def check(name: str, value: Value) -> None:
+    """Raises PlanError unless the knob exists and may have this value."""
+    find(name).check(value)
+
+
+def weakens_durability(name: str, value: Value) -> str | None:
+    """Why this setting weakens what survives a crash; None when it does not, as far as is known."""
+    area, _, variable = name.partition(".")
+    if match := re.fullmatch(r"(skip|disable)_(\w+)", variable):
+        # Servers accept skip_NAME for NAME = off; `skip_NAME = off` is not worth telling apart.
+        negated = CATALOGUE.get(f"{area}.{match[2]}")
+        if negated:
+            return negated.weakness(False)
+    return find(name).weakness(value)
+
+
+def _workload_option(name: str) -> Knob:
+    return Knob(
+        name,
+        Kind.ANY,
+        Cost.DYNAMIC,
+        "An option of the workload, which checks it itself.",
+        "headrace: Workloads",
+    )
+
+
+def _is_slip(name: str, known: str) -> bool:
+    """One letter too many, missing, wrong or swapped; or an abbreviation, which servers would accept."""
+    if known.startswith(name) and name.count("_") >= 2:
+        return True
+    if abs(len(name) - len(known)) > 1:
+        return False
+    same = len(_common_start(name, known))
+    a, b = name[same:], known[same:]
+    return a[1:] == b[1:] or a[1:] == b or a == b[1:] or (a[:2] == b[:2][::-1] and a[2:] == b[2:])
+
+
+def _common_start(a: str, b: str) -> str:
+    length = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    return a[:length]
+
+
+def _closest(name: str) -> str | None:
+    """A known knob that looks like this name, perhaps without its area."""
+    ends = [known for known in CATALOGUE if known.split(".", 1)[1] in (name, name.split(".", 1)[-1])]
+    return next(iter(ends or difflib.get_close_matches(name, CATALOGUE, n=1)), None)

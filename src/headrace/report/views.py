@@ -11,8 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from headrace.analysis.result import Effect, Interval
-from headrace.analysis.study import Comparison
+from headrace.analysis.result import Comparison, Effect, Interval
 from headrace.facts import HostFacts
 from headrace.model import Facts
 from headrace.report.progress import duration
@@ -70,7 +69,9 @@ def status(folder: ExperimentFolder, journal: list[dict[str, Any]]) -> Renderabl
     counts = Counter(record.state for record in records)
     states = ", ".join(f"{n} {state}" for state, n in counts.items()) or "none yet"
     lines: list[RenderableType] = [
-        Text.from_markup(f"[bold]{escape(folder.design['name'])}[/]: {len(records)} of {total} trials ({states})")
+        Text.from_markup(
+            f"[bold]{escape(folder.design['name'])}[/]: {len(records)} of {total} trials ({states})"
+        )
     ]
     table = _table("trial", "treatment", "state", "why")
     for record in records:

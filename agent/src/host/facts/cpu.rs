@@ -10,9 +10,34 @@ use crate::host::{cpuinfo, cpulist};
 /// Flags that decide how fast a server's hot paths can be (checksums, memory copies, clock reads, system
 /// calls under mitigations) or that say where the host runs.
 const FLAGS: [&str; 28] = [
-    "aes", "arat", "asimd", "atomics", "avx", "avx2", "avx512f", "constant_tsc", "crc32", "erms", "fsrm", "ht",
-    "hwp", "hypervisor", "ibpb", "ibrs_enhanced", "invpcid", "md_clear", "nonstop_tsc", "pclmulqdq", "pcid",
-    "pdpe1gb", "rdtscp", "sse4_2", "svm", "tsc_deadline_timer", "tsc_known_freq", "vmx",
+    "aes",
+    "arat",
+    "asimd",
+    "atomics",
+    "avx",
+    "avx2",
+    "avx512f",
+    "constant_tsc",
+    "crc32",
+    "erms",
+    "fsrm",
+    "ht",
+    "hwp",
+    "hypervisor",
+    "ibpb",
+    "ibrs_enhanced",
+    "invpcid",
+    "md_clear",
+    "nonstop_tsc",
+    "pclmulqdq",
+    "pcid",
+    "pdpe1gb",
+    "rdtscp",
+    "sse4_2",
+    "svm",
+    "tsc_deadline_timer",
+    "tsc_known_freq",
+    "vmx",
 ];
 
 #[derive(Serialize)]
@@ -26,6 +51,8 @@ pub struct Cpu {
     /// Of the flags that matter, those the first CPU has.
     flags: Option<Vec<String>>,
     online: Option<Vec<u32>>,
+    online_count: Option<usize>,
+    /// Of the CPUs that are there: a guest may have room for many more.
     offline: Option<Vec<u32>>,
     isolated: Option<Vec<u32>>,
     sockets: Option<usize>,
@@ -120,7 +147,7 @@ pub fn read(host: &Folder) -> Cpu {
         flags: flags.map(|flags| {
             flags.split_whitespace().filter(|flag| FLAGS.contains(flag)).map(str::to_owned).collect()
         }),
-        offline: list(&folder, "offline"),
+        offline: offline(&folder),
         isolated: list(&folder, "isolated"),
         sockets: known.then_some(sockets.len()),
         // Counted by siblings, because core numbers repeat on every socket and, on some CPUs, on every die.
@@ -130,6 +157,7 @@ pub fn read(host: &Folder) -> Cpu {
         caches: caches(&first),
         frequency: frequency(&folder, online.as_deref().unwrap_or_default()),
         idle: idle(&folder, &first),
+        online_count: online.as_ref().map(Vec::len),
         online,
         topology,
     }
@@ -137,6 +165,12 @@ pub fn read(host: &Folder) -> Cpu {
 
 fn list(folder: &Folder, name: &str) -> Option<Vec<u32>> {
     cpulist::parse(&folder.text(name)?)
+}
+
+fn offline(folder: &Folder) -> Option<Vec<u32>> {
+    let (mut offline, present) = (list(folder, "offline")?, list(folder, "present")?);
+    offline.retain(|cpu| present.contains(cpu));
+    Some(offline)
 }
 
 fn thread(folder: &Folder, cpu: u32) -> Thread {
@@ -158,7 +192,9 @@ fn caches(cpu: &Folder) -> Vec<Cache> {
             Cache {
                 level: cache.number("level"),
                 kind: cache.line("type").map(|kind| kind.to_lowercase()),
-                size_bytes: cache.line("size").and_then(|size| Some(size.strip_suffix('K')?.parse::<u64>().ok()? * 1024)),
+                size_bytes: cache
+                    .line("size")
+                    .and_then(|size| Some(size.strip_suffix('K')?.parse::<u64>().ok()? * 1024)),
                 shared_by: list(&cache, "shared_cpu_list"),
             }
         })
@@ -167,11 +203,19 @@ fn caches(cpu: &Folder) -> Vec<Cache> {
 
 fn frequency(folder: &Folder, online: &[u32]) -> Frequency {
     let shared = folder.join("cpufreq");
-    let mut policies: Vec<Folder> =
-        shared.names("").into_iter().filter(|name| name.starts_with("policy")).map(|name| shared.join(&name)).collect();
+    let mut policies: Vec<Folder> = shared
+        .names("")
+        .into_iter()
+        .filter(|name| name.starts_with("policy"))
+        .map(|name| shared.join(&name))
+        .collect();
     if policies.is_empty() {
         // Kernels before 4.3 keep them with the CPUs.
-        policies = online.iter().map(|cpu| folder.join(&format!("cpu{cpu}/cpufreq"))).filter(|policy| policy.exists("")).collect();
+        policies = online
+            .iter()
+            .map(|cpu| folder.join(&format!("cpu{cpu}/cpufreq")))
+            .filter(|policy| policy.exists(""))
+            .collect();
     }
     Frequency {
         boost: shared.flag("boost").or_else(|| folder.flag("intel_pstate/no_turbo").map(|off| !off)),
@@ -180,7 +224,7 @@ fn frequency(folder: &Folder, online: &[u32]) -> Frequency {
 }
 
 fn policy(folder: &Folder) -> Policy {
-    // These two files separate the numbers by spaces.
+    // Numbers separated by spaces, not a list with ranges.
     let cpus = folder.line("affected_cpus");
     Policy {
         cpus: cpus.and_then(|cpus| cpus.split_whitespace().map(|cpu| cpu.parse().ok()).collect()),
@@ -198,7 +242,9 @@ fn idle(folder: &Folder, first: &Folder) -> Idle {
     let states = first.join("cpuidle");
     Idle {
         driver: folder.line("cpuidle/current_driver"),
-        governor: folder.line("cpuidle/current_governor").or_else(|| folder.line("cpuidle/current_governor_ro")),
+        governor: folder
+            .line("cpuidle/current_governor")
+            .or_else(|| folder.line("cpuidle/current_governor_ro")),
         states: states
             .names("")
             .into_iter()

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::Context;
-use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags, openat, openat2, readlinkat};
+use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags, StatVfs, openat, openat2, readlinkat, statvfs};
 use rustix::io::Errno;
 use serde::Serialize;
 
@@ -81,10 +81,11 @@ impl Files {
             Ok(value) => Some(value),
             Err(errno) => {
                 // Attributes answer with EINVAL, ENODEV or EOPNOTSUPP where the driver has no value (the
-                // speed of a NIC without link); ESRCH is a process that ended.
+                // speed of a NIC without link); ESRCH is a process that ended; EISDIR is a folder among files.
                 let absent = matches!(
                     errno,
                     Errno::NOENT
+                        | Errno::ISDIR
                         | Errno::NOTDIR
                         | Errno::NODEV
                         | Errno::NXIO
@@ -120,8 +121,11 @@ impl<'a> Folder<'a> {
         &self.path
     }
 
+    /// A name in this folder; the folder itself for `""`, because with a slash at its end a path means what
+    /// the link points to.
     pub fn join(&self, name: &str) -> Folder<'a> {
-        Folder { files: self.files, path: format!("{}/{name}", self.path) }
+        let path = if name.is_empty() { self.path.clone() } else { format!("{}/{name}", self.path) };
+        Folder { files: self.files, path }
     }
 
     /// A path from the host's `/`, whatever this folder is.
@@ -203,11 +207,20 @@ impl<'a> Folder<'a> {
             .and_then(|fd| readlinkat(fd, "", Vec::new()));
         // A checkout without symbolic links (git's core.symlinks=false) holds the target as the file's text.
         // On a live host the same error means that the name is no link.
-        if !self.files.live && matches!(target, Err(Errno::NOENT | Errno::INVAL)) && self.exists(name) {
-            return if self.exists(&format!("{name}/.")) { None } else { self.line(name) };
+        if !self.files.live && matches!(target, Err(Errno::NOENT | Errno::INVAL)) {
+            return self.line(name);
         }
         let target = self.files.known(&path, target)?;
         Some(String::from_utf8_lossy(target.as_bytes()).into_owned())
+    }
+
+    /// Size and free space of the file system at this folder, which only a running kernel knows.
+    pub fn space(&self) -> Option<StatVfs> {
+        if !self.files.live {
+            return None;
+        }
+        let path = if self.path.is_empty() { "/" } else { &self.path };
+        self.files.known(path, statvfs(path))
     }
 
     /// The last part of a link's target: the name of a driver, a device, a master.

@@ -144,7 +144,8 @@ pub fn numa_nodes(host: &Folder) -> Vec<NumaNode> {
                 cpus: folder.text("cpulist").and_then(|text| cpulist::parse(&text)),
                 memory_total_bytes: values.get("MemTotal").copied(),
                 memory_free_bytes: values.get("MemFree").copied(),
-                distances: distances.and_then(|line| line.split_whitespace().map(|word| word.parse().ok()).collect()),
+                distances: distances
+                    .and_then(|line| line.split_whitespace().map(|word| word.parse().ok()).collect()),
             })
         })
         .collect()

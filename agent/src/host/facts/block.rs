@@ -1,0 +1,254 @@
+//! Block devices: what they are, their queues, what they are made of.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use super::attachment::{Attachment, attachment};
+use super::files::Folder;
+
+/// Sysfs counts sizes and offsets in these, whatever the device's own block is.
+const SECTOR_BYTES: u64 = 512;
+
+#[derive(Serialize)]
+pub struct BlockDevice {
+    pub name: String,
+    kind: Kind,
+    /// major:minor
+    pub device_number: Option<String>,
+    size_bytes: Option<u64>,
+    rotational: Option<bool>,
+    removable: Option<bool>,
+    read_only: Option<bool>,
+    model: Option<String>,
+    vendor: Option<String>,
+    serial: Option<String>,
+    firmware: Option<String>,
+    wwid: Option<String>,
+    /// The names in /dev/disk/by-id.
+    stable_ids: Vec<String>,
+    driver: Option<String>,
+    controller_driver: Option<String>,
+    pci_address: Option<String>,
+    numa_node: Option<u32>,
+    queue: Queue,
+    pub partitions: Vec<Partition>,
+    /// What this device is made of, and what is made of it.
+    slaves: Vec<String>,
+    holders: Vec<String>,
+    pub dm: Option<Dm>,
+    #[serde(rename = "loop")]
+    loop_device: Option<Loop>,
+    #[serde(skip)]
+    pub irqs: Vec<u32>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Disk,
+    Dm,
+    Loop,
+    Md,
+    /// No hardware below: zram, nbd, rbd, drbd.
+    Virtual,
+}
+
+/// The attributes of `queue/`, under their own names where these say the unit.
+#[derive(Serialize)]
+struct Queue {
+    scheduler: Option<String>,
+    schedulers: Option<Vec<String>>,
+    nr_requests: Option<u64>,
+    rq_affinity: Option<u8>,
+    read_ahead_kb: Option<u64>,
+    nomerges: Option<u8>,
+    max_sectors_kb: Option<u64>,
+    max_hw_sectors_kb: Option<u64>,
+    wbt_lat_usec: Option<i64>,
+    write_cache: Option<String>,
+    fua: Option<bool>,
+    add_random: Option<bool>,
+    iostats: Option<bool>,
+    io_poll: Option<bool>,
+    discard_max_bytes: Option<u64>,
+    discard_granularity_bytes: Option<u64>,
+    logical_block_bytes: Option<u64>,
+    physical_block_bytes: Option<u64>,
+    minimum_io_bytes: Option<u64>,
+    /// 0 where the device names no optimum.
+    optimal_io_bytes: Option<u64>,
+    /// Null before blk-mq.
+    hardware_queues: Option<usize>,
+}
+
+#[derive(Serialize)]
+pub struct Partition {
+    pub name: String,
+    pub device_number: Option<String>,
+    start_bytes: Option<u64>,
+    size_bytes: Option<u64>,
+    stable_ids: Vec<String>,
+    holders: Vec<String>,
+}
+
+#[derive(Serialize)]
+pub struct Dm {
+    pub name: Option<String>,
+    uuid: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Loop {
+    backing_file: Option<String>,
+    direct_io: Option<bool>,
+    offset_bytes: Option<u64>,
+}
+
+/// Every device of /sys/block but RAM disks, hidden paths of multipathing and virtual devices not set up.
+pub fn read(host: &Folder) -> Vec<BlockDevice> {
+    let ids = stable_ids(&host.join("dev/disk/by-id"));
+    let folder = host.join("sys/block");
+    folder.names("").iter().filter_map(|name| device(&folder.join(name), name, &ids)).collect()
+}
+
+/// Kernel name -> names in /dev/disk/by-id.
+fn stable_ids(folder: &Folder) -> HashMap<String, Vec<String>> {
+    let mut ids: HashMap<String, Vec<String>> = HashMap::new();
+    for id in folder.names("") {
+        if let Some(name) = folder.link_name(&id) {
+            ids.entry(name).or_default().push(id);
+        }
+    }
+    ids
+}
+
+fn device(folder: &Folder, name: &str, ids: &HashMap<String, Vec<String>>) -> Option<BlockDevice> {
+    if is_numbered(name, "ram") {
+        return None;
+    }
+    let size_bytes = folder.number::<u64>("size").map(|sectors| sectors * SECTOR_BYTES);
+    let set_up_later = ["loop", "zram", "nbd"].iter().any(|prefix| is_numbered(name, prefix));
+    if (set_up_later && size_bytes == Some(0)) || folder.flag("hidden") == Some(true) {
+        return None;
+    }
+    let dm = folder.exists("dm").then(|| Dm { name: folder.line("dm/name"), uuid: folder.line("dm/uuid") });
+    let loop_device = folder.exists("loop").then(|| Loop {
+        backing_file: folder.line("loop/backing_file"),
+        direct_io: folder.flag("loop/dio"),
+        offset_bytes: folder.number("loop/offset"),
+    });
+    let kind = if dm.is_some() {
+        Kind::Dm
+    } else if loop_device.is_some() {
+        Kind::Loop
+    } else if folder.exists("md") {
+        Kind::Md
+    } else if folder.exists("device") {
+        Kind::Disk
+    } else {
+        Kind::Virtual
+    };
+    let Attachment { driver, controller_driver, pci_address, numa_node, irqs } = match kind {
+        Kind::Disk => attachment(folder),
+        _ => Attachment::default(),
+    };
+    Some(BlockDevice {
+        name: name.to_owned(),
+        kind,
+        device_number: folder.line("dev"),
+        size_bytes,
+        rotational: folder.flag("queue/rotational"),
+        removable: folder.flag("removable"),
+        read_only: folder.flag("ro"),
+        model: folder.line("device/model"),
+        vendor: vendor(folder),
+        // virtio and NVMe keep it in different places.
+        serial: folder.line("serial").or_else(|| folder.line("device/serial")),
+        firmware: folder.line("device/firmware_rev").or_else(|| folder.line("device/rev")),
+        wwid: folder.line("wwid").or_else(|| folder.line("device/wwid")),
+        stable_ids: ids.get(name).cloned().unwrap_or_default(),
+        driver,
+        controller_driver,
+        pci_address,
+        numa_node,
+        queue: queue(folder),
+        partitions: partitions(folder, name, ids),
+        slaves: folder.names("slaves"),
+        holders: folder.names("holders"),
+        dm,
+        loop_device,
+        irqs,
+    })
+}
+
+fn is_numbered(name: &str, prefix: &str) -> bool {
+    name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Of SCSI devices; virtio has a file of the same name with a PCI number in it.
+fn vendor(folder: &Folder) -> Option<String> {
+    folder.line("device/vendor").filter(|vendor| !vendor.starts_with("0x"))
+}
+
+fn queue(device: &Folder) -> Queue {
+    let queue = device.join("queue");
+    let (scheduler, schedulers) =
+        queue.choice("scheduler").map_or((None, None), |choice| (choice.selected, Some(choice.available)));
+    Queue {
+        scheduler,
+        schedulers,
+        nr_requests: queue.number("nr_requests"),
+        rq_affinity: queue.number("rq_affinity"),
+        read_ahead_kb: queue.number("read_ahead_kb"),
+        nomerges: queue.number("nomerges"),
+        max_sectors_kb: queue.number("max_sectors_kb"),
+        max_hw_sectors_kb: queue.number("max_hw_sectors_kb"),
+        wbt_lat_usec: queue.number("wbt_lat_usec"),
+        write_cache: queue.line("write_cache"),
+        fua: queue.flag("fua"),
+        add_random: queue.flag("add_random"),
+        iostats: queue.flag("iostats"),
+        io_poll: queue.flag("io_poll"),
+        discard_max_bytes: queue.number("discard_max_bytes"),
+        discard_granularity_bytes: queue.number("discard_granularity"),
+        logical_block_bytes: queue.number("logical_block_size"),
+        physical_block_bytes: queue.number("physical_block_size"),
+        minimum_io_bytes: queue.number("minimum_io_size"),
+        optimal_io_bytes: queue.number("optimal_io_size"),
+        hardware_queues: device.exists("mq").then(|| device.names("mq").len()),
+    }
+}
+
+fn partitions(device: &Folder, name: &str, ids: &HashMap<String, Vec<String>>) -> Vec<Partition> {
+    let names = device.names("");
+    names
+        .iter()
+        .filter(|entry| entry.starts_with(name) && device.exists(&format!("{entry}/partition")))
+        .map(|entry| {
+            let folder = device.join(entry);
+            let bytes = |file: &str| folder.number::<u64>(file).map(|sectors| sectors * SECTOR_BYTES);
+            Partition {
+                name: entry.clone(),
+                device_number: folder.line("dev"),
+                start_bytes: bytes("start"),
+                size_bytes: bytes("size"),
+                stable_ids: ids.get(entry).cloned().unwrap_or_default(),
+                holders: folder.names("holders"),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_numbered;
+
+    #[test]
+    fn only_numbered_names_are_of_a_kind() {
+        assert!(is_numbered("ram0", "ram"));
+        assert!(!is_numbered("ram", "ram"));
+        assert!(!is_numbered("rbd0", "ram"));
+        assert!(!is_numbered("nbdx", "nbd"));
+    }
+}

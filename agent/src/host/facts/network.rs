@@ -1,0 +1,97 @@
+//! NICs and how their packets are spread over CPUs.
+
+use serde::Serialize;
+
+use super::attachment::{Attachment, attachment};
+use super::files::Folder;
+
+#[derive(Serialize)]
+pub struct Interface {
+    pub name: String,
+    /// Whether hardware, or a hypervisor's stand-in for it, is below.
+    physical: bool,
+    driver: Option<String>,
+    controller_driver: Option<String>,
+    pci_address: Option<String>,
+    numa_node: Option<u32>,
+    operstate: Option<String>,
+    /// Null without link, and where the driver does not know it.
+    speed_mbit_s: Option<u64>,
+    duplex: Option<String>,
+    mtu_bytes: Option<u64>,
+    tx_queue_len: Option<u64>,
+    gro_flush_timeout_ns: Option<u64>,
+    napi_defer_hard_irqs: Option<u64>,
+    threaded_napi: Option<bool>,
+    /// The bond or bridge that this one belongs to.
+    master: Option<String>,
+    /// The interfaces that this one is made of.
+    lower: Vec<String>,
+    rx_queues: Vec<RxQueue>,
+    tx_queues: Vec<TxQueue>,
+    #[serde(skip)]
+    pub irqs: Vec<u32>,
+}
+
+/// Masks are hexadecimal, as the kernel prints and takes them.
+#[derive(Serialize)]
+struct RxQueue {
+    queue: u32,
+    rps_cpus: Option<String>,
+    rps_flow_cnt: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct TxQueue {
+    queue: u32,
+    /// Null where there is nothing to choose: a NIC with one queue.
+    xps_cpus: Option<String>,
+}
+
+pub fn read(host: &Folder) -> Vec<Interface> {
+    let folder = host.join("sys/class/net");
+    // The bonding driver keeps a file of its own between the interfaces.
+    let names = folder.names("").into_iter().filter(|name| name != "bonding_masters");
+    names.map(|name| interface(&folder.join(&name), name)).collect()
+}
+
+fn interface(folder: &Folder, name: String) -> Interface {
+    let physical = folder.exists("device");
+    let Attachment { driver, controller_driver, pci_address, numa_node, irqs } =
+        if physical { attachment(folder) } else { Attachment::default() };
+    let queues = folder.join("queues");
+    let mut rx_queues = Vec::new();
+    let mut tx_queues = Vec::new();
+    for entry in queues.names("") {
+        let queue = queues.join(&entry);
+        if let Some(Ok(number)) = entry.strip_prefix("rx-").map(str::parse) {
+            let rps_cpus = queue.line("rps_cpus");
+            rx_queues.push(RxQueue { queue: number, rps_cpus, rps_flow_cnt: queue.number("rps_flow_cnt") });
+        } else if let Some(Ok(number)) = entry.strip_prefix("tx-").map(str::parse) {
+            tx_queues.push(TxQueue { queue: number, xps_cpus: queue.line("xps_cpus") });
+        }
+    }
+    let entries = folder.names("");
+    Interface {
+        name,
+        physical,
+        driver,
+        controller_driver,
+        pci_address,
+        numa_node,
+        operstate: folder.line("operstate"),
+        // -1 is the kernel's "unknown".
+        speed_mbit_s: folder.number::<i64>("speed").and_then(|speed| u64::try_from(speed).ok()),
+        duplex: folder.line("duplex"),
+        mtu_bytes: folder.number("mtu"),
+        tx_queue_len: folder.number("tx_queue_len"),
+        gro_flush_timeout_ns: folder.number("gro_flush_timeout"),
+        napi_defer_hard_irqs: folder.number("napi_defer_hard_irqs"),
+        threaded_napi: folder.flag("threaded"),
+        master: entries.iter().any(|entry| entry == "master").then(|| folder.link_name("master")).flatten(),
+        lower: entries.iter().filter_map(|entry| entry.strip_prefix("lower_").map(str::to_owned)).collect(),
+        rx_queues,
+        tx_queues,
+        irqs,
+    }
+}

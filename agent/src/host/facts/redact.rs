@@ -1,0 +1,86 @@
+//! Taking secrets out of command lines.
+
+const REMOVED: &str = "<removed>";
+
+/// Parts of an option's name that announce a secret. `sst_auth` of Galera is `user:password`.
+const SECRET_NAMES: [&str; 6] = ["pass", "pwd", "secret", "token", "credential", "sst_auth"];
+
+/// The arguments with everything that looks like a password replaced. Rather one value too many than one
+/// too few: `validate_password_length=8` is no secret, but nobody misses it either.
+pub fn command_line(arguments: &[String]) -> Vec<String> {
+    let mut clean: Vec<String> = Vec::with_capacity(arguments.len());
+    let mut value_follows = false;
+    for argument in arguments {
+        // An option that takes a value takes the next argument, even `-x`; one that takes none may be
+        // followed by another option.
+        if std::mem::take(&mut value_follows) && !argument.starts_with("--") {
+            clean.push(REMOVED.to_owned());
+            continue;
+        }
+        let (name, value) = match argument.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (argument.as_str(), None),
+        };
+        let is_secret = (argument.starts_with('-') || value.is_some()) && announces_secret(name);
+        value_follows = is_secret && value.is_none();
+        clean.push(match value {
+            Some(value) if is_secret || holds_secret(value) => format!("{name}={REMOVED}"),
+            None if holds_secret(argument) => REMOVED.to_owned(),
+            _ => argument.clone(),
+        });
+    }
+    clean
+}
+
+fn announces_secret(name: &str) -> bool {
+    let name = name.to_lowercase().replace('-', "_");
+    SECRET_NAMES.iter().any(|part| name.contains(part))
+}
+
+/// A URL with a password in it, or a list of options one of which is a secret (`wsrep_provider_options`).
+fn holds_secret(value: &str) -> bool {
+    let has_url_password = value.split_once("://").is_some_and(|(_, rest)| {
+        let authority = rest.split('/').next().unwrap_or_default();
+        authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
+    });
+    let has_secret_option = value
+        .split([';', ',', '&', '?', ' '])
+        .filter_map(|part| part.split_once('='))
+        .any(|(name, _)| announces_secret(name));
+    has_url_password || has_secret_option
+}
+
+#[cfg(test)]
+mod tests {
+    use super::command_line;
+
+    #[test]
+    fn secrets_go_and_the_rest_stays() {
+        for (given, expected) in [
+            ("mysqld --datadir=/data --port=3306", "mysqld --datadir=/data --port=3306"),
+            ("mysqld --report-password=hunter2 --port=1", "mysqld --report-password=<removed> --port=1"),
+            ("mysqld --report-password hunter2 --port=1", "mysqld --report-password <removed> --port=1"),
+            ("mysqld --report-password --port=1", "mysqld --report-password --port=1"),
+            ("mysqld --report-password -x --port=1", "mysqld --report-password <removed> --port=1"),
+            ("mysqld MYSQL_PWD=hunter2", "mysqld MYSQL_PWD=<removed>"),
+            ("mysqld --wsrep-sst-auth=sst:hunter2", "mysqld --wsrep-sst-auth=<removed>"),
+            ("mysqld --wsrep_sst_auth=sst:hunter2", "mysqld --wsrep_sst_auth=<removed>"),
+            (
+                "mysqld --default-authentication-plugin=ed25519",
+                "mysqld --default-authentication-plugin=ed25519",
+            ),
+            ("mysqld --keyring_hashicorp_secret_id=x=y", "mysqld --keyring_hashicorp_secret_id=<removed>"),
+            (
+                "mysqld --wsrep_provider_options=a=1;socket.ssl_password=x",
+                "mysqld --wsrep_provider_options=<removed>",
+            ),
+            ("mysqld --key-buffer-size=8M", "mysqld --key-buffer-size=8M"),
+            ("memcached -p 11211 -m 64", "memcached -p 11211 -m 64"),
+            ("memcached --proxy=http://u:hunter2@host/", "memcached --proxy=<removed>"),
+            ("memcached http://u:hunter2@host/", "memcached <removed>"),
+        ] {
+            let arguments: Vec<String> = given.split(' ').map(str::to_owned).collect();
+            assert_eq!(command_line(&arguments).join(" "), expected);
+        }
+    }
+}

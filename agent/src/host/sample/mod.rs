@@ -1,0 +1,213 @@
+//! `sample`: raw counters of the host and its server every interval, never rates, as lines of JSON.
+//!
+//! Rates are derived by who reads the lines, so that a wrong formula never costs a re-run. Every sampler reports
+//! its own success and cost; one that fails never stops the others.
+
+mod itself;
+mod output;
+pub mod registry;
+mod replies;
+mod server;
+pub mod source;
+mod ticker;
+pub mod values;
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::time::{ClockId, clock_gettime};
+
+use self::output::Output;
+use self::registry::{ALL, Host, Kind, Missed, Sample, Source};
+use self::ticker::{StopSignal, Ticker};
+use self::values::{Values, write_failure};
+use crate::host::process::{FOLLOWED, Listing, Selection};
+
+/// How long a sampler rests whose source this host does not have.
+const ABSENT_REST: Duration = Duration::from_secs(60);
+
+#[derive(Args)]
+pub struct SampleArguments {
+    /// Time between samples: 250ms, 1s, 1m
+    #[arg(long, default_value = "1s", value_parser = parse_interval)]
+    interval: Duration,
+    /// Stop after this time (0s: one sample); without it, at SIGTERM or SIGINT
+    #[arg(long, value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Comma-separated samplers; `list` prints them all. Default: all that can run
+    #[arg(long)]
+    samplers: Option<String>,
+    /// Write to this file instead of standard output, compressed if it ends in .zst
+    #[arg(long)]
+    output: Option<PathBuf>,
+    /// Read this folder as the root of the host
+    #[arg(long, default_value = "/")]
+    root: PathBuf,
+    /// Which processes the sampler `process` lists
+    #[arg(long, value_enum, default_value_t)]
+    processes: Listing,
+    /// Comma-separated names of processes to list on every tick
+    #[arg(long, default_value = FOLLOWED)]
+    follow: String,
+    #[command(flatten)]
+    server: server::ServerArguments,
+}
+
+pub fn run(arguments: &SampleArguments) -> anyhow::Result<()> {
+    if arguments.samplers.as_deref() == Some("list") {
+        return list(std::io::stdout());
+    }
+    let server = arguments.server.options()?;
+    let kinds = registry::select(arguments.samplers.as_deref(), server.is_some())?;
+    let last_tick = arguments.duration.map_or(u64::MAX, |duration| {
+        u64::try_from(duration.as_nanos() / arguments.interval.as_nanos()).unwrap_or(u64::MAX)
+    });
+    let stop = StopSignal::install()?;
+    let output = Arc::new(Output::open(arguments.output.as_deref())?);
+    let missed = Missed::default();
+    let host = Host {
+        root: arguments.root.clone(),
+        processes: Selection::new(arguments.processes, &arguments.follow),
+        missed: missed.clone(),
+    };
+    let server_loop = match server {
+        Some(options) if kinds.iter().any(|kind| kind.is_server()) => {
+            let ticker = Ticker::start(arguments.interval, last_tick, stop.clone(), missed.server)?;
+            Some(server::spawn(options, &kinds, ticker, stop.clone(), output.clone())?)
+        }
+        _ => None,
+    };
+    let ticker = Ticker::start(arguments.interval, last_tick, stop, missed.host)?;
+    let result = sample_host(&kinds, &host, ticker, &output);
+    let server_result = server_loop.map_or(Ok(()), server::ServerLoop::finish);
+    result.and(server_result).and(output.finish())
+}
+
+fn list(mut output: impl std::io::Write) -> anyhow::Result<()> {
+    for kind in ALL {
+        writeln!(output, "{:<15} {}", kind.name, kind.doc)?;
+    }
+    Ok(())
+}
+
+/// Samples until the last tick. Fails only where the output does.
+fn sample_host(
+    kinds: &[&'static Kind],
+    host: &Host,
+    mut ticker: Ticker,
+    output: &Output,
+) -> anyhow::Result<()> {
+    let mut samplers: Vec<Running> = kinds
+        .iter()
+        .filter_map(|kind| match kind.source {
+            Source::Host(open) => Some(Running { name: kind.name, sampler: open(host), rests_until: None }),
+            Source::Server(_) => None,
+        })
+        .collect();
+    let mut values = Values::default();
+    let mut lines = Vec::new();
+    loop {
+        lines.clear();
+        for sampler in &mut samplers {
+            sampler.tick(&mut values, &mut lines);
+        }
+        output.write(&lines)?;
+        if !ticker.wait()? {
+            return Ok(());
+        }
+    }
+}
+
+struct Running {
+    name: &'static str,
+    sampler: Box<dyn Sample>,
+    rests_until: Option<Instant>,
+}
+
+impl Running {
+    /// Appends the line of this sampler, unless it rests.
+    fn tick(&mut self, values: &mut Values, lines: &mut Vec<u8>) {
+        let start = Instant::now();
+        if self.rests_until.is_some_and(|end| start < end) {
+            return;
+        }
+        self.rests_until = None;
+        let time_ns = now_ns();
+        let result = self.sampler.sample(values);
+        let cost_ns = elapsed_ns(start);
+        match result {
+            Ok(()) => values.write_line(lines, self.name, time_ns, cost_ns),
+            Err(error) => {
+                values.clear();
+                let mut message = format!("{error:#}");
+                if is_absent(&error) {
+                    self.rests_until = Some(start + ABSENT_REST);
+                    message = format!("{message}; tried again every {} s", ABSENT_REST.as_secs());
+                }
+                write_failure(lines, self.name, time_ns, cost_ns, &message);
+            }
+        }
+    }
+}
+
+/// Whether a host has no such source: the file is not there, or the kernel was booted without the feature.
+fn is_absent(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|io| {
+        matches!(io.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::Unsupported)
+    })
+}
+
+/// CLOCK_REALTIME: samples are joined with what other programs wrote on the same host.
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Realtime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn elapsed_ns(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        // Below this a tick costs more than the time it has.
+        interval if interval < Duration::from_millis(10) => Err("the shortest interval is 10ms".to_owned()),
+        interval => Ok(interval),
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: Option<u64> = text[..digits].parse().ok();
+    let milliseconds = match &text[digits..] {
+        "ms" => Some(1),
+        "s" => Some(1_000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        _ => None,
+    };
+    match (number, milliseconds) {
+        (Some(number), Some(unit)) if number <= 1_000_000_000 => Ok(Duration::from_millis(number * unit)),
+        _ => Err("give a whole number with ms, s, m or h, such as 500ms or 60s".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_duration, parse_interval};
+    use std::time::Duration;
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("0s"), Ok(Duration::ZERO));
+        assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7200)));
+        for text in ["", "5", "s", "1.5s", "-1s", "99999999999999999999s", "1é", "1 s"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+        assert!(parse_interval("9ms").is_err());
+        assert!(parse_interval("10ms").is_ok());
+    }
+}

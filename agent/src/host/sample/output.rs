@@ -1,0 +1,91 @@
+//! Where the lines go: standard output, a file, or a zstd-compressed file.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::Context;
+
+/// The shared end of all sampling loops.
+pub struct Output(Mutex<Option<Writer>>);
+
+enum Writer {
+    Plain(Box<dyn Write + Send>),
+    Zstd(zstd::Encoder<'static, File>),
+}
+
+impl Output {
+    /// Standard output where `path` is None; zstd where it ends in `.zst`. A file is written anew.
+    pub fn open(path: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = path else {
+            return Ok(Self(Mutex::new(Some(Writer::Plain(Box::new(io::stdout()))))));
+        };
+        let context = || format!("cannot write {}", path.display());
+        let file = File::create(path).with_context(context)?;
+        let writer = if path.extension().is_some_and(|extension| extension == "zst") {
+            Writer::Zstd(zstd::Encoder::new(file, 1).with_context(context)?)
+        } else {
+            Writer::Plain(Box::new(file))
+        };
+        Ok(Self(Mutex::new(Some(writer))))
+    }
+
+    /// Writes whole lines through to the file, so that a killed sampler loses at most those of its last tick.
+    pub fn write(&self, lines: &[u8]) -> anyhow::Result<()> {
+        let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *writer {
+            Some(Writer::Plain(file)) => file.write_all(lines).and_then(|()| file.flush()),
+            Some(Writer::Zstd(encoder)) => encoder.write_all(lines).and_then(|()| encoder.flush()),
+            // The other loop came back after the end: its line has no place any more.
+            None => Ok(()),
+        }
+        .context("cannot write the samples")
+    }
+
+    /// Ends the stream; later writes are dropped.
+    pub fn finish(&self) -> anyhow::Result<()> {
+        let writer = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match writer {
+            Some(Writer::Plain(mut file)) => file.flush(),
+            Some(Writer::Zstd(encoder)) => encoder.finish().map(drop),
+            None => Ok(()),
+        }
+        .context("cannot end the file of samples")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Output;
+    use std::io::Read;
+
+    #[test]
+    fn each_write_can_be_decoded_before_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("samples.zst");
+        let output = Output::open(Some(&path)).unwrap();
+        output.write(b"one\n").unwrap();
+        output.write(b"two\n").unwrap();
+        let decoded = |path| {
+            let mut text = Vec::new();
+            // The error of a stream that is cut off is expected; the text before it must be whole.
+            let result = zstd::Decoder::new(std::fs::File::open(path).unwrap()).unwrap().read_to_end(&mut text);
+            (text, result.is_ok())
+        };
+        assert_eq!(decoded(&path), (b"one\ntwo\n".to_vec(), false));
+        output.finish().unwrap();
+        assert_eq!(decoded(&path), (b"one\ntwo\n".to_vec(), true));
+        output.write(b"late\n").unwrap();
+        assert_eq!(decoded(&path), (b"one\ntwo\n".to_vec(), true));
+    }
+
+    #[test]
+    fn a_file_is_written_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("samples.jsonl");
+        std::fs::write(&path, "of another trial, and longer\n").unwrap();
+        Output::open(Some(&path)).unwrap().write(b"new\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new\n");
+    }
+}

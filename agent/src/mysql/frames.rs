@@ -1,0 +1,199 @@
+//! Packets on the wire: a payload is cut into frames of at most 16 MiB - 1, each with length and number.
+
+use super::error::Error;
+
+const HEADER: usize = 4;
+const LARGEST_FRAME: usize = 0xFF_FFFF;
+/// The protocol's own limit (max_allowed_packet can be at most this).
+const LARGEST_PAYLOAD: usize = 1 << 30;
+const SMALLEST_SPACE: usize = 16 * 1024;
+
+/// Appends a payload as frames. `sequence` is the number of the first frame and becomes that of the next.
+pub fn encode(payload: &[u8], sequence: &mut u8, out: &mut Vec<u8>) {
+    let mut rest = payload;
+    loop {
+        let (frame, after) = rest.split_at(rest.len().min(LARGEST_FRAME));
+        out.extend_from_slice(&u32::try_from(frame.len()).expect("24 bits").to_le_bytes()[..3]);
+        out.push(*sequence);
+        out.extend_from_slice(frame);
+        *sequence = sequence.wrapping_add(1);
+        rest = after;
+        // A payload whose last frame is full ends with an empty one.
+        if frame.len() < LARGEST_FRAME {
+            return;
+        }
+    }
+}
+
+/// Collects bytes as they come and hands out payloads, without a copy where a payload is one frame.
+#[derive(Default)]
+pub struct Frames {
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    joined: Vec<u8>,
+    is_joining: bool,
+    payload: Payload,
+    /// The number that the next frame must have.
+    pub sequence: u8,
+}
+
+#[derive(Default)]
+enum Payload {
+    Frame(std::ops::Range<usize>),
+    #[default]
+    Joined,
+}
+
+impl Frames {
+    /// Room for the next bytes; after writing there, `advance` says how many.
+    pub fn space(&mut self) -> &mut [u8] {
+        let wanted = self.frame_length().map_or(0, |length| (HEADER + length).saturating_sub(self.end - self.start));
+        let wanted = wanted.max(SMALLEST_SPACE);
+        if self.buffer.len() - self.end < wanted {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+            if self.buffer.len() - self.end < wanted {
+                self.buffer.resize(self.end + wanted, 0);
+            }
+        }
+        &mut self.buffer[self.end..]
+    }
+
+    pub fn advance(&mut self, count: usize) {
+        self.end = (self.end + count).min(self.buffer.len());
+    }
+
+    /// Looks for the next payload; if all of it is here, `payload` gives it.
+    pub fn has_payload(&mut self) -> Result<bool, Error> {
+        loop {
+            let Some(length) = self.frame_length() else { return Ok(false) };
+            // Before its content is there: another protocol's greeting looks like a packet of megabytes.
+            if self.buffer[self.start + 3] != self.sequence {
+                return Err(Error::Malformed("a packet is out of order"));
+            }
+            if self.end - self.start < HEADER + length {
+                return Ok(false);
+            }
+            self.sequence = self.sequence.wrapping_add(1);
+            let frame = self.start + HEADER..self.start + HEADER + length;
+            self.start = frame.end;
+            let is_last = length < LARGEST_FRAME;
+            if is_last && !self.is_joining {
+                self.payload = Payload::Frame(frame);
+                return Ok(true);
+            }
+            if !self.is_joining {
+                self.joined.clear();
+                self.is_joining = true;
+            }
+            if self.joined.len() + length > LARGEST_PAYLOAD {
+                return Err(Error::Malformed("a packet is larger than 1 GiB"));
+            }
+            self.joined.extend_from_slice(&self.buffer[frame]);
+            if is_last {
+                self.is_joining = false;
+                self.payload = Payload::Joined;
+                return Ok(true);
+            }
+        }
+    }
+
+    /// The payload that `has_payload` found last; good until the next `space`.
+    pub fn payload(&self) -> &[u8] {
+        match &self.payload {
+            Payload::Frame(frame) => &self.buffer[frame.clone()],
+            Payload::Joined => &self.joined,
+        }
+    }
+
+    /// Whether bytes are left that no payload was made of: after the greeting, somebody put words into the
+    /// server's mouth before the encryption began.
+    pub fn has_rest(&self) -> bool {
+        self.end > self.start
+    }
+
+    fn frame_length(&self) -> Option<usize> {
+        match self.buffer[self.start..self.end] {
+            [a, b, c, _, ..] => Some(u32::from_le_bytes([a, b, c, 0]) as usize),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Frames, LARGEST_FRAME, encode};
+    use proptest::prelude::{any, prop_assert_eq, proptest};
+
+    /// Feeds `wire` in pieces of `step` bytes and collects the payloads.
+    fn decode(wire: &[u8], step: usize) -> Vec<Vec<u8>> {
+        let mut frames = Frames::default();
+        let mut payloads = Vec::new();
+        let mut rest = wire;
+        while !rest.is_empty() {
+            let space = frames.space();
+            let count = step.min(rest.len()).min(space.len());
+            space[..count].copy_from_slice(&rest[..count]);
+            frames.advance(count);
+            rest = &rest[count..];
+            while frames.has_payload().unwrap() {
+                payloads.push(frames.payload().to_vec());
+            }
+        }
+        assert!(!frames.has_rest());
+        payloads
+    }
+
+    #[test]
+    fn payloads_around_the_largest_frame() {
+        for length in [0, 1, LARGEST_FRAME - 1, LARGEST_FRAME, LARGEST_FRAME + 1, 2 * LARGEST_FRAME] {
+            let payload: Vec<u8> = (0..length).map(|i| (i % 251) as u8).collect();
+            let mut wire = Vec::new();
+            let mut sequence = 0;
+            encode(&payload, &mut sequence, &mut wire);
+            encode(b"next", &mut sequence, &mut wire);
+            assert_eq!(usize::from(sequence), length / LARGEST_FRAME + 2);
+            let decoded = decode(&wire, 100_000);
+            assert_eq!(decoded.len(), 2);
+            assert!(decoded[0] == payload, "{length}");
+            assert_eq!(decoded[1], b"next");
+        }
+    }
+
+    #[test]
+    fn a_wrong_number_is_an_error() {
+        let mut frames = Frames::default();
+        frames.space()[..5].copy_from_slice(&[1, 0, 0, 7, 42]);
+        frames.advance(5);
+        assert!(frames.has_payload().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_payloads_in_any_pieces(
+            payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..20),
+            step in 1..50_usize,
+        ) {
+            let mut wire = Vec::new();
+            let mut sequence = 0;
+            for payload in &payloads {
+                encode(payload, &mut sequence, &mut wire);
+            }
+            prop_assert_eq!(decode(&wire, step), payloads);
+        }
+
+        #[test]
+        fn no_bytes_can_break_the_decoder(wire in proptest::collection::vec(any::<u8>(), 0..2000)) {
+            let mut frames = Frames::default();
+            for piece in wire.chunks(100) {
+                frames.space()[..piece.len()].copy_from_slice(piece);
+                frames.advance(piece.len());
+                while let Ok(true) = frames.has_payload() {
+                    let _ = frames.payload();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+"""What a report costs: 57 trials of an hour with 300 series sampled each second, and smaller ones.
+
+The target: 30 s and 1.5 GB for the largest, and a cost a sample that does not grow. Each size is measured in a
+process of its own, so that the peak of its memory is its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SECONDS = (900, 1800, 3600)
+CONFIGURATIONS = 56
+SERIES = 300
+TARGET_S, TARGET_BYTES = 30.0, 1.5e9
+
+
+def generate(folder: Path, seconds: int, configurations: int) -> None:
+    sys.path.insert(0, str(ROOT))
+    from tests import synthetic
+
+    effects = {f"fs={i // 4} mount={i % 4}": 1 + 0.01 * i for i in range(configurations)}
+    shape = synthetic.Shape(
+        effects=effects, blocks=1, seconds=seconds, warmup_s=60, cores=16, kind="factorial", workload="fio",
+        extra_series=SERIES, histogram_per_second=True, base_ops_s=2000,
+    )  # fmt: skip
+    synthetic.make(folder, shape)
+
+
+def measure(path: Path) -> dict[str, float]:
+    """Analyse and report, in this process."""
+    began = time.perf_counter()
+    from headrace.analysis.study import analyse_experiment
+    from headrace.report import build_report
+    from headrace.store import ExperimentFolder
+
+    folder = ExperimentFolder.open(path)
+    analysis = analyse_experiment(folder)
+    analysed = time.perf_counter()
+    page = build_report(folder, analysis)
+    return {
+        "analysis_s": analysed - began,
+        "total_s": time.perf_counter() - began,
+        "rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "page_bytes": page.stat().st_size,
+    }
+
+
+def count_samples(path: Path) -> int:
+    import pyarrow.parquet as pq
+
+    return sum(pq.read_metadata(file).num_rows for file in path.glob("trials/*/samples.parquet"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--measure", type=Path, help="an experiment's folder: measure this one only")
+    parser.add_argument("--seconds", type=int, nargs="+", default=SECONDS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        return 0
+    rows = []
+    for seconds in arguments.seconds:
+        with tempfile.TemporaryDirectory(prefix="headrace-bench-") as scratch:
+            path = Path(scratch) / "experiment"
+            generate(path, seconds, CONFIGURATIONS)
+            samples = count_samples(path)
+            argv = [sys.executable, __file__, "--measure", str(path)]
+            done = subprocess.run(argv, check=True, capture_output=True, text=True)
+        found = json.loads(done.stdout)
+        cost_ns = 1e9 * found["total_s"] / samples
+        rows.append((samples, found, cost_ns))
+    (_, _, _first_ns), (_, last, _last_ns) = rows[0], rows[-1]
+    kept = last["total_s"] <= TARGET_S and last["rss_bytes"] <= TARGET_BYTES
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,362 @@
+"""The agent on a target, and its journal: how Python reads a host and changes it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from headrace.errors import Busy, CommandFailed, HeadraceError, NotReady, Refused, TargetError
+from headrace.model import OWNER_VARIABLE, Facts, ServerEndpoint
+from headrace.target import Process, Target
+from headrace.target.fixture import FixtureTarget
+from headrace.target.local import LocalTarget
+
+PROGRAM = "headrace-agent"
+#: The journal waits this long for another agent to finish, and an undo may wait for a file system to let go.
+JOURNAL_TIMEOUT_S = 600.0
+HOLD_TIMEOUT_S = 60.0
+
+#: e_machine of an ELF header -> what `uname -m` says there.
+MACHINES = {3: "i686", 21: "ppc64le", 22: "s390x", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
+
+
+class Agent:
+    """The agent's binary on a target. Make one with ``install``."""
+
+    def __init__(self, target: Target, path: str) -> None:
+        self.target = target
+        self.path = path
+
+    @classmethod
+    async def install(cls, target: Target) -> Agent:
+        """Find the agent here, and copy it where the target is another machine and has not got this very one.
+
+        Raises NotReady where there is none, or it is for another kind of processor.
+        """
+        binary = find_binary()
+        if isinstance(target, LocalTarget | FixtureTarget):
+            return cls(target, str(binary))
+        return cls(target, await _copy_once(binary, target))
+
+    async def facts(self) -> Facts:
+        """How the host is configured. The hash is equal for two readings between which nobody changed it."""
+        completed = await self.target.run([self.path, "facts"])
+        data = json.loads(completed.stdout)
+        stable = json.dumps(_without_what_changes_by_itself(data), sort_keys=True)
+        return Facts(hashlib.sha256(stable.encode()).hexdigest()[:16], data)
+
+    async def start_sampler(
+        self,
+        output: str,
+        *,
+        owner: str,
+        interval_s: float = 1.0,
+        endpoint: ServerEndpoint | None = None,
+    ) -> Process:
+        """Sample the host (and the server of ``endpoint``) into a file of the target until it gets TERM.
+
+        Whole milliseconds; at least 10. A name that ends in ``.zst`` is compressed.
+        """
+        argv = [self.path, "sample", "--interval", f"{round(interval_s * 1000)}ms", "--output", output]
+        if endpoint is not None:
+            if endpoint.socket:
+                argv += ["--mysql-socket", endpoint.socket]
+            else:
+                argv += ["--mysql-host", "127.0.0.1", "--mysql-port", str(endpoint.port)]
+            argv += ["--mysql-user", endpoint.user]
+        return await self.target.spawn(argv, env={OWNER_VARIABLE: owner}, detached=True)
+
+
+def find_binary() -> Path:
+    """``HEADRACE_AGENT``, the one installed beside this Python, or the first on PATH. Raises NotReady."""
+    named = os.environ.get("HEADRACE_AGENT")
+    beside = [Path(sys.executable).parent / PROGRAM, Path(sysconfig.get_path("scripts")) / PROGRAM]
+    on_path = shutil.which(PROGRAM)
+    for path in [Path(named)] if named else [*beside, *([Path(on_path)] if on_path else [])]:
+        if path.is_file() and os.access(path, os.X_OK):
+            return path.absolute()
+    if named:
+        raise NotReady(
+            "HEADRACE_AGENT names no program", place=named, hint="unset it, or name a headrace-agent"
+        )
+    raise NotReady(f"{PROGRAM} is not installed", place=str(beside[0]), hint="make setup")
+
+
+async def _copy_once(binary: Path, target: Target) -> str:
+    content = await asyncio.to_thread(binary.read_bytes)
+    name = f"agent-{hashlib.sha256(content).hexdigest()[:16]}"
+    script = """
+        folder=${XDG_CACHE_HOME:-$HOME/.cache}/headrace
+        mkdir -p -- "$folder" && uname -m && printf '%s\\n' "$folder" || exit 1
+        if [ -x "$folder/$0" ]; then echo there; else echo missing; fi
+    """
+    answer = (await target.run(["sh", "-c", script, name])).text.splitlines()
+    machine, folder, state = answer
+    path = f"{folder}/{name}"
+    if state == "there":
+        return path
+    ours = _machine_of(content)
+    if machine != ours:
+        raise NotReady(
+            f"the agent at {binary} is for {ours}, the host is {machine}",
+            place=target.name,
+            hint=f"build it on a {machine} machine (make setup) and name it in HEADRACE_AGENT",
+        )
+    await target.put(binary, path, mode=0o755)
+    try:
+        await target.run([path, "--version"])
+    except CommandFailed as error:
+        raise NotReady(
+            f"the agent was copied but does not start: {error.message}",
+            place=target.name,
+            hint=f"is {folder} on a file system mounted noexec? Set XDG_CACHE_HOME there",
+        ) from error
+    return path
+
+
+def _machine_of(content: bytes) -> str:
+    """Which processors an ELF program is for, as ``uname -m`` names them."""
+    if content[:4] != b"\x7fELF":
+        return "no ELF program"
+    number = int.from_bytes(content[18:20], "little" if content[5] == 1 else "big")
+    return MACHINES.get(number, f"ELF machine {number}")
+
+
+#: What differs between two readings of a host that nobody touched: clocks, fill levels, counters, process
+#: numbers; what irqbalance, md and the kernel's balancing move; and the mounts that are made and go by
+#: themselves (login sessions, containers). `*` is any element of a list.
+CHANGES_BY_ITSELF = frozenset(
+    {
+        "agent_version",
+        "read_at_ns",
+        "uptime_s",
+        "errors",
+        "memory.free_bytes",
+        "memory.available_bytes",
+        "memory.cached_bytes",
+        "memory.swap_free_bytes",
+        "memory.swaps.*.used_bytes",
+        "memory.huge_pages.*.free_pages",
+        "memory.huge_pages.*.reserved_pages",
+        "memory.huge_pages.*.surplus_pages",
+        "numa_nodes.*.memory_free_bytes",
+        "file_systems.*.free_bytes",
+        "file_systems.*.available_bytes",
+        "md_arrays.*.array_state",
+        "md_arrays.*.sync_action",
+        "md_arrays.*.sync_done_bytes",
+        "md_arrays.*.sync_total_bytes",
+        "md_arrays.*.members.*.errors",
+        "irqs.lines.*.counts",
+        "irqs.lines.*.effective_affinity_list",
+        "irqbalance.pid",
+        "cgroup.groups",
+        "cgroup.io.*.path",
+        "servers.*.pid",
+        "servers.*.threads",
+        "servers.*.rss_bytes",
+        "servers.*.swap_bytes",
+        "servers.*.huge_pages_bytes",
+        "servers.*.cgroup.groups",
+        "servers.*.cgroup.io.*.path",
+    }
+)
+
+
+def _without_what_changes_by_itself(data: dict[str, Any]) -> dict[str, Any]:
+    left_out = CHANGES_BY_ITSELF
+    if (data.get("irqbalance") or {}).get("pid"):
+        left_out = left_out | {"irqs.lines.*.smp_affinity_list"}
+    mounts = [fs for fs in data.get("file_systems") or [] if fs.get("block_device")]
+    stable: dict[str, Any] = _without({**data, "file_systems": mounts}, left_out, "")
+    return stable
+
+
+def _without(value: Any, left_out: frozenset[str], place: str) -> Any:
+    if isinstance(value, dict):
+        children = ((key, f"{place}.{key}" if place else key, child) for key, child in value.items())
+        return {key: _without(child, left_out, at) for key, at, child in children if at not in left_out}
+    if isinstance(value, list):
+        return [_without(child, left_out, f"{place}.*") for child in value]
+    return value
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A setting of the host; ``before`` and ``after`` are what the kernel said."""
+
+    path: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What became of one change of the journal; with ``error`` it is still open."""
+
+    kind: str
+    what: str
+    done: bool
+    error: str | None
+
+
+class Journal:
+    """The host's journal of changes, kept by the agent: the undo is on disk before the change is made.
+
+    ``state`` is its folder on the target. It belongs to the host, not to an experiment, so that the next
+    run finds what any killed one left: ``/var/lib/headrace`` for root, ``~/.local/state/headrace`` otherwise.
+    """
+
+    def __init__(self, agent: Agent, owner: str, state: str | None = None) -> None:
+        self._agent = agent
+        self._owner = owner
+        self._state = state or os.environ.get("HEADRACE_STATE")
+
+    @property
+    def owner(self) -> str:
+        """Whose changes these are; processes of the work carry it as ``HEADRACE_OWNER``."""
+        return self._owner
+
+    def part(self, name: str) -> Journal:
+        """A journal within this one, under the same lock, that is rolled back by itself."""
+        return Journal(self._agent, f"{self._owner}/{name}", self._state)
+
+    @contextlib.asynccontextmanager
+    async def hold(self) -> AsyncIterator[None]:
+        """Hold the host for the whole context. Raises Busy, saying who holds it.
+
+        When the holding process dies under us, what runs in the context is cancelled and TargetError raised:
+        another controller might change the host now.
+        """
+        process = await self._start_holding()
+        body = asyncio.current_task()
+        assert body is not None
+        cancelled_before = body.cancelling()
+        lost = False
+
+        def stop_body(_: object) -> None:
+            nonlocal lost
+            lost = True
+            body.cancel()
+
+        ending = asyncio.ensure_future(process.wait())
+        ending.add_done_callback(stop_body)
+        try:
+            yield
+        except asyncio.CancelledError:
+            # Ours becomes the TargetError below; somebody else's goes on.
+            if not lost or body.cancelling() > cancelled_before + 1:
+                raise
+        finally:
+            ending.remove_done_callback(stop_body)
+            if lost:
+                body.uncancel()
+            await _let_go(process, ending)
+        if lost:
+            raise self._lost(ending)
+
+    async def _start_holding(self) -> Process:
+        process = await self._agent.target.spawn(await self._argv("hold", "--owner", self._owner))
+        try:
+            line = await asyncio.wait_for(anext(process.lines(), ""), HOLD_TIMEOUT_S)
+            if line != "held":
+                _raise_for(await process.wait(10), await process.error_text(), self._agent.target.name)
+        except BaseException:
+            await process.signal("KILL")
+            raise
+        return process
+
+    def _lost(self, ending: asyncio.Future[int]) -> TargetError:
+        error = ending.exception()
+        how = str(error) if error else f"it ended with exit code {ending.result()}"
+        return TargetError(
+            f"the process that held this host for us is gone: {how}",
+            place=self._agent.target.name,
+            hint="run the same command again: it restores the host and continues",
+        )
+
+    async def record(self, entries: Sequence[Mapping[str, str]]) -> None:
+        """Journal how to undo what is about to be done. Returns when it is on disk."""
+        await self._ask("record", "--owner", self._owner, stdin=[dict(entry) for entry in entries])
+
+    async def apply(self, settings: Mapping[str, str]) -> list[Applied]:
+        """Set files of /sys and /proc/sys, path -> value, in order: all of them or none.
+
+        Raises Refused, with the host as it was, where the kernel takes another value than was written.
+        """
+        if not settings:
+            return []
+        changes = [{"path": path, "value": value} for path, value in settings.items()]
+        answer = await self._ask("apply", "--owner", self._owner, stdin=changes)
+        return [Applied(**row) for row in json.loads(answer)]
+
+    async def rollback(self, *, everyone: bool = False) -> list[Undone]:
+        """Undo what is open, newest first: ours, or that of every owner. One that fails has its ``error``."""
+        target = self._agent.target
+        argv = await self._argv("rollback", "--owner", self._owner, *(["--everyone"] if everyone else []))
+        completed = await target.run(argv, timeout_s=JOURNAL_TIMEOUT_S, check=False)
+        try:
+            rows = json.loads(completed.stdout)
+        except json.JSONDecodeError:
+            _raise_for(completed.exit_code, completed.error_text, target.name)
+        return [Undone(**row) for row in rows]
+
+    async def entries(self) -> list[dict[str, Any]]:
+        """The open entries of every owner, oldest first."""
+        entries: list[dict[str, Any]] = json.loads(await self._ask("show"))
+        return entries
+
+    async def _ask(self, verb: str, *options: str, stdin: Any = ()) -> bytes:
+        target = self._agent.target
+        argv = await self._argv(verb, *options)
+        content = json.dumps(stdin).encode()
+        completed = await target.run(argv, stdin=content, timeout_s=JOURNAL_TIMEOUT_S, check=False)
+        if completed.exit_code != 0:
+            _raise_for(completed.exit_code, completed.error_text, target.name)
+        return completed.stdout
+
+    async def _argv(self, verb: str, *options: str) -> list[str]:
+        if self._state is None:
+            self._state = await _default_state(self._agent.target)
+        return [self._agent.path, "journal", verb, "--state", self._state, *options]
+
+
+async def _default_state(target: Target) -> str:
+    if target.is_root:
+        return "/var/lib/headrace"
+    script = 'printf %s "${XDG_STATE_HOME:-$HOME/.local/state}/headrace"'
+    return (await target.run(["sh", "-c", script])).text
+
+
+async def _let_go(process: Process, ending: asyncio.Future[int]) -> None:
+    """End the holding process the way it expects; it must not outlive the context in any case."""
+    with contextlib.suppress(HeadraceError):
+        await process.close_stdin()
+        done, _ = await asyncio.wait([ending], timeout=10)
+        if not done:
+            await process.signal("KILL")
+            await asyncio.wait([ending], timeout=10)
+    if ending.done() and not ending.cancelled():
+        ending.exception()  # a lost connection was told, or ended with the work
+
+
+def _raise_for(exit_code: int, error_text: str, place: str) -> NoReturn:
+    """The agent's exit codes are those of ``headrace`` itself: docs/exit-codes.md."""
+    message = error_text.strip().removeprefix(f"{PROGRAM}: ") or f"{PROGRAM} ended with exit code {exit_code}"
+    if exit_code == Busy.exit_code:
+        raise Busy(
+            message.removeprefix("busy: "), place=place, hint="wait until it ends, or stop that process"
+        )
+    if exit_code == Refused.exit_code:
+        raise Refused(message.removeprefix("refused: "), place=place)
+    raise CommandFailed(message, place=place)

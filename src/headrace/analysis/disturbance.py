@@ -1,0 +1,325 @@
+"""Was a trial disturbed? If something other than the treatment moved the numbers, they answer another question.
+
+What only the outside can have done (another process, the hypervisor, an array's resync) makes a trial
+invalid. What the treatment itself may have done (swapping, a few client errors) is a warning: to drop those
+trials would hide exactly the treatments that misbehave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from headrace.analysis.steady import warm_up_too_short
+from headrace.analysis.trials import window_seconds
+from headrace.store import TrialData, TrialRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+#: A window this far from the planned length means that the workload ended early or hung at its end.
+MAX_WINDOW_ERROR = 0.10
+
+#: Of 1,000 operations one may fail (a deadlock, a lost race) without a word.
+WARN_ERROR_SHARE = 0.001
+
+#: At 1% the operations counted are no longer the same work: a third of the default equivalence margin.
+MAX_ERROR_SHARE = 0.01
+
+#: Above this share of CPU time stolen by the hypervisor, the loss alone exceeds the default equivalence margin.
+MAX_STEAL = 0.05
+
+#: Below it, steal still explains part of the noise: worth saying.
+WARN_STEAL = 0.01
+
+#: More lost ticks than this (and than one, which the phase of the window costs) leave holes in what we know.
+MAX_MISSED_TICKS = 0.10
+
+#: Pages swapped in a second, averaged over the window: 1 MiB/s of 4 KiB pages. A host that only brings back a few
+#: pages it parked long ago stays far under it; one that is short of memory exceeds it a hundredfold.
+MAX_SWAP_IN_PAGES_S = 256
+
+#: A foreign program is a hog when it used more than half a core over the whole window ...
+MAX_FOREIGN_CORES = 0.5
+
+#: ... and more than this share of the machine, so that a monitoring agent on 64 cores is none.
+MAX_FOREIGN_SHARE = 0.05
+
+#: From a tenth of a core on, a foreign program is named in a warning.
+WARN_FOREIGN_CORES = 0.1
+
+#: /proc counts CPU time in USER_HZ, which is 100 on every architecture that Linux servers use: proc(5).
+TICKS_PER_SECOND = 100
+
+#: Programs that drive load or measure for us. The kernel cuts names to 15 characters.
+OWN_PROGRAMS = frozenset({"headrace", "headrace-agent", "fio", "sysbench"})
+
+#: Servers: the busiest one is taken for the server under test, any other is foreign.
+SERVER_PROGRAMS = frozenset({"mariadbd", "mysqld"})
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """Why a trial must not be analysed (``invalid``), and what a reader should know of it (``warnings``)."""
+
+    invalid: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class _Reason(NamedTuple):
+    text: str
+    is_invalid: bool
+
+
+@dataclass(frozen=True)
+class _Counter:
+    """What one counter did inside the window: its first, last and largest value, their sum, and the ticks."""
+
+    first: float
+    last: float
+    peak: float
+    sum: float
+    ticks: int
+
+    @property
+    def growth(self) -> float:
+        """Last less first; a counter that fell was reset (its device or process is new): then what it shows."""
+        return self.last - self.first if self.last >= self.first else self.last
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What the checks look at; ``operations``, ``errors`` and ``per_second`` are those of the window."""
+
+    seconds: float
+    planned_seconds: float
+    interval_s: float
+    cpus: int
+    operations: int
+    errors: int
+    per_second: NDArray[np.float64] | None
+    counters: Mapping[tuple[str, str, str], _Counter]
+
+    def select(self, sampler: str, metric: str) -> dict[str, _Counter]:
+        """Label -> counter; empty where the host or the sampler does not have it."""
+        return {
+            label: counter
+            for (own_sampler, own_metric, label), counter in self.counters.items()
+            if (own_sampler, own_metric) == (sampler, metric)
+        }
+
+
+def find_disturbance(
+    record: TrialRecord, data: TrialData, design: Mapping[str, Any], *, interval_s: float = 1.0
+) -> Disturbance:
+    """Everything that disturbed one trial, each with its numbers.
+
+    ``design`` is the content of design.json (for the planned seconds); ``interval_s`` is the sampler's.
+    """
+    seconds = window_seconds(record)
+    operations, errors, per_second = _work(data.intervals, seconds)
+    trial = _Trial(
+        seconds=seconds,
+        planned_seconds=float(design["workload"]["seconds"]),
+        interval_s=interval_s,
+        cpus=max(record.cpus, 1),
+        operations=operations,
+        errors=errors,
+        per_second=per_second,
+        counters=_counters(data.samples, record),
+    )
+    reasons = [reason for check in _CHECKS for reason in check(trial)]
+    return Disturbance(
+        tuple(r.text for r in reasons if r.is_invalid), tuple(r.text for r in reasons if not r.is_invalid)
+    )
+
+
+def _counters(samples: pa.Table, record: TrialRecord) -> dict[tuple[str, str, str], _Counter]:
+    import duckdb
+
+    with duckdb.connect(":memory:") as connection:
+        connection.register("samples", samples)
+        # A process is not listed while it is idle, so its last row before the window is what it began with.
+        rows = connection.execute(
+            """
+            SELECT sampler, metric, label,
+                   coalesce(arg_max(value, t_ns) FILTER (WHERE t_ns < $start), arg_min(value, t_ns)),
+                   arg_max(value, t_ns), max(value), sum(value), count(*)
+            FROM samples
+            WHERE t_ns <= $end AND (t_ns >= $start OR sampler = 'process' AND metric <> 'headrace_ok')
+              AND (sampler IN ('cpu', 'md', 'thermal') OR metric IN (
+                   'headrace_ok', 'oom_kill', 'pswpin', 'utime_ticks', 'stime_ticks', 'rss_bytes'))
+            GROUP BY ALL ORDER BY ALL
+            """,
+            {"start": record.window_start_ns, "end": record.window_end_ns},
+        ).fetchall()
+    return {(row[0], row[1], row[2]): _Counter(*row[3:]) for row in rows}
+
+
+def _work(intervals: pa.Table, seconds: float) -> tuple[int, int, NDArray[np.float64] | None]:
+    """Operations and errors of the window, and operations a second; None where the rows are not seconds."""
+    import pyarrow.compute as pc
+
+    t_s, duration_s = intervals["t_s"].to_numpy(), intervals["duration_s"].to_numpy()
+    count, errors = (pc.fill_null(intervals[name], 0).to_numpy() for name in ("count", "errors"))
+    inside = (t_s >= 0) & (t_s < seconds)
+    operations, failed = int(count[inside].sum()), int(errors[inside].sum())
+    if not inside.any() or not np.allclose(duration_s[inside], 1.0, atol=0.1):
+        return operations, failed, None
+    # By the middle of the row, so that a clock's jitter does not move it into the neighbouring second.
+    second = np.floor(t_s[inside] + duration_s[inside] / 2).astype(np.int64)
+    length = int(seconds)
+    kept = second < length
+    per_second = np.bincount(second[kept], weights=count[inside][kept], minlength=length)
+    return operations, failed, per_second.astype(np.float64)
+
+
+def _window(trial: _Trial) -> Iterator[_Reason]:
+    error = trial.seconds / trial.planned_seconds - 1
+    if abs(error) > MAX_WINDOW_ERROR:
+        yield _Reason(
+            f"the window is {trial.seconds:.1f} s instead of the planned {trial.planned_seconds:g} s "
+            f"({error:+.0%}, limit {MAX_WINDOW_ERROR:.0%})",
+            is_invalid=True,
+        )
+
+
+def _operations(trial: _Trial) -> Iterator[_Reason]:
+    if trial.operations == 0:
+        yield _Reason("no operation completed in the window", is_invalid=True)
+        return
+    share = trial.errors / (trial.operations + trial.errors)
+    if share > WARN_ERROR_SHARE:
+        is_invalid = share > MAX_ERROR_SHARE
+        limit = MAX_ERROR_SHARE if is_invalid else WARN_ERROR_SHARE
+        yield _Reason(
+            f"client errors: {trial.errors:,}, {share:.2%} of operations (limit {limit:.1%})", is_invalid
+        )
+
+
+def _steady(trial: _Trial) -> Iterator[_Reason]:
+    text = None if trial.per_second is None else warm_up_too_short(trial.per_second)
+    if text is not None:
+        yield _Reason(text, is_invalid=False)
+
+
+def _array_resync(trial: _Trial) -> Iterator[_Reason]:
+    for array, active in trial.select("md", "sync_active").items():
+        if active.peak > 0:
+            yield _Reason(
+                f"the array {array} was resyncing in {active.sum:.0f} of {active.ticks} samples",
+                is_invalid=True,
+            )
+
+
+def _oom_kill(trial: _Trial) -> Iterator[_Reason]:
+    kills = sum(counter.growth for counter in trial.select("vmstat", "oom_kill").values())
+    if kills > 0:
+        yield _Reason(f"the kernel killed {kills:.0f} process(es) for lack of memory", is_invalid=True)
+
+
+def _throttling(trial: _Trial) -> Iterator[_Reason]:
+    events = sum(
+        counter.growth
+        for (sampler, metric, _), counter in trial.counters.items()
+        if sampler == "thermal" and not metric.startswith("headrace_") and not metric.endswith("_ms")
+    )
+    if events > 0:
+        yield _Reason(f"the CPU was throttled by heat: {events:.0f} events", is_invalid=True)
+
+
+def _steal(trial: _Trial) -> Iterator[_Reason]:
+    # guest and guest_nice are part of user and nice already: proc(5).
+    states = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+    growth = {
+        state: trial.counters[key].growth
+        for state in states
+        if (key := ("cpu", state, "all")) in trial.counters
+    }
+    total = sum(growth.values())
+    share = growth.get("steal", 0.0) / total if total else 0.0
+    if share > WARN_STEAL:
+        is_invalid = share > MAX_STEAL
+        limit = MAX_STEAL if is_invalid else WARN_STEAL
+        yield _Reason(f"the hypervisor took {share:.1%} of CPU time (limit {limit:.0%})", is_invalid)
+
+
+def _swap_in(trial: _Trial) -> Iterator[_Reason]:
+    pages = sum(counter.growth for counter in trial.select("vmstat", "pswpin").values())
+    rate = pages / trial.seconds if trial.seconds > 0 else 0.0
+    if rate > MAX_SWAP_IN_PAGES_S:
+        yield _Reason(
+            f"swapping: {rate:,.0f} pages/s came in (limit {MAX_SWAP_IN_PAGES_S})", is_invalid=False
+        )
+
+
+def _sampler_gaps(trial: _Trial) -> Iterator[_Reason]:
+    expected = int(trial.seconds / trial.interval_s)
+    samplers = {s: c for (s, metric, _), c in trial.counters.items() if metric == "headrace_ok"}
+    if not samplers and expected > 1:
+        yield _Reason(
+            f"no sample of the host in {expected} expected ticks: what disturbed it cannot be told",
+            is_invalid=False,
+        )
+    for sampler, ok in samplers.items():
+        allowed = max(1.0, MAX_MISSED_TICKS * expected)
+        if ok.sum == 0 and ok.ticks <= allowed:
+            continue  # the host has no such source: the agent looks again only once a minute
+        missing = expected - round(ok.sum)
+        if missing > allowed:
+            yield _Reason(
+                f"the sampler {sampler} misses {missing} of {expected} ticks (limit {MAX_MISSED_TICKS:.0%})",
+                is_invalid=False,
+            )
+
+
+def _foreign_programs(trial: _Trial) -> Iterator[_Reason]:
+    memory = trial.select("process", "rss_bytes")
+    # What was used since the last sample before the window may belong to the tick before it.
+    span_s = trial.seconds + trial.interval_s
+    cores: dict[str, float] = {}
+    for metric in ("utime_ticks", "stime_ticks"):
+        for label, counter in trial.select("process", metric).items():
+            # A kernel thread has no memory of its own; it works for whoever gave it the work.
+            if label not in memory or memory[label].peak > 0:
+                cores[label] = cores.get(label, 0.0) + counter.growth / TICKS_PER_SECOND / span_s
+    servers = [label for label in cores if _program(label) in SERVER_PROGRAMS]
+    own = max(servers, key=lambda label: cores[label], default="")
+    # By program, because a build or a backup is many processes of which none is busy for long.
+    foreign: dict[str, list[str]] = {}
+    for label in cores:
+        if label != own and _program(label) not in OWN_PROGRAMS:
+            foreign.setdefault(_program(label), []).append(label)
+    for program, labels in foreign.items():
+        used = sum(cores[label] for label in labels)
+        if used <= WARN_FOREIGN_CORES:
+            continue
+        is_invalid = used > MAX_FOREIGN_CORES and used / trial.cpus > MAX_FOREIGN_SHARE
+        limit = MAX_FOREIGN_CORES if is_invalid else WARN_FOREIGN_CORES
+        who = f"pid {labels[0].partition('/')[0]}" if len(labels) == 1 else f"{len(labels)} processes"
+        yield _Reason(
+            f"another program, {program} ({who}), used {used:.2f} cores (limit {limit:g})", is_invalid
+        )
+
+
+def _program(label: str) -> str:
+    """The program of a process label ``<pid>/<comm>``; comm itself may hold slashes."""
+    return label.partition("/")[2]
+
+
+_CHECKS: tuple[Callable[[_Trial], Iterator[_Reason]], ...] = (
+    _window,
+    _operations,
+    _steady,
+    _array_resync,
+    _oom_kill,
+    _throttling,
+    _steal,
+    _swap_in,
+    _sampler_gaps,
+    _foreign_programs,
+)

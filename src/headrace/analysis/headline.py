@@ -1,0 +1,141 @@
+"""The conclusion in one plain sentence: what a person reads first, and perhaps only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from headrace.analysis.result import Analysis, Effect, NoiseFloor, Verdict
+from headrace.analysis.trials import THROUGHPUT
+from headrace.model import Treatment
+
+#: The latency that stands beside throughput in the sentence.
+TAIL = "p99"
+
+
+def of_experiment(
+    analysis: Analysis,
+    treatments: Mapping[str, Treatment],
+    baselines: Mapping[str, str],
+    *,
+    done: int,
+    planned: int,
+) -> str:
+    """The headline of ``analysis``. ``baselines`` maps condition to treatment; ``done`` of ``planned`` trials."""
+    names = {name: treatment.configuration for name, treatment in treatments.items()}
+    parts = [_conclusion(analysis, names, baselines)]
+    measured = {summary.treatment for summary in analysis.summaries}
+    missing = [name for name in treatments if name not in measured]
+    if done < planned:
+        parts.append(f"So far {done} of {planned} trials are done.")
+    elif missing and analysis.summaries:
+        parts.append(f"Without a valid trial: {', '.join(missing)}.")
+    return " ".join(parts)
+
+
+def of_comparison(a: str, b: str, effects: Iterable[Effect], equivalence: float) -> str:
+    """The headline of two experiments; ``effects`` are B / A."""
+    throughput = [e for e in effects if e.response == THROUGHPUT]
+    if not throughput:
+        return f"{a} and {b} have no treatment with valid trials in both."
+    wording = {
+        Verdict.BETTER: "faster in {}",
+        Verdict.WORSE: "slower in {}",
+        Verdict.EQUIVALENT: f"within {equivalence:.0%} in {{}}",
+        Verdict.NOT_ENOUGH_DATA: "not told from noise in {}",
+    }
+    texts = []
+    for verdict, text in wording.items():
+        found = [f"{e.treatment} ({_times(e)})" for e in throughput if e.verdict is verdict]
+        if found:
+            texts.append(text.format(", ".join(found)))
+    return f"Unpaired, and run at different times: {b} against {a} is {'; '.join(texts)}."
+
+
+def _conclusion(analysis: Analysis, names: Mapping[str, str], baselines: Mapping[str, str]) -> str:
+    effects = [e for e in analysis.effects if e.response == THROUGHPUT]
+    if not analysis.summaries:
+        return "Nothing can be concluded: there is no valid trial."
+    if not effects:
+        return "Nothing can be compared: no treatment has valid trials beside those of its baseline."
+    noise = _noise([n for n in analysis.noise if n.response == THROUGHPUT])
+    best = {condition: _best(effects, condition) for condition in baselines}
+    if not any(best.values()):
+        return _nothing_better(analysis, effects, names) + noise
+    level = f"{1 - analysis.alpha:.0%}"
+    if len(best) == 1:
+        (effect,) = (e for e in best.values() if e is not None)
+        return (
+            f"{names[effect.treatment]} is {_times(effect)} {names[effect.baseline]} "
+            f"({level} interval {_between(effect)}){_tail(analysis, effect)}{noise}"
+        )
+    texts = [
+        f"nothing proven better at {condition}"
+        if effect is None
+        else f"{names[effect.treatment]} at {condition}, {_times(effect)} {names[effect.baseline]} "
+        f"({_between(effect)})"
+        for condition, effect in best.items()
+    ]
+    return f"Most throughput, with {level} intervals: {'; '.join(texts)}{noise}"
+
+
+def _best(effects: Iterable[Effect], condition: str) -> Effect | None:
+    """The treatment that gains most throughput, of those proven better."""
+    better = [e for e in effects if e.condition == condition and e.verdict is Verdict.BETTER]
+    return max(better, key=lambda e: e.ratio.estimate, default=None)
+
+
+def _nothing_better(analysis: Analysis, effects: Sequence[Effect], names: Mapping[str, str]) -> str:
+    counts = {
+        f"equivalent within {analysis.equivalence:.0%}": Verdict.EQUIVALENT,
+        "worse": Verdict.WORSE,
+        "undecided": Verdict.NOT_ENOUGH_DATA,
+    }
+    found = {text: sum(e.verdict is verdict for e in effects) for text, verdict in counts.items()}
+    baselines = sorted({names[e.baseline] for e in effects})
+    text = f"Nothing is proven to give more throughput than {' or '.join(baselines)}: "
+    text += ", ".join(f"{n} {kind}" for kind, n in found.items() if n)
+    undecided = [e for e in effects if e.verdict is Verdict.NOT_ENOUGH_DATA]
+    if undecided and all(e.ratio.low is None for e in undecided):
+        return f"{text}, because an interval needs at least 2 complete blocks"
+    if any(e.blocks_needed for e in undecided):
+        most = max((e for e in undecided if e.blocks_needed), key=lambda e: e.ratio.estimate)
+        text += (
+            f", of which {names[most.treatment]} looks best ({_times(most)}): "
+            f"about {most.blocks_needed} blocks would settle it"
+        )
+    return text
+
+
+def _tail(analysis: Analysis, best: Effect) -> str:
+    for effect in analysis.effects:
+        if (effect.response, effect.treatment) == (TAIL, best.treatment):
+            change = abs(effect.ratio.estimate - 1)
+            return {
+                Verdict.BETTER: f" with {TAIL} {change:.0%} lower",
+                Verdict.WORSE: f" but {TAIL} {change:.0%} higher",
+                Verdict.EQUIVALENT: f" with {TAIL} the same within {analysis.equivalence:.0%}",
+                Verdict.NOT_ENOUGH_DATA: f"; its {TAIL} cannot be told from noise",
+            }[effect.verdict]
+    return ""
+
+
+def _noise(floors: Sequence[NoiseFloor]) -> str:
+    known = [n.floor for n in floors if n.floor is not None]
+    text = f"; differences under {max(known):.1%} cannot be told from noise here." if known else "."
+    odd = [
+        n
+        for n in floors
+        if n.ratio.low is not None and n.ratio.high is not None and not n.ratio.low <= 1 <= n.ratio.high
+    ]
+    if odd:
+        where = ", ".join(n.condition for n in odd if n.condition)
+        text += f" Caution: the baseline differs from itself{' at ' + where if where else ''}."
+    return text
+
+
+def _times(effect: Effect) -> str:
+    return f"{effect.ratio.estimate:.2f}x"
+
+
+def _between(effect: Effect) -> str:
+    return f"{effect.ratio.low:.2f} to {effect.ratio.high:.2f}"

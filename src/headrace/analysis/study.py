@@ -1,0 +1,245 @@
+"""One experiment analysed, and two compared: the only functions here that open an experiment's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.analysis import headline
+from headrace.analysis.compare import geometric_mean, noise_floor, paired_effect, unpaired_effect
+from headrace.analysis.percentiles import PERCENTILES, jackknife, merge
+from headrace.analysis.result import Analysis, Comparison, Effect, Interval, NoiseFloor, TreatmentSummary
+from headrace.analysis.trials import RESPONSES, THROUGHPUT, TrialResponse, trial_responses
+from headrace.errors import PlanError, StoreError
+from headrace.model import Treatment, TrialState
+from headrace.store import ExperimentFolder
+
+
+@dataclass(frozen=True)
+class _Design:
+    """What the analysis needs of design.json. ``candidates`` counts the planned comparisons of a response."""
+
+    name: str
+    alpha: float
+    equivalence: float
+    treatments: Mapping[str, Treatment]
+    baselines: Mapping[str, str]
+    workload: Mapping[str, Any]
+    trials: int
+
+    @property
+    def candidates(self) -> int:
+        return max(len(self.treatments) - len(self.baselines), 1)
+
+
+def analyse_experiment(folder: ExperimentFolder) -> Analysis:
+    """Everything that can be concluded of an experiment, finished or not.
+
+    Comparisons stay within a condition. The number of comparisons is the planned one, so that intervals do
+    not shrink when treatments fail, nor grow while an experiment runs. Raises StoreError when the folder is
+    damaged; an experiment without a complete trial gives an Analysis without summaries.
+    """
+    design = _read_design(folder)
+    responses, excluded = _usable_trials(folder)
+    by_treatment = _by_treatment(responses)
+    summaries = tuple(
+        _summary(treatment, by_treatment[name], design.alpha)
+        for name, treatment in design.treatments.items()
+        if name in by_treatment
+    )
+    effects = tuple(_effects(design, by_treatment))
+    noise = tuple(_noise(design, by_treatment))
+    analysis = Analysis(
+        name=design.name,
+        alpha=design.alpha,
+        equivalence=design.equivalence,
+        summaries=summaries,
+        effects=effects,
+        noise=noise,
+        excluded=excluded,
+        headline="",
+    )
+    done = len(responses) + len(excluded)
+    text = headline.of_experiment(
+        analysis, design.treatments, design.baselines, done=done, planned=design.trials
+    )
+    return replace(analysis, headline=text)
+
+
+def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
+    """Each treatment of B against the one of the same name in A, unpaired: see ``Comparison``.
+
+    ``alpha`` and ``equivalence`` are the stricter of the two plans. Raises PlanError when the workloads
+    differ or no treatment stands in both.
+    """
+    design_a, design_b = _read_design(a), _read_design(b)
+    place = f"{a.path} and {b.path}"
+    common = [name for name in design_b.treatments if name in design_a.treatments]
+    _refuse_other_workload(design_a, design_b, common, place)
+    if not common:
+        raise PlanError(
+            f"no treatment stands in both: {', '.join(design_a.treatments)} / {', '.join(design_b.treatments)}",
+            place=place,
+        )
+    (trials_a, _), (trials_b, _) = _usable_trials(a), _usable_trials(b)
+    by_a, by_b = _by_treatment(trials_a), _by_treatment(trials_b)
+    alpha, equivalence = min(design_a.alpha, design_b.alpha), min(design_a.equivalence, design_b.equivalence)
+    same_kind = len({t.latency_kind for t in [*trials_a, *trials_b] if t.latency.total}) <= 1
+    found = [
+        unpaired_effect(
+            response,
+            by_a.get(name, []),
+            by_b.get(name, []),
+            condition=design_b.treatments[name].condition,
+            alpha=alpha,
+            equivalence=equivalence,
+            comparisons=len(common),
+        )
+        for response in (RESPONSES if same_kind else (THROUGHPUT,))
+        for name in common
+    ]
+    effects = tuple(effect for effect in found if effect is not None)
+    notes = [
+        "The two experiments ran at different times: what else changed in between is part of every ratio."
+    ]
+    if not same_kind:
+        notes.append("One has response times and the other service times: latencies are not compared.")
+    changed = [n for n in common if design_a.treatments[n].settings != design_b.treatments[n].settings]
+    if changed:
+        notes.append(f"The same name stands for different settings: {', '.join(changed)}.")
+    return Comparison(
+        a=design_a.name,
+        b=design_b.name,
+        alpha=alpha,
+        equivalence=equivalence,
+        effects=effects,
+        only_in_a=tuple(n for n in design_a.treatments if n not in design_b.treatments),
+        only_in_b=tuple(n for n in design_b.treatments if n not in design_a.treatments),
+        notes=tuple(notes),
+        headline=headline.of_comparison(design_a.name, design_b.name, effects, equivalence),
+    )
+
+
+def _read_design(folder: ExperimentFolder) -> _Design:
+    content = folder.design
+    try:
+        treatments = [
+            Treatment(t["name"], t["levels"], t["settings"], t["condition"]) for t in content["treatments"]
+        ]
+        return _Design(
+            name=content["name"],
+            alpha=float(content["alpha"]),
+            equivalence=float(content["equivalence"]),
+            treatments={t.name: t for t in treatments},
+            baselines=content["baselines"],
+            workload=content["workload"],
+            trials=len(content["trials"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"design.json is damaged: {error!r}",
+            place=str(folder.path),
+            hint="copy it again from where the experiment ran",
+        ) from error
+
+
+def _usable_trials(folder: ExperimentFolder) -> tuple[list[TrialResponse], dict[int, str]]:
+    """The complete trials that did any work, and why each other one is left out."""
+    records = folder.trials()
+    excluded = {
+        r.number: f"{r.state.value}: {r.reason or 'no reason was recorded'}"
+        for r in records
+        if r.state is not TrialState.COMPLETE
+    }
+    usable = []
+    for response in trial_responses(folder, [r for r in records if r.state is TrialState.COMPLETE]):
+        if response.operations > 0 and response.throughput_ops_s > 0:
+            usable.append(response)
+        else:
+            excluded[response.number] = "no operation completed in the measured window"
+    return usable, dict(sorted(excluded.items()))
+
+
+def _by_treatment(responses: Iterable[TrialResponse]) -> dict[str, list[TrialResponse]]:
+    by_treatment: dict[str, list[TrialResponse]] = {}
+    for response in responses:
+        by_treatment.setdefault(response.treatment, []).append(response)
+    return by_treatment
+
+
+def _summary(treatment: Treatment, trials: Sequence[TrialResponse], alpha: float) -> TreatmentSummary:
+    throughput = geometric_mean(THROUGHPUT, trials, alpha=alpha)
+    assert throughput is not None  # only trials that did work are summarised
+    blocks = [merge(t.latency for t in trials if t.block == b) for b in sorted({t.block for t in trials})]
+    latency: dict[str, Interval] = {}
+    for name in (*PERCENTILES, "max"):
+        interval = jackknife(blocks, name, alpha)
+        if interval is not None:
+            latency[name] = interval
+    return TreatmentSummary(
+        treatment=treatment.name,
+        configuration=treatment.configuration,
+        condition=treatment.condition,
+        trials=tuple(t.number for t in trials),
+        throughput_ops_s=throughput,
+        latency_ns=latency,
+        latency_kind=trials[0].latency_kind,
+        operations=sum(t.operations for t in trials),
+        errors=sum(t.errors for t in trials),
+    )
+
+
+def _effects(design: _Design, by_treatment: Mapping[str, Sequence[TrialResponse]]) -> Iterable[Effect]:
+    for treatment in design.treatments.values():
+        baseline = design.baselines[treatment.condition]
+        if treatment.name == baseline:
+            continue
+        for response in RESPONSES:
+            effect = paired_effect(
+                response,
+                by_treatment.get(treatment.name, []),
+                by_treatment.get(baseline, []),
+                condition=treatment.condition,
+                alpha=design.alpha,
+                equivalence=design.equivalence,
+                comparisons=design.candidates,
+            )
+            if effect is not None:
+                yield effect
+
+
+def _noise(design: _Design, by_treatment: Mapping[str, Sequence[TrialResponse]]) -> Iterable[NoiseFloor]:
+    for condition, baseline in design.baselines.items():
+        for response in RESPONSES:
+            floor = noise_floor(
+                response, by_treatment.get(baseline, []), condition=condition, alpha=design.alpha
+            )
+            if floor is not None:
+                yield floor
+
+
+def _refuse_other_workload(a: _Design, b: _Design, common: Sequence[str], place: str) -> None:
+    """A ratio between two different questions means nothing."""
+    differences = _differences("workload.", a.workload, b.workload)
+    for name in common:
+        own_a, own_b = (
+            {k: v for k, v in d.treatments[name].settings.items() if k.startswith("workload.")}
+            for d in (a, b)
+        )
+        differences += [f"{name}: {text}" for text in _differences("", own_a, own_b)]
+    if differences:
+        raise PlanError(
+            "the workloads differ, so their results cannot be compared: " + "; ".join(differences),
+            place=place,
+            hint="run both with the same [workload]",
+        )
+
+
+def _differences(prefix: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    keys = [*a, *(key for key in b if key not in a)]
+    return [
+        f"{prefix}{key} is {a.get(key, 'not set')!r} and {b.get(key, 'not set')!r}"
+        for key in keys
+        if a.get(key) != b.get(key)
+    ]

@@ -1,0 +1,177 @@
+"""A host's facts, read by name: what other layers ask of them, so that the JSON's layout is known here only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace.errors import TargetError
+from headrace.model import Facts
+
+GIB = 1 << 30
+
+
+class HostFacts:
+    """Look-ups in one snapshot. What the host does not have or cannot tell is None, never 0."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._data = facts.data
+
+    @property
+    def hostname(self) -> str | None:
+        return _text(self._data.get("hostname"))
+
+    @property
+    def kernel_release(self) -> str:
+        return str(self._required("kernel", "release"))
+
+    @property
+    def os_name(self) -> str | None:
+        return _text(self._table("os").get("name"))
+
+    @property
+    def cpu_model(self) -> str | None:
+        return _text(self._table("cpu").get("model"))
+
+    @property
+    def cpu_count(self) -> int:
+        """Logical CPUs that are online."""
+        return int(self._required("cpu", "online_count"))
+
+    @property
+    def numa_node_count(self) -> int | None:
+        return len(self._rows("numa_nodes")) or None
+
+    @property
+    def memory_bytes(self) -> int:
+        return int(self._required("memory", "total_bytes"))
+
+    @property
+    def transparent_huge_pages(self) -> str | None:
+        """``always``, ``madvise`` or ``never``."""
+        enabled = (self._table("memory").get("transparent_huge_pages") or {}).get("enabled") or {}
+        return _text(enabled.get("selected"))
+
+    def sysctl(self, name: str) -> str | None:
+        """By its name with dots, as the kernel prints it."""
+        return _text(self._table("sysctls").get(name))
+
+    def block_device(self, name: str) -> Mapping[str, Any] | None:
+        """By kernel name (``nvme0n1``), path in /dev, or stable id (a name in /dev/disk/by-id)."""
+        wanted = name.removeprefix("/dev/disk/by-id/").removeprefix("/dev/")
+        for device in self._rows("block_devices"):
+            if wanted == device["name"] or wanted in (device.get("stable_ids") or ()):
+                return device
+        return None
+
+    def file_system_of(self, path: str) -> Mapping[str, Any] | None:
+        """The mount that an absolute path lies on: the longest mount point, the latest mount of it."""
+        below = [fs for fs in self._rows("file_systems") if _lies_below(path, str(fs["mount_point"]))]
+        return max(reversed(below), key=lambda fs: len(fs["mount_point"]), default=None)
+
+    def md_arrays_syncing(self) -> dict[str, str]:
+        """Array -> ``resync``, ``recover``, ``check``, ...: what would disturb a trial."""
+        actions = {str(array["name"]): array.get("sync_action") for array in self._rows("md_arrays")}
+        return {name: action for name, action in actions.items() if action not in (None, "idle", "frozen")}
+
+    def network_interface(self, name: str) -> Mapping[str, Any] | None:
+        return next((nic for nic in self._rows("network_interfaces") if nic["name"] == name), None)
+
+    @property
+    def servers(self) -> list[Mapping[str, Any]]:
+        """The mariadbd, mysqld and memcached that run, with pid, command line, allocator, limits."""
+        return self._rows("servers")
+
+    def digest(self) -> Iterator[tuple[str, str]]:
+        """What a person wants to see first: a name and one line each."""
+        yield "host", self.hostname or "unknown"
+        yield "system", f"{self.os_name or 'unknown'}, kernel {self.kernel_release}"
+        yield "processors", f"{self.cpu_count} x {self.cpu_model or 'unknown'}{self._topology()}"
+        yield (
+            "memory",
+            f"{self.memory_bytes / GIB:.1f} GiB, huge pages {self.transparent_huge_pages or 'unknown'}",
+        )
+        for device in self._rows("block_devices"):
+            yield f"disk {device['name']}", _disk(device)
+        for array in self._rows("md_arrays"):
+            yield f"array {array['name']}", _array(array)
+        for fs in self._rows("file_systems"):
+            if fs.get("block_device"):
+                options = ",".join(dict.fromkeys([*fs["options"], *fs.get("super_options", ())]))
+                yield f"mount {fs['mount_point']}", f"{fs['kind']} on {fs['block_device']}, {options}"
+        for nic in self._rows("network_interfaces"):
+            if nic.get("physical"):
+                yield f"network {nic['name']}", _nic(nic)
+        for server in self.servers:
+            yield f"server {server['program']}", _server(server)
+        for error in self._rows("errors"):
+            yield "not readable", ", ".join(str(value) for value in error.values())
+
+    def _topology(self) -> str:
+        cpu = self._table("cpu")
+        parts = [
+            f"{count} {name}{'s' if count > 1 else ''}"
+            for name, count in (("socket", cpu.get("sockets")), ("core", cpu.get("cores")))
+            if count
+        ]
+        if (self.numa_node_count or 0) > 1:
+            parts.append(f"{self.numa_node_count} NUMA nodes")
+        return f" ({', '.join(parts)})" if parts else ""
+
+    def _table(self, key: str) -> Mapping[str, Any]:
+        return self._data.get(key) or {}
+
+    def _rows(self, key: str) -> list[Mapping[str, Any]]:
+        return list(self._data.get(key) or ())
+
+    def _required(self, table: str, key: str) -> Any:
+        value = self._table(table).get(key)
+        if value is None:
+            raise TargetError(f"the facts do not say {table}.{key}", place=self.hostname)
+        return value
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _lies_below(path: str, mount_point: str) -> bool:
+    return mount_point == "/" or path == mount_point or path.startswith(f"{mount_point}/")
+
+
+def _gib(size_bytes: int | None) -> str:
+    return "size unknown" if size_bytes is None else f"{size_bytes / GIB:.1f} GiB"
+
+
+def _disk(device: Mapping[str, Any]) -> str:
+    queue = device.get("queue") or {}
+    kind = {True: "rotational", False: "solid state"}.get(device.get("rotational"))  # type: ignore[arg-type]
+    parts = [_gib(device.get("size_bytes")), device.get("model"), kind, device.get("driver")]
+    parts += [f"{name} {queue[name]}" for name in ("scheduler", "nr_requests") if queue.get(name) is not None]
+    if device.get("slaves"):
+        parts.append(f"on {' '.join(device['slaves'])}")
+    return ", ".join(part for part in parts if part)
+
+
+def _array(array: Mapping[str, Any]) -> str:
+    parts = [array.get("level"), " ".join(member["name"] for member in array.get("members") or ())]
+    if array.get("chunk_bytes"):
+        parts.append(f"chunk {array['chunk_bytes'] // 1024} KiB")
+    parts += [array.get("sync_action"), "degraded" if array.get("degraded") else None]
+    return ", ".join(part for part in parts if part)
+
+
+def _nic(nic: Mapping[str, Any]) -> str:
+    parts = [nic.get("driver"), nic.get("operstate")]
+    if nic.get("speed_mbit_s"):
+        parts.append(f"{nic['speed_mbit_s']} Mbit/s")
+    parts.append(f"{len(nic.get('rx_queues') or ())} receive queues")
+    return ", ".join(part for part in parts if part)
+
+
+def _server(server: Mapping[str, Any]) -> str:
+    allocator = (server.get("allocator") or {}).get("name") or "unknown"
+    parts = [f"pid {server['pid']}", server.get("exe"), f"allocator {allocator}"]
+    if server.get("rss_bytes") is not None:
+        parts.append(f"{_gib(server['rss_bytes'])} resident")
+    return ", ".join(part for part in parts if part)

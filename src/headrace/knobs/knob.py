@@ -1,0 +1,166 @@
+"""What a knob is: one named, typed, documented, reversible setting."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from headrace.errors import PlanError
+from headrace.model import Value, Vendor
+
+
+class Kind(StrEnum):
+    INTEGER = "integer"
+    NUMBER = "number"
+    SIZE = "size"  # bytes, or with K, M, G, T, P, E: powers of 1024
+    SWITCH = "switch"
+    CHOICE = "choice"
+    TEXT = "text"
+    LIST = "list"  # accumulates over base, bundles and factors
+    ANY = "any"  # a knob without a record: one value, or a list
+
+
+class Cost(StrEnum):
+    """What must happen before a new value holds."""
+
+    DYNAMIC = "dynamic"
+    RESTART = "restart"
+    REMOUNT = "remount"
+    REBUILD = "rebuild"
+    REBOOT = "reboot"
+
+
+class Durability(StrEnum):
+    """Whether a value can weaken what survives a crash or a power cut."""
+
+    KEPT = "kept"
+    BY_VALUE = "by value"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Versions:
+    """From ``since`` (with it) to ``until`` (without it); empty is no limit."""
+
+    since: str = ""
+    until: str = ""
+
+    def __contains__(self, version: str) -> bool:
+        own = _numbers(version)
+        return (not self.since or own >= _numbers(self.since)) and (
+            not self.until or own < _numbers(self.until)
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in re.findall(r"\d+", version)[:3])
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One setting. ``source`` names the document and its section that the record is taken from.
+
+    ``allowed`` lists the values of a choice; ``low`` and ``high`` bound a number, in ``unit``.
+    ``weak_values`` is a pattern of the values (lower case) that weaken durability, ``weak_reason`` says how.
+    ``applies_to`` maps vendors to versions; empty where the knob is no server's. ``location`` is the file of
+    a host knob, with ``{device}`` for a block device's name.
+    """
+
+    name: str
+    kind: Kind
+    cost: Cost
+    doc: str
+    source: str
+    unit: str = ""
+    allowed: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    durability: Durability = Durability.KEPT
+    weak_values: str = ""
+    weak_reason: str = ""
+    applies_to: Mapping[Vendor, Versions] = field(default_factory=dict)
+    location: str = ""
+
+    def applies(self, vendor: Vendor, version: str) -> bool:
+        """Whether a server of this version has the variable; True where nothing is known."""
+        return not self.applies_to or (vendor in self.applies_to and version in self.applies_to[vendor])
+
+    def path(self, device: str | None = None) -> str:
+        """The file that holds the setting; ``device`` is a block device's name, as ``sda`` or ``/dev/sda``."""
+        if not self.location:
+            raise PlanError("this knob is no file of the host", place=self.name)
+        if "{device}" not in self.location:
+            return self.location
+        if not device:
+            raise PlanError("needs a block device", place=self.name)
+        return self.location.format(device=device.removeprefix("/dev/"))
+
+    def check(self, value: Value) -> None:
+        """Raises PlanError with the knob, the value and what is allowed."""
+        problem = self._problem(value)
+        if problem:
+            unit = f" ({self.unit})" if self.unit else ""
+            raise PlanError(f"{self.name} = {value!r}: must be {problem}{unit}", hint=self.doc)
+
+    def weakness(self, value: Value) -> str | None:
+        """Why this value weakens what survives a crash; None when it does not, as far as is known."""
+        for text in value if isinstance(value, list) else [value]:
+            if self.weak_values and re.fullmatch(self.weak_values, _plain(value_text(text))):
+                return self.weak_reason
+        return None
+
+    def _problem(self, value: Value) -> str | None:
+        if self.kind is Kind.LIST:
+            good = isinstance(value, list) and all(isinstance(v, str) and v.isprintable() for v in value)
+            return None if good else 'a list of strings, such as ["noatime"]'
+        if isinstance(value, list):
+            if self.kind is not Kind.ANY:
+                return "one value, not a list"
+            value = ",".join(value)
+        text = value_text(value)
+        if not text.isprintable():
+            return "without control characters"
+        switch = isinstance(value, bool) or text.lower() in ("on", "off", "0", "1", "true", "false")
+        if self.kind is Kind.SWITCH:
+            return None if switch else "true or false"
+        if self.kind is Kind.CHOICE:
+            return None if text.lower() in [a.lower() for a in self.allowed] else " or ".join(self.allowed)
+        if self.kind in (Kind.TEXT, Kind.ANY):
+            return None
+        return self._number_problem(value)
+
+    def _number_problem(self, value: str | int | float | bool) -> str | None:
+        shape = {
+            Kind.INTEGER: (r"-?\d+", "a whole number"),
+            Kind.NUMBER: (r"-?\d+(\.\d+)?", "a number"),
+            Kind.SIZE: (r"\d+[KMGTPEkmgtpe]?", 'a size, such as 134217728 or "128M"'),
+        }
+        pattern, wanted = shape[self.kind]
+        if isinstance(value, bool) or not re.fullmatch(pattern, str(value)):
+            return wanted
+        number = size_bytes(str(value)) if self.kind is Kind.SIZE else float(value)
+        if self.low is not None and number < self.low:
+            return f"{wanted} of at least {self.low:g}"
+        if self.high is not None and number > self.high:
+            return f"{wanted} of at most {self.high:g}"
+        return None
+
+
+def value_text(value: str | int | float | bool) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def _plain(text: str) -> str:
+    """Lower case, and a number without leading zeros, so that ``02`` is what a server takes it for."""
+    text = text.strip().lower()
+    return str(int(text)) if re.fullmatch(r"-?\d+", text) else text
+
+
+def size_bytes(text: str) -> int:
+    """``128M`` -> 134217728."""
+    suffix = "KMGTPE".find(text[-1].upper()) + 1
+    return int(text[:-1]) * 1024**suffix if suffix else int(text)

@@ -1,0 +1,103 @@
+"""Knobs of the volume under test: how it is made, mounted, and how its queue is set."""
+
+from __future__ import annotations
+
+from headrace.knobs.knob import Cost, Durability, Kind, Knob
+
+_QUEUE = "Linux Documentation/ABI/stable/sysfs-block"
+
+
+def _queue(
+    name: str,
+    kind: Kind,
+    doc: str,
+    *,
+    source: str = _QUEUE,
+    unit: str = "",
+    allowed: tuple[str, ...] = (),
+    low: float | None = None,
+    high: float | None = None,
+) -> Knob:
+    return Knob(
+        f"volume.{name}",
+        kind,
+        Cost.DYNAMIC,
+        doc,
+        source,
+        unit=unit,
+        allowed=allowed,
+        low=low,
+        high=high,
+        location=f"/sys/block/{{device}}/queue/{name}",
+    )
+
+
+KNOBS = (
+    Knob(
+        "volume.device",
+        Kind.TEXT,
+        Cost.REBUILD,
+        "What the volume stands on: directory, loop, zram, or a real device listed in volume.devices.",
+        "headrace: Volumes",
+    ),
+    Knob(
+        "volume.filesystem",
+        Kind.CHOICE,
+        Cost.REBUILD,
+        "The file system that is made on the device for every trial.",
+        "Linux Documentation/filesystems",
+        allowed=("xfs", "ext4", "btrfs"),
+    ),
+    Knob(
+        "volume.mkfs_options",
+        Kind.LIST,
+        Cost.REBUILD,
+        "Options for mkfs, one string a word: block size, stripe geometry, features.",
+        "mkfs.xfs(8), mke2fs(8), mkfs.btrfs(8)",
+        durability=Durability.BY_VALUE,
+        weak_values=r".*\^has_journal.*",
+        weak_reason="without a journal ext4 may need a repair after a crash, and can lose files",
+    ),
+    Knob(
+        "volume.mount_options",
+        Kind.LIST,
+        Cost.REMOUNT,
+        "Mount options, such as noatime or data=ordered.",
+        "mount(8); Linux Documentation/admin-guide/{xfs,ext4}.rst, filesystems/btrfs.rst",
+        durability=Durability.BY_VALUE,
+        weak_values=r"(.*,)?(nobarrier|barrier=0|data=writeback|journal_async_commit|norecovery|noload)(,.*)?",
+        weak_reason="what was synced may be lost, or stale content appear in files, after a power cut",
+    ),
+    _queue(
+        "scheduler",
+        Kind.CHOICE,
+        "The I/O scheduler; fast devices need none.",
+        allowed=("none", "mq-deadline", "kyber", "bfq"),
+        source="Linux Documentation/block/switching-sched.rst",
+    ),
+    _queue(
+        "nr_requests",
+        Kind.INTEGER,
+        "Requests a queue may hold; without a scheduler the device limits it.",
+        low=4,
+    ),
+    _queue(
+        "rq_affinity",
+        Kind.INTEGER,
+        "Where a request completes: 0 any CPU, 1 a CPU of the submitter's group, 2 the submitter's own.",
+        low=0,
+        high=2,
+    ),
+    _queue("read_ahead_kb", Kind.INTEGER, "Read-ahead of buffered reads.", unit="KiB", low=0),
+    _queue(
+        "nomerges", Kind.INTEGER, "Merging of requests: 0 all, 1 simple ones only, 2 none.", low=0, high=2
+    ),
+    _queue("max_sectors_kb", Kind.INTEGER, "The largest request the kernel sends.", unit="KiB", low=4),
+    _queue(
+        "wbt_lat_usec",
+        Kind.INTEGER,
+        "Read latency that write-back throttling protects; 0 turns it off, -1 gives the default.",
+        unit="us",
+        low=-1,
+    ),
+)

@@ -1,0 +1,145 @@
+"""``report.json``: what the page says, for programs.
+
+    format                1; a change that could break a reader raises it
+    headrace              the version that wrote it
+    experiment            name, description, kind, seed, blocks, alpha, equivalence, workload, target, hash
+    headline              the verdict in one sentence
+    treatments[]          treatment, configuration, condition, is_baseline, trials[], latency_kind, operations,
+                          errors, throughput_ops_s, latency_ns {p50 ... max}, missing (why there are no
+                          numbers, or "")
+    effects[]             treatment, baseline, condition, response, ratio, verdict, blocks, blocks_needed,
+                          comparisons, noise_floor (of the same condition and response)
+    noise[]               condition, response, ratio, floor, blocks
+    trials[]              number, block, position, treatment, role, state, reason, excluded (why it is not
+                          analysed, or null), throughput_ops_s, p99_ns, started_ns, finished_ns, facts_hash,
+                          warnings[]
+    planned_trials        how many the design has
+    versions              program -> every version that trials ran
+
+An estimate is ``{"estimate", "low", "high"}``; ``low`` and ``high`` are null where no interval is possible.
+Numbers that do not exist are null, never NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from headrace import __version__
+from headrace.analysis.result import Analysis, Effect, Interval
+from headrace.analysis.trials import TrialResponse, trial_responses
+from headrace.model import TrialState
+from headrace.report import tables
+from headrace.store import ExperimentFolder, TrialRecord
+
+FORMAT_VERSION = 1
+
+
+def to_json(
+    folder: ExperimentFolder, analysis: Analysis, responses: Mapping[int, TrialResponse] | None = None
+) -> dict[str, Any]:
+    """The content of ``report.json``. ``responses`` are read from the folder unless the caller has them."""
+    records = folder.trials()
+    if responses is None:
+        ran = [r for r in records if r.state is not TrialState.FAILED]
+        responses = {r.number: r for r in trial_responses(folder, ran)}
+    design = folder.design
+    groups = tables.groups(design, analysis, records)
+    kept = (
+        "name",
+        "description",
+        "kind",
+        "seed",
+        "blocks",
+        "alpha",
+        "equivalence",
+        "workload",
+        "target",
+        "hash",
+    )
+    return {
+        "format": FORMAT_VERSION,
+        "headrace": __version__,
+        "experiment": {key: design.get(key) for key in kept},
+        "headline": analysis.headline,
+        "treatments": [_treatment(group, row) for group in groups for row in group.rows],
+        "effects": [_effect(g, e) for g in groups for row in g.rows for e in row.effects.values()],
+        "noise": [
+            {
+                "condition": n.condition,
+                "response": n.response,
+                "ratio": _interval(n.ratio),
+                "floor": _finite(n.floor),
+                "blocks": n.blocks,
+            }
+            for n in analysis.noise
+        ],
+        "trials": [_trial(record, analysis, responses.get(record.number)) for record in records],
+        "planned_trials": len(design["trials"]),
+        "versions": tables.versions(records),
+    }
+
+
+def _treatment(group: tables.Group, row: tables.ResultRow) -> dict[str, Any]:
+    summary = row.summary
+    found: dict[str, Any] = {
+        "treatment": row.treatment,
+        "configuration": row.configuration,
+        "condition": group.condition,
+        "is_baseline": row.is_baseline,
+        "trials": list(summary.trials) if summary else [],
+        "latency_kind": summary.latency_kind if summary else None,
+        "operations": summary.operations if summary else 0,
+        "errors": summary.errors if summary else 0,
+        "throughput_ops_s": _interval(summary.throughput_ops_s) if summary else None,
+        "latency_ns": {p: _interval(i) for p, i in summary.latency_ns.items()} if summary else {},
+        "missing": row.missing,
+    }
+    return found
+
+
+def _effect(group: tables.Group, effect: Effect) -> dict[str, Any]:
+    return {
+        "treatment": effect.treatment,
+        "baseline": effect.baseline,
+        "condition": effect.condition,
+        "response": effect.response,
+        "ratio": _interval(effect.ratio),
+        "verdict": effect.verdict.value,
+        "blocks": effect.blocks,
+        "blocks_needed": effect.blocks_needed,
+        "comparisons": effect.comparisons,
+        "noise_floor": _finite(group.floor(effect.response)),
+    }
+
+
+def _trial(record: TrialRecord, analysis: Analysis, response: TrialResponse | None) -> dict[str, Any]:
+    return {
+        "number": record.number,
+        "block": record.block,
+        "position": record.position,
+        "treatment": record.treatment,
+        "role": record.role.value,
+        "state": record.state.value,
+        "reason": record.reason,
+        "excluded": analysis.excluded.get(record.number),
+        "throughput_ops_s": _finite(response.throughput_ops_s) if response else None,
+        "p99_ns": _finite(response.value("p99")) if response else None,
+        "started_ns": record.times_ns.get("started"),
+        "finished_ns": record.times_ns.get("finished"),
+        "facts_hash": record.facts_hash,
+        "warnings": list(record.warnings),
+    }
+
+
+def _interval(interval: Interval) -> dict[str, float | None]:
+    return {
+        "estimate": _finite(interval.estimate),
+        "low": _finite(interval.low),
+        "high": _finite(interval.high),
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,280 @@
+"""Plot-ready series: raw counters become rates, and every series is bounded, in SQL over the Parquet tables.
+
+A rate is the difference of two consecutive samples of one (sampler, metric, label). Where a counter went back
+(a restart) or a sample is missing there is no rate: the series has NaN, and the chart a gap, never a zero.
+
+All series of a page share one ``Grid`` of equal time buckets. A difference that spans two buckets counts in each
+by its share, so that samples that drift against the grid leave no false gaps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.store import TrialRecord, bucket_value
+
+if TYPE_CHECKING:
+    import duckdb
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+#: A difference over more than this many sampling intervals is a gap: its mean would hide what happened.
+GAP_INTERVALS = 2.5
+
+#: A bucket less covered by differences than this is a gap.
+MIN_COVERED = 0.25
+
+#: With fewer operations in a bucket its p99 is simply the slowest one.
+MIN_OPERATIONS_FOR_P99 = 100
+
+CPU_SHARES = ("busy", "system", "softirq", "iowait", "steal")
+
+#: The counters of a device that the charts are made of.
+DEVICE_METRICS = (
+    "reads", "writes", "flushes", "sectors_read", "sectors_written", "read_ms", "write_ms", "io_ms",
+    "weighted_io_ms",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Time buckets of ``width_s`` from ``start_s``, which is relative to the measured window; 0 is an edge."""
+
+    start_s: float
+    width_s: float
+    size: int
+
+    @staticmethod
+    def spanning(warmup_s: float, seconds: float, points: int, step_s: float = 1.0) -> Grid:
+        """At most ``points`` (plus one at each end) buckets, none shorter than the data's own step."""
+        width = max(step_s, _round_up((warmup_s + seconds) / points))
+        before = math.ceil(warmup_s / width - 1e-9)
+        after = max(1, math.ceil(seconds / width - 1e-9))
+        return Grid(-before * width, width, before + after)
+
+    def centers_s(self) -> Floats:
+        return self.start_s + self.width_s * (np.arange(self.size, dtype=np.float64) + 0.5)
+
+    def empty(self) -> Floats:
+        return np.full(self.size, np.nan)
+
+
+def _round_up(width_s: float) -> float:
+    """A width that a person would choose: 1, 2, 5, 10, 15, 30, 60 s, then whole minutes."""
+    for nice in (0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 60):
+        if width_s <= nice:
+            return nice
+    return 60.0 * math.ceil(width_s / 60)
+
+
+@dataclass(frozen=True, eq=False)
+class Pace:
+    """One trial over time, arrays of the grid's size: ops/s (mean, slowest and fastest second), p99 in ns."""
+
+    mean: Floats
+    slowest: Floats
+    fastest: Floats
+    p99_ns: Floats
+
+
+def step_seconds(connection: duckdb.DuckDBPyConnection) -> float:
+    """How far apart the workload's own reports are."""
+    row = connection.execute("SELECT median(duration_s) FROM intervals WHERE duration_s > 0").fetchone()
+    return max(0.1, float(row[0])) if row and row[0] is not None else 1.0
+
+
+# Operations of one second (reads and writes, say) are added before anything else, whatever their exact stamps.
+_PACE_SQL = """
+    WITH parts AS (
+        SELECT trial, operation, floor((t_s + duration_s / 2) / $step) AS slot,
+               sum(count) / sum(duration_s) AS rate, max(p99_ns) AS p99_ns
+        FROM intervals WHERE duration_s > 0 GROUP BY ALL
+    ), seconds AS (
+        SELECT trial, slot, sum(rate) AS rate, max(p99_ns) AS p99_ns FROM parts GROUP BY ALL
+    )
+    SELECT trial, floor(((slot + 0.5) * $step - $start) / $width)::INTEGER AS bucket,
+           avg(rate) AS mean, min(rate) AS slowest, max(rate) AS fastest, max(p99_ns)::DOUBLE AS p99_ns
+    FROM seconds GROUP BY ALL
+"""
+
+_P99_SQL = """
+    WITH merged AS (
+        SELECT trial, floor((t_s + $step / 2 - $start) / $width)::INTEGER AS bucket, bucket AS latency,
+               sum(count) AS n
+        FROM latency WHERE t_s IS NOT NULL AND kind = $kind GROUP BY ALL
+    ), ranked AS (
+        SELECT trial, bucket, latency,
+               sum(n) OVER (PARTITION BY trial, bucket ORDER BY latency) AS upto,
+               sum(n) OVER (PARTITION BY trial, bucket) AS total
+        FROM merged
+    )
+    SELECT trial, bucket, min(latency)::INTEGER AS latency FROM ranked
+    WHERE total >= $enough AND upto * 100 >= total * 99 GROUP BY trial, bucket
+"""
+
+
+def paces(connection: duckdb.DuckDBPyConnection, grid: Grid, step_s: float, kind: str) -> dict[int, Pace]:
+    """Every trial that has intervals. p99 is exact (merged histograms) where the workload gives one a second;
+
+    otherwise the highest that the tool printed for any second of the bucket. Percentiles are never averaged.
+    """
+    where = {"start": grid.start_s, "width": grid.width_s, "step": step_s}
+    rows = connection.execute(_PACE_SQL, where).fetchnumpy()
+    found: dict[int, Pace] = {}
+    for trial, own in _by(rows, "trial").items():
+        columns = {n: _on_grid(grid, own["bucket"], own[n]) for n in ("mean", "slowest", "fastest", "p99_ns")}
+        found[int(trial)] = Pace(**columns)
+    exact = connection.execute(
+        _P99_SQL, {**where, "kind": kind, "enough": MIN_OPERATIONS_FOR_P99}
+    ).fetchnumpy()
+    for trial, own in _by(exact, "trial").items():
+        if int(trial) in found:
+            pace = found[int(trial)]
+            p99_ns = _on_grid(grid, own["bucket"], bucket_value(own["latency"]).astype(np.float64))
+            found[int(trial)] = Pace(pace.mean, pace.slowest, pace.fastest, p99_ns)
+    return found
+
+
+def has_histogram_per_second(connection: duckdb.DuckDBPyConnection, kind: str) -> bool:
+    sql = "SELECT 1 FROM latency WHERE t_s IS NOT NULL AND kind = $kind LIMIT 1"
+    return connection.execute(sql, {"kind": kind}).fetchone() is not None
+
+
+# From steps (key columns, t_ns, dt_ns, differences) to buckets; {keys} and {sums} are ours, never captured text.
+_SPREAD_SQL = """
+    , sound AS (
+        SELECT *, (t_ns - dt_ns - $origin) / 1e9 AS begin_s, (t_ns - $origin) / 1e9 AS end_s
+        FROM steps
+        WHERE dt_ns > 0 AND dt_ns <= $gap * (SELECT median(dt_ns) FROM steps WHERE dt_ns > 0) AND {sound}
+    ), spread AS (
+        SELECT *, unnest(range(floor((begin_s - $start) / $width)::BIGINT,
+                               ceil((end_s - $start) / $width)::BIGINT)) AS bucket
+        FROM sound
+    ), shares AS (
+        SELECT *, least(end_s, $start + (bucket + 1) * $width)
+                  - greatest(begin_s, $start + bucket * $width) AS lap_s
+        FROM spread
+    )
+    SELECT {keys}, bucket, {sums} FROM shares WHERE lap_s > 0
+    GROUP BY {keys}, bucket HAVING sum(lap_s) >= $covered * $width
+"""
+
+_RATES_SQL = """
+    WITH steps AS (
+        SELECT metric, t_ns, t_ns - lag(t_ns) OVER series AS dt_ns, value - lag(value) OVER series AS dv
+        FROM samples
+        WHERE trial = {trial} AND sampler = $sampler AND label = $label AND list_contains($metrics, metric)
+        WINDOW series AS (PARTITION BY metric ORDER BY t_ns)
+    )
+""" + _SPREAD_SQL.replace("{keys}", "metric").replace("{sound}", "dv >= 0").replace(
+    "{sums}", "sum(dv * lap_s / dt_ns * 1e9) / sum(lap_s) AS rate"
+)  # fmt: skip
+
+# idle and iowait of a core may step back a little (proc_stat(5)): that is no reset, and their difference is 0.
+# guest is not added: user holds it already.
+_CPU_SQL = """
+    WITH ticks AS (
+        SELECT label, t_ns, sum(value) AS total,
+               sum(value) FILTER (metric = 'idle') AS idle, sum(value) FILTER (metric = 'iowait') AS iowait,
+               sum(value) FILTER (metric = 'system') AS system, sum(value) FILTER (metric = 'softirq') AS softirq,
+               sum(value) FILTER (metric = 'steal') AS steal
+        FROM samples
+        WHERE trial = {trial} AND sampler = 'cpu'
+          AND metric IN ('user', 'nice', 'system', 'idle', 'iowait', 'irq', 'softirq', 'steal')
+        GROUP BY label, t_ns
+    ), steps AS (
+        SELECT label, t_ns, t_ns - lag(t_ns) OVER core AS dt_ns, total - lag(total) OVER core AS total,
+               greatest(idle - lag(idle) OVER core, 0) AS idle,
+               greatest(iowait - lag(iowait) OVER core, 0) AS iowait,
+               system - lag(system) OVER core AS system, softirq - lag(softirq) OVER core AS softirq,
+               coalesce(steal - lag(steal) OVER core, 0) AS steal
+        FROM ticks WINDOW core AS (PARTITION BY label ORDER BY t_ns)
+    )
+""" + _SPREAD_SQL.replace("{keys}", "label").replace(
+    "{sound}", "total > 0 AND system >= 0 AND softirq >= 0 AND steal >= 0"
+).replace(
+    "{sums}",
+    "sum(lap_s / dt_ns * (total - idle - iowait)) / sum(lap_s / dt_ns * total) AS busy, "
+    + ", ".join(f"sum(lap_s / dt_ns * {m}) / sum(lap_s / dt_ns * total) AS {m}" for m in CPU_SHARES[1:]),
+)  # fmt: skip
+
+
+def rates(
+    connection: duckdb.DuckDBPyConnection,
+    record: TrialRecord,
+    grid: Grid,
+    sampler: str,
+    label: str,
+    metrics: Sequence[str],
+) -> dict[str, Floats]:
+    """Metric -> its counter's rate a second on the grid, NaN in gaps. Metrics without samples are absent."""
+    sql = _RATES_SQL.replace("{trial}", str(int(record.number)))
+    where = {**_where(record, grid), "sampler": sampler, "label": label, "metrics": list(metrics)}
+    rows = connection.execute(sql, where).fetchnumpy()
+    return {str(m): _on_grid(grid, own["bucket"], own["rate"]) for m, own in _by(rows, "metric").items()}
+
+
+def cpu(
+    connection: duckdb.DuckDBPyConnection, record: TrialRecord, grid: Grid
+) -> dict[str, dict[str, Floats]]:
+    """Label (``cpu0`` ..., ``all``) -> share (CPU_SHARES) -> 0 to 1 on the grid; NaN in gaps.
+
+    ``busy`` is all time but idle and iowait; ``softirq``, ``system`` and ``steal`` are parts of it.
+    """
+    sql = _CPU_SQL.replace("{trial}", str(int(record.number)))
+    rows = connection.execute(sql, _where(record, grid)).fetchnumpy()
+    return {
+        str(label): {share: _on_grid(grid, own["bucket"], own[share]) for share in CPU_SHARES}
+        for label, own in _by(rows, "label").items()
+    }
+
+
+def device(connection: duckdb.DuckDBPyConnection, record: TrialRecord) -> str | None:
+    """The device under test: the one the trial recorded, else the one that moved most; None without samples."""
+    recorded = (record.knobs.get("volume.device") or {}).get("after")
+    rows = connection.execute(
+        f"""SELECT label, sum(last - first) AS moved FROM (
+                SELECT label, metric, max(value) AS last, min(value) AS first FROM samples
+                WHERE trial = {int(record.number)} AND sampler = 'disk'
+                  AND metric IN ('sectors_read', 'sectors_written') GROUP BY ALL)
+            GROUP BY label ORDER BY moved DESC, label"""
+    ).fetchall()
+    labels = [str(row[0]) for row in rows]
+    name = str(recorded).rpartition("/")[2] if recorded else ""
+    return name if name in labels else next(iter(labels), None)
+
+
+def _where(record: TrialRecord, grid: Grid) -> dict[str, Any]:
+    return {
+        "origin": record.window_start_ns,
+        "start": grid.start_s,
+        "width": grid.width_s,
+        "gap": GAP_INTERVALS,
+        "covered": MIN_COVERED,
+    }
+
+
+def _by(rows: Mapping[str, Any], key: str) -> dict[Any, dict[str, Any]]:
+    """Split columns by the values of one of them."""
+    columns = {name: np.ma.filled(column, np.nan) if np.ma.isMaskedArray(column) else column
+               for name, column in rows.items()}  # fmt: skip
+    values = np.asarray(columns[key])
+    if not len(values):
+        return {}
+    order = np.argsort(values, kind="stable")
+    names, starts = np.unique(values[order], return_index=True)
+    parts = {name: np.split(np.asarray(column)[order], starts[1:]) for name, column in columns.items()}
+    return {value: {name: parts[name][i] for name in parts} for i, value in enumerate(names)}
+
+
+def _on_grid(grid: Grid, bucket: NDArray[np.int32], values: Floats) -> Floats:
+    dense = grid.empty()
+    inside = (bucket >= 0) & (bucket < grid.size)
+    dense[bucket[inside]] = values[inside]
+    return dense

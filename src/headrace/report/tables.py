@@ -1,0 +1,195 @@
+"""The rows of a report: the same for the terminal, the page and ``report.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.analysis.result import Analysis, Effect, NoiseFloor, TreatmentSummary, Verdict
+from headrace.model import TrialState
+from headrace.report import text
+from headrace.store import TrialRecord
+
+THROUGHPUT = "throughput"
+
+#: Recorded by a trial to say where it ran; a difference in these is no difference in configuration.
+_IDENTITIES = ("volume.device",)
+
+
+@dataclass(frozen=True)
+class ResultRow:
+    """One treatment. ``summary`` is None, and ``missing`` says why, where no trial could be analysed."""
+
+    treatment: str
+    configuration: str
+    is_baseline: bool
+    summary: TreatmentSummary | None
+    effects: Mapping[str, Effect]
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """All treatments of one condition, which are compared with each other. ``noise`` is by response."""
+
+    condition: str
+    baseline: str
+    rows: tuple[ResultRow, ...]
+    noise: Mapping[str, NoiseFloor]
+
+    @property
+    def baseline_configuration(self) -> str:
+        return self.baseline.removesuffix(f" @ {self.condition}") if self.condition else self.baseline
+
+    def floor(self, response: str) -> float | None:
+        found = self.noise.get(response)
+        return found.floor if found else None
+
+
+def groups(design: Mapping[str, Any], analysis: Analysis, records: Sequence[TrialRecord]) -> list[Group]:
+    """Conditions in the design's order. A ladder keeps its order; other designs go from fast to slow."""
+    summaries = {s.treatment: s for s in analysis.summaries}
+    by_condition: dict[str, list[Mapping[str, Any]]] = {}
+    for treatment in design["treatments"]:
+        by_condition.setdefault(treatment["condition"], []).append(treatment)
+    found = []
+    for condition, treatments in by_condition.items():
+        baseline = design["baselines"].get(condition, "")
+        rows = [_row(t, baseline, summaries.get(t["name"]), analysis, records) for t in treatments]
+        if design.get("kind") != "ladder":
+            rows.sort(key=lambda r: (not r.is_baseline, -_speed(r)))
+        noise = {n.response: n for n in analysis.noise if n.condition == condition}
+        found.append(Group(condition, baseline, tuple(rows), noise))
+    return found
+
+
+def _speed(row: ResultRow) -> float:
+    return row.summary.throughput_ops_s.estimate if row.summary else 0.0
+
+
+def _row(
+    treatment: Mapping[str, Any],
+    baseline: str,
+    summary: TreatmentSummary | None,
+    analysis: Analysis,
+    records: Sequence[TrialRecord],
+) -> ResultRow:
+    name, condition = treatment["name"], treatment["condition"]
+    effects = {e.response: e for e in analysis.effects if e.treatment == name}
+    missing = "" if summary else _why_missing([r for r in records if r.treatment == name])
+    configuration = name.removesuffix(f" @ {condition}") if condition else name
+    return ResultRow(name, configuration, name == baseline, summary, effects, missing)
+
+
+def _why_missing(records: Sequence[TrialRecord]) -> str:
+    reasons = dict.fromkeys(f"{r.state}: {r.reason}" for r in records if r.state is not TrialState.COMPLETE)
+    return "; ".join(reasons) or "not run yet"
+
+
+def best(rows: Sequence[ResultRow]) -> ResultRow | None:
+    """The treatment with the largest throughput effect; one that is proven goes before a larger unproven one."""
+    return max((r for r in rows if THROUGHPUT in r.effects), key=merit, default=None)
+
+
+def merit(row: ResultRow) -> tuple[bool, float]:
+    effect = row.effects[THROUGHPUT]
+    return effect.verdict is Verdict.BETTER, effect.ratio.estimate
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Knobs by configuration: ``cells[knob][configuration]`` is (value as shown, differs from the baseline)."""
+
+    configurations: tuple[str, ...]
+    cells: Mapping[str, Mapping[str, tuple[str, bool]]]
+
+
+def differences(design: Mapping[str, Any], records: Sequence[TrialRecord]) -> Differences:
+    """What the treatments set, only where they differ. The baseline of the first condition is the reference.
+
+    Where the baseline leaves a knob alone, its value is the original that a trial found before changing it.
+    """
+    by_configuration: dict[str, dict[str, Any]] = {}
+    baseline = ""
+    names = set(design["baselines"].values())
+    for treatment in design["treatments"]:
+        condition = treatment["condition"]
+        name = treatment["name"].removesuffix(f" @ {condition}") if condition else treatment["name"]
+        by_configuration.setdefault(name, treatment["settings"])
+        baseline = baseline or (name if treatment["name"] in names else "")
+    conditions = {k for t in design["treatments"] for k in t["settings"] if k.startswith("workload.")}
+    knobs = dict.fromkeys(k for s in by_configuration.values() for k in s if k not in conditions)
+    reference = by_configuration.get(baseline, {})
+    cells: dict[str, dict[str, tuple[str, bool]]] = {}
+    for knob in knobs:
+        original = _original(knob, records)
+        row = {}
+        for name, settings in by_configuration.items():
+            shown = text.setting(settings[knob]) if knob in settings else original
+            row[name] = (shown, settings.get(knob) != reference.get(knob))
+        if any(differs for _, differs in row.values()):
+            cells[knob] = row
+    return Differences((baseline, *(n for n in by_configuration if n != baseline)), cells)
+
+
+def _original(knob: str, records: Sequence[TrialRecord]) -> str:
+    for record in records:
+        before = (record.knobs.get(knob) or {}).get("before")
+        if before is not None:
+            return text.setting(_as_written(before))
+    return "default"
+
+
+def _as_written(value: Any) -> Any:
+    """``134217728`` as a plan writes it: ``128M``."""
+    whole = int(value) if str(value).isdigit() else 0
+    for factor, unit in ((1 << 30, "G"), (1 << 20, "M")):
+        if whole and whole % factor == 0:
+            return f"{whole // factor}{unit}"
+    return value
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A setting as trials found it and left it, read back from the host, and the treatments it holds for."""
+
+    setting: str
+    before: str
+    after: str
+    treatments: tuple[str, ...]
+
+
+def applied(records: Sequence[TrialRecord]) -> list[Applied]:
+    """What trials changed or what differs between treatments, without what is the same everywhere."""
+    holders: dict[tuple[str, str, str], dict[str, None]] = {}
+    for record in records:
+        for knob, change in record.knobs.items():
+            if knob not in _IDENTITIES:
+                key = (knob, text.setting(change.get("before")), text.setting(change.get("after")))
+                holders.setdefault(key, {})[record.treatment] = None
+    everyone = len({r.treatment for r in records if r.knobs})
+    rows = []
+    for (knob, before, after), treatments in sorted(holders.items()):
+        same_everywhere = len(treatments) == everyone and before in (after, "unset")
+        if not same_everywhere:
+            rows.append(Applied(knob, before, after, tuple(treatments)))
+    return rows
+
+
+def warnings(records: Sequence[TrialRecord]) -> list[tuple[str, tuple[int, ...]]]:
+    """Each warning once, with the trials that gave it."""
+    found: dict[str, list[int]] = {}
+    for record in records:
+        for warning in dict.fromkeys(record.warnings):
+            found.setdefault(warning, []).append(record.number)
+    return [(warning, tuple(numbers)) for warning, numbers in found.items()]
+
+
+def versions(records: Sequence[TrialRecord]) -> dict[str, list[str]]:
+    """Program -> every version that trials ran, in order of first use: more than one is worth a look."""
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        for program, version in record.versions.items():
+            found.setdefault(program, {})[version] = None
+    return {program: list(seen) for program, seen in found.items()}

@@ -1,0 +1,90 @@
+"""How values and captured text are shown: one place for digits, units and what must not reach a screen raw."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from typing import Any
+
+from headrace.analysis.result import Interval
+
+#: Beside control characters, these reorder or hide text (Unicode UAX 9): a name could show as another.
+_HIDING = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200B, 0x200E, 0x200F, 0x2028, 0x2029, 0xFEFF}
+
+
+def clean(text: object) -> str:
+    """Captured text with control and direction characters as visible escapes (``\\x1b``), newlines as blanks."""
+    shown = []
+    for character in str(text):
+        if character in "\n\t\r":
+            shown.append(" ")
+        elif unicodedata.category(character) in ("Cc", "Cs") or ord(character) in _HIDING:
+            shown.append(character.encode("unicode_escape", "backslashreplace").decode())
+        else:
+            shown.append(character)
+    return "".join(shown)
+
+
+def count(value: float | None) -> str:
+    """``13612.4`` -> ``13,612``; below 100 three significant digits, whole numbers as they are."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:#.3g}".rstrip(".")
+
+
+def milliseconds(value_ns: float | None) -> str:
+    """A latency in ms with three significant digits and no exponent: ``0.0312``, ``12.4``, ``1,204``."""
+    if value_ns is None or not math.isfinite(value_ns):
+        return "–"
+    ms = value_ns / 1e6
+    if ms >= 100:
+        return f"{ms:,.0f}"
+    digits = 2 - math.floor(math.log10(ms)) if ms > 0 else 0
+    return f"{ms:.{min(digits, 5)}f}"
+
+
+def ratio(value: float | None) -> str:
+    if value is None or not math.isfinite(value):
+        return "–"
+    if value > 1000 or 0 < value < 0.001:  # an end of an interval from too few blocks
+        return ">1,000" if value > 1 else "<0.001"
+    return f"{value:.1f}" if value >= 100 else f"{value:.3f}" if value < 10 else f"{value:.2f}"
+
+
+def between(interval: Interval, form: Any = ratio) -> str:
+    """``1.021 – 1.044``, or a dash where no interval is possible."""
+    if interval.low is None or interval.high is None:
+        return "–"
+    return f"{form(interval.low)} – {form(interval.high)}"
+
+
+def plus_minus(floor: float | None) -> str:
+    """A noise floor as a percentage: ``± 1.8%``."""
+    return "–" if floor is None or not math.isfinite(floor) else f"± {100 * floor:.2g}%"
+
+
+def short(captured: str, most: int = 24) -> str:
+    """A name with its middle left out: what tells levels apart stands at both ends."""
+    head, tail = (most - 1) // 2, most // 2
+    return captured if len(captured) <= most else f"{captured[:head]}…{captured[-tail:]}"
+
+
+def seconds(value_s: float) -> str:
+    """``95`` -> ``1 min 35 s``; ``7260`` -> ``2 h 1 min``."""
+    whole = round(value_s)
+    if whole < 60:
+        return f"{value_s:.3g} s"
+    if whole < 3600:
+        minutes, rest = divmod(whole, 60)
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, rest = divmod(whole // 60, 60)
+    return f"{hours} h {rest} min" if rest else f"{hours} h"
+
+
+def setting(value: object) -> str:
+    """A knob's value as a person writes it; lists as the kernel takes them."""
+    if value is None:
+        return "unset"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return clean(",".join(map(str, value)) if isinstance(value, list | tuple) else value)

@@ -1,0 +1,19 @@
+"""Private servers: MariaDB, MySQL and Percona Server, started from a treatment, with data of their own."""
+
+from __future__ import annotations
+
+from headrace.server.dataset import build_dataset, dataset_folder, restore_dataset
+from headrace.server.process import DATABASE, PrivateServer
+from headrace.server.program import required_tools
+from headrace.server.spec import Change, ServerSpec
+
+__all__ = [
+    "DATABASE",
+    "Change",
+    "PrivateServer",
+    "ServerSpec",
+    "build_dataset",
+    "dataset_folder",
+    "required_tools",
+    "restore_dataset",
+]

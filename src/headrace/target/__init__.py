@@ -1,0 +1,189 @@
+"""Targets: machines we can run commands on. ``local``, ``ssh`` and a fixture folder share one interface.
+
+Nothing above this package opens a file of a host or starts a program on it in any other way, so a trial on
+this machine and one across the world are the same code. ``tests/contracts/target.py`` is the suite that
+every implementation passes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from headrace.errors import PlanError
+
+__all__ = ["Completed", "Process", "Target", "TargetSpec", "open_target"]
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A command that ended. ``exit_code`` is -N when signal N ended it."""
+
+    argv: tuple[str, ...]
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        return self.stdout.decode("utf-8", "replace")
+
+    @property
+    def error_text(self) -> str:
+        return self.stderr.decode("utf-8", "replace")
+
+
+class Process(Protocol):
+    """A command that runs on a target."""
+
+    @property
+    def pid(self) -> int:
+        """The process id on the target; its process group has the same number."""
+
+    def lines(self) -> AsyncIterator[str]:
+        """Lines of standard output as they come (only where ``stdout_path`` was not given).
+
+        A command that prints faster than its lines are taken waits.
+        """
+
+    async def wait(self, timeout_s: float | None = None) -> int:
+        """The exit code; -N when signal N ended it. Raises TimeoutError, leaving the process alone.
+
+        Output that nobody has taken yet is kept meanwhile, so waiting first and reading then cannot deadlock.
+        """
+
+    async def signal(self, name: str) -> None:
+        """Send ``TERM``, ``INT``, ``KILL`` ... to the process group; nothing happens when it has ended already."""
+
+    async def close_stdin(self) -> None: ...
+
+    async def error_text(self) -> str:
+        """Standard error so far, at most the last 64 KiB (only where ``stderr_path`` was not given)."""
+
+
+class Target(Protocol):
+    """A machine. ``name`` is how people call it; ``is_root`` is known after ``connect``."""
+
+    name: str
+    is_root: bool
+
+    async def connect(self) -> None:
+        """Reach the host; raises TargetError with the reason and what to check."""
+
+    async def close(self) -> None:
+        """Stop what was spawned without ``detached``, and let go of the host."""
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = 60.0,
+        check: bool = True,
+    ) -> Completed:
+        """Run to the end. The locale is C, so that output can be parsed, and ``/usr/sbin`` is searched, too:
+        mkfs and mysqld stand there. ``env`` is added to the target's own.
+
+        With ``check`` an exit code other than 0 raises CommandFailed. A program that is not there is exit code
+        127, as in a shell. Past the time limit the command and its children are killed and CommandFailed is
+        raised. When the caller is cancelled they are killed, too.
+        """
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        stdout_path: str | None = None,
+        stderr_path: str | None = None,
+        detached: bool = False,
+    ) -> Process:
+        """Start and return at once. The paths are on the target. Standard input stays open until closed.
+
+        Ctrl-C at our terminal never reaches a command: whoever started it decides. ``detached`` puts it in a
+        session of its own and lets it outlive ``close`` and the connection; give it output paths then. A
+        program that is not there, or a path that cannot be written, raises CommandFailed.
+        """
+
+    async def read(self, path: str) -> bytes:
+        """A file's content; raises FileNotFoundError or TargetError."""
+
+    async def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
+        """Write a file, whole or not at all (temporary name, then rename). Raises TargetError or DiskFull."""
+
+    async def put(self, source: Path, path: str, *, mode: int = 0o644) -> None:
+        """Copy a file of this machine to the target, whole or not at all. Raises as ``write`` does."""
+
+    async def get(self, path: str, destination: Path) -> None:
+        """Copy a file of the target to this machine, whole or not at all. Raises as ``read`` does."""
+
+    async def exists(self, path: str) -> bool: ...
+
+
+@dataclass(frozen=True)
+class TargetSpec:
+    """Which machine, before it is reached. ``user`` and ``port`` of None leave the choice to ``~/.ssh/config``."""
+
+    kind: Literal["local", "ssh", "fixture"]
+    host: str = ""
+    port: int | None = None
+    user: str | None = None
+    identity_file: str | None = None
+    known_hosts: str | None = None
+    path: str = ""
+
+    @staticmethod
+    def parse(
+        address: str, *, identity_file: str | None = None, known_hosts: str | None = None
+    ) -> TargetSpec:
+        """``local``, ``user@host[:port]`` (IPv6 as ``user@[::1]:22``), or a folder with a saved host."""
+        if address == "local":
+            return TargetSpec("local")
+        remote = re.fullmatch(
+            r"(?P<user>[^@/\s]+)@(?P<host>\[[^]\s]+\]|[^:/\s\[]+)(:(?P<port>\d+))?", address
+        )
+        if remote:
+            port = int(remote["port"]) if remote["port"] else None
+            if port is not None and not 0 < port < 65536:
+                raise PlanError(f"target {address!r}: the port must be 1 to 65535")
+            return TargetSpec(
+                "ssh",
+                host=remote["host"].strip("[]"),
+                port=port,
+                user=remote["user"],
+                identity_file=identity_file,
+                known_hosts=known_hosts,
+            )
+        if address and Path(address).is_dir():
+            return TargetSpec("fixture", path=address)
+        raise PlanError(
+            f"target {address!r}: must be local, user@host[:port], or an existing folder with a saved host"
+        )
+
+
+def open_target(spec: TargetSpec) -> Target:
+    """The target of a spec, not connected yet."""
+    # Imported here because asyncssh alone takes longer than everything else that `headrace --help` needs.
+    match spec.kind:
+        case "local":
+            from headrace.target.local import LocalTarget
+
+            return LocalTarget()
+        case "fixture":
+            from headrace.target.fixture import FixtureTarget
+
+            return FixtureTarget(Path(spec.path))
+        case "ssh":
+            from headrace.target.ssh import SshTarget
+
+            return SshTarget(
+                spec.host,
+                port=spec.port,
+                user=spec.user,
+                keys=[spec.identity_file] if spec.identity_file else None,
+                known_hosts=spec.known_hosts,
+            )

@@ -1,0 +1,290 @@
+"""A started command, whoever carries its bytes: streams with back-pressure, the exit code, time limits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+from headrace.errors import CommandFailed, HeadraceError
+from headrace.target import Completed
+
+#: Unread output above this makes the command wait, unless somebody waits for its end.
+BUFFER_BYTES = 1 << 20
+#: What is kept of the standard error of a spawned command.
+TAIL_BYTES = 64 * 1024
+#: Standard input is handed over in pieces of this size, so that a slow reader holds back the writer.
+PIECE_BYTES = 256 * 1024
+#: A process that does not go away this long after SIGKILL is stuck in the kernel: waiting longer helps nobody.
+KILL_PATIENCE_S = 10.0
+LAST_WORDS_S = 1.0
+
+
+class Input(asyncio.BaseProtocol):
+    """The write end of a command's standard input; ``transport`` is asyncio's or an SSH channel."""
+
+    def __init__(self) -> None:
+        self._transport: Any = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._open = True
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._open = False
+        self._writable.set()
+
+    async def write(self, content: bytes) -> None:
+        """Hand over everything; what a command that ended did not read is dropped, as a shell does."""
+        for start in range(0, len(content), PIECE_BYTES):
+            await self._writable.wait()
+            if not self._open:
+                return
+            with contextlib.suppress(BrokenPipeError):
+                self._transport.write(content[start : start + PIECE_BYTES])
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            with contextlib.suppress(BrokenPipeError):
+                self._transport.write_eof()
+
+
+class Output(asyncio.Protocol):
+    """The read end of a command's output: everything with back-pressure, or (``tail``) only its last bytes."""
+
+    def __init__(self, tail: int | None = None) -> None:
+        self._transport: Any = None
+        self._data = bytearray()
+        self._tail = tail
+        self._limit: float = BUFFER_BYTES
+        self._paused = False
+        self._error: Exception | None = None
+        self._end = asyncio.Event()
+        self._news = asyncio.Event()
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        if self._tail is not None:
+            del self._data[: -self._tail]
+        elif len(self._data) > self._limit and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        self._news.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """No more will come: its normal end, or (``error``) the way to the host broke."""
+        self._end.set()
+        self._error = self._error or error
+        self._news.set()
+
+    def unlimit(self) -> None:
+        """Keep whatever comes from now on: somebody waits for the command's end, not for its output."""
+        self._limit = float("inf")
+        self._resume()
+
+    def _resume(self) -> None:
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+
+    @property
+    def so_far(self) -> bytes:
+        return bytes(self._data)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The output as it comes, in pieces of no particular size."""
+        while True:
+            self._news.clear()
+            if self._data:
+                piece = bytes(self._data)
+                self._data.clear()
+                self._resume()
+                yield piece
+            elif self._end.is_set():
+                if self._error:
+                    raise self._error
+                return
+            else:
+                await self._news.wait()
+
+    async def read_all(self) -> bytes:
+        self.unlimit()
+        return b"".join([piece async for piece in self.pieces()])
+
+    async def end(self) -> None:
+        """Wait until everything is here."""
+        await self._end.wait()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+class Command:
+    """A ``Process``. The target that made it resolves ``exit_code`` and knows how to signal its group."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        pid: int,
+        *,
+        stdin: Input,
+        stdout: Output | None,
+        stderr: Output | None,
+        exit_code: asyncio.Future[int],
+        send_signal: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self.argv = tuple(argv)
+        self.stdin = stdin
+        self.stdout = stdout
+        self.stderr = stderr
+        self._pid = pid
+        self._exit_code = exit_code
+        self._send_signal = send_signal
+        exit_code.add_done_callback(self._on_exit)
+
+    def _on_exit(self, exit_code: asyncio.Future[int]) -> None:
+        # Looked at here, because a lost connection that nobody waits for is no error of its own.
+        if not exit_code.cancelled():
+            exit_code.exception()
+        self.stdin.close()
+
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+    @property
+    def ended(self) -> bool:
+        return self._exit_code.done()
+
+    async def lines(self) -> AsyncIterator[str]:
+        if self.stdout is None:
+            return
+        rest = b""
+        async for piece in self.stdout.pieces():
+            *whole, rest = (rest + piece).split(b"\n")
+            for line in whole:
+                yield line.decode("utf-8", "replace")
+        if rest:
+            yield rest.decode("utf-8", "replace")
+
+    async def wait(self, timeout_s: float | None = None) -> int:
+        if self.stdout:
+            self.stdout.unlimit()
+        # Shielded, because the exit code is shared by all who wait.
+        return await asyncio.wait_for(asyncio.shield(self._exit_code), timeout_s)
+
+    async def signal(self, name: str) -> None:
+        if f"SIG{name}" not in signal.Signals.__members__:
+            raise ValueError(f"no such signal: {name!r}")
+        if not self.ended:
+            await self._send_signal(name)
+
+    async def close_stdin(self) -> None:
+        self.stdin.close()
+
+    async def error_text(self) -> str:
+        if self.stderr is None:
+            return ""
+        if self.ended:
+            # Its last words may arrive after its exit code; a child that lives on would keep us for ever.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stderr.end(), LAST_WORDS_S)
+        return self.stderr.so_far.decode("utf-8", "replace")
+
+    async def kill(self) -> None:
+        """End the whole group now, and let go of its pipes even if somebody else holds them open.
+
+        Also when the command itself has ended: children that it left in its group still hold its pipes.
+        """
+        try:
+            await self._send_signal("KILL")
+            with contextlib.suppress(TimeoutError, HeadraceError):
+                await self.wait(KILL_PATIENCE_S)
+        finally:
+            self.let_go()
+
+    def let_go(self) -> None:
+        self.stdin.close()
+        for output in (self.stdout, self.stderr):
+            if output:
+                output.close()
+
+
+async def kill_quietly(command: Command) -> None:
+    """Kill on behalf of somebody who already has an error to tell; a second cancellation does not stop it."""
+    with contextlib.suppress(HeadraceError):
+        await asyncio.shield(command.kill())
+
+
+async def run_to_end(
+    command: Command, stdin: bytes, *, timeout_s: float | None, check: bool, place: str
+) -> Completed:
+    """Feed, drain and wait at once, within the time limit."""
+    assert command.stdout is not None
+    assert command.stderr is not None
+
+    async def feed() -> None:
+        await command.stdin.write(stdin)
+        command.stdin.close()
+
+    try:
+        async with asyncio.timeout(timeout_s):
+            exit_code, stdout, stderr, _ = await asyncio.gather(
+                command.wait(), command.stdout.read_all(), command.stderr.read_all(), feed()
+            )
+    except TimeoutError:
+        await kill_quietly(command)
+        raise timed_out(command.argv, timeout_s, place) from None
+    except BaseException:
+        await kill_quietly(command)
+        raise
+    completed = Completed(command.argv, exit_code, stdout, stderr)
+    if check and exit_code != 0:
+        raise failed(completed, place)
+    return completed
+
+
+def timed_out(argv: Sequence[str], timeout_s: float | None, place: str) -> CommandFailed:
+    return CommandFailed(f"`{shown(argv)}` took longer than {timeout_s:g} s and was killed", place=place)
+
+
+def failed(completed: Completed, place: str) -> CommandFailed:
+    """What a person needs to know of a command that failed: which one, how, and its last words."""
+    code = completed.exit_code
+    how = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+    words = (completed.error_text.strip() or completed.text.strip()).splitlines()[-8:]
+    tail = "\n".join(words)[-2000:]
+    return CommandFailed(
+        f"`{shown(completed.argv)}` {how}{': ' + tail if tail else ''}",
+        place=place,
+        hint="`headrace doctor` says which package brings a missing program" if code == 127 else None,
+    )
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def shown(argv: Sequence[str]) -> str:
+    """A command as a person would type it, cut where it gets too long for a message."""
+    text = shlex.join(argv)
+    return text if len(text) <= 300 else f"{text[:297]}..."

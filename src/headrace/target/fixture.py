@@ -1,0 +1,84 @@
+"""A saved host: a folder with (part of) its ``/proc``, ``/sys`` and ``/etc``. It can be read, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from headrace.errors import Refused, TargetError
+from headrace.target import Completed, Process
+from headrace.target.command import shown
+from headrace.target.local import LocalTarget
+
+
+class FixtureTarget:
+    """``path`` stands for ``/`` of the host. The only command is the agent's ``facts``, with ``--root``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name = str(folder)
+        self.is_root = False
+        self._folder = folder.resolve()
+        self._local = LocalTarget()
+
+    async def connect(self) -> None:
+        if not any((self._folder / name).is_dir() for name in ("proc", "sys")):
+            raise TargetError(
+                "this folder is no saved host: it has neither proc nor sys",
+                place=self.name,
+                hint="give the folder that stands for the host's /",
+            )
+
+    async def close(self) -> None:
+        await self._local.close()
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = 60.0,
+        check: bool = True,
+    ) -> Completed:
+        """Only the agent's ``facts``; every other command raises Refused."""
+        if not Path(argv[0]).name.startswith("headrace-agent") or list(argv[1:2]) != ["facts"]:
+            self._refuse(f"`{shown(argv)}` cannot run")
+        reading = [*argv[:2], "--root", str(self._folder), *argv[2:]]
+        return await self._local.run(reading, stdin=stdin, env=env, timeout_s=timeout_s, check=check)
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        stdout_path: str | None = None,
+        stderr_path: str | None = None,
+        detached: bool = False,
+    ) -> Process:
+        self._refuse(f"`{shown(argv)}` cannot run")
+
+    async def read(self, path: str) -> bytes:
+        return await self._local.read(str(self._inside(path)))
+
+    async def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
+        self._refuse(f"{path} cannot be written")
+
+    async def put(self, source: Path, path: str, *, mode: int = 0o644) -> None:
+        self._refuse(f"{path} cannot be written")
+
+    async def get(self, path: str, destination: Path) -> None:
+        await self._local.get(str(self._inside(path)), destination)
+
+    async def exists(self, path: str) -> bool:
+        return self._inside(path).exists()
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise Refused(f"this is a saved host: {what}", place=self.name, hint="give a live target instead")
+
+    def _inside(self, path: str) -> Path:
+        found = (self._folder / path.lstrip("/")).resolve()
+        # A link of the saved host to /sys must not show this machine's.
+        if not found.is_relative_to(self._folder):
+            self._refuse(f"{path} leads out of its folder")
+        return found

@@ -1,0 +1,247 @@
+"""This machine as a target."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import io
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from headrace.errors import CommandFailed, DiskFull, HeadraceError, TargetError
+from headrace.target import Completed, Process
+from headrace.target.command import TAIL_BYTES, Command, Input, Output, failed, kill_quietly, run_to_end
+
+
+class LocalTarget:
+    """This machine. Every command leads a process group of its own, so its children end with it."""
+
+    def __init__(self) -> None:
+        self.name = "local"
+        self.is_root = os.geteuid() == 0
+        self._kept: dict[Command, bool] = {}  # what was spawned -> may outlive us
+
+    async def connect(self) -> None:
+        """Nothing to reach."""
+
+    async def close(self) -> None:
+        for command, detached in list(self._kept.items()):
+            if detached:
+                command.let_go()
+            else:
+                await kill_quietly(command)
+        self._kept.clear()
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = 60.0,
+        check: bool = True,
+    ) -> Completed:
+        try:
+            command = await self._start(argv, env, Output(), Output(), detached=False)
+        except _NotStarted as error:
+            completed = Completed(tuple(argv), error.exit_code, b"", f"{error}\n".encode())
+            if check:
+                raise failed(completed, self.name) from None
+            return completed
+        return await run_to_end(command, stdin, timeout_s=timeout_s, check=check, place=self.name)
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        stdout_path: str | None = None,
+        stderr_path: str | None = None,
+        detached: bool = False,
+    ) -> Process:
+        with contextlib.ExitStack() as files:
+            outputs: list[Output | IO[bytes]] = []
+            for path, output in ((stdout_path, Output()), (stderr_path, Output(tail=TAIL_BYTES))):
+                try:
+                    outputs.append(files.enter_context(open(path, "wb")) if path else output)
+                except OSError as error:
+                    raise CommandFailed(f"cannot write: {error.strerror}", place=path) from error
+            try:
+                command = await self._start(argv, env, outputs[0], outputs[1], detached=detached)
+            except _NotStarted as error:
+                completed = Completed(tuple(argv), error.exit_code, b"", str(error).encode())
+                raise failed(completed, self.name) from None
+        if not command.ended:
+            self._kept[command] = detached
+        return command
+
+    async def _start(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None,
+        stdout: Output | IO[bytes],
+        stderr: Output | IO[bytes],
+        *,
+        detached: bool,
+    ) -> Command:
+        loop = asyncio.get_running_loop()
+        try:
+            child = _popen(argv, env, stdout, stderr, detached)
+        except OSError as error:
+            raise _NotStarted(argv[0], error) from error
+        exit_code: asyncio.Future[int] = loop.create_future()
+        command = Command(
+            argv,
+            child.pid,
+            stdin=Input(),
+            stdout=stdout if isinstance(stdout, Output) else None,
+            stderr=stderr if isinstance(stderr, Output) else None,
+            exit_code=exit_code,
+            send_signal=lambda name: _signal_group(child, name),
+        )
+        _watch(child, loop, exit_code)
+        exit_code.add_done_callback(lambda _: self._kept.pop(command, None))
+        try:
+            await loop.connect_write_pipe(lambda: command.stdin, child.stdin)
+            for output, pipe in ((command.stdout, child.stdout), (command.stderr, child.stderr)):
+                if output is not None:
+                    await loop.connect_read_pipe(_factory(output), pipe)
+        except BaseException:
+            await kill_quietly(command)
+            for pipe in (child.stdin, child.stdout, child.stderr):
+                if pipe is not None:
+                    pipe.close()
+            raise
+        return command
+
+    async def read(self, path: str) -> bytes:
+        def content() -> bytes:
+            with _open(path) as file:
+                return file.read()
+
+        return await asyncio.to_thread(content)
+
+    async def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
+        await asyncio.to_thread(_replace, Path(path), io.BytesIO(content), mode)
+
+    async def put(self, source: Path, path: str, *, mode: int = 0o644) -> None:
+        await asyncio.to_thread(_copy, str(source), Path(path), mode)
+
+    async def get(self, path: str, destination: Path) -> None:
+        await asyncio.to_thread(_copy, path, destination, 0o644)
+
+    async def exists(self, path: str) -> bool:
+        return Path(path).exists()
+
+
+class _NotStarted(Exception):
+    """The program could not be started; ``exit_code`` is what a shell would say."""
+
+    def __init__(self, program: str, error: OSError) -> None:
+        reason = "not found" if isinstance(error, FileNotFoundError) else error.strerror
+        super().__init__(f"{program}: {reason}")
+        self.exit_code = 127 if isinstance(error, FileNotFoundError) else 126
+
+
+def _popen(
+    argv: Sequence[str],
+    env: Mapping[str, str] | None,
+    stdout: Output | IO[bytes],
+    stderr: Output | IO[bytes],
+    detached: bool,
+) -> subprocess.Popen[bytes]:
+    # Not asyncio's own subprocess: its transport kills the child when it is collected, detached or not.
+    path = os.environ.get("PATH", os.defpath)
+    return subprocess.Popen(
+        list(argv),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE if isinstance(stdout, Output) else stdout,
+        stderr=subprocess.PIPE if isinstance(stderr, Output) else stderr,
+        env={**os.environ, "LC_ALL": "C", "PATH": f"{path}:/usr/sbin:/sbin", **(env or {})},
+        bufsize=0,
+        start_new_session=detached,
+        process_group=None if detached else 0,
+    )
+
+
+def _factory(output: Output) -> Callable[[], Output]:
+    return lambda: output
+
+
+def _watch(
+    child: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, exit_code: asyncio.Future[int]
+) -> None:
+    """Resolve ``exit_code`` when the child ends.
+
+    The thread only notices the end; the loop reaps. So while the loop sees a running child its pid cannot
+    belong to another process, and a signal sent from the loop cannot hit a stranger.
+    """
+
+    def reap() -> None:
+        code = child.wait()
+        if not exit_code.done():
+            exit_code.set_result(code)
+
+    def notice() -> None:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(reap)
+
+    threading.Thread(target=notice, name=f"wait-{child.pid}", daemon=True).start()
+
+
+async def _signal_group(child: subprocess.Popen[bytes], name: str) -> None:
+    try:
+        os.killpg(child.pid, signal.Signals[f"SIG{name}"])
+    except ProcessLookupError:
+        pass
+    except PermissionError as error:
+        raise TargetError(f"process {child.pid} belongs to another user: cannot signal it") from error
+
+
+def _copy(source: str, path: Path, mode: int) -> None:
+    with _open(source) as file:
+        _replace(path, file, mode)
+
+
+def _replace(path: Path, content: IO[bytes], mode: int) -> None:
+    """Write under a temporary name of the same folder, then rename: a reader sees the old file or the new."""
+    draft = ""
+    try:
+        descriptor, draft = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+        with open(descriptor, "wb") as file:
+            shutil.copyfileobj(content, file, 1 << 20)
+            file.flush()
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
+        os.replace(draft, path)
+    except OSError as error:
+        raise _write_error(error, str(path)) from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)
+
+
+def _write_error(error: OSError, path: str) -> HeadraceError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull("no room left", place=path, hint="free some space, then run the same command again")
+    return TargetError(f"cannot be written: {error.strerror or error}", place=path)
+
+
+def _open(path: str) -> IO[bytes]:
+    try:
+        return open(path, "rb")
+    except NotADirectoryError as error:
+        raise FileNotFoundError(error.errno, error.strerror, path) from None
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise TargetError(f"cannot be read: {error.strerror or error}", place=path) from error

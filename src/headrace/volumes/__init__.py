@@ -1,0 +1,195 @@
+"""Volumes as factors: device -> queue settings -> file system -> mount, and back without a trace.
+
+Every step is in the journal before it is done, and taking a volume down is nothing but the rollback of its
+part of the journal. So success, failure, Ctrl-C and ``kill -9`` all go through the same code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.agent import Applied, Journal
+from headrace.errors import CommandFailed, HeadraceError, PlanError
+from headrace.model import Tool
+from headrace.target import Target
+from headrace.volumes import directory
+from headrace.volumes.block import BLOCK
+from headrace.volumes.device import Device, DeviceKind, DeviceSpec, Site
+from headrace.volumes.filesystems import FILESYSTEMS, Filesystem, kernel_words
+from headrace.volumes.loop import LOOP
+from headrace.volumes.zram import ZRAM
+
+__all__ = [
+    "DEVICES",
+    "FILESYSTEMS",
+    "Device",
+    "DeviceSpec",
+    "Volume",
+    "VolumeSpec",
+    "check",
+    "mounted",
+    "required_tools",
+]
+
+#: The kinds of block device; ``directory`` beside them is none.
+DEVICES: Mapping[str, DeviceKind] = {"loop": LOOP, "zram": ZRAM, "block": BLOCK}
+
+_MOUNT_TOOLS = (Tool("mount", "mount", ("mount", "--version")), Tool("findmnt", "util-linux"))
+
+
+@dataclass(frozen=True)
+class VolumeSpec:
+    """What to build. ``queue`` maps a file of ``/sys/block/<device>/queue`` to its value."""
+
+    device: DeviceSpec
+    filesystem: str
+    mkfs_options: tuple[str, ...]
+    mount_options: tuple[str, ...]
+    queue: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A volume that is there. ``options`` is what the kernel says it mounted with, defaults included."""
+
+    path: str
+    device: str | None
+    settings: list[Applied]
+    options: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def required_tools(spec: VolumeSpec) -> tuple[Tool, ...]:
+    """The programs that building ``spec`` needs on the target."""
+    if spec.device.kind == "directory":
+        return ()
+    _must_be_known(spec)
+    return (*DEVICES[spec.device.kind].tools, FILESYSTEMS[spec.filesystem].tool, *_MOUNT_TOOLS)
+
+
+def check(spec: VolumeSpec) -> None:
+    """Raise PlanError for a spec that is wrong on any host."""
+    if spec.device.kind == "directory":
+        settings = (spec.filesystem, *spec.mkfs_options, *spec.mount_options, *spec.queue)
+        if any(settings):
+            wrong = " ".join(filter(None, settings))
+            raise PlanError(f"a directory has no file system, mount or queue of its own: {wrong}")
+        return
+    _must_be_known(spec)
+    DEVICES[spec.device.kind].check(spec.device)
+    if spec.device.parents:
+        raise PlanError(f"a {spec.device.kind} device is not made of other devices")
+    for name in spec.queue:
+        if not re.fullmatch(r"[a-z_]+(/[a-z_]+)?", name):
+            raise PlanError(f"volume.{name}: no name of a queue setting", hint="such as volume.scheduler")
+
+
+def _must_be_known(spec: VolumeSpec) -> None:
+    for name, value, known in (
+        ("volume.device", spec.device.kind, (*DEVICES, "directory")),
+        ("volume.filesystem", spec.filesystem, FILESYSTEMS),
+    ):
+        if value not in known:
+            raise PlanError(f"{name} = {value!r}: must be one of {', '.join(known)}")
+
+
+@contextlib.asynccontextmanager
+async def mounted(
+    target: Target, journal: Journal, spec: VolumeSpec, scratch: str, name: str
+) -> AsyncIterator[Volume]:
+    """A volume, for as long as the context lasts; afterwards the host is as it was before.
+
+    It is mounted at ``<scratch>/<name>``; a loop device's file lies beside it. ``scratch`` is made if need be
+    and stays. The journal entries belong to ``<owner>/<name>``.
+
+    Raises PlanError, Refused (a device that is not ours to take, a setting the kernel does not accept),
+    DiskFull, NotReady, CommandFailed (mkfs, mount), and HeadraceError when the host could not be restored.
+    """
+    check(spec)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        raise PlanError(f"{name!r}: no name for a volume")
+    made = await target.run(["sh", "-c", 'mkdir -p -- "$0" && cd -- "$0" && pwd -P', scratch])
+    part = journal.part(name)
+    site = Site(target, part, made.text.removesuffix("\n"), name)
+    try:
+        await site.record({"kind": "process", "owner": part.owner}, {"kind": "scratch", "path": site.folder})
+        yield await _build(site, spec)
+    except BaseException as error:
+        try:
+            await _to_the_end(_take_down(part))
+        except HeadraceError as failure:
+            # The first error is the one to tell; what is left stands in the journal for the next rollback.
+            error.add_note(str(failure))
+        raise
+    await _to_the_end(_take_down(part))
+
+
+async def _build(site: Site, spec: VolumeSpec) -> Volume:
+    if spec.device.kind == "directory":
+        return Volume(await directory.make(site), None, [])
+    kind, filesystem = DEVICES[spec.device.kind], FILESYSTEMS[spec.filesystem]
+    device = await kind.attach(site, spec.device)
+    settings = await _set_queue(site, device, spec.queue)
+    await site.run(filesystem.mkfs_argv(device, spec.mkfs_options))
+    path = await _mount(site, device, spec, filesystem)
+    answer = await site.run(
+        ["findmnt", "--kernel", "--noheadings", "--raw", "--output", "OPTIONS", "--mountpoint", path]
+    )
+    return Volume(path, device.path, settings, tuple(answer.text.strip().split(",")), tuple(site.warnings))
+
+
+async def _set_queue(site: Site, device: Device, queue: Mapping[str, str]) -> list[Applied]:
+    if not queue:
+        return []
+    # The scheduler first: a new one sets nr_requests and others anew.
+    names = sorted(queue, key=lambda name: name != "scheduler")
+    return await site.journal.apply({f"/sys/block/{device.kernel_name}/queue/{n}": queue[n] for n in names})
+
+
+async def _mount(site: Site, device: Device, spec: VolumeSpec, filesystem: Filesystem) -> str:
+    path = f"{site.folder}/{site.name}"
+    await site.record({"kind": "remove", "path": path}, {"kind": "mount", "path": path})
+    await site.run(["mkdir", path])
+    options = ["-o", ",".join(spec.mount_options)] if spec.mount_options else []
+    before = await site.run(["dmesg"], check=False)
+    answer = await site.run(["mount", "-t", spec.filesystem, *options, device.path, path], check=False)
+    if answer.exit_code != 0:
+        after = await site.run(["dmesg"], check=False)
+        # mount itself only says "wrong fs type, bad option, bad superblock"; the kernel knows which.
+        words = kernel_words(before.text, after.text, spec.filesystem, device.kernel_name)
+        words = words or answer.error_text.strip()
+        raise CommandFailed(
+            f"{spec.filesystem} does not mount with {','.join(spec.mount_options) or 'its defaults'}: {words}",
+            place=site.target.name,
+            hint=filesystem.trap(spec.mount_options),
+        )
+    return path
+
+
+async def _take_down(part: Journal) -> None:
+    failed = [undone for undone in await part.rollback() if undone.error]
+    if failed:
+        raise HeadraceError(
+            "; ".join(f"{undone.what}: {undone.error}" for undone in failed),
+            place="restoring the host",
+            hint="mend the cause; the journal still holds it, and the next rollback tries again",
+        )
+
+
+async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await it to its end even if we are cancelled meanwhile; the cancellation is delivered afterwards."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled

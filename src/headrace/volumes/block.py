@@ -1,0 +1,71 @@
+"""A real block device, whose content is lost. Taken only if it is nobody's: see ``_must_be_free``."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+from headrace.errors import DiskFull, PlanError, Refused
+from headrace.model import Tool
+from headrace.volumes.device import Device, DeviceSpec, Site, size_text
+
+STABLE = "/dev/disk/by-id/"
+
+
+class Block:
+    tools: tuple[Tool, ...] = (
+        Tool("lsblk", "util-linux", ("lsblk", "--version")),
+        Tool("wipefs", "util-linux", ("wipefs", "--version")),
+    )
+
+    def check(self, spec: DeviceSpec) -> None:
+        """That the plan lists the device by name is the caller's to know; that the name is stable, ours."""
+        if not spec.id.startswith(STABLE) or "/" in spec.id.removeprefix(STABLE):
+            raise PlanError(
+                f"{spec.id!r} is no stable name of a device: after a reboot it may be another disk",
+                hint=f"name it as in {STABLE}",
+            )
+
+    async def attach(self, site: Site, spec: DeviceSpec) -> Device:
+        site.must_be_root("a block device")
+        path = await _must_be_free(site, spec)
+        mark = str(uuid.uuid4())
+        # The agent looks once more, with an exclusive open, before it journals: it refuses what we overlooked.
+        await site.record({"kind": "wipe", "device": spec.id, "uuid": mark})
+        return Device(path, uuid=mark)
+
+
+async def _must_be_free(site: Site, spec: DeviceSpec) -> str:
+    """The device's path now. Raises Refused unless nothing on the host uses it and it carries no signature."""
+    path = (await site.run(["readlink", "--canonicalize", spec.id])).text.strip()
+    if not await site.target.exists(spec.id):
+        raise Refused("there is no such device", place=spec.id)
+    columns = "NAME,TYPE,MOUNTPOINTS,RO,SIZE"
+    answer = await site.run(["lsblk", "--json", "--bytes", "--output", columns, path], check=False)
+    if answer.exit_code != 0:
+        raise Refused(f"{path} is no block device", place=spec.id)
+    device: dict[str, Any] = json.loads(answer.text)["blockdevices"][0]
+    mounts = ", ".join(point for point in device["mountpoints"] if point)
+    children = ", ".join(f"{child['name']} ({child['type']})" for child in device.get("children", ()))
+    signatures = await site.run(["wipefs", "--no-act", "--noheadings", "--output", "TYPE,LABEL,UUID", path])
+    for wrong, reason in (
+        (device["type"] == "part", "is a partition: its queue is shared with the rest of the disk"),
+        (device["ro"], "is read-only"),
+        (mounts, f"is in use: {mounts}"),
+        (children, f"has something on it: {children}"),
+        (signatures.text.strip(), f"carries a signature: {' '.join(signatures.text.split())}"),
+    ):
+        if wrong:
+            raise Refused(
+                f"{path} {reason}",
+                place=spec.id,
+                hint="only a device that nobody uses and that is empty is taken",
+            )
+    if device["size"] < spec.size_bytes:
+        sizes = f"{size_text(device['size'])}, and the plan asks for {size_text(spec.size_bytes)}"
+        raise DiskFull(f"{path} has {sizes}", place=spec.id)
+    return path
+
+
+BLOCK = Block()

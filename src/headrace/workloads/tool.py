@@ -1,0 +1,144 @@
+"""Running a benchmark program on a target: its version, its output, its failure, its cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import shlex
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import CommandFailed, DiskFull, NotReady, WorkloadFailed
+from headrace.model import OWNER_VARIABLE, Tool
+from headrace.target import Process, Target
+from headrace.workloads.workload import Context
+
+#: How much longer than asked a tool may take until we believe that it hangs.
+GRACE_S = 300.0
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a program printed, in the trial's raw folder. ``last_write_ns`` is on the target's clock."""
+
+    stdout: Path
+    stderr: Path
+    last_write_ns: int
+
+
+async def require_version(target: Target, tool: Tool, minimum: tuple[int, ...]) -> str:
+    """The version the program prints; raises NotReady when it is missing, unreadable or below ``minimum``."""
+    wanted = ".".join(map(str, minimum))
+    install = f"apt-get install -y {tool.package}"
+    answer = await target.run([tool.program, *tool.version_argv], check=False)
+    if answer.exit_code != 0:
+        raise NotReady(f"{tool.program} is missing", place=target.name, hint=install)
+    match = re.search(r"\d+(?:\.\d+)+", answer.text)
+    if match is None:
+        raise NotReady(f"{tool.program} printed no version: {answer.text.strip()!r}", place=target.name)
+    if tuple(map(int, match[0].split("."))) < minimum:
+        raise NotReady(
+            f"{tool.program} is {match[0]}; {wanted} or newer is needed", place=target.name, hint=install
+        )
+    return match[0]
+
+
+@contextlib.asynccontextmanager
+async def scratch_folder(context: Context) -> AsyncIterator[str]:
+    """A folder on the target for the tool's output and scripts.
+
+    Not on the volume under test: its own output must neither load that volume nor wait for it.
+    """
+    made = await context.target.run(["mktemp", "-d", "-t", "headrace-XXXXXXXX"])
+    folder = made.text.strip()
+    try:
+        yield folder
+    finally:
+        await asyncio.shield(context.target.run(["rm", "-r", "--", folder], check=False))
+
+
+async def run_measured(
+    context: Context, argv: Sequence[str], *, name: str, scratch: str, cwd: str, seconds: float
+) -> Output:
+    """Run a program that takes about ``seconds``, and bring its output to ``raw/<name>.{stdout,stderr}``.
+
+    Raises WorkloadFailed with its last lines when it fails, or hangs. When we are cancelled it is stopped.
+    """
+    target = context.target
+    paths = {stream: f"{scratch}/{name}.{stream}" for stream in ("stdout", "stderr")}
+    local = {stream: context.raw / f"{name}.{stream}" for stream in paths}
+    (context.raw / f"{name}.command").write_text(shlex.join(argv) + "\n")
+    process = await target.spawn(
+        ["env", f"--chdir={cwd}", *argv],
+        env=environment(context),
+        stdout_path=paths["stdout"],
+        stderr_path=paths["stderr"],
+    )
+    exit_code: int | None = None
+    try:
+        with contextlib.suppress(TimeoutError):
+            exit_code = await process.wait(seconds * 2 + GRACE_S)
+    finally:
+        if exit_code is None:
+            await asyncio.shield(_stop(process))
+    for stream, path in paths.items():
+        await target.get(path, local[stream])
+    if exit_code is None:
+        raise WorkloadFailed(
+            f"{argv[0]} did not end within {seconds * 2 + GRACE_S:.0f} s and was stopped", place=target.name
+        )
+    if exit_code != 0:
+        words = last_lines(local["stderr"].read_text("utf-8", "replace"))
+        words = words or last_lines(local["stdout"].read_text("utf-8", "replace"))
+        raise WorkloadFailed(f"{argv[0]} ended with {exit_code}: {words}", place=target.name)
+    written = await target.run(["stat", "--format=%.9Y", paths["stdout"]])
+    whole, _, fraction = written.text.strip().partition(".")
+    return Output(local["stdout"], local["stderr"], int(whole) * 10**9 + int(fraction.ljust(9, "0")))
+
+
+async def run_to_end(context: Context, argv: Sequence[str], *, name: str, cwd: str) -> None:
+    """Run a preparing or cleaning step, however long it takes; its output goes to ``raw/<name>.stdout``.
+
+    Raises DiskFull, or WorkloadFailed with its last lines.
+    """
+    command = ["env", f"--chdir={cwd}", *argv]
+    done = await context.target.run(command, env=environment(context), timeout_s=None, check=False)
+    (context.raw / f"{name}.stdout").write_bytes(done.stdout + done.stderr)
+    if done.exit_code == 0:
+        return
+    words = last_lines(done.error_text) or last_lines(done.text)
+    if "No space left on device" in done.text + done.error_text:
+        raise DiskFull(
+            f"no room left for the workload's data: {words}",
+            place=f"{context.target.name}:{cwd}",
+            hint="make the data smaller or the volume larger",
+        )
+    raise WorkloadFailed(f"{argv[0]} ended with {done.exit_code}: {words}", place=context.target.name)
+
+
+async def make_folder(context: Context) -> None:
+    try:
+        await context.target.run(["mkdir", "-p", "--", context.folder])
+    except CommandFailed as error:
+        raise WorkloadFailed(f"cannot make {context.folder}: {error.message}") from error
+
+
+def environment(context: Context) -> dict[str, str]:
+    # The C locale: a decimal comma in a report would not be read.
+    return {OWNER_VARIABLE: context.owner, "LC_ALL": "C"}
+
+
+def last_lines(text: str, number: int = 4) -> str:
+    """The last lines that say something, joined with semicolons."""
+    said = [line.strip() for line in text.splitlines() if line.strip(" \t{}[]")]
+    return "; ".join(said[-number:])
+
+
+async def _stop(process: Process) -> None:
+    for name, patience_s in (("INT", 3.0), ("TERM", 2.0), ("KILL", 10.0)):
+        await process.signal(name)
+        with contextlib.suppress(TimeoutError):
+            await process.wait(patience_s)
+            return

@@ -1,0 +1,76 @@
+"""What a workload is, what it gets and what it yields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from headrace.model import ServerEndpoint, Tool, Value
+from headrace.target import Target
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a workload gets.
+
+    ``folder`` is on the volume under test; the workload may write there and makes it when it is missing.
+    ``raw`` is a local folder for the tool's own output. ``endpoint.database`` exists already.
+    """
+
+    target: Target
+    owner: str
+    folder: str
+    endpoint: ServerEndpoint | None
+    seconds: float
+    warmup_s: float
+    raw: Path
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a workload yields: tables as in store.INTERVALS and store.LATENCY, and the measured window.
+
+    The window is in ns since the epoch on the target's clock. ``intervals`` also holds the warm-up, with
+    negative ``t_s``; ``latency`` holds the window only. For each operation the counts of ``latency`` and
+    those of the window's rows of ``intervals`` have the same sum.
+    """
+
+    intervals: pa.Table
+    latency: pa.Table
+    window_start_ns: int
+    window_end_ns: int
+
+
+class Workload(Protocol):
+    """Something that can be prepared, run and cleaned up. ``tests/contracts/workload.py`` is its suite."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def needs_server(self) -> bool: ...
+
+    @property
+    def tools(self) -> tuple[Tool, ...]: ...
+
+    def dataset(self) -> Mapping[str, Value] | None:
+        """What identifies the data a server must hold: the key of the golden copy. None without a server."""
+
+    async def version(self, target: Target) -> str:
+        """The tool's version; raises NotReady when it is missing or too old."""
+
+    async def prepare(self, context: Context) -> None:
+        """Make the data: once a data set for a server, once a trial for files.
+
+        Raises DiskFull or WorkloadFailed.
+        """
+
+    async def run(self, context: Context) -> Measurement:
+        """Warm up, then measure; raises WorkloadFailed. Cancelled, it stops the tool first."""
+
+    async def cleanup(self, context: Context) -> None:
+        """Remove what ``prepare`` made."""

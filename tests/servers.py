@@ -1,0 +1,170 @@
+"""Throwaway MariaDB and MySQL servers for tests, on a socket and a loopback port of their own.
+
+    with mariadb(folder, "--plugin-maturity=beta") as server:
+        server.sql("CREATE USER ...")
+
+As root the server runs as the user mysql. It is stopped and gone when the block ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pymysql
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+#: What a server gets by default: small, quiet, and reachable only from this machine.
+SETTINGS = (
+    "--no-defaults",
+    "--bind-address=127.0.0.1",
+    "--innodb-buffer-pool-size=32M",
+    "--skip-log-bin",
+    "--pid-file=server.pid",
+)
+
+
+@dataclass
+class Server:
+    """A running server. ``root`` has no password and may log in over the socket only."""
+
+    process: subprocess.Popen[bytes]
+    argv: Sequence[str]
+    env: dict[str, str]
+    folder: Path
+    socket: str
+    port: int
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def sql(self, *statements: str) -> list[tuple[object, ...]]:
+        """Run statements as root; the rows of the last."""
+        with (
+            contextlib.closing(
+                pymysql.connect(unix_socket=self.socket, user="root", ssl_disabled=True)
+            ) as connection,
+            connection.cursor() as cursor,
+        ):
+            for statement in statements:
+                cursor.execute(statement)
+            connection.commit()
+            return list(cursor.fetchall())
+
+    def status(self, name: str) -> int:
+        return int(str(self.sql(f"SHOW GLOBAL STATUS LIKE '{name}'")[0][1]))
+
+    def start(self) -> None:
+        with (self.folder / "error.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*_as_mysql(), *self.argv], env=self.env, stdout=log, stderr=log, cwd=self.folder
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                self.sql("SELECT 1")
+                return
+            except pymysql.Error as error:
+                tail = (self.folder / "error.log").read_text(errors="replace")[-2000:]
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    self.stop()
+                    raise RuntimeError(f"the server did not start:\n{tail}") from error
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Terminate, then kill; also a server that a test has stopped with SIGSTOP."""
+        self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(STOP_TIMEOUT_S)
+            return
+        self.process.kill()
+        self.process.wait()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+
+@contextlib.contextmanager
+def mariadb(folder: Path, *options: str) -> Iterator[Server]:
+    """Debian's mariadbd with its data in ``folder``: a new one, of a short name because a socket lies in it."""
+    program = _find("mariadbd")
+    folder = _make(folder)
+    install = [_find("mariadb-install-db"), "--no-defaults", f"--datadir={folder}/data", "--skip-test-db"]
+    install += ["--auth-root-authentication-method=normal"]
+    _check([*_as_mysql(), *install], folder, dict(os.environ))
+    argv = [program, *SETTINGS, f"--datadir={folder}/data", *options]
+    with _running(argv, dict(os.environ), folder) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def mysql(program: Path, folder: Path, *options: str) -> Iterator[Server]:
+    """A mysqld unpacked somewhere (see ``tests.mysqld``), with its own libraries and messages beside it."""
+    base = program.parent.parent
+    folder = _make(folder)
+    env = {**os.environ, "LD_LIBRARY_PATH": str(base / "lib")}
+    argv = [str(program), *SETTINGS, f"--datadir={folder}/data", "--mysqlx=OFF", "--secure-file-priv="]
+    for option, share in (("lc-messages-dir", "share"), ("character-sets-dir", "share/charsets")):
+        if (base / share).is_dir():
+            argv.append(f"--{option}={base / share}")
+    argv += options  # also when it makes its data, because that makes keys and certificates
+    _check([*_as_mysql(), *argv, "--initialize-insecure"], folder, env)
+    with _running(argv, env, folder) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def _running(argv: Sequence[str], env: dict[str, str], folder: Path) -> Iterator[Server]:
+    path, port = f"{folder}/s.sock", free_port()
+    whole = [*argv, f"--socket={path}", f"--port={port}"]
+    # Never used before `start` replaced it, but the field has no other honest value.
+    server = Server(None, whole, env, folder, path, port)  # type: ignore[arg-type]
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _as_mysql() -> list[str]:
+    if os.geteuid() != 0:
+        return []
+    return ["setpriv", "--reuid=mysql", "--regid=mysql", "--clear-groups", "--"]
+
+
+def _make(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    if os.geteuid() == 0:
+        shutil.chown(folder, "mysql", "mysql")
+    return folder
+
+
+def _find(program: str) -> str:
+    found = shutil.which(program, path=PATH)
+    if found is None:
+        raise FileNotFoundError(program)
+    return found
+
+
+def _check(argv: Sequence[str], folder: Path, env: dict[str, str]) -> None:
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, cwd=folder, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{argv}: {done.stdout[-1000:]}{done.stderr[-1000:]}")

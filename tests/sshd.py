@@ -1,0 +1,100 @@
+"""A real sshd on a loopback port, with keys and configuration of its own, for tests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.target.ssh import SshTarget
+
+
+@dataclass(frozen=True)
+class Sshd:
+    """Where it listens, what a client needs to be let in, and the home folder that commands see."""
+
+    port: int
+    home: Path
+    key: Path
+    known_hosts: Path
+
+    def target(self, *, key: Path | None = None, known_hosts: Path | None = None) -> SshTarget:
+        return SshTarget(
+            "127.0.0.1",
+            port=self.port,
+            user=user(),
+            keys=[key or self.key],
+            known_hosts=known_hosts or self.known_hosts,
+        )
+
+
+def user() -> str:
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def program() -> str | None:
+    return shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+
+
+def make_key(path: Path) -> Path:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+    return path
+
+
+@contextlib.contextmanager
+def running_sshd(folder: Path, *more: str) -> Iterator[Sshd]:
+    """Start sshd in ``folder``; ``more`` are further lines of its configuration."""
+    # A home of its own: the start files of whoever runs the tests are slow, or print something.
+    home = folder / "home"
+    home.mkdir()
+    host_key, user_key = make_key(folder / "host_key"), make_key(folder / "user_key")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    shutil.copy(user_key.with_suffix(".pub"), folder / "authorized_keys")
+    kind, key = host_key.with_suffix(".pub").read_text().split()[:2]
+    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {kind} {key}\n")
+    settings = [
+        "ListenAddress 127.0.0.1",
+        f"Port {port}",
+        f"HostKey {host_key}",
+        f"AuthorizedKeysFile {folder / 'authorized_keys'}",
+        "PidFile none",
+        "StrictModes no",
+        "UsePAM no",
+        f'SetEnv "HOME={home}"',
+        "PasswordAuthentication no",
+        "KbdInteractiveAuthentication no",
+        *more,
+    ]
+    config = folder / "sshd_config"
+    config.write_text("\n".join(settings) + "\n")
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd insists on its empty folder
+    with (folder / "sshd.log").open("wb") as log:
+        sshd = subprocess.Popen([str(program()), "-D", "-e", "-f", config], stderr=log)
+    try:
+        _wait_for(port, sshd, folder / "sshd.log")
+        yield Sshd(port, home, user_key, folder / "known_hosts")
+    finally:
+        sshd.terminate()
+        sshd.wait(10)
+
+
+def _wait_for(port: int, sshd: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            if sshd.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"sshd did not start: {log.read_text()}") from None
+            time.sleep(0.02)

@@ -1,0 +1,242 @@
+"""Effects, verdicts and the noise floor: against SciPy, and as properties."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
+
+from headrace.analysis import intervals
+from headrace.analysis.compare import noise_floor, paired_effect, unpaired_effect, verdict
+from headrace.analysis.percentiles import Histogram
+from headrace.analysis.result import Effect, Interval, Verdict
+from headrace.analysis.trials import TrialResponse
+from headrace.model import Role
+from headrace.store import bucket_of
+
+rates = st.lists(st.floats(1, 1e6), min_size=2, max_size=8)
+
+
+def trials(
+    values: Sequence[float], *, name: str = "ALL", first: int = 1000, role: Role = Role.CANDIDATE
+) -> list[TrialResponse]:
+    """One trial a block, from block 1 on; a value of 0 leaves the block out."""
+    return [TrialResponse(first + b, b, name, role, v) for b, v in enumerate(values, 1) if v]
+
+
+def baseline(one: Sequence[float], two: Sequence[float] | None = None) -> list[TrialResponse]:
+    second = one if two is None else two
+    return [
+        *trials(one, name="STOCK", first=0, role=Role.BASELINE),
+        *trials(second, name="STOCK", first=500, role=Role.REPEAT),
+    ]
+
+
+def effect(
+    treated: Sequence[float],
+    one: Sequence[float],
+    two: Sequence[float] | None = None,
+    *,
+    comparisons: int = 1,
+) -> Effect:
+    found = paired_effect("throughput", trials(treated), baseline(one, two), comparisons=comparisons)
+    assert found is not None
+    return found
+
+
+def drawn(rng: np.random.Generator, center: float, spread: float, n: int) -> list[float]:
+    return [float(value) for value in np.exp(rng.normal(center, spread, n))]
+
+
+def ends(ratio: Interval) -> tuple[float, float]:
+    assert ratio.low is not None
+    assert ratio.high is not None
+    return ratio.low, ratio.high
+
+
+def test_the_interval_is_scipys_paired_t_interval_with_bonferronis_level() -> None:
+    rng = np.random.default_rng(3)
+    one, two, treated = (drawn(rng, 8, 0.1, 5) for _ in range(3))
+    found = effect(treated, one, two, comparisons=7)
+    logs = np.log(treated) - (np.log(one) + np.log(two)) / 2
+    low, high = stats.t.interval(1 - 0.05 / 7, 4, loc=logs.mean(), scale=stats.sem(logs))
+    assert found.ratio.estimate == pytest.approx(math.exp(logs.mean()))
+    assert ends(found.ratio) == pytest.approx((math.exp(low), math.exp(high)))
+    assert (found.blocks, found.comparisons) == (5, 7)
+
+
+def test_the_noise_floor_is_scipys_paired_test() -> None:
+    rng = np.random.default_rng(4)
+    one, two = (drawn(rng, 8, 0.05, 6) for _ in range(2))
+    found = noise_floor("throughput", baseline(one, two))
+    assert found is not None
+    low, high = stats.ttest_rel(np.log(two), np.log(one)).confidence_interval(0.95)
+    assert ends(found.ratio) == pytest.approx((math.exp(low), math.exp(high)))
+    assert found.floor == pytest.approx(max(abs(math.exp(high) - 1), abs(math.exp(low) - 1)))
+
+
+def test_the_unpaired_interval_is_scipys_welch_interval() -> None:
+    rng = np.random.default_rng(5)
+    a, b = drawn(rng, 8, 0.1, 4), drawn(rng, 8.2, 0.02, 7)
+    found = unpaired_effect("throughput", trials(a), trials(b), comparisons=3)
+    assert found is not None
+    welch = stats.ttest_ind(np.log(b), np.log(a), equal_var=False).confidence_interval(1 - 0.05 / 3)
+    assert ends(found.ratio) == pytest.approx((math.exp(welch[0]), math.exp(welch[1])))
+    assert found.blocks == 4
+    assert found.blocks_needed is None
+
+
+@given(rates, st.floats(0.01, 100))
+def test_ratios_do_not_depend_on_the_unit(values: list[float], unit: float) -> None:
+    treated = values[::-1]
+    a, b = effect(treated, values), effect([v * unit for v in treated], [v * unit for v in values])
+    assert a.ratio.estimate == pytest.approx(b.ratio.estimate)
+    assert ends(a.ratio) == pytest.approx(ends(b.ratio), rel=1e-6, abs=1e-300)
+
+
+@given(rates, rates)
+def test_swapping_the_sides_inverts_ratio_and_verdict(one: list[float], two: list[float]) -> None:
+    n = min(len(one), len(two))
+    forth, back = effect(one[:n], two[:n]), effect(two[:n], one[:n])
+    assert forth.ratio.estimate == pytest.approx(1 / back.ratio.estimate)
+    low, high = ends(back.ratio)
+    assume(low > 0 and high < 1e300)
+    assert ends(forth.ratio) == pytest.approx((1 / high, 1 / low), rel=1e-6)
+    swapped = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
+    # On an edge of the margin, rounding may decide one way and the other.
+    edges = (1.0, 1.03, 1 / 1.03)
+    assume(not any(math.isclose(e, x, rel_tol=1e-9) for e in ends(forth.ratio) for x in edges))
+    assert forth.verdict is swapped.get(back.verdict, back.verdict)
+
+
+@given(rates, st.lists(st.floats(0.5, 2), min_size=8, max_size=8))
+def test_what_moves_a_whole_block_cancels(values: list[float], drift: list[float]) -> None:
+    moved = [v * d for v, d in zip(values, drift, strict=False)]
+    shifted = [v * 1.1 * d for v, d in zip(values, drift, strict=False)]
+    assert effect(shifted, moved).ratio.estimate == pytest.approx(1.1)
+    assert ends(effect(shifted, moved).ratio) == pytest.approx((1.1, 1.1))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "throughput", "latency"),
+    [
+        (1.1, 1.2, Verdict.BETTER, Verdict.WORSE),
+        (0.8, 0.9, Verdict.WORSE, Verdict.BETTER),
+        (0.9, 1.2, Verdict.NOT_ENOUGH_DATA, Verdict.NOT_ENOUGH_DATA),
+        (0.98, 1.02, Verdict.EQUIVALENT, Verdict.EQUIVALENT),
+        (1.005, 1.02, Verdict.EQUIVALENT, Verdict.EQUIVALENT),
+        (1.01, 1.04, Verdict.BETTER, Verdict.WORSE),
+        (0.9, 1.0, Verdict.NOT_ENOUGH_DATA, Verdict.NOT_ENOUGH_DATA),
+        (None, None, Verdict.NOT_ENOUGH_DATA, Verdict.NOT_ENOUGH_DATA),
+    ],
+)
+def test_verdicts(low: float | None, high: float | None, throughput: Verdict, latency: Verdict) -> None:
+    ratio = Interval(1.0, low, high)
+    assert verdict("throughput", ratio, 0.03) is throughput
+    assert verdict("p99", ratio, 0.03) is latency
+
+
+def test_one_block_gives_an_estimate_but_no_interval_and_no_verdict() -> None:
+    found = effect([200], [100])
+    assert found.ratio.estimate == pytest.approx(2.0)
+    assert (found.ratio.low, found.ratio.high) == (None, None)
+    assert (found.verdict, found.blocks, found.blocks_needed) == (Verdict.NOT_ENOUGH_DATA, 1, None)
+
+
+def test_sides_that_share_no_block_give_no_interval() -> None:
+    found = effect([0, 0, 200, 210], [100, 101])
+    assert (found.ratio.low, found.ratio.high, found.blocks) == (None, None, 0)
+    assert found.verdict is Verdict.NOT_ENOUGH_DATA
+    assert found.ratio.estimate == pytest.approx(math.sqrt(200 * 210) / math.sqrt(100 * 101))
+
+
+def test_a_block_without_one_side_is_dropped() -> None:
+    found = effect([200, 0, 220, 260], [100, 105, 110, 0])
+    assert found.blocks == 2
+    assert found.ratio.estimate == pytest.approx(2.0)
+
+
+def test_a_block_with_one_baseline_trial_left_still_counts() -> None:
+    found = effect([200, 200], [100, 100], [100, 0])
+    assert found.blocks == 2
+
+
+def test_a_side_without_any_answer_has_no_effect() -> None:
+    assert paired_effect("throughput", [], baseline([1, 2])) is None
+    assert paired_effect("p99", trials([5, 6]), baseline([1, 2])) is None
+    assert noise_floor("throughput", trials([5, 6], role=Role.BASELINE)) is None
+
+
+def test_a_trial_cannot_count_twice() -> None:
+    twice = trials([5, 6])
+    with pytest.raises(ValueError, match="given twice"):
+        paired_effect("throughput", [*twice, *twice], baseline([1, 2]))
+
+
+def with_latency(
+    number: int, block: int, name: str, median_ns: float, role: Role = Role.CANDIDATE
+) -> TrialResponse:
+    values = np.full(5000, int(median_ns), dtype=np.int64)
+    latency = Histogram.of(bucket_of(values), np.ones(5000, dtype=np.int64))
+    return TrialResponse(number, block, name, role, 100.0, latency=latency)
+
+
+def test_a_lower_latency_is_better() -> None:
+    stock = [with_latency(b, b, "STOCK", 2e6 * (1 + b / 1000), Role.BASELINE) for b in (1, 2, 3)]
+    fast = [with_latency(b + 10, b, "ALL", 1e6 * (1 + b / 1000)) for b in (1, 2, 3)]
+    found = paired_effect("p99", fast, stock)
+    assert found is not None
+    assert found.verdict is Verdict.BETTER
+    assert found.ratio.estimate == pytest.approx(0.5, rel=0.01)
+
+
+def test_trials_that_fall_into_one_bin_are_not_called_equal_beyond_the_bin() -> None:
+    """Identical by rounding has no spread between blocks: without the resolution the interval had no width."""
+    stock = [with_latency(b, b, "STOCK", 1e6, Role.BASELINE) for b in (1, 2, 3)]
+    other = [with_latency(b + 10, b, "ALL", 1.006e6) for b in (1, 2, 3)]
+    found = paired_effect("p99", other, stock)
+    assert found is not None
+    low, high = ends(found.ratio)
+    assert low < 1 < high
+    assert math.log(high / low) == pytest.approx(2 * 2 * math.log(1 + 1 / 244) / 2, rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("logs", "is_equivalence"),
+    [([0.02, 0.10, 0.06, 0.02, 0.10], False), ([0.04, -0.04, 0.042, -0.042, 0.0], True)],
+)
+def test_blocks_needed_gives_the_power_it_promises(logs: list[float], is_equivalence: bool) -> None:
+    """Simulated, not by the formula: with that many blocks 80% of experiments settle, with fewer they do not."""
+    rng = np.random.default_rng(6)
+    alpha, margin = 0.05 / 3, math.log(1.03)
+    by_block = dict(enumerate(logs, 1))
+    needed = intervals.blocks_needed(by_block, alpha, 0.03)
+    assert needed is not None
+
+    def settled(blocks: int) -> float:
+        draws = rng.normal(np.mean(logs), np.std(logs, ddof=1), (20_000, blocks))
+        half = stats.t.ppf(1 - alpha / 2, blocks - 1) * draws.std(axis=1, ddof=1) / math.sqrt(blocks)
+        center = np.abs(draws.mean(axis=1))
+        return float(np.mean(center + half < margin if is_equivalence else center > half))
+
+    assert settled(needed) > 0.79
+    assert settled(needed - 1) < 0.81
+
+
+def test_blocks_needed_says_when_it_cannot_be_estimated() -> None:
+    assert intervals.blocks_needed({1: 0.1}, 0.05, 0.03) is None
+    assert intervals.blocks_needed({1: 0.1, 2: 0.1}, 0.05, 0.03) is None
+    assert intervals.blocks_needed({1: 2.0, 2: -2.0}, 0.05, 0.03) is None
+    assert intervals.blocks_needed({1: 0.01, 2: -0.01, 3: 0.3}, 0.05, 0.03, resolution=1.0) is None
+
+
+def test_more_blocks_than_now() -> None:
+    found = effect([101, 108, 103], [100, 100, 100])
+    assert found.verdict is Verdict.NOT_ENOUGH_DATA
+    assert found.blocks_needed is not None
+    assert found.blocks_needed > 3

@@ -1,0 +1,260 @@
+"""Every reason to doubt a trial: one case where it fires, one just below where it does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.analysis.disturbance import Disturbance, find_disturbance
+from headrace.model import Role, TrialState
+from headrace.store import INTERVALS, LATENCY, SAMPLES, TrialData, TrialRecord
+
+START_NS = 1_700_000_000_000_000_000
+SECONDS = 60
+DESIGN = {"workload": {"kind": "fio", "seconds": float(SECONDS)}}
+RECORD = TrialRecord(
+    number=1,
+    block=1,
+    position=1,
+    treatment="STOCK",
+    role=Role.BASELINE,
+    state=TrialState.COMPLETE,
+    window_start_ns=START_NS,
+    window_end_ns=START_NS + SECONDS * 10**9,
+    cpus=2,
+)
+Series = dict[tuple[str, str, str], list[float]]
+
+#: Ticks from 10 s before the window to 5 s after it, in the middle of each second.
+TICKS = range(-10, SECONDS + 5)
+
+
+def growing(total: float, *, start: float = 5000.0) -> list[float]:
+    """A counter that grows by ``total`` from the first tick of the window to its last, and outside as well."""
+    return [start + total * tick / (SECONDS - 1) for tick in TICKS]
+
+
+def quiet() -> Series:
+    """A host on which nothing happens beside the workload."""
+    series: Series = {(s, "headrace_ok", ""): [1.0] * len(TICKS) for s in ("cpu", "vmstat", "process", "md")}
+    for state, ticks in {"user": 6000, "idle": 5000, "iowait": 1000, "steal": 0}.items():
+        series["cpu", state, "all"] = growing(ticks)
+    series["vmstat", "oom_kill", ""] = growing(0)
+    series["vmstat", "pswpin", ""] = growing(0)
+    series["md", "sync_active", "md0"] = [0.0] * len(TICKS)
+    series["thermal", "core_throttle_count", "cpu0"] = growing(0)
+    return series | process("100/fio", cores=1.8) | process("7/kworker/0:1", cores=0.9, rss_bytes=0)
+
+
+def process(label: str, *, cores: float, rss_bytes: float = 1e7) -> Series:
+    return {
+        ("process", "utime_ticks", label): growing(cores * 0.75 * SECONDS * 100),
+        ("process", "stime_ticks", label): growing(cores * 0.25 * SECONDS * 100),
+        ("process", "rss_bytes", label): [rss_bytes] * len(TICKS),
+    }
+
+
+def samples(series: Series) -> pa.Table:
+    rows = [
+        (START_NS + tick * 10**9 + 500_000_000, *key, value)
+        for key, values in series.items()
+        for tick, value in zip(TICKS, values, strict=True)
+        if not np.isnan(value)
+    ]
+    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SAMPLES)
+
+
+def intervals(*, count: int = 1000, errors: int = 0, seconds: int = SECONDS) -> pa.Table:
+    n = seconds + 10
+    return pa.Table.from_pydict(
+        {f.name: [None] * n for f in INTERVALS}
+        | {
+            "t_s": [float(t - 10) for t in range(n)],
+            "duration_s": [1.0] * n,
+            "operation": ["read"] * n,
+            "count": [count] * n,
+            "errors": [errors] * n,
+        },
+        schema=INTERVALS,
+    )
+
+
+def judge(
+    more: Series | None = None, *, record: TrialRecord = RECORD, work: pa.Table | None = None
+) -> Disturbance:
+    table = samples(quiet() | (more or {}))
+    data = TrialData(intervals() if work is None else work, LATENCY.empty_table(), table)
+    return find_disturbance(record, data, DESIGN)
+
+
+def test_a_quiet_trial_is_undisturbed() -> None:
+    assert judge() == Disturbance()
+
+
+def test_an_array_that_resyncs_makes_it_invalid() -> None:
+    active = [1.0 if 20 <= tick < 30 else 0.0 for tick in TICKS]
+    assert judge({("md", "sync_active", "md0"): active}).invalid == (
+        "the array md0 was resyncing in 10 of 60 samples",
+    )
+
+
+def test_an_array_that_resynced_only_before_the_window_is_no_matter() -> None:
+    assert judge({("md", "sync_active", "md0"): [float(tick < 0) for tick in TICKS]}) == Disturbance()
+
+
+def test_an_oom_kill_makes_it_invalid() -> None:
+    kills = [3.0 if tick < 30 else 5.0 for tick in TICKS]
+    found = judge({("vmstat", "oom_kill", ""): kills})
+    assert found.invalid == ("the kernel killed 2 process(es) for lack of memory",)
+
+
+def test_an_oom_kill_before_the_window_is_no_matter() -> None:
+    assert judge({("vmstat", "oom_kill", ""): [3.0 if t < 0 else 4.0 for t in TICKS]}) == Disturbance()
+
+
+def test_throttling_makes_it_invalid() -> None:
+    events = [10.0 if tick < 30 else 17.0 for tick in TICKS]
+    found = judge({("thermal", "core_throttle_count", "cpu0"): events})
+    assert found.invalid == ("the CPU was throttled by heat: 7 events",)
+
+
+def test_throttling_long_ago_is_no_matter() -> None:
+    assert judge({("thermal", "core_throttle_count", "cpu0"): [999.0] * len(TICKS)}) == Disturbance()
+
+
+@pytest.mark.parametrize(
+    ("steal_ticks", "invalid", "warnings"),
+    [
+        (100, 0, 0),  # 0.8%
+        (400, 0, 1),  # 3.2%
+        (700, 1, 0),  # 5.5%
+    ],
+)
+def test_stolen_cpu_time(steal_ticks: float, invalid: int, warnings: int) -> None:
+    found = judge({("cpu", "steal", "all"): growing(steal_ticks)})
+    assert (len(found.invalid), len(found.warnings)) == (invalid, warnings)
+    assert all("hypervisor took" in text for text in (*found.invalid, *found.warnings))
+
+
+@pytest.mark.parametrize(("pages_s", "warnings"), [(250, 0), (300, 1)])
+def test_swapping_is_a_warning_because_the_treatment_may_be_its_cause(pages_s: float, warnings: int) -> None:
+    found = judge({("vmstat", "pswpin", ""): growing(pages_s * SECONDS)})
+    assert found.invalid == ()
+    assert len(found.warnings) == warnings
+    assert all(text.startswith("swapping: 300 pages/s") for text in found.warnings)
+
+
+@pytest.mark.parametrize(("lost", "warnings"), [(6, 0), (7, 1)])
+def test_gaps_of_a_sampler(lost: int, warnings: int) -> None:
+    """Two of the kinds of gap: ticks that never came, and ticks on which the sampler failed."""
+    absent = [float("nan") if 20 <= tick < 20 + lost else 1.0 for tick in TICKS]
+    failed = [0.0 if 20 <= tick < 20 + lost else 1.0 for tick in TICKS]
+    for ok in (absent, failed):
+        found = judge({("cpu", "headrace_ok", ""): ok})
+        assert found.invalid == ()
+        assert len(found.warnings) == warnings
+        assert all("the sampler cpu misses 7 of 60 ticks" in text for text in found.warnings)
+
+
+def test_a_trial_without_samples_says_that_it_cannot_tell() -> None:
+    data = TrialData(intervals(), LATENCY.empty_table(), SAMPLES.empty_table())
+    (warning,) = find_disturbance(RECORD, data, DESIGN).warnings
+    assert "no sample of the host in 60 expected ticks" in warning
+
+
+def test_a_short_window_that_misses_one_tick_by_its_phase_has_no_gap() -> None:
+    record = replace(RECORD, window_end_ns=START_NS + 5 * 10**9)
+    ok = {("cpu", "headrace_ok", ""): [float("nan") if tick == 2 else 1.0 for tick in TICKS]}
+    data = TrialData(intervals(seconds=5), LATENCY.empty_table(), samples(quiet() | ok))
+    assert find_disturbance(record, data, {"workload": {"seconds": 5.0}}) == Disturbance()
+
+
+@pytest.mark.parametrize(("seconds", "invalid"), [(50, 1), (55, 0), (65, 0), (70, 1)])
+def test_a_window_of_another_length_than_planned(seconds: int, invalid: int) -> None:
+    found = judge(record=replace(RECORD, window_end_ns=START_NS + seconds * 10**9))
+    assert len([text for text in found.invalid if "instead of the planned 60 s" in text]) == invalid
+
+
+@pytest.mark.parametrize(
+    ("count", "errors", "invalid", "warnings"), [(10_000, 9, 0, 0), (10_000, 20, 0, 1), (1000, 20, 1, 0)]
+)
+def test_client_errors(count: int, errors: int, invalid: int, warnings: int) -> None:
+    found = judge(work=intervals(count=count, errors=errors))
+    assert (len(found.invalid), len(found.warnings)) == (invalid, warnings)
+    assert all("client errors: " in text for text in (*found.invalid, *found.warnings))
+
+
+def test_a_window_without_work_is_invalid() -> None:
+    assert judge(work=intervals(count=0)).invalid == ("no operation completed in the window",)
+
+
+@pytest.mark.parametrize(
+    ("cores", "cpus", "invalid", "warnings"),
+    [
+        (0.08, 2, 0, 0),
+        (0.3, 2, 0, 1),
+        (0.7, 2, 1, 0),
+        (0.7, 64, 0, 1),  # one percent of such a machine
+        (6.0, 64, 1, 0),
+    ],
+)
+def test_somebody_elses_process(cores: float, cpus: int, invalid: int, warnings: int) -> None:
+    found = judge(process("4242/cc1plus", cores=cores), record=replace(RECORD, cpus=cpus))
+    assert (len(found.invalid), len(found.warnings)) == (invalid, warnings)
+    assert all("cc1plus (pid 4242)" in text for text in (*found.invalid, *found.warnings))
+
+
+def test_many_processes_of_one_program_count_together() -> None:
+    build: Series = {}
+    for pid in range(5000, 5010):
+        build |= process(f"{pid}/cc1plus", cores=0.08)
+    (reason,) = judge(build).invalid
+    assert reason.startswith("another program, cc1plus (10 processes), used 0.80 cores")
+
+
+def test_a_process_that_idled_before_the_window_is_counted_from_there() -> None:
+    """The agent lists a process only when it used CPU time: its last row may be long ago."""
+    rows = [100.0 if tick == -9 else 5000.0 if tick == 40 else float("nan") for tick in TICKS]
+    (reason,) = judge({("process", "utime_ticks", "9/updatedb"): rows}).invalid
+    assert "updatedb (pid 9), used 0.80 cores" in reason
+
+
+def test_a_source_that_the_host_lacks_is_no_gap() -> None:
+    tried = [0.0 if tick == 17 else float("nan") for tick in TICKS]
+    assert judge({("thermal", "headrace_ok", ""): tried}) == Disturbance()
+    failing = judge({("psi", "headrace_ok", ""): [0.0] * len(TICKS)})
+    assert failing.warnings == ("the sampler psi misses 60 of 60 ticks (limit 10%)",)
+
+
+def test_a_second_server_is_foreign_and_the_one_under_test_is_not() -> None:
+    servers = process("50/mariadbd", cores=1.5) | process("60/mariadbd", cores=0.6)
+    assert judge(process("50/mariadbd", cores=1.5)) == Disturbance()
+    (reason,) = judge(servers).invalid
+    assert "mariadbd (pid 60), used 0.60 cores" in reason
+
+
+def test_a_process_that_restarted_is_not_counted_backwards() -> None:
+    fell = [9000.0 if tick < 30 else 100.0 for tick in TICKS]
+    assert judge({("process", "utime_ticks", "9/cron"): fell}) == Disturbance()
+
+
+def test_a_series_that_has_not_settled_is_a_warning() -> None:
+    seconds = 600
+    record = replace(RECORD, window_end_ns=START_NS + seconds * 10**9)
+    work = intervals(seconds=seconds)
+    counts = [600 if t < 200 else 1000 for t in range(-10, seconds)]
+    work = work.set_column(work.schema.get_field_index("count"), "count", pa.array(counts, pa.int64()))
+    data = TrialData(work, LATENCY.empty_table(), SAMPLES.empty_table())
+    found = find_disturbance(record, data, {"workload": {"seconds": 600.0}})
+    assert any(text.startswith("not steady") for text in found.warnings)
+    assert not any(
+        text.startswith("not steady")
+        for text in find_disturbance(
+            record,
+            replace(data, intervals=intervals(seconds=seconds)),
+            {"workload": {"seconds": 600.0}},
+        ).warnings
+    )

@@ -1,0 +1,277 @@
+"""A whole experiment analysed: generated folders whose truth is known."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.analysis.percentiles import PERCENTILES
+from headrace.analysis.result import Analysis, Effect, Verdict
+from headrace.analysis.study import analyse_experiment, compare_experiments
+from headrace.errors import PlanError, StoreError
+from headrace.store import ExperimentFolder
+from tests.synthetic import LADDER, Shape, make
+
+SMALL = Shape(effects={"STOCK": 1.0, "KERNEL": 1.3, "ALL": 3.0}, sampled=False)
+
+
+def effect(analysis: Analysis, treatment: str, response: str = "throughput") -> Effect:
+    (found,) = (e for e in analysis.effects if (e.treatment, e.response) == (treatment, response))
+    return found
+
+
+def change_design(folder: ExperimentFolder, change: Callable[[dict[str, Any]], None]) -> ExperimentFolder:
+    path = folder.path / "design.json"
+    design = json.loads(path.read_text())
+    change(design)
+    path.write_text(json.dumps(design))
+    return ExperimentFolder.open(folder.path)
+
+
+def test_the_ladder_is_found_again(tmp_path: Path) -> None:
+    analysis = analyse_experiment(make(tmp_path / "ladder", Shape(sampled=False)))
+    for name, truth in LADDER.items():
+        if name == "STOCK":
+            continue
+        found = effect(analysis, name)
+        assert found.baseline == "STOCK"
+        assert found.comparisons == 7
+        assert found.blocks == 5
+        assert found.ratio.low is not None
+        assert found.ratio.high is not None
+        assert found.ratio.low < truth < found.ratio.high
+        if truth > 1.1:
+            assert found.verdict is Verdict.BETTER
+    assert effect(analysis, "ALL", "p99").verdict is Verdict.BETTER
+    (noise,) = (n for n in analysis.noise if n.response == "throughput")
+    assert noise.ratio.low is not None
+    assert noise.ratio.high is not None
+    assert noise.ratio.low <= 1 <= noise.ratio.high
+    assert analysis.excluded == {}
+    assert analysis.headline.startswith("ALL is 3.")
+    assert "x STOCK (95% interval 3." in analysis.headline
+    assert "% lower; differences under " in analysis.headline
+    assert analysis.headline.endswith("% cannot be told from noise here.")
+
+
+def test_the_summaries_add_up(tmp_path: Path) -> None:
+    folder = make(tmp_path / "x", SMALL)
+    analysis = analyse_experiment(folder)
+    stock, kernel, _ = analysis.summaries
+    assert [s.treatment for s in analysis.summaries] == ["STOCK", "KERNEL", "ALL"]
+    assert (len(stock.trials), len(kernel.trials)) == (10, 5)
+    with folder.database() as connection:
+        listed = ", ".join(map(str, stock.trials))
+        (operations,) = connection.execute(
+            f"SELECT sum(count) FROM intervals WHERE t_s >= 0 AND trial IN ({listed})"
+        ).fetchall()[0]
+    assert stock.operations == operations
+    assert list(stock.latency_ns) == [*PERCENTILES, "max"]
+    values = [interval.estimate for interval in stock.latency_ns.values()]
+    assert values == sorted(values)
+    for name, interval in stock.latency_ns.items():
+        assert (interval.low is None) == (name == "max")
+    # Geometric mean over trials, with the same number of trials in each block.
+    assert stock.throughput_ops_s.estimate == pytest.approx(operations / 10 / 20, rel=0.01)
+
+
+def test_a_percentile_with_too_few_operations_is_absent(tmp_path: Path) -> None:
+    analysis = analyse_experiment(make(tmp_path / "x", replace(SMALL, base_ops_s=100.0, blocks=2)))
+    stock, kernel, _ = analysis.summaries
+    assert "p99" in stock.latency_ns  # 8,000 operations
+    assert "p99.9" not in stock.latency_ns
+    assert "max" in stock.latency_ns
+    assert {e.response for e in analysis.effects if e.treatment == "KERNEL"} == {
+        "throughput",
+        "p50",
+        "p90",
+        "p95",
+        "p99",
+    }
+    assert kernel.operations < 10_000
+
+
+def test_treatments_are_compared_only_within_their_condition(tmp_path: Path) -> None:
+    shape = replace(SMALL, conditions=("threads=8", "threads=64"))
+    analysis = analyse_experiment(make(tmp_path / "x", shape))
+    assert {(e.treatment, e.baseline) for e in analysis.effects} == {
+        (f"{name} @ {condition}", f"STOCK @ {condition}")
+        for name in ("KERNEL", "ALL")
+        for condition in shape.conditions
+    }
+    assert {e.comparisons for e in analysis.effects} == {4}
+    assert {n.condition for n in analysis.noise} == set(shape.conditions)
+    assert analysis.headline.startswith("Most throughput, with 95% intervals: ALL at threads=8, ")
+    assert "; ALL at threads=64, " in analysis.headline
+
+
+def test_a_condition_without_a_winner_is_named(tmp_path: Path) -> None:
+    shape = replace(SMALL, effects={"STOCK": 1.0, "ALL": 3.0}, conditions=("threads=8", "threads=64"))
+    folder = make(tmp_path / "x", shape)
+    worse = {t["number"] for t in folder.design["trials"] if t["treatment"] == "ALL @ threads=64"}
+    for number in sorted(worse):
+        invalidate(folder, number, "the array md0 was resyncing")
+    analysis = analyse_experiment(ExperimentFolder.open(folder.path))
+    assert "; nothing proven better at threads=64" in analysis.headline
+    assert "Without a valid trial: ALL @ threads=64." in analysis.headline
+
+
+def invalidate(folder: ExperimentFolder, number: int, reason: str) -> None:
+    path = folder.trial_path(number) / "trial.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "state": "invalid", "reason": reason}))
+
+
+def test_nothing_is_better_when_nothing_differs(tmp_path: Path) -> None:
+    shape = replace(SMALL, effects={"STOCK": 1.0, "SAME": 1.0, "SLOW": 0.5}, noise=0.02)
+    analysis = analyse_experiment(make(tmp_path / "x", shape))
+    assert effect(analysis, "SLOW").verdict is Verdict.WORSE
+    same = effect(analysis, "SAME")
+    assert same.verdict is Verdict.NOT_ENOUGH_DATA
+    assert same.blocks_needed is not None
+    assert analysis.headline.startswith(
+        "Nothing is proven to give more throughput than STOCK: 1 worse, 1 undecided"
+    )
+    assert f"about {same.blocks_needed} blocks would settle it; differences under" in analysis.headline
+
+
+def test_equivalence_is_said(tmp_path: Path) -> None:
+    shape = replace(SMALL, effects={"STOCK": 1.0, "SAME": 1.0}, noise=0.001, blocks=6)
+    analysis = analyse_experiment(make(tmp_path / "x", shape))
+    assert effect(analysis, "SAME").verdict is Verdict.EQUIVALENT
+    assert "than STOCK: 1 equivalent within 3%; differences under" in analysis.headline
+
+
+def test_failed_and_invalid_trials_are_named_and_left_out(tmp_path: Path) -> None:
+    plain = make(tmp_path / "plain", SMALL)
+    kernel = [t["number"] for t in plain.design["trials"] if t["treatment"] == "KERNEL"]
+    first_all = next(t["number"] for t in plain.design["trials"] if t["treatment"] == "ALL")
+    failed = dict.fromkeys(kernel, "the server did not start: unknown variable")
+    shape = replace(SMALL, failed=failed, invalid={first_all: "steal 9%"})
+    analysis = analyse_experiment(make(tmp_path / "x", shape))
+    assert analysis.excluded == {
+        **dict.fromkeys(kernel, "failed: the server did not start: unknown variable"),
+        first_all: "invalid: steal 9%",
+    }
+    assert [s.treatment for s in analysis.summaries] == ["STOCK", "ALL"]
+    assert effect(analysis, "ALL").blocks == 4
+    assert effect(analysis, "ALL").comparisons == 2  # as planned: a failure makes no interval narrower
+    assert analysis.headline.endswith("Without a valid trial: KERNEL.")
+
+
+@pytest.mark.parametrize("done", [0, 1, 4, 5, 13])
+def test_an_experiment_that_still_runs(tmp_path: Path, done: int) -> None:
+    analysis = analyse_experiment(make(tmp_path / "x", replace(SMALL, unfinished=20 - done)))
+    assert f"So far {done} of 20 trials are done." in analysis.headline
+    assert sum(len(s.trials) for s in analysis.summaries) == done
+    for found in analysis.effects:
+        if found.blocks < 2:
+            assert (found.ratio.low, found.ratio.high, found.blocks_needed) == (None, None, None)
+            assert found.verdict is Verdict.NOT_ENOUGH_DATA
+    if done == 0:
+        assert analysis.headline.startswith("Nothing can be concluded: there is no valid trial.")
+    if done == 4:  # one whole block
+        assert "because an interval needs at least 2 complete blocks" in analysis.headline
+
+
+def test_a_baseline_that_differs_from_itself_is_a_caution(tmp_path: Path) -> None:
+    folder = make(tmp_path / "x", replace(SMALL, noise=0.001))
+    assert "Caution" not in analyse_experiment(folder).headline
+    for spec in folder.design["trials"]:
+        if spec["role"] == "repeat":
+            path = folder.trial_path(spec["number"]) / "trial.json"
+            record = json.loads(path.read_text())
+            record["window_end_ns"] += 4_000_000_000  # the same work in more time
+            path.write_text(json.dumps(record))
+    assert analyse_experiment(folder).headline.endswith("Caution: the baseline differs from itself.")
+
+
+def test_a_trial_that_did_no_work_is_excluded(tmp_path: Path) -> None:
+    folder = make(tmp_path / "x", SMALL)
+    path = folder.trial_path(3) / "trial.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "window_end_ns": record["window_start_ns"]}))
+    assert analyse_experiment(folder).excluded == {3: "no operation completed in the measured window"}
+
+
+def test_histograms_a_second_and_of_the_window_agree(tmp_path: Path) -> None:
+    whole = analyse_experiment(make(tmp_path / "a", replace(SMALL, histogram_per_second=False)))
+    seconds = analyse_experiment(make(tmp_path / "b", replace(SMALL, histogram_per_second=True)))
+    assert whole.summaries == seconds.summaries
+    assert whole.effects == seconds.effects
+
+
+def test_a_damaged_design_is_said_to_be_damaged(tmp_path: Path) -> None:
+    folder = change_design(make(tmp_path / "x", replace(SMALL, unfinished=20)), lambda d: d.pop("baselines"))
+    with pytest.raises(StoreError, match="baselines"):
+        analyse_experiment(folder)
+
+
+def test_two_experiments_are_compared_unpaired(tmp_path: Path) -> None:
+    a = make(tmp_path / "old-kernel", replace(SMALL, seed=1))
+    b = make(tmp_path / "new-kernel", replace(SMALL, seed=2, effects={"STOCK": 1.6, "ALL": 3.0, "NEW": 2.0}))
+    found = compare_experiments(a, b)
+    assert (found.a, found.b) == ("old-kernel", "new-kernel")
+    assert (found.only_in_a, found.only_in_b) == (("KERNEL",), ("NEW",))
+    throughput = {e.treatment: e for e in found.effects if e.response == "throughput"}
+    assert set(throughput) == {"STOCK", "ALL"}
+    assert throughput["STOCK"].verdict is Verdict.BETTER
+    assert throughput["STOCK"].ratio.estimate == pytest.approx(1.6, rel=0.1)
+    assert throughput["STOCK"].comparisons == 2
+    assert any("different times" in note for note in found.notes)
+    assert found.headline.startswith("Unpaired, and run at different times: new-kernel against old-kernel is")
+    assert f"faster in STOCK ({throughput['STOCK'].ratio.estimate:.2f}x)" in found.headline
+
+
+def test_swapping_two_experiments_inverts_the_comparison(tmp_path: Path) -> None:
+    a = make(tmp_path / "a", replace(SMALL, seed=1))
+    b = make(tmp_path / "b", replace(SMALL, seed=2, base_ops_s=6000.0))
+    forth, back = compare_experiments(a, b), compare_experiments(b, a)
+    for one, other in zip(forth.effects, back.effects, strict=True):
+        assert one.ratio.estimate == pytest.approx(1 / other.ratio.estimate)
+        assert math.isclose(one.ratio.low or 0, 1 / (other.ratio.high or 1), rel_tol=1e-9)
+
+
+def test_other_workloads_are_refused_with_what_differs(tmp_path: Path) -> None:
+    a, b = make(tmp_path / "a", SMALL), make(tmp_path / "b", replace(SMALL, seconds=30))
+    with pytest.raises(PlanError, match=r"workload\.seconds is 20\.0 and 30\.0"):
+        compare_experiments(a, b)
+
+
+def test_one_name_for_two_workloads_is_refused(tmp_path: Path) -> None:
+    def load(threads: int) -> Callable[[dict[str, Any]], None]:
+        def change(design: dict[str, Any]) -> None:
+            design["treatments"][0]["settings"]["workload.threads"] = threads
+
+        return change
+
+    a = change_design(make(tmp_path / "a", SMALL), load(8))
+    b = change_design(make(tmp_path / "b", SMALL), load(64))
+    with pytest.raises(PlanError, match=r"STOCK: workload\.threads is 8 and 64"):
+        compare_experiments(a, b)
+
+
+def test_experiments_without_a_common_treatment_are_refused(tmp_path: Path) -> None:
+    a = make(tmp_path / "a", SMALL)
+    b = make(tmp_path / "b", replace(SMALL, effects={"X": 1.0, "Y": 2.0}))
+    with pytest.raises(PlanError, match="no treatment stands in both"):
+        compare_experiments(a, b)
+
+
+def test_other_settings_under_one_name_are_noted(tmp_path: Path) -> None:
+    a = make(tmp_path / "a", SMALL)
+
+    def change(design: dict[str, Any]) -> None:
+        design["treatments"][2]["settings"]["host.vm.swappiness"] = 1
+
+    b = change_design(make(tmp_path / "b", SMALL), change)
+    assert any(
+        note == "The same name stands for different settings: ALL."
+        for note in compare_experiments(a, b).notes
+    )

@@ -1,0 +1,138 @@
+"""One answer a trial, from the tables: against sums done by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.analysis.trials import TrialResponse, trial_responses
+from headrace.errors import StoreError
+from headrace.model import Role, TrialState
+from headrace.store import INTERVALS, LATENCY, SAMPLES, ExperimentFolder, TrialData, TrialRecord, bucket_of
+
+START_NS = 1_700_000_000_000_000_000
+
+
+def row(t_s: float, count: int, **more: Any) -> dict[str, Any]:
+    empty: dict[str, Any] = {field.name: None for field in INTERVALS}
+    return empty | {"t_s": t_s, "duration_s": 1.0, "operation": "read", "count": count, "errors": 0} | more
+
+
+def bar(t_s: float | None, latency_ns: int, count: int, **more: Any) -> dict[str, Any]:
+    bucket = int(bucket_of(latency_ns))
+    return {"t_s": t_s, "operation": "read", "kind": "service", "bucket": bucket, "count": count} | more
+
+
+def respond(
+    tmp_path: Path, rows: list[dict[str, Any]], bars: list[dict[str, Any]], seconds: float = 3.0
+) -> TrialResponse:
+    folder = ExperimentFolder.create(tmp_path / "x", "", {})
+    record = write(folder, 1, rows, bars, seconds)
+    (response,) = trial_responses(folder, [record])
+    return response
+
+
+def write(
+    folder: ExperimentFolder,
+    number: int,
+    rows: list[dict[str, Any]],
+    bars: list[dict[str, Any]],
+    seconds: float,
+) -> TrialRecord:
+    end_ns = START_NS + round(seconds * 1e9)
+    record = TrialRecord(
+        number,
+        1,
+        number,
+        "STOCK",
+        Role.BASELINE,
+        TrialState.COMPLETE,
+        window_start_ns=START_NS,
+        window_end_ns=end_ns,
+    )
+    tables = (pa.Table.from_pylist(rows, INTERVALS), pa.Table.from_pylist(bars, LATENCY))
+    folder.begin_trial(number).commit(record, TrialData(*tables, SAMPLES.empty_table()))
+    return record
+
+
+def test_throughput_counts_the_window_and_no_warm_up(tmp_path: Path) -> None:
+    rows = [row(t, 100, errors=1) for t in (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0)]
+    found = respond(tmp_path, rows, [])
+    assert (found.operations, found.errors, found.throughput_ops_s) == (300, 3, 100.0)
+
+
+def test_all_operations_count(tmp_path: Path) -> None:
+    rows = [row(t, n, operation=o) for t in (0.0, 1.0, 2.0) for o, n in (("read", 70), ("write", 30))]
+    assert respond(tmp_path, rows, []).throughput_ops_s == 100.0
+
+
+def test_a_stalled_second_without_a_row_lowers_throughput(tmp_path: Path) -> None:
+    assert respond(tmp_path, [row(0.0, 150), row(2.0, 150)], []).throughput_ops_s == 100.0
+
+
+def test_a_row_across_an_edge_counts_by_its_share(tmp_path: Path) -> None:
+    rows = [row(-0.5, 100), row(0.5, 100), row(1.5, 100), row(2.5, 100)]
+    assert respond(tmp_path, rows, []).operations == 300
+    assert respond(tmp_path / "b", [row(0.0, 90, duration_s=6.0)], []).operations == 45
+
+
+def test_histograms_a_second_merge_within_the_window(tmp_path: Path) -> None:
+    bars = [bar(t, 1000 * (1 + round(t)), 5) for t in (-1.0, 0.0, 1.0, 2.0, 3.0)]
+    found = respond(tmp_path, [row(0.0, 15)], bars)
+    assert found.latency.total == 15
+    assert found.latency.counts[int(bucket_of(2000))] == 5
+
+
+def test_a_histogram_of_the_whole_window_is_not_counted_with_its_seconds(tmp_path: Path) -> None:
+    bars = [
+        bar(None, 1000, 15),
+        *(bar(t, 1000, 5) for t in (0.0, 1.0, 2.0)),
+        bar(0.0, 5000, 2, operation="fsync"),
+    ]
+    found = respond(tmp_path, [row(0.0, 17)], bars)
+    assert found.latency.counts[int(bucket_of(1000))] == 15
+    assert found.latency.counts[int(bucket_of(5000))] == 2
+
+
+def test_extremes_are_those_of_the_window_and_known_for_every_operation(tmp_path: Path) -> None:
+    rows = [row(-1.0, 9, min_ns=1, max_ns=10**9), row(0.0, 9, min_ns=900, max_ns=9000), row(1.0, 9)]
+    found = respond(tmp_path, rows, [bar(None, 1000, 18)])
+    assert (found.latency.min_ns, found.latency.max_ns) == (900, 9000)
+    unknown = [*rows, row(0.0, 5, operation="fsync")]
+    found = respond(tmp_path / "b", unknown, [bar(None, 1000, 23)])
+    assert (found.latency.min_ns, found.latency.max_ns) == (None, None)
+
+
+def test_response_times_are_used_only_where_every_trial_has_them(tmp_path: Path) -> None:
+    folder = ExperimentFolder.create(tmp_path / "x", "", {})
+    both = [bar(None, 1000, 40), bar(None, 9000, 40, kind="response")]
+    first = write(folder, 1, [row(0.0, 40)], both, 3.0)
+    second = write(folder, 2, [row(0.0, 40)], both, 3.0)
+    assert [r.latency_kind for r in trial_responses(folder, [first, second])] == ["response"] * 2
+    assert trial_responses(folder, [first])[0].value("p50") == pytest.approx(9000, rel=0.004)
+    third = write(folder, 3, [row(0.0, 40)], both[:1], 3.0)
+    mixed = trial_responses(folder, [first, second, third])
+    assert {r.latency_kind for r in mixed} == {"service"}
+    assert all(r.value("p50") == pytest.approx(1000, rel=0.004) for r in mixed)
+
+
+def test_a_trial_without_rows_did_nothing(tmp_path: Path) -> None:
+    found = respond(tmp_path, [], [])
+    assert (found.operations, found.throughput_ops_s, found.latency.total) == (0, 0.0, 0)
+    assert found.value("throughput") is None
+    assert found.value("p50") is None
+
+
+def test_no_records_no_responses(tmp_path: Path) -> None:
+    assert trial_responses(ExperimentFolder.create(tmp_path / "x", "", {}), []) == []
+
+
+def test_a_damaged_table_is_said_to_be_damaged(tmp_path: Path) -> None:
+    folder = ExperimentFolder.create(tmp_path / "x", "", {})
+    record = write(folder, 1, [row(0.0, 9)], [], 3.0)
+    (folder.trial_path(1) / "latency.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(StoreError, match="cannot be read"):
+        trial_responses(folder, [record])

@@ -1,0 +1,258 @@
+"""Every target keeps the contract; and what only one of them promises."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import PlanError, Refused, TargetError
+from headrace.target import Target, TargetSpec, open_target
+from headrace.target.fixture import FixtureTarget
+from headrace.target.local import LocalTarget
+from tests import sshd
+from tests.contracts.target import ReadsFiles, RunsCommands, gone, is_alive, pid_in
+
+needs_sshd = pytest.mark.skipif(sshd.program() is None, reason="sshd is not installed")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    folder = tmp_path / "place"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.Sshd]:
+    with sshd.running_sshd(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
+
+
+class TestLocal(RunsCommands):
+    @pytest.fixture
+    async def target(self) -> AsyncIterator[Target]:
+        target = LocalTarget()
+        await target.connect()
+        yield target
+        await target.close()
+
+    async def test_who_we_are(self, target: Target) -> None:
+        assert target.is_root == (os.geteuid() == 0)
+
+    def test_ctrl_c_does_not_reach_a_command(self, place: Path) -> None:
+        """A whole process group is interrupted, as a terminal does it; its commands must not notice."""
+        script = f"""
+import asyncio, pathlib
+from headrace.target.local import LocalTarget
+async def main():
+    target = LocalTarget()
+    for name, detached in (("kept", False), ("detached", True)):
+        process = await target.spawn(["sleep", "300"], detached=detached, stdout_path="/dev/null")
+        pathlib.Path({str(place)!r}, name).write_text(f"{{process.pid}}\\n")
+    await asyncio.sleep(300)
+asyncio.run(main())
+"""
+        child = subprocess.Popen([sys.executable, "-c", script], process_group=0, stderr=subprocess.DEVNULL)
+        pids = [asyncio.run(pid_in(place / name)) for name in ("kept", "detached")]
+        try:
+            os.killpg(child.pid, signal.SIGINT)
+            child.wait(10)
+            assert all(is_alive(pid) for pid in pids)
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+
+
+@needs_sshd
+@pytest.mark.real
+class TestSsh(RunsCommands):
+    @pytest.fixture
+    async def target(self, server: sshd.Sshd) -> AsyncIterator[Target]:
+        target = server.target()
+        await target.connect()
+        yield target
+        await target.close()
+
+    async def test_who_we_are(self, target: Target) -> None:
+        assert target.is_root == (os.geteuid() == 0)
+
+    async def test_a_cut_connection_is_told_and_leaves_a_detached_command(
+        self, server: sshd.Sshd, place: Path
+    ) -> None:
+        target = server.target()
+        await target.connect()
+        process = await target.spawn(["sleep", "300"], detached=True, stdout_path=str(place / "out"))
+        running = asyncio.create_task(target.run(["sleep", "2"], timeout_s=None))
+        await asyncio.sleep(0.2)
+        try:
+            assert target._connection
+            target._connection.abort()
+            with pytest.raises(TargetError, match="connection was lost"):
+                await asyncio.wait_for(running, 10)
+            with pytest.raises(TargetError, match="connection"):
+                await process.wait(10)
+            with pytest.raises(TargetError, match="connection"):
+                await target.run(["true"])
+            assert is_alive(process.pid)
+        finally:
+            os.kill(process.pid, signal.SIGKILL)
+
+    async def test_a_half_sent_file_never_appears(self, target: Target, place: Path) -> None:
+        """What a lost connection looks like to the host: standard input ends early."""
+        async with target._turns:  # type: ignore[attr-defined]
+            with pytest.raises(TargetError, match="did not arrive whole"):
+                async with target._writing(str(place / "file"), 1000, 0o644) as stdin:  # type: ignore[attr-defined]
+                    await stdin.write(b"x" * 500)
+        assert list(place.iterdir()) == []
+
+
+@needs_sshd
+@pytest.mark.real
+class TestSshRefusals:
+    async def test_an_unknown_host_key(self, server: sshd.Sshd, tmp_path: Path) -> None:
+        (tmp_path / "known_hosts").write_text("")
+        with pytest.raises(TargetError, match="is not in") as caught:
+            await server.target(known_hosts=tmp_path / "known_hosts").connect()
+        assert "fingerprint" in str(caught.value.hint)
+
+    async def test_a_changed_host_key(self, server: sshd.Sshd, tmp_path: Path) -> None:
+        other = sshd.make_key(tmp_path / "other").with_suffix(".pub").read_text()
+        (tmp_path / "known_hosts").write_text(f"[127.0.0.1]:{server.port} {other}")
+        with pytest.raises(TargetError, match="is not the one in") as caught:
+            await server.target(known_hosts=tmp_path / "known_hosts").connect()
+        assert caught.value.place == server.target().name
+
+    async def test_a_wrong_user_key(self, server: sshd.Sshd, tmp_path: Path) -> None:
+        with pytest.raises(TargetError, match="refuses this user or key") as caught:
+            await server.target(key=sshd.make_key(tmp_path / "stranger")).connect()
+        assert f"ssh -p {server.port} " in str(caught.value.hint)
+
+    async def test_a_missing_user_key(self, server: sshd.Sshd, tmp_path: Path) -> None:
+        with pytest.raises(TargetError, match="no such file") as caught:
+            await server.target(key=tmp_path / "nothing").connect()
+        assert caught.value.place == str(tmp_path / "nothing")
+
+    async def test_nobody_listens(self, server: sshd.Sshd) -> None:
+        gone_server = sshd.Sshd(1, server.home, server.key, server.known_hosts)
+        with pytest.raises(TargetError, match="cannot connect") as caught:
+            await gone_server.target().connect()
+        assert "127.0.0.1:1" in str(caught.value.place)
+
+    async def test_not_connected(self, server: sshd.Sshd) -> None:
+        with pytest.raises(TargetError, match="not connected"):
+            await server.target().run(["true"])
+
+    async def test_too_many_sessions_say_what_to_do(self, tmp_path: Path) -> None:
+        with sshd.running_sshd(tmp_path, "MaxSessions 2") as small:
+            target = small.target()
+            await target.connect()
+            processes = [await target.spawn(["sleep", "300"]) for _ in range(2)]
+            with pytest.raises(TargetError, match="no further session") as caught:
+                await target.run(["true"])
+            assert "MaxSessions" in str(caught.value.hint)
+            for process in processes:
+                os.kill(process.pid, signal.SIGKILL)
+                await process.wait(10)
+            assert (await target.run(["true"])).exit_code == 0
+            await target.close()
+
+    async def test_a_login_shell_that_lets_nobody_in(self, tmp_path: Path) -> None:
+        force = "ForceCommand echo this account is closed; exit 1"
+        with sshd.running_sshd(tmp_path, force) as closed, pytest.raises(TargetError, match="is closed"):
+            await closed.target().connect()
+
+    async def test_what_a_login_shell_prints_first_is_dropped(self, tmp_path: Path) -> None:
+        force = 'ForceCommand echo "Welcome! headrace-"; eval "$SSH_ORIGINAL_COMMAND"'
+        with sshd.running_sshd(tmp_path, force) as chatty:
+            target = chatty.target()
+            await target.connect()
+            assert (await target.run(["echo", "hello"])).text == "hello\n"
+            process = await target.spawn(["sleep", "300"])
+            assert is_alive(process.pid)
+            await target.close()
+            assert await gone(process.pid)
+
+
+class TestFixture(ReadsFiles):
+    """``place`` is a folder of the saved host; its own paths start at the fixture's root."""
+
+    @pytest.fixture
+    async def target(self, tmp_path: Path) -> Target:
+        (tmp_path / "proc").mkdir()
+        return _Rooted(tmp_path)
+
+    async def test_everything_else_is_refused(self, target: Target, place: Path) -> None:
+        fixture = FixtureTarget(place.parent)
+        await fixture.connect()
+        (place / "source").touch()
+        for attempt in (
+            fixture.run(["true"]),
+            fixture.run(["headrace-agent", "journal", "show"]),
+            fixture.spawn(["true"]),
+            fixture.write("/file", b""),
+            fixture.put(place / "source", "/file"),
+        ):
+            with pytest.raises(Refused, match="saved host"):
+                await attempt
+        assert not (place.parent / "file").exists()
+
+    async def test_a_link_never_leads_to_this_machine(self, place: Path) -> None:
+        (place.parent / "sys").symlink_to("/sys")
+        with pytest.raises(Refused, match="leads out"):
+            await FixtureTarget(place.parent).read("/sys/kernel/mm/transparent_hugepage/enabled")
+
+    async def test_a_folder_that_is_no_host(self, tmp_path: Path) -> None:
+        with pytest.raises(TargetError, match="no saved host"):
+            await FixtureTarget(tmp_path).connect()
+
+
+class _Rooted(FixtureTarget):
+    """Takes the paths that the contract uses, those of this machine, as paths of the saved host."""
+
+    def _inside(self, path: str) -> Path:
+        return super()._inside(str(Path(path).relative_to(self._folder)))
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("local", TargetSpec("local")),
+        ("root@db1", TargetSpec("ssh", host="db1", user="root")),
+        ("dba@10.0.0.7:2222", TargetSpec("ssh", host="10.0.0.7", user="dba", port=2222)),
+        ("root@[fd00::7]:22", TargetSpec("ssh", host="fd00::7", user="root", port=22)),
+        ("/proc", TargetSpec("fixture", path="/proc")),
+    ],
+)
+def test_addresses(address: str, expected: TargetSpec) -> None:
+    assert TargetSpec.parse(address) == expected
+
+
+@pytest.mark.parametrize(
+    "address", ["", "db1", "root@", "root@db1:0", "root@db1:99999", "root@db1:x", "/no/such"]
+)
+def test_addresses_that_mean_nothing(address: str) -> None:
+    with pytest.raises(PlanError, match="must be"):
+        TargetSpec.parse(address)
+
+
+def test_open_target_takes_each_kind(tmp_path: Path) -> None:
+    assert open_target(TargetSpec.parse("local")).name == "local"
+    assert open_target(TargetSpec.parse(str(tmp_path))).name == str(tmp_path)
+    spec = TargetSpec.parse("dba@db1:2222", identity_file="~/key", known_hosts="~/known")
+    assert open_target(spec).name == "dba@db1:2222"
+
+
+def test_asyncssh_is_not_imported_for_a_local_target() -> None:
+    script = (
+        "import sys; from headrace.target import TargetSpec, open_target;"
+        "open_target(TargetSpec('local')); print('asyncssh' in sys.modules)"
+    )
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert printed.stdout == "False\n"
