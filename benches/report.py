@@ -65,6 +65,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, nargs="+", default=SECONDS)
     arguments = parser.parse_args()
     if arguments.measure:
+        print(json.dumps(measure(arguments.measure)))
         return 0
     rows = []
     for seconds in arguments.seconds:
@@ -77,7 +78,17 @@ def main() -> int:
         found = json.loads(done.stdout)
         cost_ns = 1e9 * found["total_s"] / samples
         rows.append((samples, found, cost_ns))
-    (_, _, _first_ns), (_, last, _last_ns) = rows[0], rows[-1]
+        print(
+            f"  {samples / 1e6:6.1f} M samples: {found['total_s']:6.1f} s "
+            f"(analysis {found['analysis_s']:.1f} s), {found['rss_bytes'] / 1e6:6.0f} MB, "
+            f"page {found['page_bytes'] / 1e6:.1f} MB, {cost_ns:.0f} ns a sample",
+            flush=True,
+        )
+    (_, _, first_ns), (_, last, last_ns) = rows[0], rows[-1]
+    print(f"cost a sample, largest / smallest: {last_ns / first_ns:.2f} (1 is linear)")
+    print(
+        f"largest / target: time {last['total_s'] / TARGET_S:.2f}, memory {last['rss_bytes'] / TARGET_BYTES:.2f}"
+    )
     kept = last["total_s"] <= TARGET_S and last["rss_bytes"] <= TARGET_BYTES
     return 0 if kept else 1
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -62,7 +63,9 @@ def main() -> None:
             added.append(own)
     for stage, seconds in stages.items():
         print(f"  {stage:12} {statistics.median(seconds):7.3f} s{'' if stage in WORK else '  (runner)'}")
-    print(f"the runner adds {statistics.median(added):.2f} s to a trial (median of {len(added)}; target < 2 s)")
+    print(
+        f"the runner adds {statistics.median(added):.2f} s to a trial (median of {len(added)}; target < 2 s)"
+    )
 
 
 if __name__ == "__main__":

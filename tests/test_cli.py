@@ -57,7 +57,7 @@ def test_heavy_libraries_are_not_loaded_for_help() -> None:
         (["plan", "show", "pyproject.toml"], 3, "pyproject.toml: "),
         (["report", "tests"], 9, "no experiment folder"),
         (["compare", "tests", "src"], 9, "no experiment folder"),
-        (["facts", "--target", "/no/such/folder"], 6, "/no/such/folder"),
+        (["facts", "--target", "/no/such/folder"], 3, "/no/such/folder"),
     ],
 )
 def test_wrong_input_is_one_clear_error_with_its_exit_code(

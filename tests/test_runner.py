@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import EXIT_CODES
+from headrace.errors import EXIT_CODES, NothingMeasured
+from tests import sshd
 
 pytestmark = [pytest.mark.real, pytest.mark.root]
 SWAPPINESS = Path("/proc/sys/vm/swappiness")
@@ -209,7 +210,8 @@ def test_a_killed_runner_continues_and_restores_the_host(stage: str, bench: Call
     process.communicate()
     survivors = {n: (lab.output / f"trials/{n:04d}/trial.json").stat().st_mtime_ns for n in lab.trials()}
     code, _, err = lab.finish()
-    assert code == 0, err
+    # On a busy machine every trial may be invalid: that is no matter of restoring and continuing.
+    assert code == 0 or (code == NothingMeasured.exit_code and "another program" in err), err
     assert sorted(lab.trials()) == [1, 2, 3]
     assert {t["state"] for t in lab.trials().values()} <= {"complete", "invalid"}
     assert not list(lab.output.glob("trials/.*"))
@@ -310,3 +312,20 @@ def test_a_missing_tool_is_named_with_the_command_that_brings_it(
     code, _, err = lab.finish()
     assert code == 4, err
     assert "apt-get install -y fio" in err
+
+
+@pytest.mark.skipif(sshd.program() is None, reason="no sshd: apt-get install openssh-server")
+def test_the_same_plan_runs_on_a_host_behind_ssh(bench: Callable[[str], Bench], tmp_path: Path) -> None:
+    folder = tmp_path / "ssh"
+    folder.mkdir()
+    with sshd.running_sshd(folder) as host:
+        login = (
+            f'address = "{sshd.user()}@127.0.0.1:{host.port}"\n'
+            f'identity_file = "{host.key}"\nknown_hosts = "{host.known_hosts}"'
+        )
+        lab = bench(OLTP.replace("[target]", f"[target]\n{login}").replace("blocks = 2", "blocks = 1"))
+        code, _, err = lab.finish()
+    assert code in (0, NothingMeasured.exit_code), err
+    states = {t["treatment"]: t["state"] for t in lab.trials().values()}
+    assert states["BROKEN"] == "failed"
+    assert {states["STOCK"], states["JE"]} <= {"complete", "invalid"}

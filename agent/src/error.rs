@@ -39,5 +39,11 @@ pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     eprintln!("headrace-agent: {error:#}");
+    let is_full = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::StorageFull)
+    };
+    if error.chain().any(is_full) {
+        return ExitCode::from(8);
+    }
     ExitCode::from(error.downcast_ref::<AgentError>().map_or(1, AgentError::exit_code))
 }

@@ -21,7 +21,7 @@ enum Command {
     /// Print one JSON object: how this host is configured
     Facts(host::facts::FactsArguments),
     /// Append raw counters of this host (and its server) every interval, as JSON lines
-    Sample(host::sample::SampleArguments),
+    Sample(Box<host::sample::SampleArguments>),
     /// The journal of changes: hold the lock, apply, record, roll back, show
     #[command(subcommand)]
     Journal(settings::JournalCommand),

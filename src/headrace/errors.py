@@ -97,7 +97,7 @@ EXIT_CODES: dict[int, str] = {
     0: "done",
     1: "an unexpected error (please report it)",
     2: "wrong arguments",
-    3: "the plan file is wrong",
+    3: "a plan, or an address, is wrong",
     4: "this machine is not ready: something is missing",
     5: "refused: it could harm the host, and nobody allowed it by name",
     6: "a target cannot be reached, or a command on it failed",

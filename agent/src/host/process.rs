@@ -1,10 +1,10 @@
 //! /proc/PID: CPU time, memory, I/O and context switches of the processes that matter.
 //!
-//! Reading every process fully every second costs more than all other samplers together, so there are three
-//! kinds. Database servers, memcached, load tools and headrace itself are *followed*: listed on every tick.
-//! Any other process is listed when it is first seen and on every tick after one on which it used CPU time;
-//! where it is not listed, it has used none since it last was. Idle processes are looked at at most
-//! `IDLE_LOOKS` a tick, in turn, so that a host with thousands of them costs no more.
+//! Reading every process fully every second costs more than all other samplers together. So database servers,
+//! memcached, load tools and headrace itself are *followed*: listed on every tick. Any other process is listed
+//! when it is first seen, and again whenever a look finds that it used CPU time since the last one; where it
+//! is not listed, it had used none. Idle processes are looked at at most `IDLE_LOOKS` a tick, in turn, so that
+//! a host with thousands of them costs no more; there a process that wakes up may be listed some ticks late.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -17,6 +17,7 @@ use std::rc::Rc;
 use anyhow::Context;
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, openat, seek};
 use rustix::param::page_size;
+use rustix::process::{Resource, getrlimit};
 
 use super::sample::registry::{Host, Kind, Sample};
 use super::sample::source::numbers;
@@ -33,10 +34,11 @@ pub const FOLLOWED: &str = "mysqld,mariadbd,memcached,proxysql,sysbench,fio,mysq
 
 /// Idle processes looked at a tick, each 4 us.
 const IDLE_LOOKS: usize = 128;
-/// Files of processes kept open; the usual limit of open files is 1024.
-const KEPT_FILES: usize = 400;
-/// Threads whose switches are read a tick, each 8 us; a process with more is read every so many ticks.
-const THREADS_PER_TICK: u64 = 64;
+/// Files of processes kept open at most; fewer where the limit of open files (1024 as a rule) is low.
+const KEPT_FILES: u64 = 400;
+/// Threads of a process whose switches are read a tick on average, each 10 us: a server with 64 threads has
+/// them read on every fourth tick. They are counters, so nothing is lost between.
+const THREADS_PER_TICK: u64 = 16;
 
 const METRICS: [&str; 8] = [
     "utime_ticks",
@@ -80,7 +82,8 @@ struct Processes {
     listing: Listing,
     names: HashSet<String>,
     known: HashMap<u32, Process>,
-    kept_files: usize,
+    kept_files: u64,
+    kept_limit: u64,
     tick: u64,
     /// Where the round over the idle processes goes on.
     next_idle: u32,
@@ -111,6 +114,9 @@ impl Processes {
             names: host.processes.names.clone(),
             known: HashMap::new(),
             kept_files: 0,
+            kept_limit: getrlimit(Resource::Nofile)
+                .current
+                .map_or(KEPT_FILES, |limit| KEPT_FILES.min(limit / 2)),
             tick: 0,
             next_idle: 0,
             pids: Vec::new(),
@@ -126,11 +132,12 @@ impl Processes {
         if self.known.len() > pids.len() {
             self.known.retain(|pid, _| pids.binary_search(pid).is_ok());
         }
-        self.kept_files = self.known.values().filter(|process| process.stat.is_some()).count();
+        self.kept_files = self.known.values().filter(|process| process.stat.is_some()).count() as u64;
         let mut idle_looks = 0;
         let mut next_idle = 0;
         for &pid in &pids {
-            let is_busy = self.known.get(&pid).is_some_and(|process| process.is_followed || process.is_active);
+            let is_busy =
+                self.known.get(&pid).is_some_and(|process| process.is_followed || process.is_active);
             if !is_busy && self.listing != Listing::All {
                 if pid < self.next_idle {
                     continue;
@@ -158,7 +165,7 @@ impl Processes {
         if process.start_ticks != stat.start_ticks {
             *process = Process::new(stat.start_ticks);
         }
-        if opened.is_some() && self.kept_files < KEPT_FILES {
+        if opened.is_some() && self.kept_files < self.kept_limit {
             process.stat = opened;
             self.kept_files += 1;
         }
@@ -272,11 +279,8 @@ impl Switches {
         }
         for &thread in &self.threads {
             let Some(file) = open(folder, format_args!("{pid}/task/{thread}/status")) else { continue };
-            if read_file(&file, text).is_ok()
-                && let Some(switches) = parse_switches(text)
-            {
-                self.of_thread.insert(thread, switches);
-            }
+            let switches = read_file(&file, text).ok().and_then(|()| parse_switches(text));
+            self.of_thread.extend(switches.map(|switches| (thread, switches)));
         }
         let (live, ended) = (&self.threads, &mut self.ended);
         self.of_thread.retain(|thread, switches| {
@@ -325,7 +329,8 @@ fn parse_stat(text: &[u8]) -> Option<Stat<'_>> {
 /// A kernel worker's name without what it is doing at the moment: `kworker/u8:1-writeback` is `kworker/u8:1`.
 fn stable_name(name: &[u8]) -> &[u8] {
     let colon = name.starts_with(b"kworker/").then(|| name.iter().position(|byte| *byte == b':')).flatten();
-    let end = colon.and_then(|colon| Some(colon + name[colon..].iter().position(|byte| b"-+".contains(byte))?));
+    let end =
+        colon.and_then(|colon| Some(colon + name[colon..].iter().position(|byte| b"-+".contains(byte))?));
     &name[..end.unwrap_or(name.len())]
 }
 
@@ -417,7 +422,8 @@ mod tests {
 
     #[test]
     fn a_name_may_hold_anything() {
-        let stat = parse_stat(b"7 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22\n").unwrap();
+        let stat =
+            parse_stat(b"7 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22\n").unwrap();
         assert_eq!(stat.name, b"a) b (c)");
         assert_eq!((stat.utime_ticks, stat.stime_ticks), (11, 12));
         assert_eq!((stat.threads, stat.start_ticks, stat.rss_pages), (17, 19, 21));
@@ -486,15 +492,19 @@ mod tests {
             seen.extend(listed.keys().cloned());
         }
         assert_eq!(seen.len(), 601);
-        assert_eq!(sample(&mut sampler(root.path(), Listing::All))["threads"].as_object().unwrap().len(), 601);
+        assert_eq!(
+            sample(&mut sampler(root.path(), Listing::All))["threads"].as_object().unwrap().len(),
+            601
+        );
     }
 
     #[test]
     fn ourselves() {
         let mut processes = sampler("/".as_ref(), Listing::Followed);
         let values = sample(&mut processes);
-        let (label, threads) = values["threads"].as_object().unwrap().iter().next().unwrap();
-        assert!(label.starts_with(&format!("{}/", std::process::id())));
+        let prefix = format!("{}/", std::process::id());
+        let mut threads = values["threads"].as_object().unwrap().iter();
+        let (label, threads) = threads.find(|(label, _)| label.starts_with(&prefix)).unwrap();
         assert!(threads.as_u64().unwrap() > 1);
         assert!(values["voluntary_switches"][label].as_u64().is_some());
     }

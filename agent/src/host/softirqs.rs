@@ -37,10 +37,7 @@ mod tests {
     fn columns_are_the_cpus_of_the_first_line() {
         let text = "                    CPU0       CPU2       \n      NET_RX:       7825      14579\n         RCU:          0         26\n";
         let values = collect(|values| write(text, values).unwrap());
-        assert_eq!(
-            values,
-            json!({"NET_RX": {"cpu0": 7825, "cpu2": 14579}, "RCU": {"cpu0": 0, "cpu2": 26}})
-        );
+        assert_eq!(values, json!({"NET_RX": {"cpu0": 7825, "cpu2": 14579}, "RCU": {"cpu0": 0, "cpu2": 26}}));
         assert!(write("", &mut Values::default()).is_err());
     }
 }

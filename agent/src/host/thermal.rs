@@ -57,7 +57,8 @@ fn write(cpus: &mut [(String, [KeptFile; COUNTS.len()])], values: &mut Values) -
         values.metric(name);
         for (cpu, files) in &mut *cpus {
             let text = files[column].read()?;
-            values.value(cpu, text.trim_end().parse().with_context(|| format!("{name} of {cpu} is {text:?}"))?);
+            values
+                .value(cpu, text.trim_end().parse().with_context(|| format!("{name} of {cpu} is {text:?}"))?);
         }
     }
     Ok(())

@@ -165,7 +165,7 @@ fn element(tag: u8, der: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::{Channel, Login, modulus_length};
     use crate::mysql::options::Password;
-    use proptest::prelude::{any, proptest};
+    use proptest::prelude::{ProptestConfig, any, proptest};
 
     const KEY: &str = "-----BEGIN PUBLIC KEY-----
 MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAxSKOcxiet8lLMn8ImyUE
@@ -216,7 +216,8 @@ YQIDAQAB
     #[test]
     fn only_a_whole_key_is_a_key() {
         assert_eq!(modulus_length(KEY.as_bytes()), Some(256));
-        let both = KEY.replace("-----END", "-----BEGIN RSA PUBLIC KEY-----AA==-----END RSA PUBLIC KEY-----\n-----END");
+        let both = KEY
+            .replace("-----END", "-----BEGIN RSA PUBLIC KEY-----AA==-----END RSA PUBLIC KEY-----\n-----END");
         assert_eq!(modulus_length(both.as_bytes()), None);
         for cut in 0..KEY.len() - 1 {
             assert_eq!(modulus_length(&KEY.as_bytes()[..cut]), None, "{cut}");
@@ -224,6 +225,9 @@ YQIDAQAB
     }
 
     proptest! {
+        // Encrypting with a key of 2048 bits takes its time without optimisation.
+        #![proptest_config(ProptestConfig::with_cases(50))]
+
         #[test]
         fn no_challenge_can_break_a_login(
             nonce in proptest::collection::vec(any::<u8>(), 0..40),

@@ -63,11 +63,7 @@ impl Connection {
 
     /// Runs a statement and calls `on_row` with the names of the columns and each row as it comes.
     /// A statement without rows calls nothing.
-    pub fn query(
-        &mut self,
-        sql: &str,
-        mut on_row: impl FnMut(&[String], &Row<'_>),
-    ) -> Result<(), Error> {
+    pub fn query(&mut self, sql: &str, mut on_row: impl FnMut(&[String], &Row<'_>)) -> Result<(), Error> {
         self.wire.limit = self.read_timeout;
         self.wire.deadline = Instant::now() + self.read_timeout;
         self.wire.frames.sequence = 0;
@@ -119,8 +115,7 @@ fn log_in(
         let answer = match parse_login_step(wire.read()?)? {
             LoginStep::Done => return Ok(()),
             LoginStep::Switch { plugin, challenge } => {
-                let progress =
-                    progress.insert(Login::start(plugin, challenge, &options.password, channel)?);
+                let progress = progress.insert(Login::start(plugin, challenge, &options.password, channel)?);
                 Some(progress.first_answer()?)
             }
             LoginStep::Challenge(challenge) => match &mut progress {
@@ -297,22 +292,22 @@ mod tests {
     /// Plays a server: what `play` does on the connection of one client.
     fn with_server<T>(
         play: impl FnOnce(UnixStream) + Send + 'static,
-        client: impl FnOnce(&Options) -> T,
+        client: impl FnOnce(&mut Options) -> T,
     ) -> T {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let listener = UnixListener::bind(&path).unwrap();
         let thread = std::thread::spawn(move || play(listener.accept().unwrap().0));
-        let options = Options {
+        let mut options = Options {
             endpoint: Endpoint::Socket(path),
             user: "u".to_owned(),
             password: Password::new("p"),
             tls: TlsMode::Preferred,
             tls_ca: None,
             connect_timeout: Duration::from_secs(5),
-            read_timeout: Duration::from_millis(300),
+            read_timeout: Duration::from_secs(30),
         };
-        let result = client(&options);
+        let result = client(&mut options);
         thread.join().unwrap();
         result
     }
@@ -402,6 +397,7 @@ mod tests {
             panic!("the client waited for all of it");
         };
         with_server(play, |options| {
+            options.read_timeout = Duration::from_millis(300);
             let mut connection = Connection::open(options).unwrap();
             let error = connection.query("SELECT a", |_, _| {}).unwrap_err();
             assert!(matches!(error, Error::Timeout(_)), "{error}");

@@ -48,7 +48,8 @@ enum Payload {
 impl Frames {
     /// Room for the next bytes; after writing there, `advance` says how many.
     pub fn space(&mut self) -> &mut [u8] {
-        let wanted = self.frame_length().map_or(0, |length| (HEADER + length).saturating_sub(self.end - self.start));
+        let wanted =
+            self.frame_length().map_or(0, |length| (HEADER + length).saturating_sub(self.end - self.start));
         let wanted = wanted.max(SMALLEST_SPACE);
         if self.buffer.len() - self.end < wanted {
             self.buffer.copy_within(self.start..self.end, 0);

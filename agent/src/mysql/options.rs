@@ -62,8 +62,8 @@ impl Password {
 
     /// Reads a file that holds the password and nothing else; a line end after it is not part of it.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let mut bytes =
-            std::fs::read(path).with_context(|| format!("cannot read the password file {}", path.display()))?;
+        let mut bytes = std::fs::read(path)
+            .with_context(|| format!("cannot read the password file {}", path.display()))?;
         if bytes.last() == Some(&b'\n') {
             bytes.pop();
             if bytes.last() == Some(&b'\r') {
@@ -89,7 +89,8 @@ pub fn read_defaults(path: &Path) -> anyhow::Result<HashMap<String, String>> {
     let context = || format!("cannot read the defaults file {}", path.display());
     let text = std::fs::read_to_string(path).with_context(context)?;
     parse_defaults(&text).map_err(|line| {
-        AgentError::Input(format!("{}:{line}: neither a section, an option nor a comment", path.display())).into()
+        AgentError::Input(format!("{}:{line}: neither a section, an option nor a comment", path.display()))
+            .into()
     })
 }
 

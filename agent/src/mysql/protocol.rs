@@ -103,7 +103,10 @@ pub enum LoginStep<'a> {
     /// More for the plugin at work.
     Challenge(&'a [u8]),
     /// Start again with another plugin.
-    Switch { plugin: &'a [u8], challenge: &'a [u8] },
+    Switch {
+        plugin: &'a [u8],
+        challenge: &'a [u8],
+    },
 }
 
 pub fn parse_login_step(payload: &[u8]) -> Result<LoginStep<'_>, Error> {
@@ -141,7 +144,8 @@ pub fn parse_answer(payload: &[u8]) -> Result<Answer, Error> {
         [NULL, ..] => Err(Error::Malformed("a request for a file of ours")),
         _ => {
             let mut position = 0;
-            let count = read_length(payload, &mut position).ok_or(Error::Malformed("the number of columns"))?;
+            let count =
+                read_length(payload, &mut position).ok_or(Error::Malformed("the number of columns"))?;
             // MySQL's own limit is 4096.
             if position != payload.len() || !(1..=4096).contains(&count) {
                 return Err(Error::Malformed("the number of columns"));

@@ -23,14 +23,16 @@ pub fn session(options: &Options) -> Result<ClientConnection, Error> {
         .map_err(|cause| Error::Tls(cause.to_string()))?;
     let config = match options.tls {
         TlsMode::VerifyIdentity => {
-            let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(authorities(options)?), provider)
-                .build()
-                .map_err(|cause| Error::Tls(cause.to_string()))?;
+            let verifier =
+                WebPkiServerVerifier::builder_with_provider(Arc::new(authorities(options)?), provider)
+                    .build()
+                    .map_err(|cause| Error::Tls(cause.to_string()))?;
             builder.with_webpki_verifier(verifier)
         }
-        TlsMode::VerifyCa => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyName { roots: Some(authorities(options)?), provider })),
+        TlsMode::VerifyCa => builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyName {
+            roots: Some(authorities(options)?),
+            provider,
+        })),
         TlsMode::Disabled | TlsMode::Preferred | TlsMode::Required => {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyName { roots: None, provider }))
         }
@@ -52,7 +54,8 @@ fn server_name(endpoint: &Endpoint) -> Result<ServerName<'static>, Error> {
 fn authorities(options: &Options) -> Result<RootCertStore, Error> {
     // `ServerArguments` makes sure of the file.
     let path = options.tls_ca.as_deref().unwrap_or(Path::new(""));
-    let error = |cause: &dyn std::fmt::Display| Error::Tls(format!("authorities of {}: {cause}", path.display()));
+    let error =
+        |cause: &dyn std::fmt::Display| Error::Tls(format!("authorities of {}: {cause}", path.display()));
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(path).map_err(|cause| error(&cause))? {
         roots.add(certificate.map_err(|cause| error(&cause))?).map_err(|cause| error(&cause))?;

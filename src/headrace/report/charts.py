@@ -358,10 +358,12 @@ def _time_axis(grid: Grid, anchor: str) -> dict[str, Any]:
     }
 
 
-def _ticks_ms(low: float, high: float) -> dict[str, Any]:
-    ticks = [m * 10.0**e for e in range(-4, 7) for m in (1, 2, 5) if low <= m * 10.0**e <= high]
-    if len(ticks) > 4:
-        ticks = [t for t in ticks if f"{t:e}".startswith("1")]
+def _ticks_ms(low: float, high: float, most: int = 4) -> dict[str, Any]:
+    """Round values on a log axis: as many as fit."""
+    for steps in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [m * 10.0**e for e in range(-5, 8) for m in steps if low <= m * 10.0**e <= high]
+        if len(ticks) <= most:
+            break
     return {"tickvals": ticks, "ticktext": [f"{t:,g}" if t < 1000 else f"{t:,.0f}" for t in ticks]}
 
 
@@ -396,7 +398,7 @@ def percentiles(lines: Sequence[tuple[str, str, str, float, Floats, Floats]]) ->
                 "hovertemplate": f"{shown_name}<br>%{{customdata}}% within %{{y:.4~g}} ms<extra></extra>",
             }
         )
-    marks = [(0.0, "min"), (0.5, "50%"), (0.9, "90%"), (0.99, "99%"), (0.999, "99.9%"), (0.9999, "99.99%"),
+    marks = [(0.5, "50%"), (0.9, "90%"), (0.99, "99%"), (0.999, "99.9%"), (0.9999, "99.99%"),
              (0.99999, "99.999%"), (0.999999, "99.9999%")]  # fmt: skip
     shown = [(-math.log10(1 - q), name) for q, name in marks if -math.log10(1 - q) <= deepest + 0.3]
     low, high = (low * 0.8, high * 1.25) if data else (0.1, 10.0)
@@ -406,19 +408,12 @@ def percentiles(lines: Sequence[tuple[str, str, str, float, Floats, Floats]]) ->
         "hovermode": "closest",
         "margin": {"l": 58, "r": 16, "t": 8, "b": 46},
         "xaxis": {"title": {"text": "share of operations that were at least this fast"},
-                  "range": [0, deepest + 0.05], "zeroline": False,
+                  "range": [0, deepest + 0.05], "zeroline": False, "tickangle": 0,
                   "tickvals": [x for x, _ in shown], "ticktext": [n for _, n in shown]},
         "yaxis": {"title": {"text": "latency [ms], log scale"}, "type": "log",
-                  "range": [math.log10(low), math.log10(high)], **_ticks_wide(low, high)},
+                  "range": [math.log10(low), math.log10(high)], **_ticks_ms(low, high, most=10)},
     }  # fmt: skip
     return {"data": data, "layout": layout}
-
-
-def _ticks_wide(low: float, high: float) -> dict[str, Any]:
-    ticks = [m * 10.0**e for e in range(-5, 8) for m in (1, 2, 5) if low <= m * 10.0**e <= high]
-    if len(ticks) > 10:
-        ticks = [t for t in ticks if f"{t:e}".startswith("1")]
-    return {"tickvals": ticks, "ticktext": [f"{t:,g}" if t < 1000 else f"{t:,.0f}" for t in ticks]}
 
 
 def heat_map(

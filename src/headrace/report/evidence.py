@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 #: What series may add to a page, so that it stays under 8 MB (plotly.js is 4.8 MB) whatever was measured.
-PACE_BYTES = 800_000
-MACHINE_BYTES = 1_500_000
+PACE_BYTES = 650_000
+MACHINE_BYTES = 1_200_000
 MAX_POINTS, MIN_POINTS = 400, 60
 
 #: A number in JSON, and a heat map's cell in base64.

@@ -29,7 +29,7 @@ _CPU_LINES = {
     "busy": "@{ink}", "system": "@{line1}", "softirq": "@{line2}", "iowait": "@{line3}", "steal": "@{line4}",
 }  # fmt: skip
 
-#: What the summary table shows of each trial: (heading, unit, panel value's name).
+#: What the summary table shows of each trial: (name, unit).
 SUMMARY_COLUMNS = (
     ("busy", "%"), ("system", "%"), ("softirq", "%"), ("iowait", "%"), ("steal", "%"),
     ("reads", "/s"), ("writes", "/s"), ("read", "MB/s"), ("written", "MB/s"),
@@ -92,8 +92,8 @@ class Paces:
             p99_ms.append(Line(f"trial {record.number}", paces[record.number].p99_ns / 1e6, *style))
         band = None
         if sound:
-            low = _across(np.fmin.reduce, [paces[r.number].slowest for r in sound])
-            high = _across(np.fmax.reduce, [paces[r.number].fastest for r in sound])
+            low = np.fmin.reduce([paces[r.number].slowest for r in sound])
+            high = np.fmax.reduce([paces[r.number].fastest for r in sound])
             band = (low, high)
         if len(sound) > MAX_TRIAL_LINES:
             middle = f"median of {len(sound)} trials"
@@ -115,15 +115,12 @@ def _trial_style(record: TrialRecord, main: TrialRecord | None) -> tuple[str, fl
     return "@{accent/0.45}", 1.0, "solid"
 
 
-def _across(reduce: Callable[[Sequence[Floats]], Floats], arrays: Sequence[Floats]) -> Floats:
-    return reduce(arrays)
-
-
 def _median(arrays: Sequence[Floats]) -> Floats:
+    """At each time the lower median of the trials: a value that one of them had, never a mean of percentiles."""
     stacked = np.stack(arrays)
     present = np.isfinite(stacked).any(axis=0)
     middle = np.full(stacked.shape[1], np.nan)
-    middle[present] = np.nanmedian(stacked[:, present], axis=0)
+    middle[present] = np.nanquantile(stacked[:, present], 0.5, axis=0, method="lower")
     return middle
 
 
@@ -197,7 +194,7 @@ class Machines:
         panels = []
         if machine.cpu:
             lines = tuple(Line(s, machine.cpu[s] * 100, c, 1.4) for s, c in _CPU_LINES.items())
-            panels.append(Panel("CPU, all cores [%]", lines, 100.0))
+            panels.append(Panel("CPU [%]", lines, 100.0))
         disk = machine.disk
         for title, parts in _device_parts(disk).items():
             colours = ("@{line1}", "@{line2}", "@{line3}")
@@ -255,7 +252,7 @@ def _device_parts(disk: Mapping[str, Floats]) -> dict[str, dict[str, Floats]]:
         parts["Wait per request [ms]"] = waits
     if "io_ms" in disk:
         parts["Device utilisation [%]"] = {
-            "at least one request in flight": np.minimum(disk["io_ms"] / 10, 100)
+            "time with a request in flight": np.minimum(disk["io_ms"] / 10, 100)
         }
     if "weighted_io_ms" in disk:
         parts["Requests in flight"] = {"mean": disk["weighted_io_ms"] / 1000}

@@ -55,7 +55,8 @@ class Grid:
         """At most ``points`` (plus one at each end) buckets, none shorter than the data's own step."""
         width = max(step_s, _round_up((warmup_s + seconds) / points))
         before = math.ceil(warmup_s / width - 1e-9)
-        after = max(1, math.ceil(seconds / width - 1e-9))
+        # A window a few ms over its length must not end in an empty bucket.
+        after = max(1, math.ceil(seconds / width - 0.1))
         return Grid(-before * width, width, before + after)
 
     def centers_s(self) -> Floats:
@@ -84,9 +85,9 @@ class Pace:
 
 
 def step_seconds(connection: duckdb.DuckDBPyConnection) -> float:
-    """How far apart the workload's own reports are."""
+    """How far apart the workload's own reports are, to 0.1 s: their lengths vary by a few ms."""
     row = connection.execute("SELECT median(duration_s) FROM intervals WHERE duration_s > 0").fetchone()
-    return max(0.1, float(row[0])) if row and row[0] is not None else 1.0
+    return max(0.1, round(float(row[0]), 1)) if row and row[0] is not None else 1.0
 
 
 # Operations of one second (reads and writes, say) are added before anything else, whatever their exact stamps.

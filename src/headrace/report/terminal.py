@@ -23,6 +23,13 @@ _STYLE = {
 }
 
 
+#: More warnings than this would push the table off the screen.
+MAX_WARNINGS = 5
+
+#: A longer name is folded, before it costs the table its intervals.
+MAX_NAME_WIDTH = 32
+
+
 @dataclass(frozen=True)
 class _Column:
     """``keep`` orders what goes first when the terminal is narrow: 0 always stays."""
@@ -69,6 +76,7 @@ class _Result:
                 justify="right" if column.right else "left",
                 no_wrap=column.keep > 0,
                 overflow="fold",
+                max_width=None if column.right else MAX_NAME_WIDTH,
             )
         for row in self._group.rows:
             table.add_row(*(column.cell(self._group, row) for column in columns))
@@ -188,6 +196,9 @@ def _cautions(folder: ExperimentFolder, analysis: Analysis, records: list[TrialR
                 f"the baseline differs from itself{where} ({text.between(noise.ratio)}): "
                 "by chance, or something drifts within blocks"
             )
-    for warning, trials in tables.warnings(records):
+    warnings = tables.warnings(records)
+    for warning, trials in warnings[:MAX_WARNINGS]:
         cautions.append(text.clean(f"{warning} (trial {', '.join(map(str, trials))})"))
+    if len(warnings) > MAX_WARNINGS:
+        cautions.append(f"{len(warnings) - MAX_WARNINGS} more warnings: see report.html")
     return cautions

@@ -60,7 +60,11 @@ def between(interval: Interval, form: Any = ratio) -> str:
 
 def plus_minus(floor: float | None) -> str:
     """A noise floor as a percentage: ``± 1.8%``."""
-    return "–" if floor is None or not math.isfinite(floor) else f"± {100 * floor:.2g}%"
+    if floor is None or not math.isfinite(floor):
+        return "–"
+    if floor >= 10:
+        return "> ± 1,000%"
+    return f"± {100 * floor:.0f}%" if floor >= 0.1 else f"± {100 * floor:.2g}%"
 
 
 def short(captured: str, most: int = 24) -> str:

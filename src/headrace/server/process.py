@@ -327,7 +327,7 @@ class PrivateServer:
                 f"asked for the allocator {library.kind}, but the process mapped {found}",
                 place=f"/proc/{self.pid}/maps",
             )
-        self.settings = {"allocator": Change("system", library.kind, str(library))}
+        self.settings = {"allocator": Change("system", str(library), str(library))}
 
     async def _read_back(self, program: Program) -> None:
         asked = self._spec.options

@@ -53,7 +53,7 @@ pub struct SampleArguments {
     #[arg(long, default_value = FOLLOWED)]
     follow: String,
     #[command(flatten)]
-    server: server::ServerArguments,
+    server: Box<server::ServerArguments>,
 }
 
 pub fn run(arguments: &SampleArguments) -> anyhow::Result<()> {
@@ -196,8 +196,64 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_duration, parse_interval};
+    use super::registry::{ALL, Host, Missed, Source};
+    use super::values::Values;
+    use super::{Running, parse_duration, parse_interval};
+    use crate::host::process::{Listing, Selection};
+    use proptest::prelude::{ProptestConfig, any, proptest};
+    use std::fs;
     use std::time::Duration;
+
+    const FILES: [&str; 15] = [
+        "proc/stat",
+        "proc/interrupts",
+        "proc/softirqs",
+        "proc/net/softnet_stat",
+        "proc/diskstats",
+        "proc/meminfo",
+        "proc/vmstat",
+        "proc/pressure/cpu",
+        "proc/pressure/memory",
+        "proc/pressure/io",
+        "proc/net/dev",
+        "proc/net/snmp",
+        "proc/net/netstat",
+        "proc/7/stat",
+        "sys/block/md0/md/sync_action",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        /// Two ticks of every sampler on a host whose files are nonsense: each gives a line of JSON.
+        #[test]
+        fn no_file_can_break_a_sampler(
+            text in "((cpu|CPU|Mem|Tcp|some total=|7 \\(|eth0|md0)?[ :()\\n0-9a-fé-]{0,12}){0,30}",
+            bytes in proptest::collection::vec(any::<u8>(), 0..20),
+        ) {
+            let root = tempfile::tempdir().unwrap();
+            for file in FILES {
+                let path = root.path().join(file);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, [text.as_bytes(), &bytes].concat()).unwrap();
+            }
+            let processes = Selection::new(Listing::All, "a");
+            let host = Host { root: root.path().to_owned(), processes, missed: Missed::default() };
+            let mut lines = Vec::new();
+            for kind in ALL {
+                if let Source::Host(open) = kind.source {
+                    let mut sampler = Running { name: kind.name, sampler: open(&host), rests_until: None };
+                    for _ in 0..2 {
+                        sampler.tick(&mut Values::default(), &mut lines);
+                    }
+                }
+            }
+            for line in String::from_utf8(lines).unwrap().lines() {
+                let record: serde_json::Value = serde_json::from_str(line).unwrap();
+                assert!(record["values"].is_object() == record["ok"].as_bool().unwrap(), "{line}");
+            }
+        }
+    }
 
     #[test]
     fn durations_have_units() {

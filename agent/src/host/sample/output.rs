@@ -70,7 +70,8 @@ mod tests {
         let decoded = |path| {
             let mut text = Vec::new();
             // The error of a stream that is cut off is expected; the text before it must be whole.
-            let result = zstd::Decoder::new(std::fs::File::open(path).unwrap()).unwrap().read_to_end(&mut text);
+            let result =
+                zstd::Decoder::new(std::fs::File::open(path).unwrap()).unwrap().read_to_end(&mut text);
             (text, result.is_ok())
         };
         assert_eq!(decoded(&path), (b"one\ntwo\n".to_vec(), false));

@@ -47,11 +47,7 @@ pub enum Source {
 }
 
 impl Kind {
-    pub const fn host(
-        name: &'static str,
-        doc: &'static str,
-        open: fn(&Host) -> Box<dyn Sample>,
-    ) -> Self {
+    pub const fn host(name: &'static str, doc: &'static str, open: fn(&Host) -> Box<dyn Sample>) -> Self {
         Self { name, doc, source: Source::Host(open) }
     }
 

@@ -64,9 +64,8 @@ fn sample_innodb(session: &mut Session, values: &mut Values) -> Result<(), Error
 /// A row of name and value, where the value is a number. `name` is a buffer.
 fn write_number(row: &Row<'_>, name: &mut String, values: &mut Values) {
     let (Some(key), Some(value)) = (row.get(0), row.get(1)) else { return };
-    if let (Ok(key), Ok(number)) = (std::str::from_utf8(key), std::str::from_utf8(value))
-        && is_json_number(value)
-    {
+    let (Ok(key), Ok(number)) = (std::str::from_utf8(key), std::str::from_utf8(value)) else { return };
+    if is_json_number(value) {
         name.clear();
         name.push_str(key);
         name.make_ascii_lowercase();

@@ -79,7 +79,9 @@ impl ServerArguments {
             },
         };
         let Some(endpoint) = endpoint else { return Ok(None) };
-        if matches!(self.mysql_tls, TlsMode::VerifyCa | TlsMode::VerifyIdentity) && self.mysql_tls_ca.is_none() {
+        if matches!(self.mysql_tls, TlsMode::VerifyCa | TlsMode::VerifyIdentity)
+            && self.mysql_tls_ca.is_none()
+        {
             return Err(AgentError::Input("this --mysql-tls needs --mysql-tls-ca FILE".to_owned()).into());
         }
         if self.mysql_tls == TlsMode::VerifyIdentity && matches!(endpoint, Endpoint::Socket(_)) {

@@ -81,7 +81,8 @@ pub fn numbers(text: &str) -> impl Iterator<Item = u64> {
         let start = rest.iter().position(|byte| *byte != b' ' && *byte != b'\t')?;
         let mut end = start;
         let mut number = 0_u64;
-        while let Some(digit) = rest.get(end).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10) {
+        while let Some(digit) = rest.get(end).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10)
+        {
             // A counter past 64 bits cannot exist; a text of digits that long is no number of the kernel's.
             number = number.checked_mul(10)?.checked_add(u64::from(digit))?;
             end += 1;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
-    timerfd_settime,
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
 };
 
 /// Becomes readable, and stays so, when the process is asked to stop. Shared by all loops.
@@ -20,11 +20,8 @@ impl StopSignal {
     /// Takes over SIGTERM, SIGINT and SIGHUP (the SSH connection went away): each asks for a clean end.
     pub fn install() -> anyhow::Result<Self> {
         let (reader, writer) = UnixStream::pair()?;
-        for signal in [
-            signal_hook::consts::SIGTERM,
-            signal_hook::consts::SIGINT,
-            signal_hook::consts::SIGHUP,
-        ] {
+        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP]
+        {
             signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
         }
         Ok(Self(Arc::new(reader)))
@@ -62,7 +59,8 @@ impl Ticker {
         missed: Arc<AtomicU64>,
     ) -> anyhow::Result<Self> {
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
-        let period = Timespec { tv_sec: interval.as_secs().try_into()?, tv_nsec: interval.subsec_nanos().into() };
+        let period =
+            Timespec { tv_sec: interval.as_secs().try_into()?, tv_nsec: interval.subsec_nanos().into() };
         let now = clock_gettime(ClockId::Monotonic);
         let spec = Itimerspec { it_interval: period, it_value: now + period };
         timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &spec)?;

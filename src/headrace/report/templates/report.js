@@ -102,7 +102,7 @@
   });
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraw(() => true));
-  // A printed page is light and shows everything, drawn so far or not.
-  addEventListener("beforeprint", () => places.forEach(draw));
-  addEventListener("afterprint", () => redraw(() => true));
+  // A printed page is light and shows everything, drawn so far or not. The media change comes once the page has
+  // its printed width and colours.
+  matchMedia("print").addEventListener("change", () => places.forEach(draw));
 })();
