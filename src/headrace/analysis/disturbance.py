@@ -300,10 +300,8 @@ def _foreign_programs(trial: _Trial) -> Iterator[_Reason]:
             continue
         is_invalid = used > MAX_FOREIGN_CORES and used / trial.cpus > MAX_FOREIGN_SHARE
         limit = MAX_FOREIGN_CORES if is_invalid else WARN_FOREIGN_CORES
-        who = f"pid {labels[0].partition('/')[0]}" if len(labels) == 1 else f"{len(labels)} processes"
-        yield _Reason(
-            f"another program, {program} ({who}), used {used:.2f} cores (limit {limit:g})", is_invalid
-        )
+        # Without process ids, so that the same cause in several trials reads as one.
+        yield _Reason(f"another program, {program}, used {used:.2f} cores (limit {limit:g})", is_invalid)
 
 
 def _program(label: str) -> str:

@@ -121,7 +121,11 @@ def _tail(analysis: Analysis, best: Effect) -> str:
 
 def _noise(floors: Sequence[NoiseFloor]) -> str:
     known = [n.floor for n in floors if n.floor is not None]
-    text = f"; differences under {max(known):.1%} cannot be told from noise here." if known else "."
+    text = "."
+    if known and max(known) < 1:
+        text = f"; differences under {max(known):.1%} cannot be told from noise here."
+    elif known:
+        text = "; the baseline differs from itself by so much that only more or quieter blocks can tell."
     odd = [
         n
         for n in floors
