@@ -204,7 +204,7 @@ def test_a_window_without_work_is_invalid() -> None:
 def test_somebody_elses_process(cores: float, cpus: int, invalid: int, warnings: int) -> None:
     found = judge(process("4242/cc1plus", cores=cores), record=replace(RECORD, cpus=cpus))
     assert (len(found.invalid), len(found.warnings)) == (invalid, warnings)
-    assert all("cc1plus (pid 4242)" in text for text in (*found.invalid, *found.warnings))
+    assert all("cc1plus, used" in text for text in (*found.invalid, *found.warnings))
 
 
 def test_many_processes_of_one_program_count_together() -> None:
@@ -212,14 +212,14 @@ def test_many_processes_of_one_program_count_together() -> None:
     for pid in range(5000, 5010):
         build |= process(f"{pid}/cc1plus", cores=0.08)
     (reason,) = judge(build).invalid
-    assert reason.startswith("another program, cc1plus (10 processes), used 0.80 cores")
+    assert reason.startswith("another program, cc1plus, used 0.80 cores")
 
 
 def test_a_process_that_idled_before_the_window_is_counted_from_there() -> None:
     """The agent lists a process only when it used CPU time: its last row may be long ago."""
     rows = [100.0 if tick == -9 else 5000.0 if tick == 40 else float("nan") for tick in TICKS]
     (reason,) = judge({("process", "utime_ticks", "9/updatedb"): rows}).invalid
-    assert "updatedb (pid 9), used 0.80 cores" in reason
+    assert "updatedb, used 0.80 cores" in reason
 
 
 def test_a_source_that_the_host_lacks_is_no_gap() -> None:
@@ -233,7 +233,7 @@ def test_a_second_server_is_foreign_and_the_one_under_test_is_not() -> None:
     servers = process("50/mariadbd", cores=1.5) | process("60/mariadbd", cores=0.6)
     assert judge(process("50/mariadbd", cores=1.5)) == Disturbance()
     (reason,) = judge(servers).invalid
-    assert "mariadbd (pid 60), used 0.60 cores" in reason
+    assert "mariadbd, used 0.60 cores" in reason
 
 
 def test_a_process_that_restarted_is_not_counted_backwards() -> None:

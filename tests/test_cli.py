@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace import __version__
+from headrace import __version__, store
+from headrace.experiment import design as designs
+from headrace.experiment import plan as plans
+from tests import synthetic
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = Path(sys.executable).parent
@@ -96,6 +99,29 @@ def test_json_goes_to_standard_output_alone() -> None:
 
 def test_no_colour_when_asked_or_when_not_a_terminal() -> None:
     assert "\x1b[" not in headrace("doctor").stdout
+
+
+def test_compare_says_what_differs_and_that_it_is_unpaired(tmp_path: Path) -> None:
+    for name, gain in (("a", 1.0), ("b", 1.5)):
+        synthetic.make(
+            tmp_path / name, synthetic.Shape(effects={"STOCK": 1.0, "ALL": gain}, blocks=4, seconds=20)
+        )
+    answer = headrace("compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json")
+    assert answer.returncode == 0, answer.stderr
+    found = {(e["treatment"], e["response"]): e for e in json.loads(answer.stdout)["effects"]}
+    assert found["ALL", "throughput"]["verdict"] == "better"
+    assert found["ALL", "throughput"]["ratio"]["estimate"] == pytest.approx(1.5, rel=0.2)
+    readable = headrace("compare", str(tmp_path / "a"), str(tmp_path / "b"))
+    assert "ALL" in readable.stdout
+
+
+def test_an_experiment_without_trials_is_reported_as_such(tmp_path: Path) -> None:
+    plan, text = plans.load(ROOT / "examples" / "stock-to-all.toml")
+    design = designs.build(plan, place="x").to_json()
+    store.ExperimentFolder.create(tmp_path / "e", text, design)
+    answer = headrace("report", str(tmp_path / "e"))
+    assert answer.returncode == 0, answer.stderr
+    assert "0 of 45 trials" in headrace("status", str(tmp_path / "e")).stdout
 
 
 def readme_commands() -> list[list[str]]:

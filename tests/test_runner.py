@@ -178,11 +178,7 @@ def stages(bench: Bench) -> dict[str, Callable[[], bool]]:
         return SWAPPINESS.read_text().strip() in ("11", "12")
 
     def measuring() -> bool:
-        return any(
-            name.read_text().strip() == "fio" and b"HEADRACE_OWNER=headrace-killed" in _environ(name.parent)
-            for name in Path("/proc").glob("[0-9]*/comm")
-            if name.exists()
-        )
+        return bool(_running("fio", "headrace-killed"))
 
     return {
         "before apply": loop_attached,
@@ -192,6 +188,19 @@ def stages(bench: Bench) -> dict[str, Callable[[], bool]]:
         "during the store's write": lambda: any(trials.glob(".*.part/intervals.parquet")),
         "after one trial": (trials / "0001").exists,
     }
+
+
+def _running(program: str, owner: str) -> list[int]:
+    """Process ids of a program that carries this owner's mark."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            name = (process / "comm").read_text().strip()
+        except OSError:
+            continue
+        if name == program and f"HEADRACE_OWNER={owner}".encode() in _environ(process):
+            found.append(int(process.name))
+    return found
 
 
 def _environ(process: Path) -> bytes:
@@ -250,6 +259,24 @@ def test_a_ladder_with_a_treatment_that_does_not_start(bench: Callable[[str], Be
     assert {t["treatment"] for t in report["treatments"] if t["trials"]} <= {"STOCK", "JE"}
     assert (lab.output / "report.html").exists()
     assert "jemalloc" in json.dumps([t["knobs"] for t in trials if t["treatment"] == "JE"])
+
+
+def test_a_server_that_dies_under_load_is_a_failed_trial_with_its_last_words(
+    bench: Callable[[str], Bench],
+) -> None:
+    lab = bench(OLTP)
+    process = lab.start()
+    # The data set is loaded by sysbench, too, but before the first trial's folder exists.
+    wait_for(lambda: any(lab.output.glob("trials/.*.part")), process)
+    wait_for(lambda: bool(_running("sysbench", "headrace-ladder")), process)
+    number = int(next(lab.output.glob("trials/.*.part")).name[1:5])
+    os.kill(_running("mariadbd", "headrace-ladder")[0], signal.SIGKILL)
+    wait_for((lab.output / f"trials/{number:04d}").exists, process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    trial = lab.trials()[number]
+    assert trial["state"] == "failed"
+    assert "the server died" in str(trial["reason"])
 
 
 def test_two_runners_of_one_host_do_not_meet(bench: Callable[[str], Bench]) -> None:

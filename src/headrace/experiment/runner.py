@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -25,14 +25,14 @@ from headrace.experiment import plan as plans
 from headrace.experiment import readiness
 from headrace.experiment.trial import Lab, restore, run_trial, server_spec, volume_spec
 from headrace.facts import HostFacts
-from headrace.model import Role, TrialSpec, TrialState
+from headrace.model import Role, ServerEndpoint, TrialSpec, TrialState
 from headrace.server import build_dataset, dataset_folder
 from headrace.store import ExperimentFolder, TrialRecord
 from headrace.target import Target, TargetSpec, open_target
 
 #: What a trial costs beside warm-up and measuring, before one has been timed: [s] for planning only.
-OVERHEAD_WITH_SERVER_S = 6.0
-OVERHEAD_S = 3.0
+OVERHEAD_WITH_SERVER_S = 3.0
+OVERHEAD_S = 4.0
 
 
 @dataclass(frozen=True)
@@ -195,24 +195,21 @@ async def _dataset(lab: Lab, workload: workloads.Workload, listen: Listener) -> 
     spec = replace(server_spec(lab.design, baseline), variables={}, allocator="system")
     folder = await dataset_folder(lab.target, spec, f"{lab.scratch}/datasets", workload.dataset() or {})
 
-    async def load(endpoint: workloads.ServerEndpoint) -> None:
-        raw = lab_raw / "prepare"
-        raw.mkdir(parents=True, exist_ok=True)
-        await workload.prepare(
-            workloads.Context(lab.target, lab.owner, folder, endpoint, seconds=0, warmup_s=0, raw=raw)
-        )
-
     if await lab.target.exists(f"{folder}/manifest.json"):
         return folder
-    import tempfile
-
     listen(Note("building the data set (once)"))
     await lab.journal.record([{"kind": "process", "owner": lab.owner}])
-    lab_raw = Path(tempfile.mkdtemp(prefix="headrace-"))
     try:
-        await build_dataset(lab.target, spec, folder, lab.owner, load)
+        # What the loading prints is of no use once the data is there; an error quotes its last lines.
+        with tempfile.TemporaryDirectory(prefix="headrace-") as raw:
+
+            async def load(endpoint: ServerEndpoint) -> None:
+                await workload.prepare(
+                    workloads.Context(lab.target, lab.owner, folder, endpoint, 0.0, 0.0, Path(raw))
+                )
+
+            await build_dataset(lab.target, spec, folder, lab.owner, load)
     finally:
-        shutil.rmtree(lab_raw, ignore_errors=True)
         await asyncio.shield(restore(lab.journal))
     return folder
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -232,8 +232,14 @@ class _Steps:
         self.knobs["volume.device"] = {"before": None, "after": volume.device}
         self.warnings.extend(volume.warnings)
 
+    def _note_server(self, server: PrivateServer) -> None:
+        for name, change in server.settings.items():
+            self.knobs[f"server.{name}"] = {"before": change.before, "after": change.after}
+            if not change.honoured:
+                self.warnings.append(f"{name}: asked {change.asked}, the server has {change.after}")
+
     @contextlib.asynccontextmanager
-    async def _server(self, volume: Volume) -> Any:
+    async def _server(self, volume: Volume) -> AsyncIterator[ServerEndpoint]:
         lab = self._lab
         assert lab.dataset is not None  # the runner builds it for every workload that needs a server
         datadir = f"{volume.path}/data"
@@ -250,17 +256,15 @@ class _Steps:
         )
         endpoint = await server.start()
         try:
-            for name, change in server.settings.items():
-                self.knobs[f"server.{name}"] = {"before": change.before, "after": change.after}
-                if not change.honoured:
-                    self.warnings.append(f"{name}: asked {change.asked}, the server has {change.after}")
+            self._note_server(server)
             yield endpoint
-            if not await server.alive():
-                raise WorkloadFailed(f"the server died during the trial: {await server.last_words()}")
         except WorkloadFailed as error:
             if await server.alive():
                 raise
-            raise WorkloadFailed(f"the server died: {await server.last_words()}") from error
+            raise await _death_of(server) from error
+        else:
+            if not await server.alive():
+                raise await _death_of(server)
         finally:
             self._step("stop", "stopping the server")
             with contextlib.suppress(FileNotFoundError):
@@ -269,7 +273,7 @@ class _Steps:
             await server.stop(discard=True)
 
     @contextlib.asynccontextmanager
-    async def _sampled(self, endpoint: ServerEndpoint | None) -> Any:
+    async def _sampled(self, endpoint: ServerEndpoint | None) -> AsyncIterator[None]:
         """Sample the host around the workload; the stream is fetched when the workload has ended."""
         lab = self._lab
         output = f"{lab.scratch}/samples.jsonl.zst"
@@ -286,10 +290,14 @@ class _Steps:
             await lab.target.run(["rm", "-f", output])
 
 
-async def drop_cached(target: Target, folder: str) -> None:
-    """Write the folder's data out and forget its pages, so that a trial neither starts with a warm page
+async def _death_of(server: PrivateServer) -> WorkloadFailed:
+    return WorkloadFailed(f"the server died during the trial: {await server.last_words()}")
 
-    cache nor pays for writing back what was copied before it. Only this folder's pages are touched.
+
+async def drop_cached(target: Target, folder: str) -> None:
+    """Write the folder's data out and forget its pages; only this folder's are touched.
+
+    A trial must neither start with a warm page cache nor pay for writing back what was copied before it.
     """
     await target.run(["sync", "-f", folder], timeout_s=600)
     drop = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.errors import PlanError
-from headrace.model import ServerEndpoint, Value
+from headrace.model import Value
 from headrace.workloads import options as _options
 from headrace.workloads.fio import Fio
 from headrace.workloads.options import OptionDoc
@@ -21,7 +21,6 @@ __all__ = [
     "Context",
     "Measurement",
     "OptionDoc",
-    "ServerEndpoint",
     "Workload",
     "make_workload",
     "option_docs",
