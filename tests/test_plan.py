@@ -122,6 +122,23 @@ def test_without_root_the_rest_still_runs_and_what_is_left_out_is_named() -> Non
     assert "ordinary folder" in design.notes[0]
 
 
+def test_without_root_a_treatment_is_never_stripped_into_a_copy_of_the_baseline() -> None:
+    text = FACTORIAL.replace(
+        "[factors.filesystem.levels]", '[base]\n"volume.filesystem" = "xfs"\n[factors.filesystem.levels]'
+    )
+    design = build(
+        text.replace('"volume.mount_options" = ["noatime"]', '"volume.mount_options" = ["noatime"]'),
+        is_root=False,
+    )
+    assert {t.configuration for t in design.treatments} == {"filesystem=xfs mount=plain"}
+    assert any("journal" in name for name, _ in design.skipped)
+
+
+def test_host_settings_of_every_treatment_are_named_when_left_out() -> None:
+    design = build(LADDER + '\n[base]\n"host.vm.swappiness" = 1\n', is_root=False)
+    assert design.notes == ("without root: left as they are: host.vm.swappiness",)
+
+
 def test_the_hash_changes_with_anything_that_is_measured() -> None:
     original = build(LADDER).hash
     assert build(LADDER).hash == original
@@ -145,6 +162,12 @@ def test_the_hash_changes_with_anything_that_is_measured() -> None:
         ("[bundles.je]", '[bundles.je]\n"server.innodb_flush_log_at_trx_commit" = 2', ["survives a crash"]),
         ("[bundles.je]", '[bundles.je]\n"server.innodb_buffer_pool_size" = "2G"', ["set twice", "1G", "2G"]),
         ("[workload]", "[workload", ["not valid TOML"]),
+        ("[bundles.je]", '[bundles.je]\n"workload.table_size" = 5', ["workload.table_size", "data set"]),
+        (
+            "[bundles.je]",
+            '[bundles.je]\n"server.innodb_page_size" = "8k"',
+            ["layout of the data files", "[base]"],
+        ),
     ],
 )
 def test_an_error_names_file_key_value_and_what_was_allowed(old: str, new: str, said: list[str]) -> None:
@@ -168,3 +191,9 @@ def test_weaker_durability_is_accepted_when_the_plan_allows_it_by_name() -> None
 )
 def test_sizes(text: str, size: int) -> None:
     assert plans.size_in_bytes(text) == size
+
+
+def test_without_root_the_volume_is_a_folder_for_the_runner_too() -> None:
+    design = build(LADDER.replace("[workload]", '[volume]\ndevice = "loop"\n[workload]'), is_root=False)
+    assert design.plan.volume.device == "directory"
+    assert design.to_json()["volume"]["device"] == "directory"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from headrace import store
 from headrace.errors import Busy, DiskFull, StoreError
-from headrace.model import Role, TrialState
+from headrace.model import Facts, Role, TrialState
 from tests.programs import agent_path
 
 DESIGN = {"name": "t", "hash": "abc", "trials": [], "treatments": []}
@@ -69,6 +70,26 @@ def test_drafts_of_a_killed_runner_are_discarded(tmp_path: Path) -> None:
     experiment.begin_trial(1)
     assert experiment.discard_drafts() == 1
     assert list((experiment.path / "trials").iterdir()) == []
+
+
+def test_a_trial_measured_again_replaces_the_old_one_whole(tmp_path: Path) -> None:
+    experiment = folder(tmp_path)
+    first = replace(record(), state=TrialState.INVALID, reason="disturbed")
+    experiment.begin_trial(1).commit(first, store.empty_data())
+    draft = experiment.begin_trial(1)
+    assert experiment.trials() == [first]
+    draft.commit(record(), store.empty_data())
+    assert experiment.trials() == [record()]
+    assert [p.name for p in (experiment.path / "trials").iterdir()] == ["0001"]
+
+
+def test_facts_are_written_whole_and_a_damaged_file_is_said(tmp_path: Path) -> None:
+    experiment = folder(tmp_path)
+    experiment.save_facts(Facts("abc", {"hostname": "lab1"}))
+    assert experiment.facts("abc").data == {"hostname": "lab1"}
+    (experiment.path / "facts" / "abc.json").write_text("")
+    with pytest.raises(StoreError, match="cannot be read"):
+        experiment.facts("abc")
 
 
 def test_a_full_disk_leaves_no_trial_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from headrace.errors import Busy, CommandFailed, HeadraceError, NotReady, Refused, TargetError
+from headrace.errors import Busy, CommandFailed, DiskFull, HeadraceError, NotReady, Refused, TargetError
 from headrace.model import OWNER_VARIABLE, Facts, ServerEndpoint
 from headrace.target import Process, Target
 from headrace.target.fixture import FixtureTarget
@@ -357,6 +357,8 @@ def _raise_for(exit_code: int, error_text: str, place: str) -> NoReturn:
         raise Busy(
             message.removeprefix("busy: "), place=place, hint="wait until it ends, or stop that process"
         )
+    if exit_code == DiskFull.exit_code:
+        raise DiskFull(message, place=place)
     if exit_code == Refused.exit_code:
         raise Refused(message.removeprefix("refused: "), place=place)
     raise CommandFailed(message, place=place)

@@ -69,12 +69,15 @@ def main() -> None:
 def _error_text(error: HeadraceError) -> Any:
     from rich.text import Text
 
+    from headrace.report.text import clean
+
+    # A message may quote what a server or a file said: nothing of it may reach the terminal as a command.
     text = Text.assemble(("headrace: ", "bold red"))
     if error.place:
-        text.append(f"{error.place}: ", style="bold")
-    text.append(error.message)
+        text.append(f"{clean(error.place)}: ", style="bold")
+    text.append("\n".join(clean(line) for line in error.message.splitlines()))
     if error.hint:
-        text.append(f"\n  try: {error.hint}", style="cyan")
+        text.append(f"\n  try: {clean(error.hint)}", style="cyan")
     return text
 
 
@@ -260,13 +263,13 @@ def plan_options(kind: Annotated[str, typer.Argument(help="A workload.", metavar
 def run(
     plan: PlanFile,
     output: Output = None,
-    retry_invalid: Annotated[
-        bool, typer.Option("--retry-invalid", help="Measure disturbed trials again.")
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Measure disturbed and failed trials again.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Run a plan, or continue it where it stopped, and write the report."""
-    _run_plan(_find_plan(plan), output, retry_invalid, as_json)
+    _run_plan(_find_plan(plan), output, retry, as_json)
 
 
 @app.command(short_help="From a stock MariaDB to a proven faster one.")
@@ -275,14 +278,12 @@ def demo(output: Output = Path("experiments/stock-to-all"), as_json: Json = Fals
     _run_plan(_find_plan(Path("stock-to-all")), output, False, as_json)
 
 
-def _run_plan(plan: Path, output: Path | None, retry_invalid: bool, as_json: bool) -> None:
+def _run_plan(plan: Path, output: Path | None, retry: bool, as_json: bool) -> None:
     from headrace.experiment import runner
     from headrace.report import progress
 
     with progress.Watcher(_stderr()) as watcher:
-        folder = _run_until_signal(
-            lambda: runner.run_experiment(plan, output, watcher.listen, retry_invalid=retry_invalid)
-        )
+        folder = _run_until_signal(lambda: runner.run_experiment(plan, output, watcher.listen, retry=retry))
     _conclude(folder, as_json)
 
 

@@ -53,6 +53,13 @@ class CommandFailed(TargetError):
     """A command on a target ended with an exit code other than 0, or ran out of time."""
 
 
+class TreatmentFailed(CommandFailed):
+    """The host does not take what the treatment asks: mkfs or mount refused its options.
+
+    In a trial this is an observation of the treatment (state ``failed``), not the end of the experiment.
+    """
+
+
 class Busy(HeadraceError):
     """Something we need is held by somebody else: a port, the host's lock, an experiment folder."""
 

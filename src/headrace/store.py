@@ -214,10 +214,13 @@ class TrialDraft:
             text = json.dumps(asdict(record), indent=2, sort_keys=True)
             (self._folder / "trial.json").write_text(text + "\n")
             _sync_tree(self._folder)
-            if self._final.exists():  # an invalid trial that is measured again
-                shutil.rmtree(self._final)
+            # An invalid trial that was measured again is set aside first: no moment has half a trial.
+            old = self._final.with_name(f".{self._final.name}.old.part")
+            if self._final.exists():
+                self._final.rename(old)
             self._folder.rename(self._final)
             _sync(self._final.parent)
+            shutil.rmtree(old, ignore_errors=True)
         except OSError as error:
             raise _write_error(error, self._folder) from error
 
@@ -299,23 +302,27 @@ class ExperimentFolder:
         return [_read_record(p / "trial.json") for p in sorted((self.path / "trials").glob("[0-9]*"))]
 
     def save_facts(self, facts: Facts) -> None:
-        path = self.path / "facts" / f"{facts.hash}.json"
-        if not path.exists():
-            try:
-                path.write_text(json.dumps(facts.data, indent=1, sort_keys=True) + "\n")
-            except OSError as error:
-                raise _write_error(error, path) from error
+        name = f"facts/{facts.hash}.json"
+        if not (self.path / name).exists():
+            self.write_output(name, json.dumps(facts.data, indent=1, sort_keys=True) + "\n")
 
     def facts(self, facts_hash: str) -> Facts:
-        return Facts(facts_hash, json.loads((self.path / "facts" / f"{facts_hash}.json").read_text()))
+        """The host as it was; raises StoreError when that is not in the folder or cannot be read."""
+        path = self.path / "facts" / f"{facts_hash}.json"
+        try:
+            return Facts(facts_hash, json.loads(path.read_text()))
+        except (OSError, ValueError) as error:
+            raise StoreError(f"cannot be read: {error}", place=str(path)) from error
 
     def write_output(self, name: str, content: str) -> Path:
-        """Write ``report.html`` or ``report.json``, whole or not at all."""
+        """Write a file of the folder (``report.html``, ``report.json``), whole or not at all."""
         path = self.path / name
-        draft = path.with_name(f".{name}.part")
+        draft = path.with_name(f".{path.name}.part")
         try:
             draft.write_text(content, encoding="utf-8")
+            _sync(draft)
             draft.rename(path)
+            _sync(path.parent)
         except OSError as error:
             raise _write_error(error, path) from error
         return path

@@ -52,6 +52,8 @@ pub struct Open {
     pub id: u64,
     pub owner: String,
     pub t_ns: u64,
+    /// The boot in which it was journaled; empty where the host does not tell.
+    pub boot_id: String,
     #[serde(flatten)]
     pub undo: Undo,
 }
@@ -61,6 +63,8 @@ struct Line {
     format: u32,
     t_ns: u64,
     owner: String,
+    #[serde(default)]
+    boot_id: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     scratch: Vec<PathBuf>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -129,7 +133,8 @@ impl Content {
         self.scratch.extend(line.scratch);
         for Numbered { id, undo } in line.undo {
             self.next_id = self.next_id.max(id + 1);
-            self.open.push(Open { id, owner: line.owner.clone(), t_ns: line.t_ns, undo });
+            let (owner, boot_id) = (line.owner.clone(), line.boot_id.clone());
+            self.open.push(Open { id, owner, t_ns: line.t_ns, boot_id, undo });
         }
         self.open.retain(|entry| !line.done.contains(&entry.id));
     }
@@ -243,8 +248,22 @@ impl Journal {
 impl Line {
     fn of(owner: &str) -> Line {
         let t_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
-        Line { format: FORMAT, t_ns, owner: owner.to_owned(), scratch: vec![], undo: vec![], done: vec![] }
+        Line {
+            format: FORMAT,
+            t_ns,
+            owner: owner.to_owned(),
+            boot_id: this_boot(),
+            scratch: vec![],
+            undo: vec![],
+            done: vec![],
+        }
     }
+}
+
+/// What tells this boot from every other; empty where the kernel does not say.
+pub fn this_boot() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().to_owned()
 }
 
 /// The open entries, without a lock: a line that is being written now is a torn last line to us.

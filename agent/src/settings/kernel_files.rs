@@ -31,6 +31,7 @@ pub struct Applied {
 /// the energy preference along.
 const COUPLED: &[(&str, &[&str])] = &[
     ("queue/scheduler", &["nr_requests", "wbt_lat_usec", "iosched"]),
+    ("queue/max_sectors_kb", &["read_ahead_kb"]),
     ("vm/dirty_ratio", &["dirty_bytes"]),
     ("vm/dirty_bytes", &["dirty_ratio"]),
     ("vm/dirty_background_ratio", &["dirty_background_bytes"]),
@@ -147,7 +148,7 @@ impl KernelFiles {
             }
         }
         // Of a pair of which one is 0 because the other is set, 0 is no value that can be written.
-        if path.contains("/vm/dirty_") && values[0].value == "0" {
+        if path.contains("/vm/dirty_") && values[0].value == "0" && values.iter().any(|v| v.value != "0") {
             values.rotate_left(1);
         }
         Ok(values)

@@ -12,7 +12,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::journal::{Journal, Open, Undo};
+use super::journal::{Journal, Open, Undo, this_boot};
 use super::kernel_files::KernelFiles;
 use super::remove::{self, real_parent, scratch_of};
 use super::{belongs_to, processes, signature};
@@ -111,7 +111,12 @@ pub fn rollback(
     let mut unmarked = Vec::new();
     for entry in entries {
         let subject = subject(&entry.undo);
-        let (what, error) = match perform(&entry.undo, journal, kernel, holder) {
+        let result = if ended_with_its_boot(&entry) {
+            Ok(Some("the host was booted since".to_owned()))
+        } else {
+            perform(&entry.undo, journal, kernel, holder)
+        };
+        let (what, error) = match result {
             Ok(None) => (subject, None),
             Ok(Some(note)) => (format!("{subject} ({note})"), None),
             Err(error) => (subject, Some(format!("{error:#}"))),
@@ -161,6 +166,13 @@ fn subject(undo: &Undo) -> String {
             restore.first().map_or(String::new(), |first| format!("{} = {}", first.path, first.value))
         }
     }
+}
+
+/// Whether a reboot has undone this change. `sdb`, `zram1` or a sysctl may be somebody else's by now, so the
+/// undo would harm. Files on disk are still there, and a wiped device is known by its own UUID.
+fn ended_with_its_boot(entry: &Open) -> bool {
+    let lasts = matches!(entry.undo, Undo::Remove { .. } | Undo::Wipe { .. });
+    !lasts && !entry.boot_id.is_empty() && entry.boot_id != this_boot()
 }
 
 /// Undo one entry; what was done already is no error. The note tells what a person should know.

@@ -25,10 +25,13 @@ def paired_effect(
     equivalence: float = 0.03,
     comparisons: int = 1,
 ) -> Effect | None:
-    """One treatment against its baseline; None when one side cannot answer the response at all.
+    """One treatment against its baseline; None when that cannot be answered without choosing among the trials.
 
-    Both baseline trials of a block are averaged in log first. A block that lacks a side is dropped. With
-    fewer than 2 whole blocks there is an estimate, but neither interval nor verdict.
+    Both baseline trials of a block are averaged in log first. A block that lacks a side is dropped; None when
+    no block has both. None, too, when a trial of such a block did work but cannot answer the response (too few
+    operations for a percentile): the slow trials have the fewest operations, and without them the rest would
+    look better than the treatment is. With fewer than 2 whole blocks there is an estimate, but neither
+    interval nor verdict.
 
     The level is alpha / ``comparisons`` (Bonferroni; Dunn 1961): all intervals of one response cover their
     true ratios together with probability 1 - alpha, whatever the dependence through the shared baseline.
@@ -36,16 +39,14 @@ def paired_effect(
     of the usual form, and the interval is what we report. Dunnett's intervals suppose one common variance,
     while a treatment may well be steadier or wilder than the baseline; here each comparison has its own.
     """
-    a, b = _logs(baseline, response), _logs(treated, response)
-    if not a or not b:
+    blocks = _blocks(treated) & _blocks(baseline)
+    if not blocks or _has_unanswered([*treated, *baseline], response, blocks):
         return None
+    a, b = _logs(baseline, response), _logs(treated, response)
     level = alpha / comparisons
     resolution = _resolution(treated, response) + _resolution(baseline, response)
-    ratios = {block: b[block] - a[block] for block in sorted(a.keys() & b.keys())}
-    if ratios:
-        ratio = intervals.geometric(ratios, level, resolution)
-    else:
-        ratio = Interval(math.exp(intervals.mean(b) - intervals.mean(a)), None, None)
+    ratios = {block: b[block] - a[block] for block in sorted(blocks)}
+    ratio = intervals.geometric(ratios, level, resolution)
     found = verdict(response, ratio, equivalence)
     open_question = found is Verdict.NOT_ENOUGH_DATA
     needed = intervals.blocks_needed(ratios, level, equivalence, resolution) if open_question else None
@@ -72,12 +73,13 @@ def unpaired_effect(
     equivalence: float = 0.03,
     comparisons: int = 1,
 ) -> Effect | None:
-    """One treatment in two experiments, as b / a with Welch's interval; None when a side cannot answer.
+    """One treatment in two experiments, as b / a with Welch's interval; None when a side, or one trial, cannot
+    answer (see ``paired_effect``).
 
     The unit is the block (its trials averaged in log): two trials of one block share what that time did.
     """
     logs_a, logs_b = _logs(a, response), _logs(b, response)
-    if not logs_a or not logs_b:
+    if not logs_a or not logs_b or _has_unanswered([*a, *b], response, _blocks(a) | _blocks(b)):
         return None
     resolution = _resolution(a, response) + _resolution(b, response)
     ratio = intervals.welch(logs_a, logs_b, alpha / comparisons, resolution)
@@ -99,14 +101,16 @@ def noise_floor(
 ) -> NoiseFloor | None:
     """The A/A comparison: the baseline's second trial of each block against its first, at level 1 - alpha.
 
-    None without a block in which both were measured. The order of the two within their block is random, so a
+    None without a block in which both were measured, and as in ``paired_effect``. The order of the two within their block is random, so a
     ratio other than 1 is noise (or, at level alpha, bad luck), never an effect.
     """
-    first = _logs((t for t in baseline if t.role is Role.BASELINE), response)
-    second = _logs((t for t in baseline if t.role is Role.REPEAT), response)
-    ratios = {block: second[block] - first[block] for block in sorted(first.keys() & second.keys())}
-    if not ratios:
+    firsts = [t for t in baseline if t.role is Role.BASELINE]
+    seconds = [t for t in baseline if t.role is Role.REPEAT]
+    blocks = _blocks(firsts) & _blocks(seconds)
+    if not blocks or _has_unanswered([*firsts, *seconds], response, blocks):
         return None
+    first, second = _logs(firsts, response), _logs(seconds, response)
+    ratios = {block: second[block] - first[block] for block in sorted(blocks)}
     ratio = intervals.geometric(ratios, alpha, 2 * _resolution(baseline, response))
     floor = None
     if ratio.low is not None and ratio.high is not None:
@@ -136,6 +140,18 @@ def verdict(response: str, ratio: Interval, equivalence: float) -> Verdict:
     if ratio.high < 1:
         return Verdict.WORSE if higher_is_better else Verdict.BETTER
     return Verdict.NOT_ENOUGH_DATA
+
+
+def _blocks(trials: Iterable[TrialResponse]) -> set[int]:
+    """The blocks in which a trial did any work."""
+    return {t.block for t in trials if t.value(THROUGHPUT) is not None}
+
+
+def _has_unanswered(trials: Iterable[TrialResponse], response: str, blocks: set[int]) -> bool:
+    """Whether a trial of these blocks did work, but cannot say what is asked."""
+    return any(
+        t.block in blocks and t.value(THROUGHPUT) is not None and t.value(response) is None for t in trials
+    )
 
 
 def _logs(trials: Iterable[TrialResponse], response: str) -> dict[int, float]:

@@ -19,12 +19,21 @@ def of_experiment(
     *,
     done: int,
     planned: int,
+    failed: Mapping[str, tuple[int, int]],
 ) -> str:
-    """The headline of ``analysis``. ``baselines`` maps condition to treatment; ``done`` of ``planned`` trials."""
+    """The headline of ``analysis``. ``baselines`` maps condition to treatment; ``done`` of ``planned`` trials.
+
+    ``failed`` maps a treatment to how many of its trials failed, and of how many: what is left of a treatment
+    that often fails are its good days, so a reader must see it beside the conclusion.
+    """
     names = {name: treatment.configuration for name, treatment in treatments.items()}
     parts = [_conclusion(analysis, names, baselines)]
+    if failed:
+        listed = ", ".join(f"{name} in {n} of {total}" for name, (n, total) in failed.items())
+        parts.append(f"Failed: {listed} trials.")
     measured = {summary.treatment for summary in analysis.summaries}
-    missing = [name for name in treatments if name not in measured]
+    hopeless = {name for name, (n, total) in failed.items() if n == total}
+    missing = [name for name in treatments if name not in measured | hopeless]
     if done < planned:
         parts.append(f"So far {done} of {planned} trials are done.")
     elif missing and analysis.summaries:
@@ -123,7 +132,7 @@ def _noise(floors: Sequence[NoiseFloor]) -> str:
     known = [n.floor for n in floors if n.floor is not None]
     text = "."
     if known and max(known) < 1:
-        text = f"; differences under {max(known):.1%} cannot be told from noise here."
+        text = f"; two runs of the baseline differ by up to {max(known):.1%} here."
     elif known:
         text = "; the baseline differs from itself by so much that only more or quieter blocks can tell."
     odd = [

@@ -69,8 +69,9 @@ class TreatmentSummary:
 class NoiseFloor:
     """The A/A comparison of one condition: the baseline's second trial of a block against its first.
 
-    ``ratio``'s interval should include 1. ``floor`` is the smallest relative difference that this machine
-    can tell from noise with these blocks: the larger distance of the interval's ends from 1.
+    ``ratio``'s interval should include 1; its level is adjusted for the number of conditions. ``floor`` is the
+    larger distance of the interval's ends from 1: how far two runs of the same thing lie apart here. It is the
+    context of a verdict, and decides none: a verdict rests on the treatment's own interval.
     """
 
     condition: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +14,7 @@ from headrace.analysis.result import Analysis, Comparison, Effect, Interval, Noi
 from headrace.analysis.trials import RESPONSES, THROUGHPUT, TrialResponse, trial_responses
 from headrace.errors import PlanError, StoreError
 from headrace.model import Treatment, TrialState
-from headrace.store import ExperimentFolder
+from headrace.store import ExperimentFolder, TrialRecord
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ def analyse_experiment(folder: ExperimentFolder) -> Analysis:
     damaged; an experiment without a complete trial gives an Analysis without summaries.
     """
     design = _read_design(folder)
-    responses, excluded = _usable_trials(folder)
+    records = folder.trials()
+    responses, excluded = _usable_trials(folder, records)
     by_treatment = _by_treatment(responses)
     summaries = tuple(
         _summary(treatment, by_treatment[name], design.alpha)
@@ -62,7 +64,12 @@ def analyse_experiment(folder: ExperimentFolder) -> Analysis:
     )
     done = len(responses) + len(excluded)
     text = headline.of_experiment(
-        analysis, design.treatments, design.baselines, done=done, planned=design.trials
+        analysis,
+        design.treatments,
+        design.baselines,
+        done=done,
+        planned=design.trials,
+        failed=_failed(records),
     )
     return replace(analysis, headline=text)
 
@@ -82,7 +89,7 @@ def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
             f"no treatment stands in both: {', '.join(design_a.treatments)} / {', '.join(design_b.treatments)}",
             place=place,
         )
-    (trials_a, _), (trials_b, _) = _usable_trials(a), _usable_trials(b)
+    (trials_a, _), (trials_b, _) = _usable_trials(a, a.trials()), _usable_trials(b, b.trials())
     by_a, by_b = _by_treatment(trials_a), _by_treatment(trials_b)
     alpha, equivalence = min(design_a.alpha, design_b.alpha), min(design_a.equivalence, design_b.equivalence)
     same_kind = len({t.latency_kind for t in [*trials_a, *trials_b] if t.latency.total}) <= 1
@@ -144,9 +151,10 @@ def _read_design(folder: ExperimentFolder) -> _Design:
         ) from error
 
 
-def _usable_trials(folder: ExperimentFolder) -> tuple[list[TrialResponse], dict[int, str]]:
+def _usable_trials(
+    folder: ExperimentFolder, records: Sequence[TrialRecord]
+) -> tuple[list[TrialResponse], dict[int, str]]:
     """The complete trials that did any work, and why each other one is left out."""
-    records = folder.trials()
     excluded = {
         r.number: f"{r.state.value}: {r.reason or 'no reason was recorded'}"
         for r in records
@@ -159,6 +167,13 @@ def _usable_trials(folder: ExperimentFolder) -> tuple[list[TrialResponse], dict[
         else:
             excluded[response.number] = "no operation completed in the measured window"
     return usable, dict(sorted(excluded.items()))
+
+
+def _failed(records: Sequence[TrialRecord]) -> dict[str, tuple[int, int]]:
+    """Treatment -> (failed trials, trials that ran), of those with any that failed."""
+    failed = Counter(r.treatment for r in records if r.state is TrialState.FAILED)
+    ran = Counter(r.treatment for r in records)
+    return {name: (n, ran[name]) for name, n in failed.items()}
 
 
 def _by_treatment(responses: Iterable[TrialResponse]) -> dict[str, list[TrialResponse]]:
@@ -210,11 +225,11 @@ def _effects(design: _Design, by_treatment: Mapping[str, Sequence[TrialResponse]
 
 
 def _noise(design: _Design, by_treatment: Mapping[str, Sequence[TrialResponse]]) -> Iterable[NoiseFloor]:
+    # Shared by the conditions, so that one with an odd A/A pair is not found merely by looking at many.
+    alpha = design.alpha / max(len(design.baselines), 1)
     for condition, baseline in design.baselines.items():
         for response in RESPONSES:
-            floor = noise_floor(
-                response, by_treatment.get(baseline, []), condition=condition, alpha=design.alpha
-            )
+            floor = noise_floor(response, by_treatment.get(baseline, []), condition=condition, alpha=alpha)
             if floor is not None:
                 yield floor
 

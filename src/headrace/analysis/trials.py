@@ -138,9 +138,12 @@ _Rows = Mapping[str, Any]
 def _rows_by_trial(columns: Mapping[str, Any]) -> dict[int, _Rows]:
     """Split the columns by trial, without the rows a second that a histogram of the whole window repeats."""
     by_trial: dict[int, _Rows] = {}
-    trials = np.asarray(columns["trial"])
-    for trial in np.unique(trials):
-        own = {name: np.asarray(column)[trials == trial] for name, column in columns.items()}
+    # Sorted once and split: a mask a trial would read all rows as often as there are trials.
+    order = np.argsort(columns["trial"], kind="stable")
+    numbers, starts = np.unique(np.asarray(columns["trial"])[order], return_index=True)
+    parts = {name: np.split(np.asarray(column)[order], starts[1:]) for name, column in columns.items()}
+    for i, trial in enumerate(numbers):
+        own = {name: part[i] for name, part in parts.items()}
         series = np.char.add(np.char.add(own["operation"].astype(str), "\0"), own["kind"].astype(str))
         has_whole = np.isin(series, series[own["whole"].astype(bool)])
         keep = own["whole"].astype(bool) == has_whole

@@ -14,6 +14,7 @@ from headrace import knobs, workloads
 from headrace.errors import PlanError
 from headrace.experiment.plan import FactorTable, Plan, Settings
 from headrace.model import Role, Treatment, TrialSpec, Value
+from headrace.server import LAYOUT_VARIABLES
 
 CONFIGURATION = "configuration"
 
@@ -76,6 +77,7 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
     notes: list[str] = []
     if not is_root:
         treatments, notes = _without_root(plan, treatments, skipped)
+        plan = plan.model_copy(update={"volume": plan.volume.model_copy(update={"device": "directory"})})
         names = {t.name for t in treatments}
         lost = [name for name in baselines.values() if name not in names]
         if lost:
@@ -238,7 +240,26 @@ def _check(plan: Plan, treatment: Treatment) -> None:
                 f"{knob} in {treatment.name}: a directory has no file system or queue of its own",
                 hint='volume.device = "loop"',
             )
-    workloads.make_workload(plan.workload.kind, workload_options(plan, treatment))
+    own = workloads.make_workload(plan.workload.kind, workload_options(plan, treatment)).dataset()
+    common = workloads.make_workload(plan.workload.kind, plan.workload.options).dataset()
+    if own != common:
+        changed = [k for k, v in (own or {}).items() if v != (common or {}).get(k)]
+        raise PlanError(
+            f"{', '.join(f'workload.{k}' for k in changed)} in {treatment.name}: it changes the data set, and an "
+            "experiment has one, restored before each trial",
+            hint="set it in [workload], and run one experiment for each data set",
+        )
+    _check_layout(plan, treatment)
+
+
+def _check_layout(plan: Plan, treatment: Treatment) -> None:
+    """What fixes the layout of the data files is fixed when the data set is built: it cannot be a factor."""
+    for knob, value in treatment.settings.items():
+        if knob.removeprefix("server.") in LAYOUT_VARIABLES and plan.base.get(knob) != value:
+            raise PlanError(
+                f"{knob} in {treatment.name}: it changes the layout of the data files, which all treatments share",
+                hint="set it in [base], and run one experiment for each value",
+            )
 
 
 def workload_options(plan: Plan, treatment: Treatment) -> Settings:
@@ -257,7 +278,9 @@ def _without_root(
 ) -> tuple[list[Treatment], list[str]]:
     kept = []
     for treatment in treatments:
-        beyond_base = [k for k in treatment.settings if _needs_root(k) and k not in plan.base]
+        beyond_base = [
+            k for k, value in treatment.settings.items() if _needs_root(k) and value != plan.base.get(k)
+        ]
         if beyond_base:
             skipped.append((treatment.name, f"{beyond_base[0]} needs root"))
             continue
@@ -266,6 +289,9 @@ def _without_root(
     notes = []
     if plan.volume.device != "directory":
         notes.append(f"without root: an ordinary folder instead of a {plan.volume.device} volume")
+    left = [knob for knob in plan.base if knob.startswith("host.")]
+    if left:
+        notes.append(f"without root: left as they are: {', '.join(left)}")
     return kept, notes
 
 

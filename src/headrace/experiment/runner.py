@@ -6,7 +6,6 @@ stand in its journal before they are made, and the next run restores them before
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import tempfile
@@ -19,7 +18,7 @@ from pathlib import Path
 from headrace import workloads
 from headrace.agent import Agent, Journal
 from headrace.analysis.disturbance import Disturbance, find_disturbance
-from headrace.errors import Busy, NothingMeasured, NotReady
+from headrace.errors import Busy, NothingMeasured, NotReady, Refused
 from headrace.experiment import design as designs
 from headrace.experiment import plan as plans
 from headrace.experiment import readiness
@@ -28,7 +27,7 @@ from headrace.facts import HostFacts
 from headrace.model import Role, ServerEndpoint, TrialSpec, TrialState
 from headrace.server import build_dataset, dataset_folder
 from headrace.store import ExperimentFolder, TrialRecord
-from headrace.target import Target, TargetSpec, open_target
+from headrace.target import Target, TargetSpec, open_target, to_the_end
 
 #: What a trial costs beside warm-up and measuring, before one has been timed: [s] for planning only.
 OVERHEAD_WITH_SERVER_S = 3.0
@@ -80,7 +79,7 @@ def trial_seconds(plan: plans.Plan) -> float:
 
 
 async def run_experiment(
-    plan_path: Path, folder_path: Path | None, listen: Listener, *, retry_invalid: bool = False
+    plan_path: Path, folder_path: Path | None, listen: Listener, *, retry: bool = False
 ) -> ExperimentFolder:
     """Run or continue the experiment of a plan file; the folder with every trial in it.
 
@@ -106,7 +105,7 @@ async def run_experiment(
         folder = _open_folder(folder_path or Path("experiments") / plan.name, text, design)
         stack.enter_context(_exclusive(folder.path))
         lab = await _prepare_lab(target, folder, design, stack, listen)
-        await _Run(lab, folder, listen, retry_invalid).all_trials()
+        await _Run(lab, folder, listen, retry).all_trials()
     return folder
 
 
@@ -149,7 +148,7 @@ async def _prepare_lab(
     journal = Journal(agent, owner)
     await stack.enter_async_context(journal.hold())
     # Whatever a killed run left behind is undone before anything is looked at or measured.
-    for what in await restore(journal):
+    for what in await to_the_end(restore(journal)):
         listen(Note(f"restored: {what}"))
     lost = folder.discard_drafts()
     if lost:
@@ -187,12 +186,22 @@ async def _make_scratch(target: Target, scratch: str) -> None:
             place=f"{target.name}:{scratch}",
             hint='name another with [target] scratch = "..." in the plan',
         )
+    # The default lies below a folder that everybody may write to: somebody could have made it before us.
+    owner, mode = (await target.run(["stat", "-L", "-c", "%u %a", scratch])).text.split()
+    user = (await target.run(["id", "-u"])).text.strip()
+    if owner != user or int(mode, 8) & 0o022:
+        raise Refused(
+            f"the scratch folder belongs to user {owner}, mode {mode}: only we may own and write it",
+            place=f"{target.name}:{scratch}",
+            hint='remove it, or name another with [target] scratch = "..." in the plan',
+        )
 
 
 async def _dataset(lab: Lab, workload: workloads.Workload, listen: Listener) -> str:
     """The golden copy of the data, built once per server version and data set."""
     baseline = lab.design.treatment(next(iter(lab.design.baselines.values())))
-    spec = replace(server_spec(lab.design, baseline), variables={}, allocator="system")
+    treated = server_spec(lab.design, baseline)
+    spec = replace(treated, variables=dict(treated.layout), allocator="system")
     folder = await dataset_folder(lab.target, spec, f"{lab.scratch}/datasets", workload.dataset() or {})
 
     if await lab.target.exists(f"{folder}/manifest.json"):
@@ -210,31 +219,31 @@ async def _dataset(lab: Lab, workload: workloads.Workload, listen: Listener) -> 
 
             await build_dataset(lab.target, spec, folder, lab.owner, load)
     finally:
-        await asyncio.shield(restore(lab.journal))
+        await to_the_end(restore(lab.journal))
     return folder
 
 
 class _Run:
     """The loop over the trials, with its clock."""
 
-    def __init__(self, lab: Lab, folder: ExperimentFolder, listen: Listener, retry_invalid: bool) -> None:
+    def __init__(self, lab: Lab, folder: ExperimentFolder, listen: Listener, retry: bool) -> None:
         self._lab = lab
         self._folder = folder
         self._listen = listen
-        self._retry_invalid = retry_invalid
+        self._retry = retry
         self._durations_s: list[float] = []
 
     async def all_trials(self) -> None:
         trials = self._lab.design.trials
         on_disk = {t.number: t for t in self._folder.trials()}
-        if self._retry_invalid:
-            on_disk = {n: t for n, t in on_disk.items() if t.state is not TrialState.INVALID}
+        if self._retry:
+            on_disk = {n: t for n, t in on_disk.items() if t.state is TrialState.COMPLETE}
         if on_disk:
             self._listen(Note(f"continuing: {len(on_disk)} of {len(trials)} trials are done"))
         for spec in trials:
             if spec.number not in on_disk:
                 on_disk[spec.number] = await self._one(spec, len(on_disk), len(trials))
-                self._stop_when_hopeless(on_disk[spec.number])
+            self._stop_when_hopeless(on_disk[spec.number])
         if not any(t.state is TrialState.COMPLETE for t in on_disk.values()):
             reasons = {f"{t.treatment}: {t.reason}" for t in on_disk.values()}
             raise NothingMeasured("no trial is complete:\n" + "\n".join(sorted(reasons)))
@@ -276,7 +285,7 @@ class _Run:
             raise NothingMeasured(
                 f"the baseline {record.treatment} failed: {record.reason}",
                 place=str(self._folder.trial_path(record.number)),
-                hint="mend the plan or the cause, remove this experiment's folder and run again",
+                hint="mend the cause and run again with --retry; a changed plan needs another --output",
             )
 
 

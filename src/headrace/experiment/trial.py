@@ -16,10 +16,10 @@ from typing import Any
 from headrace import __version__, knobs, workloads
 from headrace.agent import Agent, Journal
 from headrace.errors import (
-    CommandFailed,
     HeadraceError,
     Refused,
     ServerStartFailed,
+    TreatmentFailed,
     WorkloadFailed,
 )
 from headrace.experiment.design import Design, workload_options
@@ -27,12 +27,14 @@ from headrace.experiment.plan import size_in_bytes
 from headrace.facts import HostFacts
 from headrace.model import Facts, ServerEndpoint, Treatment, TrialSpec, TrialState, Value
 from headrace.server import PrivateServer, ServerSpec, restore_dataset
-from headrace.store import TrialData, TrialDraft, TrialRecord, empty_data, read_samples
-from headrace.target import Target
+from headrace.store import SAMPLES, TrialData, TrialDraft, TrialRecord, empty_data, read_samples
+from headrace.target import Target, to_the_end
 from headrace.volumes import DeviceSpec, Volume, VolumeSpec, mounted
 
+SAMPLES_FILE = "samples.jsonl.zst"
+
 #: Errors that are an observation of the treatment. Anything else stops the experiment.
-OBSERVATIONS = (ServerStartFailed, WorkloadFailed, CommandFailed, Refused)
+OBSERVATIONS = (ServerStartFailed, WorkloadFailed, TreatmentFailed, Refused)
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ async def run_trial(
         state, reason = TrialState.FAILED, error.message
     finally:
         # Cancelled or not, the host is restored before anything else happens.
-        await asyncio.shield(restore(lab.journal))
+        await to_the_end(restore(lab.journal))
     clock.mark("finished")
     record = TrialRecord(
         number=spec.number,
@@ -141,7 +143,7 @@ async def run_trial(
         times_ns=clock.times_ns,
         facts_hash=lab.facts.hash,
         knobs=steps.knobs,
-        versions={"headrace": __version__, **lab.versions},
+        versions={"headrace": __version__, **lab.versions, **steps.versions},
         warnings=steps.warnings,
         cpus=HostFacts(lab.facts).cpu_count,
     )
@@ -180,6 +182,7 @@ class _Steps:
         self.window_ns = (0, 0)
         self.knobs: dict[str, dict[str, Any]] = {}
         self.warnings: list[str] = []
+        self.versions: dict[str, str] = {}
 
     def _step(self, name: str, text: str) -> None:
         self._clock.mark(name)
@@ -222,7 +225,10 @@ class _Steps:
             self.window_ns = (measurement.window_start_ns, measurement.window_end_ns)
             if not workload.needs_server:
                 await workload.cleanup(context)
-        samples = await asyncio.to_thread(read_samples, self._draft.raw / "samples.jsonl.zst")
+        sampled = self._draft.raw / SAMPLES_FILE
+        samples = (
+            await asyncio.to_thread(read_samples, sampled) if sampled.exists() else SAMPLES.empty_table()
+        )
         return TrialData(measurement.intervals, measurement.latency, samples)
 
     def _note_volume(self, volume: Volume) -> None:
@@ -257,6 +263,7 @@ class _Steps:
         endpoint = await server.start()
         try:
             self._note_server(server)
+            self.versions[str(endpoint.vendor)] = endpoint.version
             yield endpoint
         except WorkloadFailed as error:
             if await server.alive():
@@ -276,18 +283,22 @@ class _Steps:
     async def _sampled(self, endpoint: ServerEndpoint | None) -> AsyncIterator[None]:
         """Sample the host around the workload; the stream is fetched when the workload has ended."""
         lab = self._lab
-        output = f"{lab.scratch}/samples.jsonl.zst"
+        output = f"{lab.scratch}/{SAMPLES_FILE}"
         await lab.target.run(["rm", "-f", output])
         process = await lab.agent.start_sampler(output, owner=lab.owner, interval_s=1.0, endpoint=endpoint)
         try:
             yield
         finally:
-            await process.signal("TERM")
-            exit_code = await process.wait(timeout_s=15)
-            if exit_code != 0:
-                self.warnings.append(f"the sampler ended with {exit_code}: {await process.error_text()}")
-            await lab.target.get(output, self._draft.raw / "samples.jsonl.zst")
-            await lab.target.run(["rm", "-f", output])
+            try:
+                await process.signal("TERM")
+                exit_code = await process.wait(timeout_s=15)
+                if exit_code != 0:
+                    self.warnings.append(f"the sampler ended with {exit_code}: {await process.error_text()}")
+                await lab.target.get(output, self._draft.raw / SAMPLES_FILE)
+                await lab.target.run(["rm", "-f", output])
+            except (TimeoutError, FileNotFoundError) as error:
+                # What was measured stands without them; the analysis says that nothing is known of the host.
+                self.warnings.append(f"the host's samples are lost: {error}")
 
 
 async def _death_of(server: PrivateServer) -> WorkloadFailed:

@@ -6,9 +6,11 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.text import Text
 
 from headrace.experiment.runner import Event, Note, Step, TrialEnded, TrialStarted
 from headrace.model import TrialState
+from headrace.report.text import clean, clean_lines
 from headrace.store import TrialRecord
 
 _COLOURS = {TrialState.COMPLETE: "green", TrialState.INVALID: "yellow", TrialState.FAILED: "red"}
@@ -31,7 +33,7 @@ class Watcher:
         self._console = console
         self._progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[left]}"),
@@ -54,9 +56,9 @@ class Watcher:
     def listen(self, event: Event) -> None:
         match event:
             case Note(text):
-                self._console.print(text, markup=False, highlight=False)
+                self._console.print(clean_lines(text), markup=False, highlight=False)
             case Step(text):
-                self._progress.update(self._task, description=f"{self._current}: {text}")
+                self._progress.update(self._task, description=clean(f"{self._current}: {text}"))
             case TrialStarted(spec, done, total, left_s):
                 self._current = f"block {spec.block}  {spec.treatment}"
                 self._progress.update(
@@ -64,16 +66,15 @@ class Watcher:
                 )
             case TrialEnded(record, throughput_ops_s, done, total, left_s):
                 self._progress.update(self._task, completed=done, left=f"{duration(left_s)} left")
-                self._console.print(_line(record, throughput_ops_s, done, total, left_s), highlight=False)
+                self._console.print(_line(record, throughput_ops_s, done, total, left_s))
 
 
-def _line(record: TrialRecord, throughput_ops_s: float, done: int, total: int, left_s: float) -> str:
-    from rich.markup import escape
-
+def _line(record: TrialRecord, throughput_ops_s: float, done: int, total: int, left_s: float) -> Text:
     colour = _COLOURS[record.state]
     what = f"[{done:>{len(str(total))}}/{total}] block {record.block}  {record.treatment:<24}"
     if record.state is TrialState.COMPLETE:
         result = f"{throughput_ops_s:>12,.0f} ops/s"
     else:
         result = f"{record.state}: {record.reason}"
-    return f"{escape(what)} [{colour}]{escape(result)}[/]  [dim]{duration(left_s)} left[/]"
+    left = (f"  {duration(left_s)} left", "dim")
+    return Text.assemble(clean(what), " ", (clean(result), colour), left)

@@ -147,12 +147,9 @@ class Machines:
         tops = {}
         for share in CPU_SHARES:
             highest = max([_highest(m.heat[share]) for _, m in self._rows() if m.heat], default=0.0)
-            tops[share] = (
-                100
-                if share == "busy"
-                else next(t for t in (5, 10, 20, 30, 50, 75, 101) if t >= 100 * highest)
-            )
-        return {share: min(top, 100) for share, top in tops.items()}
+            nice = () if share == "busy" else (5, 10, 20, 30, 50, 75)
+            tops[share] = next((t for t in nice if t >= 100 * highest), 100)
+        return tops
 
     def heat_maps(self) -> list[dict[str, Any]]:
         found = []

@@ -30,8 +30,8 @@ GAP_INTERVALS = 2.5
 #: A bucket less covered by differences than this is a gap.
 MIN_COVERED = 0.25
 
-#: With fewer operations in a bucket its p99 is simply the slowest one.
-MIN_OPERATIONS_FOR_P99 = 100
+#: Ten operations beyond it, as for every percentile that is stated (``percentiles.MIN_BEYOND``).
+MIN_OPERATIONS_FOR_P99 = 1000
 
 CPU_SHARES = ("busy", "system", "softirq", "iowait", "steal")
 
@@ -123,7 +123,7 @@ _P99_SQL = """
 def paces(connection: duckdb.DuckDBPyConnection, grid: Grid, step_s: float, kind: str) -> dict[int, Pace]:
     """Every trial that has intervals. p99 is exact (merged histograms) where the workload gives one a second;
 
-    otherwise the highest that the tool printed for any second of the bucket. Percentiles are never averaged.
+    otherwise the highest that the tool printed for any second of the bucket: a mean of them would be no p99.
     """
     where = {"start": grid.start_s, "width": grid.width_s, "step": step_s}
     rows = connection.execute(_PACE_SQL, where).fetchnumpy()
@@ -177,32 +177,34 @@ _RATES_SQL = """
     "{sums}", "sum(dv * lap_s / dt_ns * 1e9) / sum(lap_s) AS rate"
 )  # fmt: skip
 
-# idle and iowait of a core may step back a little (proc_stat(5)): that is no reset, and their difference is 0.
-# guest is not added: user holds it already.
+# The kernel moves time between idle and iowait, so either may step back a little (proc_stat(5)): only their sum
+# tells what was not used, and a step back of it is no reset but 0. guest is not added: user holds it already.
 _CPU_SQL = """
     WITH ticks AS (
-        SELECT label, t_ns, sum(value) AS total,
-               sum(value) FILTER (metric = 'idle') AS idle, sum(value) FILTER (metric = 'iowait') AS iowait,
+        SELECT label, t_ns, sum(value) FILTER (metric NOT IN ('idle', 'iowait')) AS busy,
+               sum(value) FILTER (metric IN ('idle', 'iowait')) AS unused,
+               sum(value) FILTER (metric = 'iowait') AS iowait,
                sum(value) FILTER (metric = 'system') AS system, sum(value) FILTER (metric = 'softirq') AS softirq,
                sum(value) FILTER (metric = 'steal') AS steal
         FROM samples
         WHERE trial = {trial} AND sampler = 'cpu'
           AND metric IN ('user', 'nice', 'system', 'idle', 'iowait', 'irq', 'softirq', 'steal')
         GROUP BY label, t_ns
-    ), steps AS (
-        SELECT label, t_ns, t_ns - lag(t_ns) OVER core AS dt_ns, total - lag(total) OVER core AS total,
-               greatest(idle - lag(idle) OVER core, 0) AS idle,
+    ), grown AS (
+        SELECT label, t_ns, t_ns - lag(t_ns) OVER core AS dt_ns, busy - lag(busy) OVER core AS busy,
+               greatest(unused - lag(unused) OVER core, 0) AS unused,
                greatest(iowait - lag(iowait) OVER core, 0) AS iowait,
                system - lag(system) OVER core AS system, softirq - lag(softirq) OVER core AS softirq,
                coalesce(steal - lag(steal) OVER core, 0) AS steal
         FROM ticks WINDOW core AS (PARTITION BY label ORDER BY t_ns)
+    ), steps AS (
+        SELECT * REPLACE (least(iowait, unused) AS iowait), busy + unused AS total FROM grown
     )
 """ + _SPREAD_SQL.replace("{keys}", "label").replace(
-    "{sound}", "total > 0 AND system >= 0 AND softirq >= 0 AND steal >= 0"
+    "{sound}", "total > 0 AND busy >= 0 AND system >= 0 AND softirq >= 0 AND steal >= 0"
 ).replace(
     "{sums}",
-    "sum(lap_s / dt_ns * (total - idle - iowait)) / sum(lap_s / dt_ns * total) AS busy, "
-    + ", ".join(f"sum(lap_s / dt_ns * {m}) / sum(lap_s / dt_ns * total) AS {m}" for m in CPU_SHARES[1:]),
+    ", ".join(f"least(sum(lap_s / dt_ns * {m}) / sum(lap_s / dt_ns * total), 1) AS {m}" for m in CPU_SHARES),
 )  # fmt: skip
 
 

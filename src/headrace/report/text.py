@@ -9,7 +9,7 @@ from typing import Any
 from headrace.analysis.result import Interval
 
 #: Beside control characters, these reorder or hide text (Unicode UAX 9): a name could show as another.
-_HIDING = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200B, 0x200E, 0x200F, 0x2028, 0x2029, 0xFEFF}
+_HIDING = {0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200B, 0x200E, 0x200F, 0x2028, 0x2029, 0xFEFF}
 
 
 def clean(text: object) -> str:
@@ -23,6 +23,11 @@ def clean(text: object) -> str:
         else:
             shown.append(character)
     return "".join(shown)
+
+
+def clean_lines(text: object) -> str:
+    """The same, but lines stay lines: for messages that quote the end of a log."""
+    return "\n".join(clean(line) for line in str(text).splitlines())
 
 
 def count(value: float | None) -> str:
@@ -74,7 +79,7 @@ def short(captured: str, most: int = 24) -> str:
 
 
 def seconds(value_s: float) -> str:
-    """``95`` -> ``1 min 35 s``; ``7260`` -> ``2 h 1 min``."""
+    """``95`` -> ``1 min 35 s``; ``7260`` -> ``2 h 1 min``; from 2 days on ``3 days 4 h``."""
     whole = round(value_s)
     if whole < 60:
         return f"{value_s:.3g} s"
@@ -82,6 +87,9 @@ def seconds(value_s: float) -> str:
         minutes, rest = divmod(whole, 60)
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     hours, rest = divmod(whole // 60, 60)
+    if hours >= 48:
+        days, rest = divmod(hours, 24)
+        return f"{days} days {rest} h" if rest else f"{days} days"
     return f"{hours} h {rest} min" if rest else f"{hours} h"
 
 

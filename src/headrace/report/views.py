@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +14,7 @@ from headrace.analysis.result import Comparison, Effect, Interval
 from headrace.facts import HostFacts
 from headrace.model import Facts
 from headrace.report.progress import duration
+from headrace.report.text import clean, clean_lines
 from headrace.store import ExperimentFolder
 
 
@@ -29,7 +29,7 @@ def facts(found: Facts) -> RenderableType:
     """A host in one screen; ``--json`` has the rest."""
     table = _table("", "")
     for name, value in HostFacts(found).digest():
-        table.add_row(Text(name, style="bold"), Text(value))
+        table.add_row(Text(clean(name), style="bold"), Text(clean(value)))
     return table
 
 
@@ -41,7 +41,7 @@ def design(content: Mapping[str, Any], hours: float) -> RenderableType:
     for treatment in content["treatments"]:
         own = {k: v for k, v in treatment["settings"].items() if base.get(k) != v}
         name = treatment["name"] + (" (baseline)" if treatment["name"] in baselines else "")
-        table.add_row(Text(name), Text(", ".join(f"{k}={_short(v)}" for k, v in own.items()) or "nothing"))
+        table.add_row(Text(clean(name)), Text(_settings(own) or "nothing"))
     workload = content["workload"]
     trials = content["trials"]
     summary = (
@@ -49,13 +49,17 @@ def design(content: Mapping[str, Any], hours: float) -> RenderableType:
         f"{workload['warmup_s']:g} s warm-up and {workload['seconds']:g} s measuring ({workload['kind']}); "
         f"seed {content['seed']}; about {duration(hours * 3600)}."
     )
-    first = ", ".join(t["treatment"] for t in trials if t["block"] == 1)
-    parts: list[RenderableType] = [Text(content["name"], style="bold")]
+    first = clean(", ".join(t["treatment"] for t in trials if t["block"] == 1))
+    parts: list[RenderableType] = [Text(clean(content["name"]), style="bold")]
     if content["description"]:
-        parts.append(Text(content["description"]))
+        parts.append(Text(clean_lines(content["description"])))
     if base:
-        parts.append(Text("every treatment: " + ", ".join(f"{k}={_short(v)}" for k, v in base.items())))
-    return Group(*parts, "", table, "", Text(summary), Text(f"order in block 1: {first}", style="dim"))
+        parts.append(Text(f"every treatment: {_settings(base)}"))
+    return Group(*parts, "", table, "", Text(clean(summary)), Text(f"order in block 1: {first}", style="dim"))
+
+
+def _settings(values: Mapping[str, Any]) -> str:
+    return clean(", ".join(f"{k}={_short(v)}" for k, v in values.items()))
 
 
 def _short(value: Any) -> str:
@@ -69,14 +73,19 @@ def status(folder: ExperimentFolder, journal: list[dict[str, Any]]) -> Renderabl
     counts = Counter(record.state for record in records)
     states = ", ".join(f"{n} {state}" for state, n in counts.items()) or "none yet"
     lines: list[RenderableType] = [
-        Text.from_markup(
-            f"[bold]{escape(folder.design['name'])}[/]: {len(records)} of {total} trials ({states})"
+        Text.assemble(
+            (clean(folder.design["name"]), "bold"), f": {len(records)} of {total} trials ({states})"
         )
     ]
     table = _table("trial", "treatment", "state", "why")
     for record in records:
         if record.reason:
-            table.add_row(str(record.number), Text(record.treatment), record.state, Text(record.reason))
+            table.add_row(
+                str(record.number),
+                Text(clean(record.treatment)),
+                record.state,
+                Text(clean_lines(record.reason)),
+            )
     if table.row_count:
         lines += ["", table]
     if len(records) < total:
@@ -96,13 +105,14 @@ def comparison(found: Comparison) -> RenderableType:
     table = _table("treatment", "response", "B / A", "interval", "verdict")
     for effect in found.effects:
         table.add_row(
-            Text(effect.treatment),
+            Text(clean(effect.treatment)),
             effect.response,
             f"{effect.ratio.estimate:.3f}",
             interval(effect.ratio),
             _verdict(effect),
         )
-    return Group(table, "", Text(found.headline), *(Text(note, style="yellow") for note in found.notes))
+    notes = [Text(clean(note), style="yellow") for note in found.notes]
+    return Group(table, "", Text(clean(found.headline)), *notes)
 
 
 def interval(ratio: Interval) -> str:

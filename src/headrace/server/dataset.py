@@ -16,7 +16,7 @@ from headrace.model import OWNER_VARIABLE, ServerEndpoint, Value
 from headrace.server.process import DATABASE, MARK, PrivateServer
 from headrace.server.program import Program, locate, server_account
 from headrace.server.spec import ServerSpec
-from headrace.target import Target
+from headrace.target import Target, to_the_end
 
 FORMAT_VERSION = 1
 
@@ -114,7 +114,7 @@ async def build_dataset(
         await target.run(["sync", "-f", draft], timeout_s=None)
         await target.run(["mv", "-T", draft, folder])
     finally:
-        await asyncio.shield(_remove(target, draft, rundir))
+        await to_the_end(_remove(target, draft, rundir))
 
 
 async def restore_dataset(
@@ -154,7 +154,7 @@ async def restore_dataset(
             raise _no_room(parent, manifest, None) from error
         raise
     finally:
-        await asyncio.shield(_remove(target, draft))
+        await to_the_end(_remove(target, draft))
 
 
 async def _load(

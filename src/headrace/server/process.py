@@ -224,7 +224,7 @@ class PrivateServer:
         script = (
             'cd "$0" && if [ -s pid ] && kill -0 "$(cat pid)" 2>/dev/null '
             '&& tr "\\0" "\\n" < "/proc/$(cat pid)/cmdline" | grep -qxF -- "--defaults-file=$0/my.cnf"; '
-            'then cat pid; exit 9; fi; rm -rf -- "$@"'
+            'then cat pid; exit 9; fi; rm -rf -- "$@" .my.cnf.* .headrace.??*'
         )
         cleared = await self._target.run(["sh", "-c", script, self._rundir, *RUN_FILES], check=False)
         if cleared.exit_code == 9:
@@ -243,7 +243,10 @@ class PrivateServer:
         One that holds anything else than ``may_hold`` is somebody's: it is refused.
         """
         content = await self._target.run(["ls", "-A", path], check=False)
-        if strange := [name for name in content.text.splitlines() if name not in may_hold]:
+        # A killed writer of my.cnf leaves its draft behind.
+        drafts = (".my.cnf.", ".headrace.") if may_hold else ()
+        names = content.text.splitlines()
+        if strange := [n for n in names if n not in may_hold and not n.startswith(drafts or ("/",))]:
             raise Refused(f"{what} holds what headrace did not put there: {strange[0]}", place=path)
         owner = f'&& chown {program.account} "$0"' if program.account else ""
         made = await self._target.run(

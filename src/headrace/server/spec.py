@@ -39,6 +39,11 @@ OWN_OPTIONS = frozenset(
 )
 
 #: Decided when the data are made. A treatment with another value needs data of its own.
+#: Paths outside the private server's folders are accepted for these: it only reads there, or cleans up itself.
+OUTSIDE_PATHS = frozenset(
+    {"character_sets_dir", "init_connect", "lc_messages_dir", "plugin_dir", "secure_file_priv", "tmpdir"}
+)
+
 LAYOUT_VARIABLES = frozenset({"innodb_data_file_path", "innodb_page_size", "lower_case_table_names"})
 
 # The servers read option files in pieces of 4,096 bytes: the rest of a longer line would count as a line of
@@ -103,6 +108,12 @@ def option_text(name: str, value: Value) -> str:
     text = ",".join(value) if isinstance(value, list) else str(value)
     if not text.isprintable():
         raise PlanError(f"{text!r}: control characters are not allowed", place=f"server.{name}")
+    # Beside temporary files and the server's own plug-ins, its files stay in its own folders: elsewhere they
+    # could be another server's, and nobody would put them back.
+    if name not in OUTSIDE_PATHS and re.search(r"(^|[;,:=])\s*(/|\.\./)|/\.\./", text):
+        raise PlanError(
+            f"{text!r}: the files of a private server stay in its own folders", place=f"server.{name}"
+        )
     if len(text.encode()) > MAX_VALUE_BYTES:
         raise PlanError(f"longer than {MAX_VALUE_BYTES} bytes", place=f"server.{name}")
     return text

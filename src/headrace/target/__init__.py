@@ -7,15 +7,18 @@ every implementation passes.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from headrace.errors import PlanError
 
-__all__ = ["Completed", "Process", "Target", "TargetSpec", "open_target"]
+__all__ = ["Completed", "Process", "Target", "TargetSpec", "open_target", "to_the_end"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -187,3 +190,18 @@ def open_target(spec: TargetSpec) -> Target:
                 keys=[spec.identity_file] if spec.identity_file else None,
                 known_hosts=spec.known_hosts,
             )
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await it to its end even if we are cancelled meanwhile; the cancellation is delivered afterwards."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    result = task.result()
+    if cancelled is not None:
+        raise cancelled
+    return result

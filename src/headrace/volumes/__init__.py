@@ -6,17 +6,15 @@ part of the journal. So success, failure, Ctrl-C and ``kill -9`` all go through 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.agent import Applied, Journal
-from headrace.errors import CommandFailed, HeadraceError, PlanError
+from headrace.errors import CommandFailed, HeadraceError, PlanError, TreatmentFailed
 from headrace.model import Tool
-from headrace.target import Target
+from headrace.target import Target, to_the_end
 from headrace.volumes import directory
 from headrace.volumes.block import BLOCK
 from headrace.volumes.device import Device, DeviceKind, DeviceSpec, Site
@@ -84,6 +82,11 @@ def check(spec: VolumeSpec) -> None:
     DEVICES[spec.device.kind].check(spec.device)
     if spec.device.parents:
         raise PlanError(f"a {spec.device.kind} device is not made of other devices")
+    if spec.filesystem == "btrfs" and "read_ahead_kb" in spec.queue:
+        raise PlanError(
+            "volume.read_ahead_kb: btrfs reads ahead by a setting of its own and ignores the queue's",
+            hint="leave it out for btrfs",
+        )
     for name in spec.queue:
         if not re.fullmatch(r"[a-z_]+(/[a-z_]+)?", name):
             raise PlanError(f"volume.{name}: no name of a queue setting", hint="such as volume.scheduler")
@@ -121,12 +124,12 @@ async def mounted(
         yield await _build(site, spec)
     except BaseException as error:
         try:
-            await _to_the_end(_take_down(part))
+            await to_the_end(_take_down(part))
         except HeadraceError as failure:
             # The first error is the one to tell; what is left stands in the journal for the next rollback.
             error.add_note(str(failure))
         raise
-    await _to_the_end(_take_down(part))
+    await to_the_end(_take_down(part))
 
 
 async def _build(site: Site, spec: VolumeSpec) -> Volume:
@@ -135,7 +138,10 @@ async def _build(site: Site, spec: VolumeSpec) -> Volume:
     kind, filesystem = DEVICES[spec.device.kind], FILESYSTEMS[spec.filesystem]
     device = await kind.attach(site, spec.device)
     settings = await _set_queue(site, device, spec.queue)
-    await site.run(filesystem.mkfs_argv(device, spec.mkfs_options))
+    try:
+        await site.run(filesystem.mkfs_argv(device, spec.mkfs_options))
+    except CommandFailed as error:
+        raise TreatmentFailed(error.message, place=error.place, hint=error.hint) from error
     path = await _mount(site, device, spec, filesystem)
     answer = await site.run(
         ["findmnt", "--kernel", "--noheadings", "--raw", "--output", "OPTIONS", "--mountpoint", path]
@@ -146,8 +152,8 @@ async def _build(site: Site, spec: VolumeSpec) -> Volume:
 async def _set_queue(site: Site, device: Device, queue: Mapping[str, str]) -> list[Applied]:
     if not queue:
         return []
-    # The scheduler first: a new one sets nr_requests and others anew.
-    names = sorted(queue, key=lambda name: name != "scheduler")
+    # A new scheduler sets nr_requests and others anew, and max_sectors_kb the read-ahead.
+    names = sorted(queue, key=lambda name: (name != "scheduler", name == "read_ahead_kb"))
     return await site.journal.apply({f"/sys/block/{device.kernel_name}/queue/{n}": queue[n] for n in names})
 
 
@@ -163,7 +169,7 @@ async def _mount(site: Site, device: Device, spec: VolumeSpec, filesystem: Files
         # mount itself only says "wrong fs type, bad option, bad superblock"; the kernel knows which.
         words = kernel_words(before.text, after.text, spec.filesystem, device.kernel_name)
         words = words or answer.error_text.strip()
-        raise CommandFailed(
+        raise TreatmentFailed(
             f"{spec.filesystem} does not mount with {','.join(spec.mount_options) or 'its defaults'}: {words}",
             place=site.target.name,
             hint=filesystem.trap(spec.mount_options),
@@ -179,17 +185,3 @@ async def _take_down(part: Journal) -> None:
             place="restoring the host",
             hint="mend the cause; the journal still holds it, and the next rollback tries again",
         )
-
-
-async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await it to its end even if we are cancelled meanwhile; the cancellation is delivered afterwards."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled

@@ -47,6 +47,8 @@ async def _make_file(site: Site, backing: str, size_bytes: int) -> None:
     made = await site.run(["fallocate", "--length", str(size_bytes), backing], check=False)
     if made.exit_code == 0:
         return
+    if "No space left" in made.error_text:
+        raise DiskFull(made.error_text.strip(), place=backing, hint="make volume.size smaller")
     if "not supported" not in made.error_text:
         raise CommandFailed(made.error_text.strip(), place=backing)
     await site.run(["truncate", "--size", str(size_bytes), backing])

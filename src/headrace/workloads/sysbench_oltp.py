@@ -138,7 +138,14 @@ class SysbenchOltp:
     async def run(self, context: Context) -> Measurement:
         warmup = await self._phase(context, "warmup", context.warmup_s) if context.warmup_s > 0 else None
         window = await self._phase(context, "window", context.seconds)
-        return measurement(window, warmup, seconds=context.seconds, what=f"sysbench {self._options.script}")
+        return measurement(
+            window,
+            warmup,
+            seconds=context.seconds,
+            what=f"sysbench {self._options.script}",
+            # With a rate, sysbench adds the time an event waited in its queue: sb_timer_stop in sb_timer.h.
+            kind="response" if self._options.rate else "service",
+        )
 
     async def cleanup(self, context: Context) -> None:
         argv = ["sysbench", "oltp_read_write", *self._connection(context), *self._tables(), "cleanup"]

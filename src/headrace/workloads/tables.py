@@ -81,8 +81,12 @@ def boundaries(reports_ns: Iterable[int], start_ns: int, end_ns: int) -> list[in
     return kept
 
 
-def measurement(window: Phase, warmup: Phase | None, *, seconds: float, what: str) -> Measurement:
+def measurement(
+    window: Phase, warmup: Phase | None, *, seconds: float, what: str, kind: str = "service"
+) -> Measurement:
     """The tables of a window that was to last ``seconds``; ``what`` names the tool in errors.
+
+    ``kind`` is ``service`` where the tool counts from the send, ``response`` where from the intended start.
 
     Raises WorkloadFailed when nothing was measured, when the tool stopped early, or when the histogram and
     the counts disagree: then one of them is not of this window, and neither can be believed.
@@ -104,7 +108,7 @@ def measurement(window: Phase, warmup: Phase | None, *, seconds: float, what: st
                 f"{what} counted {count} operations of {operation} but its histogram holds {held}"
             )
     return Measurement(
-        _intervals(slices, window.start_ns), _latency(histograms), window.start_ns, window.end_ns
+        _intervals(slices, window.start_ns), _latency(histograms, kind), window.start_ns, window.end_ns
     )
 
 
@@ -143,9 +147,9 @@ def _intervals(slices: Sequence[Slice], window_start_ns: int) -> pa.Table:
     return pa.table(columns, schema=INTERVALS)
 
 
-def _latency(histograms: Mapping[tuple[float | None, str], Histogram]) -> pa.Table:
+def _latency(histograms: Mapping[tuple[float | None, str], Histogram], kind: str) -> pa.Table:
     rows = [
-        (t_s, operation, "service", bucket, count)
+        (t_s, operation, kind, bucket, count)
         for (t_s, operation), histogram in histograms.items()
         for bucket, count in sorted(histogram.items())
     ]
