@@ -148,11 +148,8 @@ def test_one_block_gives_an_estimate_but_no_interval_and_no_verdict() -> None:
     assert (found.verdict, found.blocks, found.blocks_needed) == (Verdict.NOT_ENOUGH_DATA, 1, None)
 
 
-def test_sides_that_share_no_block_give_no_interval() -> None:
-    found = effect([0, 0, 200, 210], [100, 101])
-    assert (found.ratio.low, found.ratio.high, found.blocks) == (None, None, 0)
-    assert found.verdict is Verdict.NOT_ENOUGH_DATA
-    assert found.ratio.estimate == pytest.approx(math.sqrt(200 * 210) / math.sqrt(100 * 101))
+def test_sides_that_share_no_block_have_no_effect() -> None:
+    assert paired_effect("throughput", trials([0, 0, 200, 210]), baseline([100, 101])) is None
 
 
 def test_a_block_without_one_side_is_dropped() -> None:
@@ -179,10 +176,16 @@ def test_a_trial_cannot_count_twice() -> None:
 
 
 def with_latency(
-    number: int, block: int, name: str, median_ns: float, role: Role = Role.CANDIDATE
+    number: int,
+    block: int,
+    name: str,
+    median_ns: float,
+    role: Role = Role.CANDIDATE,
+    *,
+    operations: int = 5000,
 ) -> TrialResponse:
-    values = np.full(5000, int(median_ns), dtype=np.int64)
-    latency = Histogram.of(bucket_of(values), np.ones(5000, dtype=np.int64))
+    values = np.full(operations, int(median_ns), dtype=np.int64)
+    latency = Histogram.of(bucket_of(values), np.ones(operations, dtype=np.int64))
     return TrialResponse(number, block, name, role, 100.0, latency=latency)
 
 
@@ -193,6 +196,29 @@ def test_a_lower_latency_is_better() -> None:
     assert found is not None
     assert found.verdict is Verdict.BETTER
     assert found.ratio.estimate == pytest.approx(0.5, rel=0.01)
+
+
+def test_a_trial_too_slow_to_state_its_p99_does_not_silently_drop_out() -> None:
+    """The rest would be a choice: of the good days of a treatment that stalls."""
+    stock = [with_latency(b, b, "STOCK", 2e6, Role.BASELINE) for b in (1, 2, 3)]
+    stalls = [with_latency(b + 10, b, "ALL", 1e6) for b in (1, 2)]
+    stalled = with_latency(13, 3, "ALL", 9e9, operations=900)
+    assert paired_effect("p99", stalls, stock) is not None
+    assert paired_effect("p99", [*stalls, stalled], stock) is None
+    assert paired_effect("p50", [*stalls, stalled], stock) is not None
+    assert paired_effect("throughput", [*stalls, stalled], stock) is not None
+    assert paired_effect("p99", stock, [*stalls, stalled]) is None
+    # In a block without the other side it was never part of the comparison.
+    assert paired_effect("p99", [*stalls, stalled], stock[:2]) is not None
+    assert unpaired_effect("p99", stock, [*stalls, stalled]) is None
+
+
+def test_a_baseline_trial_that_cannot_answer_leaves_no_noise_floor() -> None:
+    first = [with_latency(b, b, "STOCK", 2e6, Role.BASELINE) for b in (1, 2, 3)]
+    second = [with_latency(b + 10, b, "STOCK", 2e6, Role.REPEAT) for b in (1, 2)]
+    slow = with_latency(13, 3, "STOCK", 2e6, Role.REPEAT, operations=900)
+    assert noise_floor("p99", [*first, *second]) is not None
+    assert noise_floor("p99", [*first, *second, slow]) is None
 
 
 def test_trials_that_fall_into_one_bin_are_not_called_equal_beyond_the_bin() -> None:

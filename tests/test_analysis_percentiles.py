@@ -14,6 +14,7 @@ from headrace.analysis.percentiles import (
     MIN_BEYOND,
     PERCENTILES,
     Histogram,
+    _leave_one_out,
     jackknife,
     merge,
     percentile_ns,
@@ -128,6 +129,16 @@ def test_the_jackknife_by_hand() -> None:
     assert interval.high is not None
     assert math.log(interval.estimate / interval.low) == pytest.approx(half, rel=0.01)
     assert math.log(interval.high / interval.estimate) == pytest.approx(half, rel=0.01)
+
+
+def test_leaving_a_block_out_is_merging_the_others() -> None:
+    rng = np.random.default_rng(8)
+    blocks = [histogram_of(rng.lognormal(13, 0.5, 300).astype(np.int64)) for _ in range(4)]
+    # Two blocks share an extreme, and one did nothing.
+    blocks += [blocks[0], merge([])]
+    rest = _leave_one_out(blocks, merge(blocks))
+    for i, found in enumerate(rest):
+        assert same(found, merge([*blocks[:i], *blocks[i + 1 :]]))
 
 
 def test_no_interval_from_one_block_nor_for_the_maximum() -> None:

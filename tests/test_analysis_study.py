@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from headrace.analysis.compare import noise_floor
+from headrace.analysis.intervals import t_quantile
 from headrace.analysis.percentiles import PERCENTILES
-from headrace.analysis.result import Analysis, Effect, Verdict
-from headrace.analysis.study import analyse_experiment, compare_experiments
+from headrace.analysis.result import Analysis, Effect, Interval, Verdict
+from headrace.analysis.study import _usable_trials, analyse_experiment, compare_experiments
 from headrace.errors import PlanError, StoreError
 from headrace.store import ExperimentFolder
 from tests.synthetic import LADDER, Shape, make
@@ -56,8 +58,8 @@ def test_the_ladder_is_found_again(tmp_path: Path) -> None:
     assert analysis.excluded == {}
     assert analysis.headline.startswith("ALL is 3.")
     assert "x STOCK (95% interval 3." in analysis.headline
-    assert "% lower; differences under " in analysis.headline
-    assert analysis.headline.endswith("% cannot be told from noise here.")
+    assert "% lower; two runs of the baseline differ by up to " in analysis.headline
+    assert analysis.headline.endswith("% here.")
 
 
 def test_the_summaries_add_up(tmp_path: Path) -> None:
@@ -138,14 +140,17 @@ def test_nothing_is_better_when_nothing_differs(tmp_path: Path) -> None:
     assert analysis.headline.startswith(
         "Nothing is proven to give more throughput than STOCK: 1 worse, 1 undecided"
     )
-    assert f"about {same.blocks_needed} blocks would settle it; differences under" in analysis.headline
+    assert (
+        f"about {same.blocks_needed} blocks would settle it; two runs of the baseline differ"
+        in analysis.headline
+    )
 
 
 def test_equivalence_is_said(tmp_path: Path) -> None:
     shape = replace(SMALL, effects={"STOCK": 1.0, "SAME": 1.0}, noise=0.001, blocks=6)
     analysis = analyse_experiment(make(tmp_path / "x", shape))
     assert effect(analysis, "SAME").verdict is Verdict.EQUIVALENT
-    assert "than STOCK: 1 equivalent within 3%; differences under" in analysis.headline
+    assert "than STOCK: 1 equivalent within 3%; two runs of the baseline differ" in analysis.headline
 
 
 def test_failed_and_invalid_trials_are_named_and_left_out(tmp_path: Path) -> None:
@@ -162,7 +167,16 @@ def test_failed_and_invalid_trials_are_named_and_left_out(tmp_path: Path) -> Non
     assert [s.treatment for s in analysis.summaries] == ["STOCK", "ALL"]
     assert effect(analysis, "ALL").blocks == 4
     assert effect(analysis, "ALL").comparisons == 2  # as planned: a failure makes no interval narrower
-    assert analysis.headline.endswith("Without a valid trial: KERNEL.")
+    assert analysis.headline.endswith(" Failed: KERNEL in 5 of 5 trials.")
+
+
+def test_a_treatment_that_often_fails_is_named_beside_its_good_days(tmp_path: Path) -> None:
+    plain = make(tmp_path / "plain", SMALL)
+    trials = [t["number"] for t in plain.design["trials"] if t["treatment"] == "ALL"]
+    shape = replace(SMALL, failed=dict.fromkeys(trials[:2], "the server died"))
+    analysis = analyse_experiment(make(tmp_path / "x", shape))
+    assert analysis.headline.startswith("ALL is ")
+    assert analysis.headline.endswith(" Failed: ALL in 2 of 5 trials.")
 
 
 @pytest.mark.parametrize("done", [0, 1, 4, 5, 13])
@@ -190,6 +204,27 @@ def test_a_baseline_that_differs_from_itself_is_a_caution(tmp_path: Path) -> Non
             record["window_end_ns"] += 4_000_000_000  # the same work in more time
             path.write_text(json.dumps(record))
     assert analyse_experiment(folder).headline.endswith("Caution: the baseline differs from itself.")
+
+
+@pytest.mark.parametrize("conditions", [("",), ("threads=8", "threads=16", "threads=32")])
+def test_many_conditions_do_not_make_an_odd_pair_likelier(
+    tmp_path: Path, conditions: tuple[str, ...]
+) -> None:
+    """The level of the A/A comparison is shared: the interval widens as Student's t does."""
+    folder = make(tmp_path / "x", replace(SMALL, conditions=conditions))
+    found = next(n for n in analyse_experiment(folder).noise if n.response == "throughput")
+    responses, _ = _usable_trials(folder, folder.trials())
+    own = [t for t in responses if t.treatment == folder.design["baselines"][found.condition]]
+    alone = noise_floor("throughput", own, condition=found.condition)
+    assert alone is not None
+    wider = t_quantile(4, 0.05 / len(conditions)) / t_quantile(4, 0.05)
+    assert log_width(found.ratio) == pytest.approx(wider * log_width(alone.ratio))
+
+
+def log_width(interval: Interval) -> float:
+    assert interval.low is not None
+    assert interval.high is not None
+    return math.log(interval.high / interval.low)
 
 
 def test_a_trial_that_did_no_work_is_excluded(tmp_path: Path) -> None:

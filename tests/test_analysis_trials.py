@@ -126,6 +126,16 @@ def test_a_trial_without_rows_did_nothing(tmp_path: Path) -> None:
     assert found.value("p50") is None
 
 
+def test_each_trial_gets_its_own_rows(tmp_path: Path) -> None:
+    """Trials whose numbers do not follow the order of the files."""
+    folder = ExperimentFolder.create(tmp_path / "x", "", {})
+    records = [write(folder, n, [row(0.0, n)], [bar(None, 1000 * n, n)], 3.0) for n in (12, 3, 7)]
+    found = trial_responses(folder, records)
+    assert [r.number for r in found] == [12, 3, 7]
+    assert [r.latency.total for r in found] == [12, 3, 7]
+    assert all(r.latency.counts[int(bucket_of(1000 * r.number))] == r.number for r in found)
+
+
 def test_no_records_no_responses(tmp_path: Path) -> None:
     assert trial_responses(ExperimentFolder.create(tmp_path / "x", "", {}), []) == []
 

@@ -21,10 +21,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from headrace import report, store
-from headrace.analysis.result import Analysis, Interval
+from headrace.analysis.result import Analysis, Comparison, Interval
 from headrace.analysis.study import analyse_experiment
-from headrace.model import Role, TrialState
-from headrace.report import charts, evidence, series, tables, text
+from headrace.experiment.runner import Note, Step, TrialEnded, TrialStarted
+from headrace.model import Role, TrialSpec, TrialState
+from headrace.report import charts, evidence, progress, series, tables, text, views
+from headrace.report.sections import Machines
 from headrace.report.series import Grid
 from headrace.store import ExperimentFolder
 from tests import browser, synthetic
@@ -188,7 +190,7 @@ def test_json_has_the_documented_form(ladder: Written) -> None:
     found = ladder.json
     assert set(found) == {
         "format", "headrace", "experiment", "headline", "treatments", "effects", "noise", "trials",
-        "planned_trials", "versions",
+        "cautions", "planned_trials", "versions",
     }  # fmt: skip
     assert found["format"] == 1
     assert found == json.loads(json.dumps(report.to_json(ladder.folder, ladder.analysis)))
@@ -310,6 +312,64 @@ def test_a_small_step_back_of_iowait_is_no_reset(tmp_path: Path) -> None:
         busy = series.cpu(connection, folder.trials()[0], Grid(0, 1, 10))["cpu0"]["busy"]
     assert np.isfinite(busy).all()
     assert busy == pytest.approx(np.full(10, 0.5), abs=0.02)
+
+
+def test_iowait_that_the_kernel_moved_to_idle_makes_nothing_negative(tmp_path: Path) -> None:
+    """On an idle core a step back larger than what was used left a busy share under zero."""
+    samples = []
+    for t in range(11):
+        moved = 60.0 * (t >= 5)
+        values = {"user": 2.0 * t, "idle": 90.0 * t + moved, "iowait": 500.0 + 8 * t - moved}
+        samples += [(t, "cpu", mode, "cpu0", value) for mode, value in values.items()]
+        samples += [(t, "cpu", m, "cpu0", 0.0) for m in ("nice", "system", "irq", "softirq", "steal")]
+    folder = counters(tmp_path, samples)
+    with folder.database() as connection:
+        found = series.cpu(connection, folder.trials()[0], Grid(0, 1, 10))["cpu0"]
+    assert found["busy"] == pytest.approx(np.full(10, 0.02), abs=1e-9)
+    assert all(np.isfinite(values).all() for values in found.values())
+    assert all((values >= 0).all() and (values <= 1).all() for values in found.values())
+
+
+def test_more_iowait_than_unused_time_is_no_more_than_all_of_it(tmp_path: Path) -> None:
+    samples = []
+    for t in range(11):
+        values = {"user": 1.0 * t, "idle": 1000.0 - 50 * t, "iowait": 140.0 * t}
+        samples += [(t, "cpu", mode, "cpu0", value) for mode, value in values.items()]
+        samples += [(t, "cpu", m, "cpu0", 0.0) for m in ("nice", "system", "irq", "softirq", "steal")]
+    folder = counters(tmp_path, samples)
+    with folder.database() as connection:
+        found = series.cpu(connection, folder.trials()[0], Grid(0, 1, 10))["cpu0"]
+    assert found["busy"] == pytest.approx(np.full(10, 1 / 91))
+    assert found["iowait"] == pytest.approx(np.full(10, 90 / 91))
+
+
+def test_a_share_over_all_of_the_time_has_a_scale(ladder: Written) -> None:
+    found = evidence.gather(ladder.folder, ladder.analysis)
+    heat = {share: np.full((1, found.machine_grid.size), 1.5) for share in series.CPU_SHARES}
+    found = replace(found, machines={t: replace(m, heat=heat) for t, m in found.machines.items()})
+    groups = tables.groups(ladder.folder.design, ladder.analysis, ladder.folder.trials())
+    tops = Machines(found, groups, lambda figure: {}).heat_tops
+    assert tops == dict.fromkeys(series.CPU_SHARES, 100)
+
+
+@pytest.mark.parametrize(("operations", "is_stated"), [(999, False), (1000, True)])
+def test_p99_over_time_needs_ten_operations_beyond_it(
+    tmp_path: Path, operations: int, is_stated: bool
+) -> None:
+    folder = ExperimentFolder.create(tmp_path / "e", "", {"name": "e", "trials": [], "treatments": []})
+    empty: dict[str, Any] = {field.name: None for field in store.INTERVALS}
+    row = empty | {"t_s": 0.0, "duration_s": 1.0, "operation": "x", "count": operations, "errors": 0}
+    bar = {"t_s": 0.0, "operation": "x", "kind": "service", "bucket": 700, "count": operations}
+    data = store.TrialData(
+        pa.Table.from_pylist([row], store.INTERVALS),
+        pa.Table.from_pylist([bar], store.LATENCY),
+        store.SAMPLES.empty_table(),
+    )
+    record = store.TrialRecord(1, 1, 1, "A", Role.BASELINE, TrialState.COMPLETE)
+    folder.begin_trial(1).commit(record, data)
+    with folder.database() as connection:
+        found = series.paces(connection, Grid(0, 1, 1), 1.0, "service")[1].p99_ns
+    assert bool(np.isfinite(found[0])) is is_stated
 
 
 def test_p99_over_time_is_exact_where_histograms_allow(tmp_path: Path) -> None:
@@ -455,6 +515,152 @@ def test_hostile_text_does_not_reach_the_terminal_raw(hostile: Written, width: i
     assert "[bold red]x[/]" in shown(hostile, 400)
     assert "\x1b[31mred" not in shown(hostile, width, colour=True)
     assert max(map(len, out.splitlines())) <= width
+
+
+def printed(*parts: Any) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=300, force_terminal=True, no_color=True)
+    for part in parts:
+        console.print(part)
+    # What rich itself sends (bold, dim) is none of ours.
+    return re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+
+
+def assert_harmless(out: str) -> None:
+    assert "[bold red]x[/]" in out
+    assert "\\x1b[31mred\\x07" in out
+    assert not {"\x1b", "\x07", "\u202e"} & set(out)
+
+
+def test_hostile_text_does_not_reach_any_view_raw(hostile: Written) -> None:
+    evil = synthetic.HOSTILE
+    design = hostile.folder.design | {"name": evil, "base": {evil: evil}}
+    first = f"Unpaired: {evil}"
+    comparison = Comparison(
+        a=evil, b=evil, alpha=0.05, equivalence=0.03, effects=hostile.analysis.effects, only_in_a=(),
+        only_in_b=(), notes=(evil,), headline=first,
+    )  # fmt: skip
+    facts = hostile.folder.facts("f" * 64)
+    for view in (
+        views.design(design, 1.0),
+        views.status(ExperimentFolder(hostile.folder.path, design), []),
+        views.comparison(comparison),
+        views.facts(facts),
+    ):
+        assert_harmless(printed(view))
+
+
+def test_hostile_text_does_not_reach_the_progress_display_raw(hostile: Written) -> None:
+    out = io.StringIO()
+    evil = synthetic.HOSTILE
+    console = Console(file=out, width=500, force_terminal=False)
+    with progress.Watcher(console) as watcher:
+        watcher.listen(Note(f"skipped {evil}:\nsecond line"))
+        watcher.listen(Step(evil))
+        for record in hostile.folder.trials():
+            watcher.listen(TrialEnded(record, 100.0, 1, 9, 60.0))
+    assert_harmless(out.getvalue())
+    assert "\nsecond line\n" in out.getvalue()
+    live = Console(file=io.StringIO(), width=500, force_terminal=True, no_color=True)
+    with progress.Watcher(live) as watcher:
+        watcher.listen(TrialStarted(first_spec(hostile), 1, 9, 60.0))
+        watcher.listen(Step(evil))
+        assert_harmless(printed(watcher._progress.get_renderable()))
+
+
+def first_spec(written: Written) -> TrialSpec:
+    first = written.folder.design["trials"][0]
+    return TrialSpec(first["number"], first["block"], first["position"], first["treatment"], Role.CANDIDATE)
+
+
+def moved(
+    records: list[store.TrialRecord], number: int, later_s: float, **more: Any
+) -> list[store.TrialRecord]:
+    """The same trials, but that one was measured (again) so much later."""
+    changed = []
+    for record in records:
+        if record.number == number:
+            times_ns = {name: t + int(later_s * 1e9) for name, t in record.times_ns.items()}
+            record = replace(record, times_ns=times_ns, **more)
+        changed.append(record)
+    return changed
+
+
+def test_blocks_that_share_their_time_and_host_need_no_caution(ladder: Written) -> None:
+    assert tables.cautions(ladder.folder.trials()) == []
+    assert ladder.json["cautions"] == []
+
+
+def test_a_block_measured_over_days_is_a_caution(ladder: Written, tmp_path: Path) -> None:
+    records = ladder.folder.trials()
+    in_3 = next(r for r in records if r.block == 3 and r.state is TrialState.COMPLETE)
+    caution = "trials of block 3 were measured 3 days apart: pairing cannot cancel what changed between"
+    assert tables.cautions(moved(records, in_3.number, 3 * 86_400 + 400)) == [caution]
+    two = moved(moved(records, in_3.number, 3 * 86_400 + 400), 1, 7200)
+    assert tables.cautions(two)[0].startswith("trials of blocks 1, 3 were measured up to 3 days apart")
+    # Trials of 30 s: ten minutes are 20 of them.
+    assert len(tables.cautions(moved(records, 45, 900))) == 1
+    assert tables.cautions(moved(records, 45, 300)) == []
+    # What is not analysed may have been measured at any time.
+    assert tables.cautions(moved(records, in_3.number, 9e5, state=TrialState.INVALID)) == []
+
+    folder = synthetic.make(tmp_path / "e", replace(LADDER, gap_trial=0, reset_trial=0))
+    (late,) = [r for r in moved(records, in_3.number, 3 * 86_400 + 400) if r.number == in_3.number]
+    path = folder.trial_path(late.number) / "trial.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"times_ns": late.times_ns}))
+    analysis = analyse_experiment(folder)
+    page = report.build_report(folder, analysis).read_text()
+    assert f"Caution: {caution}." in Outline(page).text
+    out = io.StringIO()
+    Console(file=out, width=200).print(report.terminal.result(folder, analysis))
+    assert caution in out.getvalue()
+    assert json.loads((folder.path / "report.json").read_text())["cautions"] == [caution]
+    # The order of execution is that of the clock.
+    cells = re.findall(r'class="cell [^"]*" title="trial (\d+),', page)
+    numbers = [r.number for r in records if r.block == 3]
+    numbers.remove(late.number)
+    start = cells.index(str(numbers[0]))
+    assert cells[start : start + 9] == [*map(str, numbers), str(late.number)]
+
+
+def test_a_failed_trial_without_an_end_is_no_gap(ladder: Written) -> None:
+    records = [
+        replace(r, times_ns={"started": r.times_ns["started"]}) if r.state is TrialState.FAILED else r
+        for r in ladder.folder.trials()
+    ]
+    assert tables.cautions(records) == []
+
+
+def test_a_host_or_program_that_changed_within_a_block_is_a_caution(ladder: Written) -> None:
+    records = ladder.folder.trials()
+    facts = [replace(r, facts_hash="e" * 64) if r.number > 40 else r for r in records]
+    assert tables.cautions(facts) == [
+        "trials of block 5 ran on a host with different facts: pairing cannot cancel what changed between"
+    ]
+    upgraded = [
+        replace(r, versions=r.versions | {"mariadbd": "11.4"}) if r.number > 40 else r for r in records
+    ]
+    assert tables.cautions(upgraded) == [
+        "trials of block 5 ran with different versions of mariadbd: pairing cannot cancel what changed between"
+    ]
+    between = [replace(r, facts_hash="e" * 64) if r.block > 3 else r for r in records]
+    assert tables.cautions(between) == []
+
+
+def test_versions_that_are_the_treatments_own_are_no_caution(ladder: Written) -> None:
+    records = [
+        replace(r, versions=r.versions | {"mariadbd": "11.4"}) if r.treatment == "ALL" else r
+        for r in ladder.folder.trials()
+    ]
+    assert tables.cautions(records) == []
+
+
+def test_no_rule_but_the_interval_is_said_to_decide(ladder: Written) -> None:
+    said = Outline(ladder.html).text + shown(ladder, 200)
+    for rule in ("is no effect", "deserves no belief", "effects are noise", "never averaged"):
+        assert rule not in said
+    assert "rests on" in Outline(ladder.html).text
+    assert "rests on" in " ".join(shown(ladder, 200).split())
 
 
 def test_an_experiment_without_a_usable_trial_has_a_report(tmp_path: Path) -> None:

@@ -101,8 +101,9 @@ def noise_floor(
 ) -> NoiseFloor | None:
     """The A/A comparison: the baseline's second trial of each block against its first, at level 1 - alpha.
 
-    None without a block in which both were measured, and as in ``paired_effect``. The order of the two within their block is random, so a
-    ratio other than 1 is noise (or, at level alpha, bad luck), never an effect.
+    None without a block in which both were measured, or where one cannot answer (see ``paired_effect``). The
+    order of the two within their block is random, so a ratio other than 1 is noise (or, at level
+    alpha, bad luck), never an effect.
     """
     firsts = [t for t in baseline if t.role is Role.BASELINE]
     seconds = [t for t in baseline if t.role is Role.REPEAT]

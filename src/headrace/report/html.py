@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -342,7 +343,7 @@ class _Page:
         for record in self.evidence.records:
             response = self.evidence.responses.get(record.number)
             times = record.times_ns
-            started = times.get("started") or record.window_start_ns
+            started = tables.started_ns(record)
             total_s = (
                 (times["finished"] - times["started"]) / 1e9
                 if {"started", "finished"} <= set(times)
@@ -364,12 +365,13 @@ class _Page:
 
     @cached_property
     def order(self) -> list[dict[str, Any]]:
-        """Blocks as rows, positions as columns: the order in which everything was run."""
-        states = {r.number: r for r in self.evidence.records}
-        blocks: dict[int, list[dict[str, Any]]] = {}
-        for spec in self.design["trials"]:
-            record = states.get(spec["number"])
-            state = record.state.value if record else "planned"
+        """Blocks as rows, each in the order in which its trials really ran; then those that are yet to run."""
+        ran = {r.number: r for r in tables.executed(self.evidence.records)}
+        planned = {spec["number"]: spec for spec in self.design["trials"]}
+        blocks: dict[int, list[dict[str, Any]]] = {block: [] for block in _blocks_of(self.design)}
+        for number in [*(n for n in ran if n in planned), *(n for n in planned if n not in ran)]:
+            spec = planned[number]
+            state = ran[number].state.value if number in ran else "planned"
             blocks.setdefault(spec["block"], []).append({**spec, "state": state})
         return [{"block": block, "cells": cells} for block, cells in blocks.items()]
 
@@ -380,18 +382,27 @@ class _Page:
             "complete": ([], [], []),
             "invalid": ([], [], []),
         }
-        for record in self.evidence.records:
+        executed = tables.executed(self.evidence.records)
+        firsts = [
+            place + 0.5
+            for place, (one, other) in enumerate(itertools.pairwise(executed), start=1)
+            if one.block != other.block
+        ]
+        for place, record in enumerate(executed, start=1):
             response = self.evidence.responses.get(record.number)
             mean = means.get(record.treatment)
             if response and mean and response.throughput_ops_s > 0:
-                numbers, percent, hints = points[record.state.value]
-                numbers.append(record.number)
+                order, percent, hints = points[record.state.value]
+                order.append(place)
                 percent.append(100 * math.expm1(math.log(response.throughput_ops_s / mean)))
                 hints.append(f"trial {record.number}, block {record.block}, {record.treatment}")
         if not points["complete"][0]:
             return None
-        firsts = [cells["cells"][0]["number"] - 0.5 for cells in self.order[1:]]
         return self.figures.add(charts.drift(points, firsts))
+
+    @cached_property
+    def cautions(self) -> list[str]:
+        return tables.cautions(self.evidence.records)
 
     @cached_property
     def warnings(self) -> list[tuple[str, tuple[int, ...]]]:
@@ -405,6 +416,10 @@ class _Page:
     def workload_options(self) -> list[tuple[str, str]]:
         skipped = ("kind", "seconds", "warmup_s")
         return [(k, text.setting(v)) for k, v in self.design["workload"].items() if k not in skipped]
+
+
+def _blocks_of(design: Mapping[str, Any]) -> list[int]:
+    return sorted({spec["block"] for spec in design["trials"]})
 
 
 def _is_telling(style: tuple[str, str, float]) -> bool:

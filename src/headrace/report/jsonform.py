@@ -13,6 +13,7 @@
     trials[]              number, block, position, treatment, role, state, reason, excluded (why it is not
                           analysed, or null), throughput_ops_s, p99_ns, started_ns, finished_ns, facts_hash,
                           warnings[]
+    cautions[]            what makes pairing by block doubtful: trials of a block far apart, or on a changed host
     planned_trials        how many the design has
     versions              program -> every version that trials ran
 
@@ -76,6 +77,7 @@ def to_json(
             for n in analysis.noise
         ],
         "trials": [_trial(record, analysis, responses.get(record.number)) for record in records],
+        "cautions": tables.cautions(records),
         "planned_trials": len(design["trials"]),
         "versions": tables.versions(records),
     }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,12 @@ from headrace.report import text
 from headrace.store import TrialRecord
 
 THROUGHPUT = "throughput"
+
+#: Trials of one block that lie further apart than this did not share their hour ...
+MAX_GAP_S = 3600.0
+
+#: ... nor did short trials between which so many more would have fitted.
+MAX_GAP_TRIALS = 20
 
 #: Recorded by a trial to say where it ran; a difference in these is no difference in configuration.
 _IDENTITIES = ("volume.device",)
@@ -184,6 +192,76 @@ def warnings(records: Sequence[TrialRecord]) -> list[tuple[str, tuple[int, ...]]
         for warning in dict.fromkeys(record.warnings):
             found.setdefault(warning, []).append(record.number)
     return [(warning, tuple(numbers)) for warning, numbers in found.items()]
+
+
+def started_ns(record: TrialRecord) -> int:
+    return record.times_ns.get("started") or record.window_start_ns
+
+
+def _finished_ns(record: TrialRecord) -> int:
+    """Of a trial that failed: its last sign of life."""
+    return max(record.window_end_ns, *record.times_ns.values(), 0)
+
+
+def executed(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """In the order in which they really ran: a trial that was measured again ran late."""
+    return sorted(records, key=lambda r: (started_ns(r), r.number))
+
+
+def cautions(records: Sequence[TrialRecord]) -> list[str]:
+    """Blocks whose analysed trials shared neither their time nor their host: there, pairing cancels less."""
+    blocks: dict[int, list[TrialRecord]] = {}
+    for record in executed(records):
+        blocks.setdefault(record.block, []).append(record)
+    found = _apart(blocks, records)
+    sound = [r for r in records if r.state is TrialState.COMPLETE]
+    found += _changed(sound, {r.number: r.facts_hash for r in sound}, "on a host with different facts")
+    for program in versions(sound):
+        used = {r.number: r.versions[program] for r in sound if program in r.versions}
+        found += _changed(sound, used, f"with different versions of {program}")
+    return found
+
+
+def _apart(blocks: Mapping[int, Sequence[TrialRecord]], records: Sequence[TrialRecord]) -> list[str]:
+    lengths_s = [(_finished_ns(r) - started_ns(r)) / 1e9 for r in records if r.state is TrialState.COMPLETE]
+    if not lengths_s:
+        return []
+    typical_s = statistics.median(lengths_s)
+    # An invalid trial that was measured again leaves a hole of its own length, which is no gap.
+    limit_s = max(min(MAX_GAP_S, MAX_GAP_TRIALS * typical_s), 2 * typical_s)
+    apart: dict[int, float] = {}
+    for block, ran in sorted(blocks.items()):
+        for i, (one, other) in enumerate(itertools.pairwise(ran), start=1):
+            gap_s = (started_ns(other) - _finished_ns(one)) / 1e9
+            analysed = [any(r.state is TrialState.COMPLETE for r in side) for side in (ran[:i], ran[i:])]
+            if gap_s > limit_s and all(analysed):
+                apart[block] = max(gap_s, apart.get(block, 0.0))
+    if not apart:
+        return []
+    up_to = "up to " if len(apart) > 1 else ""
+    return [
+        f"trials of {_named(apart)} were measured {up_to}{text.seconds(max(apart.values()))} apart: "
+        "pairing cannot cancel what changed between"
+    ]
+
+
+def _changed(records: Sequence[TrialRecord], seen: Mapping[int, str], how: str) -> list[str]:
+    """Blocks with several values, unless each treatment has its own: then it is what the treatments differ in."""
+    by_treatment: dict[str, set[str]] = {}
+    by_block: dict[int, set[str]] = {}
+    for record in records:
+        if record.number in seen:
+            by_treatment.setdefault(record.treatment, set()).add(seen[record.number])
+            by_block.setdefault(record.block, set()).add(seen[record.number])
+    mixed = sorted(block for block, values in by_block.items() if len(values) > 1)
+    if not mixed or all(len(values) == 1 for values in by_treatment.values()):
+        return []
+    return [f"trials of {_named(mixed)} ran {how}: pairing cannot cancel what changed between"]
+
+
+def _named(blocks: Iterable[int]) -> str:
+    numbers = list(blocks)
+    return f"block{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
 def versions(records: Sequence[TrialRecord]) -> dict[str, list[str]]:

@@ -167,8 +167,8 @@ def _legend(groups: list[tables.Group], analysis: Analysis) -> list[str]:
     names = sorted({g.baseline for g in groups})
     first = text.clean(names[0].partition(" @ ")[0])
     return [
-        f"Ratio to {first} in the same block, {confidence} interval for all comparisons together. The A/A row and "
-        "floor are the baseline against itself: smaller effects are noise."
+        f"Ratio to {first} in the same block, {confidence} interval for all comparisons together: the verdict "
+        "rests on it alone. The A/A row and floor, the baseline against itself, are its context."
     ]
 
 
@@ -180,6 +180,7 @@ def _cautions(folder: ExperimentFolder, analysis: Analysis, records: list[TrialR
             reasons = "; ".join(dict.fromkeys(r.reason for r in found))
             numbers = ", ".join(str(r.number) for r in found)
             cautions.append(text.clean(f"{len(found)} {state} (trial {numbers}), not analysed: {reasons}"))
+    cautions += [text.clean(caution) for caution in tables.cautions(records)]
     left = len(folder.design["trials"]) - len(records)
     if left:
         cautions.append(f"{left} of {len(folder.design['trials'])} trials are not run yet")

@@ -9,7 +9,17 @@ from typing import Any
 from headrace.analysis.result import Interval
 
 #: Beside control characters, these reorder or hide text (Unicode UAX 9): a name could show as another.
-_HIDING = {0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200B, 0x200E, 0x200F, 0x2028, 0x2029, 0xFEFF}
+_HIDING = {
+    0x061C,
+    *range(0x202A, 0x202F),
+    *range(0x2066, 0x206A),
+    0x200B,
+    0x200E,
+    0x200F,
+    0x2028,
+    0x2029,
+    0xFEFF,
+}
 
 
 def clean(text: object) -> str:
