@@ -69,13 +69,13 @@ def main() -> None:
 def _error_text(error: HeadraceError) -> Any:
     from rich.text import Text
 
-    from headrace.report.text import clean
+    from headrace.report.text import clean, clean_lines
 
     # A message may quote what a server or a file said: nothing of it may reach the terminal as a command.
     text = Text.assemble(("headrace: ", "bold red"))
     if error.place:
         text.append(f"{clean(error.place)}: ", style="bold")
-    text.append("\n".join(clean(line) for line in error.message.splitlines()))
+    text.append(clean_lines(error.message))
     if error.hint:
         text.append(f"\n  try: {clean(error.hint)}", style="cyan")
     return text
