@@ -325,6 +325,15 @@ def test_a_taken_port_is_one_clear_line(bench: Callable[[str], Bench]) -> None:
     assert "Traceback" not in err
 
 
+def test_a_scratch_folder_that_others_may_write_is_refused(bench: Callable[[str], Bench]) -> None:
+    lab = bench(FIO)
+    lab.scratch.chmod(0o777)
+    code, _, err = lab.finish()
+    lab.scratch.chmod(0o755)
+    assert code == 5, err
+    assert "only we may own and write it" in err
+
+
 def test_a_missing_tool_is_named_with_the_command_that_brings_it(
     bench: Callable[[str], Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:

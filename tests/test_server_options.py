@@ -38,6 +38,25 @@ def test_names_that_could_reach_beyond_a_variable_are_refused(name: str, says: s
         ServerSpec(Vendor.MARIADB, variables={name: 1})
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("innodb_log_group_home_dir", "/var/lib/mysql"),
+        ("innodb_undo_directory", "../../var/lib/mysql"),
+        ("innodb_data_file_path", "ibdata1:12M;/mnt/other/ibdata2:10M:autoextend"),
+        ("slow_query_log_file", "sub/../../x.log"),
+    ],
+)
+def test_a_private_servers_files_stay_in_its_own_folders(name: str, value: str) -> None:
+    with pytest.raises(PlanError, match=rf"server\.{name}"):
+        assert ServerSpec(Vendor.MARIADB, None, {name: value}, "system").options
+
+
+def test_paths_that_leave_nothing_behind_are_accepted() -> None:
+    spec = ServerSpec(Vendor.MARIADB, None, {"tmpdir": "/dev/shm", "sql_mode": "A,B", "x": "a/b"}, "system")
+    assert spec.options["tmpdir"] == "/dev/shm"
+
+
 @pytest.mark.parametrize("value", ["a\nb = 1", "a\r", "\0", "x" * 2001, ["ok", "a\n[mysqld]"]])
 def test_values_that_could_become_another_line_are_refused(value: Value) -> None:
     with pytest.raises(PlanError, match=r"server\.init_connect"):

@@ -334,6 +334,24 @@ mod tests {
     }
 
     #[test]
+    fn a_reboot_ends_what_only_the_running_kernel_knew() {
+        let (_keep, mut journal, top) = journal();
+        let file = top.join("sys/block/sdb/queue/scheduler");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "kyber").unwrap();
+        let kernel = KernelFiles::new(&top);
+        let restore = json!([{"path": "/sys/block/sdb/queue/scheduler", "value": "none"}]);
+        let undo: Undo = serde_json::from_value(json!({"kind": "setting", "restore": restore})).unwrap();
+        for (boot_id, expected) in [("an-earlier-boot".to_owned(), "kyber"), (this_boot(), "none")] {
+            let entry = Open { id: 7, owner: "a".into(), t_ns: 0, boot_id, undo: undo.clone() };
+            journal.content.open.push(entry);
+            let undone = rollback(&mut journal, Some("a"), &kernel).unwrap();
+            assert!(undone[0].error.is_none(), "{:?}", undone[0].error);
+            assert_eq!(fs::read_to_string(&file).unwrap().trim(), expected);
+        }
+    }
+
+    #[test]
     fn entries_are_undone_newest_first_and_only_the_owners() {
         let (_keep, mut journal, top) = journal();
         let scratch = top.join("scratch");

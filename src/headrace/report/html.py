@@ -22,7 +22,7 @@ from markupsafe import Markup, escape
 from headrace import __version__
 from headrace.analysis.percentiles import PERCENTILES
 from headrace.analysis.result import Analysis, Effect, Interval, NoiseFloor, Verdict
-from headrace.errors import TargetError
+from headrace.errors import StoreError, TargetError
 from headrace.facts import HostFacts
 from headrace.model import Facts, TrialState
 from headrace.report import charts, tables, text
@@ -332,10 +332,17 @@ class _Page:
             {
                 "hash": h[:12],
                 "trials": [r.number for r in self.evidence.records if r.facts_hash == h],
-                "digest": _digest_of(self._folder.facts(h)),
+                "digest": self._digest(h),
             }
             for h in hashes
         ]
+
+    def _digest(self, facts_hash: str) -> list[tuple[str, str]]:
+        """One damaged file of facts must not cost the page."""
+        try:
+            return _digest_of(self._folder.facts(facts_hash))
+        except StoreError as error:
+            return [("facts", f"not known: {error.message}")]
 
     @cached_property
     def trials(self) -> list[dict[str, Any]]:
