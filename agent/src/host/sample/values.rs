@@ -128,8 +128,9 @@ pub fn is_json_number(text: &[u8]) -> bool {
     }
     if let [b'e' | b'E', exponent @ ..] = rest {
         let exponent = exponent.strip_prefix(b"+").or(exponent.strip_prefix(b"-")).unwrap_or(exponent);
-        let Some(after) = digits(exponent) else { return false };
-        rest = after;
+        // Well written but too large, as 1e310, it would be read as infinity.
+        let is_finite = str::from_utf8(text).is_ok_and(|t| t.parse().is_ok_and(f64::is_finite));
+        return is_finite && digits(exponent).is_some_and(<[u8]>::is_empty);
     }
     rest.is_empty()
 }
@@ -175,6 +176,12 @@ mod tests {
         let mut line = Vec::new();
         values.write_line(&mut line, "cpu", 5, 6);
         assert_eq!(line, b"{\"t_ns\":5,\"sampler\":\"cpu\",\"ok\":true,\"cost_ns\":6,\"values\":{}}\n");
+    }
+
+    #[test]
+    fn a_number_that_would_be_infinite_is_none() {
+        assert!(!is_json_number(b"1e310") && !is_json_number(b"-1E+400"));
+        assert!(is_json_number(b"1e308") && is_json_number(b"1.5e-400"));
     }
 
     proptest! {
