@@ -102,6 +102,13 @@ def test_workload_factors_are_conditions_with_a_baseline_each() -> None:
     assert sum(t.block == 1 for t in design.trials) == 8 + 2
 
 
+def test_a_ladder_of_the_baseline_alone_measures_the_noise_of_the_machine() -> None:
+    text = LADDER.replace('MYSQL = ["mysql"]\nALL = ["mysql", "je"]\n', "")
+    design = build(text)
+    assert design.baselines == {"": "STOCK"}
+    assert [t.treatment for t in design.trials] == ["STOCK"] * 6
+
+
 def test_list_knobs_accumulate_over_factors() -> None:
     treatment = build(FACTORIAL).treatment("filesystem=journal mount=noatime @ io=randread")
     assert treatment.settings["volume.mount_options"] == ["data=journal", "noatime"]

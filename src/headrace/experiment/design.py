@@ -199,7 +199,8 @@ def _treatments(
 
 def _is_condition(levels: Mapping[str, Settings]) -> bool:
     """A factor that only changes what is asked of the system: its levels are different questions."""
-    return all(knob.startswith("workload.") for settings in levels.values() for knob in settings)
+    set_by = {knob for settings in levels.values() for knob in settings}
+    return bool(set_by) and all(knob.startswith("workload.") for knob in set_by)
 
 
 def _baseline_levels(plan: Plan, factors: Mapping[str, Mapping[str, Settings]]) -> dict[str, str]:
