@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import json
@@ -189,7 +188,7 @@ async def _running(server: PrivateServer) -> AsyncIterator[ServerEndpoint]:
     try:
         yield endpoint
     except BaseException:
-        await asyncio.shield(server.stop(discard=True))
+        await to_the_end(server.stop(discard=True))
         raise
     exit_code = await server.stop(timeout_s=SLOW_SHUTDOWN_LIMIT_S)
     if exit_code != 0:

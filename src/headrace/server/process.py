@@ -14,7 +14,7 @@ from headrace.server.allocator import AllocatorLibrary, find_allocator, mapped_a
 from headrace.server.error_log import excerpt, explanation
 from headrace.server.program import Program, locate
 from headrace.server.spec import Change, ServerSpec, render_options
-from headrace.target import Process, Target
+from headrace.target import Process, Target, to_the_end
 
 #: The database that workloads use. ``build_dataset`` makes it.
 DATABASE = "headrace"
@@ -122,7 +122,7 @@ class PrivateServer:
             await self._verify_allocator(library)
             await self._read_back(program)
         except BaseException:
-            await asyncio.shield(self._end("KILL", 10.0))
+            await to_the_end(self._end("KILL", 10.0))
             raise
         return ServerEndpoint(
             vendor=self._spec.vendor,
@@ -246,7 +246,7 @@ class PrivateServer:
         # A killed writer of my.cnf leaves its draft behind.
         drafts = (".my.cnf.", ".headrace.") if may_hold else ()
         names = content.text.splitlines()
-        if strange := [n for n in names if n not in may_hold and not n.startswith(drafts or ("/",))]:
+        if strange := [n for n in names if n not in may_hold and not n.startswith(drafts)]:
             raise Refused(f"{what} holds what headrace did not put there: {strange[0]}", place=path)
         owner = f'&& chown {program.account} "$0"' if program.account else ""
         made = await self._target.run(

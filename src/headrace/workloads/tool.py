@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
 import shlex
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from headrace.errors import CommandFailed, DiskFull, NotReady, WorkloadFailed
 from headrace.model import OWNER_VARIABLE, Tool
-from headrace.target import Process, Target
+from headrace.target import Process, Target, to_the_end
 from headrace.workloads.workload import Context
 
 #: How much longer than asked a tool may take until we believe that it hangs.
@@ -56,7 +55,7 @@ async def scratch_folder(context: Context) -> AsyncIterator[str]:
     try:
         yield folder
     finally:
-        await asyncio.shield(context.target.run(["rm", "-r", "--", folder], check=False))
+        await to_the_end(context.target.run(["rm", "-r", "--", folder], check=False))
 
 
 async def run_measured(
@@ -82,7 +81,7 @@ async def run_measured(
             exit_code = await process.wait(seconds * 2 + GRACE_S)
     finally:
         if exit_code is None:
-            await asyncio.shield(_stop(process))
+            await to_the_end(_stop(process))
     for stream, path in paths.items():
         await target.get(path, local[stream])
     if exit_code is None:
