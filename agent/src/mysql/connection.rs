@@ -14,7 +14,7 @@ use rustls::{ClientConnection, StreamOwned};
 use super::auth::{Channel, Login};
 use super::error::Error;
 use super::frames::{Frames, encode};
-use super::options::{Endpoint, Options, TlsMode};
+use super::options::{Endpoint, Options};
 use super::protocol::{
     Answer, Cells, Greeting, LoginStep, Row, capabilities, is_end, login, parse_answer, parse_column_name,
     parse_greeting, parse_login_step, parse_row, query, ssl_request,
@@ -37,7 +37,7 @@ impl Connection {
         wire.deadline = Instant::now() + options.connect_timeout;
         let greeting = parse_greeting(wire.read()?)?;
         let is_socket = matches!(options.endpoint, Endpoint::Socket(_));
-        let uses_tls = decide_tls(options.tls, is_socket, &greeting)?;
+        let uses_tls = tls::decide(options.tls, is_socket, &greeting)?;
         let capabilities = capabilities(&greeting, uses_tls);
         let channel = match (uses_tls, is_socket) {
             (true, _) => Channel::Tls,
@@ -86,16 +86,6 @@ impl Connection {
     }
 }
 
-fn decide_tls(mode: TlsMode, is_socket: bool, greeting: &Greeting) -> Result<bool, Error> {
-    let can = greeting.capabilities.contains(CapabilityFlags::CLIENT_SSL);
-    match mode {
-        TlsMode::Disabled => Ok(false),
-        TlsMode::Preferred => Ok(can && !is_socket),
-        _ if can => Ok(true),
-        _ => Err(Error::Tls("the server does not offer it".to_owned())),
-    }
-}
-
 fn log_in(
     wire: &mut Wire,
     options: &Options,
@@ -110,7 +100,7 @@ fn log_in(
         Some(progress) => (&greeting.plugin[..], progress.first_answer()?),
         None => (&b"mysql_native_password"[..], Vec::new()),
     };
-    wire.send(&login(capabilities, &options.user, plugin, &answer))?;
+    wire.send(&login(capabilities, &options.user, options.database.as_deref(), plugin, &answer))?;
     loop {
         let answer = match parse_login_step(wire.read()?)? {
             LoginStep::Done => return Ok(()),
@@ -302,6 +292,7 @@ mod tests {
             endpoint: Endpoint::Socket(path),
             user: "u".to_owned(),
             password: Password::new("p"),
+            database: None,
             tls: TlsMode::Preferred,
             tls_ca: None,
             connect_timeout: Duration::from_secs(5),

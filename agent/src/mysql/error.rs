@@ -25,6 +25,20 @@ pub enum Error {
 }
 
 impl Error {
+    /// What an error packet (its first byte is 0xFF) says. Before the login its SQLSTATE is missing.
+    pub fn from_packet(payload: &[u8]) -> Self {
+        let [_, low, high, rest @ ..] = payload else { return Error::Malformed("an error") };
+        let (state, message) = match rest {
+            [b'#', rest @ ..] if rest.len() >= 5 => rest.split_at(5),
+            _ => (&b"HY000"[..], rest),
+        };
+        Error::Server {
+            code: u16::from_le_bytes([*low, *high]),
+            state: String::from_utf8_lossy(state).into_owned(),
+            message: String::from_utf8_lossy(message).into_owned(),
+        }
+    }
+
     /// The server's error number, such as 1045 (access denied).
     pub fn code(&self) -> Option<u16> {
         match self {

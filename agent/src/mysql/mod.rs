@@ -3,15 +3,17 @@
 //! `frames` and `protocol` know the wire and do no I/O; `auth` answers the server's challenges; `connection`
 //! is the blocking client on a socket. A load driver can put the first three on sockets of its own.
 
-mod auth;
+mod arguments;
+pub mod auth;
 mod connection;
 mod error;
-mod frames;
+pub mod frames;
 mod options;
-mod protocol;
-mod tls;
+pub mod protocol;
+pub mod tls;
 
+pub use arguments::{CONNECT_TIMEOUT, ServerArguments};
 pub use connection::Connection;
 pub use error::Error;
-pub use options::{Endpoint, Options, Password, TlsMode, read_defaults};
+pub use options::{Endpoint, Options};
 pub use protocol::Row;

@@ -13,6 +13,8 @@ pub struct Options {
     pub endpoint: Endpoint,
     pub user: String,
     pub password: Password,
+    /// The database to start in.
+    pub database: Option<String>,
     pub tls: TlsMode,
     /// PEM file of the authorities that `verify-ca` and `verify-identity` trust.
     pub tls_ca: Option<PathBuf>,

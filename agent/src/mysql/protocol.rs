@@ -55,6 +55,9 @@ pub fn capabilities(greeting: &Greeting, uses_tls: bool) -> CapabilityFlags {
         | CapabilityFlags::CLIENT_TRANSACTIONS
         | CapabilityFlags::CLIENT_PLUGIN_AUTH
         | CapabilityFlags::CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA
+        | CapabilityFlags::CLIENT_CONNECT_WITH_DB
+        | CapabilityFlags::CLIENT_MULTI_RESULTS
+        | CapabilityFlags::CLIENT_PS_MULTI_RESULTS
         | CapabilityFlags::CLIENT_CONNECT_ATTRS;
     wanted.set(CapabilityFlags::CLIENT_SSL, uses_tls);
     // CLIENT_LONG_PASSWORD means "not MariaDB" in MariaDB's greeting, but is always right in our answer.
@@ -67,7 +70,14 @@ pub fn ssl_request(capabilities: CapabilityFlags) -> Vec<u8> {
     payload
 }
 
-pub fn login(capabilities: CapabilityFlags, user: &str, plugin: &[u8], answer: &[u8]) -> Vec<u8> {
+pub fn login(
+    mut capabilities: CapabilityFlags,
+    user: &str,
+    database: Option<&str>,
+    plugin: &[u8],
+    answer: &[u8],
+) -> Vec<u8> {
+    capabilities.set(CapabilityFlags::CLIENT_CONNECT_WITH_DB, database.is_some());
     let attributes = capabilities
         .contains(CapabilityFlags::CLIENT_CONNECT_ATTRS)
         .then(|| [("program_name".to_owned(), "headrace-agent".to_owned())].into());
@@ -79,7 +89,7 @@ pub fn login(capabilities: CapabilityFlags, user: &str, plugin: &[u8], answer: &
         Some(answer),
         (5, 5, 3),
         Some(user.as_bytes()),
-        None::<&[u8]>,
+        database.map(str::as_bytes),
         plugin,
         capabilities,
         attributes,
@@ -213,19 +223,8 @@ pub fn parse_row<'a>(payload: &'a [u8], columns: usize, cells: &'a mut Cells) ->
     Ok(Row { payload, cells })
 }
 
-/// Turns an error packet into the error it is. Before the login its SQLSTATE is missing.
 fn check_not_error(payload: &[u8]) -> Result<(), Error> {
-    let [0xFF, rest @ ..] = payload else { return Ok(()) };
-    let [low, high, rest @ ..] = rest else { return Err(Error::Malformed("an error")) };
-    let (state, message) = match rest {
-        [b'#', rest @ ..] if rest.len() >= 5 => rest.split_at(5),
-        _ => (&b"HY000"[..], rest),
-    };
-    Err(Error::Server {
-        code: u16::from_le_bytes([*low, *high]),
-        state: String::from_utf8_lossy(state).into_owned(),
-        message: String::from_utf8_lossy(message).into_owned(),
-    })
+    if payload.first() == Some(&0xFF) { Err(Error::from_packet(payload)) } else { Ok(()) }
 }
 
 fn read_bytes(payload: &[u8], position: &mut usize) -> Option<Range<usize>> {

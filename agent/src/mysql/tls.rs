@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use mysql_common::constants::CapabilityFlags;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -14,6 +15,18 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStor
 
 use super::error::Error;
 use super::options::{Endpoint, Options, TlsMode};
+use super::protocol::Greeting;
+
+/// Whether to encrypt, by what we want and what the server can.
+pub fn decide(mode: TlsMode, is_socket: bool, greeting: &Greeting) -> Result<bool, Error> {
+    let can = greeting.capabilities.contains(CapabilityFlags::CLIENT_SSL);
+    match mode {
+        TlsMode::Disabled => Ok(false),
+        TlsMode::Preferred => Ok(can && !is_socket),
+        _ if can => Ok(true),
+        _ => Err(Error::Tls("the server does not offer it".to_owned())),
+    }
+}
 
 /// A TLS session with the server of these options, before its handshake.
 pub fn session(options: &Options) -> Result<ClientConnection, Error> {

@@ -4,7 +4,6 @@
 //! its own success and cost; one that fails never stops the others.
 
 mod itself;
-mod output;
 pub mod registry;
 mod replies;
 mod server;
@@ -20,11 +19,14 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use rustix::time::{ClockId, clock_gettime};
 
-use self::output::Output;
 use self::registry::{ALL, Host, Kind, Missed, Sample, Source};
-use self::ticker::{StopSignal, Ticker};
+use self::ticker::Ticker;
 use self::values::{Values, write_failure};
+use crate::duration::parse_duration;
 use crate::host::process::{FOLLOWED, Listing, Selection};
+use crate::mysql::ServerArguments;
+use crate::output::Output;
+use crate::stop::StopSignal;
 
 /// How long a sampler rests whose source this host does not have.
 const ABSENT_REST: Duration = Duration::from_secs(60);
@@ -53,14 +55,14 @@ pub struct SampleArguments {
     #[arg(long, default_value = FOLLOWED)]
     follow: String,
     #[command(flatten)]
-    server: Box<server::ServerArguments>,
+    server: Box<ServerArguments>,
 }
 
 pub fn run(arguments: &SampleArguments) -> anyhow::Result<()> {
     if arguments.samplers.as_deref() == Some("list") {
         return list(std::io::stdout());
     }
-    let server = arguments.server.options()?;
+    let server = arguments.server.options(server::READ_TIMEOUT)?;
     let kinds = registry::select(arguments.samplers.as_deref(), server.is_some())?;
     let last_tick = arguments.duration.map_or(u64::MAX, |duration| {
         u64::try_from(duration.as_nanos() / arguments.interval.as_nanos()).unwrap_or(u64::MAX)
@@ -178,31 +180,14 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let number: Option<u64> = text[..digits].parse().ok();
-    let milliseconds = match &text[digits..] {
-        "ms" => Some(1),
-        "s" => Some(1_000),
-        "m" => Some(60_000),
-        "h" => Some(3_600_000),
-        _ => None,
-    };
-    match (number, milliseconds) {
-        (Some(number), Some(unit)) if number <= 1_000_000_000 => Ok(Duration::from_millis(number * unit)),
-        _ => Err("give a whole number with ms, s, m or h, such as 500ms or 60s".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::registry::{ALL, Host, Missed, Source};
     use super::values::Values;
-    use super::{Running, parse_duration, parse_interval};
+    use super::{Running, parse_interval};
     use crate::host::process::{Listing, Selection};
     use proptest::prelude::{ProptestConfig, any, proptest};
     use std::fs;
-    use std::time::Duration;
 
     const FILES: [&str; 15] = [
         "proc/stat",
@@ -256,13 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_units() {
-        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
-        assert_eq!(parse_duration("0s"), Ok(Duration::ZERO));
-        assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7200)));
-        for text in ["", "5", "s", "1.5s", "-1s", "99999999999999999999s", "1é", "1 s"] {
-            assert!(parse_duration(text).is_err(), "{text}");
-        }
+    fn an_interval_has_a_lower_bound() {
         assert!(parse_interval("9ms").is_err());
         assert!(parse_interval("10ms").is_ok());
     }

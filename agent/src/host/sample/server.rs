@@ -1,109 +1,26 @@
 //! The server's samplers run in a thread of their own with one connection: a server that stands still makes
 //! gaps in its own samples only.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use clap::Args;
 
-use super::output::Output;
 use super::registry::{Kind, Source};
 use super::replies::{ServerSample, Session};
-use super::ticker::{StopSignal, Ticker};
+use super::ticker::Ticker;
 use super::values::{Values, write_failure};
 use super::{elapsed_ns, now_ns};
-use crate::error::AgentError;
-use crate::mysql::{Connection, Endpoint, Error, Options, Password, TlsMode, read_defaults};
+use crate::mysql::{CONNECT_TIMEOUT, Connection, Error, Options};
+use crate::output::Output;
+use crate::stop::StopSignal;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-const READ_TIMEOUT: Duration = Duration::from_secs(5);
+pub const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between attempts to connect: 1, 2, 4 ... seconds, at most this.
 const LONGEST_REST: Duration = Duration::from_secs(30);
 /// How long the end waits for a server that does not answer, once we were asked to stop.
 const STOP_WAIT: Duration = Duration::from_secs(1);
-
-/// Where the server is. The password is never an argument or in the environment: other users can read those.
-#[derive(Args)]
-#[command(next_help_heading = "Server")]
-pub struct ServerArguments {
-    /// Unix socket of the server to sample
-    #[arg(long, value_name = "PATH", conflicts_with = "mysql_host")]
-    mysql_socket: Option<PathBuf>,
-    /// Host of the server to sample
-    #[arg(long, value_name = "HOST")]
-    mysql_host: Option<String>,
-    /// Its port [default: 3306]
-    #[arg(long, value_name = "PORT")]
-    mysql_port: Option<u16>,
-    /// User to log in as [default: the operating system's]
-    #[arg(long, value_name = "USER")]
-    mysql_user: Option<String>,
-    /// File that holds the password and nothing else
-    #[arg(long, value_name = "FILE")]
-    mysql_password_file: Option<PathBuf>,
-    /// File as my.cnf: user, password, socket, host, port of its section [client]
-    #[arg(long, value_name = "FILE")]
-    mysql_defaults_file: Option<PathBuf>,
-    /// Encryption, as --ssl-mode of the mysql client
-    #[arg(long, value_enum, value_name = "MODE", default_value_t)]
-    mysql_tls: TlsMode,
-    /// PEM file of the authorities that verify-ca and verify-identity trust
-    #[arg(long, value_name = "FILE")]
-    mysql_tls_ca: Option<PathBuf>,
-}
-
-impl ServerArguments {
-    /// None where no server was named. Arguments win over the defaults file.
-    pub fn options(&self) -> anyhow::Result<Option<Options>> {
-        let mut defaults = match &self.mysql_defaults_file {
-            Some(path) => read_defaults(path)?,
-            None => Default::default(),
-        };
-        let port = match (self.mysql_port, defaults.get("port")) {
-            (Some(port), _) => port,
-            (None, Some(text)) => text
-                .parse()
-                .map_err(|_| AgentError::Input(format!("port {text:?} of the defaults file is no port")))?,
-            (None, None) => 3306,
-        };
-        let tcp = |host: &String| Endpoint::Tcp { host: host.clone(), port };
-        let endpoint = match (&self.mysql_socket, &self.mysql_host) {
-            (Some(path), _) => Some(Endpoint::Socket(path.clone())),
-            (None, Some(host)) => Some(tcp(host)),
-            (None, None) => match (defaults.get("socket"), defaults.get("host")) {
-                (Some(path), _) => Some(Endpoint::Socket(path.into())),
-                (None, host) => host.map(tcp),
-            },
-        };
-        let Some(endpoint) = endpoint else { return Ok(None) };
-        if matches!(self.mysql_tls, TlsMode::VerifyCa | TlsMode::VerifyIdentity)
-            && self.mysql_tls_ca.is_none()
-        {
-            return Err(AgentError::Input("this --mysql-tls needs --mysql-tls-ca FILE".to_owned()).into());
-        }
-        if self.mysql_tls == TlsMode::VerifyIdentity && matches!(endpoint, Endpoint::Socket(_)) {
-            let message = "--mysql-tls verify-identity needs --mysql-host: a socket has no name to check";
-            return Err(AgentError::Input(message.to_owned()).into());
-        }
-        let password = match &self.mysql_password_file {
-            Some(path) => Password::read(path)?,
-            None => Password::new(defaults.remove("password").unwrap_or_default()),
-        };
-        let user = self.mysql_user.clone().or_else(|| defaults.remove("user"));
-        Ok(Some(Options {
-            endpoint,
-            user: user.or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "root".to_owned()),
-            password,
-            tls: self.mysql_tls,
-            tls_ca: self.mysql_tls_ca.clone(),
-            connect_timeout: CONNECT_TIMEOUT,
-            read_timeout: READ_TIMEOUT,
-        }))
-    }
-}
 
 /// The thread at work.
 pub struct ServerLoop {

@@ -1,7 +1,6 @@
 //! When to sample: an absolute schedule on CLOCK_MONOTONIC that no slow tick can shift.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,33 +11,7 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 
-/// Becomes readable, and stays so, when the process is asked to stop. Shared by all loops.
-#[derive(Clone)]
-pub struct StopSignal(Arc<UnixStream>);
-
-impl StopSignal {
-    /// Takes over SIGTERM, SIGINT and SIGHUP (the SSH connection went away): each asks for a clean end.
-    pub fn install() -> anyhow::Result<Self> {
-        let (reader, writer) = UnixStream::pair()?;
-        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP]
-        {
-            signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
-        }
-        Ok(Self(Arc::new(reader)))
-    }
-
-    /// Whether we were asked to stop already.
-    pub fn is_set(&self) -> bool {
-        let mut file = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
-        poll(&mut file, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-    }
-
-    #[cfg(test)]
-    fn pair() -> (Self, UnixStream) {
-        let (reader, writer) = UnixStream::pair().unwrap();
-        (Self(Arc::new(reader)), writer)
-    }
-}
+use crate::stop::StopSignal;
 
 /// Yields the ticks of one loop. The kernel's timer keeps the schedule: a tick that comes late skips the
 /// moments it missed, counts them, and the next one is on time again.
@@ -74,7 +47,7 @@ impl Ticker {
         }
         loop {
             let mut files = [
-                PollFd::from_borrowed_fd(self.stop.0.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.stop.as_fd(), PollFlags::IN),
                 PollFd::from_borrowed_fd(self.timer.as_fd(), PollFlags::IN),
             ];
             match poll(&mut files, None) {

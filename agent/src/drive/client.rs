@@ -1,0 +1,64 @@
+//! A client of a server, without its socket: the engine gives it bytes, and it gives the engine bytes.
+
+use std::borrow::Cow;
+
+use rustls::ClientConnection;
+
+pub use crate::drive::script::{Choice, Random};
+
+/// The driver's own error codes, those of libmysqlclient where it has one.
+pub const CANNOT_CONNECT: u16 = 2002;
+pub const CONNECTION_LOST: u16 = 2013;
+pub const MALFORMED: u16 = 2027;
+pub const NO_ANSWER: u16 = 3024;
+/// The script could make no sense of a reply.
+pub const UNEXPECTED_REPLY: u16 = 2000;
+
+/// One connection's client, of any protocol. It lives through reconnects.
+pub trait Client {
+    /// A new connection stands: begin anew. What is to be said first goes to `out`.
+    fn connected(&mut self, out: &mut Vec<u8>) -> Progress;
+
+    /// The encryption that the client asked for has begun.
+    fn encrypted(&mut self, _out: &mut Vec<u8>) {}
+
+    /// Takes all of the bytes that came; what is to be said next goes to `out`.
+    fn receive(&mut self, input: &[u8], out: &mut Vec<u8>, random: &mut Random) -> Progress;
+
+    /// Chooses the next operation.
+    fn choose(&mut self, random: &mut Random) -> Choice;
+
+    /// Begins the chosen operation, or begins it anew: its first request goes to `out`.
+    fn begin(&mut self, out: &mut Vec<u8>, random: &mut Random) -> Progress;
+}
+
+/// How far a client has come.
+pub enum Progress {
+    /// More must come from the server.
+    Waiting,
+    /// What comes and goes from now on is encrypted.
+    Encrypt(Box<ClientConnection>),
+    /// Logged in; it can begin an operation.
+    Ready,
+    /// The operation has ended well.
+    Ended { rows: u64, bytes: u64 },
+    /// The operation has failed; the connection is good for the next one.
+    Failed(Failure),
+    /// The connection is of no more use, and with it the operation at work.
+    Broken(Failure),
+}
+
+/// Why an operation or a connection failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub code: u16,
+    pub message: Cow<'static, str>,
+    /// Another client won a race (deadlock, lock wait, changed row): the same operation may be begun anew.
+    pub is_lost_race: bool,
+}
+
+impl Failure {
+    pub fn new(code: u16, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, message: message.into(), is_lost_race: false }
+    }
+}

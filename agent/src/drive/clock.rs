@@ -1,0 +1,34 @@
+//! The driver's clock: CLOCK_MONOTONIC in ns, and where it stands to the time of day.
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// CLOCK_MONOTONIC: the times of operations. It does not jump.
+#[inline]
+pub fn now_ns() -> u64 {
+    read(ClockId::Monotonic)
+}
+
+/// CPU time of this thread.
+pub fn thread_cpu_ns() -> u64 {
+    read(ClockId::ThreadCPUTime)
+}
+
+/// What to add to a time of the driver's clock for ns since the epoch. Read once a trial: an adjustment of the
+/// time of day in between must not bend the trial's own times.
+pub fn epoch_offset_ns() -> i64 {
+    // The smaller of two readings around it: we may be interrupted between the clocks.
+    (0..5)
+        .map(|_| {
+            let before = now_ns();
+            let epoch = read(ClockId::Realtime);
+            let after = now_ns();
+            (after - before, epoch as i64 - (before + (after - before) / 2) as i64)
+        })
+        .min()
+        .map_or(0, |(_, offset)| offset)
+}
+
+fn read(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,376 @@
+//! One thread of the driver: its connections, when they begin their operations, and what becomes of them.
+//!
+//! Connections never wait for each other: sockets are non-blocking, epoll (level-triggered) says which have
+//! something, and a reply's next request goes out before the next reply is looked at.
+
+mod turns;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+
+use crate::drive::arrivals::Arrivals;
+use crate::drive::client::{CANNOT_CONNECT, Client, Failure, NO_ANSWER, Random};
+use crate::drive::clock::now_ns;
+use crate::drive::link::{Address, Link};
+use crate::drive::recorder::{Recorder, Second, Times};
+use crate::drive::spec::Think;
+
+/// How often deadlines, the end of a second and a wish to stop are looked at.
+const HOUSEKEEPING: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const HOUSEKEEPING_NS: u64 = 20_000_000;
+/// Logins at work at once, a thread: a login takes 16 KiB here, and a place in the server's backlog.
+const LOGINS_AT_ONCE: usize = 32;
+/// The longest that one attempt to connect and log in may take.
+const CONNECT_LIMIT_NS: u64 = 10_000_000_000;
+/// Between attempts to reconnect: doubling, at most this, each shortened by a random part so that thousands of
+/// clients do not come back in one instant.
+const FIRST_BACK_OFF_NS: u64 = 10_000_000;
+const LONGEST_BACK_OFF_NS: u64 = 1_000_000_000;
+const RECEIVE_BUFFER: usize = 64 * 1024;
+const EVENTS_AT_ONCE: usize = 512;
+const TIMER: u64 = u64::MAX;
+
+/// What all clients of a thread share.
+pub struct Rules {
+    pub address: Address,
+    /// None in a closed loop.
+    pub arrivals: Option<Arrivals>,
+    pub think_ns: u64,
+    pub think: Think,
+    pub timeout_ns: u64,
+    pub retries: u32,
+    /// How many operations the workload has; reconnects are counted under the number after the last.
+    pub operations: usize,
+    pub seed: u64,
+}
+
+/// The instants of a trial, in ns of the driver's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Schedule {
+    pub start_ns: u64,
+    pub window_start_ns: u64,
+    /// No operation begins from here on.
+    pub end_ns: u64,
+}
+
+pub struct Engine<'a, C> {
+    rules: Rules,
+    slots: Vec<Slot<C>>,
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    timer_ns: u64,
+    /// When resting and disconnected clients go on: instant, slot, its generation.
+    pauses: BinaryHeap<Reverse<(u64, usize, u32)>>,
+    /// Free clients of an open loop, the longest free first.
+    free: VecDeque<usize>,
+    next_arrival_ns: Option<u64>,
+    /// Operations at work.
+    busy: usize,
+    schedule: Schedule,
+    recorder: Recorder,
+    /// From the agreed start on.
+    is_driving: bool,
+    /// A lost connection is made anew; before the trial it ends everything.
+    reconnects: bool,
+    connections_lost: u64,
+    stop: &'a AtomicBool,
+    events: Vec<Event>,
+    buffer: Vec<u8>,
+    plain: Vec<u8>,
+    out: Vec<u8>,
+}
+
+struct Slot<C> {
+    client: C,
+    random: Random,
+    link: Option<Link>,
+    state: State,
+    /// Counts the states: a pause that was for an earlier one is void.
+    generation: u32,
+    is_queued: bool,
+    waits_to_write: bool,
+    operation: usize,
+    intended_ns: u64,
+    sent_ns: u64,
+    /// When the client became free, or began to connect.
+    since_ns: u64,
+    retries_left: u32,
+    back_off_ns: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Down,
+    Connecting,
+    LoggingIn,
+    Free,
+    Resting,
+    Busy,
+}
+
+/// What a thread found, beside its seconds.
+pub struct Outcome {
+    pub recorder: Recorder,
+    pub connections_lost: u64,
+    pub unfinished: u64,
+}
+
+impl<'a, C: Client> Engine<'a, C> {
+    /// `clients` come with their numbers, which make their random numbers their own.
+    pub fn new(
+        rules: Rules,
+        clients: impl Iterator<Item = (usize, C)>,
+        stop: &'a AtomicBool,
+    ) -> anyhow::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let timer =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
+        let slots = clients.map(|(number, client)| Slot {
+            client,
+            random: Random::seed_from_u64(rules.seed.wrapping_mul(0x9E37_79B9).wrapping_add(number as u64)),
+            link: None,
+            state: State::Down,
+            generation: 0,
+            is_queued: false,
+            waits_to_write: false,
+            operation: 0,
+            intended_ns: 0,
+            sent_ns: 0,
+            since_ns: 0,
+            retries_left: 0,
+            back_off_ns: 0,
+        });
+        let recorder = Recorder::new(rules.operations + 1, 0, 0);
+        Ok(Self {
+            slots: slots.collect(),
+            epoll,
+            timer,
+            timer_ns: 0,
+            pauses: BinaryHeap::new(),
+            free: VecDeque::new(),
+            next_arrival_ns: None,
+            busy: 0,
+            schedule: Schedule { start_ns: 0, window_start_ns: 0, end_ns: 0 },
+            recorder,
+            is_driving: false,
+            reconnects: false,
+            connections_lost: 0,
+            stop,
+            events: Vec::with_capacity(EVENTS_AT_ONCE),
+            buffer: vec![0; RECEIVE_BUFFER],
+            plain: Vec::new(),
+            out: Vec::new(),
+            rules,
+        })
+    }
+
+    /// Connects all clients; the first that cannot ends it.
+    pub fn connect_all(&mut self) -> Result<(), Failure> {
+        let mut begun = 0;
+        let mut done = 0;
+        while done < self.slots.len() {
+            while begun < self.slots.len() && begun - done < LOGINS_AT_ONCE {
+                self.connect(begun, now_ns())?;
+                begun += 1;
+            }
+            self.wait();
+            for index in 0..self.events.len() {
+                let Event { data, flags } = self.events[index];
+                self.react(data.u64(), flags)?;
+            }
+            let now = now_ns();
+            for slot in &self.slots[done..begun] {
+                if slot.state != State::Free && now - slot.since_ns > CONNECT_LIMIT_NS {
+                    return Err(Failure::new(NO_ANSWER, "the server did not log us in within 10 s"));
+                }
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Failure::new(CANNOT_CONNECT, "stopped while connecting"));
+            }
+            // Logins end in about the order they began: those at the front make room for the next.
+            while done < begun && self.slots[done].state == State::Free {
+                done += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drives until all operations have ended that were begun, or were due, before the end of the schedule.
+    /// `over` gets each second when it is over, without a gap.
+    pub fn drive(mut self, schedule: Schedule, mut over: impl FnMut(Second)) -> Outcome {
+        self.schedule = schedule;
+        self.recorder = Recorder::new(self.rules.operations + 1, schedule.start_ns, schedule.window_start_ns);
+        self.pauses.push(Reverse((schedule.start_ns, usize::MAX, 0)));
+        self.reconnects = true;
+        let mut next_round_ns = 0;
+        loop {
+            let now = now_ns();
+            self.go_on(now);
+            if now >= next_round_ns {
+                next_round_ns = now + HOUSEKEEPING_NS;
+                while now >= self.recorder.second_end_ns() {
+                    over(self.recorder.take_second());
+                }
+                if !self.keep_house(now) {
+                    break;
+                }
+            }
+            self.arm_timer();
+            self.wait();
+            for index in 0..self.events.len() {
+                let Event { data, flags } = self.events[index];
+                if data.u64() == TIMER {
+                    // It has fired: whatever is next needs it armed anew.
+                    self.timer_ns = u64::MAX;
+                } else {
+                    self.react(data.u64(), flags).expect("a lost connection is made anew");
+                }
+            }
+        }
+        let end_ns = self.recorder.last_end_ns().max(self.schedule.end_ns);
+        while end_ns >= self.recorder.second_end_ns() {
+            over(self.recorder.take_second());
+        }
+        over(self.recorder.take_second());
+        Outcome {
+            recorder: self.recorder,
+            connections_lost: self.connections_lost,
+            unfinished: self.busy as u64,
+        }
+    }
+
+    /// Starts what is due: clients that have rested, and arrivals for which a client is free.
+    fn go_on(&mut self, now: u64) {
+        while let Some(Reverse((due, place, generation))) = self.pauses.peek().copied()
+            && due <= now
+        {
+            self.pauses.pop();
+            if place == usize::MAX {
+                self.start_driving(now);
+            } else if self.slots[place].generation == generation {
+                match self.slots[place].state {
+                    State::Resting => self.begin(place, due),
+                    State::Down => {
+                        if let Err(failure) = self.connect(place, now) {
+                            self.connect_failed(place, &failure);
+                        }
+                    }
+                    State::Connecting | State::LoggingIn | State::Free | State::Busy => {}
+                }
+            }
+        }
+        while let Some(arrival) = self.next_arrival_ns
+            && arrival <= now
+            && let Some(place) = self.take_free()
+        {
+            self.next_arrival_ns = self.arrival_after();
+            self.choose_and_begin(place, arrival);
+        }
+    }
+
+    fn start_driving(&mut self, now: u64) {
+        self.is_driving = true;
+        self.next_arrival_ns = self.arrival_after();
+        for place in 0..self.slots.len() {
+            if self.slots[place].state == State::Free {
+                self.set_free(place, now);
+            }
+        }
+    }
+
+    /// Deadlines, the wish to stop, and whether there is anything left to do.
+    fn keep_house(&mut self, now: u64) -> bool {
+        if self.stop.load(Ordering::Relaxed) {
+            self.schedule.end_ns = self.schedule.end_ns.min(now);
+            return false;
+        }
+        for place in 0..self.slots.len() {
+            let slot = &self.slots[place];
+            match slot.state {
+                State::Busy if now > slot.sent_ns + self.rules.timeout_ns => {
+                    let seconds = Duration::from_nanos(self.rules.timeout_ns).as_secs_f64();
+                    self.lose(place, Failure::new(NO_ANSWER, format!("no answer within {seconds} s")), now);
+                }
+                State::Connecting | State::LoggingIn if now > slot.since_ns + CONNECT_LIMIT_NS => {
+                    self.lose(place, Failure::new(NO_ANSWER, "no login within 10 s"), now);
+                }
+                _ => {}
+            }
+        }
+        if now < self.schedule.end_ns {
+            return true;
+        }
+        // The longest that the last operation may take, on a connection that may have to be made first.
+        if now > self.schedule.end_ns + self.rules.timeout_ns {
+            self.give_up_arrivals(now);
+        }
+        self.busy > 0 || self.next_arrival_ns.is_some()
+    }
+
+    /// Operations that were due and never found a free client: the load was asked for, and nobody served it.
+    fn give_up_arrivals(&mut self, now: u64) {
+        let failure = Failure::new(NO_ANSWER, "no client was free until the end of the trial");
+        while let Some(arrival) = self.next_arrival_ns {
+            // Only a client that is not at work may choose: it would forget what it is at.
+            let operation = match self.slots.iter_mut().find(|slot| slot.state != State::Busy) {
+                Some(slot) => slot.choose(),
+                None => self.slots[0].operation,
+            };
+            self.recorder.error(operation, &failure, false);
+            self.recorder.failed(operation, Times { intended_ns: arrival, sent_ns: now, ended_ns: now });
+            self.next_arrival_ns = self.arrival_after();
+        }
+    }
+
+    /// The next instant of the open loop's schedule, unless that is past its end.
+    fn arrival_after(&mut self) -> Option<u64> {
+        let arrival = self.schedule.start_ns + self.rules.arrivals.as_mut()?.next()?;
+        (arrival < self.schedule.end_ns).then_some(arrival)
+    }
+
+    fn take_free(&mut self) -> Option<usize> {
+        while let Some(place) = self.free.pop_front() {
+            self.slots[place].is_queued = false;
+            // It may have lost its connection while it waited here.
+            if self.slots[place].state == State::Free {
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    /// Sets the timer to the next instant at which a client goes on.
+    fn arm_timer(&mut self) {
+        let pause = self.pauses.peek().map(|Reverse((due, _, _))| *due);
+        let arrival = self.next_arrival_ns.filter(|_| !self.free.is_empty());
+        // 0 disarms it: a timer that has fired stays readable until it is set anew.
+        let next = [pause, arrival].into_iter().flatten().min().unwrap_or(0);
+        if next == self.timer_ns {
+            return;
+        }
+        self.timer_ns = next;
+        let value =
+            Timespec { tv_sec: (next / 1_000_000_000) as i64, tv_nsec: (next % 1_000_000_000) as i64 };
+        let spec = Itimerspec { it_interval: Timespec::default(), it_value: value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &spec).expect("a timer of our own");
+    }
+
+    fn wait(&mut self) {
+        self.events.clear();
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&HOUSEKEEPING)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => unreachable!("epoll_wait on an epoll of our own: {error}"),
+        }
+    }
+}

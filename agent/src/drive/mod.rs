@@ -1,0 +1,93 @@
+//! `drive`: load that tells the truth and costs little.
+
+mod answers;
+pub mod arrivals;
+mod client;
+mod clock;
+mod digits;
+mod engine;
+mod fields;
+pub mod keys;
+mod lines;
+mod link;
+mod mysql_client;
+pub mod oltp;
+pub mod recorder;
+mod reply;
+pub mod request;
+mod run;
+pub mod script;
+mod spec;
+mod usage;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use self::link::Address;
+use self::mysql_client::MysqlClient;
+use self::run::Load;
+use self::script::Workload;
+use self::spec::{Spec, WorkloadSpec};
+use crate::error::AgentError;
+use crate::mysql::{Options, ServerArguments};
+
+/// The blocking client's patience: a statement that loads or checks data may take its time.
+const STATEMENT_LIMIT: Duration = Duration::from_secs(3600);
+
+#[derive(Subcommand)]
+pub enum DriveCommand {
+    /// Drive the load of a SPEC and write what came back, as JSON lines
+    Run(Box<RunArguments>),
+}
+
+#[derive(Args)]
+pub struct RunArguments {
+    #[command(flatten)]
+    common: CommonArguments,
+    /// Write to this file instead of standard output, compressed if it ends in .zst
+    #[arg(long)]
+    output: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct CommonArguments {
+    /// JSON file that says what to drive; - is standard input
+    spec: PathBuf,
+    /// Show how far it is on standard error, also where that is no terminal
+    #[arg(long)]
+    progress: bool,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+impl CommonArguments {
+    fn options(&self) -> anyhow::Result<Options> {
+        let options = self.server.options(STATEMENT_LIMIT)?;
+        let missing = || AgentError::Input("no server: give --mysql-socket or --mysql-host".to_owned());
+        Ok(options.ok_or_else(missing)?)
+    }
+}
+
+pub fn run(command: &DriveCommand) -> anyhow::Result<()> {
+    match command {
+        DriveCommand::Run(arguments) => drive(arguments),
+    }
+}
+
+fn drive(arguments: &RunArguments) -> anyhow::Result<()> {
+    let spec = Spec::read(&arguments.common.spec)?;
+    let workload: Arc<dyn Workload> = match &spec.workload {
+        WorkloadSpec::Oltp(options) => Arc::new(oltp::workload(options).map_err(AgentError::Input)?),
+    };
+    let options = arguments.common.options()?;
+    let load = Load {
+        spec: &spec,
+        address: Address::of(&options.endpoint)?,
+        operations: workload.operations().to_vec(),
+        make: |number| MysqlClient::new(&options, workload.clone(), number, spec.connections),
+    };
+    run::run(&load, arguments.output.as_deref(), arguments.common.progress)
+}

@@ -1,0 +1,51 @@
+//! `headrace-agent`: the hands of headrace. Each capability is a module; only what benchmarks measure is public.
+
+pub mod drive;
+mod duration;
+mod error;
+pub mod histogram;
+mod host;
+mod mysql;
+mod output;
+mod settings;
+mod stop;
+
+use clap::{Parser, Subcommand};
+
+/// Reads a MySQL host, samples it, changes its settings safely and drives load. JSON in, JSON lines out.
+#[derive(Parser)]
+#[command(name = "headrace-agent", version, about, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print one JSON object: how this host is configured
+    Facts(host::facts::FactsArguments),
+    /// Append raw counters of this host (and its server) every interval, as JSON lines
+    Sample(Box<host::sample::SampleArguments>),
+    /// Drive load: check, load the data, run, verify, clean
+    #[command(subcommand)]
+    Drive(drive::DriveCommand),
+    /// The journal of changes: hold the lock, apply, record, roll back, show
+    #[command(subcommand)]
+    Journal(settings::JournalCommand),
+    /// Print bucket, lowest and highest value for each number of ns on standard input
+    #[command(hide = true)]
+    Buckets,
+}
+
+/// The program: reads the arguments of the process and does what they say.
+#[must_use]
+pub fn main() -> std::process::ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Facts(arguments) => host::facts::run(&arguments),
+        Command::Sample(arguments) => host::sample::run(&arguments),
+        Command::Drive(command) => drive::run(&command),
+        Command::Journal(command) => settings::run(&command),
+        Command::Buckets => histogram::print_buckets(std::io::stdin().lock(), std::io::stdout().lock()),
+    };
+    error::exit_code(result)
+}
