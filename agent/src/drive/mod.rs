@@ -1,23 +1,25 @@
 //! `drive`: load that tells the truth and costs little.
 
 mod answers;
-pub mod arrivals;
+mod arrivals;
 mod client;
 mod clock;
-mod digits;
+pub mod digits;
 mod engine;
 mod fields;
 pub mod keys;
 mod lines;
-mod link;
+mod load;
 mod mysql_client;
-pub mod oltp;
+mod net;
+mod oltp;
 pub mod recorder;
 mod reply;
 pub mod request;
 mod run;
 pub mod script;
 mod spec;
+mod sql;
 mod usage;
 
 use std::path::PathBuf;
@@ -26,8 +28,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use self::link::Address;
 use self::mysql_client::MysqlClient;
+use self::net::Address;
 use self::run::Load;
 use self::script::Workload;
 use self::spec::{Spec, WorkloadSpec};
@@ -39,6 +41,10 @@ const STATEMENT_LIMIT: Duration = Duration::from_secs(3600);
 
 #[derive(Subcommand)]
 pub enum DriveCommand {
+    /// Create and fill the tables of a SPEC
+    Load(Box<CommonArguments>),
+    /// Drop the tables of a SPEC
+    Clean(Box<CommonArguments>),
     /// Drive the load of a SPEC and write what came back, as JSON lines
     Run(Box<RunArguments>),
 }
@@ -73,6 +79,10 @@ impl CommonArguments {
 
 pub fn run(command: &DriveCommand) -> anyhow::Result<()> {
     match command {
+        DriveCommand::Load(arguments) => {
+            load::run(&Spec::read(&arguments.spec)?, &arguments.options()?, arguments.progress)
+        }
+        DriveCommand::Clean(arguments) => load::clean(&Spec::read(&arguments.spec)?, &arguments.options()?),
         DriveCommand::Run(arguments) => drive(arguments),
     }
 }
@@ -81,6 +91,7 @@ fn drive(arguments: &RunArguments) -> anyhow::Result<()> {
     let spec = Spec::read(&arguments.common.spec)?;
     let workload: Arc<dyn Workload> = match &spec.workload {
         WorkloadSpec::Oltp(options) => Arc::new(oltp::workload(options).map_err(AgentError::Input)?),
+        WorkloadSpec::Sql(options) => Arc::new(sql::workload(options).map_err(AgentError::Input)?),
     };
     let options = arguments.common.options()?;
     let load = Load {

@@ -12,7 +12,7 @@ use crate::drive::client::{Client, Failure};
 use crate::drive::clock::{epoch_offset_ns, now_ns};
 use crate::drive::engine::{Engine, Rules, Schedule};
 use crate::drive::lines::{Lines, ThreadEnd, Title};
-use crate::drive::link::Address;
+use crate::drive::net::Address;
 use crate::drive::recorder::Second;
 use crate::drive::spec::{Pacing, Spec, Think};
 use crate::drive::usage::Usage;
@@ -128,10 +128,11 @@ fn drive_part<C: Client, M: Fn(usize) -> C>(
     engine.connect_all()?;
     let _ = sender.send(Message::Connected);
     let Ok(schedule) = on_start.recv() else { return Err(failure(&"stopped before the start")) };
-    let mut usage = Usage::default();
+    let mut usage = Usage::begin();
     let outcome = engine.drive(schedule, |second| {
+        // What the warm-up cost is not the window's.
         if second.number == -1 {
-            usage.begin();
+            usage = Usage::begin();
         }
         let _ = sender.send(Message::Second(second));
     });

@@ -7,7 +7,7 @@ use anyhow::Context;
 use serde::Deserialize;
 
 use crate::drive::arrivals::{Arrivals, Law, Piece};
-use crate::drive::oltp;
+use crate::drive::{oltp, sql};
 use crate::error::AgentError;
 
 #[derive(Debug, Deserialize)]
@@ -45,6 +45,7 @@ pub struct Spec {
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum WorkloadSpec {
     Oltp(oltp::Options),
+    Sql(sql::Options),
 }
 
 /// When operations begin.

@@ -15,21 +15,17 @@ pub struct Used {
     pub elapsed_ns: u64,
 }
 
-/// Reads the counters of the thread that calls it.
-#[derive(Default)]
-pub struct Usage {
-    start: Option<Used>,
-}
+/// The counters of the thread that made it, as they were then.
+pub struct Usage(Used);
 
 impl Usage {
-    /// From here on it counts.
-    pub fn begin(&mut self) {
-        self.start = Some(read());
+    pub fn begin() -> Self {
+        Self(read())
     }
 
-    /// What was used since `begin`, or since the thread began.
+    /// What was used since.
     pub fn end(&self) -> Used {
-        let (start, end) = (self.start.unwrap_or_default(), read());
+        let (start, end) = (self.0, read());
         Used {
             cpu_ns: end.cpu_ns - start.cpu_ns,
             system_ns: end.system_ns.saturating_sub(start.system_ns),

@@ -1,12 +1,15 @@
 //! The blocking client on one socket.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mysql_common::constants::CapabilityFlags;
+use mysql_common::io::ParseBuf;
+use mysql_common::misc::raw::RawInt;
+use mysql_common::misc::raw::int::{LeU16, LeU32, LenEnc};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustls::{ClientConnection, StreamOwned};
@@ -21,24 +24,56 @@ use super::protocol::{
 };
 use super::tls;
 
+/// The first byte of a statement's payload (COM_QUERY).
+pub const QUERY: u8 = 0x03;
+/// The first byte of a prepared statement's payload that executes it for many rows (COM_STMT_BULK_EXECUTE).
+pub const BULK_EXECUTE: u8 = 0xFA;
+const PREPARE: u8 = 0x16;
+const CLOSE_STATEMENT: u8 = 0x19;
+/// The first byte with which the server asks for a file.
+const LOCAL_FILE: u8 = 0xFB;
+
 /// A connection that is logged in. After any error but `Error::Server` it is of no more use.
 pub struct Connection {
     wire: Wire,
     version: String,
+    can_bulk: bool,
     read_timeout: Duration,
     cells: Cells,
+}
+
+/// What the server says that a statement did.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Done {
+    pub affected_rows: u64,
+    pub warnings: u16,
 }
 
 impl Connection {
     /// Connects and logs in within `connect_timeout` for the socket and again for the login.
     pub fn open(options: &Options) -> Result<Self, Error> {
+        Self::open_as(options, false)
+    }
+
+    /// As `open`, for much data: this connection can `upload`, and `BULK_EXECUTE` where the server can, too. Others
+    /// never tell a server that it may ask for files.
+    pub fn open_for_bulk(options: &Options) -> Result<Self, Error> {
+        Self::open_as(options, true)
+    }
+
+    fn open_as(options: &Options, is_for_bulk: bool) -> Result<Self, Error> {
         let mut wire = Wire::connect(options)?;
         wire.limit = options.connect_timeout;
         wire.deadline = Instant::now() + options.connect_timeout;
         let greeting = parse_greeting(wire.read()?)?;
         let is_socket = matches!(options.endpoint, Endpoint::Socket(_));
         let uses_tls = tls::decide(options.tls, is_socket, &greeting)?;
-        let capabilities = capabilities(&greeting, uses_tls);
+        let mut capabilities = capabilities(&greeting, uses_tls);
+        let can_bulk = is_for_bulk && greeting.can_bulk;
+        if is_for_bulk {
+            capabilities |= greeting.capabilities & CapabilityFlags::CLIENT_LOCAL_FILES;
+            capabilities.set(CapabilityFlags::CLIENT_LONG_PASSWORD, !can_bulk);
+        }
         let channel = match (uses_tls, is_socket) {
             (true, _) => Channel::Tls,
             (false, true) => Channel::Socket,
@@ -52,6 +87,7 @@ impl Connection {
         Ok(Self {
             wire,
             version: greeting.version,
+            can_bulk,
             read_timeout: options.read_timeout,
             cells: Cells::default(),
         })
@@ -61,13 +97,15 @@ impl Connection {
         self.version.contains("MariaDB")
     }
 
+    /// Whether the server takes `BULK_EXECUTE` from this connection.
+    pub fn can_bulk(&self) -> bool {
+        self.can_bulk
+    }
+
     /// Runs a statement and calls `on_row` with the names of the columns and each row as it comes.
     /// A statement without rows calls nothing.
     pub fn query(&mut self, sql: &str, mut on_row: impl FnMut(&[String], &Row<'_>)) -> Result<(), Error> {
-        self.wire.limit = self.read_timeout;
-        self.wire.deadline = Instant::now() + self.read_timeout;
-        self.wire.frames.sequence = 0;
-        self.wire.send(&query(sql))?;
+        self.ask(&query(sql))?;
         let Answer::Columns(count) = parse_answer(self.wire.read()?)? else { return Ok(()) };
         let mut columns = Vec::with_capacity(count);
         for _ in 0..count {
@@ -84,6 +122,134 @@ impl Connection {
             on_row(&columns, &parse_row(payload, count, &mut self.cells)?);
         }
     }
+
+    /// Runs a statement that has no rows.
+    pub fn execute(&mut self, sql: &str) -> Result<Done, Error> {
+        self.command(&query(sql))
+    }
+
+    /// Sends a whole payload, which begins with `QUERY` or `BULK_EXECUTE` and has no rows as its answer.
+    pub fn command(&mut self, payload: &[u8]) -> Result<Done, Error> {
+        self.ask(payload)?;
+        parse_done(self.wire.read()?)
+    }
+
+    /// Prepares a statement without rows; its number.
+    pub fn prepare(&mut self, sql: &str) -> Result<u32, Error> {
+        let mut payload = query(sql);
+        payload[0] = PREPARE;
+        self.ask(&payload)?;
+        let (statement, parameters) = parse_prepared(self.wire.read()?)?;
+        for _ in 0..parameters {
+            self.wire.read()?;
+        }
+        if parameters > 0 && !is_end(self.wire.read()?) {
+            return Err(Error::Malformed("the parameters do not end"));
+        }
+        Ok(statement)
+    }
+
+    /// Ends a prepared statement. The server does not answer.
+    pub fn close_statement(&mut self, statement: u32) -> Result<(), Error> {
+        let mut payload = vec![CLOSE_STATEMENT];
+        payload.extend_from_slice(&statement.to_le_bytes());
+        self.ask(&payload)
+    }
+
+    /// Begins `LOAD DATA LOCAL INFILE 'name' ...`; the server then asks for the content of that file, which is what
+    /// goes to `send`. No file is ever read, and a server that asks for another name gets none.
+    pub fn upload(&mut self, sql: &str, name: &str) -> Result<Upload<'_>, Error> {
+        self.ask(&query(sql))?;
+        match self.wire.read()? {
+            [LOCAL_FILE, asked @ ..] if asked == name.as_bytes() => Ok(Upload(self)),
+            [LOCAL_FILE, ..] => Err(Error::Malformed("a request for a file that was never offered")),
+            payload => {
+                parse_answer(payload)?;
+                Err(Error::Malformed("no request for the rows of LOAD DATA"))
+            }
+        }
+    }
+
+    /// A handle that ends this connection from another thread, also while it waits for the server.
+    pub fn closer(&self) -> io::Result<Closer> {
+        let socket = match &self.wire.stream {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(stream) => &stream.sock,
+        };
+        Ok(Closer(match socket {
+            Socket::Unix(stream) => Socket::Unix(stream.try_clone()?),
+            Socket::Tcp(stream) => Socket::Tcp(stream.try_clone()?),
+        }))
+    }
+
+    fn ask(&mut self, payload: &[u8]) -> Result<(), Error> {
+        self.wire.limit = self.read_timeout;
+        self.wire.deadline = Instant::now() + self.read_timeout;
+        self.wire.frames.sequence = 0;
+        self.wire.send(payload)
+    }
+}
+
+/// A LOAD DATA at work. A connection whose upload was dropped before its end is of no more use.
+#[must_use]
+pub struct Upload<'a>(&'a mut Connection);
+
+impl Upload<'_> {
+    /// Sends a piece of the content. An empty one would end it, so it sends nothing.
+    pub fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if bytes.is_empty() { Ok(()) } else { self.0.wire.send(bytes) }
+    }
+
+    /// Ends the content; what became of it.
+    pub fn finish(self) -> Result<Done, Error> {
+        self.0.wire.send(&[])?;
+        self.0.wire.deadline = Instant::now() + self.0.read_timeout;
+        parse_done(self.0.wire.read()?)
+    }
+}
+
+/// Ends a connection of another thread.
+pub struct Closer(Socket);
+
+impl Closer {
+    pub fn close(&self) {
+        // It may be closed already, which is all that is wanted.
+        let _ = match &self.0 {
+            Socket::Unix(stream) => stream.shutdown(Shutdown::Both),
+            Socket::Tcp(stream) => stream.shutdown(Shutdown::Both),
+        };
+    }
+}
+
+/// The answer to a statement without rows: affected rows, last id, status, warnings.
+fn parse_done(payload: &[u8]) -> Result<Done, Error> {
+    if parse_answer(payload)? != Answer::Done {
+        return Err(Error::Malformed("rows where none were asked for"));
+    }
+    let mut rest = ParseBuf(&payload[1..]);
+    let mut parse = || -> io::Result<Done> {
+        let affected_rows: RawInt<LenEnc> = rest.parse(())?;
+        rest.parse::<RawInt<LenEnc>>(())?;
+        rest.parse::<RawInt<LeU16>>(())?;
+        let warnings: RawInt<LeU16> = rest.parse(())?;
+        Ok(Done { affected_rows: affected_rows.0, warnings: *warnings })
+    };
+    parse().map_err(|_| Error::Malformed("the end of a statement"))
+}
+
+/// The answer to a prepare: the statement's number and how many parameters it has.
+fn parse_prepared(payload: &[u8]) -> Result<(u32, u16), Error> {
+    if parse_answer(payload)? != Answer::Done {
+        return Err(Error::Malformed("rows where none were asked for"));
+    }
+    let mut rest = ParseBuf(&payload[1..]);
+    let mut parse = || -> io::Result<(u32, u16)> {
+        let statement: RawInt<LeU32> = rest.parse(())?;
+        rest.parse::<RawInt<LeU16>>(())?;
+        let parameters: RawInt<LeU16> = rest.parse(())?;
+        Ok((*statement, *parameters))
+    };
+    parse().map_err(|_| Error::Malformed("the end of a prepare"))
 }
 
 fn log_in(

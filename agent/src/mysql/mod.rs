@@ -13,7 +13,7 @@ pub mod protocol;
 pub mod tls;
 
 pub use arguments::{CONNECT_TIMEOUT, ServerArguments};
-pub use connection::Connection;
+pub use connection::{BULK_EXECUTE, Closer, Connection, Done, QUERY};
 pub use error::Error;
 pub use options::{Endpoint, Options};
 pub use protocol::Row;

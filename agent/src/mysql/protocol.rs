@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use mysql_common::constants::CapabilityFlags;
+use mysql_common::constants::{CapabilityFlags, MariadbCapabilities};
 use mysql_common::io::ParseBuf;
 use mysql_common::packets::{AuthPlugin, HandshakePacket, HandshakeResponse, SslRequest};
 use mysql_common::proto::MySerialize;
@@ -21,6 +21,8 @@ pub struct Greeting {
     pub capabilities: CapabilityFlags,
     pub plugin: Vec<u8>,
     pub nonce: Vec<u8>,
+    /// Whether it executes a prepared statement for many rows at once (MariaDB's COM_STMT_BULK_EXECUTE).
+    pub can_bulk: bool,
 }
 
 pub fn parse_greeting(payload: &[u8]) -> Result<Greeting, Error> {
@@ -44,6 +46,9 @@ pub fn parse_greeting(payload: &[u8]) -> Result<Greeting, Error> {
         capabilities: packet.capabilities(),
         plugin: packet.auth_plugin_name_ref().unwrap_or(b"mysql_native_password").to_vec(),
         nonce: packet.nonce(),
+        can_bulk: packet
+            .mariadb_ext_capabilities()
+            .contains(MariadbCapabilities::MARIADB_CLIENT_STMT_BULK_OPERATIONS),
     })
 }
 
@@ -66,8 +71,20 @@ pub fn capabilities(greeting: &Greeting, uses_tls: bool) -> CapabilityFlags {
 
 pub fn ssl_request(capabilities: CapabilityFlags) -> Vec<u8> {
     let mut payload = Vec::new();
-    SslRequest::new(capabilities, LARGEST_PACKET, UTF8MB4_GENERAL_CI).serialize(&mut payload);
+    SslRequest::new(capabilities, LARGEST_PACKET, UTF8MB4_GENERAL_CI)
+        .with_mariadb_capabilities(mariadb_capabilities(capabilities))
+        .serialize(&mut payload);
     payload
+}
+
+/// Without CLIENT_LONG_PASSWORD a client speaks MariaDB's dialect, where reserved bytes are capabilities. Ours has
+/// only one reason to.
+fn mariadb_capabilities(capabilities: CapabilityFlags) -> MariadbCapabilities {
+    if capabilities.contains(CapabilityFlags::CLIENT_LONG_PASSWORD) {
+        MariadbCapabilities::empty()
+    } else {
+        MariadbCapabilities::MARIADB_CLIENT_STMT_BULK_OPERATIONS
+    }
 }
 
 pub fn login(
@@ -95,6 +112,7 @@ pub fn login(
         attributes,
         LARGEST_PACKET,
     )
+    .with_mariadb_ext_capabilities(mariadb_capabilities(capabilities))
     .serialize(&mut payload);
     payload
 }

@@ -1,32 +1,26 @@
 //! One thread of the driver: its connections, when they begin their operations, and what becomes of them.
 //!
-//! Connections never wait for each other: sockets are non-blocking, epoll (level-triggered) says which have
-//! something, and a reply's next request goes out before the next reply is looked at.
+//! Connections never wait for each other: `net` says on which something happened, and a reply's next request goes
+//! out before the next reply is looked at.
 
 mod turns;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rand::SeedableRng;
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, Event, EventData, EventFlags};
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
-};
+use rustls::ClientConnection;
 
 use crate::drive::arrivals::Arrivals;
 use crate::drive::client::{CANNOT_CONNECT, Client, Failure, NO_ANSWER, Random};
 use crate::drive::clock::now_ns;
-use crate::drive::link::{Address, Link};
+use crate::drive::net::{Address, Net};
 use crate::drive::recorder::{Recorder, Second, Times};
 use crate::drive::spec::Think;
 
 /// How often deadlines, the end of a second and a wish to stop are looked at.
-const HOUSEKEEPING: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 const HOUSEKEEPING_NS: u64 = 20_000_000;
 /// Logins at work at once, a thread: a login takes 16 KiB here, and a place in the server's backlog.
 const LOGINS_AT_ONCE: usize = 32;
@@ -36,9 +30,6 @@ const CONNECT_LIMIT_NS: u64 = 10_000_000_000;
 /// clients do not come back in one instant.
 const FIRST_BACK_OFF_NS: u64 = 10_000_000;
 const LONGEST_BACK_OFF_NS: u64 = 1_000_000_000;
-const RECEIVE_BUFFER: usize = 64 * 1024;
-const EVENTS_AT_ONCE: usize = 512;
-const TIMER: u64 = u64::MAX;
 
 /// What all clients of a thread share.
 pub struct Rules {
@@ -66,9 +57,7 @@ pub struct Schedule {
 pub struct Engine<'a, C> {
     rules: Rules,
     slots: Vec<Slot<C>>,
-    epoll: OwnedFd,
-    timer: OwnedFd,
-    timer_ns: u64,
+    net: Net,
     /// When resting and disconnected clients go on: instant, slot, its generation.
     pauses: BinaryHeap<Reverse<(u64, usize, u32)>>,
     /// Free clients of an open loop, the longest free first.
@@ -84,21 +73,20 @@ pub struct Engine<'a, C> {
     reconnects: bool,
     connections_lost: u64,
     stop: &'a AtomicBool,
-    events: Vec<Event>,
-    buffer: Vec<u8>,
-    plain: Vec<u8>,
+    /// What a client wants to say; and, encrypted, how that goes and what came.
     out: Vec<u8>,
+    wire: Vec<u8>,
+    plain: Vec<u8>,
 }
 
 struct Slot<C> {
     client: C,
     random: Random,
-    link: Option<Link>,
+    tls: Option<Box<ClientConnection>>,
     state: State,
     /// Counts the states: a pause that was for an earlier one is void.
     generation: u32,
     is_queued: bool,
-    waits_to_write: bool,
     operation: usize,
     intended_ns: u64,
     sent_ns: u64,
@@ -132,18 +120,13 @@ impl<'a, C: Client> Engine<'a, C> {
         clients: impl Iterator<Item = (usize, C)>,
         stop: &'a AtomicBool,
     ) -> anyhow::Result<Self> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let timer =
-            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
         let slots = clients.map(|(number, client)| Slot {
             client,
             random: Random::seed_from_u64(rules.seed.wrapping_mul(0x9E37_79B9).wrapping_add(number as u64)),
-            link: None,
+            tls: None,
             state: State::Down,
             generation: 0,
             is_queued: false,
-            waits_to_write: false,
             operation: 0,
             intended_ns: 0,
             sent_ns: 0,
@@ -152,11 +135,10 @@ impl<'a, C: Client> Engine<'a, C> {
             back_off_ns: 0,
         });
         let recorder = Recorder::new(rules.operations + 1, 0, 0);
+        let slots: Vec<_> = slots.collect();
         Ok(Self {
-            slots: slots.collect(),
-            epoll,
-            timer,
-            timer_ns: 0,
+            net: Net::open(slots.len())?,
+            slots,
             pauses: BinaryHeap::new(),
             free: VecDeque::new(),
             next_arrival_ns: None,
@@ -167,10 +149,9 @@ impl<'a, C: Client> Engine<'a, C> {
             reconnects: false,
             connections_lost: 0,
             stop,
-            events: Vec::with_capacity(EVENTS_AT_ONCE),
-            buffer: vec![0; RECEIVE_BUFFER],
-            plain: Vec::new(),
             out: Vec::new(),
+            wire: Vec::new(),
+            plain: Vec::new(),
             rules,
         })
     }
@@ -184,10 +165,9 @@ impl<'a, C: Client> Engine<'a, C> {
                 self.connect(begun, now_ns())?;
                 begun += 1;
             }
-            self.wait();
-            for index in 0..self.events.len() {
-                let Event { data, flags } = self.events[index];
-                self.react(data.u64(), flags)?;
+            self.net.wait(now_ns() + HOUSEKEEPING_NS);
+            while let Some((place, happened)) = self.net.next() {
+                self.react(place, happened)?;
             }
             let now = now_ns();
             for slot in &self.slots[done..begun] {
@@ -226,16 +206,9 @@ impl<'a, C: Client> Engine<'a, C> {
                     break;
                 }
             }
-            self.arm_timer();
-            self.wait();
-            for index in 0..self.events.len() {
-                let Event { data, flags } = self.events[index];
-                if data.u64() == TIMER {
-                    // It has fired: whatever is next needs it armed anew.
-                    self.timer_ns = u64::MAX;
-                } else {
-                    self.react(data.u64(), flags).expect("a lost connection is made anew");
-                }
+            self.net.wait(self.next_due_ns().min(next_round_ns));
+            while let Some((place, happened)) = self.net.next() {
+                self.react(place, happened).expect("a lost connection is made anew");
             }
         }
         let end_ns = self.recorder.last_end_ns().max(self.schedule.end_ns);
@@ -350,27 +323,10 @@ impl<'a, C: Client> Engine<'a, C> {
         None
     }
 
-    /// Sets the timer to the next instant at which a client goes on.
-    fn arm_timer(&mut self) {
+    /// The next instant at which a client goes on by itself.
+    fn next_due_ns(&self) -> u64 {
         let pause = self.pauses.peek().map(|Reverse((due, _, _))| *due);
         let arrival = self.next_arrival_ns.filter(|_| !self.free.is_empty());
-        // 0 disarms it: a timer that has fired stays readable until it is set anew.
-        let next = [pause, arrival].into_iter().flatten().min().unwrap_or(0);
-        if next == self.timer_ns {
-            return;
-        }
-        self.timer_ns = next;
-        let value =
-            Timespec { tv_sec: (next / 1_000_000_000) as i64, tv_nsec: (next % 1_000_000_000) as i64 };
-        let spec = Itimerspec { it_interval: Timespec::default(), it_value: value };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &spec).expect("a timer of our own");
-    }
-
-    fn wait(&mut self) {
-        self.events.clear();
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&HOUSEKEEPING)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => unreachable!("epoll_wait on an epoll of our own: {error}"),
-        }
+        [pause, arrival].into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 }

@@ -1,15 +1,15 @@
 //! What a client's turn is: something came for it, or something is due.
 
 use std::cmp::Reverse;
-use std::io;
+use std::io::{self, Read, Write};
 
 use rand::RngExt;
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustls::ClientConnection;
 
 use super::{Engine, FIRST_BACK_OFF_NS, LONGEST_BACK_OFF_NS, Slot, State};
 use crate::drive::client::{CANNOT_CONNECT, CONNECTION_LOST, Client, Failure, Progress};
 use crate::drive::clock::now_ns;
-use crate::drive::link::{Link, Received};
+use crate::drive::net::Happened;
 use crate::drive::recorder::Times;
 use crate::drive::spec::Think;
 
@@ -19,65 +19,48 @@ impl<C: Client> Engine<'_, C> {
         let slot = &mut self.slots[place];
         slot.since_ns = now;
         slot.set_state(State::Connecting);
-        let made = Link::connect(&self.rules.address).and_then(|link| {
-            epoll::add(&self.epoll, &link, EventData::new_u64(place as u64), EventFlags::OUT)?;
-            Ok(link)
-        });
-        match made {
-            Ok(link) => {
-                slot.waits_to_write = true;
-                slot.link = Some(link);
-                Ok(())
-            }
-            Err(error) => Err(Failure::new(CANNOT_CONNECT, error.to_string())),
-        }
+        let begun = self.net.connect(place, &self.rules.address);
+        begun.map_err(|error| Failure::new(CANNOT_CONNECT, error.to_string()))
     }
 
-    /// Something came on a connection, or it takes more. Fails where connecting has failed before the trial.
-    pub(super) fn react(&mut self, place: u64, flags: EventFlags) -> Result<(), Failure> {
-        let place = place as usize;
-        // An event of a connection that was closed for one before it in the same batch.
-        let slot = &mut self.slots[place];
-        let Some(link) = &mut slot.link else { return Ok(()) };
-        if slot.state == State::Connecting {
-            if let Err(error) = link.connect_error() {
-                return self.connection_broke(place, Failure::new(CANNOT_CONNECT, error.to_string()));
+    /// Something happened on a connection. Fails where one is lost before the trial.
+    pub(super) fn react(&mut self, place: usize, happened: Happened) -> Result<(), Failure> {
+        match happened {
+            Happened::Connected => {
+                let slot = &mut self.slots[place];
+                slot.set_state(State::LoggingIn);
+                self.out.clear();
+                let progress = slot.client.connected(&mut self.out);
+                self.follow(place, progress, now_ns())
             }
-            slot.set_state(State::LoggingIn);
-            self.out.clear();
-            let progress = slot.client.connected(&mut self.out);
-            return self.follow(place, progress, 0);
+            Happened::Received => self.receive(place),
+            Happened::Closed => {
+                let failure = Failure::new(CONNECTION_LOST, "the server closed the connection");
+                self.connection_broke(place, failure)
+            }
+            Happened::Broken(error) => self.connection_broke(place, lost(&error)),
         }
-        if flags.contains(EventFlags::OUT)
-            && let Err(error) = link.flush().map(|()| self.watch(place))
-        {
-            return self.connection_broke(place, lost(&error));
-        }
-        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP) {
-            return self.receive(place);
-        }
-        Ok(())
     }
 
     fn receive(&mut self, place: usize) -> Result<(), Failure> {
-        let slot = &mut self.slots[place];
-        let Some(link) = &mut slot.link else { return Ok(()) };
-        let count = match link.receive(&mut self.buffer, &mut self.plain) {
-            Ok(Received::Bytes(count)) => count,
-            Ok(Received::Nothing) => return Ok(()),
-            Ok(Received::Closed) => {
-                return self.connection_broke(
-                    place,
-                    Failure::new(CONNECTION_LOST, "the server closed the connection"),
-                );
-            }
-            Err(error) => return self.connection_broke(place, lost(&error)),
-        };
         // After the bytes are here, before they are looked at: our own work is not the server's.
         let now = now_ns();
-        let input = if link.is_encrypted() { &self.plain[..count] } else { &self.buffer[..count] };
+        let slot = &mut self.slots[place];
         self.out.clear();
-        let progress = slot.client.receive(input, &mut self.out, &mut slot.random);
+        let progress = match &mut slot.tls {
+            None => slot.client.receive(self.net.bytes(), &mut self.out, &mut slot.random),
+            Some(session) => {
+                self.wire.clear();
+                let opened = open(session, self.net.bytes(), &mut self.plain, &mut self.wire);
+                if let Err(error) = opened.and_then(|()| self.net.send(place, &self.wire)) {
+                    return self.connection_broke(place, lost(&error));
+                }
+                if self.plain.is_empty() {
+                    return Ok(());
+                }
+                slot.client.receive(&self.plain, &mut self.out, &mut slot.random)
+            }
+        };
         self.follow(place, progress, now)
     }
 
@@ -88,8 +71,7 @@ impl<C: Client> Engine<'_, C> {
             Progress::Encrypt(session) => {
                 self.send(place)?;
                 let slot = &mut self.slots[place];
-                let Some(link) = &mut slot.link else { return Ok(()) };
-                link.encrypt(session);
+                slot.tls = Some(session);
                 self.out.clear();
                 slot.client.encrypted(&mut self.out);
                 self.send(place)
@@ -127,27 +109,17 @@ impl<C: Client> Engine<'_, C> {
 
     /// Sends what the client wrote.
     fn send(&mut self, place: usize) -> Result<(), Failure> {
-        let Some(link) = &mut self.slots[place].link else { return Ok(()) };
-        match link.send(&self.out) {
-            Ok(()) => {
-                self.watch(place);
-                Ok(())
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let sent = match &mut self.slots[place].tls {
+            None => self.net.send(place, &self.out),
+            Some(session) => {
+                self.wire.clear();
+                seal(session, &self.out, &mut self.wire).and_then(|()| self.net.send(place, &self.wire))
             }
-            Err(error) => self.connection_broke(place, lost(&error)),
-        }
-    }
-
-    /// Waits for room to send only while something waits to be sent.
-    fn watch(&mut self, place: usize) {
-        let slot = &mut self.slots[place];
-        let Some(link) = &slot.link else { return };
-        if slot.waits_to_write != link.is_blocked() {
-            slot.waits_to_write = link.is_blocked();
-            let mut flags = EventFlags::IN;
-            flags.set(EventFlags::OUT, slot.waits_to_write);
-            epoll::modify(&self.epoll, link, EventData::new_u64(place as u64), flags)
-                .expect("a socket that epoll knows");
-        }
+        };
+        sent.or_else(|error| self.connection_broke(place, lost(&error)))
     }
 
     fn logged_in(&mut self, place: usize, now: u64) {
@@ -259,8 +231,8 @@ impl<C: Client> Engine<'_, C> {
 
     fn rest_before_connecting(&mut self, place: usize, now: u64) {
         let slot = &mut self.slots[place];
-        // Closing it takes it out of the epoll, too.
-        slot.link = None;
+        self.net.close(place);
+        slot.tls = None;
         slot.set_state(State::Down);
         let rest_ns = slot.back_off_ns / 2 + slot.random.random_range(0..=slot.back_off_ns / 2);
         slot.back_off_ns = (slot.back_off_ns * 2).clamp(FIRST_BACK_OFF_NS, LONGEST_BACK_OFF_NS);
@@ -290,4 +262,36 @@ impl<C: Client> Slot<C> {
 
 fn lost(error: &io::Error) -> Failure {
     Failure::new(CONNECTION_LOST, error.to_string())
+}
+
+/// Decrypts what came; what the session has to answer by itself goes to `wire`.
+fn open(
+    session: &mut ClientConnection,
+    mut bytes: &[u8],
+    plain: &mut Vec<u8>,
+    wire: &mut Vec<u8>,
+) -> io::Result<()> {
+    plain.clear();
+    while !bytes.is_empty() && session.read_tls(&mut bytes)? > 0 {
+        let state = session.process_new_packets().map_err(io::Error::other)?;
+        let start = plain.len();
+        plain.resize(start + state.plaintext_bytes_to_read(), 0);
+        session.reader().read_exact(&mut plain[start..])?;
+    }
+    write_all(session, wire)
+}
+
+/// Encrypts what is to be sent.
+fn seal(session: &mut ClientConnection, bytes: &[u8], wire: &mut Vec<u8>) -> io::Result<()> {
+    // A request of megabytes is more than the session keeps by default.
+    session.set_buffer_limit(None);
+    session.writer().write_all(bytes)?;
+    write_all(session, wire)
+}
+
+fn write_all(session: &mut ClientConnection, wire: &mut Vec<u8>) -> io::Result<()> {
+    while session.wants_write() {
+        session.write_tls(wire)?;
+    }
+    Ok(())
 }
