@@ -2,6 +2,7 @@
 
 mod answers;
 mod arrivals;
+mod check;
 mod client;
 mod clock;
 pub mod digits;
@@ -20,10 +21,10 @@ mod run;
 pub mod script;
 mod spec;
 mod sql;
+mod tpcc;
 mod usage;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -31,7 +32,6 @@ use clap::{Args, Subcommand};
 use self::mysql_client::MysqlClient;
 use self::net::Address;
 use self::run::Load;
-use self::script::Workload;
 use self::spec::{Spec, WorkloadSpec};
 use crate::error::AgentError;
 use crate::mysql::{Options, ServerArguments};
@@ -43,6 +43,10 @@ const STATEMENT_LIMIT: Duration = Duration::from_secs(3600);
 pub enum DriveCommand {
     /// Create and fill the tables of a SPEC
     Load(Box<CommonArguments>),
+    /// Say which limits of this host and of the server a SPEC needs, and what raises those that are too low
+    Check(Box<CommonArguments>),
+    /// Check the tables of a TPC-C SPEC: print its twelve consistency conditions as one JSON array
+    Verify(Box<CommonArguments>),
     /// Drop the tables of a SPEC
     Clean(Box<CommonArguments>),
     /// Drive the load of a SPEC and write what came back, as JSON lines
@@ -82,17 +86,25 @@ pub fn run(command: &DriveCommand) -> anyhow::Result<()> {
         DriveCommand::Load(arguments) => {
             load::run(&Spec::read(&arguments.spec)?, &arguments.options()?, arguments.progress)
         }
+        DriveCommand::Check(arguments) => check::run(&Spec::read(&arguments.spec)?, &arguments.options()?),
+        DriveCommand::Verify(arguments) => verify(&Spec::read(&arguments.spec)?, &arguments.options()?),
         DriveCommand::Clean(arguments) => load::clean(&Spec::read(&arguments.spec)?, &arguments.options()?),
         DriveCommand::Run(arguments) => drive(arguments),
     }
 }
 
+fn verify(spec: &Spec, options: &Options) -> anyhow::Result<()> {
+    let WorkloadSpec::Tpcc(workload) = &spec.workload else {
+        let message = "only a SPEC of the kind tpcc has consistency conditions";
+        return Err(AgentError::Input(message.to_owned()).into());
+    };
+    println!("{}", serde_json::to_string(&tpcc::consistency::run(options, workload)?)?);
+    Ok(())
+}
+
 fn drive(arguments: &RunArguments) -> anyhow::Result<()> {
     let spec = Spec::read(&arguments.common.spec)?;
-    let workload: Arc<dyn Workload> = match &spec.workload {
-        WorkloadSpec::Oltp(options) => Arc::new(oltp::workload(options).map_err(AgentError::Input)?),
-        WorkloadSpec::Sql(options) => Arc::new(sql::workload(options).map_err(AgentError::Input)?),
-    };
+    let workload = spec.workload.on_mysql()?;
     let options = arguments.common.options()?;
     let load = Load {
         spec: &spec,

@@ -2,12 +2,14 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
 use serde::Deserialize;
 
 use crate::drive::arrivals::{Arrivals, Law, Piece};
-use crate::drive::{oltp, sql};
+use crate::drive::script::Workload;
+use crate::drive::{oltp, sql, tpcc};
 use crate::error::AgentError;
 
 #[derive(Debug, Deserialize)]
@@ -46,6 +48,34 @@ pub struct Spec {
 pub enum WorkloadSpec {
     Oltp(oltp::Options),
     Sql(sql::Options),
+    Tpcc(tpcc::Options),
+}
+
+impl WorkloadSpec {
+    /// The statements and scripts. Fails with what is wrong with the options.
+    pub fn on_mysql(&self) -> Result<Arc<dyn Workload>, AgentError> {
+        let made = match self {
+            WorkloadSpec::Oltp(options) => oltp::workload(options).map(|made| Arc::new(made) as _),
+            WorkloadSpec::Sql(options) => sql::workload(options).map(|made| Arc::new(made) as _),
+            WorkloadSpec::Tpcc(options) => tpcc::workload(options).map(|made| Arc::new(made) as _),
+        };
+        made.map_err(AgentError::Input)
+    }
+
+    /// How many tables it works on.
+    pub fn tables(&self) -> usize {
+        match self {
+            WorkloadSpec::Oltp(options) => options.tables,
+            // Those that `setup` creates are few.
+            WorkloadSpec::Sql(options) => options.tables,
+            WorkloadSpec::Tpcc(_) => tpcc::schema::TABLES.len(),
+        }
+    }
+
+    /// Whether the workload itself says how long its clients rest.
+    fn has_own_times(&self) -> bool {
+        matches!(self, WorkloadSpec::Tpcc(options) if options.times == tpcc::Times::Specification)
+    }
 }
 
 /// When operations begin.
@@ -145,6 +175,9 @@ impl Spec {
                 Err(format!("pacing.think_time_s = {think_time_s}: give a number of seconds"))
             }
             Pacing::Closed { .. } => Ok(()),
+            Pacing::Open { .. } if self.workload.has_own_times() => {
+                Err("pacing: an open loop leaves no room for times = \"specification\"".to_owned())
+            }
             Pacing::Open { .. } => self.arrivals(0, 1).map(drop),
         }
     }

@@ -14,7 +14,7 @@ use serde_json::json;
 use self::bulk::Effort;
 use self::sbtest::Tables;
 use super::spec::{Spec, WorkloadSpec};
-use super::{oltp, sql};
+use super::{oltp, sql, tpcc};
 use crate::error::AgentError;
 use crate::mysql::{Connection, Options};
 use crate::stop::StopSignal;
@@ -29,6 +29,17 @@ pub fn run(spec: &Spec, options: &Options, shows_progress: bool) -> anyhow::Resu
         let (filled, index_s) = tables.load(options, &effort, &stop)?;
         summary = json!({
             "tables": tables.count,
+            "rows": filled.rows,
+            "bytes": filled.bytes,
+            "method": filled.method,
+            "connections": filled.connections,
+            "index_s": index_s,
+        });
+    }
+    if let WorkloadSpec::Tpcc(workload) = &spec.workload {
+        let (filled, index_s) = tpcc::load::run(options, workload, spec.seed, &effort, &stop)?;
+        summary = json!({
+            "tables": tpcc::schema::TABLES.len(),
             "rows": filled.rows,
             "bytes": filled.bytes,
             "method": filled.method,
@@ -54,6 +65,9 @@ pub fn clean(spec: &Spec, options: &Options) -> anyhow::Result<()> {
     if let WorkloadSpec::Sql(sql::Options { setup, .. }) = &spec.workload {
         tables.extend(setup.iter().filter_map(|statement| created_table(statement)));
     }
+    if matches!(spec.workload, WorkloadSpec::Tpcc(_)) {
+        tables.extend(tpcc::schema::TABLES.map(str::to_owned));
+    }
     let mut connection = Connection::open(options)?;
     connection.execute("SET foreign_key_checks = 0")?;
     for table in tables {
@@ -68,7 +82,7 @@ pub fn clean(spec: &Spec, options: &Options) -> anyhow::Result<()> {
 fn sbtest_tables(spec: &Spec) -> Result<Option<Tables>, AgentError> {
     match &spec.workload {
         WorkloadSpec::Oltp(options) => Tables::new(options, spec.seed).map(Some),
-        WorkloadSpec::Sql(sql::Options { tables: 0, .. }) => Ok(None),
+        WorkloadSpec::Tpcc(_) | WorkloadSpec::Sql(sql::Options { tables: 0, .. }) => Ok(None),
         WorkloadSpec::Sql(sql::Options { tables, table_size, .. }) => {
             let options =
                 oltp::Options { tables: *tables, table_size: *table_size, ..oltp::Options::default() };

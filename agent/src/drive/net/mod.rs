@@ -70,7 +70,7 @@ pub enum Happened {
 /// The connections of one thread, each under the place of its client.
 pub enum Net {
     Epoll(EpollNet),
-    Uring(UringNet),
+    Uring(Box<UringNet>),
 }
 
 impl Net {
@@ -78,13 +78,13 @@ impl Net {
     pub fn open(clients: usize) -> anyhow::Result<Self> {
         match std::env::var("HEADRACE_IO").as_deref() {
             Ok("epoll") => Ok(Net::Epoll(EpollNet::open(clients)?)),
-            Ok("uring") => Ok(Net::Uring(UringNet::open(clients)?)),
+            Ok("uring") => Ok(Net::Uring(Box::new(UringNet::open(clients)?))),
             Ok(other) => {
                 Err(AgentError::Input(format!("HEADRACE_IO={other}: there are epoll and uring")).into())
             }
             // An old kernel has none, and a container or an administrator may forbid it.
             Err(_) => match UringNet::open(clients) {
-                Ok(net) => Ok(Net::Uring(net)),
+                Ok(net) => Ok(Net::Uring(Box::new(net))),
                 Err(_) => Ok(Net::Epoll(EpollNet::open(clients)?)),
             },
         }
@@ -135,6 +135,154 @@ impl Net {
         match self {
             Net::Epoll(net) => net.bytes(),
             Net::Uring(net) => net.bytes(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Address, EpollNet, Happened, Net, UringNet};
+    use crate::drive::clock::now_ns;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    const SECOND: u64 = 1_000_000_000;
+    const CLIENTS: usize = 40;
+
+    /// Both, where the kernel has both; a kernel without io_uring cannot try it.
+    fn nets() -> Vec<Net> {
+        let epoll = Net::Epoll(EpollNet::open(CLIENTS).unwrap());
+        let uring = UringNet::open(CLIENTS).map(|net| Net::Uring(Box::new(net)));
+        [Ok(epoll), uring].into_iter().flatten().collect()
+    }
+
+    /// A server on loopback that plays `play` on each connection.
+    fn serve(play: fn(TcpStream)) -> Address {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                thread::spawn(move || play(stream.unwrap()));
+            }
+        });
+        Address::Tcp(address)
+    }
+
+    fn echo(mut stream: TcpStream) {
+        let mut buffer = vec![0; 10_000];
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            if stream.write_all(&buffer[..count]).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Takes what happens until `done` says so, or panics after some seconds.
+    fn until(net: &mut Net, mut done: impl FnMut(&mut Net, usize, Happened) -> bool) {
+        let deadline = now_ns() + 20 * SECOND;
+        while now_ns() < deadline {
+            net.wait(now_ns() + SECOND / 10);
+            while let Some((place, happened)) = net.next() {
+                if done(net, place, happened) {
+                    return;
+                }
+            }
+        }
+        panic!("it did not happen");
+    }
+
+    #[test]
+    fn what_is_sent_comes_back_in_order() {
+        let address = serve(echo);
+        // Larger than the socket's buffers: both ends have to wait for each other.
+        let message: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
+        for mut net in nets() {
+            net.connect(0, &address).unwrap();
+            let mut received = Vec::new();
+            until(&mut net, |net, place, happened| {
+                assert_eq!(place, 0);
+                match happened {
+                    // In two pieces: the second is queued behind the first.
+                    Happened::Connected => {
+                        net.send(0, &message[..1_000_000]).unwrap();
+                        net.send(0, &message[1_000_000..]).unwrap();
+                    }
+                    Happened::Received => received.extend_from_slice(net.bytes()),
+                    other => panic!("{other:?}"),
+                }
+                received.len() >= message.len()
+            });
+            assert!(received == message);
+        }
+    }
+
+    #[test]
+    fn many_connections_come_and_go() {
+        let address = serve(echo);
+        for mut net in nets() {
+            let mut rounds = [0; CLIENTS];
+            for place in 0..CLIENTS {
+                net.connect(place, &address).unwrap();
+            }
+            until(&mut net, |net, place, happened| {
+                match happened {
+                    Happened::Connected => net.send(place, &[place as u8]).unwrap(),
+                    Happened::Received => {
+                        assert_eq!(net.bytes(), [place as u8], "another connection's bytes");
+                        rounds[place] += 1;
+                        // A new connection in the old one's place, while the old one's receive is still out.
+                        if rounds[place] % 2 == 0 {
+                            net.close(place);
+                            net.connect(place, &address).unwrap();
+                        } else {
+                            net.send(place, &[place as u8]).unwrap();
+                        }
+                    }
+                    other => panic!("{other:?}"),
+                }
+                rounds.iter().all(|rounds| *rounds >= 10)
+            });
+        }
+    }
+
+    #[test]
+    fn the_other_end_goes_away() {
+        let address = serve(drop);
+        for mut net in nets() {
+            net.connect(3, &address).unwrap();
+            until(&mut net, |_, place, happened| {
+                assert_eq!(place, 3);
+                matches!(happened, Happened::Closed | Happened::Broken(_))
+            });
+        }
+    }
+
+    #[test]
+    fn nobody_is_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Tcp(listener.local_addr().unwrap());
+        drop(listener);
+        for mut net in nets() {
+            // Refused at once or a little later.
+            if net.connect(0, &address).is_err() {
+                continue;
+            }
+            until(&mut net, |_, _, happened| matches!(happened, Happened::Broken(_)));
+        }
+    }
+
+    #[test]
+    fn a_wait_ends_in_time() {
+        for mut net in nets() {
+            for delay_ns in [0, 300_000, 5_000_000] {
+                let until_ns = now_ns() + delay_ns;
+                net.wait(until_ns);
+                assert!(net.next().is_none());
+                assert!(now_ns() >= until_ns, "too early");
+                // Wide: the machine may be busy. A wait that knew only its housekeeping would take far longer.
+                assert!(now_ns() < until_ns + SECOND);
+            }
         }
     }
 }
