@@ -1,4 +1,4 @@
-"""`headrace-agent drive` beside sysbench: the same server, the same tables, prepared point selects, TCP on loopback.
+"""`headrace-agent drive` beside sysbench: same server, same tables, prepared point selects, TCP on loopback.
 
 Rounds are interleaved and each figure is the median of the rounds' ratios, so that a machine that slows down in
 between slows both. Targets: client CPU per point select at most 0.6 of sysbench's at 8 connections and 0.4 at
@@ -8,6 +8,7 @@ between slows both. Targets: client CPU per point select at most 0.6 of sysbench
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,7 +78,9 @@ def compare(server: Server, connections: int, target: float, memory_target_mb: f
     say("throughput", [a.rate_ops_s / b.rate_ops_s for a, b in zip(ours, theirs, strict=True)])
     if memory_target_mb is not None:
         most = max(c.memory_mb for c in ours)
-        print(f"  memory: {most:.1f} MB (target at most {memory_target_mb:g}: {met(most <= memory_target_mb)})")
+        print(
+            f"  memory: {most:.1f} MB (target at most {memory_target_mb:g}: {met(most <= memory_target_mb)})"
+        )
 
 
 def compare_highest(server: Server) -> None:
@@ -85,18 +89,24 @@ def compare_highest(server: Server) -> None:
     for _ in range(ROUNDS):
         best = {tool: max(tool(server, n).rate_ops_s for n in LADDER) for tool in (drive, sysbench)}
         ratios.append(best[drive] / best[sysbench])
-    print(f"highest throughput over {', '.join(map(str, LADDER))} connections, server and client on the same cores:")
+    print(
+        f"highest throughput over {', '.join(map(str, LADDER))} connections, server and client on the same cores:"
+    )
     say("throughput", ratios, at_least=1.15)
 
 
 def keep_rate(server: Server) -> None:
-    runs = [drive(server, 32, {"kind": "open", "arrivals": "poisson", "rate_ops_s": 5000}) for _ in range(ROUNDS)]
+    runs = [
+        drive(server, 32, {"kind": "open", "arrivals": "poisson", "rate_ops_s": 5000}) for _ in range(ROUNDS)
+    ]
     error = statistics.median(abs(run.rate_ops_s / 5000 - 1) for run in runs)
     late_us = statistics.median(run.end["lateness"]["p99_ns"] / 1e3 for run in runs)
     # A Poisson process has sqrt(n) more or fewer arrivals by its nature: that is no error of the driver's.
     chance = 2 / (5000 * SECONDS) ** 0.5
     print("5,000/s Poisson, 32 connections:")
-    print(f"  rate off by {error:.2%} (target 0.5% plus {chance:.2%} of chance: {met(error <= 0.005 + chance)})")
+    print(
+        f"  rate off by {error:.2%} (target 0.5% plus {chance:.2%} of chance: {met(error <= 0.005 + chance)})"
+    )
     print(f"  p99 lateness {late_us:.0f} us (target below 200: {met(late_us < 200)})")
 
 
@@ -135,17 +145,26 @@ def sysbench_argv(server: Server, connections: int) -> list[str]:
 
 def measured(argv: list[str], stdin: str) -> tuple[str, float, float]:
     """Standard output, CPU seconds (connecting included) and peak memory in MB of a program."""
+    memory_kb = 0
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=output, text=True)
         assert process.stdin is not None
         process.stdin.write(stdin)
         process.stdin.close()
-        _, status, usage = os.wait4(process.pid, 0)
+        while True:
+            # ru_maxrss would be that of this Python, from which the program was forked.
+            with contextlib.suppress(OSError, IndexError):
+                status_text = Path(f"/proc/{process.pid}/status").read_text()
+                memory_kb = max(memory_kb, int(status_text.split("VmHWM:")[1].split()[0]))
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if pid:
+                break
+            time.sleep(0.2)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:
             raise SystemExit(f"{argv[0]} ended with {process.returncode}")
         output.seek(0)
-        return output.read(), usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+        return output.read(), usage.ru_utime + usage.ru_stime, memory_kb / 1024
 
 
 def say(what: str, ratios: list[float], at_most: float | None = None, at_least: float | None = None) -> None:

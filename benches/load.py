@@ -1,0 +1,88 @@
+"""`headrace-agent drive load` beside `sysbench prepare`: the same tables on the same server, in turns.
+
+Four tables of 250,000 rows, and one of 1,000,000, which sysbench fills over one connection. Target:
+at least 3 times as fast, the secondary index included.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.servers import Server, mariadb
+
+ROUNDS = int(os.environ.get("HEADRACE_BENCH_ROUNDS", "3"))
+SHAPES = ((4, 250_000), (1, 1_000_000))
+TARGET = 3.0
+AGENT = os.environ.get("HEADRACE_AGENT") or str(Path(sys.executable).parent / "headrace-agent")
+
+
+def main() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="hr-bench-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    try:
+        with mariadb(folder / "m", "--innodb-buffer-pool-size=512M", "--innodb-log-file-size=256M") as server:
+            for tables, table_size in SHAPES:
+                compare(server, tables, table_size)
+    finally:
+        shutil.rmtree(folder)
+
+
+def compare(server: Server, tables: int, table_size: int) -> None:
+    ours, theirs = [], []
+    for _ in range(ROUNDS):
+        ours.append(timed(server, drive_argv(server), drive_spec(tables, table_size)))
+        theirs.append(timed(server, sysbench_argv(server, tables, table_size), ""))
+    ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
+    middle = statistics.median(ratios)
+    print(f"{tables} x {table_size:,} rows:")
+    print(f"  headrace-agent drive load {statistics.median(ours):6.1f} s")
+    print(f"  sysbench prepare          {statistics.median(theirs):6.1f} s")
+    print(
+        f"  {middle:.2f} times as fast ({min(ratios):.2f} to {max(ratios):.2f} over {len(ratios)} rounds; "
+        f"target at least {TARGET:g}: {'met' if middle >= TARGET else 'MISSED'})"
+    )
+
+
+def timed(server: Server, argv: list[str], stdin: str) -> float:
+    """Seconds that a program needs to fill an empty database."""
+    server.sql("DROP DATABASE IF EXISTS sbtest", "CREATE DATABASE sbtest")
+    # What the server still writes of the load before is not this one's to wait for.
+    deadline = time.monotonic() + 60
+    while dirty_pages(server) > 1000 and time.monotonic() < deadline:
+        time.sleep(0.5)
+    begin = time.monotonic()
+    subprocess.run(argv, input=stdin, text=True, check=True, stdout=subprocess.DEVNULL)
+    return time.monotonic() - begin
+
+
+def dirty_pages(server: Server) -> int:
+    return int(str(server.sql("SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'")[0][1]))
+
+
+def drive_argv(server: Server) -> list[str]:
+    login = ["--mysql-socket", server.socket, "--mysql-user", "root", "--mysql-database", "sbtest"]
+    return [AGENT, "drive", "load", "-", *login]
+
+
+def drive_spec(tables: int, table_size: int) -> str:
+    return json.dumps({"workload": {"kind": "oltp", "tables": tables, "table_size": table_size}})
+
+
+def sysbench_argv(server: Server, tables: int, table_size: int) -> list[str]:
+    login = ["--db-driver=mysql", f"--mysql-socket={server.socket}", "--mysql-user=root"]
+    shape = [f"--tables={tables}", f"--table-size={table_size}", f"--threads={tables}"]
+    return ["sysbench", "oltp_read_write", *login, *shape, "prepare"]
+
+
+if __name__ == "__main__":
+    main()
