@@ -34,6 +34,7 @@ format: ## rewrite the sources in the project's format
 
 bench: setup ## speed and memory, each beside its peer, as ratios
 	@for script in benches/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	cargo bench --locked --quiet --bench record
 
 lock: ## renew the locked Python requirements
 	$(BIN)/uv pip compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --extra dev pyproject.toml -o requirements.txt

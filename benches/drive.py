@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,8 @@ def main() -> None:
             compare(server, 2000, 0.4, memory_target_mb=40)
             compare_highest(server)
             keep_rate(server)
+            for connections in (8, 2000):
+                compare_io(server, connections)
     finally:
         shutil.rmtree(folder)
 
@@ -110,7 +113,19 @@ def keep_rate(server: Server) -> None:
     print(f"  p99 lateness {late_us:.0f} us (target below 200: {met(late_us < 200)})")
 
 
-def drive(server: Server, connections: int, pacing: dict[str, Any] | None = None) -> Cost:
+def compare_io(server: Server, connections: int) -> None:
+    """The driver over io_uring and over epoll: which of them it should use."""
+    ratios = []
+    for _ in range(ROUNDS):
+        uring, epoll = (drive(server, connections, io=io).cpu_us for io in ("uring", "epoll"))
+        ratios.append(uring / epoll)
+    print(f"io_uring beside epoll, {connections} connections:")
+    print(f"  CPU an operation: {statistics.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})")
+
+
+def drive(
+    server: Server, connections: int, pacing: dict[str, Any] | None = None, io: str | None = None
+) -> Cost:
     spec = {
         "workload": {"kind": "oltp", "script": "point_select", "tables": 1, "table_size": TABLE_SIZE},
         "connections": connections,
@@ -119,7 +134,8 @@ def drive(server: Server, connections: int, pacing: dict[str, Any] | None = None
     }
     login = ["--mysql-host", "127.0.0.1", "--mysql-port", str(server.port), "--mysql-user", "bench"]
     argv = [AGENT, "drive", "run", "-", *login, "--mysql-database", "sbtest"]
-    output, cpu_s, memory_mb = measured(argv, json.dumps(spec))
+    environment = os.environ if io is None else {**os.environ, "HEADRACE_IO": io}
+    output, cpu_s, memory_mb = measured(argv, json.dumps(spec), environment)
     lines = [json.loads(line) for line in output.splitlines()]
     operations = sum(line["count"] for line in lines if line["kind"] == "interval")
     end = lines[-1]
@@ -129,7 +145,7 @@ def drive(server: Server, connections: int, pacing: dict[str, Any] | None = None
 
 def sysbench(server: Server, connections: int) -> Cost:
     argv = [*sysbench_argv(server, connections), f"--time={SECONDS:g}", "run"]
-    output, cpu_s, memory_mb = measured(argv, "")
+    output, cpu_s, memory_mb = measured(argv, "", os.environ)
     match = re.search(r"transactions:\s+(\d+)\s+\(([\d.]+) per sec", output)
     if match is None:
         raise SystemExit(f"sysbench printed no result: {output}")
@@ -143,11 +159,11 @@ def sysbench_argv(server: Server, connections: int) -> list[str]:
     return ["sysbench", "oltp_point_select", "--db-driver=mysql", *login, *tables]
 
 
-def measured(argv: list[str], stdin: str) -> tuple[str, float, float]:
+def measured(argv: list[str], stdin: str, environment: Mapping[str, str]) -> tuple[str, float, float]:
     """Standard output, CPU seconds (connecting included) and peak memory in MB of a program."""
     memory_kb = 0
     with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=output, text=True)
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=output, text=True, env=environment)
         assert process.stdin is not None
         process.stdin.write(stdin)
         process.stdin.close()
