@@ -48,9 +48,10 @@ def compare(server: Server, tables: int, table_size: int) -> None:
     for threads, seconds in sorted(theirs.items()):
         ratios = [b / a for a, b in zip(ours, seconds, strict=True)]
         middle = statistics.median(ratios)
+        spread = f"{min(ratios):.2f} to {max(ratios):.2f} over {len(ratios)} rounds"
         print(
             f"  sysbench prepare --threads={threads}: {statistics.median(seconds):.1f} s; "
-            f"ours is {middle:.2f} times as fast ({min(ratios):.2f} to {max(ratios):.2f} over {len(ratios)} rounds; "
+            f"ours is {middle:.2f} times as fast ({spread}; "
             f"target at least {TARGET:g}: {'met' if middle >= TARGET else 'MISSED'})"
         )
 

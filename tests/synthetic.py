@@ -75,6 +75,8 @@ class Shape:
     description: str = "A generated experiment."
     sampled: bool = True
     hostname: str = "lab1"
+    #: Each is done as often and takes as long as the others.
+    operations: tuple[str, ...] = ("transaction",)
 
 
 def make(path: Path, shape: Shape | None = None) -> ExperimentFolder:
@@ -220,10 +222,18 @@ def trial_data(shape: Shape, spec: Mapping[str, Any], start_ns: int) -> TrialDat
     counts = generator.poisson(level)
     median_ns = 8e9 / mean * 0.8
     intervals, latency = _latencies(shape, generator, seconds, counts, median_ns, level / mean)
+    intervals, latency = (
+        pa.concat_tables(_renamed(table, name) for name in shape.operations) for table in (intervals, latency)
+    )
     samples = SAMPLES.empty_table()
     if shape.sampled:
         samples = _samples(shape, generator, start_ns, seconds, counts, int(spec["number"]))
     return TrialData(intervals, latency, samples)
+
+
+def _renamed(table: pa.Table, operation: str) -> pa.Table:
+    place = table.schema.get_field_index("operation")
+    return table.set_column(place, table.schema.field(place), pa.array([operation] * len(table)))
 
 
 def _level(generator: np.random.Generator, seconds: NDArray[np.int64], mean: float) -> NDArray[np.float64]:

@@ -11,7 +11,16 @@ import pytest
 from headrace.analysis.trials import TrialResponse, trial_responses
 from headrace.errors import StoreError
 from headrace.model import Role, TrialState
-from headrace.store import INTERVALS, LATENCY, SAMPLES, ExperimentFolder, TrialData, TrialRecord, bucket_of
+from headrace.store import (
+    INTERVALS,
+    LATENCY,
+    RECONNECT,
+    SAMPLES,
+    ExperimentFolder,
+    TrialData,
+    TrialRecord,
+    bucket_of,
+)
 
 START_NS = 1_700_000_000_000_000_000
 
@@ -117,6 +126,49 @@ def test_response_times_are_used_only_where_every_trial_has_them(tmp_path: Path)
     mixed = trial_responses(folder, [first, second, third])
     assert {r.latency_kind for r in mixed} == {"service"}
     assert all(r.value("p50") == pytest.approx(1000, rel=0.004) for r in mixed)
+
+
+def test_what_ended_badly_belongs_to_the_response_times_and_to_no_throughput(tmp_path: Path) -> None:
+    rows = [row(0.0, 98, errors=2, min_ns=1000, max_ns=60_000_000)]
+    bars = [
+        bar(0.0, 1000, 98, kind="response"),
+        bar(0.0, 900, 98),
+        bar(0.0, 60_000_000, 2, kind="failed"),
+        # Of the warm-up.
+        bar(-1.0, 60_000_000, 50, kind="failed"),
+    ]
+    found = respond(tmp_path, rows, bars, 1.0)
+    assert (found.operations, found.throughput_ops_s, found.latency_kind) == (98, 98.0, "response")
+    # Without them the slowest operation took 1 us: what is never answered would make a server look quick.
+    assert (found.latency.total, found.latency.max_ns) == (100, 60_000_000)
+    assert found.latency.counts[int(bucket_of(60_000_000))] == 2
+    only_failures = [row(0.0, 0, errors=2, min_ns=5, max_ns=9)], [bar(0.0, 9, 2, kind="failed")]
+    found = respond(tmp_path / "b", *only_failures)
+    assert (found.latency_kind, found.latency.total, found.throughput_ops_s) == ("response", 2, 0.0)
+
+
+def test_a_connection_made_anew_is_no_operation(tmp_path: Path) -> None:
+    rows = [row(0.0, 30), row(0.0, 7, operation=RECONNECT, errors=3)]
+    found = respond(tmp_path, rows, [bar(0.0, 1000, 30), bar(0.0, 10**9, 7, operation=RECONNECT)])
+    assert (found.operations, found.errors, found.latency.total) == (30, 0, 30)
+    assert list(found.parts) == ["read"]
+
+
+def test_each_kind_of_operation_has_its_own_answer(tmp_path: Path) -> None:
+    rows = [
+        row(0.0, 60, min_ns=900, max_ns=2000),
+        row(0.0, 30, operation="write", errors=1, min_ns=8000, max_ns=9500),
+    ]
+    bars = [bar(0.0, 1000, 60), bar(0.0, 9000, 30, operation="write")]
+    found = respond(tmp_path, rows, bars)
+    assert (found.operations, found.errors, found.latency.total) == (90, 1, 90)
+    assert (found.latency.min_ns, found.latency.max_ns) == (900, 9500)
+    read, write = found.parts["read"], found.parts["write"]
+    assert (read.operations, read.errors, read.throughput_ops_s) == (60, 0, 20.0)
+    assert (write.operations, write.errors, write.throughput_ops_s) == (30, 1, 10.0)
+    assert (write.latency.total, write.latency.min_ns, write.latency.max_ns) == (30, 8000, 9500)
+    assert write.value("p50") == pytest.approx(9000, rel=0.004)
+    assert (read.block, read.treatment, read.role) == (found.block, found.treatment, found.role)
 
 
 def test_a_trial_without_rows_did_nothing(tmp_path: Path) -> None:

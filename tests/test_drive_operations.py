@@ -181,7 +181,7 @@ def test_a_broken_statement_is_counted_and_quoted(server: Server) -> None:
 def test_several_drivers_share_one_load(server: Server) -> None:
     """Connections and rate are those of the whole; sequences are unique over all."""
     drive(login(server), {"workload": OWN}, verb="load")
-    only_add = {**OWN, "operations": OWN["operations"][:1]}  # type: ignore[index]
+    only_add = {**OWN, "operations": OWN["operations"][:1]}
     spec = {"workload": only_add, "connections": 5, "seconds": 1.0}
     spec["pacing"] = {"kind": "open", "arrivals": "constant", "rate_ops_s": 100}
     runs = [driven(login(server), {**spec, "share": {"index": index, "of": 2}}) for index in range(2)]

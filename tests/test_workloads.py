@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import DiskFull, NotReady, WorkloadFailed
-from headrace.model import ServerEndpoint, Tool, Value, Vendor
+from headrace.model import Option, ServerEndpoint, Tool, Value, Vendor
 from headrace.store import bucket_value
 from headrace.target.local import LocalTarget
 from headrace.workloads import (
@@ -80,32 +80,32 @@ class FileWorkload(WorkloadContract):
 @pytest.mark.real
 class TestFio(FileWorkload):
     kind = "fio"
-    options: ClassVar[dict[str, Value]] = {"rw": "randrw", "size": "16M", "threads": 2, "ioengine": "psync"}
+    options: ClassVar[dict[str, Option]] = {"rw": "randrw", "size": "16M", "threads": 2, "ioengine": "psync"}
     concurrency = 2
-    bad_option: ClassVar[tuple[str, Value]] = ("rw", "sideways")
-    impossible: ClassVar[dict[str, Value]] = {"bs": 1000}  # unaligned: the kernel refuses it with O_DIRECT
+    bad_option: ClassVar[tuple[str, Option]] = ("rw", "sideways")
+    impossible: ClassVar[dict[str, Option]] = {"bs": 1000}  # unaligned: the kernel refuses it with O_DIRECT
 
 
 @needs_fio
 @pytest.mark.real
 class TestFioAsynchronous(FileWorkload):
     kind = "fio"
-    options: ClassVar[dict[str, Value]] = {
+    options: ClassVar[dict[str, Option]] = {
         "rw": "randwrite",
         "size": "16M",
         "iodepth": 8,
         "ioengine": "libaio",
     }
     concurrency = 8
-    bad_option: ClassVar[tuple[str, Value]] = ("bs", "4X")
-    impossible: ClassVar[dict[str, Value]] = {"bs": 1000}
+    bad_option: ClassVar[tuple[str, Option]] = ("bs", "4X")
+    impossible: ClassVar[dict[str, Option]] = {"bs": 1000}
 
 
 @needs_sysbench
 @pytest.mark.real
 class TestSysbenchFileio(FileWorkload):
     kind = "sysbench-fileio"
-    options: ClassVar[dict[str, Value]] = {
+    options: ClassVar[dict[str, Option]] = {
         "file_test_mode": "rndrw",
         "file_num": 4,
         "file_total_size": "16M",
@@ -113,8 +113,8 @@ class TestSysbenchFileio(FileWorkload):
         "threads": 2,
     }
     concurrency = 2
-    bad_option: ClassVar[tuple[str, Value]] = ("file_test_mode", "backwards")
-    impossible: ClassVar[dict[str, Value]] = {"file_total_size": "32M"}
+    bad_option: ClassVar[tuple[str, Option]] = ("file_test_mode", "backwards")
+    impossible: ClassVar[dict[str, Option]] = {"file_total_size": "32M"}
 
 
 @pytest.fixture(scope="session")
@@ -172,8 +172,8 @@ def query(endpoint: ServerEndpoint, statement: str) -> list[str]:
 class OltpWorkload(WorkloadContract):
     kind = "sysbench-oltp"
     concurrency = 2
-    bad_option: ClassVar[tuple[str, Value]] = ("rand_type", "lucky")
-    impossible: ClassVar[dict[str, Value]] = {"tables": 3}
+    bad_option: ClassVar[tuple[str, Option]] = ("rand_type", "lucky")
+    impossible: ClassVar[dict[str, Option]] = {"tables": 3}
 
     @pytest.fixture
     def context(self, tmp_path: Path, mariadb: ServerEndpoint) -> Iterator[Context]:
@@ -190,7 +190,7 @@ class OltpWorkload(WorkloadContract):
 @needs_sysbench
 @pytest.mark.real
 class TestStudyMix(OltpWorkload):
-    options: ClassVar[dict[str, Value]] = {
+    options: ClassVar[dict[str, Option]] = {
         "script": "study",
         "tables": 2,
         "table_size": 1000,
@@ -223,8 +223,8 @@ class TestStudyMix(OltpWorkload):
 @needs_sysbench
 @pytest.mark.real
 class TestReadWrite(OltpWorkload):
-    options: ClassVar[dict[str, Value]] = {"tables": 2, "table_size": 1000, "threads": 2, "skip_trx": True}
-    bad_option: ClassVar[tuple[str, Value]] = ("threads", 0)
+    options: ClassVar[dict[str, Option]] = {"tables": 2, "table_size": 1000, "threads": 2, "skip_trx": True}
+    bad_option: ClassVar[tuple[str, Option]] = ("threads", 0)
 
     @pytest.mark.parametrize(
         "script",

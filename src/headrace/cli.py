@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -42,6 +42,10 @@ PlanFile = Annotated[Path, typer.Argument(help="A plan file, or the name of an e
 Folder = Annotated[Path, typer.Argument(help="An experiment's folder.", metavar="FOLDER")]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="The experiment's folder [experiments/NAME].")
+]
+Objectives = Annotated[
+    list[str] | None,
+    typer.Option("--objective", help="A latency that a sweep is to hold, such as p99=10ms [the plan's]."),
 ]
 
 
@@ -228,11 +232,13 @@ def plan_show(plan: PlanFile, as_json: Json = False) -> None:
     """The treatments and trials of a plan, and the hours they will take."""
     from headrace.experiment import design as designs
     from headrace.experiment import plan as plans
+    from headrace.experiment import sweep as sweeps
     from headrace.experiment.runner import trial_seconds
 
     path = _find_plan(plan)
     loaded, _ = plans.load(path)
-    design = designs.build(loaded, place=str(path))
+    build = designs.build if loaded.sweep is None else sweeps.build
+    design = build(loaded, place=str(path))
     hours = trial_seconds(loaded) * len(design.trials) / 3600
     if as_json:
         _print_json({**design.to_json(), "hours": hours})
@@ -279,17 +285,70 @@ def demo(output: Output = Path("experiments/stock-to-all"), as_json: Json = Fals
 
 
 def _run_plan(plan: Path, output: Path | None, retry: bool, as_json: bool) -> None:
+    from headrace.experiment import plan as plans
     from headrace.experiment import runner
     from headrace.report import progress
 
+    if plans.load(plan)[0].sweep is not None:
+        _sweep_plan(plan, output, retry, as_json)
+        return
     with progress.Watcher(_stderr()) as watcher:
         folder = _run_until_signal(lambda: runner.run_experiment(plan, output, watcher.listen, retry=retry))
+    _conclude(folder, as_json)
+
+
+@app.command(
+    short_help="How much load brings more throughput?",
+    epilog="Example: headrace sweep sweep --objective p99=10ms --objective p50=1ms",
+)
+def sweep(
+    plan: PlanFile,
+    output: Output = None,
+    objective: Objectives = None,
+    passes: Annotated[
+        int | None, typer.Option("--passes", min=1, max=1000, help="Passes over the levels [the plan's].")
+    ] = None,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Measure disturbed and failed trials again.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Raise connections (or the rate) until throughput stops growing: knee, scalability law, objectives."""
+    _sweep_plan(_find_plan(plan), output, retry, as_json, objective or (), passes)
+
+
+def _sweep_plan(
+    plan: Path,
+    output: Path | None,
+    retry: bool,
+    as_json: bool,
+    objectives: Sequence[str] = (),
+    passes: int | None = None,
+) -> None:
+    from headrace.experiment.sweep import run_sweep
+    from headrace.report import progress
+
+    with progress.Watcher(_stderr()) as watcher:
+        folder = _run_until_signal(
+            lambda: run_sweep(plan, output, watcher.listen, objectives=objectives, passes=passes, retry=retry)
+        )
     _conclude(folder, as_json)
 
 
 def _conclude(folder: ExperimentFolder, as_json: bool) -> None:
     from headrace import report
     from headrace.analysis.study import analyse_experiment
+    from headrace.report.sweep import SweepReport, is_sweep
+
+    if is_sweep(folder):
+        found = SweepReport(folder)
+        page = found.write()
+        if as_json:
+            _print_json(found.to_json())
+        else:
+            _stdout().print(found.terminal())
+        _stderr().print(f"report: {page}", soft_wrap=True, highlight=False)
+        return
 
     analysis = analyse_experiment(folder)
     page = report.build_report(folder, analysis)
@@ -305,21 +364,27 @@ def _conclude(folder: ExperimentFolder, as_json: bool) -> None:
     short_help="Analyse an experiment, write its report.",
     epilog="Example: headrace report experiments/stock-to-all --json | jq .effects",
 )
-def report_command(folder: Folder, as_json: Json = False) -> None:
+def report_command(folder: Folder, objective: Objectives = None, as_json: Json = False) -> None:
     """Analyse an experiment (finished or not), print the table and write report.html and report.json."""
+    from headrace.analysis.sweep import parse_objective
+    from headrace.experiment.sweep import asking
     from headrace.store import ExperimentFolder
 
-    _conclude(ExperimentFolder.open(folder), as_json)
+    found = ExperimentFolder.open(folder)
+    if objective:
+        found = asking(found, [parse_objective(text, "--objective") for text in objective])
+    _conclude(found, as_json)
 
 
 @app.command(short_help="How far is an experiment?")
 def status(folder: Folder, as_json: Json = False) -> None:
     """How far an experiment is, and whether the host is restored."""
     from headrace.agent import Agent, Journal
+    from headrace.experiment.sweep import as_decided
     from headrace.report import views
     from headrace.store import ExperimentFolder
 
-    experiment = ExperimentFolder.open(folder)
+    experiment = as_decided(ExperimentFolder.open(folder))
 
     async def work(host: Any) -> list[dict[str, Any]]:
         return await Journal(await Agent.install(host), "status").entries()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 #: A value of a knob as a plan writes it. Lists accumulate over factors and bundles (mount options).
 Value = str | int | float | bool | list[str]
+
+#: What a plan may write for a workload's option: also tables, and lists of them.
+Option = str | int | float | bool | Sequence["Option"] | Mapping[str, "Option"]
 
 #: Every process started for a trial carries this variable, so that an orphan can be found and stopped.
 OWNER_VARIABLE = "HEADRACE_OWNER"
@@ -66,8 +69,21 @@ class TrialSpec:
 
 
 @dataclass(frozen=True)
+class NetworkLogin:
+    """How a client on another machine reaches a private server: with a password that no text shows."""
+
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True)
 class ServerEndpoint:
-    """How a client on the target reaches the server. No password: a private server's socket folder is 0700."""
+    """How a client on the target reaches the server. No password: a private server's socket folder is 0700.
+
+    ``network`` is None where no client on another machine is expected.
+    """
 
     vendor: Vendor
     version: str
@@ -75,6 +91,7 @@ class ServerEndpoint:
     port: int
     user: str
     database: str
+    network: NetworkLogin | None = None
 
 
 @dataclass(frozen=True)

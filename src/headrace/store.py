@@ -38,7 +38,7 @@ FORMAT_VERSION = 1
 #: One row per second and operation. ``t_s`` counts from the start of the measured window: warm-up is negative.
 #: ``duration_s`` is the real length of the row's interval; rates are ``count / duration_s``.
 #: ``min_ns``/``max_ns`` are exact where the workload knows them: percentiles are clamped to them.
-#: Where a workload keeps both kinds of latency they are of ``response``.
+#: Where a workload keeps more than one kind of latency they are of ``response`` and ``failed`` together.
 #: ``p99_ns`` is what the tool itself printed for that second, where it keeps no histogram per second.
 INTERVALS = pa.schema(
     [
@@ -55,8 +55,10 @@ INTERVALS = pa.schema(
     ]
 )
 
-#: ``kind`` is ``service`` (from the send) or ``response`` (from the intended start). ``t_s`` is null for a
-#: histogram of the whole measured window; otherwise as in INTERVALS.
+#: ``kind`` is ``service`` (from the send) or ``response`` (from the intended start), both of operations that ended
+#: well: the ``count`` of INTERVALS. ``failed`` holds the response times of those that ended badly (an error after
+#: all retries, a timeout, a lost connection). ``t_s`` is null for a histogram of the whole measured window;
+#: otherwise as in INTERVALS.
 LATENCY = pa.schema(
     [
         ("t_s", pa.float64()),
@@ -66,6 +68,9 @@ LATENCY = pa.schema(
         ("count", pa.int64()),
     ]
 )
+
+#: The operation that is no work: connections that a driver made anew. In no throughput and in no percentile.
+RECONNECT = "connect"
 
 #: Raw counters, never rates. Every sampler also writes ``headrace_ok`` (1 or 0) and ``headrace_cost_ns``.
 SAMPLES = pa.schema(

@@ -164,7 +164,10 @@ impl Answers {
     fn take(&mut self, payload: &[u8]) -> Result<(), Error> {
         let first = *payload.first().ok_or(Error::Malformed("an empty packet"))?;
         if first == ERROR {
-            self.error = Some(Error::from_packet(payload));
+            match Error::from_packet(payload) {
+                malformed @ Error::Malformed(_) => return Err(malformed),
+                error => self.error = Some(error),
+            }
             self.stage = Stage::Idle;
             return Ok(());
         }
@@ -332,6 +335,13 @@ mod tests {
         assert!(answers.feed(&wire(&[b"\xff\xbd\x04#40001Deadlock found"])).unwrap());
         assert_eq!(answers.take_error().unwrap().code(), Some(1213));
         assert!(answers.take_error().is_none());
+    }
+
+    #[test]
+    fn an_error_that_is_cut_short_loses_the_connection() {
+        let mut answers = Answers::default();
+        answers.expect(false, false);
+        assert!(matches!(answers.feed(&wire(&[b"\xff\xbd"])), Err(Error::Malformed(_))));
     }
 
     #[test]

@@ -25,6 +25,12 @@ pub trait Client {
     /// Takes all of the bytes that came; what is to be said next goes to `out`.
     fn receive(&mut self, input: &[u8], out: &mut Vec<u8>, random: &mut Random) -> Progress;
 
+    /// Why the operation at work has failed already, where the client was still cleaning up behind it when the
+    /// connection was lost.
+    fn first_failure(&mut self) -> Option<Failure> {
+        None
+    }
+
     /// Chooses the next operation.
     fn choose(&mut self, random: &mut Random) -> Choice;
 

@@ -37,7 +37,7 @@ pub struct Title<'a> {
 pub struct ThreadEnd {
     errors: Errors,
     lateness: Sparse,
-    last_end_ns: u64,
+    end_ns: u64,
     connections_lost: u64,
     unfinished: u64,
     used: Used,
@@ -45,10 +45,9 @@ pub struct ThreadEnd {
 
 impl ThreadEnd {
     pub fn new(outcome: Outcome, used: Used) -> Self {
-        let Outcome { recorder, connections_lost, unfinished } = outcome;
-        let last_end_ns = recorder.last_end_ns();
+        let Outcome { recorder, connections_lost, unfinished, end_ns } = outcome;
         let (errors, lateness) = recorder.finish();
-        Self { errors, lateness, last_end_ns, connections_lost, unfinished, used }
+        Self { errors, lateness, end_ns, connections_lost, unfinished, used }
     }
 }
 
@@ -134,9 +133,8 @@ impl<'a> Lines<'a> {
 
     /// Writes the rest and the `end` line.
     pub fn finish(mut self, was_stopped: bool) -> anyhow::Result<()> {
-        let last_end_ns = self.ends.iter().map(|end| end.last_end_ns).max().unwrap_or(0);
-        let planned_ns = if was_stopped { last_end_ns } else { self.title.schedule.end_ns };
-        let end_ns = self.since_window(last_end_ns.max(planned_ns));
+        let end_ns = self.ends.iter().map(|end| end.end_ns).max().expect("a trial has a thread");
+        let end_ns = self.since_window(end_ns);
         self.join_short_rest(end_ns);
         let rest = std::mem::take(&mut self.gathered);
         let last = rest.keys().next_back().copied();
@@ -201,7 +199,8 @@ impl<'a> Lines<'a> {
         self.write(&json!({
             "kind": "end",
             "window_start_ns": self.epoch_ns(self.title.schedule.window_start_ns),
-            "window_end_ns": self.epoch_ns(self.title.schedule.window_start_ns) + end_ns,
+            // Stopped in the warm-up: there was no window.
+            "window_end_ns": self.epoch_ns(self.title.schedule.window_start_ns) + end_ns.max(0),
             "cpu_user_s": seconds((cpu_ns - system_ns) as i64),
             "cpu_system_s": seconds(system_ns as i64),
             "busiest_thread": busiest,

@@ -20,6 +20,7 @@ use crate::mysql::{Endpoint, Error, Options, tls};
 const COMMAND_PREPARE: u8 = 0x16;
 /// Deadlock, lock wait timeout, changed row: what sysbench begins anew, too.
 const LOST_RACES: [u16; 3] = [1213, 1205, 1020];
+const UNASKED: Error = Error::Malformed("a packet that nobody asked for");
 
 pub struct MysqlClient<'a> {
     options: &'a Options,
@@ -89,6 +90,7 @@ impl<'a> MysqlClient<'a> {
             }
             let payload = entry.frames.payload();
             let answer = match parse_login_step(payload)? {
+                LoginStep::Done if entry.frames.has_rest() => return Err(UNASKED),
                 LoginStep::Done => {
                     self.statement_ids.clear();
                     return Ok(self.prepare_next(out));
@@ -175,14 +177,18 @@ impl<'a> MysqlClient<'a> {
                 self.prepare_next(out)
             }
             // A statement that cannot be prepared or rolled back leaves nothing to work with.
-            (_, Some(error)) => self.lose(&error),
-            (_, None) => self.lose(&Error::Malformed("a packet that nobody asked for")),
+            (phase, Some(error)) => {
+                self.phase = phase;
+                self.lose(&error)
+            }
+            (_, None) => self.lose(&UNASKED),
         }
     }
 
     fn lose(&mut self, error: &Error) -> Progress {
+        let failure = self.first_failure().unwrap_or_else(|| failure(error));
         self.phase = Phase::Down;
-        Progress::Broken(failure(error))
+        Progress::Broken(failure)
     }
 }
 
@@ -209,6 +215,13 @@ impl Client for MysqlClient<'_> {
             Ok(true) => self.take_reply(out, random),
             Ok(false) => Progress::Waiting,
             Err(error) => self.lose(&error),
+        }
+    }
+
+    fn first_failure(&mut self) -> Option<Failure> {
+        match std::mem::replace(&mut self.phase, Phase::Down) {
+            Phase::RollingBack(failure) => Some(failure),
+            _ => None,
         }
     }
 

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
 
 use crate::drive::client::{Client, Failure};
 use crate::drive::clock::{epoch_offset_ns, now_ns};
@@ -23,6 +25,8 @@ use crate::stop::StopSignal;
 const SECOND_NS: f64 = 1e9;
 /// Between the moment all connections stand and the start, where nobody agreed on another.
 const START_DELAY_NS: u64 = 10_000_000;
+/// How often it is looked whether somebody wants us to stop.
+const STOP_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// Clients that one thread serves before another is worth its cost: one thread drives some 100,000 point selects
 /// a second, which 32 clients hardly ask of a server.
 const CLIENTS_A_THREAD: usize = 32;
@@ -71,8 +75,9 @@ pub fn run<C: Client, M: Fn(usize) -> C + Sync>(
         }
         drop(sender);
         let watched = scope.spawn(|| watch(&stop_signal, &stop));
+        let ending = StopsAtEnd(&stop);
         let result = conduct(load, threads, &messages, starts, &output, &stop, shows_progress);
-        stop.store(true, Ordering::Relaxed);
+        drop(ending);
         watched.join().map_err(|_| anyhow!("the thread that waits for signals panicked"))?;
         result
     })?;
@@ -83,6 +88,15 @@ fn thread_count(spec: &Spec, clients: usize) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let wanted = if spec.threads == 0 { clients.div_ceil(CLIENTS_A_THREAD).min(cores) } else { spec.threads };
     wanted.clamp(1, clients)
+}
+
+/// Stops all threads of a trial, also when the one that conducts it panics: it would wait for them for good.
+struct StopsAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopsAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Turns a signal into the wish to stop, until somebody else has that wish.
@@ -154,13 +168,13 @@ fn conduct<M>(
             Ok(Message::Connected) => {}
             Ok(Message::Refused(failure)) => {
                 stop.store(true, Ordering::Relaxed);
-                return Err(explain(&failure));
+                return Err(explain(&failure, &load.address));
             }
             Ok(_) | Err(_) => bail!("a thread of the driver ended before the start"),
         }
     }
     let offset_ns = epoch_offset_ns();
-    let start_ns = agree_on_start(load.spec, offset_ns)?;
+    let start_ns = agree_on_start(load.spec, offset_ns, stop)?;
     let window_start_ns = start_ns + (load.spec.warmup_s * SECOND_NS) as u64;
     let end_ns = window_start_ns + (load.spec.seconds * SECOND_NS) as u64;
     let schedule = Schedule { start_ns, window_start_ns, end_ns };
@@ -177,7 +191,7 @@ fn conduct<M>(
                 lines.end_thread(*end);
                 running -= 1;
             }
-            Ok(Message::Refused(failure)) => return Err(explain(&failure)),
+            Ok(Message::Refused(failure)) => return Err(explain(&failure, &load.address)),
             Ok(Message::Connected) => {}
             Err(_) => bail!("a thread of the driver panicked"),
         }
@@ -185,16 +199,16 @@ fn conduct<M>(
     lines.finish(stop.load(Ordering::Relaxed))
 }
 
-fn explain(failure: &Failure) -> anyhow::Error {
+fn explain(failure: &Failure, address: &Address) -> anyhow::Error {
     match failure.code {
         0 => anyhow!("{}", failure.message),
-        code => anyhow!("cannot connect: {} (error {code})", failure.message),
+        code => anyhow!("cannot connect to {address}: {} (error {code})", failure.message),
     }
 }
 
 /// The start in ns of the driver's clock.
-fn agree_on_start(spec: &Spec, offset_ns: i64) -> anyhow::Result<u64> {
-    let agreed = if spec.waits_for_start { Some(ask_for_start()?) } else { spec.start_at_ns };
+fn agree_on_start(spec: &Spec, offset_ns: i64, stop: &AtomicBool) -> anyhow::Result<u64> {
+    let agreed = if spec.waits_for_start { Some(ask_for_start(stop)?) } else { spec.start_at_ns };
     let Some(at_ns) = agreed else { return Ok(now_ns() + START_DELAY_NS) };
     let start_ns = at_ns.checked_add_signed(-offset_ns).filter(|start| *start >= now_ns());
     start_ns.ok_or_else(|| {
@@ -204,7 +218,7 @@ fn agree_on_start(spec: &Spec, offset_ns: i64) -> anyhow::Result<u64> {
 }
 
 /// Says that all clients stand, and reads the instant at which every driver of the trial starts.
-fn ask_for_start() -> anyhow::Result<u64> {
+fn ask_for_start(stop: &AtomicBool) -> anyhow::Result<u64> {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Start {
@@ -212,8 +226,12 @@ fn ask_for_start() -> anyhow::Result<u64> {
     }
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{{\"kind\":\"ready\"}}").and_then(|()| stdout.flush()).context("cannot say ready")?;
+    let mut stdin = std::io::stdin().lock();
+    while poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&STOP_CHECK))? == 0 {
+        ensure!(!stop.load(Ordering::Relaxed), "stopped before the start");
+    }
     let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).context("cannot read the start")?;
+    stdin.read_line(&mut line).context("cannot read the start")?;
     let start: Start = serde_json::from_str(&line)
         .map_err(|error| AgentError::Input(format!("the start on standard input: {error}")))?;
     Ok(start.start_at_ns)

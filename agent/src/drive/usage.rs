@@ -8,7 +8,7 @@ use crate::drive::clock::{now_ns, thread_cpu_ns};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Used {
     pub cpu_ns: u64,
-    /// Of `cpu_ns`, what the kernel spent for us.
+    /// Of `cpu_ns`, what the kernel spent for us; never more than that.
     pub system_ns: u64,
     /// Ready to run, and no core for it.
     pub waited_ns: u64,
@@ -28,7 +28,8 @@ impl Usage {
         let (start, end) = (self.0, read());
         Used {
             cpu_ns: end.cpu_ns - start.cpu_ns,
-            system_ns: end.system_ns.saturating_sub(start.system_ns),
+            // Both are estimates from ticks of 10 ms: over a short stretch their difference may be larger than all.
+            system_ns: end.system_ns.saturating_sub(start.system_ns).min(end.cpu_ns - start.cpu_ns),
             waited_ns: end.waited_ns.saturating_sub(start.waited_ns),
             elapsed_ns: end.elapsed_ns - start.elapsed_ns,
         }

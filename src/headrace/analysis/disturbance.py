@@ -8,6 +8,7 @@ lack of memory: what is left of such a trial is no measurement of anything.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +17,7 @@ import numpy as np
 
 from headrace.analysis.steady import warm_up_too_short
 from headrace.analysis.trials import window_seconds
-from headrace.store import TrialData, TrialRecord
+from headrace.store import RECONNECT, TrialData, TrialRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,11 +58,12 @@ WARN_FOREIGN_CORES = 0.1
 #: /proc counts CPU time in USER_HZ, which is 100 on every architecture that Linux servers use: proc(5).
 TICKS_PER_SECOND = 100
 
-#: Programs that drive load or measure for us. The kernel cuts names to 15 characters.
-OWN_PROGRAMS = frozenset({"headrace", "headrace-agent", "fio", "sysbench"})
+#: Programs that drive load or measure for us. The kernel cuts names to 15 characters. On another machine the agent
+#: is named after its content: agent.py.
+OWN_PROGRAMS = re.compile(r"headrace|headrace-agent|agent-[0-9a-f]{9}|fio|sysbench")
 
 #: Servers: the busiest one is taken for the server under test, any other is foreign.
-SERVER_PROGRAMS = frozenset({"mariadbd", "mysqld"})
+SERVER_PROGRAMS = frozenset({"mariadbd", "memcached", "mysqld"})
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,7 @@ def _work(intervals: pa.Table, seconds: float) -> tuple[int, int, NDArray[np.flo
     """Operations and errors of the window, and operations a second; None where the rows are not about seconds."""
     import pyarrow.compute as pc
 
+    intervals = intervals.filter(pc.not_equal(intervals["operation"], RECONNECT))
     t_s, duration_s = intervals["t_s"].to_numpy(), intervals["duration_s"].to_numpy()
     count, errors = (pc.fill_null(intervals[name], 0).to_numpy() for name in ("count", "errors"))
     inside = (t_s >= 0) & (t_s < seconds)
@@ -307,7 +310,7 @@ def _foreign_programs(trial: _Trial) -> Iterator[_Reason]:
     # By program, because a build or a backup is many processes of which none is busy for long.
     foreign: dict[str, list[str]] = {}
     for label in cores:
-        if label != own and _program(label) not in OWN_PROGRAMS:
+        if label != own and not OWN_PROGRAMS.fullmatch(_program(label)):
             foreign.setdefault(_program(label), []).append(label)
     for program, labels in foreign.items():
         used = sum(cores[label] for label in labels)

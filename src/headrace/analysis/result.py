@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -83,7 +83,11 @@ class NoiseFloor:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Everything concluded about one experiment. ``excluded`` maps a trial's number to why it is not analysed."""
+    """Everything concluded about one experiment. ``excluded`` maps a trial's number to why it is not analysed.
+
+    ``operations`` summarises each kind of operation alone, by its name, where there are several. A treatment with
+    a trial in which none of a kind ended well is absent there: a mean over the other trials would flatter it.
+    """
 
     name: str
     alpha: float
@@ -93,6 +97,7 @@ class Analysis:
     noise: tuple[NoiseFloor, ...]
     excluded: Mapping[int, str]
     headline: str
+    operations: Mapping[str, tuple[TreatmentSummary, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

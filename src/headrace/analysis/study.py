@@ -61,6 +61,7 @@ def analyse_experiment(folder: ExperimentFolder) -> Analysis:
         noise=noise,
         excluded=excluded,
         headline="",
+        operations=_operations(design, by_treatment),
     )
     done = len(responses) + len(excluded)
     text = headline.of_experiment(
@@ -203,6 +204,28 @@ def _summary(treatment: Treatment, trials: Sequence[TrialResponse], alpha: float
         operations=sum(t.operations for t in trials),
         errors=sum(t.errors for t in trials),
     )
+
+
+def _operations(
+    design: _Design, by_treatment: Mapping[str, Sequence[TrialResponse]]
+) -> dict[str, tuple[TreatmentSummary, ...]]:
+    names = sorted({name for trials in by_treatment.values() for trial in trials for name in trial.parts})
+    if len(names) < 2:
+        return {}
+    found: dict[str, tuple[TreatmentSummary, ...]] = {}
+    for name in names:
+        parts = {
+            treatment: [trial.parts[name] for trial in trials if name in trial.parts]
+            for treatment, trials in by_treatment.items()
+        }
+        found[name] = tuple(
+            _summary(treatment, parts[key], design.alpha)
+            for key, treatment in design.treatments.items()
+            if key in parts
+            and len(parts[key]) == len(by_treatment[key])
+            and all(part.operations for part in parts[key])
+        )
+    return dict(sorted(found.items(), key=lambda item: -sum(summary.operations for summary in item[1])))
 
 
 def _effects(design: _Design, by_treatment: Mapping[str, Sequence[TrialResponse]]) -> Iterable[Effect]:

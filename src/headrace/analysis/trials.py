@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from headrace.analysis.percentiles import Histogram, percentile_ns, resolution_log
 from headrace.errors import StoreError
 from headrace.model import Role
-from headrace.store import ExperimentFolder, TrialRecord
+from headrace.store import RECONNECT, ExperimentFolder, TrialRecord
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,8 +27,9 @@ RESPONSES = (THROUGHPUT, "p50", "p90", "p95", "p99", "p99.9")
 class TrialResponse:
     """One trial, the unit of replication: everything that is compared is taken from one of these.
 
-    ``operations`` and ``errors`` count the measured window; ``latency`` holds all operations of
-    ``latency_kind`` together.
+    ``operations`` (those that ended well) and ``errors`` count the measured window. ``latency`` holds all
+    operations of ``latency_kind`` together; where that is ``response``, also those that ended badly.
+    ``parts`` is the same of each kind of operation alone, by its name.
     """
 
     number: int
@@ -40,6 +41,7 @@ class TrialResponse:
     errors: int = 0
     latency: Histogram = field(default_factory=lambda: Histogram.of(_NONE, _NONE.astype(np.int64)))
     latency_kind: str = "service"
+    parts: Mapping[str, TrialResponse] = field(default_factory=dict)
 
     def value(self, response: str) -> float | None:
         """A response by name, in ops/s or ns; None where the trial cannot answer it, or answered 0."""
@@ -51,6 +53,10 @@ class TrialResponse:
         return 0.0 if response == THROUGHPUT else resolution_log(self.latency, response)
 
 
+#: The kinds of rows that make up a kind of latency. Response times are those of operations that ended well and of
+#: those that ended badly.
+KINDS = {"response": ("response", "failed"), "service": ("service",)}
+
 _NONE: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 
 # A row that straddles an edge of the window counts by its share, so that short windows are not off by a row.
@@ -61,15 +67,10 @@ _INTERVALS_SQL = """
                        THEN (least(t_s + duration_s, seconds) - greatest(t_s, 0)) / duration_s
                        ELSE (t_s >= 0 AND t_s < seconds)::DOUBLE END AS share
         FROM intervals JOIN windows USING (trial)
-    ), by_operation AS (
-        SELECT trial, coalesce(sum(count * share), 0) AS count, coalesce(sum(errors * share), 0) AS errors,
-               min(min_ns) AS min_ns, max(max_ns) AS max_ns
-        FROM inside WHERE share > 0 GROUP BY trial, operation
     )
-    SELECT trial, sum(count) AS operations, sum(errors) AS errors,
-           CASE WHEN bool_and(count = 0 OR min_ns IS NOT NULL) THEN min(min_ns) END AS min_ns,
-           CASE WHEN bool_and(count = 0 OR max_ns IS NOT NULL) THEN max(max_ns) END AS max_ns
-    FROM by_operation GROUP BY trial
+    SELECT trial, operation, coalesce(sum(count * share), 0) AS operations,
+           coalesce(sum(errors * share), 0) AS errors, min(min_ns) AS min_ns, max(max_ns) AS max_ns
+    FROM inside WHERE share > 0 AND operation <> $reconnect GROUP BY trial, operation
 """
 
 # A workload may give a histogram of the whole window, or one a second; where it gives both they hold the same
@@ -77,7 +78,7 @@ _INTERVALS_SQL = """
 _LATENCY_SQL = """
     SELECT trial, operation, kind, bucket, t_s IS NULL AS whole, sum(count)::BIGINT AS count
     FROM latency JOIN windows USING (trial)
-    WHERE t_s IS NULL OR (t_s >= 0 AND t_s < seconds)
+    WHERE (t_s IS NULL OR (t_s >= 0 AND t_s < seconds)) AND operation <> $reconnect
     GROUP BY ALL
 """
 
@@ -85,39 +86,85 @@ _LATENCY_SQL = """
 def trial_responses(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> list[TrialResponse]:
     """One response a record, in the order given. Raises StoreError when a table cannot be read.
 
-    Throughput is the operations of the window by the window's length: a second without a row did no work.
-    Latencies of all operations are merged; they are response times where every trial has them, else
-    service times, never a mix of the two.
+    Throughput is the operations of the window that ended well, by the window's length: a second without a row did
+    no work. Latencies of all operations are merged; they are response times where every trial has them, else
+    service times, never a mix of the two. Response times include those of operations that ended badly: what a
+    server never answered must not vanish from its tail.
     """
     import duckdb
 
     try:
         with folder.database() as connection:
             _register_windows(connection, records)
-            totals = {int(row[0]): row[1:] for row in connection.execute(_INTERVALS_SQL).fetchall()}
-            latency = connection.execute(_LATENCY_SQL).fetchnumpy()
+            where = {"reconnect": RECONNECT}
+            counted = connection.execute(_INTERVALS_SQL, where).fetchall()
+            latency = connection.execute(_LATENCY_SQL, where).fetchnumpy()
     except duckdb.Error as error:
         raise StoreError(f"a table cannot be read: {error}", place=str(folder.path)) from error
+    totals: dict[int, dict[str, _Total]] = {}
+    for trial, operation, *numbers in counted:
+        totals.setdefault(int(trial), {})[str(operation)] = _Total(*numbers)
     rows = _rows_by_trial(latency)
     kind = _kind(rows.values())
-    responses = []
-    for record in records:
-        operations, errors, min_ns, max_ns = totals.get(record.number, (0, 0, None, None))
-        seconds = window_seconds(record)
-        responses.append(
-            TrialResponse(
-                number=record.number,
-                block=record.block,
-                treatment=record.treatment,
-                role=record.role,
-                throughput_ops_s=operations / seconds if seconds > 0 else 0.0,
-                operations=round(operations),
-                errors=round(errors),
-                latency=_histogram(rows.get(record.number), kind, min_ns, max_ns),
-                latency_kind=kind,
-            )
+    return [
+        _response(record, totals.get(record.number, {}), rows.get(record.number), kind) for record in records
+    ]
+
+
+class _Total(NamedTuple):
+    """What the intervals say of one operation, or of several, in a window."""
+
+    operations: float = 0.0
+    errors: float = 0.0
+    min_ns: int | None = None
+    max_ns: int | None = None
+
+    @staticmethod
+    def of_all(parts: Collection[_Total]) -> _Total:
+        """An extreme is known of all only where it is known of each that did any work."""
+
+        def known(name: str) -> list[int]:
+            found = [
+                getattr(part, name) for part in parts if part.operations or getattr(part, name) is not None
+            ]
+            return [] if None in found else found
+
+        return _Total(
+            sum(part.operations for part in parts),
+            sum(part.errors for part in parts),
+            min(known("min_ns"), default=None),
+            max(known("max_ns"), default=None),
         )
-    return responses
+
+
+def _response(
+    record: TrialRecord, totals: Mapping[str, _Total], rows: _Rows | None, kind: str
+) -> TrialResponse:
+    seconds = window_seconds(record)
+
+    def of(total: _Total, latency: _Rows | None) -> TrialResponse:
+        return TrialResponse(
+            number=record.number,
+            block=record.block,
+            treatment=record.treatment,
+            role=record.role,
+            throughput_ops_s=total.operations / seconds if seconds > 0 else 0.0,
+            operations=round(total.operations),
+            errors=round(total.errors),
+            latency=_histogram(latency, kind, total.min_ns, total.max_ns),
+            latency_kind=kind,
+        )
+
+    whole = of(_Total.of_all(totals.values()), rows)
+    parts = {name: of(total, _only(rows, name)) for name, total in sorted(totals.items())}
+    return replace(whole, parts=parts)
+
+
+def _only(rows: _Rows | None, operation: str) -> _Rows | None:
+    if rows is None:
+        return None
+    own = rows["operation"] == operation
+    return {name: column[own] for name, column in rows.items()}
 
 
 def window_seconds(record: TrialRecord) -> float:
@@ -153,11 +200,13 @@ def _rows_by_trial(columns: Mapping[str, Any]) -> dict[int, _Rows]:
 
 def _kind(trials: Any) -> str:
     kinds = [set(rows["kind"]) for rows in trials]
-    return "response" if kinds and all("response" in found for found in kinds) else "service"
+    return (
+        "response" if kinds and all(found.intersection(KINDS["response"]) for found in kinds) else "service"
+    )
 
 
 def _histogram(rows: _Rows | None, kind: str, min_ns: int | None, max_ns: int | None) -> Histogram:
     if rows is None:
         return Histogram.of(_NONE, _NONE.astype(np.int64))
-    wanted = rows["kind"] == kind
+    wanted = np.isin(rows["kind"], KINDS[kind])
     return Histogram.of(rows["bucket"][wanted], rows["count"][wanted], min_ns, max_ns)

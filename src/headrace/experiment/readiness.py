@@ -73,7 +73,7 @@ def all_tools() -> list[Tool]:
     """Each program that some workload, volume or server needs."""
     tools: list[Tool] = []
     for kind in workloads.KINDS:
-        tools += workloads.make_workload(kind, {}).tools
+        tools += workloads.tools(kind)
     tools += server.required_tools(Vendor.MARIADB)
     for filesystem in volumes.FILESYSTEMS:
         device = volumes.DeviceSpec(kind="loop", size_bytes=0, id="")

@@ -18,15 +18,16 @@ from pathlib import Path
 from headrace import workloads
 from headrace.agent import Agent, Journal
 from headrace.analysis.disturbance import Disturbance, find_disturbance
-from headrace.errors import Busy, NothingMeasured, NotReady, Refused
+from headrace.errors import Busy, NothingMeasured, NotReady, PlanError, Refused
 from headrace.experiment import design as designs
 from headrace.experiment import plan as plans
 from headrace.experiment import readiness
+from headrace.experiment.preflight import preflight
 from headrace.experiment.trial import Lab, restore, run_trial, server_spec, volume_spec
 from headrace.facts import HostFacts
 from headrace.model import Role, ServerEndpoint, TrialSpec, TrialState
 from headrace.server import build_dataset, dataset_folder
-from headrace.store import ExperimentFolder, TrialRecord
+from headrace.store import RECONNECT, ExperimentFolder, TrialRecord
 from headrace.target import Target, TargetSpec, open_target, to_the_end
 
 #: What a trial costs beside warm-up and measuring, before one has been timed: [s] for planning only.
@@ -159,6 +160,7 @@ async def _prepare_lab(
         server_spec(design, treatment)  # refuses before the first trial what it would refuse in one
     vendor = plan.server.vendor if workload.needs_server and plan.server.binary is None else None
     versions = await readiness.require(target, workload, specs, vendor)
+    clients, network_host = await _clients(target, design, stack)
     await _make_scratch(target, plan.target.scratch)
     facts = await agent.facts()
     folder.save_facts(facts)
@@ -171,10 +173,58 @@ async def _prepare_lab(
         owner=owner,
         scratch=plan.target.scratch,
         versions={**versions, "kernel": HostFacts(facts).kernel_release},
+        clients=clients,
+        network_host=network_host,
     )
+    if workloads.has_preflight(workload) and len(folder.trials()) < len(design.trials):
+        await preflight(lab, lambda text: listen(Note(text)))
     if workload.needs_server:
         lab = replace(lab, dataset=await _dataset(lab, workload, listen))
     return lab
+
+
+async def _clients(
+    target: Target, design: designs.Design, stack: AsyncExitStack
+) -> tuple[dict[str, Target], str]:
+    """Reach every machine that any treatment drives from, before the first trial; and where those that are not the
+    target reach its server, empty without any."""
+    plan = design.plan
+    keys = {"identity_file": plan.target.identity_file, "known_hosts": plan.target.known_hosts}
+    own = TargetSpec.parse(plan.target.address, **keys)
+    clients: dict[str, Target] = {}
+    network_host = ""
+    for treatment in design.treatments:
+        options = designs.workload_options(plan, treatment)
+        addresses, server_address = workloads.driven_from(
+            workloads.make_workload(plan.workload.kind, options)
+        )
+        for address in addresses:
+            spec = TargetSpec.parse(address, **keys)
+            if spec == own:
+                clients[address] = target
+                continue
+            network_host = server_address or own.host
+            if address not in clients:
+                clients[address] = client = open_target(spec)
+                await client.connect()
+                stack.push_async_callback(client.close)
+                await Agent.install(client)
+    if any(client is not target for client in clients.values()):
+        _require_network(plan, network_host)
+    return clients, network_host
+
+
+def _require_network(plan: plans.Plan, network_host: str) -> None:
+    if not network_host:
+        raise PlanError(
+            "workload.server_address: clients on other machines must know where the server is",
+            hint="give the address of this machine that they can reach",
+        )
+    if not plan.server.port:
+        raise PlanError(
+            "server.port = 0: clients on other machines need a port",
+            hint="give a [server] port that they can reach",
+        )
 
 
 async def _make_scratch(target: Target, scratch: str) -> None:
@@ -254,7 +304,7 @@ class _Run:
         draft = self._folder.begin_trial(spec.number)
         try:
             record, data = await run_trial(self._lab, spec, draft, lambda text: self._listen(Step(text)))
-            if record.state is TrialState.COMPLETE:
+            if record.state is not TrialState.FAILED:
                 record = _judge(record, find_disturbance(record, data, self._folder.design))
             # Persisted after every trial, because a later one may fail and lose it.
             draft.commit(record, data)
@@ -265,10 +315,10 @@ class _Run:
         seconds = (record.window_end_ns - record.window_start_ns) / 1e9
         operations = sum(
             count or 0
-            for t_s, count in zip(
-                data.intervals["t_s"].to_pylist(), data.intervals["count"].to_pylist(), strict=True
+            for t_s, operation, count in zip(
+                *(data.intervals[name].to_pylist() for name in ("t_s", "operation", "count")), strict=True
             )
-            if t_s >= 0
+            if t_s >= 0 and operation != RECONNECT
         )
         throughput = operations / seconds if seconds > 0 else 0.0
         self._listen(TrialEnded(record, throughput, done + 1, total, self._left_s(total - done - 1)))
@@ -290,8 +340,11 @@ class _Run:
 
 
 def _judge(record: TrialRecord, disturbance: Disturbance) -> TrialRecord:
-    warnings = [*record.warnings, *disturbance.warnings]
-    if disturbance.invalid:
-        reason = "; ".join(disturbance.invalid)
-        return replace(record, state=TrialState.INVALID, reason=reason, warnings=warnings)
-    return replace(record, warnings=warnings)
+    """The record with what disturbed the trial, beside what its workload says itself."""
+    reasons = [*([record.reason] if record.reason else []), *disturbance.invalid]
+    return replace(
+        record,
+        state=TrialState.INVALID if reasons else record.state,
+        reason="; ".join(reasons),
+        warnings=[*record.warnings, *disturbance.warnings],
+    )

@@ -50,6 +50,10 @@ class Lab:
     scratch: str
     dataset: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    #: The machines that drive the load, by their address in the plan; the target itself may be among them.
+    clients: Mapping[str, Target] = field(default_factory=dict)
+    #: Where those that are not the target reach the server; empty without any.
+    network_host: str = ""
 
 
 def volume_spec(design: Design, treatment: Treatment) -> VolumeSpec:
@@ -113,7 +117,8 @@ async def run_trial(
 ) -> tuple[TrialRecord, TrialData]:
     """Run one trial; the host is as it was before when this returns or raises.
 
-    A treatment that fails (the server does not start, the kernel refuses an option) gives state ``failed``.
+    A treatment that fails (the server does not start, the kernel refuses an option) gives state ``failed``; a
+    workload that did not do what was asked (its driver was late, a client was lost), ``invalid``.
     """
     treatment = lab.design.treatment(spec.treatment)
     clock = _Clock()
@@ -124,6 +129,8 @@ async def run_trial(
     try:
         await lab.journal.record([{"kind": "process", "owner": lab.owner}])
         data = await steps.measure()
+        if steps.invalid:
+            state, reason = TrialState.INVALID, "; ".join(steps.invalid)
     except OBSERVATIONS as error:
         state, reason = TrialState.FAILED, error.message
     finally:
@@ -182,6 +189,7 @@ class _Steps:
         self.window_ns = (0, 0)
         self.knobs: dict[str, dict[str, Any]] = {}
         self.warnings: list[str] = []
+        self.invalid: tuple[str, ...] = ()
         self.versions: dict[str, str] = {}
 
     def _step(self, name: str, text: str) -> None:
@@ -213,6 +221,7 @@ class _Steps:
                 seconds=lab.design.plan.workload.seconds,
                 warmup_s=lab.design.plan.workload.warmup_s,
                 raw=self._draft.raw,
+                clients=tuple(lab.clients[address] for address in workloads.driven_from(workload)[0]),
             )
             if not workload.needs_server:
                 self._step("prepare", "files")
@@ -223,6 +232,8 @@ class _Steps:
                 measurement = await workload.run(context)
                 self._step("collect", "collecting")
             self.window_ns = (measurement.window_start_ns, measurement.window_end_ns)
+            self.invalid = measurement.invalid
+            self.warnings.extend(measurement.warnings)
             if not workload.needs_server:
                 await workload.cleanup(context)
         sampled = self._draft.raw / SAMPLES_FILE
@@ -259,6 +270,7 @@ class _Steps:
             datadir=datadir,
             rundir=f"{lab.scratch}/run",
             owner=lab.owner,
+            network_host=lab.network_host,
         )
         endpoint = await server.start()
         try:

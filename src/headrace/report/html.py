@@ -33,6 +33,7 @@ from headrace.store import ExperimentFolder
 #: Responses that a reader can switch the ratio chart to.
 RATIO_RESPONSES = ("throughput", "p50", "p95", "p99", "p99.9")
 LATENCIES = (*PERCENTILES, "max")
+SHARE_LATENCIES = ("p50", "p90", "p99", "max")
 
 _CHIP = {
     Verdict.BETTER: "better",
@@ -127,7 +128,7 @@ class _Page:
         self.evidence = evidence
         self.figures = Figures()
         self.groups = tables.groups(folder.design, analysis, evidence.records)
-        self.latencies = LATENCIES
+        self.latencies, self.share_latencies = LATENCIES, SHARE_LATENCIES
         self.verdicts = tuple(_CHIP.items())
         self._folder = folder
         paces = Paces(evidence, self.groups, self.figures.add)
@@ -308,6 +309,22 @@ class _Page:
                     }
                 )
         return found
+
+    @cached_property
+    def shares(self) -> dict[str, list[tables.Share]]:
+        """Treatment -> each kind of operation; empty where there is only one."""
+        found = {r.treatment: tables.shares(self.analysis, r.treatment) for g in self.groups for r in g.rows}
+        return found if any(found.values()) else {}
+
+    @cached_property
+    def per_minute(self) -> dict[str, Interval]:
+        """Treatment -> the figure by which the workload is known; empty where it has none."""
+        figures = {name: tables.per_minute(self.design, shares) for name, shares in self.shares.items()}
+        return {name: figure for name, figure in figures.items() if figure}
+
+    @cached_property
+    def figure(self) -> tables.Figure | None:
+        return tables.FIGURES.get(self.design["workload"]["kind"])
 
     @cached_property
     def comparisons(self) -> list[tuple[tables.Group, tables.ResultRow, Effect]]:

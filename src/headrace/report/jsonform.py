@@ -6,7 +6,10 @@
     headline              the verdict in one sentence
     treatments[]          treatment, configuration, condition, is_baseline, trials[], latency_kind, operations,
                           errors, throughput_ops_s, latency_ns {p50 ... max}, missing (why there are no
-                          numbers, or "")
+                          numbers, or ""), shares[] (each kind of operation, where there are several: operation,
+                          operations, errors, throughput_ops_s, latency_ns; no kind of which in some trial none
+                          ended well), per_minute (the figure by which the workload is known, or null: name,
+                          operation, rate)
     effects[]             treatment, baseline, condition, response, ratio, verdict, blocks, blocks_needed,
                           comparisons, noise_floor (of the same condition and response)
     noise[]               condition, response, ratio, floor, blocks
@@ -24,11 +27,11 @@ Numbers that do not exist are null, never NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace import __version__
-from headrace.analysis.result import Analysis, Effect, Interval
+from headrace.analysis.result import Analysis, Effect, Interval, TreatmentSummary
 from headrace.analysis.trials import TrialResponse, trial_responses
 from headrace.model import TrialState
 from headrace.report import tables
@@ -64,7 +67,7 @@ def to_json(
         "headrace": __version__,
         "experiment": {key: design.get(key) for key in kept},
         "headline": analysis.headline,
-        "treatments": [_treatment(group, row) for group in groups for row in group.rows],
+        "treatments": [_treatment(design, analysis, group, row) for group in groups for row in group.rows],
         "effects": [_effect(g, e) for g in groups for row in g.rows for e in row.effects.values()],
         "noise": [
             {
@@ -83,8 +86,11 @@ def to_json(
     }
 
 
-def _treatment(group: tables.Group, row: tables.ResultRow) -> dict[str, Any]:
+def _treatment(
+    design: Mapping[str, Any], analysis: Analysis, group: tables.Group, row: tables.ResultRow
+) -> dict[str, Any]:
     summary = row.summary
+    shares = tables.shares(analysis, row.treatment)
     found: dict[str, Any] = {
         "treatment": row.treatment,
         "configuration": row.configuration,
@@ -92,13 +98,29 @@ def _treatment(group: tables.Group, row: tables.ResultRow) -> dict[str, Any]:
         "is_baseline": row.is_baseline,
         "trials": list(summary.trials) if summary else [],
         "latency_kind": summary.latency_kind if summary else None,
+        **_numbers(summary),
+        "missing": row.missing,
+        "shares": [{"operation": s.operation, **_numbers(s.summary)} for s in shares if s.summary],
+        "per_minute": _per_minute(design, shares),
+    }
+    return found
+
+
+def _per_minute(design: Mapping[str, Any], shares: Sequence[tables.Share]) -> dict[str, Any] | None:
+    rate = tables.per_minute(design, shares)
+    if rate is None:
+        return None
+    figure = tables.FIGURES[design["workload"]["kind"]]
+    return {"name": figure.name, "operation": figure.operation, "rate": _interval(rate)}
+
+
+def _numbers(summary: TreatmentSummary | None) -> dict[str, Any]:
+    return {
         "operations": summary.operations if summary else 0,
         "errors": summary.errors if summary else 0,
         "throughput_ops_s": _interval(summary.throughput_ops_s) if summary else None,
         "latency_ns": {p: _interval(i) for p, i in summary.latency_ns.items()} if summary else {},
-        "missing": row.missing,
     }
-    return found
 
 
 def _effect(group: tables.Group, effect: Effect) -> dict[str, Any]:

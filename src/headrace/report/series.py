@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.store import TrialRecord, bucket_value
+from headrace.analysis.trials import KINDS
+from headrace.store import RECONNECT, TrialRecord, bucket_value
 
 if TYPE_CHECKING:
     import duckdb
@@ -95,7 +96,7 @@ _PACE_SQL = """
     WITH parts AS (
         SELECT trial, operation, floor((t_s + duration_s / 2) / $step) AS slot,
                sum(count) / sum(duration_s) AS rate, max(p99_ns) AS p99_ns
-        FROM intervals WHERE duration_s > 0 GROUP BY ALL
+        FROM intervals WHERE duration_s > 0 AND operation <> $reconnect GROUP BY ALL
     ), seconds AS (
         SELECT trial, slot, sum(rate) AS rate, max(p99_ns) AS p99_ns FROM parts GROUP BY ALL
     )
@@ -108,7 +109,8 @@ _P99_SQL = """
     WITH merged AS (
         SELECT trial, floor((t_s + $step / 2 - $start) / $width)::INTEGER AS bucket, bucket AS latency,
                sum(count) AS n
-        FROM latency WHERE t_s IS NOT NULL AND kind = $kind GROUP BY ALL
+        FROM latency
+        WHERE t_s IS NOT NULL AND list_contains($kinds, kind) AND operation <> $reconnect GROUP BY ALL
     ), ranked AS (
         SELECT trial, bucket, latency,
                sum(n) OVER (PARTITION BY trial, bucket ORDER BY latency) AS upto,
@@ -125,14 +127,14 @@ def paces(connection: duckdb.DuckDBPyConnection, grid: Grid, step_s: float, kind
 
     otherwise the highest that the tool printed for any second of the bucket: a mean of them would be no p99.
     """
-    where = {"start": grid.start_s, "width": grid.width_s, "step": step_s}
+    where = {"start": grid.start_s, "width": grid.width_s, "step": step_s, "reconnect": RECONNECT}
     rows = connection.execute(_PACE_SQL, where).fetchnumpy()
     found: dict[int, Pace] = {}
     for trial, own in _by(rows, "trial").items():
         columns = {n: _on_grid(grid, own["bucket"], own[n]) for n in ("mean", "slowest", "fastest", "p99_ns")}
         found[int(trial)] = Pace(**columns)
     exact = connection.execute(
-        _P99_SQL, {**where, "kind": kind, "enough": MIN_OPERATIONS_FOR_P99}
+        _P99_SQL, {**where, "kinds": list(KINDS[kind]), "enough": MIN_OPERATIONS_FOR_P99}
     ).fetchnumpy()
     for trial, own in _by(exact, "trial").items():
         if int(trial) in found:

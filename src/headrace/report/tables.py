@@ -6,9 +6,9 @@ import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from headrace.analysis.result import Analysis, Effect, NoiseFloor, TreatmentSummary, Verdict
+from headrace.analysis.result import Analysis, Effect, Interval, NoiseFloor, TreatmentSummary, Verdict
 from headrace.model import TrialState
 from headrace.report import text
 from headrace.store import TrialRecord
@@ -20,6 +20,25 @@ MAX_GAP_S = 3600.0
 
 #: ... nor did short trials between which so many more would have fitted.
 MAX_GAP_TRIALS = 20
+
+
+class Figure(NamedTuple):
+    """The number by which a workload is known: operations of one kind a minute."""
+
+    operation: str
+    name: str
+    meaning: str
+
+
+#: Workload -> its figure.
+FIGURES: Mapping[str, Figure] = {
+    "tpcc": Figure(
+        "new_order",
+        "New-Order TPM",
+        "New-Order TPM: New-Order transactions a minute, with the 1% that are rolled back as they must be. It is "
+        "no tpmC: only an audited result may be called that.",
+    )
+}
 
 #: Recorded by a trial to say where it ran; a difference in these is no difference in configuration.
 _IDENTITIES = ("volume.device",)
@@ -103,6 +122,33 @@ def best(rows: Sequence[ResultRow]) -> ResultRow | None:
 def merit(row: ResultRow) -> tuple[bool, float]:
     effect = row.effects[THROUGHPUT]
     return effect.verdict is Verdict.BETTER, effect.ratio.estimate
+
+
+@dataclass(frozen=True)
+class Share:
+    """One kind of operation of a treatment; ``summary`` is None where some trial had none that ended well."""
+
+    operation: str
+    summary: TreatmentSummary | None
+
+
+def shares(analysis: Analysis, treatment: str) -> list[Share]:
+    """Every kind of operation, the most frequent first; empty where all operations are of one kind."""
+    return [
+        Share(name, next((s for s in summaries if s.treatment == treatment), None))
+        for name, summaries in analysis.operations.items()
+    ]
+
+
+def per_minute(design: Mapping[str, Any], shares: Sequence[Share]) -> Interval | None:
+    """A treatment's figure; None for a workload without one."""
+    figure = FIGURES.get(design["workload"]["kind"])
+    found = next((s.summary for s in shares if figure and s.operation == figure.operation), None)
+    if found is None:
+        return None
+    rate = found.throughput_ops_s
+    low, high = (None if end is None else 60 * end for end in (rate.low, rate.high))
+    return Interval(60 * rate.estimate, low, high)
 
 
 @dataclass(frozen=True)

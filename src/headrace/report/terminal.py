@@ -26,6 +26,9 @@ _STYLE = {
 #: More warnings than this would push the table off the screen.
 MAX_WARNINGS = 5
 
+#: The table of operations has a column each.
+MAX_OPERATIONS = 6
+
 #: A longer name is folded, before it costs the table its intervals.
 MAX_NAME_WIDTH = 32
 
@@ -49,6 +52,8 @@ def result(folder: ExperimentFolder, analysis: Analysis) -> RenderableType:
         if group.condition:
             parts.append(Text(text.clean(group.condition), style="bold underline"))
         parts += [_Result(group), ""]
+        if 0 < len(analysis.operations) <= MAX_OPERATIONS:
+            parts += [_operations(folder, analysis, group), ""]
     parts += [Text(line) for line in _legend(groups, analysis)]
     parts += [Text(line, style="yellow") for line in _cautions(folder, analysis, records)]
     return Group(*parts)
@@ -87,6 +92,27 @@ class _Result:
             )
             table.caption_justify = "left"
         return table
+
+
+def _operations(folder: ExperimentFolder, analysis: Analysis, group: tables.Group) -> Table:
+    """The figure by which the workload is known, and how long each kind of operation takes."""
+    figure = tables.FIGURES.get(folder.design["workload"]["kind"])
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("p90 ms", overflow="fold", max_width=MAX_NAME_WIDTH)
+    for name in [
+        *([figure.name.replace(" ", "\n")] if figure else []),
+        *map(text.clean, analysis.operations),
+    ]:
+        table.add_column(name, justify="right", vertical="bottom", overflow="fold")
+    for row in group.rows:
+        shares = tables.shares(analysis, row.treatment)
+        rate = tables.per_minute(folder.design, shares)
+        cells = [text.count(rate.estimate if rate else None)] if figure else []
+        for share in shares:
+            found = share.summary.latency_ns.get("p90") if share.summary else None
+            cells.append(text.milliseconds(found.estimate if found else None))
+        table.add_row(_name(group, row), *cells)
+    return table
 
 
 def _name(group: tables.Group, row: tables.ResultRow) -> Text:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import ipaddress
 import re
+import secrets
 import signal
 from collections.abc import Iterable, Mapping
 
 from headrace.errors import Busy, CommandFailed, NotReady, PlanError, Refused, ServerStartFailed, TargetError
-from headrace.model import OWNER_VARIABLE, ServerEndpoint
+from headrace.model import OWNER_VARIABLE, NetworkLogin, ServerEndpoint, Vendor
 from headrace.server.allocator import AllocatorLibrary, find_allocator, mapped_allocators
 from headrace.server.error_log import excerpt, explanation
 from headrace.server.program import Program, locate
@@ -18,6 +21,9 @@ from headrace.target import Process, Target, to_the_end
 
 #: The database that workloads use. ``build_dataset`` makes it.
 DATABASE = "headrace"
+
+#: The account of clients on other machines. It has the workloads' database, and nothing else.
+CLIENT_ACCOUNT = "headrace"
 
 #: A file of this name stands in every data folder that headrace made; it never replaces another's.
 MARK = ".headrace"
@@ -39,15 +45,21 @@ class PrivateServer:
     ``rundir`` is emptied by every start and holds ``my.cnf``, ``error.log``, ``sock`` and the server's
     temporary files; only the server's account may enter it. The caller journals ``process`` for the owner
     before a start. ``settings`` maps each variable that was set, and ``allocator``, to its Change.
+
+    With ``network_host``, the name or address at which other machines reach this one, the server listens there on
+    the spec's port, and each start makes an account for them with a new password.
     """
 
-    def __init__(self, target: Target, spec: ServerSpec, datadir: str, rundir: str, owner: str) -> None:
+    def __init__(
+        self, target: Target, spec: ServerSpec, datadir: str, rundir: str, owner: str, network_host: str = ""
+    ) -> None:
         self.settings: dict[str, Change] = {}
         self._target = target
         self._spec = spec
         self._datadir = datadir
         self._rundir = rundir
         self._owner = owner
+        self._network_host = network_host
         self._socket = f"{rundir}/sock"
         self._process: Process | None = None
         self._exit: asyncio.Task[int] | None = None
@@ -58,6 +70,11 @@ class PrivateServer:
                 f"the kernel allows {MAX_SOCKET_BYTES}",
                 place=self._socket,
                 hint="give a shorter [target] scratch",
+            )
+        if network_host and not spec.port:
+            raise PlanError(
+                "server.port = 0: clients on other machines need a port",
+                hint="give a [server] port that they can reach",
             )
 
     @property
@@ -121,6 +138,7 @@ class PrivateServer:
             await self._wait_ready(program, timeout_s)
             await self._verify_allocator(library)
             await self._read_back(program)
+            network = await self._admit_clients() if self._network_host else None
         except BaseException:
             await to_the_end(self._end("KILL", 10.0))
             raise
@@ -131,6 +149,7 @@ class PrivateServer:
             port=self._spec.port,
             user="root",
             database=DATABASE,
+            network=network,
         )
 
     async def stop(self, *, timeout_s: float = STOP_LIMIT_S, discard: bool = False) -> int | None:
@@ -214,9 +233,43 @@ class PrivateServer:
             "pid_file": f"{self._rundir}/pid",
             "log_error": self.error_log,
         }
-        if self._spec.port:
-            return {**own, "bind_address": "127.0.0.1", "port": str(self._spec.port)}
-        return {**own, "skip_networking": "ON"}
+        if not self._spec.port:
+            return {**own, "skip_networking": "ON"}
+        own["port"] = str(self._spec.port)
+        if not self._network_host:
+            return {**own, "bind_address": "127.0.0.1"}
+        # Without names nobody who comes over TCP is root@localhost, which has no password.
+        return {**own, "bind_address": _bind_address(self._network_host), "skip_name_resolve": "ON"}
+
+    async def _admit_clients(self) -> NetworkLogin:
+        """The one account that the network lets in; the server's logs get to see no password."""
+        password = secrets.token_urlsafe(24)
+        if self._spec.vendor is Vendor.MARIADB:
+            # As PASSWORD() of mysql_native_password has it: MariaDB would log the password itself.
+            stored = hashlib.sha1(hashlib.sha1(password.encode()).digest()).hexdigest().upper()
+            identified = f"VIA mysql_native_password USING '*{stored}'"
+        else:
+            identified = f"BY '{password}'"  # MySQL writes <secret> to its logs
+        # An installation comes with root@127.0.0.1 and the like, without a password. Only a socket is localhost.
+        others = await self.query(
+            "SELECT QUOTE(user), QUOTE(host) FROM mysql.user WHERE host NOT IN ('localhost', '')"
+        )
+        account = f"'{CLIENT_ACCOUNT}'@'%'"
+        statements = [
+            "SET sql_log_bin = 0",
+            *(f"DROP USER {user}@{host}" for user, host in others),
+            f"CREATE USER {account} IDENTIFIED {identified}",
+            f"GRANT ALL ON {DATABASE}.* TO {account}",
+        ]
+        try:
+            await self.query("; ".join(statements))
+        except CommandFailed as error:
+            # The client quotes the statement that failed, and with it the password; its last line does not.
+            reason = error.message.splitlines()[-1].replace(password, "...")
+            raise ServerStartFailed(
+                f"no account for clients on other machines can be made: {reason}"
+            ) from None
+        return NetworkLogin(self._network_host, self._spec.port, CLIENT_ACCOUNT, password)
 
     async def _make_rundir(self, program: Program) -> None:
         await self._own_folder(program, self._rundir, "the server's run folder", may_hold=RUN_FILES)
@@ -358,6 +411,15 @@ class PrivateServer:
         script = 'tail -qc "$0" "$1/stderr.log" "$1/error.log" 2>/dev/null'
         tail = await self._target.run(["sh", "-c", script, str(LOG_BYTES), self._rundir], check=False)
         return excerpt(tail.text)
+
+
+def _bind_address(host: str) -> str:
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        # What a name means to others need not be what it means on the machine itself: Debian's hosts file gives
+        # a machine's own name to its loopback.
+        return "*"
 
 
 _ESCAPES: Mapping[str, str] = {"n": "\n", "t": "\t", "0": "\0", "\\": "\\"}

@@ -61,6 +61,9 @@ class Process(Protocol):
     async def signal(self, name: str) -> None:
         """Send ``TERM``, ``INT``, ``KILL`` ... to the process group; nothing happens when it has ended already."""
 
+    async def write(self, content: bytes) -> None:
+        """Hand this to its standard input; what a command that has ended does not read is dropped."""
+
     async def close_stdin(self) -> None: ...
 
     async def error_text(self) -> str:

@@ -195,6 +195,9 @@ class Command:
         if not self.ended:
             await self._send_signal(name)
 
+    async def write(self, content: bytes) -> None:
+        await self.stdin.write(content)
+
     async def close_stdin(self) -> None:
         self.stdin.close()
 

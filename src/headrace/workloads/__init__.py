@@ -1,4 +1,4 @@
-"""Workloads: fio, sysbench fileio and sysbench OLTP, all writing the same tables.
+"""Workloads: our own driver's, fio and sysbench, all writing the same tables.
 
 A new workload is one file and one line of the registry; ``tests/contracts/workload.py`` then covers it.
 """
@@ -8,33 +8,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.errors import PlanError
-from headrace.model import Value
+from headrace.model import Option, Tool
 from headrace.workloads import options as _options
+from headrace.workloads.drive.check import Finding
+from headrace.workloads.drive.workload import Driven, ServerDriven
 from headrace.workloads.fio import Fio
+from headrace.workloads.memcached import Memcached
+from headrace.workloads.oltp import Oltp
 from headrace.workloads.options import OptionDoc
+from headrace.workloads.sql import Sql
 from headrace.workloads.sysbench_fileio import SysbenchFileio
 from headrace.workloads.sysbench_oltp import SysbenchOltp
+from headrace.workloads.tpcc import Tpcc
 from headrace.workloads.workload import Context, Measurement, Workload
 
 __all__ = [
     "KINDS",
     "Context",
+    "Finding",
     "Measurement",
     "OptionDoc",
     "Workload",
+    "driven_from",
+    "has_preflight",
     "make_workload",
     "option_docs",
+    "preflight",
+    "tools",
 ]
 
-_REGISTRY: dict[str, type[Fio | SysbenchFileio | SysbenchOltp]] = {
-    workload.kind: workload for workload in (Fio, SysbenchFileio, SysbenchOltp)
+_Kind = type[Oltp | Sql | Tpcc | Memcached | Fio | SysbenchFileio | SysbenchOltp]
+
+_REGISTRY: dict[str, _Kind] = {
+    workload.kind: workload for workload in (Oltp, Sql, Tpcc, Memcached, Fio, SysbenchFileio, SysbenchOltp)
 }
 
 #: The names a plan may give as ``workload.kind``.
 KINDS: tuple[str, ...] = tuple(_REGISTRY)
 
 
-def make_workload(kind: str, options: Mapping[str, Value]) -> Workload:
+def make_workload(kind: str, options: Mapping[str, Option]) -> Workload:
     """The workload of this kind; raises PlanError naming the key, its value and what is allowed."""
     workload = _lookup(kind)
     return workload(_options.parse(kind, workload.Options, options))  # type: ignore[arg-type]
@@ -45,7 +58,28 @@ def option_docs(kind: str) -> list[OptionDoc]:
     return _options.docs(_lookup(kind).Options)
 
 
-def _lookup(kind: str) -> type[Fio | SysbenchFileio | SysbenchOltp]:
+def tools(kind: str) -> tuple[Tool, ...]:
+    """The programs that a workload of this kind needs on the target, whatever its options."""
+    return _lookup(kind).tools
+
+
+def driven_from(workload: Workload) -> tuple[tuple[str, ...], str]:
+    """The addresses of the machines that drive it (none: the target), and where those reach its server (empty:
+    at the target's own host)."""
+    return (workload.clients, workload.server_address) if isinstance(workload, Driven) else ((), "")
+
+
+def has_preflight(workload: Workload) -> bool:
+    """Whether ``preflight`` looks at anything: for what our own driver drives on a server."""
+    return isinstance(workload, ServerDriven)
+
+
+async def preflight(workload: Workload, context: Context) -> list[Finding]:
+    """The limits that would stand in the way of a workload."""
+    return await workload.check(context) if isinstance(workload, ServerDriven) else []
+
+
+def _lookup(kind: str) -> _Kind:
     try:
         return _REGISTRY[kind]
     except KeyError:

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
+from collections.abc import Iterator, Mapping, Sequence
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from headrace.errors import PlanError
-from headrace.model import Value
+from headrace.model import Option, Value
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
 
 class Options(BaseModel):
-    """The options of one kind of workload. Strict: ``"8"`` is no integer and 1 is no truth value."""
+    """The options of one kind of workload, or a table in them. Strict: ``"8"`` is no integer, 1 no truth value.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    A table that comes in several kinds is a union of them, each with a ``kind`` of one ``Literal``. A validator of
+    a whole table raises ValueError with a text that begins with the key.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class OptionDoc(NamedTuple):
-    """One option for people: ``type`` names the type or the allowed values; ``default`` None is the tool's."""
+    """One option for people: ``type`` names the type or the allowed values; ``default`` None is the tool's.
+
+    The keys of a table follow it, each with its ``name`` indented by two blanks more.
+    """
 
     name: str
     type: str
@@ -59,13 +68,16 @@ def _comma_list(value: object) -> object:
 #: Bytes, written as a number or as ``16K``, ``1.5G`` (powers of 1024).
 Size = Annotated[int, BeforeValidator(_to_bytes), Ge(1), Described("a size in bytes, such as 16K or 2G")]
 
+#: What stands for the default of a key that has none.
+REQUIRED = "required"
+
 #: Words separated by commas, or a list of them.
 CommaList = Annotated[str, BeforeValidator(_comma_list)]
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 
 
-def parse(kind: str, model: type[OptionsT], given: Mapping[str, Value]) -> OptionsT:
+def parse(kind: str, model: type[OptionsT], given: Mapping[str, Option]) -> OptionsT:
     """Check a plan's options; a hyphen in a name is the same as an underscore.
 
     Raises PlanError with the key, the value and what is allowed, for the first option that is wrong.
@@ -76,55 +88,179 @@ def parse(kind: str, model: type[OptionsT], given: Mapping[str, Value]) -> Optio
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise _plan_error(kind, model, values, error) from None
+        problems = error.errors(include_url=False)
+        # A key that is missing may be the one that is misspelt.
+        unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
+        raise _plan_error(kind, model, [*unknown, *problems][0]) from None
 
 
 def docs(model: type[Options]) -> list[OptionDoc]:
-    """The documentation of a kind's options, in the order they are declared."""
-    return [
-        OptionDoc(name, _allowed(field), field.default, field.description or "")
-        for name, field in model.model_fields.items()
-    ]
+    """The documentation of a kind's options, its own before those that others have, a table's keys below it."""
+    return list(_docs(model, ""))
 
 
-def _plan_error(
-    kind: str, model: type[Options], given: Mapping[str, Value], error: ValidationError
-) -> PlanError:
-    problem = error.errors(include_url=False)[0]
-    name = str(problem["loc"][0])
-    value = given[name]
-    if problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(name, model.model_fields, n=1)
-        return PlanError(
-            f"workload.{name} = {value!r}: {kind} has no such option; it has {', '.join(model.model_fields)}",
-            hint=f"did you mean {near[0]}?" if near else None,
+def _docs(model: type[BaseModel], indent: str) -> Iterator[OptionDoc]:
+    for name, field in _own_first(model):
+        default = REQUIRED if field.is_required() else _as_written(field.default)
+        key = indent + (field.alias or name)
+        yield OptionDoc(key, _allowed(field.annotation, field.metadata), default, field.description or "")
+        tables = _tables(field.annotation)
+        for table in tables:
+            if len(tables) == 1:
+                yield from _docs(table, indent + "  ")
+                continue
+            yield OptionDoc(f'{indent}  kind = "{_kind_of(table)}"', "a table", REQUIRED, table.__doc__ or "")
+            for row in _docs(table, indent + "    "):
+                if row.name.strip() != "kind":
+                    yield row
+
+
+def _own_first(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+    """The fields, those of the class itself before the inherited: what is special before what all share."""
+    for owner in model.__mro__:
+        for name in vars(owner).get("__annotations__", {}):
+            if name in model.model_fields:
+                yield name, model.model_fields[name]
+
+
+def _as_written(default: Any) -> Any:
+    """A default as a plan would have it."""
+    if isinstance(default, BaseModel):
+        cells = (f"{key} = {json.dumps(value)}" for key, value in default.model_dump(by_alias=True).items())
+        return f"{{ {', '.join(cells)} }}"
+    return default
+
+
+class _Place(NamedTuple):
+    """Where in the options a problem is: its key for people, the table that holds it, what may stand there."""
+
+    key: str
+    table: type[BaseModel]
+    annotation: Any
+    metadata: Sequence[Any]
+    doc: str
+
+
+def _find(model: type[BaseModel], location: Sequence[int | str]) -> _Place:
+    place = _Place("workload", model, model, (), "")
+    for part in location:
+        tables = _tables(place.annotation)
+        if isinstance(part, int):
+            annotation, metadata = _parted(_element(place.annotation))
+            place = place._replace(key=f"{place.key}[{part}]", annotation=annotation, metadata=metadata)
+        elif len(tables) > 1:  # the kind, which pydantic puts between a table and its key
+            table = next(t for t in tables if _kind_of(t) == part)
+            place = place._replace(table=table, annotation=table)
+        elif tables:
+            fields = tables[0].model_fields
+            field = next((f for n, f in fields.items() if part in _names(n, f)), None)
+            key = f"{place.key}.{part}"
+            if field is None:
+                return _Place(key, tables[0], None, (), "")
+            place = _Place(key, tables[0], field.annotation, field.metadata, field.description or "")
+        # What is left names the member of a union of plain types: they are described as one.
+    return place
+
+
+def _plan_error(kind: str, model: type[Options], problem: ErrorDetails) -> PlanError:
+    place, reason, value = _find(model, problem["loc"]), problem["type"], problem["input"]
+    given = f"{place.key} = {_shown(value)}"
+    if reason == "extra_forbidden":
+        near = difflib.get_close_matches(str(problem["loc"][-1]), place.table.model_fields, n=1)
+        known = ", ".join(field.alias or name for name, field in place.table.model_fields.items())
+        text = (
+            f"{kind} has no such option; it has {known}"
+            if place.table is model
+            else f"must be one of {known}"
         )
-    field = next(f for n, f in model.model_fields.items() if name in _names(n, f))
-    return PlanError(f"workload.{name} = {value!r}: must be {_allowed(field)}")
+        return PlanError(f"{given}: {text}", hint=f"did you mean {near[0]}?" if near else None)
+    if reason == "missing":
+        text = f"{_allowed(place.annotation, place.metadata)} is required: {place.doc}"
+        return PlanError(f"{place.key}: {text}")
+    if reason in ("union_tag_invalid", "union_tag_not_found"):
+        kinds = "one of " + ", ".join(_kind_of(table) for table in _tables(place.annotation))
+        tag = value.get("kind") if isinstance(value, Mapping) else None
+        return PlanError(
+            f"{place.key}.kind" + (f" = {tag!r}" if tag is not None else "") + f": must be {kinds}"
+        )
+    if reason == "value_error":
+        is_table = _element(place.annotation) is None and _tables(place.annotation)
+        return PlanError(f"{place.key}{'.' if is_table else ': '}{problem['ctx']['error']}")
+    return PlanError(f"{given}: must be {_allowed(place.annotation, place.metadata)}")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def _names(name: str, field: FieldInfo) -> tuple[str, ...]:
     if isinstance(field.validation_alias, AliasChoices):
         return tuple(str(choice) for choice in field.validation_alias.choices)
-    return (name,)
+    return (field.alias or name,)
 
 
-def _allowed(field: FieldInfo) -> str:
-    described = [rule.text for rule in field.metadata if isinstance(rule, Described)]
+def _parted(annotation: Any) -> tuple[Any, Sequence[Any]]:
+    """A type and what ``Annotated`` adds to it."""
+    if get_origin(annotation) is Annotated:
+        plain, *metadata = get_args(annotation)
+        rules = [r for m in metadata for r in (m.metadata if isinstance(m, FieldInfo) else [m])]
+        return plain, rules
+    return annotation, ()
+
+
+def _members(annotation: Any) -> list[Any]:
+    """The types that may stand there, without ``Annotated`` and without the None of an option that is left out."""
+    plain, _ = _parted(annotation)
+    if get_origin(plain) in (Union, UnionType):
+        return [member for a in get_args(plain) if a is not type(None) for member in _members(a)]
+    return [plain]
+
+
+def _element(annotation: Any) -> Any:
+    """What a list is of; None where no list may stand."""
+    (*_, last) = _members(annotation)
+    return get_args(last)[0] if get_origin(last) is list else None
+
+
+def _tables(annotation: Any) -> list[type[BaseModel]]:
+    """The tables that may stand there, or in the list there; empty for what is no table."""
+    if (element := _element(annotation)) is not None:
+        return _tables(element)
+    return [m for m in _members(annotation) if isinstance(m, type) and issubclass(m, BaseModel)]
+
+
+def _kind_of(table: type[BaseModel]) -> str:
+    return str(get_args(table.model_fields["kind"].annotation)[0])
+
+
+_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
+
+
+def _allowed(annotation: Any, metadata: Sequence[Any]) -> str:
+    described = [rule.text for rule in metadata if isinstance(rule, Described)]
     if described:
         return described[-1]
-    annotation: Any = field.annotation
-    if get_origin(annotation) is Literal:
-        return "one of " + ", ".join(str(choice) for choice in get_args(annotation))
-    plain = next((a for a in get_args(annotation) if a is not type(None)), annotation)
-    text = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}[plain]
-    for rule in field.metadata:
+    element, tables, members = _element(annotation), _tables(annotation), _members(annotation)
+    if tables:
+        text = "a table" if element is None else "a list of tables"
+        return text + (f" with kind = {', '.join(map(_kind_of, tables))}" if len(tables) > 1 else "")
+    if element is not None:
+        return f"a list, each {_allowed(*_parted(element))}"
+    if get_origin(members[0]) is Literal:
+        return "one of " + ", ".join(str(choice) for choice in get_args(members[0]))
+    text = " or ".join(_WORDS[member] for member in members)
+    for rule in metadata:
         if isinstance(rule, Ge):
-            text += f", at least {rule.ge}"
+            text += f", at least {_number(rule.ge)}"
         elif isinstance(rule, Gt):
-            text += f", above {rule.gt}"
+            text += f", above {_number(rule.gt)}"
         elif isinstance(rule, Le):
-            text += f", at most {rule.le}"
+            text += f", at most {_number(rule.le)}"
         elif isinstance(rule, Lt):
-            text += f", below {rule.lt}"
+            text += f", below {_number(rule.lt)}"
     return text
+
+
+def _number(limit: Any) -> str:
+    return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"

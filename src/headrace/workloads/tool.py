@@ -9,13 +9,16 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.errors import CommandFailed, DiskFull, NotReady, WorkloadFailed
+from headrace.errors import CommandFailed, DiskFull, NotReady, TargetError, WorkloadFailed
 from headrace.model import OWNER_VARIABLE, Tool
-from headrace.target import Process, Target, to_the_end
+from headrace.target import Completed, Process, Target, to_the_end
 from headrace.workloads.workload import Context
 
 #: How much longer than asked a tool may take until we believe that it hangs.
 GRACE_S = 300.0
+
+#: What a full disk sounds like: the kernel's words, and a server's (ER_RECORD_FILE_FULL).
+_DISK_FULL = ("No space left on device", "server error 1114")
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,9 @@ async def scratch_folder(context: Context) -> AsyncIterator[str]:
     try:
         yield folder
     finally:
-        await to_the_end(context.target.run(["rm", "-r", "--", folder], check=False))
+        # A target that is lost says so to whoever needs it next; here it would only hide how that came about.
+        with contextlib.suppress(TargetError):
+            await to_the_end(context.target.run(["rm", "-r", "--", folder], check=False))
 
 
 async def run_measured(
@@ -81,7 +86,7 @@ async def run_measured(
             exit_code = await process.wait(seconds * 2 + GRACE_S)
     finally:
         if exit_code is None:
-            await to_the_end(_stop(process))
+            await to_the_end(stop(process))
     for stream, path in paths.items():
         await target.get(path, local[stream])
     if exit_code is None:
@@ -97,24 +102,26 @@ async def run_measured(
     return Output(local["stdout"], local["stderr"], int(whole) * 10**9 + int(fraction.ljust(9, "0")))
 
 
-async def run_to_end(context: Context, argv: Sequence[str], *, name: str, cwd: str) -> None:
+async def run_to_end(
+    context: Context, argv: Sequence[str], *, name: str, cwd: str, what: str = ""
+) -> Completed:
     """Run a preparing or cleaning step, however long it takes; its output goes to ``raw/<name>.stdout``.
 
-    Raises DiskFull, or WorkloadFailed with its last lines.
+    ``what`` names it in errors, by default its program. Raises DiskFull, or WorkloadFailed with its last lines.
     """
     command = ["env", f"--chdir={cwd}", *argv]
     done = await context.target.run(command, env=environment(context), timeout_s=None, check=False)
     (context.raw / f"{name}.stdout").write_bytes(done.stdout + done.stderr)
     if done.exit_code == 0:
-        return
+        return done
     words = last_lines(done.error_text) or last_lines(done.text)
-    if "No space left on device" in done.text + done.error_text:
+    if any(sign in done.text + done.error_text for sign in _DISK_FULL):
         raise DiskFull(
             f"no room left for the workload's data: {words}",
             place=f"{context.target.name}:{cwd}",
             hint="make the data smaller or the volume larger",
         )
-    raise WorkloadFailed(f"{argv[0]} ended with {done.exit_code}: {words}", place=context.target.name)
+    raise WorkloadFailed(f"{what or argv[0]} ended with {done.exit_code}: {words}", place=context.target.name)
 
 
 async def make_folder(context: Context) -> None:
@@ -135,7 +142,8 @@ def last_lines(text: str, number: int = 4) -> str:
     return "; ".join(said[-number:])
 
 
-async def _stop(process: Process) -> None:
+async def stop(process: Process) -> None:
+    """End it the way it can still write what it knows, then the hard way."""
     for name, patience_s in (("INT", 3.0), ("TERM", 2.0), ("KILL", 10.0)):
         await process.signal(name)
         with contextlib.suppress(TimeoutError):

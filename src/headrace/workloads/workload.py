@@ -18,7 +18,8 @@ class Context:
     """What a workload gets.
 
     ``folder`` is on the volume under test; the workload may write there and makes it when it is missing.
-    ``raw`` is a local folder for the tool's own output. ``endpoint.database`` exists already.
+    ``raw`` is a local folder for the tool's own output. ``endpoint.database`` exists already. ``clients`` are the
+    machines that ``clients_of`` named, in that order; one may be ``target`` itself.
     """
 
     target: Target
@@ -28,6 +29,7 @@ class Context:
     seconds: float
     warmup_s: float
     raw: Path
+    clients: tuple[Target, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -35,14 +37,19 @@ class Measurement:
     """What a workload yields: tables as in store.INTERVALS and store.LATENCY, and the measured window.
 
     The window is in ns since the epoch on the target's clock. ``intervals`` also holds the warm-up, with
-    negative ``t_s``; ``latency`` holds the window only. For each operation the counts of ``latency`` and
-    those of the window's rows of ``intervals`` have the same sum.
+    negative ``t_s``; ``latency`` holds the window only. For each operation the counts of ``intervals`` and those
+    of ``latency`` have the same sum over the window, in each of the kinds ``service`` and ``response`` it has.
+
+    With ``invalid`` it was measured and must not be analysed: the workload itself did not do what was asked.
+    ``warnings`` are for whoever reads the numbers.
     """
 
     intervals: pa.Table
     latency: pa.Table
     window_start_ns: int
     window_end_ns: int
+    invalid: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class Workload(Protocol):

@@ -94,6 +94,8 @@ struct Slot<C> {
     since_ns: u64,
     retries_left: u32,
     back_off_ns: u64,
+    /// When the chosen operation of a closed loop begins, from the choice to the begin.
+    rests_until_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -110,7 +112,10 @@ enum State {
 pub struct Outcome {
     pub recorder: Recorder,
     pub connections_lost: u64,
+    /// Operations that had begun, or were due in an open loop, when the driver was stopped.
     pub unfinished: u64,
+    /// When the last operation ended, but not before the end of the schedule or the stop; of the driver's clock.
+    pub end_ns: u64,
 }
 
 impl<'a, C: Client> Engine<'a, C> {
@@ -133,6 +138,7 @@ impl<'a, C: Client> Engine<'a, C> {
             since_ns: 0,
             retries_left: 0,
             back_off_ns: 0,
+            rests_until_ns: None,
         });
         let recorder = Recorder::new(rules.operations + 1, 0, 0);
         let slots: Vec<_> = slots.collect();
@@ -198,10 +204,10 @@ impl<'a, C: Client> Engine<'a, C> {
             let now = now_ns();
             self.go_on(now);
             if now >= next_round_ns {
-                next_round_ns = now + HOUSEKEEPING_NS;
                 while now >= self.recorder.second_end_ns() {
                     over(self.recorder.take_second());
                 }
+                next_round_ns = (now + HOUSEKEEPING_NS).min(self.recorder.second_end_ns());
                 if !self.keep_house(now) {
                     break;
                 }
@@ -216,11 +222,14 @@ impl<'a, C: Client> Engine<'a, C> {
             over(self.recorder.take_second());
         }
         over(self.recorder.take_second());
-        Outcome {
-            recorder: self.recorder,
-            connections_lost: self.connections_lost,
-            unfinished: self.busy as u64,
+        let mut unfinished = self.busy as u64;
+        // Nothing is due any more but where the driver was stopped.
+        self.next_arrival_ns = self.next_arrival_ns.filter(|arrival| *arrival < self.schedule.end_ns);
+        while self.next_arrival_ns.is_some() {
+            unfinished += 1;
+            self.next_arrival_ns = self.arrival_after();
         }
+        Outcome { recorder: self.recorder, connections_lost: self.connections_lost, unfinished, end_ns }
     }
 
     /// Starts what is due: clients that have rested, and arrivals for which a client is free.
@@ -265,7 +274,7 @@ impl<'a, C: Client> Engine<'a, C> {
     /// Deadlines, the wish to stop, and whether there is anything left to do.
     fn keep_house(&mut self, now: u64) -> bool {
         if self.stop.load(Ordering::Relaxed) {
-            self.schedule.end_ns = self.schedule.end_ns.min(now);
+            self.schedule.end_ns = self.schedule.end_ns.min(now.max(self.schedule.start_ns));
             return false;
         }
         for place in 0..self.slots.len() {

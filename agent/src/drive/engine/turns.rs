@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use rand::RngExt;
 use rustls::ClientConnection;
 
-use super::{Engine, FIRST_BACK_OFF_NS, LONGEST_BACK_OFF_NS, Slot, State};
+use super::{Engine, FIRST_BACK_OFF_NS, LONGEST_BACK_OFF_NS, Rules, Slot, State};
 use crate::drive::client::{CANNOT_CONNECT, CONNECTION_LOST, Client, Failure, Progress};
 use crate::drive::clock::now_ns;
 use crate::drive::net::Happened;
@@ -38,7 +38,13 @@ impl<C: Client> Engine<'_, C> {
                 let failure = Failure::new(CONNECTION_LOST, "the server closed the connection");
                 self.connection_broke(place, failure)
             }
-            Happened::Broken(error) => self.connection_broke(place, lost(&error)),
+            Happened::Broken(error) => {
+                let failure = match self.slots[place].state {
+                    State::Connecting => Failure::new(CANNOT_CONNECT, error.to_string()),
+                    _ => lost(&error),
+                };
+                self.connection_broke(place, failure)
+            }
         }
     }
 
@@ -71,6 +77,10 @@ impl<C: Client> Engine<'_, C> {
             Progress::Encrypt(session) => {
                 self.send(place)?;
                 let slot = &mut self.slots[place];
+                // What was sent may have found the connection gone.
+                if slot.state == State::Down {
+                    return Ok(());
+                }
                 slot.tls = Some(session);
                 self.out.clear();
                 slot.client.encrypted(&mut self.out);
@@ -78,7 +88,9 @@ impl<C: Client> Engine<'_, C> {
             }
             Progress::Ready => {
                 self.send(place)?;
-                self.logged_in(place, now);
+                if self.slots[place].state != State::Down {
+                    self.logged_in(place, now);
+                }
                 Ok(())
             }
             Progress::Ended { rows, bytes } => {
@@ -152,18 +164,18 @@ impl<C: Client> Engine<'_, C> {
                 _ => {}
             }
         } else if now < self.schedule.end_ns {
-            let choice = slot.client.choose(&mut slot.random);
-            slot.operation = choice.operation;
-            let pause_ns = match (choice.pause_ns, self.rules.think) {
-                (Some(pause), _) => pause,
-                (None, Think::Constant) => self.rules.think_ns,
-                (None, Think::Exponential) => slot.exponential(self.rules.think_ns),
+            // A client that lost its connection while it rested does not think anew: it would never begin where
+            // the server closes what rests that long.
+            let due_ns = match slot.rests_until_ns {
+                Some(due_ns) => due_ns,
+                None => now + slot.choose_with_pause(&self.rules),
             };
-            if pause_ns == 0 {
-                self.begin(place, now);
+            if due_ns <= now {
+                self.begin(place, due_ns);
             } else {
+                slot.rests_until_ns = Some(due_ns);
                 slot.set_state(State::Resting);
-                self.pauses.push(Reverse((now + pause_ns, place, slot.generation)));
+                self.pauses.push(Reverse((due_ns, place, slot.generation)));
             }
         }
     }
@@ -179,6 +191,7 @@ impl<C: Client> Engine<'_, C> {
             return;
         }
         let slot = &mut self.slots[place];
+        slot.rests_until_ns = None;
         slot.intended_ns = intended_ns;
         slot.retries_left = self.rules.retries;
         slot.set_state(State::Busy);
@@ -206,6 +219,7 @@ impl<C: Client> Engine<'_, C> {
         let slot = &mut self.slots[place];
         match slot.state {
             State::Busy => {
+                let failure = slot.client.first_failure().unwrap_or(failure);
                 self.recorder.error(slot.operation, &failure, false);
                 self.recorder.failed(slot.operation, slot.times(now));
                 self.busy -= 1;
@@ -248,6 +262,17 @@ impl<C: Client> Slot<C> {
 
     pub(super) fn choose(&mut self) -> usize {
         self.client.choose(&mut self.random).operation
+    }
+
+    /// Chooses the next operation of a closed loop; how long the client rests before it, in ns.
+    fn choose_with_pause(&mut self, rules: &Rules) -> u64 {
+        let choice = self.client.choose(&mut self.random);
+        self.operation = choice.operation;
+        match (choice.pause_ns, rules.think) {
+            (Some(pause_ns), _) => pause_ns,
+            (None, Think::Constant) => rules.think_ns,
+            (None, Think::Exponential) => self.exponential(rules.think_ns),
+        }
     }
 
     fn times(&self, now: u64) -> Times {

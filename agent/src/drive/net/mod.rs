@@ -10,6 +10,7 @@
 mod epoll;
 mod uring;
 
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -55,6 +56,15 @@ impl Address {
             set_tcp_nodelay(&socket, true)?;
         }
         Ok(socket)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Unix(path) => write!(f, "{}", path.display()),
+            Address::Tcp(address) => write!(f, "{address}"),
+        }
     }
 }
 

@@ -1,0 +1,521 @@
+"""What a saturation sweep says: the knee, the law, and the largest load that holds an objective.
+
+The trial is the unit here as everywhere: each level is measured once in each pass, and every interval is over
+passes. The search that chose the levels is shown, never analysed: see ``experiment.sweep``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from headrace.analysis import intervals, usl
+from headrace.analysis.compare import geometric_mean
+from headrace.analysis.percentiles import PERCENTILES, jackknife
+from headrace.analysis.result import Analysis, Interval, TreatmentSummary
+from headrace.analysis.trials import THROUGHPUT, TrialResponse, trial_responses
+from headrace.errors import PlanError, StoreError
+from headrace.model import TrialState
+from headrace.store import ExperimentFolder, TrialRecord
+
+#: The block of the search; the passes are blocks 1, 2, ...
+SEARCH = 0
+
+#: Why a level that waits for its turn has no numbers.
+NOT_RUN = "not run yet"
+
+#: An interval that spans more than this factor is not printed: nobody could act on it.
+WIDEST = 100.0
+
+#: What the driver says when it, and not the server, was at its end: ``judge`` in agent/src/drive/lines.rs. Several
+#: drivers say so with their name before it.
+_SPENT = r"(?:client [^;]*: )?the driver was (?:late|saturated): [^;]*(?:; give it more threads)?"
+
+_UNITS_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A percentile of latency that must not exceed a limit."""
+
+    percentile: str
+    limit_ns: float
+
+    def __str__(self) -> str:
+        return f"{self.percentile} within {self.limit}"
+
+    @property
+    def room(self) -> float:
+        """The share of the operations that may take longer."""
+        return 1 - float(self.percentile.removeprefix("p")) / 100
+
+    @property
+    def limit(self) -> str:
+        unit = next((u for u in ("s", "ms", "us") if self.limit_ns >= _UNITS_NS[u]), "ns")
+        return f"{self.limit_ns / _UNITS_NS[unit]:g} {unit}"
+
+
+def parse_objective(text: str, place: str) -> Objective:
+    """``p99=10ms`` -> Objective; ``place`` is the plan's name for errors. Raises PlanError."""
+    match = re.fullmatch(r"(p[\d.]+)\s*=\s*(\d+(?:\.\d+)?|\.\d+)\s*(ns|us|µs|ms|s)", text.strip())
+    if not match or match[1] not in PERCENTILES or not float(match[2]) > 0:
+        raise PlanError(
+            f"objective = {text!r}: must be a percentile ({', '.join(PERCENTILES)}) and a time (ns, us, ms, s)",
+            place=place,
+            hint="such as p99=10ms",
+        )
+    return Objective(match[1], float(match[2]) * _UNITS_NS[match[3]])
+
+
+def is_driver_spent(record: TrialRecord) -> bool:
+    """Whether a trial is invalid for one reason alone: its driver could not follow. It says nothing of the server.
+
+    Where the host was disturbed as well, the driver may have been late because of that.
+    """
+    is_said = re.fullmatch(rf"{_SPENT}(?:; {_SPENT})*", record.reason)
+    return record.state is TrialState.INVALID and is_said is not None
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of load. ``summary`` is None, and ``missing`` says why, where no trial of a pass can be analysed.
+
+    ``step`` is its throughput by that of the best smaller level, paired by pass; None for the first, and where
+    no pass has both.
+    ``search_ops_s`` is what the search saw, which no result rests on.
+    ``failed_share`` is the share of its operations that ended badly. ``is_driver_spent``: the driver could not
+    follow in a pass, or in the search where it ended there.
+    """
+
+    treatment: str
+    load: float
+    summary: TreatmentSummary | None
+    step: Interval | None
+    search_ops_s: float | None
+    missing: str
+    failed_share: float = 0.0
+    is_driver_spent: bool = False
+
+    @property
+    def trials(self) -> tuple[int, ...]:
+        """Those of the passes that count."""
+        return self.summary.trials if self.summary else ()
+
+    def meets(self, objective: Objective, end: str) -> bool | None:
+        """Whether an ``end`` (low, estimate, high) of the percentile is within the limit; None if it is not known.
+
+        An operation that ended badly counts with the time it took. More of them than the percentile has room for
+        miss the limit whatever their times: an error that comes fast is no answer.
+        """
+        if self.failed_share > objective.room:
+            return False
+        found = self.summary.latency_ns.get(objective.percentile) if self.summary else None
+        value = None if found is None else getattr(found, end)
+        return None if value is None else value <= objective.limit_ns
+
+
+@dataclass(frozen=True)
+class Knee:
+    """The last level that brought ``gain`` more throughput than any smaller one.
+
+    ``low`` and ``high`` are levels too, the range that holds the knee with the sweep's confidence; None with one
+    pass. ``is_top``: it is the highest level measured, so that the true one may lie beyond. ``may_be_top``: the
+    range reaches that level.
+    """
+
+    load: float
+    low: float | None
+    high: float | None
+    ops_s: Interval
+    is_top: bool
+    may_be_top: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is known of one objective.
+
+    ``holds`` is the largest level up to which every one is shown to hold it; ``fails`` the smallest shown not
+    to; ``open_levels`` those between of which neither is shown, with ``why``. ``estimate`` is what ``holds``
+    would be if the estimates were certain.
+    """
+
+    objective: Objective
+    holds: float | None
+    ops_s: Interval | None
+    fails: float | None
+    open_levels: tuple[float, ...]
+    estimate: float | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Everything concluded about one sweep, finished or not.
+
+    ``law`` is None, and ``law_refusal`` says why, where no fit is possible (and for a rate, which is no number of
+    clients). ``latency_kind`` is ``response`` (from the intended start) or ``service`` (from the send).
+    ``excluded`` maps a pass's trial to why it is not analysed.
+    """
+
+    name: str
+    knob: str
+    unit: str
+    is_open: bool
+    alpha: float
+    gain: float
+    passes: int
+    levels: tuple[Level, ...]
+    knee: Knee | None
+    answers: tuple[Answer, ...]
+    law: usl.Law | None
+    law_refusal: str
+    latency_kind: str
+    excluded: Mapping[int, str]
+    done: int
+    planned: int
+    headline: str = ""
+
+    @property
+    def measured(self) -> list[tuple[Level, TreatmentSummary]]:
+        return [(level, level.summary) for level in self.levels if level.summary]
+
+    def as_analysis(self) -> Analysis:
+        """Each level as a treatment, none compared: for the parts of a report that show trials."""
+        return Analysis(
+            name=self.name,
+            alpha=self.alpha,
+            equivalence=self.gain,
+            summaries=tuple(summary for _, summary in self.measured),
+            effects=(),
+            noise=(),
+            excluded=self.excluded,
+            headline=self.headline,
+        )
+
+    def at(self, *loads: float) -> str:
+        """``1 connection``, ``32 and 64 connections``, ``2,000 operations/s offered``."""
+        *first, last = some([f"{load:,.6g}" for load in loads])
+        listed = f"{', '.join(first)} {'' if last.startswith('and') else 'and '}{last}" if first else last
+        if self.is_open:
+            return f"{listed} {self.unit} offered"
+        word = self.unit if loads != (1,) else re.sub(r"s\b", "", self.unit, count=1)
+        return f"{listed} {word}"
+
+    @property
+    def unreached(self) -> Level | None:
+        """The first level above all that were measured that was tried in vain."""
+        top = max((level.load for level, _ in self.measured), default=0.0)
+        above = (level for level in self.levels if level.load > top)
+        return next((level for level in above if level.missing != NOT_RUN), None)
+
+    @property
+    def driver_spent(self) -> list[float]:
+        """The levels at which the driver could not follow."""
+        return [level.load for level in self.levels if level.is_driver_spent]
+
+
+def analyse_sweep(folder: ExperimentFolder) -> Sweep:
+    """Everything that can be concluded; ``folder`` as ``experiment.sweep.as_decided`` gives it.
+
+    Raises StoreError when the folder is damaged; without a usable trial there is a Sweep without a knee.
+    """
+    design = folder.design
+    try:
+        table, alpha = design["sweep"], float(design["alpha"])
+        loads = {str(name): float(load) for name, load in table["loads"].items()}
+        objectives = [Objective(**o) for o in table["objectives"]]
+        planned = {t["treatment"] for t in design["trials"]}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(f"design.json is damaged: {error!r}", place=str(folder.path)) from error
+    records = folder.trials()
+    passed, searched, excluded = _responses(folder, records)
+    summaries = {name: _summary(name, trials, alpha) for name, trials in passed.items()}
+    repeated = {r.treatment for r in records if r.block != SEARCH}
+    spent = {
+        r.treatment
+        for r in records
+        if is_driver_spent(r) and (r.block != SEARCH or r.treatment not in repeated)
+    }
+    levels = []
+    for name in (n for n in loads if n in planned):
+        own = {t.block for t in passed.get(name, ())}
+        below = [n for n in summaries if loads[n] < loads[name] and own & {t.block for t in passed[n]}]
+        best = max(below, key=lambda n: summaries[n].throughput_ops_s.estimate, default="")
+        levels.append(
+            Level(
+                treatment=name,
+                load=loads[name],
+                summary=summaries.get(name),
+                step=step_of(passed[best], passed[name], alpha) if best else None,
+                search_ops_s=searched[name].throughput_ops_s if name in searched else None,
+                missing="" if name in summaries else _why_missing(records, name),
+                failed_share=_failed_share(passed.get(name, ())),
+                is_driver_spent=name in spent,
+            )
+        )
+    points = [
+        usl.Point(loads[t.treatment], t.block, t.throughput_ops_s)
+        for trials in passed.values()
+        for t in trials
+    ]
+    refusal = (
+        "an offered rate is no number of clients: the Universal Scalability Law does not apply"
+        if table["is_open"]
+        else usl.refusal(points)
+    )
+    found = Sweep(
+        name=design["name"],
+        knob=table["knob"],
+        unit=table["unit"],
+        is_open=table["is_open"],
+        alpha=alpha,
+        gain=table["gain"],
+        passes=table["passes"],
+        levels=tuple(levels),
+        knee=knee_of(levels, table["gain"]),
+        answers=tuple(answer_of(objective, levels) for objective in objectives),
+        law=None if refusal else usl.fit(points, alpha),
+        law_refusal=refusal,
+        latency_kind=next((s.latency_kind for s in summaries.values()), "service"),
+        excluded=excluded,
+        done=len(records),
+        planned=len(design["trials"]),
+    )
+    return replace(found, headline=_headline(found))
+
+
+def _responses(
+    folder: ExperimentFolder, records: Sequence[TrialRecord]
+) -> tuple[dict[str, list[TrialResponse]], dict[str, TrialResponse], dict[int, str]]:
+    """Per level the passes' trials and the search's one; and why each other trial of a pass is left out."""
+    excluded = {
+        r.number: f"{r.state.value}: {r.reason or 'no reason was recorded'}"
+        for r in records
+        if r.state is not TrialState.COMPLETE and r.block != SEARCH
+    }
+    passed: dict[str, list[TrialResponse]] = {}
+    searched: dict[str, TrialResponse] = {}
+    for trial in trial_responses(folder, [r for r in records if r.state is TrialState.COMPLETE]):
+        if trial.block == SEARCH:
+            searched[trial.treatment] = trial
+        elif trial.operations > 0:
+            passed.setdefault(trial.treatment, []).append(trial)
+        else:
+            excluded[trial.number] = "no operation completed in the measured window"
+    return passed, searched, dict(sorted(excluded.items()))
+
+
+def _why_missing(records: Sequence[TrialRecord], name: str) -> str:
+    own = [r for r in records if r.treatment == name and r.state is not TrialState.COMPLETE]
+    reasons = list(dict.fromkeys(f"{r.state}: {r.reason}" for r in own))
+    return "; ".join(some(reasons)) if reasons else NOT_RUN
+
+
+def _failed_share(trials: Sequence[TrialResponse]) -> float:
+    """Only response times hold operations that ended badly, beside those that count as done."""
+    total = sum(t.latency.total for t in trials if t.latency_kind == "response")
+    done = sum(t.operations for t in trials if t.latency_kind == "response")
+    return max(0.0, 1 - done / total) if total else 0.0
+
+
+def _summary(name: str, trials: Sequence[TrialResponse], alpha: float) -> TreatmentSummary:
+    throughput = geometric_mean(THROUGHPUT, trials, alpha=alpha)
+    assert throughput is not None  # only trials that did work come here
+    found = {p: jackknife([t.latency for t in trials], p, alpha) for p in (*PERCENTILES, "max")}
+    return TreatmentSummary(
+        treatment=name,
+        configuration=name,
+        condition="",
+        trials=tuple(t.number for t in trials),
+        throughput_ops_s=throughput,
+        latency_ns={p: interval for p, interval in found.items() if interval is not None},
+        latency_kind=trials[0].latency_kind,
+        operations=sum(t.operations for t in trials),
+        errors=sum(t.errors for t in trials),
+    )
+
+
+def step_of(below: Sequence[TrialResponse], above: Sequence[TrialResponse], alpha: float) -> Interval | None:
+    """The ratio of two levels over the passes that have both."""
+    first, second = ({t.block: math.log(t.throughput_ops_s) for t in side} for side in (below, above))
+    ratios = {block: second[block] - first[block] for block in sorted(first.keys() & second.keys())}
+    return intervals.geometric(ratios, alpha) if ratios else None
+
+
+def knee_of(levels: Sequence[Level], gain: float) -> Knee | None:
+    """The last level whose step brings the gain; its range by two walks along the levels.
+
+    Upward from the first while each step surely brings it, downward from the top while each surely does not. A
+    walk that stops at the first doubt needs no allowance for the number of levels (fixed sequence: Maurer, Hothorn
+    & Lehmacher 1995), and each looks at one end of its intervals, so both err together with at most their alpha.
+    """
+    measured = [level for level in levels if level.summary]
+    measured = measured[:1] + [level for level in measured[1:] if level.step]
+    if not measured:
+        return None
+    limit = 1 + gain
+    steps = [level.step or Interval(math.inf, math.inf, math.inf) for level in measured]
+    at = max(i for i, step in enumerate(steps) if step.estimate >= limit)
+    low, high = 0, len(steps) - 1
+    while low + 1 < len(steps) and (steps[low + 1].low or 0.0) >= limit:
+        low += 1
+    while high > 0 and (end := steps[high].high) is not None and end < limit:
+        high -= 1
+    top = len(measured) - 1
+    summary = measured[at].summary
+    assert summary is not None
+    # A step of one pass stops the walks; only if all are such there is no range to speak of.
+    is_known = any(step.low is not None for step in steps[1:])
+    return Knee(
+        load=measured[at].load,
+        low=measured[low].load if is_known else None,
+        high=measured[high].load if is_known else None,
+        ops_s=summary.throughput_ops_s,
+        is_top=at == top,
+        may_be_top=high == top,
+    )
+
+
+def answer_of(objective: Objective, levels: Sequence[Level]) -> Answer:
+    """A walk up from the first level while each one's upper bound meets the limit.
+
+    As a fixed sequence it names a level that does not hold with probability alpha / 2 at most, however many levels
+    there are.
+    """
+    found = [level for level in levels if level.summary]
+    holds = estimate = None
+    for level in itertools.takewhile(lambda level: level.meets(objective, "high"), found):
+        holds = level
+    for level in itertools.takewhile(lambda level: level.meets(objective, "estimate"), found):
+        estimate = level.load
+    above = [level for level in found if holds is None or level.load > holds.load]
+    fails = next((level.load for level in above if level.meets(objective, "low") is False), None)
+    unsure = [level for level in above if fails is None or level.load < fails]
+    return Answer(
+        objective=objective,
+        holds=holds.load if holds else None,
+        ops_s=holds.summary.throughput_ops_s if holds and holds.summary else None,
+        fails=fails,
+        open_levels=tuple(level.load for level in unsure),
+        estimate=estimate,
+        why=_why_unsure(unsure[0], objective) if unsure else "",
+    )
+
+
+def _why_unsure(level: Level, objective: Objective) -> str:
+    return "too few operations" if level.meets(objective, "estimate") is None else "not enough passes"
+
+
+def _headline(sweep: Sweep) -> str:
+    if sweep.knee is None:
+        return " ".join(
+            ["Nothing can be concluded: there is no valid trial of a pass.", *_about_limits(sweep)]
+        )
+    parts = [_about_knee(sweep, sweep.knee)]
+    parts += [_about_objective(sweep, answer) for answer in sweep.answers]
+    if not sweep.is_open:
+        parts.append(_about_law(sweep))
+    parts += _about_limits(sweep)
+    if sweep.done < sweep.planned:
+        parts.append(f"So far {sweep.done} of {sweep.planned} trials are done.")
+    return " ".join(parts)
+
+
+def _about_knee(sweep: Sweep, knee: Knee) -> str:
+    rate = f"{_count(knee.ops_s.estimate)} operations/s"
+    if knee.ops_s.low is not None and knee.ops_s.high is not None and is_telling(knee.ops_s):
+        rate += f" ({_count(knee.ops_s.low)} to {_count(knee.ops_s.high)})"
+    if knee.is_top:
+        return f"Throughput still grows at {sweep.at(knee.load)}, {_top(sweep)}: {rate}."
+    text = (
+        f"Throughput grows up to {sweep.at(knee.load)}: {rate}; no higher level brings {sweep.gain:.0%} more"
+    )
+    if knee.low is None or knee.high is None:
+        return f"{text} (too few passes for a range)."
+    if knee.low == knee.high:
+        return f"{text}, with {1 - sweep.alpha:.0%} confidence."
+    beyond = " or beyond" if knee.may_be_top else ""
+    return f"{text} ({1 - sweep.alpha:.0%} range of the knee: {knee.low:,.6g} to {knee.high:,.6g}{beyond})."
+
+
+def _about_objective(sweep: Sweep, answer: Answer) -> str:
+    if answer.holds is not None and answer.ops_s is not None:
+        rate = "" if sweep.is_open else f", {_count(answer.ops_s.estimate)} operations/s"
+        text = f"{answer.objective} holds up to {sweep.at(answer.holds)}{rate}"
+    else:
+        text = f"{answer.objective} is shown to hold at no level"
+    if answer.fails is not None:
+        text += f", and fails at {sweep.at(answer.fails)}"
+    if answer.open_levels:
+        first, last = answer.open_levels[0], answer.open_levels[-1]
+        ends = f"{first:,.6g} to {last:,.6g}" if last > first else f"{first:,.6g}"
+        text += f"; {ends} cannot be told ({answer.why})"
+    elif answer.fails is None:
+        text += f", {_top(sweep)}"
+    return text + "."
+
+
+def _top(sweep: Sweep) -> str:
+    return "the highest level" if sweep.unreached is None else "the highest level that could be measured"
+
+
+def _about_limits(sweep: Sweep) -> list[str]:
+    """What kept levels from being measured, where that was not the server's throughput."""
+    said = []
+    if sweep.driver_spent:
+        said.append(
+            f"At {sweep.at(*sweep.driver_spent)} the driver, not the server, was at its limit: "
+            "those trials say nothing of the server."
+        )
+    level = sweep.unreached
+    if level is not None and not level.is_driver_spent:
+        why = (
+            level.missing if level.missing.startswith("failed") else f"could not be measured: {level.missing}"
+        )
+        said.append(f"{sweep.at(level.load)} {textwrap.shorten(why.rstrip('.'), 160, placeholder=' ...')}.")
+    return said
+
+
+def _about_law(sweep: Sweep) -> str:
+    law = sweep.law
+    if law is None:
+        return sweep.law_refusal[0].upper() + sweep.law_refusal[1:] + "."
+    if law.doubt:
+        return f"The Universal Scalability Law does not describe these levels: {law.doubt}."
+    peak = law.peak_load
+    if not math.isfinite(peak.estimate):
+        end = "levels off" if math.isfinite(law.peak_ops_s) else "grows without end"
+        text = f"The Universal Scalability Law sees no peak: throughput {end}"
+        if peak.low is None:
+            return f"{text} (too few passes to be sure)."
+        return f"{text} (surely no peak below {round_peak(peak.low):,.6g})."
+    text = f"The Universal Scalability Law puts the peak at {sweep.at(round_peak(peak.estimate))}"
+    if peak.low is None or peak.high is None:
+        return f"{text} (too few passes for a range)."
+    if math.isinf(peak.high):
+        return f"{text}, or anywhere from {round_peak(peak.low):,.6g} on: crosstalk may be 0."
+    return f"{text} ({round_peak(peak.low):,.6g} to {round_peak(peak.high):,.6g})."
+
+
+def round_peak(load: float) -> float:
+    """Half a client is no client: a digit behind the point only where it is a large part."""
+    return round(load, 1) if load < 10 else float(round(load))
+
+
+def is_telling(found: Interval) -> bool:
+    """Whether an interval's ends say anything: from two or three unlike passes t spans orders of magnitude."""
+    return found.low is not None and found.high is not None and found.high < WIDEST * found.low
+
+
+def some(words: Sequence[str], most: int = 4) -> list[str]:
+    """All, or the first with how many more there are."""
+    return [*words] if len(words) <= most else [*words[: most - 1], f"and {len(words) - most + 1} more"]
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

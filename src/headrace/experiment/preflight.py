@@ -1,0 +1,117 @@
+"""Before the first trial: does the load fit through the limits of the server and of the machines that drive it?
+
+Asked of a server without data, one for each different set of limits among the treatments: that takes seconds,
+where the first trial that fails for a limit may come after hours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from headrace import workloads
+from headrace.errors import NotReady
+from headrace.experiment.design import workload_options
+from headrace.experiment.trial import Lab, restore, server_spec
+from headrace.model import ServerEndpoint, Treatment, Value
+from headrace.server import PrivateServer
+from headrace.target import to_the_end
+
+#: What of a server's variables limits a load. The rest, such as a large buffer pool, would only slow the start.
+LIMITS = frozenset(
+    {
+        "back_log",
+        "max_connections",
+        "max_prepared_stmt_count",
+        "max_user_connections",
+        "open_files_limit",
+        "table_open_cache",
+        "thread_cache_size",
+        "thread_handling",
+    }
+)
+
+
+async def preflight(lab: Lab, tell: Callable[[str], None]) -> None:
+    """Tell what may distort the load of any treatment; raises NotReady for what makes one impossible."""
+    found: dict[workloads.Finding, list[str]] = {}
+    for limits, loads in _by_limits(lab).items():
+        async with _server(lab, json.loads(limits)) as endpoint:
+            for treatments in loads:
+                for finding in await _findings(lab, treatments[0], endpoint):
+                    found.setdefault(finding, []).extend(treatment.name for treatment in treatments)
+    blocking = {finding: names for finding, names in found.items() if finding.is_blocking}
+    for finding, names in found.items():
+        if finding not in blocking:
+            tell(f"pre-flight: {finding.message}{_of(lab, names)}; {_remedy(finding)}")
+    if blocking:
+        raise NotReady(
+            "the load does not fit: "
+            + "; ".join(f"{finding.message}{_of(lab, names)}" for finding, names in blocking.items()),
+            place=", ".join(dict.fromkeys(finding.place for finding in blocking)),
+            hint="; ".join(dict.fromkeys(_remedy(finding) for finding in blocking)),
+        )
+
+
+def _by_limits(lab: Lab) -> Mapping[str, list[list[Treatment]]]:
+    """Limits, as JSON -> the treatments with them, in a list for each different load."""
+    found: dict[str, dict[str, list[Treatment]]] = {}
+    for treatment in lab.design.treatments:
+        variables = server_spec(lab.design, treatment).variables
+        limits = {name: value for name, value in sorted(variables.items()) if name in LIMITS}
+        load = json.dumps(workload_options(lab.design.plan, treatment), sort_keys=True)
+        found.setdefault(json.dumps(limits), {}).setdefault(load, []).append(treatment)
+    return {limits: list(loads.values()) for limits, loads in found.items()}
+
+
+@contextlib.asynccontextmanager
+async def _server(lab: Lab, limits: Mapping[str, Value]) -> AsyncIterator[ServerEndpoint]:
+    treated = server_spec(lab.design, lab.design.treatments[0])
+    datadir = f"{lab.scratch}/preflight"
+    remove = ["rm", "-rf", "--one-file-system", "--", datadir]
+    await lab.journal.record([{"kind": "process", "owner": lab.owner}])
+    await lab.target.run(remove)
+    server = PrivateServer(
+        lab.target,
+        replace(treated, variables=limits, allocator="system"),
+        datadir=datadir,
+        rundir=f"{lab.scratch}/run",
+        owner=lab.owner,
+        network_host=lab.network_host,
+    )
+    try:
+        await server.initialise()
+        endpoint = await server.start()
+        await server.query(f"CREATE DATABASE {endpoint.database}")
+        yield endpoint
+    finally:
+        await to_the_end(server.stop(discard=True))
+        await to_the_end(restore(lab.journal))
+        await to_the_end(lab.target.run(remove))
+
+
+async def _findings(lab: Lab, treatment: Treatment, endpoint: ServerEndpoint) -> list[workloads.Finding]:
+    plan = lab.design.plan.workload
+    workload = workloads.make_workload(plan.kind, workload_options(lab.design.plan, treatment))
+    clients = tuple(lab.clients[address] for address in workloads.driven_from(workload)[0])
+    # What the driver says is in the findings; its own output is of no further use.
+    with tempfile.TemporaryDirectory(prefix="headrace-") as raw:
+        context = workloads.Context(
+            lab.target, lab.owner, "", endpoint, plan.seconds, plan.warmup_s, Path(raw), clients
+        )
+        return await workloads.preflight(workload, context)
+
+
+def _remedy(finding: workloads.Finding) -> str:
+    """The command, or, for a variable of a server that headrace starts itself, what the plan has to say."""
+    variable = re.match(r"(?:SET GLOBAL )?(\w+) = (\d+)", finding.fix)
+    return f'[base] "server.{variable[1]}" = {variable[2]}' if variable else finding.fix
+
+
+def _of(lab: Lab, names: list[str]) -> str:
+    return "" if len(names) == len(lab.design.treatments) else f", in {', '.join(names)}"

@@ -1,0 +1,277 @@
+"""A saturation sweep: which levels of load are measured, how often, and in which order.
+
+A search goes up level by level (block 0) until more load brings no more throughput. Then every level it reached is
+measured once in each pass (blocks 1, 2, ...), in a fresh random order. Only the passes are analysed, for two
+reasons: in the search, whatever drifts with time (caches that fill, tables that grow, a machine that heats up)
+rises together with the load; and its last levels are those that happened to be slow, for that is what ended it.
+
+Explicit levels need no search: then there are passes alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from headrace.analysis.sweep import SEARCH, Objective, is_driver_spent, parse_objective
+from headrace.analysis.trials import trial_responses
+from headrace.analysis.usl import MIN_LEVELS
+from headrace.errors import NothingMeasured, PlanError
+from headrace.experiment import design as designs
+from headrace.experiment import plan as plans
+from headrace.experiment.runner import (
+    Listener,
+    Note,
+    _exclusive,
+    _open_folder,
+    _prepare_lab,
+    _Run,
+)
+from headrace.model import Role, Treatment, TrialSpec, TrialState
+from headrace.store import ExperimentFolder, TrialRecord
+from headrace.target import TargetSpec, open_target
+
+KIND = "sweep"
+
+
+@dataclass(frozen=True)
+class SweepDesign(designs.Design):
+    """A treatment a level, ascending. ``trials`` is the longest it can become: the search goes to the top."""
+
+    sweep: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        # No level is the baseline of the others: they are different questions.
+        return {**super().to_json(), "kind": KIND, "baselines": {}, "sweep": dict(self.sweep)}
+
+
+def build(
+    plan: plans.Plan,
+    *,
+    place: str,
+    is_root: bool = True,
+    objectives: Sequence[str] = (),
+    passes: int | None = None,
+) -> SweepDesign:
+    """The design of a plan with ``[sweep]``; ``objectives`` and ``passes`` replace the plan's.
+
+    Raises PlanError with ``place`` and the key.
+    """
+    if plan.sweep is None:
+        raise PlanError("the plan has no [sweep]", place=place, hint="docs/sweep.md; or `headrace run`")
+    table = plan.sweep
+    if passes is not None:
+        table = table.model_copy(update={"passes": passes})
+    plan = plan.model_copy(update={"sweep": table, **table.tables()})
+    is_open = table.knob == "workload.rate"
+    for option in ("rate", "rate_iops", "profile"):
+        if not is_open and plan.workload.options.get(option):
+            raise PlanError(
+                f"workload.{option}: with a fixed rate, {table.knob} cannot raise the load",
+                place=place,
+                hint=f'leave workload.{option} out, or sweep it: [sweep] knob = "workload.rate"',
+            )
+    base = designs.build(plan, place=place, is_root=is_root)
+    # Of one factor that is a condition, a treatment's name is only that condition.
+    treatments = tuple(Treatment(t.condition, t.levels, t.settings) for t in base.treatments)
+    names = [t.name for t in treatments]
+    content = {
+        "knob": table.knob,
+        "unit": plans.SWEEP_KNOBS[table.knob],
+        "is_open": is_open,
+        "loads": {t.name: t.settings[table.knob] for t in treatments},
+        "has_search": table.has_search,
+        "gain": table.gain,
+        "patience": table.patience,
+        "passes": table.passes,
+        "objectives": [asdict(parse_objective(text, place)) for text in objectives or table.objective],
+    }
+    trials = tuple(_trials(names, names if table.has_search else [], table.passes, table.seed))
+    design = SweepDesign(
+        base.plan, treatments, trials, {"": names[0]}, base.skipped, base.notes, sweep=content
+    )
+    # What is asked of the trials changes none of them: another objective needs no other folder.
+    measured = {**design.to_json(), "sweep": {**content, "objectives": []}}
+    canonical = json.dumps(measured, sort_keys=True)
+    return replace(design, hash=hashlib.sha256(canonical.encode()).hexdigest())
+
+
+def _trials(levels: Sequence[str], searched: Sequence[str], passes: int, seed: int) -> Iterator[TrialSpec]:
+    """The search over ``searched``, then ``levels`` in a random order a pass: the same one for the same seed."""
+    for i, name in enumerate(searched, start=1):
+        yield TrialSpec(i, SEARCH, i, name, Role.CANDIDATE)
+    generator = random.Random(seed)
+    number = len(searched)
+    for block in range(1, passes + 1):
+        order = list(levels)
+        generator.shuffle(order)
+        for position, name in enumerate(order, start=1):
+            number += 1
+            yield TrialSpec(number, block, position, name, Role.CANDIDATE)
+
+
+def asking(folder: ExperimentFolder, objectives: Sequence[Objective]) -> ExperimentFolder:
+    """The same sweep with other objectives. Raises PlanError for an experiment that is no sweep."""
+    if folder.design.get("kind") != KIND:
+        raise PlanError("only a sweep answers objectives", place=str(folder.path))
+    sweep = {**folder.design["sweep"], "objectives": [asdict(o) for o in objectives]}
+    return ExperimentFolder(folder.path, {**folder.design, "sweep": sweep})
+
+
+@dataclass(frozen=True)
+class Search:
+    """How far the search has come. ``levels`` are those to repeat; ``end`` says why it ended, "" before."""
+
+    levels: tuple[str, ...]
+    end: str
+
+
+def search(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> Search:
+    """Decided from the search's own trials, so that a sweep that was killed goes on with the same levels.
+
+    A level that failed ends the search: a higher one would fail as well; and so does a driver that could not
+    follow for ``patience`` levels in a row. A disturbed trial is no gain, and does not count against the patience.
+    """
+    sweep = folder.design["sweep"]
+    names = list(sweep["loads"])
+    if not sweep["has_search"]:
+        return Search(tuple(names), "the plan names the levels")
+    tried = {r.treatment: r for r in records if r.block == SEARCH}
+    sound = [r for r in tried.values() if r.state is TrialState.COMPLETE]
+    ops_s = {r.treatment: r.throughput_ops_s for r in trial_responses(folder, sound)}
+    best, flat, spent = 0.0, 0, 0
+    for i, name in enumerate(names):
+        record = tried.get(name)
+        if record is None:
+            return Search(tuple(names[:i]), "")
+        if record.state is TrialState.FAILED:
+            return Search(tuple(names[:i]), f"{name} failed")
+        spent = spent + 1 if is_driver_spent(record) else 0
+        if spent >= sweep["patience"]:
+            return Search(
+                tuple(names[: i + 1 - spent]), f"the driver could not follow at the last {spent} levels"
+            )
+        if name in ops_s:
+            flat = 0 if ops_s[name] >= best * (1 + sweep["gain"]) else flat + 1
+            best = max(best, ops_s[name])
+        if flat >= sweep["patience"] and i + 1 >= _fewest_levels(sweep):
+            why = f"the last {flat} levels brought less than {100 * sweep['gain']:g}% more throughput"
+            return Search(tuple(names[: i + 1]), why)
+    return Search(tuple(names), f"{names[-1]} is the highest level of the plan")
+
+
+def _fewest_levels(sweep: Mapping[str, Any]) -> int:
+    """The search does not stop below: the scalability law needs as many. With a rate there is no such law."""
+    return 1 if sweep["is_open"] else MIN_LEVELS
+
+
+def as_decided(folder: ExperimentFolder, records: Sequence[TrialRecord] | None = None) -> ExperimentFolder:
+    """The folder with the trials that its search has left in the design: for whoever counts or names them.
+
+    Until the search has ended it may go to the top, and the trials are those of the frozen design. An experiment
+    that is no sweep is as it is.
+    """
+    if folder.design.get("kind") != KIND:
+        return folder
+    records = folder.trials() if records is None else records
+    return _with_trials(folder, records, search(folder, records))
+
+
+def _with_trials(folder: ExperimentFolder, records: Sequence[TrialRecord], found: Search) -> ExperimentFolder:
+    if not found.end:
+        return folder
+    sweep = folder.design["sweep"]
+    tried = {r.treatment for r in records if r.block == SEARCH}
+    searched = [name for name in sweep["loads"] if name in tried]
+    trials = _trials(found.levels, searched, sweep["passes"], folder.design["seed"])
+    return ExperimentFolder(folder.path, {**folder.design, "trials": [asdict(t) for t in trials]})
+
+
+async def run_sweep(
+    plan_path: Path,
+    folder_path: Path | None,
+    listen: Listener,
+    *,
+    objectives: Sequence[str] = (),
+    passes: int | None = None,
+    retry: bool = False,
+) -> ExperimentFolder:
+    """Run or continue the sweep of a plan file; the folder with every trial in it, and asking what is asked now.
+
+    As ``runner.run_experiment``: journaled, resumable, and the host restored first when cancelled.
+    """
+    plan, text = plans.load(plan_path)
+    async with AsyncExitStack() as stack:
+        table = plan.target
+        target = open_target(
+            TargetSpec.parse(table.address, identity_file=table.identity_file, known_hosts=table.known_hosts)
+        )
+        await target.connect()
+        stack.push_async_callback(target.close)
+        design = build(
+            plan, place=str(plan_path), is_root=target.is_root, objectives=objectives, passes=passes
+        )
+        for note in design.notes:
+            listen(Note(note))
+        folder = _open_folder(folder_path or Path("experiments") / plan.name, text, design)
+        stack.enter_context(_exclusive(folder.path))
+        lab = await _prepare_lab(target, folder, design, stack, listen)
+        await _SweepRun(lab, folder, listen, retry).all_trials()
+    return asking(folder, [Objective(**o) for o in design.sweep["objectives"]])
+
+
+class _SweepRun(_Run):
+    """The loop over the trials; after each it asks what comes next, for that depends on what was measured."""
+
+    async def all_trials(self) -> None:
+        again = self._again() if self._retry else set()
+        was_searching = True
+        while True:
+            records = [r for r in self._folder.trials() if r.number not in again]
+            found = search(self._folder, records)
+            self._stop_when_nothing_works(found, records)
+            trials = _with_trials(self._folder, records, found).design["trials"]
+            done = {r.number for r in records}
+            if found.end and was_searching:
+                was_searching = False
+                self._listen(Note(self._summary(found, len(trials) - len(done))))
+            following = next((t for t in trials if t["number"] not in done), None)
+            if following is None:
+                break
+            spec = TrialSpec(**{**following, "role": Role(following["role"])})
+            await self._one(spec, len(done), len(trials))
+            again.discard(spec.number)
+        if not any(r.state is TrialState.COMPLETE and r.block != SEARCH for r in records):
+            reasons = {f"{r.treatment}: {r.reason}" for r in records if r.reason}
+            raise NothingMeasured("no trial of a pass is complete:\n" + "\n".join(sorted(reasons)))
+
+    def _again(self) -> set[int]:
+        """The trials to measure once more. Once a pass has begun, the search has nothing left to decide."""
+        records = self._folder.trials()
+        has_passes = any(r.block != SEARCH for r in records)
+        return {
+            r.number
+            for r in records
+            if r.state is not TrialState.COMPLETE and not (r.block == SEARCH and has_passes)
+        }
+
+    def _summary(self, found: Search, left: int) -> str:
+        passes = self._folder.design["sweep"]["passes"]
+        return (
+            f"{len(found.levels)} levels, because {found.end}; {passes} passes over them, {left} trials to go"
+        )
+
+    def _stop_when_nothing_works(self, found: Search, records: Sequence[TrialRecord]) -> None:
+        if found.levels or not found.end:
+            return
+        raise NothingMeasured(
+            f"the first level cannot be measured: {records[0].reason}",
+            place=str(self._folder.trial_path(records[0].number)),
+            hint="mend the cause and sweep again with --retry; a changed plan needs another --output",
+        )

@@ -1,0 +1,270 @@
+"""One driver or several, on one target or several, that start at one instant.
+
+Each driver connects, says ``{"kind":"ready"}`` on its standard output, and reads ``{"start_at_ns": N}`` from its
+standard input: the instant, on its own machine's clock. Clocks are not trusted to agree: how far each is from ours
+is measured, an instant is told to a machine in its own time, and what it measured is dated in the target's.
+
+A driver that is lost takes the trial with it: what the others measured is kept, and never passed off as the whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shlex
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headrace.agent import Agent
+from headrace.errors import NotReady, TargetError, WorkloadFailed
+from headrace.target import Process, Target, to_the_end
+from headrace.workloads import tool
+from headrace.workloads.drive.lines import Source, measurement
+from headrace.workloads.workload import Context, Measurement
+
+T = TypeVar("T")
+
+#: From the moment all are ready to the start: enough to tell each, on a busy machine and over a slow network.
+LEAD_S = 0.5
+ROUND_TRIPS_OF_LEAD = 10
+
+#: All connections stand by then, or the driver hangs.
+READY_LIMIT_S = 300.0
+
+#: After its last operation has ended or timed out it only has to write its last lines.
+END_GRACE_S = 60.0
+
+#: A clock that cannot be read closer than this is no basis for an agreed start.
+MAX_CLOCK_ERROR_NS = 20_000_000
+_CLOCK_READINGS = 8
+
+WHAT = "headrace-agent drive run"
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Where a driver runs, and what it is told of the server; the password goes into a file of its own there."""
+
+    target: Target
+    arguments: tuple[str, ...]
+    password: str = ""
+
+    async def argv(self, verb: str, spec: Mapping[str, Any], path: str) -> list[str]:
+        """The command for one of the driver's verbs, with the SPEC and the password in files that begin with
+        ``path``."""
+        agent = await Agent.install(self.target)
+        await self.target.write(f"{path}.spec", json.dumps(spec).encode(), mode=0o600)
+        argv = [agent.path, "drive", verb, f"{path}.spec", *self.arguments]
+        if self.password:
+            await self.target.write(f"{path}.password", self.password.encode(), mode=0o600)
+            argv += ["--mysql-password-file", f"{path}.password"]
+        return argv
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How far a target's clock is ahead of ours, and how far that may be wrong, in ns."""
+
+    offset_ns: int
+    error_ns: int
+
+
+async def drive(context: Context, spec: Mapping[str, Any], seats: Sequence[Seat]) -> Measurement:
+    """Run a driver on each seat, each with its share of the SPEC, and merge what they measured.
+
+    Raises WorkloadFailed with a driver's words when one cannot begin or none is left, NotReady for a clock that
+    cannot be read. One that is lost afterwards makes the measurement invalid.
+    """
+    clocks = await _read_clocks([context.target, *(seat.target for seat in seats)])
+    slowest_s = max(clock.error_ns for clock in clocks.values()) / 1e9
+    async with contextlib.AsyncExitStack() as stack:
+        drivers = []
+        for index, seat in enumerate(seats):
+            own = {**spec, "waits_for_start": True, "share": {"index": index, "of": len(seats)}}
+            driver = _Driver(context, seat, own, f"-{index + 1}" if len(seats) > 1 else "")
+            await stack.enter_async_context(driver.begun())
+            drivers.append(driver)
+        await _all(driver.ready() for driver in drivers)
+        at_ns = time.time_ns() + round((LEAD_S + ROUND_TRIPS_OF_LEAD * slowest_s) * 1e9)
+        await _all(driver.start(at_ns + clocks[driver.target].offset_ns) for driver in drivers)
+        limit_s = spec["warmup_s"] + spec["seconds"] + spec["operation_timeout_s"] + END_GRACE_S
+        lost = await _wait_for_all(drivers, limit_s)
+        sources = []
+        for driver in drivers:
+            path = await driver.fetch(is_needed=driver not in lost)
+            if path is not None and driver not in lost:
+                shift_ns = clocks[context.target].offset_ns - clocks[driver.target].offset_ns
+                sources.append(Source(path, driver.name, shift_ns))
+    if not sources:
+        raise WorkloadFailed(next(iter(lost.values())), place=drivers[0].target.name)
+    measured = measurement(sources)
+    reasons = tuple(f"a client was lost: {driver.name}: {reason}" for driver, reason in lost.items())
+    return replace(measured, invalid=(*reasons, *measured.invalid))
+
+
+class _Driver:
+    """One driver process, from its SPEC to its lines."""
+
+    def __init__(self, context: Context, seat: Seat, spec: Mapping[str, Any], suffix: str) -> None:
+        self.target = seat.target
+        self._is_elsewhere = seat.target is not context.target
+        #: For people, where there are several.
+        self.name = f"client {suffix[1:]} ({seat.target.name})" if suffix else ""
+        self._context = replace(context, target=seat.target)
+        self._seat = seat
+        self._spec = spec
+        self._file = f"drive-window{suffix}"
+        self._scratch = ""
+        self._process: Process | None = None
+        self._is_over = False
+
+    @contextlib.asynccontextmanager
+    async def begun(self) -> AsyncIterator[None]:
+        """Started, and connecting; stopped and forgotten afterwards, whatever happens."""
+        async with tool.scratch_folder(self._context) as self._scratch:
+            argv = await self._seat.argv("run", self._spec, f"{self._scratch}/{self._file}")
+            argv += ["--output", self._path("jsonl.zst")]
+            (self._context.raw / f"{self._file}.command").write_text(shlex.join(argv) + "\n")
+            (self._context.raw / f"{self._file}.json").write_text(json.dumps(self._spec, indent=1) + "\n")
+            self._process = await self.target.spawn(argv, env=tool.environment(self._context))
+            try:
+                yield
+            finally:
+                if not self._is_over:
+                    await to_the_end(self._stop())
+
+    async def ready(self) -> None:
+        """All its connections stand."""
+        assert self._process is not None
+        with contextlib.suppress(TimeoutError):
+            line = await asyncio.wait_for(anext(self._process.lines(), ""), READY_LIMIT_S)
+            if not line:
+                raise WorkloadFailed(await self._fate(await self._process.wait()), place=self.target.name)
+            if line != '{"kind":"ready"}':
+                raise WorkloadFailed(f"{WHAT} said {line[:200]!r} instead of `ready`", place=self.target.name)
+            if self._seat.password:
+                # It has read the password; nobody else has to find it.
+                await self.target.run(["rm", "-f", "--", self._path("password")])
+            return
+        raise WorkloadFailed(
+            f"{WHAT} had not made its connections after {READY_LIMIT_S:g} s", place=self.target.name
+        )
+
+    async def start(self, at_ns: int) -> None:
+        """Tell it the instant, on its own clock."""
+        assert self._process is not None
+        await self._process.write(json.dumps({"start_at_ns": at_ns}).encode() + b"\n")
+
+    async def end(self, limit_s: float) -> str:
+        """Wait for its end; why it is lost, or nothing when all is well."""
+        assert self._process is not None
+        try:
+            exit_code = await self._process.wait(limit_s)
+        except TimeoutError:
+            return f"{WHAT} did not end within {limit_s:.0f} s and was stopped"
+        except TargetError as error:
+            if not self._is_elsewhere:
+                raise
+            return error.message
+        self._is_over = True
+        return "" if exit_code == 0 else await self._fate(exit_code)
+
+    async def interrupt(self) -> None:
+        """Ask it to end now."""
+        assert self._process is not None
+        with contextlib.suppress(TargetError):
+            await self._process.signal("TERM")
+
+    async def fetch(self, *, is_needed: bool) -> Path | None:
+        """Bring its lines to the raw folder. Those of a lost driver are kept if they can be had."""
+        path = self._context.raw / f"{self._file}.jsonl.zst"
+        try:
+            await self.target.get(self._path("jsonl.zst"), path)
+        except (TargetError, FileNotFoundError):
+            if is_needed:
+                raise
+            return None
+        return path
+
+    def _path(self, ending: str) -> str:
+        return f"{self._scratch}/{self._file}.{ending}"
+
+    async def _fate(self, exit_code: int) -> str:
+        assert self._process is not None
+        self._is_over = True
+        words = await self._process.error_text()
+        (self._context.raw / f"{self._file}.stderr").write_text(words)
+        return f"{WHAT} ended with {exit_code}: {tool.last_lines(words).removeprefix('headrace-agent: ')}"
+
+    async def _stop(self) -> None:
+        assert self._process is not None
+        with contextlib.suppress(TargetError):
+            await tool.stop(self._process)
+
+
+async def _wait_for_all(drivers: Sequence[_Driver], limit_s: float) -> dict[_Driver, str]:
+    """The drivers that were lost, and why. When the first is lost the others are told to end: it is over."""
+    tasks = {asyncio.create_task(driver.end(limit_s)): driver for driver in drivers}
+    lost: dict[_Driver, str] = {}
+    try:
+        pending = set(tasks)
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            before = len(lost)
+            lost |= {tasks[task]: reason for task in done if (reason := task.result())}
+            if lost and not before:
+                await _all(tasks[task].interrupt() for task in pending)
+    finally:
+        for task in tasks:
+            task.cancel()
+    return lost
+
+
+async def _read_clocks(targets: Iterable[Target]) -> dict[Target, Clock]:
+    distinct = list(dict.fromkeys(targets))
+    clocks = dict(zip(distinct, await _all(read_clock(target) for target in distinct), strict=True))
+    for target, clock in clocks.items():
+        # One machine alone agrees with itself, however far away it is.
+        if len(clocks) > 1 and clock.error_ns > MAX_CLOCK_ERROR_NS:
+            raise NotReady(
+                f"its clock cannot be read closer than {clock.error_ns / 1e6:.0f} ms "
+                f"(limit {MAX_CLOCK_ERROR_NS / 1e6:.0f} ms): clients cannot agree on a start",
+                place=target.name,
+                hint="use clients that are nearer, or less busy",
+            )
+    return clocks
+
+
+async def read_clock(target: Target) -> Clock:
+    """Compare a target's clock with ours: the reading that took least time says most (Cristian 1989)."""
+    process = await target.spawn(["sh", "-c", "while read -r _; do date +%s%N; done"])
+    best = Clock(0, 2**62)
+    try:
+        lines = process.lines()
+        for _ in range(_CLOCK_READINGS):
+            before_ns = time.time_ns()
+            await process.write(b"\n")
+            line = await anext(lines, "")
+            after_ns = time.time_ns()
+            if not line.isdigit():
+                raise NotReady(f"its clock cannot be read: {line!r}", place=target.name)
+            middle_ns = (before_ns + after_ns) // 2
+            best = min(
+                best, Clock(int(line) - middle_ns, (after_ns - before_ns) // 2), key=lambda c: c.error_ns
+            )
+    finally:
+        await to_the_end(tool.stop(process))
+    return best
+
+
+async def _all(work: Iterable[Awaitable[T]]) -> list[T]:
+    """Every result; when some fail, the first error once all have come to an end."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]

@@ -1,0 +1,149 @@
+"""What a plan may say to every workload of the driver: connections, pacing, keys, clients."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from headrace.errors import PlanError
+from headrace.target import TargetSpec
+from headrace.workloads.options import Options
+
+
+class Piece(Options):
+    """A part of a profile."""
+
+    seconds: Annotated[float, Field(gt=0, lt=1e9)] = Field(description="how long it lasts")
+    from_ops_s: Annotated[float, Field(ge=0, le=1e9)] = Field(description="operations a second as it begins")
+    to_ops_s: Annotated[float, Field(ge=0, le=1e9)] = Field(
+        description="operations a second as it ends; between the two the rate changes evenly"
+    )
+
+
+class DriveOptions(Options):
+    """How operations begin. Pieces of a load that is driven from several places take their part of each number."""
+
+    connections: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        1, description="connections, over all clients"
+    )
+    threads: Annotated[int, Field(ge=0, le=1024)] = Field(
+        0, description="threads of a driver, which serve many connections each; 0: as many as it needs"
+    )
+    rate: Annotated[float, Field(ge=0, le=1e9)] = Field(
+        0.0,
+        description="operations a second that begin whatever the server does (open loop); "
+        "0: a connection begins one when its last has ended (closed loop)",
+    )
+    arrivals: Literal["poisson", "constant"] = Field(
+        "poisson", description="how they are spread in an open loop: as those of many users are, or evenly"
+    )
+    profile: list[Piece] = Field(
+        [], description="a rate that changes, in place of `rate`; repeats, and begins with the warm-up"
+    )
+    think_time_s: Annotated[float, Field(ge=0, le=1e6)] = Field(
+        0.0, description="mean pause of a connection between its operations, in a closed loop"
+    )
+    think_distribution: Literal["constant", "exponential"] = Field(
+        "constant", description="whether these pauses are all alike"
+    )
+    operation_timeout_s: Annotated[float, Field(gt=0, le=1e6)] = Field(
+        60.0,
+        description="an operation without an answer for so long is an error, and its connection made anew",
+    )
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(
+        1, description="of everything that is random in the load"
+    )
+
+    @model_validator(mode="after")
+    def _is_one_loop(self) -> DriveOptions:
+        if self.rate and self.profile:
+            raise ValueError("profile: gives the rate already; leave workload.rate out")
+        if self.profile and not any(piece.from_ops_s + piece.to_ops_s for piece in self.profile):
+            raise ValueError("profile: no operation would ever begin")
+        if self.think_time_s and self.is_open:
+            raise ValueError(
+                f"think_time_s = {self.think_time_s:g}: only in a closed loop, that is without rate and profile"
+            )
+        return self
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.rate or self.profile)
+
+    def pacing(self) -> dict[str, Any]:
+        """The SPEC's ``pacing``."""
+        if self.profile:
+            pieces = [piece.model_dump() for piece in self.profile]
+            return {"kind": "open", "arrivals": self.arrivals, "profile": pieces}
+        if self.rate:
+            return {"kind": "open", "arrivals": self.arrivals, "rate_ops_s": self.rate}
+        return {
+            "kind": "closed",
+            "think_time_s": self.think_time_s,
+            "think_distribution": self.think_distribution,
+        }
+
+
+class ServerDriveOptions(DriveOptions):
+    """Those of a workload that talks to a MySQL-family server."""
+
+    retries: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        10, description="how often an operation that lost a race (deadlock, lock wait timeout) begins anew"
+    )
+    clients: list[str] = Field(
+        [],
+        description="machines that drive the load together, each its share: local, user@host[:port]; "
+        "none: the server's own",
+    )
+    server_address: str = Field(
+        "",
+        description="where clients on other machines reach the server; empty: at the host of the target's address",
+    )
+
+    @field_validator("clients")
+    @classmethod
+    def _are_targets(cls, value: list[str]) -> list[str]:
+        for address in value:
+            try:
+                is_fixture = TargetSpec.parse(address).kind == "fixture"
+            except PlanError as error:
+                raise ValueError(error.message) from None
+            if is_fixture:
+                raise ValueError(f"{address!r}: a saved host runs nothing")
+        return value
+
+    @model_validator(mode="after")
+    def _has_a_connection_each(self) -> ServerDriveOptions:
+        if len(self.clients) > self.connections:
+            raise ValueError(f"connections = {self.connections}: fewer than the {len(self.clients)} clients")
+        return self
+
+
+class Keys(Options):
+    """Which keys are hit: a part of other options."""
+
+    distribution: Literal["uniform", "pareto", "zipf", "gaussian", "hot"] = Field(
+        "uniform", description="how often which keys are hit"
+    )
+    pareto_h: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.2, description="pareto: the share h of the keys gets the share 1 - h of the operations"
+    )
+    zipf_exponent: Annotated[float, Field(gt=0, le=10)] = Field(
+        0.8, description="zipf: key number n is hit in proportion to 1 / n to this power"
+    )
+    hot_keys: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.01, description="hot: the share of the keys that is hot"
+    )
+    hot_operations: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.75, description="hot: the share of the operations that goes to them"
+    )
+
+    def law(self) -> dict[str, Any]:
+        """The SPEC's distribution."""
+        parameters: dict[str, dict[str, float]] = {
+            "pareto": {"h": self.pareto_h},
+            "zipf": {"exponent": self.zipf_exponent},
+            "hot": {"keys": self.hot_keys, "operations": self.hot_operations},
+        }
+        return {"kind": self.distribution, **parameters.get(self.distribution, {})}

@@ -1,0 +1,156 @@
+"""The stages of a trial for every workload that our own driver drives."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, TypeVar
+
+from headrace.agent import Agent
+from headrace.errors import HeadraceError
+from headrace.model import ServerEndpoint, Tool, Value
+from headrace.target import Completed, Target
+from headrace.workloads import tool
+from headrace.workloads.drive.check import Finding, read_findings
+from headrace.workloads.drive.clients import Seat, drive
+from headrace.workloads.drive.options import DriveOptions, ServerDriveOptions
+from headrace.workloads.workload import Context, Measurement
+
+OptionsT = TypeVar("OptionsT", bound=DriveOptions)
+ServerOptionsT = TypeVar("ServerOptionsT", bound=ServerDriveOptions)
+
+
+class Driven(ABC, Generic[OptionsT]):
+    """Whatever the driver drives; the subclass says what and where."""
+
+    kind: ClassVar[str]
+    needs_server = False
+    tools: tuple[Tool, ...] = ()  # the agent comes with headrace
+
+    def __init__(self, options: OptionsT) -> None:
+        self.options = options
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """The machines to drive from, as addresses; none: the target."""
+        return ()
+
+    @property
+    def server_address(self) -> str:
+        """Where clients on other machines reach the server; empty: at the target's own host."""
+        return ""
+
+    @abstractmethod
+    def load(self) -> dict[str, Any]:
+        """The SPEC's ``workload``, without its kind."""
+
+    @abstractmethod
+    def dataset(self) -> Mapping[str, Value] | None: ...
+
+    async def version(self, target: Target) -> str:
+        agent = await Agent.install(target)
+        return (await target.run([agent.path, "--version"])).text.split()[-1]
+
+    async def prepare(self, context: Context) -> None:
+        """Fill the tables over several connections, a few a CPU: more only wait for each other."""
+        cpus = int((await context.target.run(["nproc"])).text)
+        # Neither seed nor pacing: the same data set is the same rows, whatever will be asked of them.
+        await self._ask(context, "load", {**await self._subject(context), "connections": 2 * cpus})
+
+    async def run(self, context: Context) -> Measurement:
+        return await drive(context, await self._spec(context), self._seats(context))
+
+    async def cleanup(self, context: Context) -> None:
+        await self._ask(context, "clean", await self._subject(context))
+
+    async def _subject(self, _context: Context) -> dict[str, Any]:
+        """The part of the SPEC that says what is driven."""
+        return {"workload": {"kind": self.kind, **self.load()}}
+
+    async def _spec(self, context: Context) -> dict[str, Any]:
+        o = self.options
+        return {
+            **await self._subject(context),
+            "connections": o.connections,
+            "threads": o.threads,
+            "warmup_s": context.warmup_s,
+            "seconds": context.seconds,
+            "pacing": o.pacing(),
+            "seed": o.seed,
+            "operation_timeout_s": o.operation_timeout_s,
+        }
+
+    def _seats(self, context: Context) -> list[Seat]:
+        return [Seat(context.target, self._server_arguments(context))]
+
+    def _server_arguments(self, context: Context) -> tuple[str, ...]:
+        return ()
+
+    async def _ask(
+        self, context: Context, verb: str, spec: Mapping[str, Any], seat: Seat | None = None
+    ) -> Completed:
+        """Run another of the driver's commands to its end, on the target or on another seat."""
+        seat = seat or Seat(context.target, self._server_arguments(context))
+        context = replace(context, target=seat.target)
+        async with tool.scratch_folder(context) as scratch:
+            return await tool.run_to_end(
+                context,
+                await seat.argv(verb, spec, f"{scratch}/drive"),
+                name=f"drive-{verb}",
+                cwd="/",
+                what=f"headrace-agent drive {verb}",
+            )
+
+
+class ServerDriven(Driven[ServerOptionsT]):
+    """A workload that talks to the trial's server, from its own machine or from several others."""
+
+    needs_server = True
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        return tuple(self.options.clients)
+
+    @property
+    def server_address(self) -> str:
+        return self.options.server_address
+
+    async def _spec(self, context: Context) -> dict[str, Any]:
+        return {**await super()._spec(context), "retries": self.options.retries}
+
+    async def check(self, context: Context) -> list[Finding]:
+        """What would stand in the way of this load, on a server without any other."""
+        spec = await self._spec(context)
+        # The server is asked for all clients at once: none of them is there to be counted yet.
+        answer = await self._ask(context, "check", spec)
+        found = read_findings(answer.stdout, context.target.name, of_server=True, of_driver=False)
+        seats = self._seats(context)
+        for index, seat in enumerate(seats):
+            own = {**spec, "share": {"index": index, "of": len(seats)}}
+            answer = await self._ask(context, "check", own, seat)
+            found += read_findings(answer.stdout, seat.target.name, of_server=False, of_driver=True)
+        return list(dict.fromkeys(found))
+
+    def _seats(self, context: Context) -> list[Seat]:
+        return [self._seat(context, target) for target in context.clients or (context.target,)]
+
+    def _seat(self, context: Context, target: Target) -> Seat:
+        if target is context.target:
+            return Seat(target, self._server_arguments(context))
+        endpoint = self._endpoint(context)
+        if endpoint.network is None:
+            raise HeadraceError(f"{target.name} is to drive a server that has no network")
+        login = endpoint.network
+        arguments = ("--mysql-host", login.host, "--mysql-port", str(login.port), "--mysql-user", login.user)
+        return Seat(target, (*arguments, "--mysql-database", endpoint.database), login.password)
+
+    def _server_arguments(self, context: Context) -> tuple[str, ...]:
+        endpoint = self._endpoint(context)
+        arguments = ("--mysql-socket", endpoint.socket, "--mysql-user", endpoint.user)
+        return (*arguments, "--mysql-database", endpoint.database)
+
+    def _endpoint(self, context: Context) -> ServerEndpoint:
+        if context.endpoint is None:
+            raise HeadraceError(f"{self.kind} needs a server, and the trial has none")
+        return context.endpoint

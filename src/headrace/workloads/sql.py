@@ -1,0 +1,212 @@
+"""The user's own statements as operations: SQL with typed parameters and weights, from the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field, field_validator, model_validator
+
+from headrace.model import Value
+from headrace.store import RECONNECT
+from headrace.workloads.drive.options import Keys, ServerDriveOptions
+from headrace.workloads.drive.workload import ServerDriven
+from headrace.workloads.options import Described, Options
+
+_INT64 = 2**63
+_Int64 = Annotated[int, Field(ge=-_INT64, lt=_INT64), Described("an integer of at most 64 bits")]
+_Table = TypeVar("_Table", bound=Options)
+_Length = Annotated[int, Field(ge=0, le=16_000_000)]
+
+
+class IntParameter(Keys):
+    """a whole number from `min` to `max`"""
+
+    kind: Literal["int"]
+    min: _Int64 = Field(description="the smallest")
+    max: _Int64 = Field(description="the largest")
+
+    @model_validator(mode="after")
+    def _ascends(self) -> IntParameter:
+        return _ascending(self, "min", "max")
+
+    def spec(self) -> dict[str, Any]:
+        return {"kind": self.kind, "min": self.min, "max": self.max, "distribution": self.law()}
+
+
+class FloatParameter(Options):
+    """a number from `min` to `max`, all equally likely"""
+
+    kind: Literal["float"]
+    min: float = Field(description="the smallest")
+    max: float = Field(description="the largest")
+
+    @model_validator(mode="after")
+    def _ascends(self) -> FloatParameter:
+        return _ascending(self, "min", "max")
+
+    def spec(self) -> dict[str, Any]:
+        return self.model_dump()
+
+
+class TextParameter(Options):
+    """random letters and digits"""
+
+    kind: Literal["text"]
+    min_length: _Length = Field(description="the fewest of them")
+    max_length: _Length = Field(description="the most")
+
+    @model_validator(mode="after")
+    def _ascends(self) -> TextParameter:
+        return _ascending(self, "min_length", "max_length")
+
+    def spec(self) -> dict[str, Any]:
+        return self.model_dump()
+
+
+class ChoiceParameter(Options):
+    """one of some values, all equally likely: to make one likelier, write it more than once"""
+
+    kind: Literal["choice"]
+    values: Annotated[
+        list[str | int | float], Field(min_length=1), Described("a list of at least one text or number")
+    ] = Field(description="the values")
+
+    def spec(self) -> dict[str, Any]:
+        return self.model_dump()
+
+
+class SequenceParameter(Options):
+    """a whole number that no client ever gives twice, for new keys"""
+
+    kind: Literal["sequence"]
+    start: Annotated[int, Field(ge=0, lt=_INT64)] = Field(1, description="the first")
+
+    def spec(self) -> dict[str, Any]:
+        return self.model_dump()
+
+
+class SameParameter(Options):
+    """the value that an earlier parameter of this operation got"""
+
+    kind: Literal["same"]
+    parameter: Annotated[int, Field(ge=0)] = Field(
+        alias="as", description="which one, counted from 0 over all statements of the operation"
+    )
+
+    def spec(self) -> dict[str, Any]:
+        return {"kind": self.kind, "as": self.parameter}
+
+
+_Parameter = Annotated[
+    IntParameter | FloatParameter | TextParameter | ChoiceParameter | SequenceParameter | SameParameter,
+    Field(discriminator="kind"),
+]
+
+
+class Statement(Options):
+    """A statement of an operation."""
+
+    sql: Annotated[str, Field(min_length=1), Described("a statement")] = Field(
+        description="the statement, with ? where a parameter goes"
+    )
+    parameters: list[_Parameter] = Field([], description="what takes the place of each ?, in order")
+
+    def spec(self) -> dict[str, Any]:
+        return {"sql": self.sql, "parameters": [parameter.spec() for parameter in self.parameters]}
+
+
+class Operation(Options):
+    """One kind of work, counted and timed as a whole."""
+
+    name: Annotated[
+        str,
+        Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$"),
+        Described("a name of letters, digits, blanks, dots, _ and -"),
+    ] = Field(description="its name in tables and charts")
+    weight: Annotated[float, Field(gt=0, le=1e9)] = Field(
+        1.0, description="how often, in proportion to the others"
+    )
+    transaction: bool = Field(False, description="BEGIN and COMMIT around its statements")
+    statements: Annotated[list[Statement], Field(min_length=1), Described("a list of at least one table")] = (
+        Field(description="what it does, in order")
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _is_free(cls, value: str) -> str:
+        if value == RECONNECT:
+            raise ValueError(f"{value!r} is what connections that are made anew are counted as")
+        return value
+
+    @model_validator(mode="after")
+    def _refers_to_earlier(self) -> Operation:
+        before = 0
+        for i, statement in enumerate(self.statements):
+            for j, parameter in enumerate(statement.parameters):
+                if isinstance(parameter, SameParameter) and parameter.parameter >= before:
+                    raise ValueError(
+                        f"statements[{i}].parameters[{j}].as = {parameter.parameter}: "
+                        f"must be below {before}, the number of parameters before it"
+                    )
+                before += 1
+        return self
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "weight": self.weight,
+            "transaction": self.transaction,
+            "statements": [statement.spec() for statement in self.statements],
+        }
+
+
+class SqlOptions(ServerDriveOptions):
+    """What the operations are, and the tables that they need."""
+
+    setup: list[str] = Field([], description="statements that make the data, each once, in order")
+    tables: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        0, description="tables sbtest1, sbtest2, ... as the workload oltp has, loaded before the setup"
+    )
+    table_size: Annotated[int, Field(ge=1, le=2**31 - 1)] = Field(10_000, description="rows of each of these")
+    prepared: bool = Field(True, description="prepared statements; otherwise text")
+    operations: Annotated[list[Operation], Field(min_length=1), Described("a list of at least one table")] = (
+        Field(description="what the clients do, a table each")
+    )
+
+    @field_validator("operations")
+    @classmethod
+    def _has_names_of_its_own(cls, value: list[Operation]) -> list[Operation]:
+        names = [operation.name for operation in value]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"two are called {twice!r}")
+        return value
+
+
+class Sql(ServerDriven[SqlOptions]):
+    """The operations are the plan's."""
+
+    kind = "sql"
+    Options = SqlOptions
+
+    def dataset(self) -> Mapping[str, Value]:
+        o = self.options
+        # Without tables their size means nothing, and must not ask for another copy of the data.
+        size = {"table_size": o.table_size} if o.tables else {}
+        return {"loader": self.kind, "setup": o.setup, "tables": o.tables, **size}
+
+    def load(self) -> dict[str, Any]:
+        o = self.options
+        return {
+            "prepared": o.prepared,
+            "setup": o.setup,
+            "tables": o.tables,
+            "table_size": o.table_size,
+            "operations": [operation.spec() for operation in o.operations],
+        }
+
+
+def _ascending(table: _Table, low: str, high: str) -> _Table:
+    if getattr(table, low) > getattr(table, high):
+        raise ValueError(f"{high} = {getattr(table, high)}: must be at least {low}, {getattr(table, low)}")
+    return table
