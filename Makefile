@@ -3,7 +3,7 @@ SHELL := /bin/sh
 BIN := .venv/bin
 export PATH := $(PATH):/usr/sbin:/sbin
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench lock clean
+.PHONY: help setup demo test check format bench fuzz lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -35,6 +35,10 @@ format: ## rewrite the sources in the project's format
 bench: setup ## speed and memory, each beside its peer, as ratios
 	@for script in benches/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 	cargo bench --locked --quiet --bench record
+
+fuzz: ## what servers may say, in every wrong way, a minute a protocol (needs a nightly Rust and cargo-fuzz)
+	@for seeds in fuzz/seeds/*; do name=$${seeds##*/}; mkdir -p fuzz/corpus/$$name; \
+	cargo +nightly fuzz run $$name fuzz/corpus/$$name $$seeds -- -max_len=65536 -max_total_time=60 || exit 1; done
 
 lock: ## renew the locked Python requirements
 	$(BIN)/uv pip compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --extra dev pyproject.toml -o requirements.txt

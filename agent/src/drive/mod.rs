@@ -8,6 +8,8 @@ mod clock;
 pub mod digits;
 mod engine;
 mod fields;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod keys;
 mod lines;
 mod load;

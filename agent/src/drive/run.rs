@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::time::Timespec;
 
 use crate::drive::client::{Client, Failure};
@@ -227,7 +228,8 @@ fn ask_for_start(stop: &AtomicBool) -> anyhow::Result<u64> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{{\"kind\":\"ready\"}}").and_then(|()| stdout.flush()).context("cannot say ready")?;
     let mut stdin = std::io::stdin().lock();
-    while poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&STOP_CHECK))? == 0 {
+    // The signal that asks us to stop may interrupt the wait itself.
+    while let Ok(0) | Err(Errno::INTR) = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&STOP_CHECK)) {
         ensure!(!stop.load(Ordering::Relaxed), "stopped before the start");
     }
     let mut line = String::new();

@@ -8,7 +8,7 @@ pub mod auth;
 mod connection;
 mod error;
 pub mod frames;
-mod options;
+pub mod options;
 pub mod protocol;
 pub mod tls;
 
