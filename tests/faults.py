@@ -25,9 +25,9 @@ def asking(sql: str = "SELECT 1", *, is_prepared: bool = False, **changes: Any) 
     operation = {"name": "ask", "statements": [{"sql": sql}]}
     return {
         "workload": {"kind": "sql", "prepared": is_prepared, "operations": [operation]},
-        "connections": 2,
+        "connections": 4,
         "seconds": 0.3,
-        "operation_timeout_s": 0.5,
+        "operation_timeout_s": 10,
         "pacing": {"kind": "open", "arrivals": "constant", "rate_ops_s": 200},
         **changes,
     }

@@ -77,6 +77,8 @@ class Shape:
     hostname: str = "lab1"
     #: Each is done as often and takes as long as the others.
     operations: tuple[str, ...] = ("transaction",)
+    latency_kind: str = "service"
+    options: Mapping[str, Value] = field(default_factory=dict)
 
 
 def make(path: Path, shape: Shape | None = None) -> ExperimentFolder:
@@ -125,6 +127,7 @@ def design_of(shape: Shape, name: str) -> dict[str, Any]:
             "warmup_s": float(shape.warmup_s),
             "script": "oltp_read_write",
             "threads": 8,
+            **shape.options,
         },
         "volume": {"device": "loop", "size": "4G", "devices": []},
         "server": {"vendor": "mariadb", "binary": None, "port": 0},
@@ -294,7 +297,7 @@ def _latencies(
     columns = [
         t_s,
         _constant("transaction", len(column)),
-        _constant("service", len(column)),
+        _constant(shape.latency_kind, len(column)),
         grid[column],
         count,
     ]

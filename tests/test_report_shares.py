@@ -96,3 +96,24 @@ def test_reconnects_are_no_kind_of_operation(tmp_path: Path) -> None:
     paces = [evidence.gather(*made).paces for made in ((folder, analysis), (other, without))]
     for trial, pace in paces[0].items():
         np.testing.assert_array_equal(pace.mean, paces[1][trial].mean)
+
+
+def test_a_closed_loop_is_called_one(tmp_path: Path) -> None:
+    folder, _ = made(tmp_path / "x")
+    closed = {**folder.design}
+    assert not tables.is_open_loop(closed)
+    assert tables.is_open_loop({**closed, "workload": {"kind": "oltp", "rate": 50}})
+    assert tables.is_open_loop({**closed, "workload": {"kind": "oltp", "profile": [{"seconds": 1}]}})
+    one_closed = [{**closed["treatments"][0], "settings": {"workload.rate": 0}}, closed["treatments"][1]]
+    assert not tables.is_open_loop({"workload": {"kind": "oltp", "rate": 50}, "treatments": one_closed})
+
+
+@pytest.mark.parametrize("rate", [0, 50])
+def test_response_times_say_whose_they_are(tmp_path: Path, rate: int) -> None:
+    folder, analysis = made(tmp_path / "x", latency_kind="response", options={"rate": rate})
+    console = Console(file=io.StringIO(), width=120)
+    console.print(terminal.result(folder, analysis))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    page = report.build_report(folder, analysis).read_text()
+    assert ("closed loop" in shown) == (rate == 0)
+    assert ("is one long operation of each client" in page) == (rate == 0)

@@ -46,12 +46,11 @@ name = "swept-oltp"
 [target]
 scratch = "{scratch}"
 [workload]
-kind = "sysbench-oltp"
+kind = "oltp"
 seconds = 1
-script = "oltp_point_select"
+script = "point_select"
 table_size = 1000
 [sweep]
-knob = "workload.threads"
 levels = [1, 2, 3, 4, 6, 8]
 passes = 2
 objective = ["p99=2s"]
@@ -93,13 +92,18 @@ def test_a_whole_sweep_against_a_server(bench: Callable[[str], Bench]) -> None:
     assert found["objectives"][1]["holds"] is None
     assert found["knee"] is not None
     assert (found["law"] is None) == bool(found["law_refusal"])
-    assert found["sweep"]["latency_kind"] == "service"
+    assert found["sweep"]["latency_kind"] == "response"
     assert (lab.output / "report.html").exists()
-    again = lab.also("report", "--json")
+    again = lab.also("report", "--json", "--objective", "p99=1s", "--objective", "p50=1us")
     assert json.loads(again.stdout) == found
     status = lab.also("status")
     assert "12 of 12 trials" in status.stdout
     assert "nothing is left to restore" in status.stdout
+    records = {path: path.stat().st_mtime_ns for path in lab.output.glob("trials/*/trial.json")}
+    code, out, err = lab.finish("--json")
+    assert code == 0, err
+    assert [(o["percentile"], o["limit_ns"]) for o in json.loads(out)["objectives"]] == [("p99", 2e9)]
+    assert {path: path.stat().st_mtime_ns for path in lab.output.glob("trials/*/trial.json")} == records
 
 
 @pytest.mark.parametrize("after", [0, 2, 4])

@@ -170,7 +170,7 @@ def data_of(
 # The reports.
 
 #: As the driver says it.
-SPENT = "the driver was saturated: a thread used 97% of a core (limit 85%); give it more threads"
+SATURATED = "the driver was saturated: a thread used 97% of a core (limit 85%); give it more threads"
 LATE = "the driver was late: p99 2.51 ms after an operation could be sent (limit 1 ms)"
 
 HOSTILE = "</script><img src=x onerror=alert(1)> [bold red]x[/] \x1b[31mred"
@@ -356,28 +356,32 @@ def test_hostile_text_is_shown_and_never_read(tmp_path: Path) -> None:
 
 
 def test_a_driver_at_its_limit_is_told_from_a_server_at_its_limit(tmp_path: Path) -> None:
-    """It cannot follow at 16 and 32 threads, while the server would still grow."""
-    spent = Written(tmp_path / "spent", CLOSED, Truth(invalid={5: SPENT, 6: f"client 2 (root@db1): {LATE}"}))
-    assert spent.json["sweep"]["search_end"] == "the driver could not follow at the last 2 levels"
-    assert {t["treatment"] for t in spent.json["trials"] if t["block"]} == {
+    """It is saturated at 16 and 32 threads, while the server would still grow."""
+    found = Written(
+        tmp_path / "full",
+        CLOSED,
+        Truth(invalid={5: SATURATED, 6: f"client 2 (root@db1): {LATE}; {SATURATED}"}),
+    )
+    assert found.json["sweep"]["search_end"] == "the last 2 levels saturated the driver"
+    assert {t["treatment"] for t in found.json["trials"] if t["block"]} == {
         f"threads={n}" for n in (1, 2, 4, 8)
     }
-    said = spent.sweep.headline
+    said = found.sweep.headline
     assert said.startswith("Throughput still grows at 8 threads, the highest level that could be measured: ")
     assert "At 16 and 32 threads the driver, not the server, was at its limit" in said
     assert "p99 within 30 ms holds up to 8 threads" in said
-    assert [level["is_driver_spent"] for level in spent.json["levels"]] == [False] * 4 + [True] * 2
-    assert "give it more threads (workload.threads)" in spent.outline().text
-    assert re.sub(r"\s+", " ", spent.terminal(100)).count("give it more threads (workload.threads)") == 1
-    rows = [line.split() for line in spent.terminal(100).splitlines()]
+    assert [level["is_driver_saturated"] for level in found.json["levels"]] == [False] * 4 + [True] * 2
+    assert "give it more threads (workload.threads)" in found.outline().text
+    assert re.sub(r"\s+", " ", found.terminal(100)).count("give it more threads (workload.threads)") == 1
+    rows = [line.split() for line in found.terminal(100).splitlines()]
     assert not [row for row in rows if row[:1] in (["16"], ["32"]) and "holds" in row]
 
 
 def test_a_level_that_lost_passes_says_how_many_are_left(tmp_path: Path) -> None:
-    """The driver could not follow in two passes of 128 threads: what is left is one trial, without an interval."""
+    """The driver was saturated in three passes of 128 threads: what is left is one trial, without an interval."""
     whole = make(tmp_path / "whole")
     numbers = [r.number for r in whole.trials() if r.treatment == "threads=128" and r.block in (1, 2, 3)]
-    partly = Written(tmp_path / "partly", CLOSED, Truth(invalid=dict.fromkeys(numbers, SPENT)))
+    partly = Written(tmp_path / "partly", CLOSED, Truth(invalid=dict.fromkeys(numbers, SATURATED)))
     assert "At 128 threads the driver, not the server, was at its limit" in partly.sweep.headline
     row = next(line for line in partly.terminal(200).splitlines() if line.split()[:1] == ["128"])
     assert row.split()[-3:] == ["1", "of", "4"]

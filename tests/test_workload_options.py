@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -148,3 +150,22 @@ def test_no_text_would_be_taken_for_markup(kind: str) -> None:
     """The terminal takes a word in brackets for a colour, and shows nothing of it."""
     for text in (text for doc in option_docs(kind) for text in (doc.name, doc.type, doc.doc)):
         assert Text.from_markup(text).plain == text
+
+
+@pytest.mark.parametrize("kind", ["oltp", "sql", "tpcc", "memcached"])
+def test_the_guide_names_every_option_with_its_default(kind: str) -> None:
+    guide = Path(__file__).parent.parent / "docs" / "plans.md"
+    _, _, section = guide.read_text().partition("## Workloads of headrace's own driver")
+    for doc in option_docs(kind):
+        key = (doc.name.partition(" = ")[2] or doc.name).strip(' "')
+        assert re.search(rf"\b{key}\b", section), doc.name
+    for name, default in re.findall(r"^\| `(\w+)` \| `?([^|`]+)`? \|", section, flags=re.MULTILINE):
+        known = [doc.default for doc in option_docs(kind) if doc.name == name]
+        shown = default.strip().strip('"')
+        assert not known or shown in (_written(known[0]), "64M" if name == "memory" else None), name
+
+
+def _written(default: object) -> str:
+    if isinstance(default, bool):
+        return str(default).lower()
+    return f"{default:g}" if isinstance(default, float) else str(default)

@@ -124,7 +124,10 @@ def _run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         try:
             return await task
         except asyncio.CancelledError:
-            _stderr().print("stopped; the host is restored, finished trials are kept", style="yellow")
+            console = _stderr()
+            # On a terminal the cursor stands at the end of the bar.
+            line = "\n" if console.is_terminal else ""
+            console.print(f"{line}stopped; the host is restored, finished trials are kept", style="yellow")
             raise typer.Exit(130) from None
 
     return asyncio.run(supervised())

@@ -31,9 +31,8 @@ NOT_RUN = "not run yet"
 #: An interval that spans more than this factor is not printed: nobody could act on it.
 WIDEST = 100.0
 
-#: What the driver says when it, and not the server, was at its end: ``judge`` in agent/src/drive/lines.rs. Several
-#: drivers say so with their name before it.
-_SPENT = r"(?:client [^;]*: )?the driver was (?:late|saturated): [^;]*(?:; give it more threads)?"
+#: What the driver says when its own CPU was full: ``judge`` in agent/src/drive/lines.rs.
+SATURATED = "the driver was saturated"
 
 _UNITS_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 
@@ -71,13 +70,12 @@ def parse_objective(text: str, place: str) -> Objective:
     return Objective(match[1], float(match[2]) * _UNITS_NS[match[3]])
 
 
-def is_driver_spent(record: TrialRecord) -> bool:
-    """Whether a trial is invalid for one reason alone: its driver could not follow. It says nothing of the server.
+def is_driver_saturated(record: TrialRecord) -> bool:
+    """Whether a trial is invalid because its driver used all the CPU it has: it says nothing of the server.
 
-    Where the host was disturbed as well, the driver may have been late because of that.
+    A driver that was late is no such sign: on a busy host that comes and goes, at any load.
     """
-    is_said = re.fullmatch(rf"{_SPENT}(?:; {_SPENT})*", record.reason)
-    return record.state is TrialState.INVALID and is_said is not None
+    return record.state is TrialState.INVALID and SATURATED in record.reason
 
 
 @dataclass(frozen=True)
@@ -87,8 +85,8 @@ class Level:
     ``step`` is its throughput by that of the best smaller level, paired by pass; None for the first, and where
     no pass has both.
     ``search_ops_s`` is what the search saw, which no result rests on.
-    ``failed_share`` is the share of its operations that ended badly. ``is_driver_spent``: the driver could not
-    follow in a pass, or in the search where it ended there.
+    ``failed_share`` is the share of its operations that ended badly. ``is_driver_saturated``: the driver was, in
+    a pass, or in the search where it ended there.
     """
 
     treatment: str
@@ -98,7 +96,7 @@ class Level:
     search_ops_s: float | None
     missing: str
     failed_share: float = 0.0
-    is_driver_spent: bool = False
+    is_driver_saturated: bool = False
 
     @property
     def trials(self) -> tuple[int, ...]:
@@ -214,9 +212,9 @@ class Sweep:
         return next((level for level in above if level.missing != NOT_RUN), None)
 
     @property
-    def driver_spent(self) -> list[float]:
-        """The levels at which the driver could not follow."""
-        return [level.load for level in self.levels if level.is_driver_spent]
+    def driver_saturated(self) -> list[float]:
+        """The levels at which the driver used all the CPU it has."""
+        return [level.load for level in self.levels if level.is_driver_saturated]
 
 
 def analyse_sweep(folder: ExperimentFolder) -> Sweep:
@@ -235,29 +233,21 @@ def analyse_sweep(folder: ExperimentFolder) -> Sweep:
     records = folder.trials()
     passed, searched, excluded = _responses(folder, records)
     summaries = {name: _summary(name, trials, alpha) for name, trials in passed.items()}
-    repeated = {r.treatment for r in records if r.block != SEARCH}
-    spent = {
-        r.treatment
-        for r in records
-        if is_driver_spent(r) and (r.block != SEARCH or r.treatment not in repeated)
-    }
-    levels = []
-    for name in (n for n in loads if n in planned):
-        own = {t.block for t in passed.get(name, ())}
-        below = [n for n in summaries if loads[n] < loads[name] and own & {t.block for t in passed[n]}]
-        best = max(below, key=lambda n: summaries[n].throughput_ops_s.estimate, default="")
-        levels.append(
-            Level(
-                treatment=name,
-                load=loads[name],
-                summary=summaries.get(name),
-                step=step_of(passed[best], passed[name], alpha) if best else None,
-                search_ops_s=searched[name].throughput_ops_s if name in searched else None,
-                missing="" if name in summaries else _why_missing(records, name),
-                failed_share=_failed_share(passed.get(name, ())),
-                is_driver_spent=name in spent,
-            )
+    saturated = _saturated(records)
+    levels = [
+        Level(
+            treatment=name,
+            load=loads[name],
+            summary=summaries.get(name),
+            step=_step(name, loads, summaries, passed, alpha),
+            search_ops_s=searched[name].throughput_ops_s if name in searched else None,
+            missing="" if name in summaries else _why_missing(records, name),
+            failed_share=_failed_share(passed.get(name, ())),
+            is_driver_saturated=name in saturated,
         )
+        for name in loads
+        if name in planned
+    ]
     points = [
         usl.Point(loads[t.treatment], t.block, t.throughput_ops_s)
         for trials in passed.values()
@@ -308,6 +298,30 @@ def _responses(
         else:
             excluded[trial.number] = "no operation completed in the measured window"
     return passed, searched, dict(sorted(excluded.items()))
+
+
+def _saturated(records: Sequence[TrialRecord]) -> set[str]:
+    """The levels whose driver was saturated in a pass, or in the search where that was all there was of them."""
+    repeated = {r.treatment for r in records if r.block != SEARCH}
+    return {
+        r.treatment
+        for r in records
+        if is_driver_saturated(r) and (r.block != SEARCH or r.treatment not in repeated)
+    }
+
+
+def _step(
+    name: str,
+    loads: Mapping[str, float],
+    summaries: Mapping[str, TreatmentSummary],
+    passed: Mapping[str, Sequence[TrialResponse]],
+    alpha: float,
+) -> Interval | None:
+    """A level against the best of those below it that have a pass in common with it."""
+    own = {t.block for t in passed.get(name, ())}
+    below = [n for n in summaries if loads[n] < loads[name] and own & {t.block for t in passed[n]}]
+    best = max(below, key=lambda n: summaries[n].throughput_ops_s.estimate, default="")
+    return step_of(passed[best], passed[name], alpha) if best else None
 
 
 def _why_missing(records: Sequence[TrialRecord], name: str) -> str:
@@ -430,6 +444,8 @@ def _about_knee(sweep: Sweep, knee: Knee) -> str:
     rate = f"{_count(knee.ops_s.estimate)} operations/s"
     if knee.ops_s.low is not None and knee.ops_s.high is not None and is_telling(knee.ops_s):
         rate += f" ({_count(knee.ops_s.low)} to {_count(knee.ops_s.high)})"
+    if sweep.is_open:
+        rate += f", {knee.ops_s.estimate / knee.load:.0%} of the offered"
     if knee.is_top:
         return f"Throughput still grows at {sweep.at(knee.load)}, {_top(sweep)}: {rate}."
     text = (
@@ -467,13 +483,13 @@ def _top(sweep: Sweep) -> str:
 def _about_limits(sweep: Sweep) -> list[str]:
     """What kept levels from being measured, where that was not the server's throughput."""
     said = []
-    if sweep.driver_spent:
+    if sweep.driver_saturated:
         said.append(
-            f"At {sweep.at(*sweep.driver_spent)} the driver, not the server, was at its limit: "
-            "those trials say nothing of the server."
+            f"At {sweep.at(*sweep.driver_saturated)} the driver, not the server, was at its limit: "
+            "trials in which it was say nothing of the server."
         )
     level = sweep.unreached
-    if level is not None and not level.is_driver_spent:
+    if level is not None and not level.is_driver_saturated:
         why = (
             level.missing if level.missing.startswith("failed") else f"could not be measured: {level.missing}"
         )

@@ -191,26 +191,23 @@ async def _clients(
     plan = design.plan
     keys = {"identity_file": plan.target.identity_file, "known_hosts": plan.target.known_hosts}
     own = TargetSpec.parse(plan.target.address, **keys)
-    clients: dict[str, Target] = {}
+    specs: dict[str, TargetSpec] = {}
     network_host = ""
     for treatment in design.treatments:
         options = designs.workload_options(plan, treatment)
-        addresses, server_address = workloads.driven_from(
-            workloads.make_workload(plan.workload.kind, options)
-        )
-        for address in addresses:
-            spec = TargetSpec.parse(address, **keys)
-            if spec == own:
-                clients[address] = target
-                continue
+        workload = workloads.make_workload(plan.workload.kind, options)
+        addresses, server_address = workloads.driven_from(workload)
+        specs |= {address: TargetSpec.parse(address, **keys) for address in addresses}
+        if any(specs[address] != own for address in addresses):
             network_host = server_address or own.host
-            if address not in clients:
-                clients[address] = client = open_target(spec)
-                await client.connect()
-                stack.push_async_callback(client.close)
-                await Agent.install(client)
-    if any(client is not target for client in clients.values()):
-        _require_network(plan, network_host)
+            _require_network(plan, network_host)
+    clients: dict[str, Target] = {}
+    for address, spec in specs.items():
+        clients[address] = client = target if spec == own else open_target(spec)
+        if client is not target:
+            await client.connect()
+            stack.push_async_callback(client.close)
+            await Agent.install(client)
     return clients, network_host
 
 

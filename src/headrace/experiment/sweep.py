@@ -19,7 +19,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.analysis.sweep import SEARCH, Objective, is_driver_spent, parse_objective
+from headrace import workloads
+from headrace.analysis.percentiles import MIN_BEYOND
+from headrace.analysis.sweep import SEARCH, Objective, is_driver_saturated, parse_objective
 from headrace.analysis.trials import trial_responses
 from headrace.analysis.usl import MIN_LEVELS
 from headrace.errors import NothingMeasured, PlanError
@@ -70,6 +72,13 @@ def build(
         table = table.model_copy(update={"passes": passes})
     plan = plan.model_copy(update={"sweep": table, **table.tables()})
     is_open = table.knob == "workload.rate"
+    options = {row[0] for row in workloads.option_docs(plan.workload.kind)}
+    if table.knob == "workload.threads" and "connections" in options:
+        raise PlanError(
+            f"sweep.knob = {table.knob!r}: of {plan.workload.kind} these are the driver's own threads, and no load",
+            place=place,
+            hint='knob = "workload.connections"',
+        )
     for option in ("rate", "rate_iops", "profile"):
         if not is_open and plan.workload.options.get(option):
             raise PlanError(
@@ -135,8 +144,8 @@ class Search:
 def search(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> Search:
     """Decided from the search's own trials, so that a sweep that was killed goes on with the same levels.
 
-    A level that failed ends the search: a higher one would fail as well; and so does a driver that could not
-    follow for ``patience`` levels in a row. A disturbed trial is no gain, and does not count against the patience.
+    A level that failed ends the search: a higher one would fail as well. So does a driver that is saturated at
+    ``patience`` levels in a row. A disturbed trial is no gain, and does not count against the patience.
     """
     sweep = folder.design["sweep"]
     names = list(sweep["loads"])
@@ -145,18 +154,16 @@ def search(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> Search:
     tried = {r.treatment: r for r in records if r.block == SEARCH}
     sound = [r for r in tried.values() if r.state is TrialState.COMPLETE]
     ops_s = {r.treatment: r.throughput_ops_s for r in trial_responses(folder, sound)}
-    best, flat, spent = 0.0, 0, 0
+    best, flat, full = 0.0, 0, 0
     for i, name in enumerate(names):
         record = tried.get(name)
         if record is None:
             return Search(tuple(names[:i]), "")
         if record.state is TrialState.FAILED:
             return Search(tuple(names[:i]), f"{name} failed")
-        spent = spent + 1 if is_driver_spent(record) else 0
-        if spent >= sweep["patience"]:
-            return Search(
-                tuple(names[: i + 1 - spent]), f"the driver could not follow at the last {spent} levels"
-            )
+        full = full + 1 if is_driver_saturated(record) else 0
+        if full >= sweep["patience"]:
+            return Search(tuple(names[: i + 1 - full]), f"the last {full} levels saturated the driver")
         if name in ops_s:
             flat = 0 if ops_s[name] >= best * (1 + sweep["gain"]) else flat + 1
             best = max(best, ops_s[name])
@@ -193,6 +200,19 @@ def _with_trials(folder: ExperimentFolder, records: Sequence[TrialRecord], found
     return ExperimentFolder(folder.path, {**folder.design, "trials": [asdict(t) for t in trials]})
 
 
+def _too_few_operations(design: SweepDesign) -> Iterator[str]:
+    """Levels whose objective no trial will tell: of a rate it is known beforehand how many operations come."""
+    seconds, passes = design.plan.workload.seconds, design.sweep["passes"]
+    for objective in (Objective(**o) for o in design.sweep["objectives"] if design.sweep["is_open"]):
+        least = MIN_BEYOND / objective.room / passes / seconds
+        low = [load for load in design.sweep["loads"].values() if load < least]
+        if low:
+            yield (
+                f"{objective}: at {max(low):,} operations/s and below, {passes} passes of {seconds:g} s are too "
+                f"few operations to state {objective.percentile}; raise [workload] seconds"
+            )
+
+
 async def run_sweep(
     plan_path: Path,
     folder_path: Path | None,
@@ -217,7 +237,7 @@ async def run_sweep(
         design = build(
             plan, place=str(plan_path), is_root=target.is_root, objectives=objectives, passes=passes
         )
-        for note in design.notes:
+        for note in [*design.notes, *_too_few_operations(design)]:
             listen(Note(note))
         folder = _open_folder(folder_path or Path("experiments") / plan.name, text, design)
         stack.enter_context(_exclusive(folder.path))

@@ -311,6 +311,10 @@ class _Page:
         return found
 
     @cached_property
+    def is_open_loop(self) -> bool:
+        return tables.is_open_loop(self.design)
+
+    @cached_property
     def shares(self) -> dict[str, list[tables.Share]]:
         """Treatment -> each kind of operation; empty where there is only one."""
         found = {r.treatment: tables.shares(self.analysis, r.treatment) for g in self.groups for r in g.rows}

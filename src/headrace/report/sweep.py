@@ -11,7 +11,7 @@
     levels[]              treatment, load, throughput_ops_s, step (the ratio to the best smaller level, paired by
                           pass), latency_ns {p50 ... max}, trials[], operations, errors, failed_share (of the
                           operations, those that ended badly), search_ops_s, law_residual (measured by the law,
-                          less 1), is_driver_spent (the driver could not follow), missing (why there are no
+                          less 1), is_driver_saturated (so not the server), missing (why there are no
                           numbers, or "")
     knee                  load, low, high (levels), ops_s, is_top, may_be_top; null without a trial
     objectives[]          percentile, limit_ns, holds, fails, open_levels[], estimate, why
@@ -51,7 +51,7 @@ from headrace.analysis.usl import Law
 from headrace.experiment import sweep as sweeps
 from headrace.model import TrialState
 from headrace.report import tables, text
-from headrace.report.sweep_text import DRIVER_SPENT, between, gain, latency_words, passes
+from headrace.report.sweep_text import DRIVER_SATURATED, between, gain, latency_words, passes
 from headrace.store import ExperimentFolder, TrialRecord
 
 FORMAT_VERSION = 1
@@ -143,8 +143,8 @@ class SweepReport:
 
     def _cautions(self) -> list[str]:
         found = []
-        if self.sweep.driver_spent:
-            found.append(DRIVER_SPENT)
+        if self.sweep.driver_saturated:
+            found.append(DRIVER_SATURATED)
         excluded = _alike((why, [number]) for number, why in self.sweep.excluded.items())
         found += [f"not analysed: {line}" for line in some(excluded, MAX_WARNINGS)]
         found += ["--retry measures again what is not analysed"] if excluded else []
@@ -288,7 +288,7 @@ def _level(level: Level, law: Law | None) -> dict[str, Any]:
         "failed_share": level.failed_share,
         "search_ops_s": _finite(level.search_ops_s),
         "law_residual": _finite(law.residuals.get(level.load)) if law else None,
-        "is_driver_spent": level.is_driver_spent,
+        "is_driver_saturated": level.is_driver_saturated,
         "missing": level.missing,
     }
 

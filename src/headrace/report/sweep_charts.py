@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from headrace.analysis.result import Interval
-from headrace.analysis.sweep import Level, Sweep
+from headrace.analysis.sweep import Level, Sweep, is_telling
 from headrace.report import charts, text
 from headrace.report.sweep_text import between
 
@@ -97,7 +97,10 @@ def latency(sweep: Sweep, percentiles: Sequence[str]) -> charts.Figure:
         **charts._ticks_ms(low, high, most=9),
     }
     layout["shapes"] = [*_knee(sweep), *(_limit(limit) for limit in limits)]
-    layout["annotations"] = [_limit_name(str(a.objective), a.objective.limit_ns / 1e6) for a in sweep.answers]
+    layout["annotations"] = [
+        _limit_name(str(a.objective), limit, is_left=_room(data, limit, 0) >= _room(data, limit, 1))
+        for a, limit in zip(sweep.answers, limits, strict=True)
+    ]
     return {"data": data, "layout": layout}
 
 
@@ -184,7 +187,8 @@ def _marks(
 def _line(
     levels: Sequence[Level], found: Sequence[Interval], colour: str, symbol: str, hints: Sequence[str]
 ) -> dict[str, Any]:
-    low, high = charts._errors(found)
+    # A bar over orders of magnitude would be one more line across the chart, and says nothing.
+    low, high = charts._errors([i if is_telling(i) else Interval(i.estimate, None, None) for i in found])
     return {
         "type": "scatter", "mode": "lines+markers",
         "x": charts.numbers(level.load for level in levels), "y": charts.numbers(i.estimate for i in found),
@@ -215,9 +219,23 @@ def _limit(limit_ms: float) -> dict[str, Any]:
             "line": {"color": "@{worse}", "width": 1.4, "dash": "dash"}}  # fmt: skip
 
 
-def _limit_name(objective: str, limit_ms: float) -> dict[str, Any]:
+def _room(traces: Sequence[Mapping[str, Any]], limit_ms: float, side: int) -> float:
+    """How far every curve stays from a limit's line over the outer third of a side, as a log ratio.
+
+    ``side`` is 0 for left, 1 for right.
+    """
+    found = []
+    for trace in traces:
+        values = trace["y"]
+        third = math.ceil(len(values) / 3)
+        found += values[-third:] if side else values[:third]
+    return min((abs(math.log(value / limit_ms)) for value in found), default=0.0)
+
+
+def _limit_name(objective: str, limit_ms: float, *, is_left: bool) -> dict[str, Any]:
     return {
-        "text": charts.label(objective), "x": 0, "xref": "paper", "xanchor": "left",
+        "text": charts.label(objective), "x": 0 if is_left else 1, "xref": "paper",
+        "xanchor": "left" if is_left else "right",
         "y": math.log10(limit_ms), "yanchor": "bottom", "showarrow": False,
         "font": {"size": 11.5, "color": "@{worse}"},
     }  # fmt: skip

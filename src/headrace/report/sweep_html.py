@@ -14,7 +14,7 @@ from headrace.model import TrialState
 from headrace.report import html, sweep_charts, tables, text
 from headrace.report.evidence import Evidence
 from headrace.report.sections import Machines, Paces
-from headrace.report.sweep_text import DRIVER_SPENT, between, gain, latency_words, passes, peak, share
+from headrace.report.sweep_text import DRIVER_SATURATED, between, gain, latency_words, passes, peak, share
 from headrace.store import ExperimentFolder
 
 
@@ -145,7 +145,7 @@ class SweepPage(html._Page):
 
     @cached_property
     def cautions(self) -> list[str]:
-        own = [DRIVER_SPENT] if self.sweep.driver_spent else []
+        own = [DRIVER_SATURATED] if self.sweep.driver_saturated else []
         return own + tables.cautions([r for r in self.evidence.records if r.block != SEARCH])
 
     @cached_property

@@ -10,7 +10,7 @@ from headrace.analysis.sweep import Level, Sweep, is_telling, round_peak
 from headrace.report import text
 
 #: What to do when the driver is at its end before the server.
-DRIVER_SPENT = (
+DRIVER_SATURATED = (
     "The driver was at its limit before the server: give it more threads (workload.threads), cores of its own, or "
     "other machines (workload.clients)"
 )

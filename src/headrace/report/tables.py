@@ -124,6 +124,16 @@ def merit(row: ResultRow) -> tuple[bool, float]:
     return effect.verdict is Verdict.BETTER, effect.ratio.estimate
 
 
+def is_open_loop(design: Mapping[str, Any]) -> bool:
+    """Whether operations begin whatever the server does, in every treatment."""
+    for treatment in design["treatments"]:
+        own = {k.removeprefix("workload."): v for k, v in treatment["settings"].items()}
+        options = {**design["workload"], **own}
+        if not (options.get("rate") or options.get("profile")):
+            return False
+    return True
+
+
 @dataclass(frozen=True)
 class Share:
     """One kind of operation of a treatment; ``summary`` is None where some trial had none that ended well."""

@@ -55,6 +55,10 @@ def result(folder: ExperimentFolder, analysis: Analysis) -> RenderableType:
         if 0 < len(analysis.operations) <= MAX_OPERATIONS:
             parts += [_operations(folder, analysis, group), ""]
     parts += [Text(line) for line in _legend(groups, analysis)]
+    if any(s.latency_kind == "response" for s in analysis.summaries) and not tables.is_open_loop(
+        folder.design
+    ):
+        parts.append(Text("A closed loop asks nothing while the server stalls: users would see a worse p99."))
     parts += [Text(line, style="yellow") for line in _cautions(folder, analysis, records)]
     return Group(*parts)
 
