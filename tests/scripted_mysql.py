@@ -215,9 +215,19 @@ def hear_login(conversation: Conversation) -> None:
 
 
 class ScriptedMysql:
-    """Listens on a loopback port from the beginning to the end of a `with` block."""
+    """Listens from the beginning to the end of a `with` block.
 
-    def __init__(self, answer: Answer, greet: Act = let_in, prepare: Act = Conversation.prepared) -> None:
+    On a loopback port; or at ``path``, a unix socket with next to no backlog.
+    """
+
+    def __init__(
+        self,
+        answer: Answer,
+        greet: Act = let_in,
+        prepare: Act = Conversation.prepared,
+        path: str | None = None,
+    ) -> None:
+        self.path = path
         self.answer = answer
         self.greet = greet
         self.prepare = prepare
@@ -236,8 +246,13 @@ class ScriptedMysql:
             return self.executions
 
     def __enter__(self) -> ScriptedMysql:
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
-        self.port = self._listener.getsockname()[1]
+        if self.path is None:
+            self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+            self.port = self._listener.getsockname()[1]
+        else:
+            self._listener = socket.socket(socket.AF_UNIX)
+            self._listener.bind(self.path)
+            self._listener.listen(1)
         self._start(self._accept)
         return self
 
@@ -264,7 +279,8 @@ class ScriptedMysql:
                 except OSError:
                     return
                 # A reply is sent at once, whole or in the pieces that the test makes.
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self.path is None:
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 with self._lock:
                     self.connections += 1
                     self._open.add(connection)

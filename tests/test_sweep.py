@@ -24,7 +24,7 @@ from headrace.analysis.sweep import (
     is_driver_saturated,
     knee_of,
     parse_objective,
-    step_of,
+    step_over,
 )
 from headrace.analysis.trials import TrialResponse
 from headrace.errors import PlanError, StoreError
@@ -118,7 +118,7 @@ def test_the_drivers_own_threads_are_no_load() -> None:
     driven = plan.model_copy(
         update={"workload": plan.workload.model_copy(update={"kind": "oltp"})}, deep=False
     )
-    with pytest.raises(PlanError, match="of oltp these are the driver's own threads, and no load"):
+    with pytest.raises(PlanError, match="the threads of oltp are its driver's, and no load"):
         sweeps.build(driven, place="sweep.toml")
 
 
@@ -293,7 +293,6 @@ def levels_of(table: NDArray[np.float64], latency: Sequence[Interval | None] = (
     means = [math.exp(float(np.mean(np.log(column)))) for column in table.T]
     found = []
     for place, own in enumerate(trials):
-        best = max(range(place), key=lambda i: means[i], default=None)
         p99 = latency[place] if latency else None
         summary = TreatmentSummary(
             treatment=f"n{place}",
@@ -306,7 +305,7 @@ def levels_of(table: NDArray[np.float64], latency: Sequence[Interval | None] = (
             operations=1,
             errors=0,
         )
-        step = step_of(trials[best], own, ALPHA) if best is not None else None
+        step = step_over(trials[:place], own, ALPHA)
         found.append(Level(f"n{place}", float(2**place), summary, step, None, ""))
     return found
 
@@ -324,6 +323,22 @@ def test_a_level_is_compared_with_the_best_below_it_not_with_a_dip() -> None:
     found = knee_of(levels_of(truth * np.array([[1.0], [1.001], [0.999]])), 0.05)
     assert found is not None
     assert found.load == 2
+
+
+def test_a_level_that_was_measured_in_a_good_moment_alone_is_not_the_one_to_beat() -> None:
+    """Pass 3 ran twice as fast, and 2 was measured in it alone: 2 is no better than 4 and 8."""
+    low, high, first, second = responses(
+        np.array([[100, 0, 150, 200], [101, 0, 151, 198], [200, 240, 300, 401.0]])
+    )
+    found = step_over([low, high[2:], first], second, ALPHA)
+    assert found is not None
+    assert found.estimate == pytest.approx(4 / 3, rel=0.02)
+    assert found.low is not None
+    alone = step_over([high[2:]], second, ALPHA)
+    assert alone is not None
+    assert alone.estimate == pytest.approx(401 / 240)
+    assert alone.low is None
+    assert step_over([low[:1]], high[2:], ALPHA) is None
 
 
 def test_throughput_that_still_grows_has_no_knee_yet() -> None:

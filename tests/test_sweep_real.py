@@ -169,3 +169,17 @@ def test_an_objective_that_cannot_be_read_ends_it_before_anything_is_touched(
     assert code == 3
     assert "objective = 'p99<10': must be a percentile" in err
     assert not lab.output.exists()
+
+
+def test_run_and_plan_show_know_a_plan_that_sweeps(bench: Callable[[str], Bench]) -> None:
+    lab = sweeping(bench(FIO + 'objective = ["p99<10"]\n'))
+    command = [sys.executable, "-m", "headrace"]
+    argv = [*command, "run", str(lab.plan), "-o", str(lab.output)]
+    ran = subprocess.run(argv, env=lab.env, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 3
+    assert "objective = 'p99<10': must be a percentile" in ran.stderr
+    lab.plan.write_text(lab.plan.read_text().replace("p99<10", "p99=10ms"))
+    argv = [*command, "plan", "show", str(lab.plan)]
+    shown = subprocess.run(argv, env=lab.env, capture_output=True, text=True, timeout=60, check=True)
+    assert "3 treatments, 2 blocks, 9 trials" in shown.stdout
+    assert "baseline" not in shown.stdout

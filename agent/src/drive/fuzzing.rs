@@ -6,6 +6,7 @@ use std::time::Duration;
 use rand::SeedableRng;
 
 use super::client::{Client, Progress, Random};
+use super::memcached::{Memcached, MemcachedClient};
 use super::mysql_client::MysqlClient;
 use super::tpcc;
 use crate::mysql::frames::encode;
@@ -63,5 +64,35 @@ pub fn mysql(mut data: &[u8]) {
             input.extend_from_slice(said);
         }
         progress = client.receive(&input, &mut out, &mut random);
+    }
+}
+
+/// memcached's replies. `data` is a list of pieces: a length of one byte, the bytes.
+///
+/// # Panics
+///
+/// That is what it looks for.
+pub fn memcached(mut data: &[u8]) {
+    let options = serde_json::from_str(r#"{"address": "/nowhere", "keys": 3}"#).expect("it is a SPEC's");
+    let workload = Memcached::new(&options).expect("defaults are allowed");
+    let mut client = MemcachedClient::new(&workload);
+    let mut random = Random::seed_from_u64(1);
+    let mut out = Vec::new();
+    let mut progress = client.connected(&mut out);
+    loop {
+        match progress {
+            Progress::Waiting => {}
+            Progress::Ready | Progress::Ended { .. } | Progress::Failed(_) => {
+                client.choose(&mut random);
+                progress = client.begin(&mut out, &mut random);
+                continue;
+            }
+            Progress::Broken(_) | Progress::Encrypt(_) => return,
+        }
+        out.clear();
+        let [length, rest @ ..] = data else { return };
+        let (said, rest) = rest.split_at(usize::from(*length).min(rest.len()));
+        data = rest;
+        progress = client.receive(said, &mut out, &mut random);
     }
 }

@@ -13,6 +13,8 @@ pub mod fuzzing;
 pub mod keys;
 mod lines;
 mod load;
+mod memcached;
+mod mix;
 mod mysql_client;
 mod net;
 mod oltp;
@@ -31,6 +33,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use self::memcached::{Memcached, MemcachedClient};
 use self::mysql_client::MysqlClient;
 use self::net::Address;
 use self::run::Load;
@@ -43,13 +46,13 @@ const STATEMENT_LIMIT: Duration = Duration::from_secs(3600);
 
 #[derive(Subcommand)]
 pub enum DriveCommand {
-    /// Create and fill the tables of a SPEC
+    /// Create and fill the tables of a SPEC, or store its items
     Load(Box<CommonArguments>),
     /// Say which limits of this host and of the server a SPEC needs, and what raises those that are too low
     Check(Box<CommonArguments>),
     /// Check the tables of a TPC-C SPEC: print its twelve consistency conditions as one JSON array
     Verify(Box<CommonArguments>),
-    /// Drop the tables of a SPEC
+    /// Drop the tables of a SPEC, or delete its items
     Clean(Box<CommonArguments>),
     /// Drive the load of a SPEC and write what came back, as JSON lines
     Run(Box<RunArguments>),
@@ -86,11 +89,21 @@ impl CommonArguments {
 pub fn run(command: &DriveCommand) -> anyhow::Result<()> {
     match command {
         DriveCommand::Load(arguments) => {
-            load::run(&Spec::read(&arguments.spec)?, &arguments.options()?, arguments.progress)
+            let spec = Spec::read(&arguments.spec)?;
+            match &spec.workload {
+                WorkloadSpec::Memcached(options) => memcached::load::run(options, arguments.progress),
+                _ => load::run(&spec, &arguments.options()?, arguments.progress),
+            }
         }
         DriveCommand::Check(arguments) => check::run(&Spec::read(&arguments.spec)?, &arguments.options()?),
         DriveCommand::Verify(arguments) => verify(&Spec::read(&arguments.spec)?, &arguments.options()?),
-        DriveCommand::Clean(arguments) => load::clean(&Spec::read(&arguments.spec)?, &arguments.options()?),
+        DriveCommand::Clean(arguments) => {
+            let spec = Spec::read(&arguments.spec)?;
+            match &spec.workload {
+                WorkloadSpec::Memcached(options) => memcached::load::clean(options),
+                _ => load::clean(&spec, &arguments.options()?),
+            }
+        }
         DriveCommand::Run(arguments) => drive(arguments),
     }
 }
@@ -106,6 +119,16 @@ fn verify(spec: &Spec, options: &Options) -> anyhow::Result<()> {
 
 fn drive(arguments: &RunArguments) -> anyhow::Result<()> {
     let spec = Spec::read(&arguments.common.spec)?;
+    if let WorkloadSpec::Memcached(options) = &spec.workload {
+        let workload = Memcached::new(options)?;
+        let load = Load {
+            spec: &spec,
+            address: options.address()?,
+            operations: workload.operations(),
+            make: |_| MemcachedClient::new(&workload),
+        };
+        return run::run(&load, arguments.output.as_deref(), arguments.common.progress);
+    }
     let workload = spec.workload.on_mysql()?;
     let options = arguments.common.options()?;
     let load = Load {

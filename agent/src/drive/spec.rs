@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::drive::arrivals::{Arrivals, Law, Piece};
 use crate::drive::script::Workload;
-use crate::drive::{oltp, sql, tpcc};
+use crate::drive::{memcached, oltp, sql, tpcc};
 use crate::error::AgentError;
 
 #[derive(Debug, Deserialize)]
@@ -49,6 +49,7 @@ pub enum WorkloadSpec {
     Oltp(oltp::Options),
     Sql(sql::Options),
     Tpcc(tpcc::Options),
+    Memcached(memcached::Options),
 }
 
 impl WorkloadSpec {
@@ -58,6 +59,7 @@ impl WorkloadSpec {
             WorkloadSpec::Oltp(options) => oltp::workload(options).map(|made| Arc::new(made) as _),
             WorkloadSpec::Sql(options) => sql::workload(options).map(|made| Arc::new(made) as _),
             WorkloadSpec::Tpcc(options) => tpcc::workload(options).map(|made| Arc::new(made) as _),
+            WorkloadSpec::Memcached(_) => Err("memcached is no MySQL server".to_owned()),
         };
         made.map_err(AgentError::Input)
     }
@@ -69,6 +71,7 @@ impl WorkloadSpec {
             // Those that `setup` creates are few.
             WorkloadSpec::Sql(options) => options.tables,
             WorkloadSpec::Tpcc(_) => tpcc::schema::TABLES.len(),
+            WorkloadSpec::Memcached(_) => 0,
         }
     }
 
@@ -187,7 +190,8 @@ impl Spec {
         let Pacing::Open { arrivals, rate_ops_s, profile } = &self.pacing else { return Ok(None) };
         let pieces = match (rate_ops_s, profile.is_empty()) {
             (Some(rate), true) => {
-                vec![Piece { seconds: self.warmup_s + self.seconds, from_ops_s: *rate, to_ops_s: *rate }]
+                // A piece that ends with the window might, rounded, end a nanosecond before it, and begin anew.
+                vec![Piece { seconds: 3600.0, from_ops_s: *rate, to_ops_s: *rate }]
             }
             (None, false) => profile.clone(),
             _ => return Err("pacing: an open loop needs either rate_ops_s or a profile".to_owned()),

@@ -239,7 +239,11 @@ def analyse_sweep(folder: ExperimentFolder) -> Sweep:
             treatment=name,
             load=loads[name],
             summary=summaries.get(name),
-            step=_step(name, loads, summaries, passed, alpha),
+            step=step_over(
+                [trials for below, trials in passed.items() if loads[below] < loads[name]],
+                passed.get(name, ()),
+                alpha,
+            ),
             search_ops_s=searched[name].throughput_ops_s if name in searched else None,
             missing="" if name in summaries else _why_missing(records, name),
             failed_share=_failed_share(passed.get(name, ())),
@@ -310,20 +314,6 @@ def _saturated(records: Sequence[TrialRecord]) -> set[str]:
     }
 
 
-def _step(
-    name: str,
-    loads: Mapping[str, float],
-    summaries: Mapping[str, TreatmentSummary],
-    passed: Mapping[str, Sequence[TrialResponse]],
-    alpha: float,
-) -> Interval | None:
-    """A level against the best of those below it that have a pass in common with it."""
-    own = {t.block for t in passed.get(name, ())}
-    below = [n for n in summaries if loads[n] < loads[name] and own & {t.block for t in passed[n]}]
-    best = max(below, key=lambda n: summaries[n].throughput_ops_s.estimate, default="")
-    return step_of(passed[best], passed[name], alpha) if best else None
-
-
 def _why_missing(records: Sequence[TrialRecord], name: str) -> str:
     own = [r for r in records if r.treatment == name and r.state is not TrialState.COMPLETE]
     reasons = list(dict.fromkeys(f"{r.state}: {r.reason}" for r in own))
@@ -354,11 +344,25 @@ def _summary(name: str, trials: Sequence[TrialResponse], alpha: float) -> Treatm
     )
 
 
-def step_of(below: Sequence[TrialResponse], above: Sequence[TrialResponse], alpha: float) -> Interval | None:
-    """The ratio of two levels over the passes that have both."""
+def step_over(
+    lower: Sequence[Sequence[TrialResponse]], own: Sequence[TrialResponse], alpha: float
+) -> Interval | None:
+    """A level's throughput by that of the best of the ``lower`` ones; None where no pass has it and one of them.
+
+    Each is compared over the passes that both have, so the best is the one with the smallest ratio. Where levels
+    lost passes, those with two in common count before those with one: from one pass nobody can tell a better
+    level from a better moment.
+    """
+    passes = {t.block for t in own}
+    common = [len(passes & {t.block for t in trials}) for trials in lower]
+    least = min(2, max(common, default=0))
+    steps = [_step(trials, own, alpha) for trials, n in zip(lower, common, strict=True) if n >= least > 0]
+    return min(steps, key=lambda step: step.estimate, default=None)
+
+
+def _step(below: Sequence[TrialResponse], above: Sequence[TrialResponse], alpha: float) -> Interval:
     first, second = ({t.block: math.log(t.throughput_ops_s) for t in side} for side in (below, above))
-    ratios = {block: second[block] - first[block] for block in sorted(first.keys() & second.keys())}
-    return intervals.geometric(ratios, alpha) if ratios else None
+    return intervals.geometric({b: second[b] - first[b] for b in sorted(first.keys() & second.keys())}, alpha)
 
 
 def knee_of(levels: Sequence[Level], gain: float) -> Knee | None:

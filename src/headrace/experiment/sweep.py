@@ -72,13 +72,6 @@ def build(
         table = table.model_copy(update={"passes": passes})
     plan = plan.model_copy(update={"sweep": table, **table.tables()})
     is_open = table.knob == "workload.rate"
-    options = {row[0] for row in workloads.option_docs(plan.workload.kind)}
-    if table.knob == "workload.threads" and "connections" in options:
-        raise PlanError(
-            f"sweep.knob = {table.knob!r}: of {plan.workload.kind} these are the driver's own threads, and no load",
-            place=place,
-            hint='knob = "workload.connections"',
-        )
     for option in ("rate", "rate_iops", "profile"):
         if not is_open and plan.workload.options.get(option):
             raise PlanError(
@@ -87,6 +80,13 @@ def build(
                 hint=f'leave workload.{option} out, or sweep it: [sweep] knob = "workload.rate"',
             )
     base = designs.build(plan, place=place, is_root=is_root)
+    options = {option.name for option in workloads.option_docs(plan.workload.kind)}
+    if table.knob == "workload.threads" and "connections" in options:
+        raise PlanError(
+            f"sweep.knob = {table.knob!r}: the threads of {plan.workload.kind} are its driver's, and no load",
+            place=place,
+            hint='knob = "workload.connections"',
+        )
     # Of one factor that is a condition, a treatment's name is only that condition.
     treatments = tuple(Treatment(t.condition, t.levels, t.settings) for t in base.treatments)
     names = [t.name for t in treatments]

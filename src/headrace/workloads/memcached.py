@@ -25,8 +25,10 @@ MEMCACHED = Tool("memcached", "memcached", ("--version",))
 #: The account that Debian's package makes; nobody is on every system.
 _ACCOUNTS = ("memcache", "memcached", "nobody")
 
-#: Beside the driver's: one to ask whether it is there, and some for whoever looks at it meanwhile.
-_SPARE_CONNECTIONS = 16
+#: Beside the driver's, for whoever looks at it meanwhile. memcached makes the number its limit of open files, too,
+#: of which it needs some for itself and for each thread.
+_SPARE_CONNECTIONS = 32
+_FILES_A_THREAD = 4
 
 START_LIMIT_S = 20.0
 
@@ -150,7 +152,7 @@ class Memcached(Driven[MemcachedOptions]):
             "--udp-port=0",
             f"--memory-limit={max(1, o.memory // 1024**2)}",
             f"--threads={o.server_threads}",
-            f"--conn-limit={o.connections + _SPARE_CONNECTIONS}",
+            f"--conn-limit={o.connections + _FILES_A_THREAD * o.server_threads + _SPARE_CONNECTIONS}",
         ]
         if target.is_root:
             argv.append(f"--user={await _account(target)}")

@@ -7,12 +7,14 @@ mod turns;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rand::SeedableRng;
 use rustls::ClientConnection;
 
+use self::turns::cannot_connect;
 use crate::drive::arrivals::Arrivals;
 use crate::drive::client::{CANNOT_CONNECT, Client, Failure, NO_ANSWER, Random};
 use crate::drive::clock::now_ns;
@@ -166,9 +168,21 @@ impl<'a, C: Client> Engine<'a, C> {
     pub fn connect_all(&mut self) -> Result<(), Failure> {
         let mut begun = 0;
         let mut done = 0;
+        let mut last_begun_ns = now_ns();
         while done < self.slots.len() {
             while begun < self.slots.len() && begun - done < LOGINS_AT_ONCE {
-                self.connect(begun, now_ns())?;
+                let now = now_ns();
+                match self.connect(begun, now) {
+                    Ok(()) => last_begun_ns = now,
+                    // The backlog of a unix socket is full: the server has to let in those before us.
+                    Err(error)
+                        if error.kind() == ErrorKind::WouldBlock
+                            && now - last_begun_ns < CONNECT_LIMIT_NS =>
+                    {
+                        break;
+                    }
+                    Err(error) => return Err(cannot_connect(&error)),
+                }
                 begun += 1;
             }
             self.net.wait(now_ns() + HOUSEKEEPING_NS);
@@ -244,8 +258,8 @@ impl<'a, C: Client> Engine<'a, C> {
                 match self.slots[place].state {
                     State::Resting => self.begin(place, due),
                     State::Down => {
-                        if let Err(failure) = self.connect(place, now) {
-                            self.connect_failed(place, &failure);
+                        if let Err(error) = self.connect(place, now) {
+                            self.connect_failed(place, &cannot_connect(&error));
                         }
                     }
                     State::Connecting | State::LoggingIn | State::Free | State::Busy => {}

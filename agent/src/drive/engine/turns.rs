@@ -15,12 +15,11 @@ use crate::drive::spec::Think;
 
 impl<C: Client> Engine<'_, C> {
     /// Begins to connect.
-    pub(super) fn connect(&mut self, place: usize, now: u64) -> Result<(), Failure> {
+    pub(super) fn connect(&mut self, place: usize, now: u64) -> io::Result<()> {
         let slot = &mut self.slots[place];
         slot.since_ns = now;
         slot.set_state(State::Connecting);
-        let begun = self.net.connect(place, &self.rules.address);
-        begun.map_err(|error| Failure::new(CANNOT_CONNECT, error.to_string()))
+        self.net.connect(place, &self.rules.address)
     }
 
     /// Something happened on a connection. Fails where one is lost before the trial.
@@ -40,7 +39,7 @@ impl<C: Client> Engine<'_, C> {
             }
             Happened::Broken(error) => {
                 let failure = match self.slots[place].state {
-                    State::Connecting => Failure::new(CANNOT_CONNECT, error.to_string()),
+                    State::Connecting => cannot_connect(&error),
                     _ => lost(&error),
                 };
                 self.connection_broke(place, failure)
@@ -283,6 +282,10 @@ impl<C: Client> Slot<C> {
         let unit: f64 = self.random.sample(rand_distr::Exp1);
         (unit * mean_ns as f64) as u64
     }
+}
+
+pub(super) fn cannot_connect(error: &io::Error) -> Failure {
+    Failure::new(CANNOT_CONNECT, error.to_string())
 }
 
 fn lost(error: &io::Error) -> Failure {

@@ -2,7 +2,7 @@
 
 pub mod bulk;
 mod crew;
-mod progress;
+pub mod progress;
 mod rows;
 mod sbtest;
 
@@ -82,7 +82,9 @@ pub fn clean(spec: &Spec, options: &Options) -> anyhow::Result<()> {
 fn sbtest_tables(spec: &Spec) -> Result<Option<Tables>, AgentError> {
     match &spec.workload {
         WorkloadSpec::Oltp(options) => Tables::new(options, spec.seed).map(Some),
-        WorkloadSpec::Tpcc(_) | WorkloadSpec::Sql(sql::Options { tables: 0, .. }) => Ok(None),
+        WorkloadSpec::Tpcc(_)
+        | WorkloadSpec::Memcached(_)
+        | WorkloadSpec::Sql(sql::Options { tables: 0, .. }) => Ok(None),
         WorkloadSpec::Sql(sql::Options { tables, table_size, .. }) => {
             let options =
                 oltp::Options { tables: *tables, table_size: *table_size, ..oltp::Options::default() };

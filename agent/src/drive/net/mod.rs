@@ -45,7 +45,7 @@ impl Address {
     }
 
     /// A socket for it, not connected.
-    fn socket(&self, flags: SocketFlags) -> io::Result<OwnedFd> {
+    pub fn socket(&self, flags: SocketFlags) -> io::Result<OwnedFd> {
         let family = match self {
             Address::Unix(_) => AddressFamily::UNIX,
             Address::Tcp(SocketAddr::V4(_)) => AddressFamily::INET,

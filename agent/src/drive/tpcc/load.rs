@@ -6,9 +6,10 @@ use anyhow::Context;
 use rand::RngExt;
 
 use super::Options;
-use super::random::{alphanumeric, data, digits, last_name_to_load, mix, of_row, permuted_customer, zip};
+use super::random::{alphanumeric, data, digits, last_name_to_load, of_row, permuted_customer, zip};
 use super::schema::{CUSTOMERS, DELIVERED, DISTRICTS, INDEXES, ITEMS, TABLES, create_statements};
 use crate::drive::load::bulk::{self, Effort, Filled, Part, Rows};
+use crate::drive::mix::mix;
 use crate::drive::script::Random;
 use crate::error::AgentError;
 use crate::mysql::{self, Connection};

@@ -3,6 +3,7 @@
 use rand::{RngExt, SeedableRng};
 
 use super::schema::CUSTOMERS;
+use crate::drive::mix::mix;
 use crate::drive::script::Random;
 
 const ALPHANUMERIC: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
@@ -133,14 +134,6 @@ pub fn permuted_customer(key: u64, order: i64) -> i64 {
             return value as i64 + 1;
         }
     }
-}
-
-/// The finalizer of splitmix64.
-pub fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ (value >> 31)
 }
 
 #[cfg(test)]
