@@ -33,7 +33,7 @@ def headrace(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[s
 def test_help_names_every_command_and_the_version_is_the_packages() -> None:
     answer = headrace("--help")
     assert answer.returncode == 0
-    for command in ("doctor", "facts", "run", "demo", "report", "status", "compare", "plan"):
+    for command in ("doctor", "facts", "run", "sweep", "demo", "report", "status", "compare", "plan"):
         assert f"  {command} " in answer.stdout
     assert headrace("--version").stdout == f"headrace {__version__}\n"
 

@@ -45,6 +45,7 @@ async def preflight(lab: Lab, tell: Callable[[str], None]) -> None:
             for treatments in loads:
                 for finding in await _findings(lab, treatments[0], endpoint):
                     found.setdefault(finding, []).extend(treatment.name for treatment in treatments)
+    found = _largest(found)
     blocking = {finding: names for finding, names in found.items() if finding.is_blocking}
     for finding, names in found.items():
         if finding not in blocking:
@@ -56,6 +57,14 @@ async def preflight(lab: Lab, tell: Callable[[str], None]) -> None:
             place=", ".join(dict.fromkeys(finding.place for finding in blocking)),
             hint="; ".join(dict.fromkeys(_remedy(finding) for finding in blocking)),
         )
+
+
+def _largest(found: Mapping[workloads.Finding, list[str]]) -> dict[workloads.Finding, list[str]]:
+    """Of each limit the finding that needs most: what it names is enough for every treatment."""
+    largest: dict[tuple[str, str], tuple[workloads.Finding, list[str]]] = {}
+    for finding, names in sorted(found.items(), key=lambda item: -item[0].needed):
+        largest.setdefault((finding.place, finding.check), (finding, []))[1].extend(names)
+    return dict(largest.values())
 
 
 def _by_limits(lab: Lab) -> Mapping[str, list[list[Treatment]]]:

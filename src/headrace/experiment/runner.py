@@ -88,6 +88,10 @@ async def run_experiment(
     host is restored first.
     """
     plan, text = plans.load(plan_path)
+    if plan.sweep is not None:
+        raise PlanError(
+            "a sweep finds its levels on the way", place=str(plan_path), hint="headrace sweep PLAN"
+        )
     async with AsyncExitStack() as stack:
         target = open_target(
             TargetSpec.parse(
@@ -103,14 +107,14 @@ async def run_experiment(
             listen(Note(f"skipped {name}: {reason}"))
         for note in design.notes:
             listen(Note(note))
-        folder = _open_folder(folder_path or Path("experiments") / plan.name, text, design)
-        stack.enter_context(_exclusive(folder.path))
-        lab = await _prepare_lab(target, folder, design, stack, listen)
-        await _Run(lab, folder, listen, retry).all_trials()
+        folder = open_folder(folder_path or Path("experiments") / plan.name, text, design)
+        stack.enter_context(exclusive(folder.path))
+        lab = await prepare_lab(target, folder, design, stack, listen)
+        await Run(lab, folder, listen, retry).all_trials()
     return folder
 
 
-def _open_folder(path: Path, text: str, design: designs.Design) -> ExperimentFolder:
+def open_folder(path: Path, text: str, design: designs.Design) -> ExperimentFolder:
     if not path.exists():
         return ExperimentFolder.create(path, text, design.to_json())
     folder = ExperimentFolder.open(path)
@@ -124,7 +128,7 @@ def _open_folder(path: Path, text: str, design: designs.Design) -> ExperimentFol
 
 
 @contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
+def exclusive(path: Path) -> Iterator[None]:
     """One runner a folder: a second one is told who has it."""
     descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -140,7 +144,7 @@ def _exclusive(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-async def _prepare_lab(
+async def prepare_lab(
     target: Target, folder: ExperimentFolder, design: designs.Design, stack: AsyncExitStack, listen: Listener
 ) -> Lab:
     plan = design.plan
@@ -270,7 +274,7 @@ async def _dataset(lab: Lab, workload: workloads.Workload, listen: Listener) -> 
     return folder
 
 
-class _Run:
+class Run:
     """The loop over the trials, with its clock."""
 
     def __init__(self, lab: Lab, folder: ExperimentFolder, listen: Listener, retry: bool) -> None:

@@ -30,10 +30,10 @@ from headrace.experiment import plan as plans
 from headrace.experiment.runner import (
     Listener,
     Note,
-    _exclusive,
-    _open_folder,
-    _prepare_lab,
-    _Run,
+    Run,
+    exclusive,
+    open_folder,
+    prepare_lab,
 )
 from headrace.model import Role, Treatment, TrialSpec, TrialState
 from headrace.store import ExperimentFolder, TrialRecord
@@ -239,14 +239,14 @@ async def run_sweep(
         )
         for note in [*design.notes, *_too_few_operations(design)]:
             listen(Note(note))
-        folder = _open_folder(folder_path or Path("experiments") / plan.name, text, design)
-        stack.enter_context(_exclusive(folder.path))
-        lab = await _prepare_lab(target, folder, design, stack, listen)
+        folder = open_folder(folder_path or Path("experiments") / plan.name, text, design)
+        stack.enter_context(exclusive(folder.path))
+        lab = await prepare_lab(target, folder, design, stack, listen)
         await _SweepRun(lab, folder, listen, retry).all_trials()
     return asking(folder, [Objective(**o) for o in design.sweep["objectives"]])
 
 
-class _SweepRun(_Run):
+class _SweepRun(Run):
     """The loop over the trials; after each it asks what comes next, for that depends on what was measured."""
 
     async def all_trials(self) -> None:

@@ -25,6 +25,9 @@ const SENDS_AT_ONCE: usize = 8;
 const FIRST_BUFFER: usize = 4 * 1024;
 const LARGEST_BUFFER: usize = 64 * 1024;
 
+/// IORING_RECVSEND_POLL_FIRST (Linux 5.19): nothing is there yet when we ask for the reply to what we send only now.
+const POLL_FIRST: u16 = 1;
+
 const CONNECT: u64 = 0;
 const RECEIVE: u64 = 1;
 const SEND: u64 = 2;
@@ -246,7 +249,9 @@ impl UringNet {
     fn push_receive(&mut self, number: usize) {
         let Some(socket) = &mut self.sockets[number] else { return };
         let length = socket.input.len() as u32;
-        let entry = opcode::Recv::new(Fd(socket.fd.as_raw_fd()), socket.input.as_mut_ptr(), length).build();
+        let entry = opcode::Recv::new(Fd(socket.fd.as_raw_fd()), socket.input.as_mut_ptr(), length)
+            .ioprio(POLL_FIRST)
+            .build();
         self.push(number, RECEIVE, entry);
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.errors import WorkloadFailed
 
@@ -17,12 +18,15 @@ _BUFFER_POOL = "buffer_pool"
 
 @dataclass(frozen=True)
 class Finding:
-    """A limit that is too low, on the target called ``place``, and the command that raises it.
+    """A limit, ``check``, that is too low on the target called ``place``, and the command that raises it.
 
+    ``needed``: what it must be, a number of things.
     ``is_blocking``: the load cannot run; otherwise it may measure something else than it seems to.
     """
 
     place: str
+    check: str
+    needed: int
     is_blocking: bool
     message: str
     fix: str
@@ -32,7 +36,14 @@ def read_findings(output: bytes, place: str, *, of_server: bool, of_driver: bool
     """What is not as it should be, of what ``drive check`` wrote. Raises WorkloadFailed for what it did not."""
     try:
         return [
-            Finding(place, found["severity"] == "error", found["message"], found["fix"] or "")
+            Finding(
+                place,
+                found["check"],
+                found["needed"],
+                found["severity"] == "error",
+                found["message"],
+                found["fix"] or "",
+            )
             for found in _entries(json.loads(output))
             if not found["ok"]
             and found["check"] != _BUFFER_POOL
@@ -42,7 +53,7 @@ def read_findings(output: bytes, place: str, *, of_server: bool, of_driver: bool
         raise WorkloadFailed(f"`drive check` cannot be read: {error!r}", place=place) from error
 
 
-def _entries(content: object) -> Sequence[dict[str, str]]:
+def _entries(content: object) -> Sequence[dict[str, Any]]:
     if not isinstance(content, list):
         raise ValueError("no list")
     return content
