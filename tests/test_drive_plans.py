@@ -59,7 +59,14 @@ def plan(workload: str, *, target: str = "", port: int = 0) -> str:
 
 
 def finding(check: str, *, ok: bool = False, severity: str = "error") -> dict[str, object]:
-    return {"check": check, "ok": ok, "severity": severity, "message": f"{check}!", "fix": f"mend {check}"}
+    return {
+        "check": check,
+        "ok": ok,
+        "needed": 1,
+        "severity": severity,
+        "message": f"{check}!",
+        "fix": f"mend {check}",
+    }
 
 
 def test_findings_that_are_none_are_left_out() -> None:

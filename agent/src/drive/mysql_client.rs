@@ -245,7 +245,7 @@ fn greet<'a>(
     let greeting = parse_greeting(entry.frames.payload())?;
     let is_socket = matches!(options.endpoint, Endpoint::Socket(_));
     let uses_tls = tls::decide(options.tls, is_socket, &greeting)?;
-    let capabilities = capabilities(&greeting, uses_tls);
+    let capabilities = capabilities(&greeting, uses_tls, options.database.is_some());
     let channel = channel(options, uses_tls);
     // As in the blocking client: the user's plugin may be one we speak even if the server's default is not.
     entry.login = Login::start(&greeting.plugin, &greeting.nonce, &options.password, channel).ok();

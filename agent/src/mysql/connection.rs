@@ -68,7 +68,7 @@ impl Connection {
         let greeting = parse_greeting(wire.read()?)?;
         let is_socket = matches!(options.endpoint, Endpoint::Socket(_));
         let uses_tls = tls::decide(options.tls, is_socket, &greeting)?;
-        let mut capabilities = capabilities(&greeting, uses_tls);
+        let mut capabilities = capabilities(&greeting, uses_tls, options.database.is_some());
         let can_bulk = is_for_bulk && greeting.can_bulk;
         if is_for_bulk {
             capabilities |= greeting.capabilities & CapabilityFlags::CLIENT_LOCAL_FILES;

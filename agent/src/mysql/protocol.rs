@@ -52,19 +52,20 @@ pub fn parse_greeting(payload: &[u8]) -> Result<Greeting, Error> {
     })
 }
 
-/// What we can do, as far as the server can, too.
-pub fn capabilities(greeting: &Greeting, uses_tls: bool) -> CapabilityFlags {
+/// What we can do, as far as the server can, too. The request for TLS and the login behind it must name the same:
+/// servers read the login by the flags of the request.
+pub fn capabilities(greeting: &Greeting, uses_tls: bool, has_database: bool) -> CapabilityFlags {
     let mut wanted = CapabilityFlags::CLIENT_PROTOCOL_41
         | CapabilityFlags::CLIENT_SECURE_CONNECTION
         | CapabilityFlags::CLIENT_LONG_PASSWORD
         | CapabilityFlags::CLIENT_TRANSACTIONS
         | CapabilityFlags::CLIENT_PLUGIN_AUTH
         | CapabilityFlags::CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA
-        | CapabilityFlags::CLIENT_CONNECT_WITH_DB
         | CapabilityFlags::CLIENT_MULTI_RESULTS
         | CapabilityFlags::CLIENT_PS_MULTI_RESULTS
         | CapabilityFlags::CLIENT_CONNECT_ATTRS;
     wanted.set(CapabilityFlags::CLIENT_SSL, uses_tls);
+    wanted.set(CapabilityFlags::CLIENT_CONNECT_WITH_DB, has_database);
     // CLIENT_LONG_PASSWORD means "not MariaDB" in MariaDB's greeting, but is always right in our answer.
     wanted & (greeting.capabilities | CapabilityFlags::CLIENT_LONG_PASSWORD)
 }
@@ -88,13 +89,12 @@ fn mariadb_capabilities(capabilities: CapabilityFlags) -> MariadbCapabilities {
 }
 
 pub fn login(
-    mut capabilities: CapabilityFlags,
+    capabilities: CapabilityFlags,
     user: &str,
     database: Option<&str>,
     plugin: &[u8],
     answer: &[u8],
 ) -> Vec<u8> {
-    capabilities.set(CapabilityFlags::CLIENT_CONNECT_WITH_DB, database.is_some());
     let attributes = capabilities
         .contains(CapabilityFlags::CLIENT_CONNECT_ATTRS)
         .then(|| [("program_name".to_owned(), "headrace-agent".to_owned())].into());
