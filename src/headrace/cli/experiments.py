@@ -1,0 +1,237 @@
+"""Commands about plans and experiments: plan, run, sweep, demo, report, status, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.shell import Json, app, on_target, print_json, run_until_signal, stderr, stdout
+
+if TYPE_CHECKING:
+    from headrace.store import ExperimentFolder
+
+plan_app = typer.Typer(no_args_is_help=True, help="Look at plan files without running them.")
+app.add_typer(plan_app, name="plan")
+
+
+PlanFile = Annotated[Path, typer.Argument(help="A plan file, or the name of an example.", metavar="PLAN")]
+Folder = Annotated[Path, typer.Argument(help="An experiment's folder.", metavar="FOLDER")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="The experiment's folder [experiments/NAME].")
+]
+Objectives = Annotated[
+    list[str] | None,
+    typer.Option("--objective", help="A latency that a sweep is to hold, such as p99=10ms [the plan's]."),
+]
+
+
+def _find_plan(path: Path) -> Path:
+    """The file itself, or the example of that name."""
+    if path.exists() or (path.suffix != ".toml" and len(path.parts) > 1):
+        return path
+    example = Path(__file__).parent.parent / "examples" / path.with_suffix(".toml").name
+    return example if example.exists() and len(path.parts) == 1 else path
+
+
+@plan_app.command("list")
+def plan_list() -> None:
+    """The example plans that come with headrace."""
+    from headrace.experiment import plan as plans
+
+    for path in sorted((Path(__file__).parent.parent / "examples").glob("*.toml")):
+        typer.echo(f"{path.stem:22} {plans.load(path)[0].description}")
+
+
+@plan_app.command("show", epilog="Example: headrace plan show stock-to-all")
+def plan_show(plan: PlanFile, as_json: Json = False) -> None:
+    """The treatments and trials of a plan, and the hours they will take."""
+    from headrace.experiment import design as designs
+    from headrace.experiment import plan as plans
+    from headrace.experiment import sweep as sweeps
+    from headrace.experiment.runner import trial_seconds
+
+    path = _find_plan(plan)
+    loaded, _ = plans.load(path)
+    build = designs.build if loaded.sweep is None else sweeps.build
+    design = build(loaded, place=str(path))
+    hours = trial_seconds(loaded) * len(design.trials) / 3600
+    if as_json:
+        print_json({**design.to_json(), "hours": hours})
+    else:
+        from headrace.report import views
+
+        stdout().print(views.design(design.to_json(), hours))
+
+
+@plan_app.command("options", epilog="Example: headrace plan options fio")
+def plan_options(kind: Annotated[str, typer.Argument(help="A workload.", metavar="WORKLOAD")]) -> None:
+    """The options of a workload, with defaults."""
+    from rich.table import Table
+
+    from headrace import workloads
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("option", "type", "default", "meaning"):
+        table.add_column(column, overflow="fold")
+    for row in workloads.option_docs(kind):
+        table.add_row(*(str(cell) for cell in row))
+    stdout().print(table)
+
+
+@app.command(
+    short_help="Run a plan, or continue it.", epilog="Example: headrace run filesystems -o experiments/fs-2"
+)
+def run(
+    plan: PlanFile,
+    output: Output = None,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Measure disturbed and failed trials again.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a plan, or continue it where it stopped, and write the report."""
+    _run_plan(_find_plan(plan), output, retry, as_json)
+
+
+@app.command(short_help="From a stock MariaDB to a proven faster one.")
+def demo(output: Output = Path("experiments/stock-to-all"), as_json: Json = False) -> None:
+    """From a stock private MariaDB to a proven faster one, in about 8 minutes."""
+    _run_plan(_find_plan(Path("stock-to-all")), output, False, as_json)
+
+
+def _run_plan(plan: Path, output: Path | None, retry: bool, as_json: bool) -> None:
+    from headrace.experiment import plan as plans
+    from headrace.experiment import runner
+    from headrace.report import progress
+
+    if plans.load(plan)[0].sweep is not None:
+        _sweep_plan(plan, output, retry, as_json)
+        return
+    with progress.Watcher(stderr()) as watcher:
+        folder = run_until_signal(lambda: runner.run_experiment(plan, output, watcher.listen, retry=retry))
+    _conclude(folder, as_json)
+
+
+@app.command(
+    short_help="How much load brings more throughput?",
+    epilog="Example: headrace sweep sweep --objective p99=10ms --objective p50=1ms",
+)
+def sweep(
+    plan: PlanFile,
+    output: Output = None,
+    objective: Objectives = None,
+    passes: Annotated[
+        int | None, typer.Option("--passes", min=1, max=1000, help="Passes over the levels [the plan's].")
+    ] = None,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Measure disturbed and failed trials again.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Raise connections (or the rate) until throughput stops growing: knee, scalability law, objectives."""
+    _sweep_plan(_find_plan(plan), output, retry, as_json, objective or (), passes)
+
+
+def _sweep_plan(
+    plan: Path,
+    output: Path | None,
+    retry: bool,
+    as_json: bool,
+    objectives: Sequence[str] = (),
+    passes: int | None = None,
+) -> None:
+    from headrace.experiment.sweep import run_sweep
+    from headrace.report import progress
+
+    with progress.Watcher(stderr()) as watcher:
+        folder = run_until_signal(
+            lambda: run_sweep(plan, output, watcher.listen, objectives=objectives, passes=passes, retry=retry)
+        )
+    _conclude(folder, as_json)
+
+
+def _conclude(folder: ExperimentFolder, as_json: bool) -> None:
+    from headrace import report
+    from headrace.analysis.study import analyse_experiment
+    from headrace.report.sweep import SweepReport, is_sweep
+
+    if is_sweep(folder):
+        found = SweepReport(folder)
+        page = found.write()
+        if as_json:
+            print_json(found.to_json())
+        else:
+            stdout().print(found.terminal())
+        stderr().print(f"report: {page}", soft_wrap=True, highlight=False)
+        return
+
+    analysis = analyse_experiment(folder)
+    page = report.build_report(folder, analysis)
+    if as_json:
+        print_json(report.to_json(folder, analysis))
+    else:
+        stdout().print(report.terminal.result(folder, analysis))
+    stderr().print(f"report: {page}", soft_wrap=True, highlight=False)
+
+
+@app.command(
+    name="report",
+    short_help="Analyse an experiment, write its report.",
+    epilog="Example: headrace report experiments/stock-to-all --json | jq .effects",
+)
+def report_command(folder: Folder, objective: Objectives = None, as_json: Json = False) -> None:
+    """Analyse an experiment (finished or not), print the table and write report.html and report.json."""
+    from headrace.analysis.sweep import parse_objective
+    from headrace.experiment.sweep import asking
+    from headrace.store import ExperimentFolder
+
+    found = ExperimentFolder.open(folder)
+    if objective:
+        found = asking(found, [parse_objective(text, "--objective") for text in objective])
+    _conclude(found, as_json)
+
+
+@app.command(short_help="How far is an experiment?")
+def status(folder: Folder, as_json: Json = False) -> None:
+    """How far an experiment is, and whether the host is restored."""
+    from headrace.agent import Agent, Journal
+    from headrace.experiment.sweep import as_decided
+    from headrace.report import views
+    from headrace.store import ExperimentFolder
+
+    experiment = as_decided(ExperimentFolder.open(folder))
+
+    async def work(host: Any) -> list[dict[str, Any]]:
+        return await Journal(await Agent.install(host), "status").entries()
+
+    target = experiment.design["target"]
+    entries = on_target(
+        target["address"], work, identity_file=target["identity_file"], known_hosts=target["known_hosts"]
+    )
+    if as_json:
+        states = {t.number: t.state for t in experiment.trials()}
+        print_json({"trials": len(experiment.design["trials"]), "states": states, "journal": entries})
+    else:
+        stdout().print(views.status(experiment, entries))
+
+
+@app.command(
+    short_help="Two experiments side by side.",
+    epilog="Example: headrace compare experiments/kernel-6.1 experiments/kernel-6.12",
+)
+def compare(a: Folder, b: Folder, as_json: Json = False) -> None:
+    """Two experiments with the same workload: each treatment of B against the same one of A (unpaired)."""
+    from dataclasses import asdict
+
+    from headrace.analysis.study import compare_experiments
+    from headrace.report import views
+    from headrace.store import ExperimentFolder
+
+    comparison = compare_experiments(ExperimentFolder.open(a), ExperimentFolder.open(b))
+    if as_json:
+        print_json(asdict(comparison))
+    else:
+        stdout().print(views.comparison(comparison))

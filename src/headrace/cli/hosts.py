@@ -1,0 +1,59 @@
+"""Commands about a host as it is: doctor, facts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from headrace.cli.shell import Json, TargetOption, app, on_target, print_json, stdout
+
+
+@app.command(
+    short_help="Is this machine ready? What is missing?",
+    epilog="Example: headrace doctor --json | jq '.[] | select(.ok|not)'",
+)
+def doctor(target: TargetOption = "local", scratch: str = "/var/tmp/headrace", as_json: Json = False) -> None:
+    """Is this machine ready? What is missing, and the command that brings it."""
+    from headrace.experiment import readiness
+
+    async def work(host: Any) -> list[readiness.Check]:
+        return await readiness.examine(host, scratch)
+
+    checks = on_target(target, work)
+    if as_json:
+        print_json([vars(check) for check in checks])
+    else:
+        _print_checks(checks)
+    # Being no root is a limit, not a fault: everything but volumes and kernel settings works.
+    if any(not check.ok for check in checks if check.name != "root"):
+        raise typer.Exit(4)
+
+
+def _print_checks(checks: list[Any]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("", "check", "found", "what to do"):
+        table.add_column(column, overflow="fold")
+    for check in checks:
+        mark = "[green]ok[/]" if check.ok else "[red]no[/]"
+        table.add_row(mark, check.name, check.detail, check.remedy)
+    stdout().print(table)
+
+
+@app.command(epilog="Example: headrace facts --target root@db1 --json | jq .block_devices")
+def facts(target: TargetOption = "local", as_json: Json = False) -> None:
+    """How a host and its servers are configured."""
+    from headrace.agent import Agent
+
+    async def work(host: Any) -> Any:
+        return await (await Agent.install(host)).facts()
+
+    found = on_target(target, work)
+    if as_json:
+        print_json(found.data)
+    else:
+        from headrace.report import views
+
+        stdout().print(views.facts(found))

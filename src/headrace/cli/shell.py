@@ -1,0 +1,149 @@
+"""What all commands share: the application, its errors, output, and work on a target."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from headrace import __version__
+from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+T = TypeVar("T")
+
+app = typer.Typer(
+    name="headrace",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Finds what holds a MySQL-family server back, tests every fix on your own workload, and proves the "
+    "result with numbers that can be defended.",
+    epilog="Start with `headrace doctor`, then `headrace demo`. Exit codes: docs/exit-codes.md.",
+)
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+TargetOption = Annotated[
+    str, typer.Option("--target", "-t", help="local, user@host[:port], or a folder with a saved host.")
+]
+
+
+def main() -> None:
+    """Entry point: runs the command and turns an error into one clear message and its exit code."""
+    try:
+        # typer hands back the code of an Exit instead of ending the process.
+        sys.exit(app(standalone_mode=False))
+    except HeadraceError as error:
+        stderr().print(_error_text(error), soft_wrap=True, highlight=False)
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(130)
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:
+        # click's own usage errors know how to show themselves and their exit code.
+        show = getattr(error, "show", None)
+        if show is None:
+            raise
+        show()
+        sys.exit(getattr(error, "exit_code", 2))
+
+
+def _error_text(error: HeadraceError) -> Any:
+    from rich.text import Text
+
+    from headrace.report.text import clean, clean_lines
+
+    # A message may quote what a server or a file said: nothing of it may reach the terminal as a command.
+    text = Text.assemble(("headrace: ", "bold red"))
+    if error.place:
+        text.append(f"{clean(error.place)}: ", style="bold")
+    text.append(clean_lines(error.message))
+    if error.hint:
+        text.append(f"\n  try: {clean(error.hint)}", style="cyan")
+    return text
+
+
+def stderr() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def stdout() -> Console:
+    from rich.console import Console
+
+    return Console()
+
+
+def print_json(content: Any) -> None:
+    typer.echo(json.dumps(content, indent=2, sort_keys=False, default=str))
+
+
+def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run, and on Ctrl-C or SIGTERM cancel once and wait until the host is restored.
+
+    Further signals while restoring are ignored: leaving half-way would be worse.
+    """
+
+    import asyncio
+    import signal
+
+    async def supervised() -> T:
+        task = asyncio.ensure_future(work())
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            if not task.cancelling():
+                stderr().print("\nstopping: restoring the host first ...", style="yellow")
+                task.cancel()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            console = stderr()
+            # On a terminal the cursor stands at the end of the bar.
+            line = "\n" if console.is_terminal else ""
+            console.print(f"{line}stopped; the host is restored, finished trials are kept", style="yellow")
+            raise typer.Exit(130) from None
+
+    return asyncio.run(supervised())
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"headrace {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def on_target(address: str, work: Callable[[Any], Awaitable[T]], **login: str | None) -> T:
+    """Do some work on a target; ``login`` is the identity file and known hosts of an SSH target."""
+    from headrace.target import TargetSpec, open_target
+
+    async def connected() -> T:
+        target = open_target(TargetSpec.parse(address, **login))
+        await target.connect()
+        try:
+            return await work(target)
+        finally:
+            await target.close()
+
+    return run_until_signal(connected)
