@@ -1,0 +1,517 @@
+"""What is saturated? Utilisation, saturation and errors of every resource over a window, the worst first.
+
+After the USE method (B. Gregg, "Thinking Methodically about Performance", ACM Queue 10.12, 2012). What cannot
+be known here (a virtual machine without the counter, an interface without a speed) is UNKNOWN, never fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from headrace.analysis.window import Window
+from headrace.facts import HostFacts
+
+#: Above it a core, or all of them, count as used up: what is left is what the clock's ticks cannot tell.
+FULL = 0.90
+#: From here on a resource is worth a look, though nothing waits for it yet.
+BUSY = 0.70
+#: A core is alone when the others together do less than this.
+OTHERS_IDLE = 0.60
+#: Share of the time in which some task waited (PSI): from where it is more than noise, and from where it rules.
+PRESSURE_SEEN, PRESSURE_HIGH = 0.05, 0.25
+#: Share of CPU time that the hypervisor gave to others.
+STEAL_SEEN, STEAL_HIGH = 0.02, 0.10
+#: Retransmitted segments of all that were sent, above which the network loses packets.
+RETRANSMITTED = 0.01
+#: %util assumes one request at a time: that a device never rested says something about one spindle only.
+NEVER_RESTS = 0.95
+#: Requests waiting or in service at once, on average, from which a device that serves many has a queue.
+DEEP_QUEUE = 8.0
+#: Twice the queue should bring more throughput from a device that has room; less than this much more is none.
+FLAT = 1.10
+#: A read or write on flash that takes this long on average waited for others. Above the slowest p99 data sheets.
+FLASH_SLOW_MS = 5.0
+SECTOR_BYTES = 512
+#: Threads at work in a server that are more than a hand-over between two statements ...
+MANY_RUNNING = 4.0
+#: ... and more than this many times the CPUs that they use: most of them stand still.
+TIMES_CORES = 2.0
+#: A server that uses less than this of a CPU is not worth a word.
+MENTIONED = 0.2
+#: /proc counts CPU time in USER_HZ, which is 100 on every architecture that Linux servers use: proc(5).
+TICKS_PER_SECOND = 100
+#: States of the CPU that are work for it, in /proc/stat.
+WORKING = ("user", "nice", "system", "irq", "softirq")
+
+
+class Level(StrEnum):
+    SATURATED = "saturated"  # work waits for it
+    BUSY = "busy"  # much used, and little or nothing waits
+    UNKNOWN = "unknown"  # what would tell is not there
+    FINE = "fine"
+
+
+_WORST_FIRST = list(Level)
+
+
+@dataclass(frozen=True)
+class Use:
+    """One resource over the window.
+
+    ``resource`` is its kind (cpu, core, block, memory, network, ...), ``instance`` which one. ``utilisation`` is
+    0 to 1 or None where it cannot be known; ``saturation`` and ``errors`` are sentences with numbers, empty where
+    there is nothing to say; ``load`` is what it did; ``limit`` what it can do, with where that is known from;
+    ``traps`` are what would mislead a reader of the bare number.
+    """
+
+    resource: str
+    instance: str
+    level: Level
+    utilisation: float | None
+    load: str = ""
+    saturation: str = ""
+    errors: str = ""
+    limit: str = ""
+    traps: tuple[str, ...] = ()
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.resource} {self.instance}".strip()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``limiting`` is what holds the host back, None where nothing does or it is unknown; ``sentence`` says it."""
+
+    sentence: str
+    limiting: Use | None
+    uses: tuple[Use, ...]
+
+
+def judge(window: Window, facts: HostFacts, limits: Mapping[str, float] | None = None) -> Verdict:
+    """The verdict on a window. ``limits`` are measured limits: device -> operations a second."""
+    uses = [
+        *_cpu(window, facts),
+        *_softirq(window),
+        *_block(window, facts, limits or {}),
+        *_memory(window, facts),
+        *_network(window, facts),
+    ]
+    uses.sort(key=lambda use: (_WORST_FIRST.index(use.level), -(use.utilisation or 0.0)))
+    limiting = next((use for use in uses if use.level is Level.SATURATED), None)
+    return Verdict(_sentence(window, facts, uses, limiting), limiting, tuple(uses))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}%" if share >= 0.0995 or share == 0 else f"{100 * share:.1f}%"
+
+
+@dataclass(frozen=True)
+class Core:
+    """What one CPU did: shares of its time, 0 to 1. ``busy`` is all work; waiting for I/O is idle time."""
+
+    name: str
+    busy: float
+    softirq: float
+    irq: float
+    system: float
+    user: float
+    iowait: float
+    steal: float
+
+
+def cores(window: Window) -> list[Core]:
+    """Every CPU, ``all`` first, in their order. Steal counts as time that was not ours, not as work."""
+    states = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+    rates = {state: window.rates("cpu", state) for state in states}
+    found = []
+    for name in sorted(rates["user"], key=_cpu_number):
+        share = {state: rates[state].get(name, 0.0) for state in states}
+        total = sum(share.values())
+        if total <= 0:
+            continue
+        share = {state: value / total for state, value in share.items()}
+        busy = sum(share[state] for state in WORKING)
+        found.append(
+            Core(
+                name,
+                busy,
+                softirq=share["softirq"],
+                irq=share["irq"],
+                system=share["system"],
+                user=share["user"] + share["nice"],
+                iowait=share["iowait"],
+                steal=share["steal"],
+            )
+        )
+    return found
+
+
+def _cpu_number(name: str) -> int:
+    return int(name.removeprefix("cpu")) if name != "all" else -1
+
+
+def _pressure(window: Window, resource: str, kind: str = "some") -> float | None:
+    """The share of the time in which some (or all) tasks waited for a resource."""
+    rate = window.rate("psi", f"{kind}_total_us", resource)
+    return None if rate is None else rate / 1e6
+
+
+def _cpu(window: Window, facts: HostFacts) -> Iterator[Use]:
+    found = cores(window)
+    if not found:
+        yield Use("cpu", "", Level.UNKNOWN, None, saturation="/proc/stat was not sampled")
+        return
+    everything, each = found[0], found[1:]
+    yield _all_cores(window, facts, everything)
+    for core in each:
+        rest = [other.busy for other in each if other is not core]
+        # With every core busy the line above has said it; one alone is what an average hides.
+        if core.busy >= FULL and rest and sum(rest) / len(rest) < OTHERS_IDLE:
+            others = sum(rest) / len(rest)
+            yield Use(
+                "core",
+                core.name,
+                Level.SATURATED,
+                core.busy,
+                load=f"{_percent(core.busy)} busy: {_shares(core)}",
+                saturation=f"the other {len(rest)} are {_percent(others)} busy on average",
+                traps=(f"the average over all cores, {_percent(everything.busy)}, hides it",),
+                numbers={"busy": core.busy, "softirq": core.softirq, "others": others},
+            )
+
+
+def _shares(core: Core) -> str:
+    parts = (("user", core.user), ("system", core.system), ("softirq", core.softirq), ("irq", core.irq))
+    return ", ".join(f"{_percent(share)} {name}" for name, share in parts if share >= 0.005)
+
+
+def _all_cores(window: Window, facts: HostFacts, core: Core) -> Use:
+    pressure = _pressure(window, "cpu")
+    running = window.gauge("cpu", "procs_running")
+    throttled = window.total_growth("cgroup", "throttled_us")
+    waits, traps = [], []
+    if pressure is not None and pressure >= PRESSURE_SEEN:
+        waits.append(f"some task waited for a CPU {_percent(pressure)} of the time")
+    if running is not None and running.mean > facts.cpu_count + 0.5:
+        waits.append(f"{running.mean:.1f} tasks ran or wanted to, on {facts.cpu_count} CPUs")
+    if throttled and throttled > 0.01e6 * window.seconds:
+        waits.append(f"the cgroup's quota held it back for {throttled / 1e6:.1f} s of {window.seconds:.0f}")
+    if core.steal >= STEAL_SEEN:
+        waits.append(f"{_percent(core.steal)} was stolen by the hypervisor")
+    if core.iowait >= PRESSURE_SEEN:
+        traps.append(f"{_percent(core.iowait)} iowait is idle time: the CPUs would have had room")
+    if pressure is None:
+        traps.append(
+            "no pressure counters (/proc/pressure): whether tasks waited is known from the queue only"
+        )
+    is_full = core.busy >= FULL or core.busy + core.steal >= FULL
+    queued = running is not None and running.mean > facts.cpu_count
+    is_short = (pressure or 0) >= PRESSURE_HIGH or (pressure is None and queued)
+    held_back = bool(throttled and throttled > 0.1e6 * window.seconds) or core.steal >= STEAL_HIGH
+    level = Level.FINE
+    if (is_full and is_short) or held_back:
+        level = Level.SATURATED
+    elif core.busy >= BUSY:
+        level = Level.BUSY
+    return Use(
+        "cpu",
+        "",
+        level,
+        core.busy,
+        load=f"{_percent(core.busy)} of {facts.cpu_count} CPUs: {_shares(core)}",
+        saturation="; ".join(waits),
+        traps=tuple(traps),
+        numbers={
+            "busy": core.busy,
+            "idle": 1 - core.busy - core.steal,
+            "iowait": core.iowait,
+            "steal": core.steal,
+            "pressure": pressure if pressure is not None else float("nan"),
+        },
+    )
+
+
+def _softirq(window: Window) -> Iterator[Use]:
+    """The network's receive path on each core: drops there are lost packets that no interface counts."""
+    dropped = window.rates("softnet", "dropped")
+    for cpu, rate in dropped.items():
+        if rate > 0:
+            processed = window.rate("softnet", "processed", cpu) or 0.0
+            yield Use(
+                "softirq",
+                cpu,
+                Level.SATURATED,
+                None,
+                load=f"{processed:,.0f} packets/s",
+                errors=f"{rate:,.1f} packets/s dropped: the core's backlog was full",
+                numbers={"dropped": rate, "processed": processed},
+            )
+
+
+@dataclass(frozen=True)
+class Device:
+    """What a block device did: a second, and means over its requests."""
+
+    name: str
+    utilisation: float
+    reads: float
+    writes: float
+    flushes: float
+    bytes_s: float
+    read_ms: float | None
+    write_ms: float | None
+    queue: float
+
+    @property
+    def operations(self) -> float:
+        return self.reads + self.writes
+
+    @property
+    def wait_ms(self) -> float:
+        """From the request to its completion, the mean over reads and writes."""
+        time = (self.read_ms or 0.0) * self.reads + (self.write_ms or 0.0) * self.writes
+        return time / self.operations if self.operations else 0.0
+
+
+def devices(window: Window) -> list[Device]:
+    """Every block device that did anything in the window."""
+    found = []
+    for name in window.labels("disk", "reads"):
+
+        def rate(metric: str, name: str = name) -> float:
+            return window.rate("disk", metric, name) or 0.0
+
+        reads, writes, flushes = rate("reads"), rate("writes"), rate("flushes")
+        if reads + writes + flushes <= 0:
+            continue
+        found.append(
+            Device(
+                name,
+                min(rate("io_ms") / 1e3, 1.0),
+                reads,
+                writes,
+                flushes,
+                (rate("sectors_read") + rate("sectors_written")) * SECTOR_BYTES,
+                rate("read_ms") / reads if reads else None,
+                rate("write_ms") / writes if writes else None,
+                rate("weighted_io_ms") / 1e3,
+            )
+        )
+    return found
+
+
+def serves_one_at_a_time(device: Mapping[str, Any] | None) -> bool:
+    """Whether %util means what its name says: a spindle of its own. Virtual and stacked ones may not be."""
+    if device is None or device.get("kind") != "disk" or device.get("slaves"):
+        return False
+    virtual = str(device.get("driver") or "") in ("virtio_blk", "vbd", "nvme", "loop", "zram", "nbd")
+    return bool(device.get("rotational")) and not virtual
+
+
+def _block(window: Window, facts: HostFacts, limits: Mapping[str, float]) -> Iterator[Use]:
+    for device in devices(window):
+        record = facts.block_device(device.name)
+        if record is not None and record.get("kind") == "partition":
+            continue
+        yield _one_device(window, device, record, limits.get(device.name))
+
+
+def _one_device(window: Window, device: Device, record: Mapping[str, Any] | None, limit: float | None) -> Use:
+    load = f"{device.reads:,.0f} reads/s, {device.writes:,.0f} writes/s, {device.bytes_s / 1e6:,.1f} MB/s"
+    waiting = [
+        f"{ms:.2f} ms a {kind}"
+        for kind, ms in (("read", device.read_ms), ("write", device.write_ms))
+        if ms is not None
+    ]
+    saturation = f"{device.queue:.1f} requests at once, {', '.join(waiting) or 'flushes only'}"
+    spindle = serves_one_at_a_time(record)
+    traps: tuple[str, ...] = ()
+    if device.utilisation >= BUSY and not spindle:
+        traps = (
+            f"%util {100 * device.utilisation:.0f} says only that it seldom rested: it serves many at once",
+        )
+    is_flat = _is_flat(window, device.name)
+    full_queue = device.queue >= DEEP_QUEUE and device.wait_ms >= FLASH_SLOW_MS
+    utilisation = device.utilisation if spindle else None
+    known = ""
+    if limit:
+        utilisation = device.operations / limit
+        known = f"{limit:,.0f} operations/s, measured"
+    level = Level.FINE
+    if limit:
+        level = Level.SATURATED if utilisation is not None and utilisation >= FULL else Level.FINE
+        level = Level.BUSY if level is Level.FINE and (utilisation or 0) >= BUSY else level
+    elif spindle and device.utilisation >= NEVER_RESTS and device.queue >= 2:
+        level = Level.SATURATED
+    elif device.utilisation >= NEVER_RESTS and (full_queue or (is_flat and device.queue >= DEEP_QUEUE)):
+        level = Level.SATURATED
+        why = "more requests at once brought no more throughput" if is_flat else "requests queue in it"
+        known = f"about {device.operations:,.0f} operations/s with this mix: {why}"
+    elif device.utilisation >= BUSY and spindle:
+        level = Level.BUSY
+    numbers = {
+        "operations": device.operations,
+        "queue": device.queue,
+        "wait_ms": device.wait_ms,
+        "util": device.utilisation,
+        "flushes": device.flushes,
+        "writes": device.writes,
+        "reads": device.reads,
+    }
+    return Use("block", device.name, level, utilisation, load, saturation, "", known, traps, numbers)
+
+
+def _is_flat(window: Window, name: str) -> bool:
+    """Whether throughput stayed the same while the queue at least doubled, over the intervals of the window."""
+    parts = [window.series("disk", metric, name) for metric in ("weighted_io_ms", "reads", "writes")]
+    if any(part is None or len(part.rate) < 6 for part in parts):
+        return False
+    queue, reads, writes = (part.rate for part in parts if part is not None)
+    if not len(queue) == len(reads) == len(writes):
+        return False
+    order = np.argsort(queue)
+    third = len(order) // 3
+    low, high = order[:third], order[-third:]
+    done = reads + writes
+    if queue[low].mean() <= 0 or done[low].mean() <= 0:
+        return False
+    return bool(queue[high].mean() >= 2 * queue[low].mean() and done[high].mean() <= FLAT * done[low].mean())
+
+
+def _memory(window: Window, facts: HostFacts) -> Iterator[Use]:
+    available = window.gauge("memory", "MemAvailable")
+    total = window.last("memory", "MemTotal") or float(facts.memory_bytes)
+    swapped_in = window.rate("vmstat", "pswpin")
+    swapped_out = window.rate("vmstat", "pswpout")
+    reclaim = window.rate("vmstat", "pgscan_direct")
+    kills = window.growth("vmstat", "oom_kill") or 0.0
+    pressure, full = _pressure(window, "memory"), _pressure(window, "memory", "full")
+    if available is None:
+        yield Use("memory", "", Level.UNKNOWN, None, saturation="the kernel does not tell what is available")
+        return
+    waits = []
+    if pressure is not None and pressure >= 0.01:
+        waits.append(f"some task waited for memory {_percent(pressure)} of the time")
+    if swapped_in and swapped_in >= 1:
+        waits.append(f"{swapped_in:,.0f} pages/s swapped in, {swapped_out or 0:,.0f} out")
+    if reclaim and reclaim >= 1:
+        waits.append(f"{reclaim:,.0f} pages/s looked at by tasks that had to make room themselves")
+    is_short = (pressure or 0) >= PRESSURE_SEEN or (swapped_in or 0) >= 256 or kills > 0
+    used = 1 - available.low / total
+    level = Level.SATURATED if is_short else Level.BUSY if used >= FULL else Level.FINE
+    yield Use(
+        "memory",
+        "",
+        level,
+        used,
+        load=f"{available.low / 2**30:.1f} GiB of {total / 2**30:.1f} GiB available at the least",
+        saturation="; ".join(waits),
+        errors=f"{kills:.0f} processes killed for lack of memory" if kills else "",
+        traps=()
+        if full is not None
+        else ("no pressure counters: waiting for memory is known from swap only",),
+        numbers={"available_bytes": available.low, "total_bytes": total},
+    )
+
+
+def _network(window: Window, facts: HostFacts) -> Iterator[Use]:
+    for name in window.labels("network", "rx_bytes"):
+        received, sent = (window.rate("network", f"{way}_bytes", name) or 0.0 for way in ("rx", "tx"))
+        if received + sent <= 0:
+            continue
+        yield _interface(window, facts, name, received, sent)
+    retransmitted, out = window.rate("snmp", "Tcp.RetransSegs"), window.rate("snmp", "Tcp.OutSegs")
+    overflows = window.rate("snmp", "TcpExt.ListenOverflows") or 0.0
+    if out and out >= 100 and retransmitted is not None:
+        share = retransmitted / out
+        bad = share >= RETRANSMITTED or overflows > 0
+        errors = [f"{_percent(share)} of the segments sent again"] if share >= RETRANSMITTED else []
+        if overflows > 0:
+            errors.append(f"{overflows:,.1f} connections/s refused: an accept queue was full")
+        yield Use(
+            "tcp",
+            "",
+            Level.SATURATED if bad else Level.FINE,
+            None,
+            load=f"{out:,.0f} segments/s sent",
+            errors="; ".join(errors),
+            numbers={"retransmitted": share, "overflows": overflows},
+        )
+
+
+def _interface(window: Window, facts: HostFacts, name: str, received: float, sent: float) -> Use:
+    record = facts.network_interface(name) or {}
+    packets = [window.rate("network", f"{way}_packets", name) or 0.0 for way in ("rx", "tx")]
+    megabits = [bytes_s * 8 / 1e6 for bytes_s in (received, sent)]
+    lost = {
+        metric: window.rate("network", metric, name) or 0.0
+        for metric in ("rx_errors", "rx_dropped", "rx_fifo", "tx_errors", "tx_dropped")
+    }
+    speed = record.get("speed_mbit_s")
+    utilisation = max(received, sent) * 8 / (speed * 1e6) if speed and speed > 0 else None
+    is_own = record.get("driver") in (None, "veth", "bridge", "tun", "dummy") or name == "lo"
+    traps = () if utilisation is not None or is_own else ("the interface does not tell its speed",)
+    errors = ", ".join(f"{rate:,.1f} {metric}/s" for metric, rate in lost.items() if rate > 0)
+    level = Level.FINE if utilisation is not None or is_own else Level.UNKNOWN
+    if utilisation is not None and utilisation >= FULL:
+        level = Level.SATURATED
+    elif utilisation is not None and utilisation >= BUSY:
+        level = Level.BUSY
+    return Use(
+        "network",
+        name,
+        level,
+        utilisation,
+        load=f"{packets[0]:,.0f} packets/s, {megabits[0]:,.1f} Mbit/s in; {packets[1]:,.0f}, {megabits[1]:.0f}",
+        errors=errors,
+        limit=f"{speed:,} Mbit/s, as the interface says" if utilisation is not None else "",
+        traps=traps,
+        numbers={"rx_packets": packets[0], "tx_packets": packets[1], **lost},
+    )
+
+
+def _sentence(window: Window, facts: HostFacts, uses: list[Use], limiting: Use | None) -> str:
+    if limiting is not None:
+        what = limiting.errors or limiting.saturation or limiting.load
+        return f"{_titled(limiting)} limits this host: {limiting.load}; {what}."
+    cpu = next((use for use in uses if use.resource == "cpu"), None)
+    if cpu is None or cpu.utilisation is None:
+        return "What limits this host is unknown: its CPUs were not sampled."
+    unknown = [use.name for use in uses if use.level is Level.UNKNOWN]
+    blind = f" Unknown: {', '.join(unknown)}." if unknown else ""
+    if cpu.level is Level.BUSY:
+        return f"Nothing is saturated; the CPUs are {_percent(cpu.utilisation)} busy and will be next.{blind}"
+    idle = _percent(1 - cpu.utilisation)
+    program, used = _busiest_server(window)
+    running = window.gauge("mysql_status", "threads_running")
+    if running is not None and running.mean - 1 >= max(MANY_RUNNING, TIMES_CORES * used):
+        return (
+            f"Nothing in hardware is saturated: the CPUs are {idle} idle, while {running.mean:.0f} threads of the "
+            f"server are at work and use {used:.1f} CPUs. They wait for each other: locks or hot paths.{blind}"
+        )
+    works = f", {program} uses {used:.1f} of {facts.cpu_count}" if used >= MENTIONED else ""
+    return f"Nothing limits this host: the CPUs are {idle} idle{works}.{blind}"
+
+
+def _titled(use: Use) -> str:
+    names = {"cpu": "CPU time", "memory": "Memory", "tcp": "TCP", "core": "Core", "block": "The device"}
+    names |= {"network": "The interface", "softirq": "Packet receive work on"}
+    return f"{names.get(use.resource, use.resource)} {use.instance}".strip()
+
+
+def _busiest_server(window: Window) -> tuple[str, float]:
+    """Its program, and how many CPUs it uses."""
+    used: dict[str, float] = {}
+    for label, user in window.rates("process", "utime_ticks").items():
+        program = label.partition("/")[2]
+        if program in ("mysqld", "mariadbd", "memcached"):
+            ticks = user + (window.rate("process", "stime_ticks", label) or 0.0)
+            used[program] = max(used.get(program, 0.0), ticks / TICKS_PER_SECOND)
+    return max(used.items(), key=lambda pair: pair[1], default=("", 0.0))

@@ -1,0 +1,166 @@
+"""A window of raw samples, read as rates: the one place where counters become numbers a second.
+
+The agent stores counters, never rates, so that a wrong formula costs no second look at the host. Here every
+counter of a window is reduced once, vectorised over all of them, and then looked up by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+#: The agent writes for each sampler and tick whether it succeeded.
+SUCCESS = "headrace_ok"
+
+_NONE: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """What a value that is no counter was during the window."""
+
+    mean: float
+    low: float
+    high: float
+    last: float
+
+
+@dataclass(frozen=True)
+class Series:
+    """A counter's rate between successive samples. ``t_s``: the ends of the intervals, from the window's start."""
+
+    t_s: NDArray[np.float64]
+    rate: NDArray[np.float64]
+
+
+class Window:
+    """Counters and gauges of ``samples`` (store.SAMPLES, sorted by sampler, metric, label, time).
+
+    What was not sampled is None, never 0. ``errors`` maps a sampler to why it has no values.
+    """
+
+    def __init__(self, samples: pa.Table, errors: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.errors = dict(errors)
+        self._t = samples["t_ns"].to_numpy().astype(np.float64) / 1e9
+        self._value = samples["value"].to_numpy()
+        self._starts, names = _groups(samples)
+        self._ends = np.append(self._starts[1:], len(self._t)).astype(np.int64)
+        self._index: dict[tuple[str, str], dict[str, int]] = {}
+        for number, (sampler, metric, label) in enumerate(zip(*names, strict=True)):
+            self._index.setdefault((sampler, metric), {})[label] = number
+        self._reduce()
+
+    def _reduce(self) -> None:
+        if len(self._t) == 0:
+            self.start_s = self.seconds = 0.0
+            self._growth = self._span = self._mean = self._low = self._high = np.empty(0)
+            return
+        self.start_s = float(self._t.min())
+        self.seconds = float(self._t.max()) - self.start_s
+        steps = np.diff(self._value, prepend=self._value[0])
+        # A counter that fell was reset (its process or device is new): then what it shows is what it did.
+        grown = np.where(steps < 0, self._value, steps)
+        grown[self._starts] = 0.0
+        self._growth = np.add.reduceat(grown, self._starts)
+        self._span = self._t[self._ends - 1] - self._t[self._starts]
+        self._mean = np.add.reduceat(self._value, self._starts) / (self._ends - self._starts)
+        self._low = np.minimum.reduceat(self._value, self._starts)
+        self._high = np.maximum.reduceat(self._value, self._starts)
+
+    def samplers(self) -> set[str]:
+        """Those that gave at least one value."""
+        return {sampler for sampler, metric in self._index if not metric.startswith("headrace_")}
+
+    def labels(self, sampler: str, metric: str) -> list[str]:
+        """In the order of the samples: by name."""
+        return list(self._of(sampler, metric))
+
+    def metrics(self, sampler: str) -> list[str]:
+        return [metric for name, metric in self._index if name == sampler]
+
+    def rate(self, sampler: str, metric: str, label: str = "") -> float | None:
+        """Growth a second over the window; None for what was sampled less than twice."""
+        number = self._of(sampler, metric).get(label)
+        if number is None or self._span[number] <= 0:
+            return None
+        return float(self._growth[number] / self._span[number])
+
+    def rates(self, sampler: str, metric: str) -> dict[str, float]:
+        """Label -> growth a second."""
+        found = ((label, self.rate(sampler, metric, label)) for label in self._of(sampler, metric))
+        return {label: rate for label, rate in found if rate is not None}
+
+    def growth(self, sampler: str, metric: str, label: str = "") -> float | None:
+        """How much a counter grew over the window."""
+        number = self._of(sampler, metric).get(label)
+        return None if number is None or self._span[number] <= 0 else float(self._growth[number])
+
+    def total_growth(self, sampler: str, metric: str) -> float | None:
+        """Over all labels."""
+        found = [self.growth(sampler, metric, label) for label in self._of(sampler, metric)]
+        known = [value for value in found if value is not None]
+        return sum(known) if known else None
+
+    def gauge(self, sampler: str, metric: str, label: str = "") -> Gauge | None:
+        number = self._of(sampler, metric).get(label)
+        if number is None:
+            return None
+        mean, low, high = (float(part[number]) for part in (self._mean, self._low, self._high))
+        return Gauge(mean, low, high, float(self._value[self._ends[number] - 1]))
+
+    def last(self, sampler: str, metric: str, label: str = "") -> float | None:
+        """The newest value, of a counter or a gauge."""
+        number = self._of(sampler, metric).get(label)
+        return None if number is None else float(self._value[self._ends[number] - 1])
+
+    def series(self, sampler: str, metric: str, label: str = "") -> Series | None:
+        """The rate between samples; None for what was sampled less than twice."""
+        number = self._of(sampler, metric).get(label)
+        if number is None or self._ends[number] - self._starts[number] < 2:
+            return None
+        part = slice(self._starts[number], self._ends[number])
+        t, value = self._t[part], self._value[part]
+        steps = np.diff(value)
+        grown = np.where(steps < 0, value[1:], steps)
+        width = np.diff(t)
+        keep = width > 0
+        return Series(t[1:][keep] - self.start_s, grown[keep] / width[keep])
+
+    def values(self, sampler: str, metric: str, label: str = "") -> NDArray[np.float64]:
+        """A gauge's values, one a sample; empty where there is none."""
+        number = self._of(sampler, metric).get(label)
+        if number is None:
+            return np.empty(0)
+        return np.asarray(self._value[self._starts[number] : self._ends[number]], dtype=np.float64)
+
+    def _of(self, sampler: str, metric: str) -> Mapping[str, int]:
+        return self._index.get((sampler, metric), _NONE)
+
+
+def _groups(samples: pa.Table) -> tuple[NDArray[np.int64], tuple[list[str], list[str], list[str]]]:
+    """Where each counter's samples begin, and its three names. Only the first row of each is turned into text."""
+    import pyarrow as pa
+
+    columns = []
+    changes = np.zeros(len(samples), dtype=bool)
+    for name in ("sampler", "metric", "label"):
+        column = samples[name].combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], pa.string())
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        if len(codes):
+            changes[0] = True
+            changes[1:] |= codes[1:] != codes[:-1]
+        columns.append((codes, encoded.dictionary.to_pylist()))
+    starts = np.flatnonzero(changes).astype(np.int64)
+    names = [[words[code] for code in codes[starts]] for codes, words in columns]
+    return starts, (names[0], names[1], names[2])

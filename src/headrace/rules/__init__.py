@@ -1,0 +1,20 @@
+"""The rules: one function each, one file a resource. Importing a file adds its rules."""
+
+from __future__ import annotations
+
+import importlib
+
+from headrace.rules.evidence import Evidence
+from headrace.rules.rule import RULES, Finding, Judgement, Rule, judge
+
+__all__ = ["Evidence", "Finding", "Judgement", "Rule", "all_rules", "judge"]
+
+#: The files of rules: a new one is a line here.
+AREAS = ("network",)
+
+
+def all_rules() -> list[Rule]:
+    """Every rule, by its code."""
+    for area in AREAS:
+        importlib.import_module(f"headrace.rules.{area}")
+    return [RULES[code] for code in sorted(RULES)]

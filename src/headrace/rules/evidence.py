@@ -1,0 +1,228 @@
+"""What rules look at: a host's facts, its counters over a window as rates, its server's variables and status.
+
+Every accessor without a default raises ``NotEnough`` where the number is missing, with what would bring it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from headrace.analysis import resources
+from headrace.analysis.resources import Core, Device, Use, Verdict
+from headrace.analysis.window import Gauge, Window
+from headrace.facts import HostFacts
+from headrace.knobs.knob import Versions
+from headrace.model import Facts, Vendor
+from headrace.rules.rule import NotEnough, Number
+
+MIB, GIB = 1 << 20, 1 << 30
+
+#: Where a rule needs a server and none was named.
+NO_SERVER = "no server was asked: name one with --mysql-socket or --mysql-host"
+
+
+class Evidence:
+    """``facts`` are those of the agent, ``window`` the counters; ``limits`` measured limits of devices, in
+    operations a second; ``stacks`` folded stacks -> samples, where somebody profiled."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        window: Window,
+        limits: Mapping[str, float] | None = None,
+        stacks: Mapping[str, int] | None = None,
+    ) -> None:
+        self.raw: Mapping[str, Any] = facts.data
+        self.facts = HostFacts(facts)
+        self.window = window
+        self.limits = dict(limits or {})
+        self.stacks = dict(stacks or {})
+
+    # The host
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        return resources.judge(self.window, self.facts, self.limits)
+
+    @cached_property
+    def cores(self) -> list[Core]:
+        """Each CPU by itself, without the sum. Raises NotEnough where the CPUs were not sampled."""
+        found = resources.cores(self.window)[1:]
+        if not found:
+            raise NotEnough("the CPUs were not sampled")
+        return found
+
+    @cached_property
+    def devices(self) -> dict[str, Device]:
+        """Every block device that worked in the window."""
+        if "disk" not in self.window.samplers():
+            raise NotEnough("block devices were not sampled")
+        return {device.name: device for device in resources.devices(self.window)}
+
+    def use(self, resource: str, instance: str = "") -> Use | None:
+        uses = self.verdict.uses
+        return next((u for u in uses if u.resource == resource and u.instance == instance), None)
+
+    def rows(self, key: str) -> list[Mapping[str, Any]]:
+        """A list of the facts: block_devices, network_interfaces, md_arrays, file_systems, servers, ..."""
+        return list(self.raw.get(key) or ())
+
+    def kernel_at_least(self, major: int, minor: int) -> bool:
+        numbers = self.facts.kernel_release.split(".")
+        digits = ["".join(c for c in part if c.isdigit()) for part in numbers[:2]]
+        return (int(digits[0] or 0), int(digits[1] or 0)) >= (major, minor)
+
+    def sysctl(self, name: str) -> str:
+        value = self.facts.sysctl(name)
+        if value is None:
+            raise NotEnough(f"the host does not tell {name}")
+        return value
+
+    def rate(self, sampler: str, metric: str, label: str = "") -> float:
+        """Growth a second of a counter."""
+        found = self.window.rate(sampler, metric, label)
+        if found is None:
+            raise NotEnough(self._missing(sampler, metric))
+        return found
+
+    def growth(self, sampler: str, metric: str, label: str = "") -> float:
+        """Growth of a counter over the window."""
+        found = self.window.growth(sampler, metric, label)
+        if found is None:
+            raise NotEnough(self._missing(sampler, metric))
+        return found
+
+    def gauge(self, sampler: str, metric: str, label: str = "") -> Gauge:
+        found = self.window.gauge(sampler, metric, label)
+        if found is None:
+            raise NotEnough(self._missing(sampler, metric))
+        return found
+
+    def last(self, sampler: str, metric: str, label: str = "") -> float:
+        """The newest value: of a counter since its start, of a gauge now."""
+        found = self.window.last(sampler, metric, label)
+        if found is None:
+            raise NotEnough(self._missing(sampler, metric))
+        return found
+
+    def _missing(self, sampler: str, metric: str) -> str:
+        why = self.window.errors.get(sampler)
+        return f"{sampler}.{metric} was not sampled" + (f": {why}" if why else "")
+
+    # The server
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """``server_settings`` of the facts. Raises NotEnough without a server."""
+        found = self.raw.get("server_settings")
+        if not found:
+            raise NotEnough(NO_SERVER)
+        return dict(found)
+
+    @property
+    def has_server(self) -> bool:
+        return bool(self.raw.get("server_settings"))
+
+    @property
+    def vendor(self) -> Vendor:
+        return Vendor(self.settings["vendor"])
+
+    @property
+    def version(self) -> str:
+        return str(self.settings["version"])
+
+    def is_for(self, applies_to: Mapping[Vendor, Versions]) -> bool:
+        """Whether a rule is for this server's vendor and version; without a server the rule says so itself."""
+        if not applies_to or not self.has_server:
+            return True
+        return self.vendor in applies_to and self.version in applies_to[self.vendor]
+
+    def variable(self, name: str) -> str:
+        """A server variable as the server prints it."""
+        value = self.settings.get("variables", {}).get(name)
+        if value is None:
+            raise NotEnough(f"the server has no variable {name}")
+        return str(value)
+
+    def has_variable(self, name: str) -> bool:
+        return self.has_server and name in self.settings.get("variables", {})
+
+    def number(self, name: str) -> float:
+        """A numeric server variable."""
+        text = self.variable(name)
+        try:
+            return float(text)
+        except ValueError:
+            raise NotEnough(f"the server's {name} is {text!r}, no number") from None
+
+    def is_on(self, name: str) -> bool:
+        return self.variable(name).lower() in ("on", "1", "yes", "true")
+
+    def status(self, name: str) -> float:
+        """A status variable, since the server's start or now. Name in lower case."""
+        self.settings  # noqa: B018 - without a server that is what is missing
+        return self.last("mysql_status", name)
+
+    def status_rate(self, name: str) -> float:
+        """A status counter's growth a second in the window."""
+        self.settings  # noqa: B018
+        return self.rate("mysql_status", name)
+
+    def status_per_second(self, name: str) -> float:
+        """Growth a second in the window, or since the server's start where nothing happened in the window."""
+        return self.status_rate(name) or self.status(name) / max(self.status("uptime"), 1.0)
+
+    @property
+    def process(self) -> Mapping[str, Any] | None:
+        """The asked server's process among ``servers`` of the facts, where it runs on this host."""
+        pid = self.settings.get("pid")
+        found = [s for s in self.rows("servers") if s.get("pid") == pid]
+        databases = [s for s in self.rows("servers") if s.get("program") in ("mysqld", "mariadbd")]
+        return found[0] if found else databases[0] if len(databases) == 1 else None
+
+    @property
+    def data_bytes(self) -> float:
+        """Data and indexes of InnoDB. Raises NotEnough where the server did not tell."""
+        engines = self.settings.get("engines")
+        if engines is None:
+            raise NotEnough("the server did not tell the size of its tables")
+        sizes = (
+            (e.get("data_bytes") or 0) + (e.get("index_bytes") or 0)
+            for e in engines
+            if e["engine"] == "InnoDB"
+        )
+        return float(sum(sizes))
+
+    @property
+    def data_directory(self) -> str:
+        return self.variable("datadir").rstrip("/") or "/"
+
+    @property
+    def data_file_system(self) -> Mapping[str, Any] | None:
+        """The mount that the server's data lie on; None where the server runs elsewhere."""
+        return self.facts.file_system_of(self.data_directory)
+
+    def device_of(self, path: str) -> str | None:
+        """The kernel name of the block device beneath a path."""
+        mount = self.facts.file_system_of(path)
+        device = (mount or {}).get("block_device")
+        return str(device) if device else None
+
+
+def size(size_bytes: float) -> str:
+    """``134217728`` -> ``128 MiB``."""
+    for unit, name in ((1 << 40, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (1 << 10, "KiB")):
+        if size_bytes >= unit:
+            shown = size_bytes / unit
+            return f"{shown:.0f} {name}" if shown >= 100 or shown == round(shown) else f"{shown:.3g} {name}"
+    return f"{size_bytes:.0f} bytes"
+
+
+def share(part: float) -> str:
+    return f"{100 * part:.0f}%" if part >= 0.0995 or part == 0 else f"{100 * part:.2g}%"
+
+
+def number(what: str, value: object) -> Number:
+    return Number(what, str(value))

@@ -1,0 +1,198 @@
+"""What a rule is: one function that looks at the evidence and yields findings, each a hypothesis with a test.
+
+A rule's docstring is its documentation: the first line says what it finds, the rest why that matters. A rule never
+guesses: where a number that it needs is missing, the evidence raises ``NotEnough`` and the rule's answer is what
+is missing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from headrace.knobs import Cost, find, weakens_durability
+from headrace.knobs.knob import Versions
+from headrace.model import Value, Vendor
+
+if TYPE_CHECKING:
+    from headrace.rules.evidence import Evidence
+
+
+class Severity(StrEnum):
+    """How a finding bears on the host, worst first."""
+
+    LIMIT = "limits"  # something waits for it now
+    RISK = "risk"  # data, or the server itself, is in danger
+    COST = "costs"  # it works, at a price that can be measured
+    ADVICE = "try"  # sources say that another value may be better: only the experiment tells
+
+
+class Confidence(StrEnum):
+    """How sure the rule is that its remedy helps where it fires."""
+
+    HIGH = "high"  # the mechanism is documented, and the evidence shows it at work
+    MEDIUM = "medium"  # the mechanism is documented; that it costs something here is likely
+    LOW = "low"  # sources disagree, or it depends on the workload
+
+
+class NotEnough(Exception):
+    """The evidence lacks what a rule needs; the text says what, and how to bring it."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """One piece of evidence: what was looked at, and what it showed."""
+
+    what: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What to change. ``settings`` maps knobs (``NAME`` or ``NAME@INSTANCE``) to values; ``steps`` are what a
+    person must do where no knob can. ``label`` tells several remedies of one finding apart."""
+
+    settings: Mapping[str, Value] = field(default_factory=dict)
+    steps: tuple[str, ...] = ()
+    label: str = ""
+
+    @property
+    def cost(self) -> Cost:
+        """The highest of its settings; a step by hand counts as a rebuild where there is no setting."""
+        order = list(Cost)
+        costs = [find(name.partition("@")[0]).cost for name in self.settings]
+        return max(costs, key=order.index) if costs else Cost.REBUILD
+
+    @property
+    def weakens(self) -> tuple[str, ...]:
+        """What it would weaken of what survives a crash; empty where nothing, as far as is known."""
+        found = (weakens_durability(name.partition("@")[0], value) for name, value in self.settings.items())
+        return tuple(dict.fromkeys(reason for reason in found if reason))
+
+
+@dataclass(frozen=True)
+class Hit:
+    """What a rule's function yields: one subject (a device, a core, a variable) where its condition holds.
+
+    ``summary`` is one sentence with numbers. ``severity`` overrides the rule's own.
+    """
+
+    subject: str
+    summary: str
+    evidence: tuple[Number, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    severity: Severity | None = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``applies_to``: vendor -> versions, empty where the rule does not look at a server. ``refute`` says which
+    outcome of which experiment would show the rule wrong here. ``disputed``: sources contradict each other, so the
+    remedy is only ever offered as an experiment."""
+
+    code: str
+    title: str
+    severity: Severity
+    confidence: Confidence
+    source: str
+    refute: str
+    check: Callable[[Evidence], Iterable[Hit]]
+    applies_to: Mapping[Vendor, Versions] = field(default_factory=dict)
+    disputed: str = ""
+
+    @property
+    def why(self) -> str:
+        return inspect.cleandoc(self.check.__doc__ or "").partition("\n\n")[2].replace("\n", " ")
+
+    @property
+    def area(self) -> str:
+        """The letters of its code: which file it stands in."""
+        return self.code.rstrip("0123456789")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A hypothesis about this host. ``id`` names it on the command line: ``NET01@eth0``."""
+
+    rule: Rule
+    hit: Hit
+
+    @property
+    def id(self) -> str:
+        return f"{self.rule.code}@{self.hit.subject}" if self.hit.subject else self.rule.code
+
+    @property
+    def severity(self) -> Severity:
+        return self.hit.severity or self.rule.severity
+
+
+@dataclass(frozen=True)
+class Blind:
+    """A rule that could not look, and what it would need."""
+
+    rule: Rule
+    missing: str
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What all rules said: ``findings`` the worst first, ``blind`` those that lack data, ``silent`` those that
+    looked and found nothing, ``skipped`` those that are for another vendor or version."""
+
+    findings: tuple[Finding, ...]
+    blind: tuple[Blind, ...]
+    silent: tuple[Rule, ...]
+    skipped: tuple[Rule, ...]
+
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(
+    code: str,
+    *,
+    severity: Severity,
+    confidence: Confidence,
+    source: str,
+    refute: str,
+    applies_to: Mapping[Vendor, Versions] | None = None,
+    disputed: str = "",
+) -> Callable[[Callable[[Evidence], Iterator[Hit]]], Callable[[Evidence], Iterator[Hit]]]:
+    """Registers a function as a rule. The title is the first line of its docstring."""
+
+    def register(check: Callable[[Evidence], Iterator[Hit]]) -> Callable[[Evidence], Iterator[Hit]]:
+        if code in RULES:
+            raise ValueError(f"two rules have the code {code}")
+        title = inspect.cleandoc(check.__doc__ or "").partition("\n")[0].rstrip(".")
+        RULES[code] = Rule(
+            code, title, severity, confidence, source, refute, check, applies_to or {}, disputed
+        )
+        return check
+
+    return register
+
+
+def judge(evidence: Evidence, rules: Iterable[Rule]) -> Judgement:
+    """Asks every rule. One that lacks data never stops the others."""
+    findings: list[Finding] = []
+    blind: list[Blind] = []
+    silent: list[Rule] = []
+    skipped: list[Rule] = []
+    for each in rules:
+        if not evidence.is_for(each.applies_to):
+            skipped.append(each)
+            continue
+        try:
+            hits = list(each.check(evidence))
+        except NotEnough as error:
+            blind.append(Blind(each, str(error)))
+            continue
+        findings += [Finding(each, hit) for hit in hits]
+        if not hits:
+            silent.append(each)
+    severities, confidences = list(Severity), list(Confidence)
+    findings.sort(key=lambda f: (severities.index(f.severity), confidences.index(f.rule.confidence), f.id))
+    return Judgement(tuple(findings), tuple(blind), tuple(silent), tuple(skipped))
