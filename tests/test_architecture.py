@@ -20,6 +20,7 @@ LAYERS = [
     {"experiment"},
     {"analysis"},
     {"workloads", "knobs", "volumes", "server"},
+    {"snapshot"},
     {"store"},
     {"facts", "inventory"},
     {"agent"},

@@ -95,6 +95,37 @@ class ServerEndpoint:
 
 
 @dataclass(frozen=True)
+class ServerLogin:
+    """How the agent on a target reaches a server there. Never a password: the name of a file that holds it."""
+
+    socket: str = ""
+    host: str = ""
+    port: int | None = None
+    user: str = ""
+    password_file: str = ""
+    defaults_file: str = ""
+    tls: str = ""
+
+    @property
+    def argv(self) -> list[str]:
+        """The agent's own options."""
+        options = {
+            "--mysql-socket": self.socket,
+            "--mysql-host": self.host,
+            "--mysql-port": self.port,
+            "--mysql-user": self.user,
+            "--mysql-password-file": self.password_file,
+            "--mysql-defaults-file": self.defaults_file,
+            "--mysql-tls": self.tls,
+        }
+        return [text for name, value in options.items() if value for text in (name, str(value))]
+
+    @property
+    def is_named(self) -> bool:
+        return bool(self.socket or self.host or self.defaults_file)
+
+
+@dataclass(frozen=True)
 class Tool:
     """A program that something needs on a target, and the Debian package that brings it."""
 

@@ -449,7 +449,9 @@ def _network(window: Window, facts: HostFacts) -> Iterator[Use]:
 def _interface(window: Window, facts: HostFacts, name: str, received: float, sent: float) -> Use:
     record = facts.network_interface(name) or {}
     packets = [window.rate("network", f"{way}_packets", name) or 0.0 for way in ("rx", "tx")]
-    megabits = [bytes_s * 8 / 1e6 for bytes_s in (received, sent)]
+    flows = [
+        (p, b * 8 / 1e6, way) for p, b, way in zip(packets, (received, sent), ("in", "out"), strict=True)
+    ]
     lost = {
         metric: window.rate("network", metric, name) or 0.0
         for metric in ("rx_errors", "rx_dropped", "rx_fifo", "tx_errors", "tx_dropped")
@@ -469,7 +471,7 @@ def _interface(window: Window, facts: HostFacts, name: str, received: float, sen
         name,
         level,
         utilisation,
-        load=f"{packets[0]:,.0f} packets/s, {megabits[0]:,.1f} Mbit/s in; {packets[1]:,.0f}, {megabits[1]:.0f}",
+        load=", ".join(f"{p:,.0f} packets/s ({m:,.1f} Mbit/s) {way}" for p, m, way in flows),
         errors=errors,
         limit=f"{speed:,} Mbit/s, as the interface says" if utilisation is not None else "",
         traps=traps,
