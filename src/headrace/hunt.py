@@ -1,0 +1,174 @@
+"""What is saturated, why, and a test for every remedy: watching a live host, and judging what was seen.
+
+Watching changes nothing on the host: the agent reads /proc, /sys and the server's own tables. Judging is pure, so
+a saved snapshot gives the same answer on any machine, and a newer headrace finds more in an old one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headrace import __version__
+from headrace.agent import Agent
+from headrace.analysis.resources import Verdict
+from headrace.analysis.window import Window
+from headrace.errors import NothingMeasured
+from headrace.facts import HostFacts
+from headrace.model import ServerLogin
+from headrace.rules import Evidence, Finding, Judgement, all_rules, judge
+from headrace.snapshot import Snapshot
+from headrace.store import read_samples
+from headrace.target import Process, Target, to_the_end
+
+DEFAULT_SECONDS = 60.0
+INTERVAL_S = 1.0
+#: How long the sampler may take to end by itself after its last sample.
+ENDING_S = 20.0
+#: Where distributions put the socket of a server whose command line does not name it.
+USUAL_SOCKETS = ("/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock")
+
+Listener = Callable[[float, float], None]
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """A snapshot and what was concluded from it."""
+
+    snapshot: Snapshot
+    evidence: Evidence
+    judgement: Judgement
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.evidence.verdict
+
+    def finding(self, wanted: str) -> Finding | None:
+        """By its id (``NET01@eth0``), or its code where only one finding has it."""
+        found = [f for f in self.judgement.findings if wanted in (f.id, f.rule.code)]
+        exact = [f for f in found if f.id == wanted]
+        return exact[0] if exact else found[0] if len(found) == 1 else None
+
+
+def examine(snapshot: Snapshot) -> Hunt:
+    """Asks every rule about a snapshot."""
+    window = Window(snapshot.samples, snapshot.errors)
+    evidence = Evidence(snapshot.facts, window, snapshot.limits, snapshot.stacks)
+    return Hunt(snapshot, evidence, judge(evidence, all_rules()))
+
+
+async def watch(
+    target: Target,
+    seconds: float = DEFAULT_SECONDS,
+    login: ServerLogin | None = None,
+    *,
+    limits: Mapping[str, float] | None = None,
+    listen: Listener = lambda done_s, total_s: None,
+) -> Snapshot:
+    """Samples a live host. ``listen`` hears how many seconds of how many are done.
+
+    Without a ``login`` the one server that runs on the host is tried over its socket. Raises NothingMeasured where
+    no counter grew old enough to have a rate.
+    """
+    agent = await Agent.install(target)
+    if login is None or not login.is_named:
+        login = await _usual_login(agent, login)
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    folder = (await target.run(["mktemp", "-d", "/tmp/headrace-hunt.XXXXXX"])).text.strip()
+    try:
+        samples = await _sample(agent, f"{folder}/samples.jsonl.zst", seconds, login, listen)
+        with tempfile.TemporaryDirectory() as here:
+            local = Path(here) / "samples.jsonl.zst"
+            await target.get(samples, local)
+            table = await asyncio.to_thread(read_samples, local)
+            errors = await asyncio.to_thread(sampler_errors, local)
+    finally:
+        await to_the_end(_remove(target, folder))
+    facts = await agent.facts(login)
+    window = Window(table)
+    if window.seconds <= 0:
+        raise NothingMeasured(
+            "the host was not sampled twice", place=target.name, hint="watch for longer: --seconds 10"
+        )
+    return Snapshot(
+        target.name, started, window.seconds, facts, table, errors, dict(limits or {}), {}, __version__
+    )
+
+
+async def _usual_login(agent: Agent, login: ServerLogin | None) -> ServerLogin | None:
+    """The socket of the one server that runs there; None where there is none, or more than one."""
+    servers = [s for s in HostFacts(await agent.facts()).servers if s["program"] in ("mysqld", "mariadbd")]
+    if len(servers) != 1:
+        return None
+    words = [str(word) for word in servers[0].get("command_line") or ()]
+    named = [word.partition("=")[2] for word in words if word.startswith("--socket=")]
+    for path in [*named, *USUAL_SOCKETS]:
+        if await agent.target.exists(path):
+            return replace(login or ServerLogin(), socket=path)
+    return None
+
+
+async def _sample(
+    agent: Agent, output: str, seconds: float, login: ServerLogin | None, listen: Listener
+) -> str:
+    """Runs the sampler for this long. When we are cancelled it is stopped, and waited for."""
+    argv = [agent.path, "sample", "--interval", f"{round(INTERVAL_S * 1000)}ms"]
+    argv += ["--duration", f"{max(round(seconds), 2)}s", "--output", output, *(login.argv if login else ())]
+    process = await agent.target.spawn(argv)
+    start = time.monotonic()
+    try:
+        while True:
+            done = time.monotonic() - start
+            listen(min(done, seconds), seconds)
+            if done > seconds + ENDING_S:
+                await process.signal("TERM")
+            with contextlib.suppress(TimeoutError):
+                code = await process.wait(min(1.0, max(seconds - done, 0.1)))
+                break
+    except BaseException:
+        await to_the_end(_stop(process))
+        raise
+    if code != 0:
+        text = (await process.error_text()).strip()
+        raise NothingMeasured(f"the sampler ended with exit code {code}: {text}", place=agent.target.name)
+    return output
+
+
+async def _stop(process: Process) -> None:
+    await process.signal("TERM")
+    with contextlib.suppress(TimeoutError):
+        await process.wait(5)
+        return
+    await process.signal("KILL")
+
+
+async def _remove(target: Target, folder: str) -> None:
+    await target.run(["rm", "-rf", "--", folder], check=False)
+
+
+def sampler_errors(path: Path) -> dict[str, str]:
+    """Sampler -> why it has no values, of those that never succeeded."""
+    import io
+
+    import zstandard
+
+    failed: dict[str, str] = {}
+    succeeded: set[str] = set()
+    with path.open("rb") as compressed:
+        reader = zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True)
+        for line in io.TextIOWrapper(io.BufferedReader(reader), encoding="utf-8"):
+            # Only failures are worth parsing: a line of a success may be 100 KB.
+            head = line[:200]
+            if '"ok":false' in head:
+                record = json.loads(line)
+                failed[record["sampler"]] = record["error"]
+            elif '"sampler":"' in head:
+                succeeded.add(head.partition('"sampler":"')[2].partition('"')[0])
+    return {sampler: error for sampler, error in failed.items() if sampler not in succeeded}

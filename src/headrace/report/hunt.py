@@ -1,0 +1,249 @@
+"""A hunt as people read it: on the terminal, as JSON, and as a page without a script."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from headrace.analysis.resources import Level, Use
+from headrace.report.text import clean, setting
+from headrace.rules.rule import Finding, Remedy, Rule, Severity
+
+if TYPE_CHECKING:
+    from headrace.hunt import Hunt
+
+LEVEL_STYLE = {
+    Level.SATURATED: "bold red",
+    Level.BUSY: "yellow",
+    Level.UNKNOWN: "magenta",
+    Level.FINE: "green",
+}
+SEVERITY_STYLE = {
+    Severity.LIMIT: "bold red",
+    Severity.RISK: "red",
+    Severity.COST: "yellow",
+    Severity.ADVICE: "cyan",
+}
+#: What is fine is shown up to here; the rest is a number.
+MOST_FINE = 6
+#: Rules that could not look are named up to here without ``--all``.
+MOST_BLIND = 5
+
+
+def heading(hunt: Hunt) -> str:
+    """The host, its server, when and for how long."""
+    facts = hunt.evidence.facts
+    parts = [facts.hostname or hunt.snapshot.target, f"{facts.cpu_count} CPUs, kernel {facts.kernel_release}"]
+    if hunt.evidence.has_server:
+        settings = hunt.evidence.settings
+        parts.append(f"{settings['vendor']} {settings['version']}")
+    parts.append(f"{hunt.snapshot.seconds:.0f} s from {hunt.snapshot.started_at}")
+    return clean(" · ".join(parts))
+
+
+def terminal(hunt: Hunt, *, everything: bool = False) -> RenderableType:
+    """The verdict, the resources, the findings, and what nobody could see."""
+    parts: list[RenderableType] = [Text(heading(hunt), style="dim"), ""]
+    parts += [Text(clean(hunt.verdict.sentence), style="bold"), "", _resources(hunt, everything), ""]
+    findings = hunt.judgement.findings
+    if findings:
+        counts = Counter(finding.severity for finding in findings)
+        told = ", ".join(f"{counts[s]} {s}" for s in Severity if counts[s])
+        parts += [Text(f"{len(findings)} finding{'s' if len(findings) > 1 else ''} ({told})", style="bold")]
+        for finding in findings:
+            parts += ["", _finding(finding)]
+    else:
+        parts.append(Text("No rule found anything.", style="green"))
+    return Group(*parts, "", *_coverage(hunt, everything))
+
+
+def _resources(hunt: Hunt, everything: bool) -> RenderableType:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("", "resource", "used", "load", "waiting, errors"):
+        table.add_column(column, justify="right" if column == "used" else "left", overflow="fold")
+    fine = 0
+    for use in hunt.verdict.uses:
+        fine += use.level is Level.FINE
+        if use.level is Level.FINE and fine > MOST_FINE and not everything:
+            continue
+        table.add_row(
+            Text(use.level, style=LEVEL_STYLE[use.level]),
+            Text(clean(use.name)),
+            "" if use.utilisation is None else f"{100 * use.utilisation:.0f}%",
+            Text(clean(use.load)),
+            Text(clean(waits(use))),
+        )
+        for trap in use.traps:
+            table.add_row("", "", "", Text(clean(trap), style="dim"), "")
+    if fine > MOST_FINE and not everything:
+        return Group(table, Text(f"and {fine - MOST_FINE} more that are fine: --all", style="dim"))
+    return table
+
+
+def waits(use: Use) -> str:
+    """What waits, what went wrong and what is known of the limit."""
+    return "; ".join(part for part in (use.errors, use.saturation, use.limit) if part)
+
+
+def _finding(finding: Finding) -> RenderableType:
+    title = Text.assemble(
+        (f"{finding.severity} ", SEVERITY_STYLE[finding.severity]),
+        (clean(finding.id), "bold"),
+        f"  {finding.rule.title}",
+    )
+    body = Table(box=None, show_header=False, pad_edge=False)
+    body.add_column(style="dim", no_wrap=True)
+    body.add_column(overflow="fold")
+    for label, text in _rows(finding):
+        body.add_row(label, Text(clean(text)))
+    summary = Padding(Text(clean(finding.hit.summary)), (0, 0, 0, 2))
+    return Group(title, summary, Padding(body, (0, 0, 0, 2)))
+
+
+def _rows(finding: Finding) -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for remedy in finding.hit.remedies:
+        rows.append(("or" if rows else "remedy", remedy_text(remedy)))
+    if finding.rule.disputed:
+        rows.append(("disputed", finding.rule.disputed))
+    if any(remedy.settings for remedy in finding.hit.remedies):
+        rows.append(("prove", f"headrace prove {finding.id}"))
+    rows.append(("refuted", finding.rule.refute))
+    return rows
+
+
+def remedy_text(remedy: Remedy) -> str:
+    """Settings, steps, cost and what it would weaken, on one line."""
+    parts = [f"{name} = {setting(value)}" for name, value in remedy.settings.items()]
+    text = ", ".join([*parts, *remedy.steps])
+    notes = [remedy.label] if remedy.label else []
+    if remedy.settings:
+        notes.append(str(remedy.cost))
+    notes += [f"WEAKENS: {reason}" for reason in remedy.weakens]
+    return f"{text} ({'; '.join(notes)})" if notes else text
+
+
+def _coverage(hunt: Hunt, everything: bool) -> list[RenderableType]:
+    judgement = hunt.judgement
+    parts: list[RenderableType] = []
+    if judgement.blind:
+        why: dict[str, list[str]] = {}
+        for blind in judgement.blind:
+            why.setdefault(blind.missing, []).append(blind.rule.code)
+        parts.append(Text(f"{len(judgement.blind)} rules could not look:", style="magenta"))
+        shown = sorted(why.items(), key=lambda pair: -len(pair[1]))
+        for missing, codes in shown if everything else shown[:MOST_BLIND]:
+            parts.append(Text(f"  {clean(missing)}: {', '.join(codes)}", style="dim"))
+        if len(shown) > MOST_BLIND and not everything:
+            parts.append(Text(f"  and {len(shown) - MOST_BLIND} more reasons: --all", style="dim"))
+    quiet = f"{len(judgement.silent)} rules looked and found nothing"
+    others = f", {len(judgement.skipped)} are for other servers or versions" if judgement.skipped else ""
+    parts.append(Text(f"{quiet}{others}.", style="dim"))
+    return parts
+
+
+def to_json(hunt: Hunt) -> dict[str, Any]:
+    """Everything, for programs; the keys are those of the classes."""
+    return {
+        "host": hunt.evidence.facts.hostname,
+        "target": hunt.snapshot.target,
+        "started_at": hunt.snapshot.started_at,
+        "seconds": hunt.snapshot.seconds,
+        "verdict": hunt.verdict.sentence,
+        "limiting": hunt.verdict.limiting.name if hunt.verdict.limiting else None,
+        "resources": [
+            {
+                "name": use.name,
+                "level": use.level,
+                "utilisation": use.utilisation,
+                "load": use.load,
+                "saturation": use.saturation,
+                "errors": use.errors,
+                "limit": use.limit,
+                "traps": use.traps,
+                "numbers": {k: v for k, v in use.numbers.items() if v == v},
+            }
+            for use in hunt.verdict.uses
+        ],
+        "findings": [finding_json(finding) for finding in hunt.judgement.findings],
+        "blind": [{"rule": blind.rule.code, "missing": blind.missing} for blind in hunt.judgement.blind],
+        "silent": [rule.code for rule in hunt.judgement.silent],
+        "skipped": [rule.code for rule in hunt.judgement.skipped],
+    }
+
+
+def finding_json(finding: Finding) -> dict[str, Any]:
+    return {
+        "id": finding.id,
+        "title": finding.rule.title,
+        "severity": finding.severity,
+        "confidence": finding.rule.confidence,
+        "summary": finding.hit.summary,
+        "evidence": {number.what: number.value for number in finding.hit.evidence},
+        "remedies": [
+            {
+                "label": remedy.label,
+                "settings": dict(remedy.settings),
+                "steps": remedy.steps,
+                "cost": remedy.cost,
+                "weakens": remedy.weakens,
+            }
+            for remedy in finding.hit.remedies
+        ],
+        "why": finding.rule.why,
+        "refute": finding.rule.refute,
+        "disputed": finding.rule.disputed,
+        "source": finding.rule.source,
+    }
+
+
+def rules_table(rules: list[Rule]) -> RenderableType:
+    """All rules in one list."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("code", "", "finds", "confidence", "for"):
+        table.add_column(column, overflow="fold")
+    for rule in rules:
+        style = SEVERITY_STYLE[rule.severity]
+        table.add_row(
+            Text(rule.code, style="bold"),
+            Text(rule.severity, style=style),
+            rule.title,
+            rule.confidence,
+            scope(rule),
+        )
+    return Group(table, "", Text(f"{len(rules)} rules. headrace rules show CODE explains one.", style="dim"))
+
+
+def scope(rule: Rule) -> str:
+    """Vendors and versions, as ``MariaDB 10.5 to 11.0, MySQL``."""
+    parts = []
+    for vendor, versions in rule.applies_to.items():
+        span = f" from {versions.since}" if versions.since else ""
+        span += f" before {versions.until}" if versions.until else ""
+        parts.append(f"{vendor}{span}")
+    return ", ".join(parts)
+
+
+def rule_page(rule: Rule) -> RenderableType:
+    """One rule, explained."""
+    body = Table(box=None, show_header=False, pad_edge=False)
+    body.add_column(style="dim", no_wrap=True)
+    body.add_column(overflow="fold")
+    rows = [
+        ("why", rule.why),
+        ("severity", str(rule.severity)),
+        ("confidence", str(rule.confidence)),
+        ("for", scope(rule) or "every host"),
+        ("refuted if", rule.refute),
+        ("disputed", rule.disputed),
+        ("source", rule.source),
+    ]
+    for label, text in rows:
+        if text:
+            body.add_row(label, Text(text))
+    return Group(Text(f"{rule.code}  {rule.title}", style="bold"), "", body)
