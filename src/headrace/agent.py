@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from headrace.errors import Busy, CommandFailed, DiskFull, HeadraceError, NotReady, Refused, TargetError
-from headrace.model import OWNER_VARIABLE, Facts, ServerEndpoint
+from headrace.model import OWNER_VARIABLE, Facts, ServerEndpoint, ServerLogin
 from headrace.target import Process, Target
 from headrace.target.fixture import FixtureTarget
 from headrace.target.local import LocalTarget
@@ -48,9 +48,12 @@ class Agent:
             return cls(target, str(binary))
         return cls(target, await _copy_once(binary, target))
 
-    async def facts(self) -> Facts:
-        """How the host is configured. The hash is equal for two readings between which nobody changed it."""
-        completed = await self.target.run([self.path, "facts"])
+    async def facts(self, login: ServerLogin | None = None) -> Facts:
+        """How the host is configured, and with ``login`` the server, too.
+
+        The hash is equal for two readings between which nobody changed it.
+        """
+        completed = await self.target.run([self.path, "facts", *(login.argv if login else ())])
         data = json.loads(completed.stdout)
         stable = json.dumps(_without_what_changes_by_itself(data), sort_keys=True)
         return Facts(hashlib.sha256(stable.encode()).hexdigest()[:16], data)
