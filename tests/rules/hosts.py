@@ -57,6 +57,8 @@ TUNED_FOR = {
 #: Changes of the saved host's facts that make it one without a fault.
 FACTS: dict[str, Any] = {
     "memory.transparent_huge_pages.enabled.selected": "madvise",
+    "cpu.idle.states.C2_ACPI.disabled": True,
+    "cpu.idle.states.C3_ACPI.disabled": True,
     "file_systems./var/lib/mysql.kind": "xfs",
     "file_systems./var/lib/mysql.options": ["rw", "noatime"],
     "file_systems./var/lib/mysql.super_options": ["rw", "logbufs=8", "logbsize=256k"],
@@ -107,6 +109,13 @@ RATES: dict[str, float] = {
     "snmp.Tcp.RetransSegs.": 0.2,
     "snmp.TcpExt.ListenOverflows.": 0.0,
     "snmp.TcpExt.ListenDrops.": 0.0,
+    "threads.utime_ticks.1330/ib_log_writer": 6.0,
+    "threads.stime_ticks.1330/ib_log_writer": 4.0,
+    "threads.utime_ticks.1401/connection": 20.0,
+    "threads.stime_ticks.1401/connection": 8.0,
+    "cgroup.nr_periods.system.slice/mysql.service": 10.0,
+    "cgroup.nr_throttled.system.slice/mysql.service": 0.0,
+    "cgroup.throttled_us.system.slice/mysql.service": 0.0,
     "process.utime_ticks.1322/mysqld": 90.0,
     "process.stime_ticks.1322/mysqld": 40.0,
 }

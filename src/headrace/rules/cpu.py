@@ -1,0 +1,432 @@
+"""Rules about processors: what takes their time, and what keeps them from giving it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headrace.analysis.resources import OTHERS_IDLE, STEAL_HIGH, STEAL_SEEN, TICKS_PER_SECOND
+from headrace.rules.evidence import Evidence, number, share
+from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+
+#: A thread that uses this much of one CPU is at the end of what one thread can do: FULL, less what ticks blur.
+THREAD_FULL = 0.85
+#: Periods of the quota in which the group stood still, of all: below it a burst, not a limit.
+THROTTLED_PERIODS = 0.01
+#: Below this the CPUs are mostly idle, and their frequency costs latency only.
+WORTH_ITS_FREQUENCY = 0.30
+#: A core that takes this long to wake costs as much as a read from a fast device.
+DEEP_SLEEP_US = 100
+#: The CPUs rest often between statements when they are less busy than this ...
+OFTEN_IDLE = 0.50
+#: ... and wake often when the server answers this many statements a second.
+MANY_STATEMENTS_S = 1_000.0
+#: A fault takes about a microsecond: below this rate balancing takes less than 0.1% of one core.
+HINT_FAULTS_S = 1_000.0
+#: The share of time in the kernel from which the price of reading the clock can show.
+SYSTEM_SEEN = 0.05
+#: PSI of the CPU from which threads wait for each other's group.
+WAITED_FOR = 0.05
+
+#: Drivers that choose the frequency themselves; there "powersave" is a hint, not the lowest frequency.
+OWN_POLICY = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
+
+#: Part of a thread's name -> the variable that gives its work to more threads, and what it does.
+POOLS = (
+    ("pg_flush", "innodb_page_cleaners", "writes dirty pages"),
+    ("purge", "innodb_purge_threads", "removes old row versions"),
+    ("srv_wkr", "innodb_purge_threads", "removes old row versions"),
+    ("rpl_rca_sql", "replica_parallel_workers", "applies the source's changes"),
+    ("rpl_rca_wkr", "replica_parallel_workers", "applies the source's changes"),
+    ("slave_sql", "slave_parallel_threads", "applies the source's changes"),
+)
+
+
+@rule(
+    "CPU01",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source="Linux proc_pid_task(5) and proc_pid_stat(5), utime and stime of a thread",
+    refute="With the thread's work spread over several, or its statement made cheaper, throughput is equivalent.",
+)
+def one_thread_is_the_limit(evidence: Evidence) -> Iterator[Hit]:
+    """One thread of the server uses a whole core while the others idle.
+
+    A statement, an applier or a page cleaner runs on one core at a time, whatever their number. The average over
+    all cores looks idle, and more or faster disks change nothing: only less work in that thread, or the same work
+    in more threads, does.
+    """
+    cores = evidence.cores
+    used = _threads(evidence)
+    rest = sorted(core.busy for core in cores)[:-1]
+    if not rest or sum(rest) / len(rest) >= OTHERS_IDLE:
+        return
+    busiest = max(cores, key=lambda core: core.busy)
+    for label, share_of_one in used.items():
+        if share_of_one < THREAD_FULL:
+            continue
+        tid, _, name = label.partition("/")
+        what, remedy = _spread(evidence, tid, name)
+        yield Hit(
+            name or tid,
+            f"thread {tid} ({name}), which {what}, uses {share(share_of_one)} of one core; "
+            f"the other {len(rest)} cores are {share(sum(rest) / len(rest))} busy.",
+            (
+                number(f"CPU time of thread {tid}", share(share_of_one)),
+                number("the busiest core", f"{busiest.name}, {share(busiest.busy)}"),
+                number("the other cores, mean", share(sum(rest) / len(rest))),
+            ),
+            (remedy,),
+        )
+
+
+def _threads(evidence: Evidence) -> dict[str, float]:
+    """CPUs used by each thread of the servers, by ``tid/name``."""
+    user = evidence.window.rates("threads", "utime_ticks")
+    if not user:
+        raise NotEnough("the server's threads were not sampled (sampler threads)")
+    system = evidence.window.rates("threads", "stime_ticks")
+    return {label: (rate + system.get(label, 0.0)) / TICKS_PER_SECOND for label, rate in user.items()}
+
+
+def _spread(evidence: Evidence, tid: str, name: str) -> tuple[str, Remedy]:
+    for part, variable, what in POOLS:
+        if part in name and evidence.has_variable(variable):
+            threads = max(2, 2 * int(evidence.number(variable)))
+            return what, Remedy({f"server.{variable}": threads})
+    return (
+        "runs a statement or a task of the server",
+        Remedy(
+            steps=(
+                "Find its statement: SELECT * FROM performance_schema.threads WHERE THREAD_OS_ID = "
+                f"{tid} (MariaDB: SHOW PROCESSLIST, the statement with the longest time).",
+                "Look at its plan with EXPLAIN, and at the functions it is in with a profile of its stacks.",
+            )
+        ),
+    )
+
+
+@rule(
+    "CPU02",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="Linux proc_stat(5), steal: time spent in other operating systems in a virtual environment",
+    refute="On a host of its own, or at an hour with less steal, throughput and p99 are equivalent.",
+)
+def stolen(evidence: Evidence) -> Iterator[Hit]:
+    """The hypervisor gave the CPUs' time to others.
+
+    A guest that is stopped cannot tell: its statements just take longer, and its locks are held meanwhile. No
+    setting inside the guest brings the time back.
+    """
+    cores = evidence.cores
+    mean = sum(core.steal for core in cores) / len(cores)
+    if mean < STEAL_SEEN:
+        return
+    worst = max(cores, key=lambda core: core.steal)
+    yield Hit(
+        "",
+        f"{share(mean)} of the CPUs' time went to other guests; {worst.name} lost {share(worst.steal)}.",
+        (number("steal, mean", share(mean)), number(f"steal on {worst.name}", share(worst.steal))),
+        (
+            Remedy(
+                steps=(
+                    "Give the guest processors of its own, or move it to a host that is not overcommitted.",
+                    "On an instance with CPU credits: look at the credits that are left.",
+                )
+            ),
+        ),
+        Severity.LIMIT if mean >= STEAL_HIGH else None,
+    )
+
+
+@rule(
+    "CPU03",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source="Linux Documentation/admin-guide/cgroup-v2.rst, cpu.max and cpu.stat; scheduler/sched-bwc.rst",
+    refute="With twice the quota, nr_throttled stands still, but throughput and p99 are equivalent.",
+)
+def quota_throttles(evidence: Evidence) -> Iterator[Hit]:
+    """A CPU quota stops the server while the host's cores idle.
+
+    All threads of a control group that has used up its quota wait for the next period, up to 100 ms, and those
+    that hold a lock make others wait too. The cores look idle, and the server slow.
+    """
+    periods = evidence.window.rates("cgroup", "nr_periods")
+    if not periods:
+        raise NotEnough("control groups were not sampled (sampler cgroup)")
+    for label, total in periods.items():
+        throttled = evidence.window.rate("cgroup", "nr_throttled", label) or 0.0
+        if total <= 0 or throttled / total < THROTTLED_PERIODS:
+            continue
+        lost = (evidence.window.rate("cgroup", "throttled_us", label) or 0.0) / 1e6
+        quota = _quota(evidence)
+        yield Hit(
+            label,
+            f"the group was stopped in {share(throttled / total)} of its periods, {lost:.2f} s of thread time a "
+            f"second{f', at a quota of {quota:g} CPUs' if quota else ''}.",
+            (
+                number("periods/s", f"{total:,.1f}"),
+                number("throttled/s", f"{throttled:,.1f}"),
+                number("time lost", f"{lost:.2f} s/s"),
+                number("quota, CPUs", f"{quota:g}" if quota else "unknown"),
+            ),
+            (
+                Remedy(
+                    steps=(
+                        "Raise or take away the quota: systemctl set-property --runtime UNIT CPUQuota=N% "
+                        "(in a container platform, the CPU limit).",
+                        "Or share by weight, which lets idle cores be used: CPUWeight=.",
+                    )
+                ),
+            ),
+        )
+
+
+def _quota(evidence: Evidence) -> float | None:
+    group: Any = (evidence.process or {}).get("cgroup") or {}
+    quota, period = group.get("cpu_quota_us"), group.get("cpu_period_us")
+    return quota / period if isinstance(quota, int | float) and period else None
+
+
+def _frequency_policies(evidence: Evidence) -> list[dict[str, Any]]:
+    policies = ((evidence.raw.get("cpu") or {}).get("frequency") or {}).get("policies")
+    if policies is None:
+        raise NotEnough("the host does not tell how its CPUs choose their frequency")
+    return list(policies)
+
+
+def _busy(evidence: Evidence) -> float:
+    cores = evidence.cores
+    return sum(core.busy for core in cores) / len(cores)
+
+
+@rule(
+    "CPU04",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="Linux Documentation/admin-guide/pm/cpufreq.rst, Generic Scaling Governors",
+    refute="With the governor performance, throughput and p99 are equivalent to before.",
+)
+def governor_saves_power(evidence: Evidence) -> Iterator[Hit]:
+    """The frequency governor saves power while the CPUs are busy.
+
+    A generic governor raises a core's frequency after it has seen load, or never (powersave). A database's load
+    comes in pieces shorter than that reaction, so much of it runs on a slow core.
+    """
+    slow = [
+        policy
+        for policy in _frequency_policies(evidence)
+        if policy.get("governor") not in (None, "performance", "userspace")
+        and policy.get("driver") not in OWN_POLICY
+    ]
+    busy = _busy(evidence)
+    if not slow or busy < WORTH_ITS_FREQUENCY:
+        return
+    governor = slow[0]["governor"]
+    yield Hit(
+        "",
+        f"{len(slow)} frequency policies use the governor {governor} while the CPUs are {share(busy)} busy.",
+        (
+            number("governor", governor),
+            number("driver", slow[0].get("driver")),
+            number("CPUs busy, mean", share(busy)),
+            number("lowest and highest MHz", _range(slow[0])),
+        ),
+        (Remedy({"host.cpu_governor": "performance"}),),
+    )
+
+
+def _range(policy: dict[str, Any]) -> str:
+    low, high = policy.get("min_khz"), policy.get("max_khz")
+    return f"{low / 1000:,.0f} to {high / 1000:,.0f}" if low and high else "unknown"
+
+
+@rule(
+    "CPU05",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="Linux Documentation/admin-guide/pm/intel_pstate.rst, Energy vs Performance Hints",
+    refute="With the preference performance, throughput and p99 are equivalent to before.",
+)
+def processor_prefers_energy(evidence: Evidence) -> Iterator[Hit]:
+    """The processor is told to balance energy against performance while it is busy.
+
+    Where the processor chooses its frequency by itself, the preference decides how readily it speeds up. What that
+    is worth depends on the model and the load; within the thermal limit it can be nothing.
+    """
+    hinted = [
+        policy
+        for policy in _frequency_policies(evidence)
+        if policy.get("driver") in OWN_POLICY
+        and policy.get("governor") == "powersave"
+        and policy.get("energy_performance_preference") not in (None, "performance")
+    ]
+    busy = _busy(evidence)
+    if not hinted or busy < WORTH_ITS_FREQUENCY:
+        return
+    preference = hinted[0]["energy_performance_preference"]
+    yield Hit(
+        "",
+        f"{len(hinted)} CPUs prefer {preference} while the CPUs are {share(busy)} busy.",
+        (
+            number("energy_performance_preference", preference),
+            number("driver", hinted[0]["driver"]),
+            number("CPUs busy, mean", share(busy)),
+        ),
+        (Remedy({"host.cpu_governor": "performance"}),),
+    )
+
+
+@rule(
+    "CPU06",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="Linux Documentation/admin-guide/pm/cpuidle.rst, Idle States Representation",
+    refute="With the deep states disabled, p50 and p99 of single statements are equivalent to before.",
+    disputed="Shallow states wake faster, but leave neighbours less power to boost: with few busy cores the deep "
+    "ones can be faster.",
+)
+def deep_sleep(evidence: Evidence) -> Iterator[Hit]:
+    """Cores fall into deep sleep between the statements of a load that is bound by latency.
+
+    Waking takes the exit latency of the state. A load that waits for one packet or one read after the other pays
+    it again and again, while the CPUs look idle.
+    """
+    idle: Any = (evidence.raw.get("cpu") or {}).get("idle") or {}
+    states = idle.get("states")
+    if states is None:
+        raise NotEnough("the host does not tell its idle states")
+    deep = [s for s in states if not s.get("disabled") and (s.get("exit_latency_us") or 0) >= DEEP_SLEEP_US]
+    if not deep or _busy(evidence) >= OFTEN_IDLE or evidence.status_rate("questions") < MANY_STATEMENTS_S:
+        return
+    names = ", ".join(f"{s['name']} ({s['exit_latency_us']} us)" for s in deep)
+    statements = evidence.status_rate("questions")
+    yield Hit(
+        "",
+        f"the cores may fall into {names} while {statements:,.0f} statements/s come in and the CPUs are "
+        f"{share(_busy(evidence))} busy.",
+        (
+            number("deep states", names),
+            number("statements/s", f"{statements:,.0f}"),
+            number("CPUs busy, mean", share(_busy(evidence))),
+        ),
+        (
+            Remedy(
+                steps=(
+                    f"Forbid states slower than {DEEP_SLEEP_US} us while you measure: "
+                    f"cpupower idle-set -D {DEEP_SLEEP_US - 1}; cpupower idle-set -E enables them again.",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "CPU07",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="Linux Documentation/admin-guide/sysctl/kernel.rst, numa_balancing",
+    refute="With numa_balancing 0, throughput and p99 are equivalent or worse.",
+    disputed="The kernel has it on and promises no gain; TuneD's profiles for Oracle and SQL Server turn it off.",
+)
+def numa_balancing(evidence: Evidence) -> Iterator[Hit]:
+    """Automatic NUMA balancing moves pages of a server that uses all nodes.
+
+    The kernel unmaps pages to see who uses them, and every first touch afterwards is a fault. A buffer pool is
+    used by all threads on all nodes, so there is little to gain from moving its pages.
+    """
+    nodes = evidence.rows("numa_nodes")
+    if len(nodes) < 2 or evidence.sysctl("kernel.numa_balancing") == "0":
+        return
+    faults = evidence.rate("vmstat", "numa_hint_faults")
+    if faults < HINT_FAULTS_S:
+        return
+    moved = evidence.window.rate("vmstat", "numa_pages_migrated") or 0.0
+    yield Hit(
+        "",
+        f"balancing over {len(nodes)} nodes costs {faults:,.0f} page faults/s and moves {moved:,.0f} pages/s.",
+        (
+            number("hint faults/s", f"{faults:,.0f}"),
+            number("pages moved/s", f"{moved:,.0f}"),
+            number("nodes", len(nodes)),
+        ),
+        (Remedy({"host.kernel.numa_balancing": 0}),),
+    )
+
+
+@rule(
+    "CPU08",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="Linux sched(7), The autogroup feature",
+    refute="With kernel.sched_autogroup_enabled 0, throughput and p99 are equivalent to before.",
+)
+def autogroup(evidence: Evidence) -> Iterator[Hit]:
+    """The server's threads share their CPU time as one session among others.
+
+    With autogroups, CPU time is shared between sessions, not between threads: a server with hundreds of threads
+    gets no more than a single-threaded job in another session. Processes in a CPU control group of their own, such
+    as services of systemd with CPU accounting, are not affected.
+    """
+    process = evidence.process
+    if process is None:
+        raise NotEnough("no server process was found on this host")
+    groups = (process.get("cgroup") or {}).get("groups") or {}
+    if evidence.sysctl("kernel.sched_autogroup_enabled") != "1" or not groups:
+        return
+    own = groups.get("cpu", groups.get("cpu,cpuacct", groups.get("", "/")))
+    waited = evidence.rate("psi", "some_total_us", "cpu") / 1e6
+    if own != "/" or waited < WAITED_FOR:
+        return
+    yield Hit(
+        "",
+        f"{process['program']} runs in the root CPU group with autogroups on, and tasks waited for a CPU "
+        f"{share(waited)} of the time.",
+        (
+            number("kernel.sched_autogroup_enabled", 1),
+            number("CPU group", own),
+            number("waited for a CPU", share(waited)),
+        ),
+        (Remedy({"host.kernel.sched_autogroup_enabled": 0}),),
+    )
+
+
+@rule(
+    "CPU09",
+    severity=Severity.COST,
+    confidence=Confidence.LOW,
+    source="B. Gregg, Performance Tuning Linux Instances on EC2 (2014), Clocksource; Linux vdso(7)",
+    refute="With the clock source tsc, system time and throughput are equivalent to before.",
+)
+def slow_clock(evidence: Evidence) -> Iterator[Hit]:
+    """The clock is read by a system call although the processor's own counter is to be had.
+
+    A server reads the clock several times a statement. With tsc that is a few nanoseconds without entering the
+    kernel; with xen, hpet or acpi_pm it is a system call, and hpet and acpi_pm read a device as well.
+    """
+    clock: Any = evidence.raw.get("clock_source") or {}
+    selected, available = clock.get("selected"), clock.get("available")
+    if selected is None or available is None:
+        raise NotEnough("the host does not tell its clock source")
+    system = sum(core.system for core in evidence.cores) / len(evidence.cores)
+    if selected not in ("xen", "hpet", "acpi_pm") or "tsc" not in available or system < SYSTEM_SEEN:
+        return
+    yield Hit(
+        "",
+        f"the clock source is {selected}, though tsc is available; the kernel uses {share(system)} of the CPUs.",
+        (
+            number("clock source", selected),
+            number("available", " ".join(available)),
+            number("system time, mean", share(system)),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource "
+                    f"(and {selected} to go back); watch the kernel's log for an unstable counter.",
+                )
+            ),
+        ),
+    )

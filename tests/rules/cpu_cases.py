@@ -1,0 +1,196 @@
+"""Cases of the rules about processors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.rules.case import Case
+from tests.rules.hosts import CPUS, unwell
+
+GROUP = "system.slice/mysql.service"
+
+#: One connection's statement uses all of core 2.
+ONE_FULL_THREAD = {
+    "cpu.user.cpu2": 96.0,
+    "cpu.idle.cpu2": 0.0,
+    "threads.utime_ticks.1401/connection": 93.0,
+    "threads.stime_ticks.1401/connection": 4.0,
+}
+ALL_BUSY = {
+    **{f"cpu.user.cpu{n}": 60.0 for n in range(CPUS)},
+    **{f"cpu.idle.cpu{n}": 33.5 for n in range(CPUS)},
+}
+ALL_FULL = {
+    **{f"cpu.user.cpu{n}": 92.0 for n in range(CPUS)},
+    **{f"cpu.idle.cpu{n}": 1.5 for n in range(CPUS)},
+}
+STOLEN = {
+    **{f"cpu.steal.cpu{n}": 6.0 for n in range(CPUS)},
+    **{f"cpu.idle.cpu{n}": 75.5 for n in range(CPUS)},
+}
+
+
+def policies(driver: str, governor: str, preference: str | None = None) -> dict[str, Any]:
+    one = {
+        "driver": driver,
+        "governor": governor,
+        "energy_performance_preference": preference,
+        "min_khz": 800_000,
+        "max_khz": 4_800_000,
+    }
+    return {"cpu.frequency.policies": [{"cpus": [n], **one} for n in range(CPUS)]}
+
+
+TWO_NODES = {
+    "numa_nodes": [{"node": n, "cpus": [], "memory_total_bytes": 1 << 35} for n in (0, 1)],
+    "sysctls.kernel.numa_balancing": "1",
+}
+ROOT_GROUP = {"servers.1322.cgroup.groups": {"": "/"}}
+XEN_CLOCK = {"clock_source": {"selected": "xen", "available": ["xen", "tsc", "hpet"]}}
+
+CASES = [
+    Case(
+        "CPU01",
+        "one statement",
+        lambda: unwell(rates=ONE_FULL_THREAD),
+        ("connection",),
+        ("thread 1401 (connection)", "97% of one core", "the other 7 cores are 18% busy"),
+    ),
+    Case(
+        "CPU01",
+        "one page cleaner",
+        lambda: unwell(
+            vendor="mysql",
+            rates={
+                "cpu.user.cpu2": 96.0,
+                "cpu.idle.cpu2": 0.0,
+                "threads.utime_ticks.1399/ib_pg_flush_co": 95.0,
+            },
+        ),
+        ("ib_pg_flush_co",),
+        ("writes dirty pages",),
+    ),
+    Case("CPU01", "every core is full", lambda: unwell(rates={**ALL_FULL, **ONE_FULL_THREAD})),
+    Case("CPU01", "a light load", unwell),
+    Case("CPU01", "no threads", lambda: unwell(without=["threads"]), missing="sampler threads"),
+    Case("CPU02", "six in a hundred", lambda: unwell(rates=STOLEN), ("",), ("6% of the CPUs' time",)),
+    Case("CPU02", "none", unwell),
+    Case("CPU02", "no CPUs", lambda: unwell(without=["cpu"]), missing="CPUs were not sampled"),
+    Case(
+        "CPU03",
+        "a quota of six CPUs",
+        lambda: unwell(
+            rates={f"cgroup.nr_throttled.{GROUP}": 3.0, f"cgroup.throttled_us.{GROUP}": 400_000.0}
+        ),
+        (GROUP,),
+        ("30% of its periods", "0.40 s of thread time", "a quota of 6 CPUs"),
+    ),
+    Case("CPU03", "never stopped", unwell),
+    Case(
+        "CPU03",
+        "no quota",
+        lambda: unwell(rates={f"cgroup.nr_periods.{GROUP}": 0.0}),
+    ),
+    Case("CPU03", "not sampled", lambda: unwell(without=["cgroup"]), missing="sampler cgroup"),
+    Case(
+        "CPU04",
+        "ondemand under load",
+        lambda: unwell(rates=ALL_BUSY, facts=policies("acpi-cpufreq", "ondemand")),
+        ("",),
+        ("governor ondemand", "66% busy"),
+    ),
+    Case("CPU04", "ondemand at rest", lambda: unwell(facts=policies("acpi-cpufreq", "ondemand"))),
+    Case("CPU04", "the processor chooses", lambda: unwell(rates=ALL_BUSY)),
+    Case(
+        "CPU04", "performance", lambda: unwell(rates=ALL_BUSY, facts=policies("acpi-cpufreq", "performance"))
+    ),
+    Case(
+        "CPU04",
+        "a guest without policies",
+        lambda: unwell(rates=ALL_BUSY, facts={"cpu.frequency.policies": []}),
+    ),
+    Case(
+        "CPU04",
+        "unknown",
+        lambda: unwell(rates=ALL_BUSY, facts={"cpu.frequency": None}),
+        missing="choose their frequency",
+    ),
+    Case(
+        "CPU05",
+        "balanced under load",
+        lambda: unwell(rates=ALL_BUSY),
+        ("",),
+        ("8 CPUs prefer balance_performance", "66% busy"),
+    ),
+    Case("CPU05", "balanced at rest", unwell),
+    Case(
+        "CPU05",
+        "performance preferred",
+        lambda: unwell(rates=ALL_BUSY, facts=policies("intel_pstate", "powersave", "performance")),
+    ),
+    Case(
+        "CPU05",
+        "unknown",
+        lambda: unwell(rates=ALL_BUSY, facts={"cpu.frequency": None}),
+        missing="choose their frequency",
+    ),
+    Case(
+        "CPU06",
+        "two deep states",
+        lambda: unwell(
+            facts={"cpu.idle.states.C2_ACPI.disabled": False, "cpu.idle.states.C3_ACPI.disabled": False}
+        ),
+        ("",),
+        ("C3_ACPI (1048 us)", "4,000 statements/s"),
+    ),
+    Case("CPU06", "only shallow ones", unwell),
+    Case(
+        "CPU06",
+        "never idle",
+        lambda: unwell(rates=ALL_FULL, facts={"cpu.idle.states.C3_ACPI.disabled": False}),
+    ),
+    Case("CPU06", "a guest", lambda: unwell(facts={"cpu.idle": None}), missing="idle states"),
+    Case(
+        "CPU06",
+        "no server",
+        lambda: unwell(has_server=False, facts={"cpu.idle.states.C3_ACPI.disabled": False}),
+        missing="no server was asked",
+    ),
+    Case(
+        "CPU07",
+        "two nodes",
+        lambda: unwell(
+            facts=TWO_NODES,
+            rates={"vmstat.numa_hint_faults.": 40_000.0, "vmstat.numa_pages_migrated.": 900.0},
+        ),
+        ("",),
+        ("2 nodes", "40,000 page faults/s", "900 pages/s"),
+    ),
+    Case("CPU07", "one node", lambda: unwell(facts={"sysctls.kernel.numa_balancing": "1"})),
+    Case("CPU07", "no faults", lambda: unwell(facts=TWO_NODES, rates={"vmstat.numa_hint_faults.": 3.0})),
+    Case(
+        "CPU07",
+        "a kernel without the counter",
+        lambda: unwell(facts=TWO_NODES),
+        missing="vmstat.numa_hint_faults",
+    ),
+    Case(
+        "CPU08",
+        "a session's server",
+        lambda: unwell(facts=ROOT_GROUP, rates={"psi.some_total_us.cpu": 200_000.0}),
+        ("",),
+        ("root CPU group", "20% of the time"),
+    ),
+    Case("CPU08", "a service", lambda: unwell(rates={"psi.some_total_us.cpu": 200_000.0})),
+    Case("CPU08", "nobody waits", lambda: unwell(facts=ROOT_GROUP)),
+    Case("CPU08", "no PSI", lambda: unwell(facts=ROOT_GROUP, without=["psi"]), missing="psi.some_total_us"),
+    Case("CPU08", "no server", lambda: unwell(facts={"servers": []}), missing="no server process"),
+    Case("CPU09", "xen", lambda: unwell(facts=XEN_CLOCK), ("",), ("clock source is xen", "5% of the CPUs")),
+    Case("CPU09", "tsc", unwell),
+    Case(
+        "CPU09",
+        "no tsc",
+        lambda: unwell(facts={"clock_source": {"selected": "xen", "available": ["xen"]}}),
+    ),
+    Case("CPU09", "unknown", lambda: unwell(facts={"clock_source": None}), missing="clock source"),
+]
