@@ -73,6 +73,9 @@ RATES: dict[str, float] = {
     **{f"cpu.idle.cpu{n}": 81.5 for n in range(CPUS)},
     **{f"cpu.{state}.cpu{n}": 0.0 for n in range(CPUS) for state in ("nice", "irq", "steal")},
     **{f"softirqs.NET_RX.cpu{n}": 900.0 for n in range(CPUS)},
+    # One queue a core, of the interface (150 to 157) and of the disk (140 to 147).
+    **{f"interrupts.count.{150 + n}/cpu{n}": 800.0 for n in range(CPUS)},
+    **{f"interrupts.count.{140 + n}/cpu{n}": 290.0 for n in range(CPUS)},
     **{f"softnet.dropped.cpu{n}": 0.0 for n in range(CPUS)},
     **{f"softnet.time_squeeze.cpu{n}": 0.0 for n in range(CPUS)},
     **{f"softnet.processed.cpu{n}": 900.0 for n in range(CPUS)},
