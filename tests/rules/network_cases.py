@@ -6,6 +6,7 @@ from tests.rules.case import Case
 from tests.rules.hosts import CPUS, unwell
 
 NIC = "enp1s0f1np1"  # it has one receive queue
+BUSY_NIC = "enp1s0f0np0"  # it has eight
 
 #: Core 0 does all the receiving for an interface of one queue: memcached on a 4-core Xen guest, 2015.
 ONE_HOT_CORE = {
@@ -50,4 +51,103 @@ CASES = [
         ("12.5 packets/s", "cpu3"),
     ),
     Case("NET02", "no drops", unwell),
+    Case("NET02", "not sampled", lambda: unwell(without=["softnet"]), missing="softnet_stat was not"),
+    Case(
+        "NET03",
+        "cut off",
+        lambda: unwell(rates={"softnet.time_squeeze.cpu2": 40.0}),
+        ("",),
+        ("40 rounds/s", "cpu2"),
+    ),
+    Case(
+        "NET03",
+        "cut off on a kernel without a time budget",
+        lambda: unwell(
+            rates={"softnet.time_squeeze.cpu2": 40.0}, facts={"sysctls.net.core.netdev_budget_usecs": None}
+        ),
+        ("",),
+    ),
+    Case("NET03", "never", unwell),
+    Case("NET03", "not sampled", lambda: unwell(without=["softnet"]), missing="softnet_stat was not"),
+    Case(
+        "NET04",
+        "one queue of a card",
+        lambda: unwell(rates=ONE_HOT_CORE),
+        (NIC,),
+        ("over 1 queue on a host of 8 cores", "cpu0 spends 55%"),
+    ),
+    Case(
+        "NET04",
+        "a virtual interface has no queues to add",
+        lambda: unwell(rates=ONE_HOT_CORE, facts={f"network_interfaces.{NIC}.physical": False}),
+    ),
+    Case("NET04", "a light load", unwell),
+    Case("NET04", "no CPUs", lambda: unwell(without=["cpu"]), missing="CPUs were not sampled"),
+    Case(
+        "NET05",
+        "steered by hash",
+        lambda: unwell(rates=ONE_HOT_CORE, facts={f"network_interfaces.{NIC}.rx_queues.0.rps_cpus": "fe"}),
+        (NIC,),
+        ("0 a queue: flow steering is off",),
+    ),
+    Case(
+        "NET05",
+        "steered by flow",
+        lambda: unwell(
+            rates=ONE_HOT_CORE,
+            facts={
+                f"network_interfaces.{NIC}.rx_queues.0.rps_cpus": "fe",
+                f"network_interfaces.{NIC}.rx_queues.0.rps_flow_cnt": 32768,
+            },
+        ),
+    ),
+    Case("NET05", "not steered", lambda: unwell(rates=ONE_HOT_CORE)),
+    Case(
+        "NET05",
+        "the kernel does not tell",
+        lambda: unwell(
+            rates=ONE_HOT_CORE,
+            facts={
+                f"network_interfaces.{NIC}.rx_queues.0.rps_cpus": "fe",
+                "sysctls.net.core.rps_sock_flow_entries": None,
+            },
+        ),
+        missing="net.core.rps_sock_flow_entries",
+    ),
+    Case(
+        "NET06",
+        "the ring overflows",
+        lambda: unwell(rates={f"network.rx_fifo.{BUSY_NIC}": 30.0}),
+        (BUSY_NIC,),
+        ("drops 30.0 of 7,000 packets/s",),
+    ),
+    Case("NET06", "a few strange frames", lambda: unwell(rates={f"network.rx_dropped.{BUSY_NIC}": 0.1})),
+    Case("NET06", "none", unwell),
+    Case("NET06", "not sampled", lambda: unwell(without=["network"]), missing="interfaces were not"),
+    Case(
+        "NET07",
+        "23.8 of 25 Gbit/s out",
+        lambda: unwell(rates={f"network.tx_bytes.{BUSY_NIC}": 23.8e9 / 8}),
+        (BUSY_NIC,),
+        ("carries 95% of its 25,000 Mbit/s",),
+    ),
+    Case("NET07", "little", unwell),
+    Case(
+        "NET07",
+        "an interface without a speed",
+        lambda: unwell(
+            rates={f"network.tx_bytes.{BUSY_NIC}": 3e9},
+            facts={f"network_interfaces.{BUSY_NIC}.speed_mbit_s": None},
+        ),
+    ),
+    Case("NET07", "not sampled", lambda: unwell(without=["network"]), missing="interfaces were not"),
+    Case(
+        "NET08",
+        "both",
+        lambda: unwell(facts={f"network_interfaces.{BUSY_NIC}.rx_queues.3.rps_cpus": "ff"}),
+        (BUSY_NIC,),
+        ("8 receive queues for 8 CPUs, and 1 of them",),
+    ),
+    Case("NET08", "queues only", unwell),
+    Case("NET08", "no CPUs", lambda: unwell(without=["cpu"]), missing="CPUs were not sampled"),
 ]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from headrace.analysis.resources import FULL
+from headrace.model import Value
 from headrace.rules.evidence import Evidence, number, share
 from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
 
@@ -13,6 +16,12 @@ SOFTIRQ_BUSY = 0.30
 TIMES_OTHERS = 4.0
 #: Receive work below this many packets a second costs no core anything worth spreading.
 FEW_PACKETS_S = 5_000
+#: A round cut off once a second is noise of the scheduler; more is a queue that is not emptied.
+SQUEEZED_S = 1.0
+#: The table's size that worked fairly well on a moderately loaded server: scaling.rst.
+FLOW_ENTRIES = 32_768
+#: The kernel also counts frames here that nobody asked for (unknown protocols): a few are no loss.
+DROPPED_SHARE = 1e-4
 
 
 def cpu_mask(cpus: list[int]) -> str:
@@ -59,7 +68,7 @@ def one_core_receives(evidence: Evidence) -> Iterator[Hit]:
     for nic in evidence.rows("network_interfaces"):
         queues = nic.get("rx_queues") or []
         packets = evidence.window.rate("network", "rx_packets", nic["name"]) or 0.0
-        steered = any(int(str(q.get("rps_cpus") or "0").replace(",", ""), 16) for q in queues)
+        steered = any(_is_steered(queue) for queue in queues)
         if nic["name"] == "lo" or packets < FEW_PACKETS_S or steered or not 0 < len(queues) < len(cores):
             continue
         yield Hit(
@@ -117,3 +126,247 @@ def backlog_full(evidence: Evidence) -> Iterator[Hit]:
         ),
         (Remedy({"host.net.core.netdev_max_backlog": backlog * 4}),),
     )
+
+
+@rule(
+    "NET03",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="Linux Documentation/admin-guide/sysctl/net.rst, netdev_budget and netdev_budget_usecs",
+    refute="With twice the budget, time_squeeze stands still, but throughput and p99 are equivalent.",
+)
+def receive_budget_used_up(evidence: Evidence) -> Iterator[Hit]:
+    """Receive work is cut off with packets left in the queue.
+
+    A round of receive work ends when its budget of packets or of time is used up; what is left waits for the next
+    round, behind whatever else the core has to do.
+    """
+    squeezed = evidence.window.rates("softnet", "time_squeeze")
+    if not squeezed:
+        raise NotEnough("/proc/net/softnet_stat was not sampled")
+    total = sum(squeezed.values())
+    if total < SQUEEZED_S:
+        return
+    worst = max(squeezed, key=lambda cpu: squeezed[cpu])
+    settings: dict[str, Value] = {
+        "host.net.core.netdev_budget": 2 * int(evidence.sysctl("net.core.netdev_budget"))
+    }
+    micros = evidence.facts.sysctl("net.core.netdev_budget_usecs")
+    if micros is not None:
+        # Either limit ends a round, so they go together.
+        settings["host.net.core.netdev_budget_usecs"] = 2 * int(micros)
+    yield Hit(
+        "",
+        f"{total:,.0f} rounds/s of receive work end with packets left, most on {worst}.",
+        (
+            number("time_squeeze/s", f"{total:,.1f}"),
+            number("worst", f"{worst}, {squeezed[worst]:,.1f}/s"),
+            number("net.core.netdev_budget", evidence.sysctl("net.core.netdev_budget")),
+            number("net.core.netdev_budget_usecs", micros or "not in this kernel"),
+        ),
+        (Remedy(settings),),
+    )
+
+
+@rule(
+    "NET04",
+    severity=Severity.LIMIT,
+    confidence=Confidence.MEDIUM,
+    source="Linux Documentation/networking/scaling.rst, RSS Suggested Configuration; ethtool(8), --set-channels",
+    refute="With a queue a core, softirq time spreads, but throughput and p99 are equivalent.",
+)
+def fewer_queues_than_cores(evidence: Evidence) -> Iterator[Hit]:
+    """A network card uses fewer receive queues than the host has cores, and one core is hot with its packets.
+
+    More queues spread the interrupts as well as the protocol work, which steering in software cannot. One queue a
+    physical core is enough: hyperthreads of one core gain nothing from a queue each.
+    """
+    logical = evidence.cores
+    hot = max(logical, key=lambda core: core.softirq)
+    others = [core.softirq for core in logical if core is not hot]
+    if not others or hot.softirq < SOFTIRQ_BUSY or hot.softirq < TIMES_OTHERS * sum(others) / len(others):
+        return
+    cores = (evidence.raw.get("cpu") or {}).get("cores") or len(logical)
+    for nic in evidence.rows("network_interfaces"):
+        queues = len(nic.get("rx_queues") or ())
+        packets = evidence.window.rate("network", "rx_packets", nic["name"]) or 0.0
+        if not nic.get("physical") or packets < FEW_PACKETS_S or not 0 < queues < cores:
+            continue
+        name = nic["name"]
+        yield Hit(
+            str(name),
+            f"{name} receives {packets:,.0f} packets/s over {queues} queue{'s' if queues > 1 else ''} on a host "
+            f"of {cores} cores, and {hot.name} spends {share(hot.softirq)} of its time on softirqs.",
+            (
+                number("receive queues", queues),
+                number("cores", cores),
+                number("driver", nic.get("driver")),
+                number(f"softirq on {hot.name}", share(hot.softirq)),
+                number("packets/s", f"{packets:,.0f}"),
+            ),
+            (
+                Remedy(
+                    steps=(
+                        f"Look how many the card can have: ethtool -l {name}.",
+                        f"Use one a core, up to that: ethtool -L {name} combined {cores} (the link may blink). "
+                        "On a cloud instance the size of the instance decides the number.",
+                    )
+                ),
+            ),
+        )
+
+
+@rule(
+    "NET05",
+    severity=Severity.ADVICE,
+    confidence=Confidence.MEDIUM,
+    source="Linux Documentation/networking/scaling.rst, RFS: Receive Flow Steering",
+    refute="With flow steering on, CPU time a statement and p99 are equivalent to before.",
+)
+def steering_without_flows(evidence: Evidence) -> Iterator[Hit]:
+    """Packets are steered to cores by hash, not to where their thread runs.
+
+    Packet steering picks any core of its mask. Flow steering picks the one where the receiving thread ran last, so
+    the packet is in that core's cache. It needs its table and a size for each queue; both are 0 by default.
+    """
+    for nic in evidence.rows("network_interfaces"):
+        queues = nic.get("rx_queues") or []
+        packets = evidence.window.rate("network", "rx_packets", nic["name"]) or 0.0
+        if not any(_is_steered(queue) for queue in queues) or packets < FEW_PACKETS_S:
+            continue
+        table = int(evidence.sysctl("net.core.rps_sock_flow_entries"))
+        flows = min(int(queue.get("rps_flow_cnt") or 0) for queue in queues)
+        if table > 0 and flows > 0:
+            continue
+        yield Hit(
+            str(nic["name"]),
+            f"{nic['name']} steers {packets:,.0f} packets/s over {len(queues)} queues, with a table of {table:,} "
+            f"flows and {flows:,} a queue: flow steering is off.",
+            (
+                number("packets/s", f"{packets:,.0f}"),
+                number("net.core.rps_sock_flow_entries", table),
+                number("rps_flow_cnt, the least", flows),
+            ),
+            (
+                Remedy(
+                    {
+                        "host.net.core.rps_sock_flow_entries": FLOW_ENTRIES,
+                        f"host.rps_flow_cnt@{nic['name']}": FLOW_ENTRIES // len(queues),
+                    }
+                ),
+            ),
+        )
+
+
+def _is_steered(queue: Mapping[str, Any]) -> bool:
+    return int(str(queue.get("rps_cpus") or "0").replace(",", ""), 16) > 0
+
+
+@rule(
+    "NET06",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source="Linux Documentation/networking/statistics.rst, rx_fifo_errors, rx_missed_errors; ethtool(8) -G",
+    refute="With the largest ring, the interface drops at the same rate.",
+)
+def ring_full(evidence: Evidence) -> Iterator[Hit]:
+    """The network card drops packets because its ring is full.
+
+    The card had nowhere to put a packet: the core that empties the ring was late. A larger ring helps against
+    bursts; against a core that is always late only more queues or steering do.
+    """
+    if "network" not in evidence.window.samplers():
+        raise NotEnough("interfaces were not sampled")
+    for nic in evidence.rows("network_interfaces"):
+        name = str(nic["name"])
+        rate = {
+            metric: evidence.window.rate("network", metric, name) or 0.0
+            for metric in ("rx_packets", "rx_dropped", "rx_fifo")
+        }
+        dropped = rate["rx_dropped"] + rate["rx_fifo"]
+        if not nic.get("physical") or dropped <= 0 or dropped < DROPPED_SHARE * rate["rx_packets"]:
+            continue
+        yield Hit(
+            name,
+            f"{name} drops {dropped:,.1f} of {rate['rx_packets']:,.0f} packets/s before the kernel has them.",
+            (
+                number("rx_fifo/s", f"{rate['rx_fifo']:,.1f}"),
+                number("rx_dropped/s", f"{rate['rx_dropped']:,.1f}"),
+                number("packets/s", f"{rate['rx_packets']:,.0f}"),
+            ),
+            (
+                Remedy(
+                    steps=(
+                        f"Look at the ring's size and its maximum: ethtool -g {name}; "
+                        f"and at what the driver counts: ethtool -S {name}.",
+                        f"Enlarge it: ethtool -G {name} rx N (the link may blink).",
+                    )
+                ),
+            ),
+        )
+
+
+@rule(
+    "NET07",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source="B. Gregg, Thinking Methodically about Performance, ACM Queue 10.12 (2012)",
+    refute="On a faster link, or with less to send, throughput is equivalent.",
+)
+def interface_full(evidence: Evidence) -> Iterator[Hit]:
+    """An interface carries as much as its link can.
+
+    Everything else on the host then waits for the network, and more cores or disks change nothing.
+    """
+    if "network" not in evidence.window.samplers():
+        raise NotEnough("interfaces were not sampled")
+    for use in evidence.verdict.uses:
+        if use.resource != "network" or use.utilisation is None or use.utilisation < FULL:
+            continue
+        yield Hit(
+            use.instance,
+            f"{use.instance} carries {share(use.utilisation)} of its {use.limit.partition(' ')[0]} Mbit/s.",
+            (number("load", use.load), number("limit", use.limit)),
+            (
+                Remedy(
+                    steps=(
+                        "Find what is sent: SELECT * of wide rows, dumps, clones and replicas started together.",
+                        "Compress the protocol where the path is slow (protocol_compression_algorithms, "
+                        "replica_compressed_protocol), or use a faster link.",
+                    )
+                ),
+            ),
+        )
+
+
+@rule(
+    "NET08",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="Linux Documentation/networking/scaling.rst, RPS Suggested Configuration: probably redundant",
+    refute="With packet steering off, throughput is lower or p99 higher.",
+)
+def steering_beside_queues(evidence: Evidence) -> Iterator[Hit]:
+    """Packets are steered in software although the card has a queue for every core.
+
+    The card's own hash has spread them already. Steering them once more costs an interrupt between cores a packet
+    or batch, and helps only if the card spreads badly.
+    """
+    count = len(evidence.cores)
+    for nic in evidence.rows("network_interfaces"):
+        queues = nic.get("rx_queues") or []
+        packets = evidence.window.rate("network", "rx_packets", nic["name"]) or 0.0
+        steered = [queue for queue in queues if _is_steered(queue)]
+        if not steered or len(queues) < count or packets < FEW_PACKETS_S:
+            continue
+        yield Hit(
+            str(nic["name"]),
+            f"{nic['name']} has {len(queues)} receive queues for {count} CPUs, and {len(steered)} of them are "
+            f"steered in software as well.",
+            (
+                number("receive queues", len(queues)),
+                number("CPUs", count),
+                number("packets/s", f"{packets:,.0f}"),
+            ),
+            (Remedy({f"host.rps_cpus@{nic['name']}": "0"}),),
+        )
