@@ -21,6 +21,7 @@ import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +102,12 @@ def _without_tables(snapshot: Snapshot) -> Snapshot:
 
 
 def load(path: Path) -> Snapshot:
-    """Raises StoreError for a file that is none, is damaged, or was written by a newer headrace."""
+    """A saved file, or the folder of a trial.
+
+    Raises StoreError for what is neither, is damaged, or was written by a newer headrace.
+    """
+    if (path / "trial.json").exists():
+        return of_trial(path)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -129,18 +135,46 @@ def load(path: Path) -> Snapshot:
         ) from error
     if table.schema.names != SAMPLES.names:
         raise StoreError("its counters have other columns", place=str(path))
-    stable = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
     return Snapshot(
         str(header.get("target", "")),
         str(header.get("started_at", "")),
         float(header.get("seconds", 0.0)),
-        Facts(stable, facts),
+        Facts(_hash(facts), facts),
         table.cast(SAMPLES),
         header.get("errors") or {},
         header.get("limits") or {},
         parse_folded(folded),
         str(header.get("headrace_version", "")),
     )
+
+
+def of_trial(folder: Path) -> Snapshot:
+    """A trial's measured window as a snapshot. Raises StoreError where there is no such trial, or it was written
+    before trials kept the facts of their server."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    try:
+        record = json.loads((folder / "trial.json").read_text())
+        facts = json.loads((folder / "raw" / "facts.json").read_text())
+        table = pq.read_table(folder / "samples.parquet").cast(SAMPLES)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"no trial that can be looked at: {error}", place=str(folder)) from error
+    start_ns, end_ns = record["window_start_ns"], record["window_end_ns"]
+    inside = pc.and_(pc.greater_equal(table["t_ns"], start_ns), pc.less_equal(table["t_ns"], end_ns))
+    started = datetime.fromtimestamp(start_ns / 1e9, UTC).isoformat(timespec="seconds")
+    seconds = (end_ns - start_ns) / 1e9
+    return Snapshot(
+        f"trial {record['number']}, {record['treatment']}",
+        started,
+        seconds,
+        Facts(_hash(facts), facts),
+        table.filter(inside),
+    )
+
+
+def _hash(facts: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def parse_folded(text: str) -> dict[str, int]:

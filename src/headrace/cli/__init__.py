@@ -1,6 +1,6 @@
 """The command line. Data on standard output, everything else on standard error; heavy imports are lazy."""
 
-from headrace.cli import experiments, hosts, hunt  # importing a module adds its commands
+from headrace.cli import experiments, hosts, hunt, prove  # importing a module adds its commands
 from headrace.cli.shell import main
 
-__all__ = ["experiments", "hosts", "hunt", "main"]
+__all__ = ["experiments", "hosts", "hunt", "main", "prove"]

@@ -28,7 +28,7 @@ Objectives = Annotated[
 ]
 
 
-def _find_plan(path: Path) -> Path:
+def find_plan(path: Path) -> Path:
     """The file itself, or the example of that name."""
     if path.exists() or (path.suffix != ".toml" and len(path.parts) > 1):
         return path
@@ -53,7 +53,7 @@ def plan_show(plan: PlanFile, as_json: Json = False) -> None:
     from headrace.experiment import sweep as sweeps
     from headrace.experiment.runner import trial_seconds
 
-    path = _find_plan(plan)
+    path = find_plan(plan)
     loaded, _ = plans.load(path)
     build = designs.build if loaded.sweep is None else sweeps.build
     design = build(loaded, place=str(path))
@@ -93,13 +93,13 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a plan, or continue it where it stopped, and write the report."""
-    _run_plan(_find_plan(plan), output, retry, as_json)
+    _run_plan(find_plan(plan), output, retry, as_json)
 
 
 @app.command(short_help="From a stock MariaDB to a proven faster one.")
 def demo(output: Output = Path("experiments/stock-to-all"), as_json: Json = False) -> None:
     """From a stock private MariaDB to a proven faster one, in about 8 minutes."""
-    _run_plan(_find_plan(Path("stock-to-all")), output, False, as_json)
+    _run_plan(find_plan(Path("stock-to-all")), output, False, as_json)
 
 
 def _run_plan(plan: Path, output: Path | None, retry: bool, as_json: bool) -> None:
@@ -132,7 +132,7 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Raise connections (or the rate) until throughput stops growing: knee, scalability law, objectives."""
-    _sweep_plan(_find_plan(plan), output, retry, as_json, objective or (), passes)
+    _sweep_plan(find_plan(plan), output, retry, as_json, objective or (), passes)
 
 
 def _sweep_plan(

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.errors import PlanError
-from headrace.model import Option, Tool
+from headrace.model import Option, ServerLogin, Tool
 from headrace.workloads import options as _options
 from headrace.workloads.drive.check import Finding
 from headrace.workloads.drive.workload import Driven, ServerDriven
 from headrace.workloads.fio import Fio
 from headrace.workloads.memcached import Memcached
+from headrace.workloads.observe import Observe
 from headrace.workloads.oltp import Oltp
 from headrace.workloads.options import OptionDoc
 from headrace.workloads.sql import Sql
@@ -31,16 +32,18 @@ __all__ = [
     "Workload",
     "driven_from",
     "has_preflight",
+    "live_login",
     "make_workload",
     "option_docs",
     "preflight",
     "tools",
 ]
 
-_Kind = type[Oltp | Sql | Tpcc | Memcached | Fio | SysbenchFileio | SysbenchOltp]
+_Kind = type[Oltp | Sql | Tpcc | Memcached | Fio | SysbenchFileio | SysbenchOltp | Observe]
 
 _REGISTRY: dict[str, _Kind] = {
-    workload.kind: workload for workload in (Oltp, Sql, Tpcc, Memcached, Fio, SysbenchFileio, SysbenchOltp)
+    workload.kind: workload
+    for workload in (Oltp, Sql, Tpcc, Memcached, Fio, SysbenchFileio, SysbenchOltp, Observe)
 }
 
 #: The names a plan may give as ``workload.kind``.
@@ -67,6 +70,11 @@ def driven_from(workload: Workload) -> tuple[tuple[str, ...], str]:
     """The addresses of the machines that drive it (none: the target), and where those reach its server (empty:
     at the target's own host)."""
     return (workload.clients, workload.server_address) if isinstance(workload, Driven) else ((), "")
+
+
+def live_login(workload: Workload) -> ServerLogin | None:
+    """How to reach the live server that a workload watches; None for every workload that brings its own load."""
+    return workload.login if isinstance(workload, Observe) else None
 
 
 def has_preflight(workload: Workload) -> bool:

@@ -1,0 +1,339 @@
+"""From a finding to a proof: an experiment of the remedy against what is there, on the plan's own workload.
+
+    prove_finding   one finding: as-is against its remedies, interleaved, with a verdict
+    prove_all       finding after finding from the cheapest up; what is proven is kept, and the next is tried on
+                    top of it; at the end the start against the end, as the claim that can be defended
+
+Every step is an experiment folder of its own, written by the same runner: it can be read, resumed and doubted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from headrace import knobs
+from headrace.analysis.percentiles import PERCENTILES
+from headrace.analysis.result import Effect, Verdict
+from headrace.analysis.study import analyse_experiment
+from headrace.analysis.window import Window
+from headrace.errors import NothingMeasured, PlanError
+from headrace.experiment import plan as plans
+from headrace.experiment.runner import Listener, Note, run_experiment
+from headrace.knobs import Cost
+from headrace.model import TrialState, Value
+from headrace.rules import Evidence, Finding, Judgement, all_rules, judge
+from headrace.rules.rule import Confidence, Remedy, Severity
+from headrace.snapshot import of_trial
+from headrace.store import ExperimentFolder
+
+AS_IS = "AS-IS"
+REMEDY = "REMEDY"
+#: A survey's trial is at least this long: rates of shorter ones are those of a few flushes.
+SURVEY_S = 10.0
+#: How often one rule may come back with another value, before it is left.
+MOST_TRIES = 2
+#: Alternatives of one finding that are tried in one experiment.
+MOST_REMEDIES = 3
+
+Settings = dict[str, Value]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One finding, put to the test. ``settings`` are those of the remedy that did best; ``effect`` is None where
+    nothing could be compared, and ``reason`` says why."""
+
+    finding: str
+    title: str
+    settings: Mapping[str, Value]
+    effect: Effect | None
+    kept: bool
+    reason: str
+    folder: Path
+
+    @property
+    def verdict(self) -> str:
+        return str(self.effect.verdict) if self.effect else "not measured"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """``steps`` in the order they were tried; ``kept`` all settings that were proven; ``final`` the end against
+    the start, None where nothing was kept; ``skipped`` are findings that no experiment can test, and why."""
+
+    steps: tuple[Step, ...]
+    kept: Mapping[str, Value]
+    final: Effect | None
+    final_folder: Path | None
+    skipped: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where proofs are made: a plan's workload and machine. ``response`` is ``throughput`` or a percentile."""
+
+    plan: plans.Plan
+    place: str
+    folder: Path
+    listen: Listener
+    blocks: int = 4
+    response: str = "throughput"
+    allow_weaker: tuple[str, ...] = ()
+    run: Callable[[Path, Path | None, Listener], Awaitable[ExperimentFolder]] = run_experiment
+
+    @classmethod
+    def open(cls, plan_path: Path, folder: Path | None, listen: Listener, **options: Any) -> Bench:
+        """Raises PlanError for a plan that cannot be read."""
+        plan, _ = plans.load(plan_path)
+        response = options.get("response", "throughput")
+        if response not in ("throughput", *PERCENTILES):
+            raise PlanError(
+                f"response {response!r}: must be throughput, {', '.join(PERCENTILES)}", place=str(plan_path)
+            )
+        where = folder or Path("experiments") / f"{plan.name}-proof"
+        return cls(plan, str(plan_path), where, listen, **options)
+
+    @property
+    def base(self) -> Settings:
+        return dict(self.plan.base)
+
+    async def survey(self, name: str, settings: Mapping[str, Value]) -> tuple[Judgement, Evidence]:
+        """Runs the workload on the base with these settings, and asks every rule about it."""
+        folder = await self._experiment(name, {AS_IS: {}}, settings, blocks=1, least_s=SURVEY_S)
+        return examine(folder, AS_IS)
+
+    async def compare(
+        self, name: str, treatments: Mapping[str, Mapping[str, Value]], settings: Mapping[str, Value]
+    ) -> tuple[ExperimentFolder, dict[str, Effect]]:
+        """As-is (the base with ``settings``) against each treatment on top of it; effects by treatment."""
+        folder = await self._experiment(name, {AS_IS: {}, **treatments}, settings, blocks=self.blocks)
+        effects = analyse_experiment(folder).effects
+        return folder, {e.treatment: e for e in effects if e.response == self.response}
+
+    async def _experiment(
+        self,
+        name: str,
+        treatments: Mapping[str, Mapping[str, Value]],
+        settings: Mapping[str, Value],
+        *,
+        blocks: int,
+        least_s: float = 0.0,
+    ) -> ExperimentFolder:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"{name}.toml"
+        path.write_text(self._plan_text(name, treatments, settings, blocks, least_s))
+        return await self.run(path, self.folder / name, self.listen)
+
+    def _plan_text(
+        self,
+        name: str,
+        treatments: Mapping[str, Mapping[str, Value]],
+        settings: Mapping[str, Value],
+        blocks: int,
+        least_s: float,
+    ) -> str:
+        plan = self.plan
+        workload = plan.workload.model_dump(mode="json")
+        workload["seconds"] = max(workload["seconds"], least_s)
+        named = {treatment: own for treatment, own in treatments.items() if own}
+        content = {
+            "name": f"{plan.name}-{name}",
+            "target": plan.target.model_dump(mode="json", exclude_none=True),
+            "design": {
+                "kind": "ladder",
+                "baseline": AS_IS,
+                "blocks": blocks,
+                "seed": plan.design.seed,
+                "alpha": plan.design.alpha,
+                "equivalence": plan.design.equivalence,
+                "allow_weaker_durability": [*plan.design.allow_weaker_durability, *self.allow_weaker],
+                "rungs": {t: [bundle_name(t)] if own else [] for t, own in treatments.items()},
+            },
+            "workload": workload,
+            "volume": plan.volume.model_dump(mode="json"),
+            "server": plan.server.model_dump(mode="json", exclude_none=True),
+            "base": {**plan.base, **settings},
+            "bundles": {bundle_name(t): dict(own) for t, own in named.items()},
+        }
+        return tomli_w.dumps(content)
+
+
+def bundle_name(treatment: str) -> str:
+    return treatment.lower()
+
+
+def examine(folder: ExperimentFolder, treatment: str) -> tuple[Judgement, Evidence]:
+    """What the rules say of a treatment: its last trial that can be analysed. Raises NothingMeasured."""
+    records = [r for r in folder.trials() if r.treatment == treatment and r.state is TrialState.COMPLETE]
+    if not records:
+        states = "; ".join(f"{r.state}: {r.reason}" for r in folder.trials() if r.treatment == treatment)
+        raise NothingMeasured(f"no trial of {treatment} can be looked at: {states}", place=str(folder.path))
+    snapshot = of_trial(folder.trial_path(records[-1].number))
+    evidence = Evidence(snapshot.facts, Window(snapshot.samples, snapshot.errors))
+    return judge(evidence, all_rules()), evidence
+
+
+def settable(remedy: Remedy, evidence: Evidence, plan: plans.Plan) -> tuple[Settings | None, str]:
+    """The remedy as a plan sets it, or None and why not. A knob of the volume's own device loses its instance."""
+    if not remedy.settings:
+        return None, "needs a hand: " + "; ".join(remedy.steps)
+    found: Settings = {}
+    for name, value in remedy.settings.items():
+        knob, _, instance = name.partition("@")
+        if knob.startswith("volume.") and instance:
+            if instance.removeprefix("/dev/") not in volume_names(evidence) and instance not in _mounts(
+                evidence
+            ):
+                return None, f"{name}: not the volume under test"
+            name = knob
+            if plan.volume.device == "directory":
+                return None, f"{name}: this plan has no volume of its own"
+        if knobs.find(knob).cost is Cost.REBOOT:
+            return None, f"{name}: needs a reboot"
+        found[name] = value
+    return found, ""
+
+
+def volume_names(evidence: Evidence) -> set[str]:
+    """The block device beneath the server's data, by its names."""
+    device = evidence.device_of(evidence.data_directory) if evidence.has_server else None
+    return {device} if device else set()
+
+
+def _mounts(evidence: Evidence) -> set[str]:
+    mount = evidence.data_file_system if evidence.has_server else None
+    return {str(mount["mount_point"])} if mount else set()
+
+
+def candidates(
+    judgement: Judgement, evidence: Evidence, bench: Bench, current: Mapping[str, Value]
+) -> tuple[list[tuple[Finding, list[Settings]]], list[tuple[str, str]]]:
+    """Findings that an experiment can test, the cheapest first; and the others, with why they cannot be."""
+    ready: list[tuple[Finding, list[Settings]]] = []
+    skipped: list[tuple[str, str]] = []
+    for finding in judgement.findings:
+        options: list[Settings] = []
+        why = "it names no remedy"
+        for remedy in finding.hit.remedies:
+            if remedy.weakens and not set(remedy.settings) <= set(bench.allow_weaker):
+                why = f"would weaken durability: {'; '.join(remedy.weakens)}"
+                continue
+            settings, reason = settable(remedy, evidence, bench.plan)
+            if settings is None:
+                why = reason
+            elif all(current.get(name) == value for name, value in settings.items()):
+                why = "is set already"
+            else:
+                options.append(settings)
+        if options:
+            ready.append((finding, options[:MOST_REMEDIES]))
+        else:
+            skipped.append((finding.id, why))
+    ready.sort(key=lambda pair: _price(pair[0], pair[1]))
+    return ready, skipped
+
+
+def _price(finding: Finding, options: Sequence[Settings]) -> tuple[int, int, int]:
+    costs, severities, confidences = list(Cost), list(Severity), list(Confidence)
+    highest = max(costs.index(knobs.find(n.partition("@")[0]).cost) for n in options[0])
+    return highest, severities.index(finding.severity), confidences.index(finding.rule.confidence)
+
+
+async def prove_finding(
+    bench: Bench, finding: Finding, options: Sequence[Settings], current: Mapping[str, Value], number: int
+) -> tuple[Step, ExperimentFolder | None]:
+    """One experiment: as-is against each of the finding's remedies. A remedy counts when it is better."""
+    names = [REMEDY if not n else f"{REMEDY}-{n + 1}" for n in range(len(options))]
+    treatments = dict(zip(names, options, strict=True))
+    name = f"{number:02d}-{finding.rule.code}"
+    try:
+        folder, effects = await bench.compare(name, treatments, current)
+    except (NothingMeasured, PlanError) as error:
+        step = Step(
+            finding.id, finding.rule.title, options[0], None, False, error.message, bench.folder / name
+        )
+        return step, None
+    measured = [(effects[n].ratio.low or 0.0, n) for n in names if n in effects]
+    best = names[0]
+    if measured:
+        wins = [pair for pair in measured if effects[pair[1]].verdict is Verdict.BETTER]
+        best = max(wins or [(effects[n].ratio.estimate, n) for _, n in measured])[1]
+    effect = effects.get(best)
+    kept = effect is not None and effect.verdict is Verdict.BETTER
+    reason = "" if effect else _why_not(folder, best)
+    return Step(finding.id, finding.rule.title, treatments[best], effect, kept, reason, folder.path), folder
+
+
+def _why_not(folder: ExperimentFolder, treatment: str) -> str:
+    reasons = {f"{r.state}: {r.reason}" for r in folder.trials() if r.treatment == treatment}
+    return "; ".join(sorted(reasons)) or "no trial of it ended"
+
+
+def treatment_of(step: Step, options: Sequence[Settings]) -> str:
+    number = list(options).index(dict(step.settings))
+    return REMEDY if not number else f"{REMEDY}-{number + 1}"
+
+
+async def prove_all(
+    bench: Bench, *, only: Iterable[str] = (), budget_s: float | None = None, most_steps: int = 30
+) -> Proof:
+    """Puts every finding to the test, from the cheapest up, and keeps what is proven better.
+
+    ``only`` limits it to findings with these ids or codes. After a step that was kept the rules are asked again,
+    about the trial with the remedy: what limits a server now may not have been visible before.
+    """
+    wanted = set(only)
+    start = time.monotonic()
+    kept: Settings = {}
+    steps: list[Step] = []
+    tries: dict[str, int] = {}
+    tested: set[tuple[str, str]] = set()
+    judgement, evidence = await bench.survey("00-survey", kept)
+    skipped: dict[str, str] = {}
+    while len(steps) < most_steps and (budget_s is None or time.monotonic() - start < budget_s):
+        ready, aside = candidates(judgement, evidence, bench, {**bench.base, **kept})
+        skipped |= dict(aside)
+        ready = [
+            (finding, options)
+            for finding, options in ready
+            if (not wanted or wanted & {finding.id, finding.rule.code})
+            and (finding.id, repr(options)) not in tested
+            and tries.get(finding.rule.code, 0) < MOST_TRIES
+        ]
+        if not ready:
+            break
+        finding, options = ready[0]
+        tested.add((finding.id, repr(options)))
+        tries[finding.rule.code] = tries.get(finding.rule.code, 0) + 1
+        bench.listen(Note(f"{finding.id}: {finding.rule.title} ({len(ready) - 1} more to test)"))
+        step, folder = await prove_finding(bench, finding, options, kept, len(steps) + 1)
+        steps.append(step)
+        bench.listen(Note(_told(step)))
+        if step.kept and folder is not None:
+            kept |= step.settings
+            judgement, evidence = examine(folder, treatment_of(step, options))
+    final, final_folder = await _final(bench, kept, len(steps) + 1)
+    return Proof(tuple(steps), kept, final, final_folder, tuple(skipped.items()))
+
+
+def _told(step: Step) -> str:
+    if step.effect is None:
+        return f"  not measured: {step.reason}"
+    ratio = step.effect.ratio
+    between = f" ({ratio.low:.2f} to {ratio.high:.2f})" if ratio.low and ratio.high else ""
+    return f"  {step.effect.verdict}: {ratio.estimate:.2f}x{between}; {'kept' if step.kept else 'not kept'}"
+
+
+async def _final(bench: Bench, kept: Mapping[str, Value], number: int) -> tuple[Effect | None, Path | None]:
+    """All that was kept against the very start: one comparison, so that the claim rests on trials of its own."""
+    if not kept:
+        return None, None
+    bench.listen(Note("all that was proven, against the start"))
+    folder, effects = await bench.compare(f"{number:02d}-final", {"TUNED": kept}, {})
+    return effects.get("TUNED"), folder.path

@@ -1,0 +1,159 @@
+"""A workload that only watches: the host's own traffic, counted by its own counters.
+
+With it an experiment runs on a live server: treatments that can be changed while it works are interleaved under
+whatever load there is. What is counted is throughput; a counter has no latency. Where clients wait for answers
+before they ask again, a faster server counts more; where the load is fixed, only the host's use changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from headrace.agent import Agent
+from headrace.errors import WorkloadFailed
+from headrace.model import OWNER_VARIABLE, ServerLogin, Tool, Value
+from headrace.store import INTERVALS, LATENCY
+from headrace.target import Target, to_the_end
+from headrace.workloads.options import Options
+from headrace.workloads.workload import Context, Measurement
+
+#: The agent ends by itself after its last sample; past this it hangs.
+ENDING_S = 20.0
+OPERATION = "observed"
+
+
+class ObserveOptions(Options):
+    """What is counted, and how the server is reached that counts it."""
+
+    counter: Annotated[str, Field(pattern=r"^[a-z_]+\.[A-Za-z0-9_.]+(/.+)?$")] = Field(
+        "mysql_status.questions",
+        description="sampler.metric, or sampler.metric/label, such as network.rx_packets/eth0",
+    )
+    mysql_socket: str = Field("", description="Unix socket of the server")
+    mysql_host: str = Field("", description="its host")
+    mysql_port: Annotated[int, Field(ge=0, le=65535)] = Field(0, description="its port; 0: 3306")
+    mysql_user: str = Field("", description="user to log in as")
+    mysql_password_file: str = Field("", description="file on the target that holds the password")
+    mysql_defaults_file: str = Field("", description="file on the target as my.cnf")
+    mysql_tls: str = Field("", description="as --mysql-tls of the agent")
+
+    @model_validator(mode="after")
+    def _can_be_counted(self) -> ObserveOptions:
+        if self.counter.startswith("mysql_") and not self.login.is_named:
+            raise ValueError("mysql_socket: a counter of the server needs mysql_socket or mysql_host")
+        return self
+
+    @property
+    def login(self) -> ServerLogin:
+        return ServerLogin(
+            self.mysql_socket,
+            self.mysql_host,
+            self.mysql_port or None,
+            self.mysql_user,
+            self.mysql_password_file,
+            self.mysql_defaults_file,
+            self.mysql_tls,
+        )
+
+
+class Observe:
+    """One operation, ``observed``: what the counter grew by."""
+
+    kind = "observe"
+    needs_server = False
+    tools: tuple[Tool, ...] = ()
+    Options = ObserveOptions
+
+    def __init__(self, options: ObserveOptions) -> None:
+        self._options = options
+
+    @property
+    def login(self) -> ServerLogin | None:
+        """The live server whose variables treatments may set; None where none was named."""
+        return self._options.login if self._options.login.is_named else None
+
+    def dataset(self) -> Mapping[str, Value] | None:
+        return None
+
+    async def version(self, target: Target) -> str:
+        agent = await Agent.install(target)
+        return (await target.run([agent.path, "--version"])).text.strip()
+
+    async def prepare(self, context: Context) -> None:
+        """Nothing: the load is there, or there is none."""
+
+    async def run(self, context: Context) -> Measurement:
+        """Counts for the warm-up and the window, once a second."""
+        agent = await Agent.install(context.target)
+        options = self._options
+        sampler = options.counter.partition(".")[0]
+        total = round(context.warmup_s + context.seconds)
+        argv = [agent.path, "sample", "--samplers", sampler, "--interval", "1s", "--duration", f"{total}s"]
+        process = await context.target.spawn(
+            [*argv, *options.login.argv], env={OWNER_VARIABLE: context.owner}
+        )
+        lines: list[str] = []
+
+        async def read() -> None:
+            async for line in process.lines():
+                lines.append(line)
+
+        try:
+            await asyncio.wait_for(read(), total + ENDING_S)
+            code = await process.wait(5)
+        except TimeoutError as error:
+            raise WorkloadFailed(f"the sampler did not end after {total} s", place="observe") from error
+        finally:
+            with contextlib.suppress(Exception):
+                await to_the_end(process.signal("TERM"))
+        (context.raw / "observed.jsonl").write_text("\n".join(lines) + "\n")
+        if code != 0:
+            raise WorkloadFailed(f"the sampler: {(await process.error_text()).strip()}", place="observe")
+        return measured(lines, options.counter, context.warmup_s)
+
+    async def cleanup(self, context: Context) -> None:
+        """Nothing was made."""
+
+
+def measured(lines: list[str], counter: str, warmup_s: float) -> Measurement:
+    """From the agent's lines to the tables. Raises WorkloadFailed where the counter is not in them."""
+    import pyarrow as pa
+
+    _, _, rest = counter.partition(".")
+    metric, _, label = rest.partition("/")
+    points: list[tuple[int, float]] = []
+    why = ""
+    for line in lines:
+        record = json.loads(line)
+        if not record["ok"]:
+            why = record["error"]
+            continue
+        values = record["values"].get(metric, {})
+        found = [values[label]] if label in values else list(values.values()) if not label else []
+        if found:
+            points.append((record["t_ns"], float(sum(found))))
+    if len(points) < 2:
+        raise WorkloadFailed(f"{counter} was not counted{': ' + why if why else ''}", place="observe")
+    start_ns = points[0][0] + round(warmup_s * 1e9)
+    rows = []
+    for (t_ns, value), (next_ns, after) in itertools.pairwise(points):
+        # A server that was restarted counts from 0 again.
+        grown = after - value if after >= value else after
+        t_s = (t_ns - start_ns) / 1e9
+        # The schedule's own jitter must not move an interval out of the window that it is the first of.
+        rows.append((0.0 if abs(t_s) < 0.1 else t_s, (next_ns - t_ns) / 1e9, OPERATION, round(grown), 0))
+    names = ("t_s", "duration_s", "operation", "count", "errors")
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+    missing = {name: [None] * len(rows) for name in INTERVALS.names if name not in names}
+    window_start = next((t for t, _ in points if t >= start_ns - 100_000_000), points[-1][0])
+    table = pa.table(
+        {name: [*columns.get(name, missing.get(name, ()))] for name in INTERVALS.names}, INTERVALS
+    )
+    return Measurement(table, LATENCY.empty_table(), window_start, points[-1][0])
