@@ -1,0 +1,243 @@
+"""Rules about connections: how they are accepted, kept and left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.analysis.resources import RETRANSMITTED
+from headrace.model import Value
+from headrace.rules.evidence import Evidence, number, share, size
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+
+#: The default of somaxconn since Linux 5.4: listen(2).
+LONG_QUEUE = 4_096
+#: Below this many segments a second a share of them says nothing.
+FEW_SEGMENTS_S = 100.0
+#: Ten segments of 1,460 bytes: what a connection may send at once after it was idle (RFC 6928).
+INITIAL_WINDOW_BYTES = 14_600
+#: The connections are kept, so they are idle between requests, when a new one comes less than once in so many.
+REQUESTS_A_CONNECTION = 100.0
+#: How long a closed connection holds its port: TCP_TIMEWAIT_LEN of the kernel, which no setting changes.
+TIME_WAIT_S = 60.0
+#: Share of the ports to one destination from which the next burst may find none.
+PORTS_HELD = 0.5
+
+
+@rule(
+    "TCP01",
+    severity=Severity.ADVICE,
+    confidence=Confidence.HIGH,
+    source="Linux listen(2): a larger backlog is silently capped to net.core.somaxconn",
+    refute="In a storm of new connections, with somaxconn raised, as many are refused or retried as before.",
+)
+def queue_is_capped(evidence: Evidence) -> Iterator[Hit]:
+    """The kernel caps the server's queue of new connections below what the server asked for.
+
+    A client that comes while the queue is full is ignored, and tries again after a second. Storms of connections
+    come when an application restarts or a proxy fails over, not while somebody measures.
+    """
+    asked = evidence.number("back_log")
+    allowed = int(evidence.sysctl("net.core.somaxconn"))
+    if allowed >= asked:
+        return
+    yield Hit(
+        "",
+        f"back_log is {asked:,.0f}, but net.core.somaxconn allows {allowed:,}.",
+        (number("back_log", f"{asked:,.0f}"), number("net.core.somaxconn", f"{allowed:,}")),
+        (
+            Remedy(
+                {"host.net.core.somaxconn": max(LONG_QUEUE, int(asked))},
+                ("The queue gets its length when the server starts to listen: restart it.",),
+            ),
+        ),
+    )
+
+
+@rule(
+    "TCP02",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source="Linux listen(2); Documentation/networking/snmp_counter.rst, TcpExtListenOverflows",
+    refute="With a longer queue, ListenOverflows grows as fast: it is accepting that is too slow.",
+)
+def connections_refused(evidence: Evidence) -> Iterator[Hit]:
+    """New connections are dropped because a server's queue of them is full.
+
+    The client hears nothing, and tries again after one second, then two: that is the connect time that users see.
+    """
+    overflows = evidence.rate("snmp", "TcpExt.ListenOverflows")
+    if overflows <= 0:
+        return
+    allowed = int(evidence.sysctl("net.core.somaxconn"))
+    settings: dict[str, Value] = {"host.net.core.somaxconn": max(LONG_QUEUE, 4 * allowed)}
+    asked = None
+    if evidence.has_variable("back_log"):
+        asked = int(evidence.number("back_log"))
+        settings["server.back_log"] = max(LONG_QUEUE, 4 * asked)
+    yield Hit(
+        "",
+        f"{overflows:,.1f} connections/s found a full queue; somaxconn is {allowed:,}, back_log "
+        f"{f'{asked:,}' if asked is not None else 'unknown'}.",
+        (
+            number("ListenOverflows/s", f"{overflows:,.2f}"),
+            number("net.core.somaxconn", allowed),
+            number("back_log", asked if asked is not None else "unknown"),
+        ),
+        (
+            Remedy(settings, label="a longer queue"),
+            Remedy(
+                steps=("Keep connections in the application, or put a pool before the server.",),
+                label="fewer new connections",
+            ),
+        ),
+    )
+
+
+@rule(
+    "TCP03",
+    severity=Severity.LIMIT,
+    confidence=Confidence.MEDIUM,
+    source="Linux Documentation/networking/snmp_counter.rst; RFC 6298, the retransmission timer",
+    refute="On a path without loss, throughput and p99 are equivalent.",
+)
+def segments_lost(evidence: Evidence) -> Iterator[Hit]:
+    """Segments are sent again: the network loses packets.
+
+    A small answer has too few segments behind it to show its loss at once, so it waits for a timeout. One lost
+    segment in a hundred is enough to rule the p99 of short statements.
+    """
+    sent = evidence.rate("snmp", "Tcp.OutSegs")
+    again = evidence.rate("snmp", "Tcp.RetransSegs")
+    if sent < FEW_SEGMENTS_S or again < RETRANSMITTED * sent:
+        return
+    timeouts = evidence.window.rate("snmp", "TcpExt.TCPTimeouts")
+    yield Hit(
+        "",
+        f"{share(again / sent)} of {sent:,.0f} segments/s are sent again.",
+        (
+            number("segments sent/s", f"{sent:,.0f}"),
+            number("sent again/s", f"{again:,.1f}"),
+            number("timeouts/s", f"{timeouts:,.1f}" if timeouts is not None else "unknown"),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "Look where: ip -s link and ethtool -S at both ends, ss -ti for the peers that lose most.",
+                    "Look at drops of this host first (NET02, NET06), then at the path, its MTU and its switches.",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "TCP04",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="Linux tcp(7), tcp_slow_start_after_idle; RFC 6928",
+    refute="With tcp_slow_start_after_idle 0, p99 of large answers is equivalent over the real path.",
+)
+def slow_start_after_idle(evidence: Evidence) -> Iterator[Hit]:
+    """Idle connections start slowly again, and the answers are larger than their first window.
+
+    After a pause a connection may send ten segments and then waits a round trip for more. On kept connections with
+    large answers that is one or more round trips an answer; inside one rack they are too short to see.
+    """
+    if evidence.sysctl("net.ipv4.tcp_slow_start_after_idle") != "1":
+        return
+    statements = evidence.status_rate("questions")
+    fresh = evidence.status_rate("connections")
+    if statements <= 0 or fresh * REQUESTS_A_CONNECTION > statements:
+        return
+    answer = evidence.status_rate("bytes_sent") / statements
+    if answer < INITIAL_WINDOW_BYTES:
+        return
+    yield Hit(
+        "",
+        f"an answer has {size(answer)} on average, {answer / INITIAL_WINDOW_BYTES:.1f} times the first window, "
+        f"and a connection serves {statements / max(fresh, 1e-9):,.0f} statements or more.",
+        (
+            number("bytes an answer", f"{answer:,.0f}"),
+            number("first window, bytes", f"{INITIAL_WINDOW_BYTES:,}"),
+            number("new connections/s", f"{fresh:,.2f}"),
+        ),
+        (Remedy({"host.net.ipv4.tcp_slow_start_after_idle": 0}),),
+    )
+
+
+@rule(
+    "TCP05",
+    severity=Severity.RISK,
+    confidence=Confidence.MEDIUM,
+    source="Linux Documentation/networking/ip-sysctl.rst, ip_local_port_range and tcp_tw_reuse",
+    refute="At twice this rate to one destination, no connect fails with EADDRNOTAVAIL.",
+)
+def ports_run_out(evidence: Evidence) -> Iterator[Hit]:
+    """This host opens so many connections that ports to one destination may run out.
+
+    Whoever closes first keeps the port for a minute. All ports of the range held in that way mean that the next
+    connect to the same address and port fails. It is a matter of the side that connects: an application, a proxy.
+    """
+    opened = evidence.rate("snmp", "Tcp.ActiveOpens")
+    low, high = (int(text) for text in evidence.sysctl("net.ipv4.ip_local_port_range").split())
+    ports = high - low + 1
+    held = opened * TIME_WAIT_S
+    if held < PORTS_HELD * ports:
+        return
+    yield Hit(
+        "",
+        f"{opened:,.0f} connects/s hold up to {held:,.0f} of {ports:,} ports for a minute, where all go to one "
+        f"destination.",
+        (
+            number("connects/s", f"{opened:,.0f}"),
+            number("ports", f"{ports:,}"),
+            number("net.ipv4.tcp_tw_reuse", evidence.facts.sysctl("net.ipv4.tcp_tw_reuse") or "unknown"),
+        ),
+        (
+            Remedy(
+                steps=("Keep connections: a pool in the application, persistent ones in the proxy.",),
+                label="pool",
+            ),
+            Remedy({"host.net.ipv4.ip_local_port_range": "1024 65535"}, label="more ports"),
+            Remedy({"host.net.ipv4.tcp_tw_reuse": 1}, label="reuse"),
+        ),
+    )
+
+
+@rule(
+    "TCP06",
+    severity=Severity.RISK,
+    confidence=Confidence.MEDIUM,
+    source="Linux Documentation/networking/ip-sysctl.rst, tcp_max_syn_backlog and tcp_syncookies",
+    refute="With a longer queue, as many requests to connect are dropped or answered by cookies.",
+)
+def half_open_queue_full(evidence: Evidence) -> Iterator[Hit]:
+    """The queue of half-open connections is full.
+
+    With cookies the connection still comes about, without some of its options; without them it is dropped and
+    tried again a second later. It may be a storm of clients, or an attack.
+    """
+    dropped = evidence.rate("snmp", "TcpExt.TCPReqQFullDrop")
+    cookies = evidence.rate("snmp", "TcpExt.TCPReqQFullDoCookies")
+    if dropped + cookies <= 0:
+        return
+    queue = int(evidence.sysctl("net.ipv4.tcp_max_syn_backlog"))
+    yield Hit(
+        "",
+        f"{dropped:,.1f} requests/s to connect are dropped and {cookies:,.1f} answered by cookies; "
+        f"tcp_max_syn_backlog is {queue:,}.",
+        (
+            number("TCPReqQFullDrop/s", f"{dropped:,.2f}"),
+            number("TCPReqQFullDoCookies/s", f"{cookies:,.2f}"),
+            number("net.ipv4.tcp_max_syn_backlog", queue),
+        ),
+        (
+            Remedy(
+                {
+                    "host.net.ipv4.tcp_max_syn_backlog": max(LONG_QUEUE, 4 * queue),
+                    "host.net.core.somaxconn": max(LONG_QUEUE, int(evidence.sysctl("net.core.somaxconn"))),
+                },
+                ("The listener's own backlog bounds this queue too: raise back_log, then restart.",),
+            ),
+        ),
+    )
