@@ -1,0 +1,578 @@
+"""Rules about memory: who waits for it, where it lies, and in pieces of what size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headrace.analysis.resources import PRESSURE_SEEN
+from headrace.rules.evidence import GIB, MIB, Evidence, number, share, size
+from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+
+PAGE_BYTES = 4_096
+#: One page from swap now and then is an old page of an idle process; this many are somebody at work.
+SWAPPED_IN_S = 10.0
+#: Above it Red Hat's guides for databases ask for less; TuneD's oracle profile sets this.
+SWAPPINESS = 10
+#: A little swap in use is what idle daemons left there.
+SWAP_USED = 64 * MIB
+#: A second or more of work for a device that writes 1 GB/s, all at once when the limit is met.
+MUCH_DIRTY = 1 * GIB
+#: What the kernel can still give: below it reclaim is constant, and the next burst swaps or kills.
+LITTLE_AVAILABLE = 0.05
+#: Memory is not short while this much is available; who had to wait for pages waited for kswapd.
+ENOUGH_AVAILABLE = 0.10
+#: Page tables of this share of the memory, and of this size, are worth large pages.
+TABLES_SHARE, TABLES_BYTES = 0.01, 1 * GIB
+#: A direct reclaim or compaction a second is one statement a second that waits for it.
+STALLS_S = 1.0
+#: What is promised of what may be promised, from where the next large allocation may be refused.
+COMMITTED = 0.90
+#: Of a node, for the pool: the rest is the kernel's and the threads'.
+OF_A_NODE = 0.90
+
+_VM = "Linux Documentation/admin-guide/sysctl/vm.rst"
+_THP = "Linux Documentation/admin-guide/mm/transhuge.rst"
+
+
+def _memory_bytes(evidence: Evidence) -> float:
+    total = (evidence.raw.get("memory") or {}).get("total_bytes") or evidence.window.last(
+        "memory", "MemTotal"
+    )
+    if total is None:
+        raise NotEnough("the host does not tell how much memory it has")
+    return float(total)
+
+
+def _swap_used(evidence: Evidence) -> float:
+    return evidence.last("memory", "SwapTotal") - evidence.last("memory", "SwapFree")
+
+
+@rule(
+    "MEM01",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source="Linux proc_vmstat(5), pswpin and pswpout",
+    refute="With less memory promised to the server, pages are swapped in at the same rate.",
+)
+def swapping(evidence: Evidence) -> Iterator[Hit]:
+    """Pages are read back from swap now.
+
+    A buffer pool that is partly on disk is worse than a smaller one: the server believes the page is in memory,
+    and holds latches while the kernel reads it.
+    """
+    read, written = evidence.rate("vmstat", "pswpin"), evidence.rate("vmstat", "pswpout")
+    if read < SWAPPED_IN_S:
+        return
+    process: Any = evidence.process or {}
+    swapped = process.get("swap_bytes")
+    yield Hit(
+        "",
+        f"{read:,.0f} pages/s ({read * PAGE_BYTES / 1e6:,.1f} MB/s) are read back from swap, {written:,.0f} "
+        f"written.",
+        (
+            number("swapped in, pages/s", f"{read:,.0f}"),
+            number("swapped out, pages/s", f"{written:,.0f}"),
+            number("swap of the server", size(swapped) if swapped is not None else "unknown"),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "Promise less: a smaller buffer pool, smaller buffers a connection, fewer connections.",
+                    "Or add memory, or move the other process that needs it.",
+                ),
+                label="less memory",
+            ),
+            Remedy({"host.vm.swappiness": 1}, label="rather drop page cache"),
+        ),
+    )
+
+
+@rule(
+    "MEM02",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source=f"{_VM}, swappiness; Red Hat Enterprise Linux 6 Performance Tuning Guide, 5.5 (10 for databases)",
+    refute="With vm.swappiness 1 and the server restarted, p99 over a day with backups is equivalent.",
+)
+def swappiness(evidence: Evidence) -> Iterator[Hit]:
+    """The kernel swaps readily, and has swapped.
+
+    A backup or a large copy fills the page cache, and to make room for it the kernel swaps what was not used
+    lately: parts of the buffer pool. They come back one fault at a time.
+    """
+    value = int(evidence.sysctl("vm.swappiness"))
+    used = _swap_used(evidence)
+    if value <= SWAPPINESS or used < SWAP_USED:
+        return
+    yield Hit(
+        "",
+        f"vm.swappiness is {value}, and {size(used)} are in swap.",
+        (number("vm.swappiness", value), number("swap in use", size(used))),
+        (
+            Remedy({"host.vm.swappiness": 1}, label="almost never"),
+            Remedy({"host.vm.swappiness": SWAPPINESS}, label="seldom"),
+        ),
+    )
+
+
+@rule(
+    "MEM03",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source=f"{_VM}, dirty_ratio and dirty_background_ratio",
+    refute="With the smaller limits, the longest stalls of writes and fsyncs are equivalent.",
+    disputed="Small limits write back earlier and more evenly; large ones save writes to pages that change often. "
+    "TuneD sets 10% to 80% for databases, others some hundred megabytes.",
+)
+def much_dirty_memory(evidence: Evidence) -> Iterator[Hit]:
+    """Gigabytes of dirty pages gather before they are written.
+
+    The limits are shares of the memory, and on a large host a share is many seconds of writing. When it is met, or
+    somebody calls fsync, all of it is written at once. Only buffered writes count: binary logs, dumps, temporary
+    files; data files with O_DIRECT do not.
+    """
+    dirty = evidence.gauge("memory", "Dirty").high
+    if dirty < MUCH_DIRTY or evidence.sysctl("vm.dirty_background_bytes") != "0":
+        return
+    background, limit = evidence.sysctl("vm.dirty_background_ratio"), evidence.sysctl("vm.dirty_ratio")
+    yield Hit(
+        "",
+        f"up to {size(dirty)} are dirty; write-back starts at {background}% of {size(_memory_bytes(evidence))}.",
+        (
+            number("dirty, the most", size(dirty)),
+            number("vm.dirty_background_ratio", f"{background}%"),
+            number("vm.dirty_ratio", f"{limit}%"),
+        ),
+        (Remedy({"host.vm.dirty_background_bytes": 256 * MIB, "host.vm.dirty_bytes": GIB}),),
+    )
+
+
+@rule(
+    "MEM04",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source=f"{_VM}, zone_reclaim_mode",
+    refute="With vm.zone_reclaim_mode 0, direct reclaim and p99 are equivalent.",
+)
+def zone_reclaim(evidence: Evidence) -> Iterator[Hit]:
+    """The kernel reclaims memory of one NUMA node while another has free memory.
+
+    A full node then drops its page cache, or swaps, although memory is free next door. A server whose threads use
+    the memory of all nodes has nothing to gain from it.
+    """
+    mode = evidence.sysctl("vm.zone_reclaim_mode")
+    nodes = evidence.rows("numa_nodes")
+    if mode == "0" or len(nodes) < 2:
+        return
+    free = ", ".join(f"node {n['node']} {size(n['memory_free_bytes'])}" for n in nodes)
+    yield Hit(
+        "",
+        f"vm.zone_reclaim_mode is {mode} on {len(nodes)} nodes; free: {free}.",
+        (number("vm.zone_reclaim_mode", mode), number("free", free)),
+        (Remedy({"host.vm.zone_reclaim_mode": 0}),),
+    )
+
+
+@rule(
+    "MEM05",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source=f"{_THP}; TuneD, profiles/oracle (never) and profiles/mssql (always)",
+    refute="With madvise and with never, after a restart, throughput, p99 and memory are equivalent.",
+    disputed="TuneD's profile for Oracle says never, that for SQL Server always; allocators differ as well.",
+)
+def huge_pages_always(evidence: Evidence) -> Iterator[Hit]:
+    """Transparent huge pages are on for every program.
+
+    A huge page saves page tables, and costs time to find or to compact, and memory where an allocator touches only
+    part of it. Which weighs more depends on the allocator and the load.
+    """
+    selected = evidence.facts.transparent_huge_pages
+    if selected is None:
+        raise NotEnough("the host does not tell of transparent huge pages")
+    process = evidence.process
+    if selected != "always" or process is None:
+        return
+    huge = process.get("huge_pages_bytes")
+    anonymous = evidence.last("memory", "AnonHugePages")
+    yield Hit(
+        "",
+        f"transparent huge pages are always on; {size(anonymous)} of anonymous memory lie in them.",
+        (
+            number("transparent huge pages", selected),
+            number("anonymous memory in them", size(anonymous)),
+            number(f"of {process['program']}", size(huge) if huge is not None else "unknown"),
+            number("allocator", (process.get("allocator") or {}).get("name") or "unknown"),
+        ),
+        (
+            Remedy({"host.thp": "madvise"}, ("Restart the server.",), label="madvise"),
+            Remedy({"host.thp": "never"}, ("Restart the server.",), label="never"),
+        ),
+    )
+
+
+@rule(
+    "MEM06",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="Linux numa(7) and set_mempolicy(2), MPOL_INTERLEAVE; MySQL Reference Manual, innodb_numa_interleave",
+    refute="With the pool interleaved, after a restart, throughput and p99 are equivalent.",
+)
+def pool_on_one_node(evidence: Evidence) -> Iterator[Hit]:
+    """The buffer pool is larger than a NUMA node and is not interleaved.
+
+    Memory comes from the node of the thread that touches it first. The pool fills one node to the last page, which
+    then swaps or reclaims while the other is half empty, and all threads wait for one memory controller.
+    """
+    nodes = evidence.rows("numa_nodes")
+    pool = evidence.number("innodb_buffer_pool_size")
+    if len(nodes) < 2:
+        return
+    smallest = min(float(node["memory_total_bytes"]) for node in nodes)
+    policy = str((evidence.process or {}).get("numa_policy") or "default")
+    has_own = evidence.has_variable("innodb_numa_interleave")
+    is_interleaved = policy.startswith("interleave") or (has_own and evidence.is_on("innodb_numa_interleave"))
+    if pool <= OF_A_NODE * smallest or is_interleaved:
+        return
+    remedy = (
+        Remedy({"server.innodb_numa_interleave": True})
+        if has_own
+        else Remedy(
+            steps=("Start the server with numactl --interleave=all (systemd: NUMAPolicy=interleave).",)
+        )
+    )
+    yield Hit(
+        "",
+        f"the pool has {size(pool)}, a node {size(smallest)}, and the server's memory policy is {policy}.",
+        (
+            number("innodb_buffer_pool_size", size(pool)),
+            number("the smallest node", size(smallest)),
+            number("nodes", len(nodes)),
+            number("memory policy", policy),
+        ),
+        (remedy,),
+    )
+
+
+@rule(
+    "MEM07",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source="Linux Documentation/filesystems/proc.rst, MemAvailable",
+    refute="Through a day with backup and batch jobs, MemAvailable never falls further, and nothing swaps.",
+)
+def little_available(evidence: Evidence) -> Iterator[Hit]:
+    """Hardly any memory is available.
+
+    Available is what the kernel can give without swapping. With so little of it a burst of connections, a dump or
+    a sort swaps, or the kernel kills a process: usually the largest, which is the server.
+    """
+    total = _memory_bytes(evidence)
+    low = evidence.gauge("memory", "MemAvailable").low
+    if low >= LITTLE_AVAILABLE * total:
+        return
+    resident = (evidence.process or {}).get("rss_bytes")
+    yield Hit(
+        "",
+        f"{size(low)} of {size(total)} were available at the least ({share(low / total)}).",
+        (
+            number("available, the least", size(low)),
+            number("memory", size(total)),
+            number("resident in the server", size(resident) if resident is not None else "unknown"),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "Take from the largest: a smaller buffer pool (it can shrink at run time), fewer connections, "
+                    "smaller buffers a connection.",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "MEM08",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source="Linux proc_vmstat(5), oom_kill; Documentation/admin-guide/cgroup-v2.rst, memory.events",
+    refute="The kernel's log names no killed process in this window.",
+)
+def killed_for_memory(evidence: Evidence) -> Iterator[Hit]:
+    """The kernel kills processes for lack of memory.
+
+    What it kills is chosen by size. If it is the server, its clients see a lost connection and its restart a cold
+    pool and a recovery.
+    """
+    kills = evidence.growth("vmstat", "oom_kill")
+    in_groups = evidence.window.total_growth("cgroup", "oom_kill") or 0.0
+    if max(kills, in_groups) <= 0:
+        return
+    seconds = evidence.window.seconds
+    yield Hit(
+        "",
+        f"{max(kills, in_groups):.0f} processes were killed for lack of memory in {seconds:.0f} s.",
+        (number("killed", f"{kills:.0f}"), number("of these in control groups", f"{in_groups:.0f}")),
+        (
+            Remedy(
+                steps=(
+                    "See which and why: journalctl -k -g 'Killed process'.",
+                    "Promise less memory, raise the group's limit, or protect the server: OOMScoreAdjust=-800.",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "MEM09",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="Linux Documentation/admin-guide/mm/hugetlbpage.rst; MySQL Reference Manual, Large Page Support",
+    refute="With the pool in huge pages, PageTables shrink, but throughput and p99 are equivalent.",
+)
+def large_page_tables(evidence: Evidence) -> Iterator[Hit]:
+    """Page tables take gigabytes.
+
+    Every process or thread that maps a large pool in pages of 4 KiB needs tables for it, and the processor walks
+    them. Pages of 2 MiB need a five-hundredth.
+    """
+    tables, total = evidence.gauge("memory", "PageTables").high, _memory_bytes(evidence)
+    if tables < TABLES_BYTES or tables < TABLES_SHARE * total:
+        return
+    pool = evidence.number("innodb_buffer_pool_size")
+    # The pool, and a twentieth for its headers and the other buffers that are allocated with it.
+    pages = int(1.05 * pool / (2 * MIB)) + 1
+    yield Hit(
+        "",
+        f"page tables take {size(tables)}, {share(tables / total)} of the memory.",
+        (
+            number("PageTables", size(tables)),
+            number("innodb_buffer_pool_size", size(pool)),
+            number("vm.nr_hugepages", evidence.sysctl("vm.nr_hugepages")),
+        ),
+        (
+            Remedy(
+                {"server.large_pages": True, "host.vm.nr_hugepages": pages},
+                ("Let the server lock memory (LimitMEMLOCK=infinity), and restart it right after a boot.",),
+            ),
+        ),
+    )
+
+
+@rule(
+    "MEM10",
+    severity=Severity.COST,
+    confidence=Confidence.LOW,
+    source=f"{_VM}, watermark_scale_factor and min_free_kbytes",
+    refute="With kswapd woken earlier, allocstall stands still, but p99 is equivalent.",
+)
+def direct_reclaim(evidence: Evidence) -> Iterator[Hit]:
+    """Threads free memory themselves although enough is available.
+
+    kswapd should free pages before anybody needs them. When allocations come faster than it wakes, the thread that
+    needs a page does the work, in the middle of a statement.
+    """
+    metrics = [m for m in evidence.window.metrics("vmstat") if m.startswith("allocstall")]
+    if not metrics:
+        raise NotEnough("vmstat.allocstall was not sampled")
+    stalls = sum(evidence.rate("vmstat", metric) for metric in metrics)
+    available = evidence.gauge("memory", "MemAvailable").low
+    if stalls < STALLS_S or available < ENOUGH_AVAILABLE * _memory_bytes(evidence):
+        return
+    factor = int(evidence.sysctl("vm.watermark_scale_factor"))
+    yield Hit(
+        "",
+        f"{stalls:,.1f} times a second a thread had to free memory itself, with {size(available)} available.",
+        (
+            number("allocstall/s", f"{stalls:,.1f}"),
+            number("available, the least", size(available)),
+            number("vm.watermark_scale_factor", factor),
+        ),
+        (Remedy({"host.vm.watermark_scale_factor": max(100, min(1_000, 5 * factor))}),),
+    )
+
+
+@rule(
+    "MEM11",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source="Linux Documentation/accounting/psi.rst",
+    refute="With a tenth less memory promised to the server, the pressure stays.",
+)
+def pressure(evidence: Evidence) -> Iterator[Hit]:
+    """Tasks wait for memory.
+
+    The kernel counts the time in which a task could not go on because it had to reclaim, to swap in, or to read
+    again what had just been dropped.
+    """
+    some = evidence.rate("psi", "some_total_us", "memory") / 1e6
+    if some < PRESSURE_SEEN:
+        return
+    full = (evidence.window.rate("psi", "full_total_us", "memory") or 0.0) / 1e6
+    available = evidence.gauge("memory", "MemAvailable").low
+    yield Hit(
+        "",
+        f"some task waited for memory {share(some)} of the time, all of them {share(full)}.",
+        (
+            number("pressure, some", share(some)),
+            number("pressure, full", share(full)),
+            number("available, the least", size(available)),
+        ),
+        (
+            Remedy(
+                steps=("Promise less memory to the server or to what runs beside it, or add memory.",),
+            ),
+        ),
+    )
+
+
+@rule(
+    "MEM12",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source="Linux Documentation/mm/overcommit-accounting.rst; proc_meminfo(5), CommitLimit and Committed_AS",
+    refute="Committed_AS stays where it is when the server is busiest, and no allocation fails.",
+)
+def nearly_all_promised(evidence: Evidence) -> Iterator[Hit]:
+    """Overcommit is forbidden, and nearly all memory that may be promised is promised.
+
+    The next large allocation fails, however much memory is free: a connection cannot start its thread, or the
+    server ends.
+    """
+    if evidence.sysctl("vm.overcommit_memory") != "2":
+        return
+    limit = evidence.last("memory", "CommitLimit")
+    promised = evidence.gauge("memory", "Committed_AS").high
+    if promised < COMMITTED * limit:
+        return
+    yield Hit(
+        "",
+        f"{size(promised)} of {size(limit)} are promised, and vm.overcommit_memory is 2.",
+        (
+            number("Committed_AS", size(promised)),
+            number("CommitLimit", size(limit)),
+            number("vm.overcommit_ratio", evidence.facts.sysctl("vm.overcommit_ratio") or "unknown"),
+        ),
+        (
+            Remedy({"host.vm.overcommit_ratio": 90}, label="promise more"),
+            Remedy({"host.vm.overcommit_memory": 0}, label="let the kernel estimate"),
+        ),
+    )
+
+
+@rule(
+    "MEM13",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="Linux proc_vmstat(5), pswpin and pswpout; proc_swaps(5)",
+    refute="With the swap on another device, latencies of the data's device are equivalent.",
+)
+def swap_beside_data(evidence: Evidence) -> Iterator[Hit]:
+    """The host swaps to the device that holds the server's data.
+
+    When memory is short the device is busiest, and then swap and data wait for each other.
+    """
+    paths = (evidence.raw.get("memory") or {}).get("swaps")
+    if paths is None:
+        raise NotEnough("the host does not tell its swaps")
+    moved = evidence.rate("vmstat", "pswpin") + evidence.rate("vmstat", "pswpout")
+    data = evidence.device_of(evidence.data_directory)
+    if data is None:
+        raise NotEnough("the device of the data directory is unknown")
+    for swap in paths:
+        own = str(swap["path"]).removeprefix("/dev/")
+        if moved < SWAPPED_IN_S or _disk_of(evidence, own) != _disk_of(evidence, data):
+            continue
+        yield Hit(
+            own,
+            f"{moved:,.0f} pages/s go to and from {swap['path']}, which lies on {_disk_of(evidence, data)} as the "
+            f"data do.",
+            (
+                number("pages swapped/s", f"{moved:,.0f}"),
+                number("swap", f"{swap['path']}, {size(swap['used_bytes'])} used"),
+                number("data directory", f"{evidence.data_directory} on {data}"),
+            ),
+            (Remedy(steps=(f"swapoff {swap['path']}, and put the swap on another device.",)),),
+        )
+
+
+def _disk_of(evidence: Evidence, name: str) -> str:
+    """The disk of a partition; anything else is its own."""
+    for device in evidence.rows("block_devices"):
+        if any(part["name"] == name for part in device.get("partitions") or ()):
+            return str(device["name"])
+    return name
+
+
+@rule(
+    "MEM14",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="Linux Documentation/admin-guide/mm/ksm.rst",
+    refute="With KSM stopped, CPU time and p99 are equivalent, and memory is not short.",
+)
+def pages_merged(evidence: Evidence) -> Iterator[Hit]:
+    """Kernel same-page merging scans memory on a database host.
+
+    It finds equal pages of processes that ask for it, mostly virtual machines, and costs CPU time and a fault at
+    the next write. A database's pages are hardly ever equal.
+    """
+    run = (evidence.raw.get("memory") or {}).get("ksm_run")
+    if run is None:
+        raise NotEnough("the host does not tell of KSM")
+    if run != 1 or evidence.process is None:
+        return
+    separated = evidence.window.rate("vmstat", "cow_ksm")
+    yield Hit(
+        "",
+        f"KSM is running beside {evidence.process['program']}.",
+        (
+            number("ksm/run", run),
+            number("pages separated again/s", f"{separated:,.1f}" if separated is not None else "unknown"),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "Look what it saves: /sys/kernel/mm/ksm/pages_sharing. If little, stop ksmtuned and separate the "
+                    "pages: echo 2 > /sys/kernel/mm/ksm/run.",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "MEM15",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source=f"{_THP}, defrag",
+    refute="With defrag defer+madvise, compact_stall stands still, but p99 is equivalent.",
+)
+def compaction_stalls(evidence: Evidence) -> Iterator[Hit]:
+    """Threads compact memory themselves to get a huge page.
+
+    With defrag at always a page fault waits until a huge page has been made, by moving others. It is the thread of
+    a statement that waits.
+    """
+    stalls = evidence.rate("vmstat", "compact_stall")
+    pages: Any = (evidence.raw.get("memory") or {}).get("transparent_huge_pages") or {}
+    defrag = (pages.get("defrag") or {}).get("selected")
+    if defrag is None:
+        raise NotEnough("the host does not tell of transparent huge pages")
+    if stalls < STALLS_S or evidence.facts.transparent_huge_pages == "never" or defrag in ("never", "defer"):
+        return
+    yield Hit(
+        "",
+        f"{stalls:,.1f} times a second a thread compacts memory; defrag is {defrag}.",
+        (
+            number("compact_stall/s", f"{stalls:,.1f}"),
+            number("transparent_hugepage/defrag", defrag),
+            number("transparent_hugepage/enabled", evidence.facts.transparent_huge_pages),
+        ),
+        (
+            Remedy({"host.thp_defrag": "defer"}, label="let the kernel's threads do it"),
+            Remedy({"host.thp": "never"}, label="no huge pages"),
+        ),
+    )

@@ -1,0 +1,216 @@
+"""Cases of the rules about memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.rules.case import Case
+from tests.rules.hosts import GIB, unwell
+
+SWAPS: dict[str, float] = {"memory.SwapTotal.": 4.0 * GIB, "memory.SwapFree.": 3.0 * GIB}
+NODES: dict[str, Any] = {
+    "numa_nodes": [
+        {"node": n, "cpus": [], "memory_total_bytes": 32 * GIB, "memory_free_bytes": n * GIB} for n in (0, 1)
+    ]
+}
+BY_RATIO = {
+    "sysctls.vm.dirty_background_bytes": "0",
+    "sysctls.vm.dirty_background_ratio": "10",
+    "sysctls.vm.dirty_ratio": "20",
+}
+BUSY_SWAP = {"vmstat.pswpin.": 500.0, "vmstat.pswpout.": 300.0}
+SWAP_ON_DATA = {"memory.swaps": [{"path": "/dev/nvme1n1", "used_bytes": GIB}]}
+
+CASES = [
+    Case(
+        "MEM01",
+        "five hundred pages",
+        lambda: unwell(rates=BUSY_SWAP),
+        ("",),
+        ("500 pages/s (2.0 MB/s)", "300 written"),
+    ),
+    Case("MEM01", "one now and then", lambda: unwell(rates={"vmstat.pswpin.": 0.3})),
+    Case("MEM01", "not sampled", lambda: unwell(without=["vmstat"]), missing="vmstat.pswpin"),
+    Case(
+        "MEM02",
+        "sixty",
+        lambda: unwell(gauges=SWAPS, facts={"sysctls.vm.swappiness": "60"}),
+        ("",),
+        ("vm.swappiness is 60, and 1 GiB are in swap",),
+    ),
+    Case("MEM02", "nothing swapped", lambda: unwell(facts={"sysctls.vm.swappiness": "60"})),
+    Case("MEM02", "one", lambda: unwell(gauges=SWAPS)),
+    Case("MEM02", "not sampled", lambda: unwell(without=["memory"]), missing="memory"),
+    Case(
+        "MEM03",
+        "four gigabytes",
+        lambda: unwell(facts=BY_RATIO, gauges={"memory.Dirty.": 4.0 * GIB}),
+        ("",),
+        ("up to 4 GiB are dirty; write-back starts at 10% of 62.7 GiB",),
+    ),
+    Case("MEM03", "by bytes", lambda: unwell(gauges={"memory.Dirty.": 4.0 * GIB})),
+    Case("MEM03", "little", lambda: unwell(facts=BY_RATIO)),
+    Case("MEM03", "not sampled", lambda: unwell(without=["memory"]), missing="memory.Dirty"),
+    Case(
+        "MEM04",
+        "on",
+        lambda: unwell(facts={**NODES, "sysctls.vm.zone_reclaim_mode": "1"}),
+        ("",),
+        ("vm.zone_reclaim_mode is 1 on 2 nodes; free: node 0 0 bytes, node 1 1 GiB",),
+    ),
+    Case("MEM04", "one node", lambda: unwell(facts={"sysctls.vm.zone_reclaim_mode": "1"})),
+    Case("MEM04", "off", lambda: unwell(facts=NODES)),
+    Case(
+        "MEM04",
+        "no such file",
+        lambda: unwell(facts={"sysctls.vm.zone_reclaim_mode": None}),
+        missing="vm.zone_reclaim_mode",
+    ),
+    Case(
+        "MEM05",
+        "always",
+        lambda: unwell(
+            facts={"memory.transparent_huge_pages.enabled.selected": "always"},
+            gauges={"memory.AnonHugePages.": 20.0 * GIB},
+        ),
+        ("",),
+        ("always on; 20 GiB of anonymous memory",),
+    ),
+    Case("MEM05", "madvise", unwell),
+    Case(
+        "MEM05",
+        "not in this kernel",
+        lambda: unwell(facts={"memory.transparent_huge_pages": None}),
+        missing="transparent huge pages",
+    ),
+    Case(
+        "MEM06",
+        "44 GiB on nodes of 32",
+        lambda: unwell(facts=NODES, variables={"innodb_numa_interleave": None}),
+        ("",),
+        ("the pool has 44 GiB, a node 32 GiB", "policy is default"),
+    ),
+    Case(
+        "MEM06",
+        "a server that could interleave",
+        lambda: unwell(vendor="mysql", facts=NODES, variables={"innodb_numa_interleave": "OFF"}),
+        ("",),
+    ),
+    Case(
+        "MEM06",
+        "interleaved by the server",
+        lambda: unwell(facts=NODES, variables={"innodb_numa_interleave": "ON"}),
+    ),
+    Case(
+        "MEM06",
+        "interleaved by numactl",
+        lambda: unwell(facts={**NODES, "servers.1322.numa_policy": "interleave:0-1"}),
+    ),
+    Case("MEM06", "one node", unwell),
+    Case("MEM06", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case(
+        "MEM07",
+        "one gigabyte",
+        lambda: unwell(gauges={"memory.MemAvailable.": 1.0 * GIB}),
+        ("",),
+        ("1 GiB of 62.7 GiB were available at the least (1.6%)",),
+    ),
+    Case("MEM07", "enough", unwell),
+    Case("MEM07", "not sampled", lambda: unwell(without=["memory"]), missing="how much memory it has"),
+    Case(
+        "MEM08",
+        "two",
+        lambda: unwell(rates={"vmstat.oom_kill.": 2.0 / 60}),
+        ("",),
+        ("2 processes were killed",),
+    ),
+    Case("MEM08", "none", unwell),
+    Case("MEM08", "not sampled", lambda: unwell(without=["vmstat"]), missing="vmstat.oom_kill"),
+    Case(
+        "MEM09",
+        "two gigabytes",
+        lambda: unwell(gauges={"memory.PageTables.": 2.0 * GIB}),
+        ("",),
+        ("page tables take 2 GiB, 3.2% of the memory",),
+    ),
+    Case("MEM09", "small", unwell),
+    Case("MEM09", "not sampled", lambda: unwell(without=["memory"]), missing="memory.PageTables"),
+    Case(
+        "MEM09",
+        "no server",
+        lambda: unwell(gauges={"memory.PageTables.": 2.0 * GIB}, has_server=False),
+        missing="no server was asked",
+    ),
+    Case(
+        "MEM10",
+        "stalls",
+        lambda: unwell(rates={"vmstat.allocstall_normal.": 25.0}),
+        ("",),
+        ("25.0 times a second", "14 GiB available"),
+    ),
+    Case(
+        "MEM10",
+        "memory is short",
+        lambda: unwell(rates={"vmstat.allocstall_normal.": 25.0}, gauges={"memory.MemAvailable.": 1.0 * GIB}),
+    ),
+    Case("MEM10", "none", unwell),
+    Case("MEM10", "not sampled", lambda: unwell(without=["vmstat"]), missing="vmstat.allocstall"),
+    Case(
+        "MEM11",
+        "a fifth of the time",
+        lambda: unwell(rates={"psi.some_total_us.memory": 200_000.0, "psi.full_total_us.memory": 50_000.0}),
+        ("",),
+        ("waited for memory 20% of the time, all of them 5%",),
+    ),
+    Case("MEM11", "none", unwell),
+    Case("MEM11", "no PSI", lambda: unwell(without=["psi"]), missing="psi.some_total_us"),
+    Case(
+        "MEM12",
+        "never overcommit",
+        lambda: unwell(
+            facts={"sysctls.vm.overcommit_memory": "2"},
+            gauges={"memory.Committed_AS.": 34.0 * GIB, "memory.CommitLimit.": 36.0 * GIB},
+        ),
+        ("",),
+        ("34 GiB of 36 GiB are promised",),
+    ),
+    Case("MEM12", "the kernel estimates", unwell),
+    Case(
+        "MEM12",
+        "room to promise",
+        lambda: unwell(
+            facts={"sysctls.vm.overcommit_memory": "2"},
+            gauges={"memory.Committed_AS.": 20.0 * GIB, "memory.CommitLimit.": 36.0 * GIB},
+        ),
+    ),
+    Case(
+        "MEM12",
+        "not sampled",
+        lambda: unwell(facts={"sysctls.vm.overcommit_memory": "2"}, without=["memory"]),
+        missing="memory.CommitLimit",
+    ),
+    Case(
+        "MEM13",
+        "on the data's device",
+        lambda: unwell(rates=BUSY_SWAP, facts=SWAP_ON_DATA),
+        ("nvme1n1",),
+        ("800 pages/s go to and from /dev/nvme1n1",),
+    ),
+    Case("MEM13", "on another", lambda: unwell(rates=BUSY_SWAP)),
+    Case("MEM13", "unused", lambda: unwell(facts=SWAP_ON_DATA)),
+    Case("MEM13", "unknown", lambda: unwell(facts={"memory.swaps": None}), missing="its swaps"),
+    Case(
+        "MEM14", "on", lambda: unwell(facts={"memory.ksm_run": 1}), ("",), ("KSM is running beside mysqld",)
+    ),
+    Case("MEM14", "off", unwell),
+    Case("MEM14", "unknown", lambda: unwell(facts={"memory.ksm_run": None}), missing="tell of KSM"),
+    Case(
+        "MEM15",
+        "stalls",
+        lambda: unwell(rates={"vmstat.compact_stall.": 9.0}),
+        ("",),
+        ("9.0 times a second a thread compacts memory; defrag is madvise",),
+    ),
+    Case("MEM15", "none", unwell),
+    Case("MEM15", "not sampled", lambda: unwell(without=["vmstat"]), missing="vmstat.compact_stall"),
+]
