@@ -210,6 +210,31 @@ class Evidence:
         device = (mount or {}).get("block_device")
         return str(device) if device else None
 
+    def disk_of(self, name: str) -> str:
+        """The disk of a partition; anything else is its own."""
+        for device in self.rows("block_devices"):
+            if any(part["name"] == name for part in device.get("partitions") or ()):
+                return str(device["name"])
+        return name
+
+    def beneath(self, path: str) -> list[str]:
+        """The devices that a path's data end up on, from the top: ``["md0", "sda", "sdb"]``.
+
+        Raises NotEnough where the path's device is unknown, as on a remote or a stacked file system.
+        """
+        top = self.device_of(path)
+        if top is None:
+            raise NotEnough(f"the device beneath {path} is unknown")
+        found: list[str] = []
+        waiting = [self.disk_of(top)]
+        while waiting:
+            name = waiting.pop(0)
+            if name not in found:
+                found.append(name)
+                record = self.facts.block_device(name) or {}
+                waiting += [self.disk_of(str(slave)) for slave in record.get("slaves") or ()]
+        return found
+
 
 def size(size_bytes: float) -> str:
     """``134217728`` -> ``128 MiB``."""

@@ -483,11 +483,11 @@ def swap_beside_data(evidence: Evidence) -> Iterator[Hit]:
         raise NotEnough("the device of the data directory is unknown")
     for swap in paths:
         own = str(swap["path"]).removeprefix("/dev/")
-        if moved < SWAPPED_IN_S or _disk_of(evidence, own) != _disk_of(evidence, data):
+        if moved < SWAPPED_IN_S or evidence.disk_of(own) != evidence.disk_of(data):
             continue
         yield Hit(
             own,
-            f"{moved:,.0f} pages/s go to and from {swap['path']}, which lies on {_disk_of(evidence, data)} as the "
+            f"{moved:,.0f} pages/s go to and from {swap['path']}, which lies on {evidence.disk_of(data)} as the "
             f"data do.",
             (
                 number("pages swapped/s", f"{moved:,.0f}"),
@@ -496,14 +496,6 @@ def swap_beside_data(evidence: Evidence) -> Iterator[Hit]:
             ),
             (Remedy(steps=(f"swapoff {swap['path']}, and put the swap on another device.",)),),
         )
-
-
-def _disk_of(evidence: Evidence, name: str) -> str:
-    """The disk of a partition; anything else is its own."""
-    for device in evidence.rows("block_devices"):
-        if any(part["name"] == name for part in device.get("partitions") or ()):
-            return str(device["name"])
-    return name
 
 
 @rule(
@@ -535,8 +527,8 @@ def pages_merged(evidence: Evidence) -> Iterator[Hit]:
         (
             Remedy(
                 steps=(
-                    "Look what it saves: /sys/kernel/mm/ksm/pages_sharing. If little, stop ksmtuned and separate the "
-                    "pages: echo 2 > /sys/kernel/mm/ksm/run.",
+                    "Look what it saves: /sys/kernel/mm/ksm/pages_sharing. If little, stop ksmtuned and separate "
+                    "the pages: echo 2 > /sys/kernel/mm/ksm/run.",
                 )
             ),
         ),

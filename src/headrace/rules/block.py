@@ -1,0 +1,534 @@
+"""Rules about block devices: their queues, their caches, and whether they are what is waited for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace.analysis.resources import FLASH_SLOW_MS, SECTOR_BYTES, Device, Level
+from headrace.rules.evidence import MIB, Evidence, number, share, size
+from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+
+#: Below this many requests a second the price of a request in the kernel is no matter.
+MANY_REQUESTS_S = 1_000.0
+#: At 5 us a request, from here on a tenth of a core is at stake.
+VERY_MANY_REQUESTS_S = 20_000.0
+#: A device that is seldom idle; an experiment on its queue has something to show.
+OFTEN_BUSY = 0.50
+#: Share of all completions on one core, and of that core's time, from where spreading them can matter.
+ON_ONE_CORE, CORE_SOFTIRQ = 0.50, 0.20
+#: A flush of a volatile cache is worth a word when it takes this long ...
+FLUSH_MS = 1.0
+#: ... and comes this often: a handful of commits a second wait for something else.
+FLUSHES_S = 20.0
+#: What one discard may hold before it is split. No manual names a size: the experiment tells.
+SMALL_DISCARD = 64 * MIB
+#: The device brings this many times what the server reads: the rest is read ahead and not used.
+READ_TOO_MUCH = 2.0
+#: Reading below this rate is not worth a thought.
+MANY_BYTES_S = 10e6
+#: Of what was measured, and requests at once, at which a device is hardly asked while tasks wait for I/O.
+FAR_BELOW, HARDLY_ASKED, WAITS_FOR_IO = 0.25, 2.0, 0.25
+
+_SYSFS = "Linux Documentation/ABI/stable/sysfs-block"
+
+
+def _worked(
+    evidence: Evidence, least: float
+) -> Iterator[tuple[Device, Mapping[str, Any], Mapping[str, Any]]]:
+    """Whole devices that did this many operations a second: with the record and its queue."""
+    for device in evidence.devices.values():
+        record = evidence.facts.block_device(device.name)
+        if record is None or record.get("kind") == "partition" or device.operations < least:
+            continue
+        yield device, record, record.get("queue") or {}
+
+
+def _numbers(device: Device) -> tuple[Any, ...]:
+    return (
+        number("reads/s", f"{device.reads:,.0f}"),
+        number("writes/s", f"{device.writes:,.0f}"),
+        number("requests at once", f"{device.queue:.1f}"),
+    )
+
+
+@rule(
+    "BLK01",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="Red Hat Enterprise Linux 9, Monitoring and managing system status and performance, Setting the disk "
+    "scheduler; Linux Documentation/block/switching-sched.rst",
+    refute="With the scheduler none, CPU time a request and p99 are equivalent.",
+)
+def nvme_scheduler(evidence: Evidence) -> Iterator[Hit]:
+    """An NVMe device has an I/O scheduler in front of it.
+
+    The device sorts requests itself, over a queue for each core. A scheduler puts a lock for all cores in front of
+    these queues, and costs CPU time for every request.
+    """
+    for device, record, queue in _worked(evidence, MANY_REQUESTS_S):
+        scheduler = queue.get("scheduler")
+        if record.get("driver") != "nvme" or scheduler in (None, "none"):
+            continue
+        yield Hit(
+            device.name,
+            f"{device.name} has the scheduler {scheduler} at {device.operations:,.0f} requests/s.",
+            (*_numbers(device), number("scheduler", scheduler)),
+            (Remedy({f"volume.scheduler@{device.name}": "none"}),),
+        )
+
+
+@rule(
+    "BLK02",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="Red Hat Enterprise Linux 9, Setting the disk scheduler; Red Hat solution 5427 (guests: test both)",
+    refute="With the other scheduler, throughput and p99 are equivalent.",
+    disputed="Red Hat calls mq-deadline fit for most loads and none for fast storage, and asks to test in guests.",
+)
+def flash_scheduler(evidence: Evidence) -> Iterator[Hit]:
+    """A busy solid-state device behind one queue might do better with another scheduler.
+
+    mq-deadline keeps reads from waiting behind writes; without a scheduler the device or the hypervisor decides.
+    On flash behind SATA and on virtual disks either has won.
+    """
+    for device, record, queue in _worked(evidence, MANY_REQUESTS_S):
+        scheduler, known = queue.get("scheduler"), queue.get("schedulers") or ()
+        other = "mq-deadline" if scheduler == "none" else "none"
+        is_own = record.get("kind") == "disk" and not record.get("slaves") and record.get("driver") != "nvme"
+        if not is_own or record.get("rotational") or scheduler is None or other not in known:
+            continue
+        if device.utilisation < OFTEN_BUSY:
+            continue
+        yield Hit(
+            device.name,
+            f"{device.name} has the scheduler {scheduler} at {device.operations:,.0f} requests/s and "
+            f"{device.wait_ms:.2f} ms a request.",
+            (*_numbers(device), number("scheduler", scheduler), number("driver", record.get("driver"))),
+            (Remedy({f"volume.scheduler@{device.name}": other}),),
+        )
+
+
+@rule(
+    "BLK03",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source=f"{_SYSFS}, rq_affinity",
+    refute="With rq_affinity 2, the core's softirq time spreads, but throughput and p99 are equivalent.",
+)
+def completions_on_one_core(evidence: Evidence) -> Iterator[Hit]:
+    """One core completes most requests of a fast device.
+
+    With rq_affinity 1 a request completes on any core that shares a cache with the one that asked, with 2 on that
+    core itself.
+    """
+    fast = [(d, q) for d, _, q in _worked(evidence, VERY_MANY_REQUESTS_S) if q.get("rq_affinity") in (0, 1)]
+    if not fast:
+        return
+    done = evidence.window.rates("softirqs", "BLOCK")
+    if not done:
+        raise NotEnough("software interrupts were not sampled")
+    hot = max(done, key=lambda cpu: done[cpu])
+    core = next((core for core in evidence.cores if core.name == hot), None)
+    if core is None or done[hot] < ON_ONE_CORE * sum(done.values()) or core.softirq < CORE_SOFTIRQ:
+        return
+    for device, queue in fast:
+        yield Hit(
+            device.name,
+            f"{hot} completes {share(done[hot] / sum(done.values()))} of the requests and spends "
+            f"{share(core.softirq)} of its time on softirqs; rq_affinity of {device.name} is "
+            f"{queue['rq_affinity']}.",
+            (
+                *_numbers(device),
+                number(f"BLOCK/s on {hot}", f"{done[hot]:,.0f}"),
+                number(f"softirq on {hot}", share(core.softirq)),
+            ),
+            (Remedy({f"volume.rq_affinity@{device.name}": 2}),),
+        )
+
+
+@rule(
+    "BLK04",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source=f"{_SYSFS}, nomerges: for known random loads",
+    refute="With nomerges 0, requests a second and throughput are equivalent.",
+)
+def merging_is_off(evidence: Evidence) -> Iterator[Hit]:
+    """Merging of neighbouring requests is turned off.
+
+    It saves a look-up for each request of a random load. Redo logs, binary logs, doublewrite and scans are not
+    random: there every merge saves a request.
+    """
+    for device, _, queue in _worked(evidence, MANY_REQUESTS_S):
+        if not queue.get("nomerges"):
+            continue
+        mean = device.bytes_s / max(device.operations, 1.0)
+        yield Hit(
+            device.name,
+            f"nomerges of {device.name} is {queue['nomerges']}; a request has {size(mean)} on average.",
+            (*_numbers(device), number("bytes a request", f"{mean:,.0f}")),
+            (Remedy({f"volume.nomerges@{device.name}": 0}),),
+        )
+
+
+@rule(
+    "BLK05",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source=f"{_SYSFS}, wbt_lat_usec",
+    refute="With wbt_lat_usec 0, write throughput and the p99 of reads are equivalent.",
+)
+def writes_are_throttled(evidence: Evidence) -> Iterator[Hit]:
+    """Write-back throttling may hold the server's buffered writes back.
+
+    The kernel sends fewer writes while reads take longer than a target. It protects readers from page cache
+    write-back; a server that writes its data through the page cache has its own page flushing slowed down.
+    """
+    slow = [
+        (device, queue)
+        for device, _, queue in _worked(evidence, MANY_REQUESTS_S)
+        if (queue.get("wbt_lat_usec") or 0) > 0 and (device.write_ms or 0.0) >= FLASH_SLOW_MS
+    ]
+    if not slow or not reads_buffered(evidence):
+        return
+    for device, queue in slow:
+        yield Hit(
+            device.name,
+            f"a write to {device.name} takes {device.write_ms:.1f} ms; throttling aims at reads of "
+            f"{queue['wbt_lat_usec'] / 1e3:g} ms.",
+            (*_numbers(device), number("wbt_lat_usec", queue["wbt_lat_usec"])),
+            (Remedy({f"volume.wbt_lat_usec@{device.name}": 0}),),
+        )
+
+
+def reads_buffered(evidence: Evidence) -> bool:
+    """Whether InnoDB reads and writes its data through the page cache. Raises NotEnough without a server."""
+    if evidence.has_variable("innodb_data_file_buffering"):  # MariaDB 11.0
+        return evidence.is_on("innodb_data_file_buffering")
+    return "DIRECT" not in evidence.variable("innodb_flush_method").upper()
+
+
+def _flushes(evidence: Evidence, name: str) -> tuple[float, float]:
+    """Flushes a second and milliseconds each. Raises NotEnough before Linux 5.5, which does not count them."""
+    each = evidence.rate("disk", "flushes", name)
+    spent = evidence.rate("disk", "flush_ms", name)
+    return each, spent / each if each else 0.0
+
+
+@rule(
+    "BLK06",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source=f"{_SYSFS}, write_cache and stat (fields 16 and 17); Documentation/block/writeback_cache_control.rst",
+    refute="On a device with a protected cache, commits a second and their p99 are equivalent.",
+)
+def flushes_of_a_volatile_cache(evidence: Evidence) -> Iterator[Hit]:
+    """Commits wait for a volatile write cache to be flushed.
+
+    The device loses its cache when the power fails, so the kernel flushes it for every fsync, and a commit takes
+    no less than a flush. Telling the kernel that the cache is not there makes it fast and loses committed
+    transactions; that is no remedy.
+    """
+    for device, _, queue in _worked(evidence, 0.0):
+        if queue.get("write_cache") != "write back":
+            continue
+        flushes, each_ms = _flushes(evidence, device.name)
+        if flushes < FLUSHES_S or each_ms < FLUSH_MS:
+            continue
+        yield Hit(
+            device.name,
+            f"{device.name} has a volatile cache: {flushes:,.0f} flushes/s of {each_ms:.1f} ms each.",
+            (
+                number("flushes/s", f"{flushes:,.0f}"),
+                number("a flush", f"{each_ms:.2f} ms"),
+                number("writes/s", f"{device.writes:,.0f}"),
+                number("write_cache", "write back"),
+            ),
+            (
+                Remedy(
+                    steps=(
+                        "Use a device whose cache survives a power cut (it reports write through).",
+                        "Or flush less often without losing commits: let more transactions share one flush "
+                        "(more connections at once; binlog_group_commit_sync_delay, binlog_commit_wait_usec).",
+                    )
+                ),
+            ),
+        )
+
+
+@rule(
+    "BLK07",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="Linux Documentation/block/writeback_cache_control.rst; kernel-parameters.txt, libata.fua",
+    refute="With FUA, flushes a second fall, but commits a second and their p99 are equivalent.",
+)
+def no_forced_unit_access(evidence: Evidence) -> Iterator[Hit]:
+    """A device with a volatile cache cannot write through it, so a journal's commit takes two flushes.
+
+    With forced unit access the kernel marks one write as to be on the medium. Without it, it flushes before and
+    after that write.
+    """
+    for device, record, queue in _worked(evidence, 0.0):
+        if queue.get("write_cache") != "write back" or queue.get("fua") is not False:
+            continue
+        flushes, each_ms = _flushes(evidence, device.name)
+        if flushes < FLUSHES_S or each_ms < FLUSH_MS or record.get("driver") != "sd":
+            continue
+        yield Hit(
+            device.name,
+            f"{device.name} has a volatile cache and no FUA: {flushes:,.0f} flushes/s of {each_ms:.1f} ms.",
+            (
+                number("flushes/s", f"{flushes:,.0f}"),
+                number("a flush", f"{each_ms:.2f} ms"),
+                number("fua", 0),
+            ),
+            (
+                Remedy(
+                    steps=(
+                        "If it is a SATA disk that can (hdparm -I): boot with libata.fua=1, and look at fua.",
+                    )
+                ),
+            ),
+        )
+
+
+@rule(
+    "BLK08",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source=f"{_SYSFS}, iostats",
+    refute="With iostats 1, throughput is lower by more than the noise floor.",
+)
+def counters_are_off(evidence: Evidence) -> Iterator[Hit]:
+    """The kernel does not count the requests of a device, so nobody sees what it does.
+
+    Every number about this device is missing here and in other tools: whether it is what limits the host cannot be
+    told.
+    """
+    for record in evidence.rows("block_devices"):
+        queue = record.get("queue") or {}
+        if queue.get("iostats") is not False or not record.get("size_bytes"):
+            continue
+        yield Hit(
+            str(record["name"]),
+            f"iostats of {record['name']} ({size(record['size_bytes'])}) is off.",
+            (number("iostats", 0), number("driver", record.get("driver") or "none")),
+            (Remedy({f"volume.iostats@{record['name']}": 1}),),
+        )
+
+
+@rule(
+    "BLK09",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source=f"{_SYSFS}, add_random",
+    refute="With add_random 0, CPU time a request and throughput are equivalent.",
+)
+def entropy_from_flash(evidence: Evidence) -> Iterator[Hit]:
+    """Every request of a solid-state device feeds the pool of random numbers.
+
+    The times of a disk's head are random, those of flash hardly; the work for each completion remains.
+    """
+    for device, record, queue in _worked(evidence, VERY_MANY_REQUESTS_S):
+        if not queue.get("add_random") or record.get("rotational"):
+            continue
+        yield Hit(
+            device.name,
+            f"add_random of {device.name} is on at {device.operations:,.0f} requests/s.",
+            (*_numbers(device), number("add_random", 1)),
+            (Remedy({f"volume.add_random@{device.name}": 0}),),
+        )
+
+
+@rule(
+    "BLK10",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source=f"{_SYSFS}, discard_max_bytes: a smaller value keeps latencies low",
+    refute="With discard_max_bytes 64 MiB, writes during fstrim or DROP TABLE are as slow as before.",
+)
+def large_discards(evidence: Evidence) -> Iterator[Hit]:
+    """Writes wait while the device handles large discards.
+
+    A freed file of many gigabytes is told to the device in one request, and many devices do nothing else until
+    they have done it.
+    """
+    for device, _, queue in _worked(evidence, 0.0):
+        largest = queue.get("discard_max_bytes") or 0
+        discards = evidence.window.rate("disk", "discards", device.name) or 0.0
+        if largest <= SMALL_DISCARD or discards <= 0 or max(device.wait_ms, 0.0) < FLASH_SLOW_MS:
+            continue
+        yield Hit(
+            device.name,
+            f"{discards:,.1f} discards/s of up to {size(largest)} run on {device.name} while a request takes "
+            f"{device.wait_ms:.1f} ms.",
+            (*_numbers(device), number("discards/s", f"{discards:,.1f}"), number("largest", size(largest))),
+            (Remedy({f"volume.discard_max_bytes@{device.name}": SMALL_DISCARD}),),
+        )
+
+
+@rule(
+    "BLK11",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source=f"{_SYSFS}, read_ahead_kb; Linux Documentation/filesystems/vfs.rst, readahead (page cache only)",
+    refute="With read_ahead_kb at the page's size, the device reads as much and p99 is equivalent.",
+)
+def reads_more_than_asked(evidence: Evidence) -> Iterator[Hit]:
+    """The device reads much more than the server asks for: read-ahead of random reads.
+
+    Reads through the page cache may bring what follows as well. For random pages that is bandwidth and memory for
+    nothing. With O_DIRECT the setting has no effect.
+    """
+    if not reads_buffered(evidence):
+        return
+    asked = evidence.status_rate("innodb_data_read")
+    name = evidence.beneath(evidence.data_directory)[0]
+    device = evidence.devices.get(name)
+    if device is None or asked <= 0:
+        return
+    brought = evidence.rate("disk", "sectors_read", name) * SECTOR_BYTES
+    ahead = ((evidence.facts.block_device(name) or {}).get("queue") or {}).get("read_ahead_kb")
+    page_kib = int(evidence.number("innodb_page_size")) // 1024
+    if brought < MANY_BYTES_S or brought < READ_TOO_MUCH * asked or ahead is None or ahead <= page_kib:
+        return
+    yield Hit(
+        name,
+        f"{name} reads {brought / 1e6:,.1f} MB/s while the server asks for {asked / 1e6:,.1f} MB/s; read-ahead is "
+        f"{ahead} KiB.",
+        (
+            number("read by the device, MB/s", f"{brought / 1e6:,.1f}"),
+            number("asked by InnoDB, MB/s", f"{asked / 1e6:,.1f}"),
+            number("read_ahead_kb", ahead),
+        ),
+        (Remedy({f"volume.read_ahead_kb@{name}": page_kib}),),
+    )
+
+
+@rule(
+    "BLK12",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source="B. Gregg, Thinking Methodically about Performance, ACM Queue 10.12 (2012); Linux "
+    "Documentation/admin-guide/iostats.rst",
+    refute="With a tenth less load on it, or on a faster device, throughput and p99 of the server are equivalent.",
+)
+def device_saturated(evidence: Evidence) -> Iterator[Hit]:
+    """A block device does all it can, and requests wait for it.
+
+    More threads or connections only make the queue longer. What helps is to ask less of it, or a faster device.
+    """
+    if "disk" not in evidence.window.samplers():
+        raise NotEnough("block devices were not sampled")
+    for use in evidence.verdict.uses:
+        if use.resource != "block" or use.level is not Level.SATURATED:
+            continue
+        kind = "reads" if use.numbers["reads"] > use.numbers["writes"] else "writes"
+        less = (
+            "Read less: a larger buffer pool, an index for the statements that scan."
+            if kind == "reads"
+            else "Write less: a larger redo log, fewer secondary indexes, a binary log on another device."
+        )
+        yield Hit(
+            use.instance,
+            f"{use.instance}: {use.load}; {use.saturation}.",
+            (
+                number("requests/s", f"{use.numbers['operations']:,.0f}"),
+                number("requests at once", f"{use.numbers['queue']:.1f}"),
+                number("a request takes", f"{use.numbers['wait_ms']:.2f} ms"),
+                number("what it can do", use.limit or "not measured"),
+            ),
+            (Remedy(steps=(less, "Or use a faster device: measure both with the same load.")),),
+        )
+
+
+@rule(
+    "BLK13",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="Linux Documentation/accounting/psi.rst; this project's founding case: a RAID-0 of four SSDs doing 800 "
+    "requests a second",
+    refute="With more requests at once (more I/O threads, more connections), the device still does no more.",
+)
+def far_below_its_limit(evidence: Evidence) -> Iterator[Hit]:
+    """Tasks wait for I/O from a device that does a fraction of what was measured.
+
+    The device has one or two requests at a time and could serve many. Something before it lets them through one
+    after the other: a lock, a single thread, a single queue.
+    """
+    if not evidence.limits:
+        raise NotEnough("no limit of a device was measured: headrace ladder measures it")
+    for device, _, _ in _worked(evidence, 1.0):
+        limit = evidence.limits.get(device.name)
+        if limit is None or device.operations > FAR_BELOW * limit or device.queue > HARDLY_ASKED:
+            continue
+        waits = evidence.rate("psi", "some_total_us", "io") / 1e6
+        if waits < WAITS_FOR_IO:
+            continue
+        settings: dict[str, Any] = {
+            f"server.{name}": 16
+            for name in ("innodb_read_io_threads", "innodb_write_io_threads")
+            if evidence.has_variable(name) and evidence.number(name) < 16
+        }
+        look = Remedy(
+            steps=(
+                "See where threads wait: kernel stacks by thread, performance_schema's waits, a profile.",
+            ),
+            label="find the lock",
+        )
+        more = (Remedy(settings, label="more I/O threads"),) if settings else ()
+        yield Hit(
+            device.name,
+            f"tasks wait for I/O {share(waits)} of the time, yet {device.name} does {device.operations:,.0f} of "
+            f"the {limit:,.0f} requests/s that were measured, {device.queue:.1f} at once.",
+            (
+                *_numbers(device),
+                number("measured, requests/s", f"{limit:,.0f}"),
+                number("waited for I/O", share(waits)),
+            ),
+            (look, *more),
+        )
+
+
+@rule(
+    "BLK14",
+    severity=Severity.ADVICE,
+    confidence=Confidence.HIGH,
+    source="Linux block/elevator.c: elevator= does not have any effect anymore (no single queue since 5.0)",
+    refute="/sys/block/*/queue/scheduler changes with the parameter at the next boot.",
+)
+def scheduler_of_the_past(evidence: Evidence) -> Iterator[Hit]:
+    """The kernel's command line sets an I/O scheduler, and this kernel ignores it.
+
+    Advice of 2015 says elevator=noop or deadline. These schedulers are gone with the single-queue block layer;
+    what replaced them is none and mq-deadline, set for each device.
+    """
+    found = re.search(r"\belevator=(\S+)", str((evidence.raw.get("kernel") or {}).get("command_line") or ""))
+    if found is None or not evidence.kernel_at_least(5, 0):
+        return
+    now = {"noop": "none", "deadline": "mq-deadline", "cfq": "bfq"}.get(found[1], found[1])
+    in_use = {
+        str(d["name"]): str((d.get("queue") or {}).get("scheduler"))
+        for d in evidence.rows("block_devices")
+        if d.get("kind") == "disk"
+    }
+    yield Hit(
+        "",
+        f"elevator={found[1]} is on the command line of kernel {evidence.facts.kernel_release}, which ignores it; "
+        f"{found[1]} is called {now} now.",
+        (
+            number("kernel", evidence.facts.kernel_release),
+            number("schedulers in use", ", ".join(f"{name} {value}" for name, value in in_use.items())),
+        ),
+        (
+            Remedy(
+                steps=(
+                    f"Take elevator={found[1]} off the command line; where {now} is wanted, set it by a udev "
+                    f'rule: ATTR{{queue/scheduler}}="{now}".',
+                )
+            ),
+        ),
+    )

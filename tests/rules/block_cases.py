@@ -1,0 +1,219 @@
+"""Cases of the rules about block devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.rules.case import Case
+from tests.rules.hosts import CPUS, unwell
+
+DISK = "nvme1n1"
+QUEUE = f"block_devices.{DISK}.queue"
+
+#: A busy SATA disk in the place of the data's NVMe one.
+SATA: dict[str, Any] = {f"block_devices.{DISK}.driver": "sd"}
+BUSY = {f"disk.io_ms.{DISK}": 800.0}
+VERY_FAST = {f"disk.reads.{DISK}": 40_000.0, f"disk.read_ms.{DISK}": 4_000.0}
+COMPLETES = {
+    **{f"softirqs.BLOCK.cpu{n}": 100.0 for n in range(CPUS)},
+    "softirqs.BLOCK.cpu5": 30_000.0,
+    "cpu.softirq.cpu5": 25.0,
+    "cpu.idle.cpu5": 57.5,
+}
+VOLATILE: dict[str, Any] = {f"{QUEUE}.write_cache": "write back"}
+FLUSHES = {f"disk.flushes.{DISK}": 300.0, f"disk.flush_ms.{DISK}": 900.0}
+BUFFERED = {"innodb_flush_method": "fsync", "innodb_data_file_buffering": None}
+SLOW_WRITES = {f"disk.write_ms.{DISK}": 12_000.0}
+WAITS = {"psi.some_total_us.io": 400_000.0}
+SATURATED = {
+    f"disk.io_ms.{DISK}": 1_000.0,
+    f"disk.weighted_io_ms.{DISK}": 24_000.0,
+    f"disk.read_ms.{DISK}": 9_000.0,
+    f"disk.write_ms.{DISK}": 15_000.0,
+}
+
+CASES = [
+    Case(
+        "BLK01",
+        "mq-deadline",
+        lambda: unwell(facts={f"{QUEUE}.scheduler": "mq-deadline"}),
+        (DISK,),
+        ("nvme1n1 has the scheduler mq-deadline at 2,300 requests/s",),
+    ),
+    Case("BLK01", "none", unwell),
+    Case(
+        "BLK01",
+        "hardly used",
+        lambda: unwell(
+            facts={f"{QUEUE}.scheduler": "mq-deadline"},
+            rates={f"disk.reads.{DISK}": 10.0, f"disk.writes.{DISK}": 10.0},
+        ),
+    ),
+    Case("BLK01", "not sampled", lambda: unwell(without=["disk"]), missing="block devices were not"),
+    Case(
+        "BLK02",
+        "none on SATA",
+        lambda: unwell(facts=SATA, rates=BUSY),
+        (DISK,),
+        ("has the scheduler none at 2,300 requests/s and 0.06 ms a request",),
+    ),
+    Case("BLK02", "NVMe", lambda: unwell(rates=BUSY)),
+    Case("BLK02", "a light load", lambda: unwell(facts=SATA)),
+    Case(
+        "BLK02",
+        "a spindle",
+        lambda: unwell(facts={**SATA, f"block_devices.{DISK}.rotational": True}, rates=BUSY),
+    ),
+    Case("BLK02", "not sampled", lambda: unwell(without=["disk"]), missing="block devices were not"),
+    Case(
+        "BLK03",
+        "core 5 completes",
+        lambda: unwell(rates={**VERY_FAST, **COMPLETES}),
+        (DISK,),
+        ("cpu5 completes 98% of the requests and spends 25% of its time",),
+    ),
+    Case("BLK03", "few requests", lambda: unwell(rates=COMPLETES)),
+    Case(
+        "BLK03",
+        "spread",
+        lambda: unwell(rates={**VERY_FAST, **{f"softirqs.BLOCK.cpu{n}": 5_000.0 for n in range(CPUS)}}),
+    ),
+    Case(
+        "BLK03",
+        "not sampled",
+        lambda: unwell(rates=VERY_FAST, without=["softirqs"]),
+        missing="software interrupts",
+    ),
+    Case(
+        "BLK04",
+        "off",
+        lambda: unwell(facts={f"{QUEUE}.nomerges": 2}),
+        (DISK,),
+        ("nomerges of nvme1n1 is 2; a request has 16 KiB on average",),
+    ),
+    Case("BLK04", "on", unwell),
+    Case("BLK04", "not sampled", lambda: unwell(without=["disk"]), missing="block devices were not"),
+    Case(
+        "BLK05",
+        "buffered writes",
+        lambda: unwell(variables=BUFFERED, rates=SLOW_WRITES),
+        (DISK,),
+        ("a write to nvme1n1 takes 8.0 ms; throttling aims at reads of 2 ms",),
+    ),
+    Case("BLK05", "direct writes", lambda: unwell(rates=SLOW_WRITES)),
+    Case("BLK05", "fast writes", lambda: unwell(variables=BUFFERED)),
+    Case(
+        "BLK05",
+        "no server",
+        lambda: unwell(rates=SLOW_WRITES, has_server=False),
+        missing="no server was asked",
+    ),
+    Case(
+        "BLK06",
+        "three milliseconds",
+        lambda: unwell(facts=VOLATILE, rates=FLUSHES),
+        (DISK,),
+        ("nvme1n1 has a volatile cache: 300 flushes/s of 3.0 ms each",),
+    ),
+    Case("BLK06", "a protected cache", lambda: unwell(rates=FLUSHES)),
+    Case("BLK06", "few flushes", lambda: unwell(facts=VOLATILE)),
+    Case("BLK06", "not sampled", lambda: unwell(without=["disk"]), missing="block devices were not"),
+    Case(
+        "BLK07",
+        "SATA without FUA",
+        lambda: unwell(facts={**VOLATILE, **SATA}, rates=FLUSHES),
+        (DISK,),
+        ("no FUA: 300 flushes/s of 3.0 ms",),
+    ),
+    Case(
+        "BLK07",
+        "SATA with FUA",
+        lambda: unwell(facts={**VOLATILE, **SATA, f"{QUEUE}.fua": True}, rates=FLUSHES),
+    ),
+    Case("BLK07", "NVMe", lambda: unwell(facts=VOLATILE, rates=FLUSHES)),
+    Case("BLK07", "not sampled", lambda: unwell(without=["disk"]), missing="block devices were not"),
+    Case(
+        "BLK08",
+        "off",
+        lambda: unwell(facts={f"{QUEUE}.iostats": False}),
+        (DISK,),
+        ("iostats of nvme1n1 (1.75 TiB) is off",),
+    ),
+    Case("BLK08", "on", unwell),
+    Case(
+        "BLK09",
+        "on at 40,000",
+        lambda: unwell(facts={f"{QUEUE}.add_random": True}, rates=VERY_FAST),
+        (DISK,),
+        ("add_random of nvme1n1 is on at 41,500 requests/s",),
+    ),
+    Case("BLK09", "off", lambda: unwell(rates=VERY_FAST)),
+    Case("BLK09", "few requests", lambda: unwell(facts={f"{QUEUE}.add_random": True})),
+    Case("BLK09", "not sampled", lambda: unwell(without=["disk"]), missing="block devices were not"),
+    Case(
+        "BLK10",
+        "a table was dropped",
+        lambda: unwell(rates={f"disk.discards.{DISK}": 2.0, **SLOW_WRITES}),
+        (DISK,),
+        ("2.0 discards/s of up to 2 TiB", "a request takes 5.3 ms"),
+    ),
+    Case("BLK10", "fast meanwhile", lambda: unwell(rates={f"disk.discards.{DISK}": 2.0})),
+    Case("BLK10", "no discards", lambda: unwell(rates=SLOW_WRITES)),
+    Case("BLK10", "not sampled", lambda: unwell(without=["disk"]), missing="block devices were not"),
+    Case(
+        "BLK11",
+        "twice as much",
+        lambda: unwell(variables=BUFFERED, status_rates={"innodb_data_read": 4e6}),
+        (DISK,),
+        ("nvme1n1 reads 13.1 MB/s while the server asks for 4.0 MB/s; read-ahead is 128 KiB",),
+    ),
+    Case("BLK11", "direct", lambda: unwell(status_rates={"innodb_data_read": 4e6})),
+    Case(
+        "BLK11",
+        "what was asked for",
+        lambda: unwell(variables=BUFFERED, status_rates={"innodb_data_read": 13e6}),
+    ),
+    Case("BLK11", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case(
+        "BLK11",
+        "data elsewhere",
+        lambda: unwell(
+            variables=BUFFERED,
+            status_rates={"innodb_data_read": 4e6},
+            facts={"file_systems./var/lib/mysql.block_device": None},
+        ),
+        missing="device beneath /var/lib/mysql",
+    ),
+    Case(
+        "BLK12",
+        "a queue of 24",
+        lambda: unwell(rates=SATURATED),
+        (DISK,),
+        ("24.0 requests at once",),
+    ),
+    Case("BLK12", "busy without a queue", lambda: unwell(rates={f"disk.io_ms.{DISK}": 1_000.0})),
+    Case("BLK12", "not sampled", lambda: unwell(without=["disk"]), missing="block devices were not"),
+    Case(
+        "BLK13",
+        "2,300 of 100,000",
+        lambda: unwell(rates=WAITS, limits={DISK: 100_000.0}),
+        (DISK,),
+        ("wait for I/O 40% of the time, yet nvme1n1 does 2,300 of the 100,000 requests/s",),
+    ),
+    Case("BLK13", "nobody waits", lambda: unwell(limits={DISK: 100_000.0})),
+    Case("BLK13", "near its limit", lambda: unwell(rates=WAITS, limits={DISK: 3_000.0})),
+    Case("BLK13", "never measured", lambda: unwell(rates=WAITS), missing="headrace ladder"),
+    Case(
+        "BLK14",
+        "noop",
+        lambda: unwell(facts={"kernel.command_line": "ro quiet elevator=noop"}),
+        ("",),
+        ("elevator=noop is on the command line", "noop is called none now"),
+    ),
+    Case("BLK14", "nothing set", unwell),
+    Case(
+        "BLK14",
+        "a kernel that obeys",
+        lambda: unwell(facts={"kernel.command_line": "elevator=noop", "kernel.release": "4.4.0-210-generic"}),
+    ),
+]
