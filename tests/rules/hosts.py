@@ -20,6 +20,7 @@ import pyarrow as pa
 from headrace.analysis.window import Window
 from headrace.model import Facts
 from headrace.rules.evidence import Evidence
+from headrace.snapshot import Snapshot
 from headrace.store import SAMPLES
 
 FOLDER = Path(__file__).parent
@@ -181,6 +182,14 @@ STATUS: dict[str, float] = {
     "open_tables": 900.0,
     "opened_tables": 1_100.0,
 }
+
+
+def saved(**changes: Any) -> Snapshot:
+    """The host with changes as the file that ``headrace hunt --save`` writes."""
+    evidence = unwell(**changes)
+    facts = Facts("0" * 16, evidence.raw)
+    samples, errors = evidence.window.samples, evidence.window.errors
+    return Snapshot("db1", "2026-01-31T12:00:00+00:00", float(SECONDS), facts, samples, errors)
 
 
 def healthy(vendor: str = "mariadb", **changes: Any) -> Evidence:

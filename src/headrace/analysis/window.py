@@ -48,6 +48,7 @@ class Window:
     """
 
     def __init__(self, samples: pa.Table, errors: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.samples = samples
         self.errors = dict(errors)
         self._t = samples["t_ns"].to_numpy().astype(np.float64) / 1e9
         self._value = samples["value"].to_numpy()

@@ -1,0 +1,95 @@
+"""Counters of a window as rates: resets, gaps, single samples, names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pytest
+
+from headrace.analysis.window import Window
+from headrace.store import SAMPLES
+
+Row = tuple[float, str, str, str, float]
+
+
+def window(rows: Iterable[Row]) -> Window:
+    ordered = sorted(rows, key=lambda row: (row[1], row[2], row[3], row[0]))
+    columns = list(zip(*((round(t * 1e9), s, m, lab, v) for t, s, m, lab, v in ordered), strict=True))
+    arrays = [pa.array(c, f.type) for c, f in zip(columns or [()] * 5, SAMPLES, strict=True)]
+    return Window(pa.Table.from_arrays(arrays, schema=SAMPLES))
+
+
+def counter(values: Iterable[float], label: str = "cpu0") -> list[Row]:
+    return [(float(second), "cpu", "user", label, value) for second, value in enumerate(values)]
+
+
+def test_a_counter_is_its_growth_a_second() -> None:
+    found = window([*counter([100, 110, 140]), *counter([7, 7, 7], "cpu1")])
+    assert found.rate("cpu", "user", "cpu0") == 20
+    assert found.rates("cpu", "user") == {"cpu0": 20, "cpu1": 0}
+    assert found.growth("cpu", "user", "cpu0") == 40
+    assert found.total_growth("cpu", "user") == 40
+    assert found.seconds == 2
+
+
+def test_a_counter_that_fell_began_anew() -> None:
+    assert window(counter([1000, 1010, 5, 15])).growth("cpu", "user", "cpu0") == 25
+
+
+def test_what_was_not_sampled_twice_has_no_rate() -> None:
+    found = window([*counter([5]), *counter([1, 2, 3], "cpu1")])
+    assert found.rate("cpu", "user", "cpu0") is None
+    assert found.series("cpu", "user", "cpu0") is None
+    assert found.last("cpu", "user", "cpu0") == 5
+    assert found.rate("cpu", "nice", "cpu0") is None
+    assert found.gauge("cpu", "user", "cpu7") is None
+    assert found.total_growth("none", "none") is None
+
+
+def test_a_gap_is_no_zero() -> None:
+    rows = [(0.0, "disk", "reads", "sda", 0.0), (1.0, "disk", "reads", "sda", 10.0)]
+    found = window([*rows, (5.0, "disk", "reads", "sda", 50.0)])
+    series = found.series("disk", "reads", "sda")
+    assert series is not None
+    assert series.t_s.tolist() == [1, 5]
+    assert series.rate.tolist() == [10, 10]
+
+
+def test_a_gauge_has_its_mean_and_its_ends() -> None:
+    gauge = window(counter([4, 2, 6])).gauge("cpu", "user", "cpu0")
+    assert gauge is not None
+    assert (gauge.mean, gauge.low, gauge.high, gauge.last) == (4, 2, 6, 6)
+
+
+def test_neighbours_with_the_same_label_stay_apart() -> None:
+    rows = [(float(t), sampler, "x", "", 10.0 * t * n) for t in (0, 1) for n, sampler in ((1, "a"), (2, "b"))]
+    found = window(rows)
+    assert (found.rate("a", "x"), found.rate("b", "x")) == (10, 20)
+    assert found.samplers() == {"a", "b"}
+
+
+def test_an_empty_window_knows_nothing() -> None:
+    found = window([])
+    assert (found.seconds, found.samplers(), found.rate("a", "b")) == (0, set(), None)
+
+
+def test_chunks_of_a_table_are_one_window() -> None:
+    whole = window(counter([0, 1, 2, 3]))
+    rows = counter([0, 1, 2, 3])
+    parts = [
+        pa.Table.from_pylist(
+            [
+                dict(zip(SAMPLES.names, (round(t * 1e9), s, m, lab, v), strict=True))
+                for t, s, m, lab, v in part
+            ],
+            SAMPLES,
+        )
+        for part in (rows[:1], rows[1:])
+    ]
+    assert Window(pa.concat_tables(parts)).rate("cpu", "user", "cpu0") == whole.rate("cpu", "user", "cpu0")
+
+
+@pytest.mark.parametrize("metric", ["headrace_ok", "headrace_cost_ns"])
+def test_a_sampler_that_only_failed_gave_nothing(metric: str) -> None:
+    assert window([(0.0, "psi", metric, "", 0.0), (1.0, "psi", metric, "", 0.0)]).samplers() == set()
