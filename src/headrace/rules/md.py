@@ -1,0 +1,394 @@
+"""Rules about software RAID beneath the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace.analysis.resources import SECTOR_BYTES
+from headrace.rules.evidence import Evidence, number, size
+from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+
+#: Below it parity, bitmaps and stripe caches cost nothing that anybody waits for.
+MANY_WRITES_S = 200.0
+#: The default of stripe_cache_size: md.rst.
+STRIPE_CACHE_DEFAULT = 256
+#: The next step to try: 16 MiB of memory a member, an eighth of what the kernel allows.
+STRIPE_CACHE_TO_TRY = 4_096
+#: Worker threads for each NUMA node's stripes to begin with.
+GROUP_THREADS_TO_TRY = 4
+#: Flash behind a lock: what one core can queue. Below this many cores the lock is not the limit.
+FEW_CORES = 4
+#: One page of InnoDB: a chunk below it sends every page to two members.
+PAGE_BYTES = 16_384
+
+_MD = "Linux Documentation/admin-guide/md.rst"
+_PARITY = ("raid4", "raid5", "raid6")
+
+
+def _arrays(evidence: Evidence) -> list[Mapping[str, Any]]:
+    found = evidence.raw.get("md_arrays")
+    if found is None:
+        raise NotEnough("the host does not tell its md arrays")
+    return list(found)
+
+
+def _under_data(evidence: Evidence) -> list[Mapping[str, Any]]:
+    """The arrays beneath the data directory; none is asked of a host without arrays."""
+    arrays = _arrays(evidence)
+    if not arrays:
+        return []
+    beneath = evidence.beneath(evidence.data_directory)
+    return [array for array in arrays if array["name"] in beneath]
+
+
+def _writes(evidence: Evidence, name: str) -> float:
+    return evidence.rate("disk", "writes", name)
+
+
+def _members(array: Mapping[str, Any]) -> int:
+    return int(array.get("raid_disks") or len(array.get("members") or ()))
+
+
+@rule(
+    "RAID01",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="Linux md(4), RAID4 and RAID5",
+    refute="On a RAID10 of the same members, writes a second and their p99 are equivalent.",
+)
+def parity_under_data(evidence: Evidence) -> Iterator[Hit]:
+    """The server's data lie on an array with parity, and it writes much.
+
+    InnoDB writes pages of 16 KiB at random. Each is far smaller than a stripe, so the array reads old data and
+    old parity, computes, and writes both: four requests for one, six with RAID6.
+    """
+    for array in _under_data(evidence):
+        writes = _writes(evidence, array["name"]) if array.get("level") in _PARITY else 0.0
+        if writes < MANY_WRITES_S:
+            continue
+        requests = 6 if array["level"] == "raid6" else 4
+        yield Hit(
+            str(array["name"]),
+            f"{array['name']} is a {array['level']} of {_members(array)} members and takes {writes:,.0f} "
+            f"writes/s: up to {requests * writes:,.0f} requests/s to its members.",
+            (
+                number("level", array["level"]),
+                number("members", _members(array)),
+                number("writes/s", f"{writes:,.0f}"),
+                number("chunk", size(array.get("chunk_bytes") or 0)),
+            ),
+            (
+                Remedy(
+                    steps=("Build the volume as RAID10 on the same members, and measure both with one load.",)
+                ),
+            ),
+        )
+
+
+@rule(
+    "RAID02",
+    severity=Severity.ADVICE,
+    confidence=Confidence.MEDIUM,
+    source=f"{_MD}, stripe_cache_size; md(4)",
+    refute="With a stripe cache of 4096, writes a second and their p99 are equivalent.",
+)
+def small_stripe_cache(evidence: Evidence) -> Iterator[Hit]:
+    """An array with parity works with the default stripe cache.
+
+    Parity is computed in the stripe cache. With few stripes in it writes wait for a free one, and neighbouring
+    writes are less often joined into a whole stripe. It costs a page for each member and entry.
+    """
+    for array in _arrays(evidence):
+        entries = array.get("stripe_cache_size")
+        if array.get("level") not in _PARITY or entries is None or entries > STRIPE_CACHE_DEFAULT:
+            continue
+        writes = _writes(evidence, array["name"])
+        if writes < MANY_WRITES_S:
+            continue
+        memory = STRIPE_CACHE_TO_TRY * 4_096 * _members(array)
+        yield Hit(
+            str(array["name"]),
+            f"stripe_cache_size of {array['name']} is {entries} at {writes:,.0f} writes/s.",
+            (
+                number("stripe_cache_size", entries),
+                number("writes/s", f"{writes:,.0f}"),
+                number(f"memory for {STRIPE_CACHE_TO_TRY}", size(memory)),
+            ),
+            (Remedy({f"host.md_stripe_cache_size@{array['name']}": STRIPE_CACHE_TO_TRY}),),
+        )
+
+
+@rule(
+    "RAID03",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="Linux drivers/md/raid5.c, group_thread_cnt (since 3.12)",
+    refute="With four worker threads, writes a second and their p99 are equivalent.",
+)
+def one_parity_thread(evidence: Evidence) -> Iterator[Hit]:
+    """One kernel thread computes the parity of a whole array.
+
+    On flash that thread's core is the limit before the members are. More workers share the stripes.
+    """
+    if not evidence.kernel_at_least(3, 12):
+        return
+    for array in _arrays(evidence):
+        if array.get("level") not in _PARITY or array.get("group_thread_cnt") != 0:
+            continue
+        writes = _writes(evidence, array["name"])
+        record = evidence.facts.block_device(str(array["name"])) or {}
+        if writes < MANY_WRITES_S or record.get("rotational"):
+            continue
+        yield Hit(
+            str(array["name"]),
+            f"group_thread_cnt of {array['name']} is 0 at {writes:,.0f} writes/s to {_members(array)} members.",
+            (
+                number("group_thread_cnt", 0),
+                number("writes/s", f"{writes:,.0f}"),
+                number("level", array["level"]),
+            ),
+            (Remedy({f"host.md_group_thread_cnt@{array['name']}": GROUP_THREADS_TO_TRY}),),
+        )
+
+
+@rule(
+    "RAID04",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source=f"{_MD}, chunk_size; mdadm(8), --chunk (default 512 KiB)",
+    refute="On an array with chunks of 512 KiB, requests to the members and p99 are equivalent.",
+)
+def chunk_smaller_than_page(evidence: Evidence) -> Iterator[Hit]:
+    """A page of the server does not fit into one chunk of the array.
+
+    Every page is then read from and written to two members or more, so the array does half of the requests that
+    its members could.
+    """
+    page = (
+        int(evidence.number("innodb_page_size")) if evidence.has_variable("innodb_page_size") else PAGE_BYTES
+    )
+    for array in _under_data(evidence):
+        chunk = array.get("chunk_bytes") or 0
+        if chunk == 0 or (chunk >= page and chunk % page == 0):
+            continue
+        yield Hit(
+            str(array["name"]),
+            f"a chunk of {array['name']} has {size(chunk)}, a page {size(page)}.",
+            (
+                number("chunk", size(chunk)),
+                number("innodb_page_size", size(page)),
+                number("level", array["level"]),
+            ),
+            (Remedy(steps=("Build the array with mdadm --chunk=512 (KiB), and copy the data.",)),),
+        )
+
+
+@rule(
+    "RAID05",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="Linux md(4), Bitmap write-intent logging; mdadm(8), --bitmap-chunk",
+    refute="With a coarser bitmap, writes a second and their p99 are equivalent.",
+    disputed="Without a bitmap a crash costs a full resync, during which the array is slow and less safe; with "
+    "it every first write to a region is written to the bitmap too. A coarser one is between the two.",
+)
+def bitmap_under_writes(evidence: Evidence) -> Iterator[Hit]:
+    """A write-intent bitmap is kept on an array that writes much.
+
+    Before a region is written for the first time in a while, its bit is written to all members. A load of random
+    writes touches many regions; a coarser bitmap has fewer.
+    """
+    for array in _under_data(evidence):
+        bitmap: Any = array.get("bitmap") or {}
+        if bitmap.get("location") in (None, "none"):
+            continue
+        writes = _writes(evidence, array["name"])
+        if writes < MANY_WRITES_S:
+            continue
+        chunk = bitmap.get("chunk_bytes")
+        name = array["name"]
+        yield Hit(
+            str(name),
+            f"{name} keeps a bitmap at {bitmap['location']} with {size(chunk) if chunk else 'unknown bytes'} a "
+            f"bit, at {writes:,.0f} writes/s.",
+            (
+                number("bitmap", bitmap["location"]),
+                number("bytes a bit", size(chunk) if chunk else "unknown"),
+                number("writes/s", f"{writes:,.0f}"),
+            ),
+            (
+                Remedy(
+                    steps=(
+                        f"mdadm --grow --bitmap=none /dev/{name}",
+                        f"mdadm --grow --bitmap=internal --bitmap-chunk=512M /dev/{name}",
+                    ),
+                    label="a coarser bitmap",
+                ),
+            ),
+        )
+
+
+@rule(
+    "RAID06",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source=f"{_MD}, sync_action, sync_speed_max; sysctl dev.raid.speed_limit_max",
+    refute="When it has finished, throughput and p99 are what they were.",
+)
+def synchronising(evidence: Evidence) -> Iterator[Hit]:
+    """An array is being checked or rebuilt now.
+
+    It reads, and where it rebuilds writes, all members beside the server's load. What is measured meanwhile is
+    not the server's own; a rebuild must not be stopped, a monthly check may wait for the night.
+    """
+    for array in _arrays(evidence):
+        action = array.get("sync_action")
+        if action in (None, "idle", "frozen"):
+            continue
+        done, total = array.get("sync_done_bytes"), array.get("sync_total_bytes")
+        progress = f"{100 * done / total:.0f}%" if done is not None and total else "unknown"
+        steps: tuple[str, ...] = ("Wait until it has finished before you measure.",)
+        if action == "check":
+            steps = (*steps, f"Or stop the check: echo idle > /sys/block/{array['name']}/md/sync_action.")
+        yield Hit(
+            str(array["name"]),
+            f"{array['name']} is in {action}, {progress} done.",
+            (
+                number("sync_action", action),
+                number("done", progress),
+                number("highest speed", f"{array.get('sync_speed_max_kib_s') or 'unknown'} KiB/s"),
+            ),
+            (Remedy(steps=steps),),
+        )
+
+
+@rule(
+    "RAID07",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source=f"{_MD}, degraded",
+    refute="mdadm --detail shows all members active.",
+)
+def degraded(evidence: Evidence) -> Iterator[Hit]:
+    """An array has lost a member.
+
+    The next loss may be that of the data. Until then an array with parity computes what it cannot read.
+    """
+    for array in _arrays(evidence):
+        missing = array.get("degraded") or 0
+        if missing <= 0:
+            continue
+        name = array["name"]
+        yield Hit(
+            str(name),
+            f"{name} ({array.get('level')}) lacks {missing} of {_members(array)} members.",
+            (
+                number("degraded", missing),
+                number(
+                    "members", " ".join(f"{m['name']}:{m.get('state')}" for m in array.get("members") or ())
+                ),
+            ),
+            (Remedy(steps=(f"Replace the member: mdadm --detail /dev/{name}, then mdadm --add.",)),),
+        )
+
+
+@rule(
+    "RAID08",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="Linux xfs(5) and mkfs.xfs(8), sunit and swidth; Documentation/admin-guide/xfs.rst",
+    refute="On a file system made for the geometry, requests to the members and p99 are equivalent.",
+)
+def stripe_unknown_to_xfs(evidence: Evidence) -> Iterator[Hit]:
+    """XFS was made for another geometry than the array has.
+
+    Allocations that do not begin at a stripe make requests that touch one member more. mkfs.xfs asks the array
+    by itself: what differs was made before a reshape, or copied from elsewhere.
+    """
+    for array in _arrays(evidence):
+        chunk = array.get("chunk_bytes") or 0
+        data = _data_members(array)
+        mounts = [
+            fs
+            for fs in evidence.rows("file_systems")
+            if fs.get("kind") == "xfs" and fs.get("block_device") == array["name"]
+        ]
+        if not chunk or not data:
+            continue
+        for mount in mounts:
+            options = [*mount.get("options", ()), *mount.get("super_options", ())]
+            unit, width = (_option(options, name) * SECTOR_BYTES for name in ("sunit", "swidth"))
+            if unit == chunk and width == chunk * data:
+                continue
+            yield Hit(
+                str(mount["mount_point"]),
+                f"XFS of {mount['mount_point']} counts on a stripe of {size(unit)} by {size(width)}; "
+                f"{array['name']} has {size(chunk)} by {size(chunk * data)}.",
+                (
+                    number("sunit and swidth, bytes", f"{unit:,} and {width:,}"),
+                    number("chunk and stripe of the array, bytes", f"{chunk:,} and {chunk * data:,}"),
+                    number("level and members", f"{array.get('level')}, {_members(array)}"),
+                ),
+                (
+                    Remedy(
+                        steps=(
+                            f"Mount with sunit={chunk // SECTOR_BYTES},swidth={chunk * data // SECTOR_BYTES} "
+                            "where XFS allows the change (new files only), or make the file system anew.",
+                        )
+                    ),
+                ),
+            )
+
+
+def _data_members(array: Mapping[str, Any]) -> int:
+    """Members that hold data in a stripe; 0 where the level or its layout leave it open."""
+    members = _members(array)
+    level = array.get("level")
+    if level in ("raid0", "raid4", "raid5", "raid6"):
+        return members - {"raid0": 0, "raid4": 1, "raid5": 1, "raid6": 2}[str(level)]
+    # Near 2 (258 is far 2): the common RAID10.
+    return members // 2 if level == "raid10" and members % 2 == 0 else 0
+
+
+def _option(options: list[str], name: str) -> int:
+    found = [text.partition("=")[2] for text in options if text.startswith(f"{name}=")]
+    return int(found[-1]) if found and found[-1].isdigit() else 0
+
+
+@rule(
+    "RAID09",
+    severity=Severity.LIMIT,
+    confidence=Confidence.MEDIUM,
+    source="M. Bjorling, J. Axboe, D. Nellans, P. Bonnet, Linux Block IO: Introducing Multi-queue SSD Access on "
+    "Multi-core Systems, SYSTOR 2013 (one lock a device before blk-mq, which came with 3.13)",
+    refute="On a kernel with the multi-queue block layer, the same array does as many requests.",
+)
+def single_queue_kernel(evidence: Evidence) -> Iterator[Hit]:
+    """An array of flash devices runs on a kernel with one lock for each device's queue.
+
+    All cores take one lock for every request, and the array adds its own. Flash is faster than that lock: four
+    devices do no more than one.
+    """
+    if evidence.kernel_at_least(3, 14):
+        return
+    count = len(evidence.cores)
+    for array in _arrays(evidence):
+        names = [evidence.disk_of(str(m["name"])) for m in array.get("members") or ()]
+        flash = [n for n in names if (evidence.facts.block_device(n) or {}).get("rotational") is False]
+        if len(flash) < 2 or count < FEW_CORES:
+            continue
+        device = evidence.devices.get(str(array["name"]))
+        done = device.operations if device else 0.0
+        yield Hit(
+            str(array["name"]),
+            f"{array['name']} stripes {len(flash)} flash devices on kernel {evidence.facts.kernel_release}, "
+            f"which has one queue a device for {count} CPUs; it does {done:,.0f} requests/s.",
+            (
+                number("kernel", evidence.facts.kernel_release),
+                number("flash members", " ".join(flash)),
+                number("requests/s", f"{done:,.0f}"),
+                number("CPUs", count),
+            ),
+            (Remedy(steps=("Run a kernel of 3.14 or later, and measure the array with the same load.",)),),
+        )
