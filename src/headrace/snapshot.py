@@ -53,6 +53,12 @@ class Snapshot:
     headrace_version: str = ""
 
 
+def last_path() -> Path:
+    """Where the last hunt of this user stands, so that other commands know what a finding's id means."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "headrace" / "last.hunt"
+
+
 def save(snapshot: Snapshot, path: Path, page: str = "") -> None:
     """Writes the file whole or not at all. ``page`` is the report to put beside the numbers."""
     import pyarrow.parquet as pq
@@ -69,6 +75,7 @@ def save(snapshot: Snapshot, path: Path, page: str = "") -> None:
     pq.write_table(snapshot.samples, table, compression="zstd")
     draft = path.with_name(f".{path.name}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("snapshot.json", json.dumps(header, indent=1))
             archive.writestr("facts.json", json.dumps(snapshot.facts.data))

@@ -7,7 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.shell import Json, TargetOption, app, on_target, print_json, stderr, stdout
+from headrace.cli.shell import (
+    Json,
+    MysqlDefaultsFile,
+    MysqlHost,
+    MysqlPasswordFile,
+    MysqlPort,
+    MysqlSocket,
+    MysqlTls,
+    MysqlUser,
+    TargetOption,
+    app,
+    on_target,
+    print_json,
+    stderr,
+    stdout,
+)
+from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
     from headrace.snapshot import Snapshot
@@ -37,24 +53,45 @@ def hunt(
     ] = None,
     page: Annotated[Path | None, typer.Option("--page", help="Write an HTML page.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Show what is fine and every gap, too.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="A line for each host.")] = False,
+    mysql_socket: MysqlSocket = "",
+    mysql_host: MysqlHost = "",
+    mysql_port: MysqlPort = 0,
+    mysql_user: MysqlUser = "",
+    mysql_password_file: MysqlPasswordFile = "",
+    mysql_defaults_file: MysqlDefaultsFile = "",
+    mysql_tls: MysqlTls = "",
     as_json: Json = False,
 ) -> None:
     """Watch a host, say what limits it, and offer a test for every remedy. Changes nothing."""
     from headrace import hunt as hunts
     from headrace.report import hunt as views
     from headrace.report import hunt_html
-    from headrace.snapshot import load
+    from headrace.snapshot import last_path, load
     from headrace.snapshot import save as write
 
     limits = _limits(limit or [])
     if source:
         found = [hunts.examine(load(path)) for path in source]
     else:
-        found = [hunts.examine(_watch(target, seconds, limits))]
-    for number, each in enumerate(found):
-        if as_json:
-            print_json(views.to_json(each))
-        else:
+        login = ServerLogin(
+            mysql_socket,
+            mysql_host,
+            mysql_port or None,
+            mysql_user,
+            mysql_password_file,
+            mysql_defaults_file,
+            mysql_tls,
+        )
+        found = [hunts.examine(_watch(target, seconds, login, limits))]
+        # So that `headrace apply` and `headrace prove` know what an id means.
+        write(found[0].snapshot, last_path())
+    if as_json:
+        print_json([views.to_json(each) for each in found] if source else views.to_json(found[0]))
+    elif brief:
+        stdout().print(views.brief(found))
+    else:
+        for number, each in enumerate(found):
             if number:
                 stdout().rule()
             stdout().print(views.terminal(each, everything=everything))
@@ -66,7 +103,7 @@ def hunt(
         stderr().print(f"page: {page}", soft_wrap=True, highlight=False)
 
 
-def _watch(target: str, seconds: float, limits: dict[str, float]) -> Snapshot:
+def _watch(target: str, seconds: float, login: ServerLogin, limits: dict[str, float]) -> Snapshot:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from headrace import hunt as hunts
@@ -78,7 +115,11 @@ def _watch(target: str, seconds: float, limits: dict[str, float]) -> Snapshot:
 
         async def work(host: Any) -> Snapshot:
             return await hunts.watch(
-                host, seconds, limits=limits, listen=lambda done, _: progress.update(task, completed=done)
+                host,
+                seconds,
+                login,
+                limits=limits,
+                listen=lambda done, _: progress.update(task, completed=done),
             )
 
         return on_target(target, work)

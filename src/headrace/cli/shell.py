@@ -34,6 +34,27 @@ TargetOption = Annotated[
     str, typer.Option("--target", "-t", help="local, user@host[:port], or a folder with a saved host.")
 ]
 
+#: How the agent on the target reaches a server there. A password is never an argument: others could read it.
+MysqlSocket = Annotated[
+    str, typer.Option("--mysql-socket", metavar="PATH", help="Unix socket of the server on the target.")
+]
+MysqlHost = Annotated[
+    str, typer.Option("--mysql-host", metavar="HOST", help="Its host, seen from the target.")
+]
+MysqlPort = Annotated[
+    int, typer.Option("--mysql-port", metavar="PORT", help="Its port [3306].", show_default=False)
+]
+MysqlUser = Annotated[str, typer.Option("--mysql-user", metavar="USER", help="User to log in as.")]
+MysqlPasswordFile = Annotated[
+    str, typer.Option("--mysql-password-file", metavar="FILE", help="File on the target with the password.")
+]
+MysqlDefaultsFile = Annotated[
+    str, typer.Option("--mysql-defaults-file", metavar="FILE", help="File on the target such as ~/.my.cnf.")
+]
+MysqlTls = Annotated[
+    str, typer.Option("--mysql-tls", metavar="MODE", help="As --ssl-mode of the mysql client.")
+]
+
 
 def main() -> None:
     """Entry point: runs the command and turns an error into one clear message and its exit code."""

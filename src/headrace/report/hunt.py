@@ -62,6 +62,22 @@ def terminal(hunt: Hunt, *, everything: bool = False) -> RenderableType:
     return Group(*parts, "", *_coverage(hunt, everything))
 
 
+def brief(hunts: list[Hunt]) -> RenderableType:
+    """A line for each host: those that something limits first."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("host", "findings", "verdict"):
+        table.add_column(column, overflow="fold")
+    for hunt in sorted(hunts, key=lambda hunt: hunt.verdict.limiting is None):
+        counts = Counter(finding.severity for finding in hunt.judgement.findings)
+        style = "bold red" if hunt.verdict.limiting else ""
+        table.add_row(
+            Text(clean(hunt.evidence.facts.hostname or hunt.snapshot.target), style="bold"),
+            ", ".join(f"{counts[s]} {s}" for s in Severity if counts[s]) or "none",
+            Text(clean(hunt.verdict.sentence), style=style),
+        )
+    return table
+
+
 def _resources(hunt: Hunt, everything: bool) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "resource", "used", "load", "waiting, errors"):
