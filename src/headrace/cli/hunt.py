@@ -45,7 +45,8 @@ def hunt(
         Path | None, typer.Option("--save", help="Keep all of it in one file that a colleague can open.")
     ] = None,
     source: Annotated[
-        list[Path] | None, typer.Option("--from", help="Judge a saved file instead of a live host.")
+        list[Path] | None,
+        typer.Option("--from", help="Judge a saved file, a folder of them, or a trial of an experiment."),
     ] = None,
     limit: Annotated[
         list[str] | None,
@@ -72,7 +73,7 @@ def hunt(
 
     limits = _limits(limit or [])
     if source:
-        found = [hunts.examine(load(path)) for path in source]
+        found = [hunts.examine(load(path)) for path in _files(source)]
     else:
         login = ServerLogin(
             mysql_socket,
@@ -101,6 +102,15 @@ def hunt(
     if page:
         page.write_text(hunt_html.render(found[0]))
         stderr().print(f"page: {page}", soft_wrap=True, highlight=False)
+
+
+def _files(sources: list[Path]) -> list[Path]:
+    """A folder stands for the saved files in it, unless it is a trial's."""
+    found: list[Path] = []
+    for path in sources:
+        inside = sorted(path.glob("*.hunt")) if path.is_dir() else []
+        found += inside or [path]
+    return found
 
 
 def _watch(target: str, seconds: float, login: ServerLogin, limits: dict[str, float]) -> Snapshot:
