@@ -147,9 +147,13 @@ def _limits(texts: list[str]) -> dict[str, float]:
 
 
 @rules_app.callback(invoke_without_command=True)
-def rules_list(context: typer.Context, as_json: Json = False) -> None:
-    """All rules in one list."""
-    from headrace.report import hunt as views
+def rules_list(
+    context: typer.Context,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="As a page of documentation.")] = False,
+    as_json: Json = False,
+) -> None:
+    """What headrace looks for, and why."""
+    from headrace.report import rules as views
     from headrace.rules import all_rules
 
     if context.invoked_subcommand:
@@ -157,15 +161,17 @@ def rules_list(context: typer.Context, as_json: Json = False) -> None:
     found = all_rules()
     if as_json:
         print_json([_rule_json(rule) for rule in found])
+    elif as_markdown:
+        typer.echo(views.markdown(found), nl=False)
     else:
-        stdout().print(views.rules_table(found))
+        stdout().print(views.table(found))
 
 
 @rules_app.command("show", epilog="Example: headrace rules show NET01")
 def rules_show(code: Annotated[str, typer.Argument(metavar="CODE")], as_json: Json = False) -> None:
     """One rule: what it finds, why that matters, its source and what would refute it."""
     from headrace.errors import PlanError
-    from headrace.report import hunt as views
+    from headrace.report import rules as views
     from headrace.rules import all_rules
 
     rules = {rule.code: rule for rule in all_rules()}
@@ -175,11 +181,11 @@ def rules_show(code: Annotated[str, typer.Argument(metavar="CODE")], as_json: Js
     if as_json:
         print_json(_rule_json(found))
     else:
-        stdout().print(views.rule_page(found))
+        stdout().print(views.page(found))
 
 
 def _rule_json(rule: Any) -> dict[str, Any]:
-    from headrace.report import hunt as views
+    from headrace.report import rules as views
 
     return {
         "code": rule.code,

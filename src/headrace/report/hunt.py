@@ -12,7 +12,7 @@ from rich.text import Text
 
 from headrace.analysis.resources import Level, Use
 from headrace.report.text import clean, setting
-from headrace.rules.rule import Finding, Remedy, Rule, Severity
+from headrace.rules.rule import Finding, Remedy, Severity
 
 if TYPE_CHECKING:
     from headrace.hunt import Hunt
@@ -216,50 +216,3 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "disputed": finding.rule.disputed,
         "source": finding.rule.source,
     }
-
-
-def rules_table(rules: list[Rule]) -> RenderableType:
-    """All rules in one list."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("code", "", "finds", "confidence", "for"):
-        table.add_column(column, overflow="fold")
-    for rule in rules:
-        style = SEVERITY_STYLE[rule.severity]
-        table.add_row(
-            Text(rule.code, style="bold"),
-            Text(rule.severity, style=style),
-            rule.title,
-            rule.confidence,
-            scope(rule),
-        )
-    return Group(table, "", Text(f"{len(rules)} rules. headrace rules show CODE explains one.", style="dim"))
-
-
-def scope(rule: Rule) -> str:
-    """Vendors and versions, as ``MariaDB 10.5 to 11.0, MySQL``."""
-    parts = []
-    for vendor, versions in rule.applies_to.items():
-        span = f" from {versions.since}" if versions.since else ""
-        span += f" before {versions.until}" if versions.until else ""
-        parts.append(f"{vendor}{span}")
-    return ", ".join(parts)
-
-
-def rule_page(rule: Rule) -> RenderableType:
-    """One rule, explained."""
-    body = Table(box=None, show_header=False, pad_edge=False)
-    body.add_column(style="dim", no_wrap=True)
-    body.add_column(overflow="fold")
-    rows = [
-        ("why", rule.why),
-        ("severity", str(rule.severity)),
-        ("confidence", str(rule.confidence)),
-        ("for", scope(rule) or "every host"),
-        ("refuted if", rule.refute),
-        ("disputed", rule.disputed),
-        ("source", rule.source),
-    ]
-    for label, text in rows:
-        if text:
-            body.add_row(label, Text(text))
-    return Group(Text(f"{rule.code}  {rule.title}", style="bold"), "", body)
