@@ -64,9 +64,9 @@ def markdown(rules: Sequence[Rule]) -> str:
     lines = [
         "# Rules",
         "",
-        "What `headrace hunt` looks for. Each finding is a hypothesis: its remedy is put to the test by "
-        "`headrace prove`, and *refuted if* says which outcome would show the rule wrong on your host. A rule that",
-        "lacks a number says so; it never guesses. This page is written by `headrace rules --markdown`.",
+        "What `headrace hunt` looks for. Each finding is a hypothesis: `headrace prove` puts its remedy to the "
+        "test, and *refuted if* says which outcome would show the rule wrong on your host. A rule that lacks a "
+        "number says so; it never guesses. This page is written by `headrace rules --markdown`.",
     ]
     area = ""
     for rule in rules:
