@@ -28,6 +28,15 @@ CASES = [
     ),
     Case(
         "NET01",
+        "a full core that also receives",
+        lambda: unwell(
+            rates={**ONE_HOT_CORE, "cpu.softirq.cpu0": 12.0, "cpu.user.cpu0": 78.0, "cpu.idle.cpu0": 4.5}
+        ),
+        (NIC,),
+        ("cpu0 spends 12% of its time",),
+    ),
+    Case(
+        "NET01",
         "packet steering is on",
         lambda: unwell(rates=ONE_HOT_CORE, facts={f"network_interfaces.{NIC}.rx_queues.0.rps_cpus": "fe"}),
     ),

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.analysis.resources import FULL
+from headrace.analysis.resources import FULL, OTHERS_IDLE
 from headrace.model import Value
 from headrace.rules.evidence import Evidence, number, share
 from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
 
 #: A core that spends this share of its time on software interrupts has no room for the server's threads there.
 SOFTIRQ_BUSY = 0.30
-#: ... and one core counts as alone when it does this many times what the others do on average.
+#: ... and on a core that is full anyway, already this much is worth giving to others.
+SOFTIRQ_ON_FULL = 0.05
+#: One core counts as alone when it does this many times what the others do on average.
 TIMES_OTHERS = 4.0
 #: Receive work below this many packets a second costs no core anything worth spreading.
 FEW_PACKETS_S = 5_000
@@ -59,7 +61,9 @@ def one_core_receives(evidence: Evidence) -> Iterator[Hit]:
     others = [core for core in cores if core is not hot]
     others_softirq = sum(core.softirq for core in others) / len(others)
     others_received = sum(received.get(core.name, 0.0) for core in others) / len(others)
-    if hot.softirq < SOFTIRQ_BUSY or hot.softirq < TIMES_OTHERS * others_softirq:
+    others_busy = sum(core.busy for core in others) / len(others)
+    is_full = hot.busy >= FULL and others_busy < OTHERS_IDLE and hot.softirq >= SOFTIRQ_ON_FULL
+    if (hot.softirq < SOFTIRQ_BUSY and not is_full) or hot.softirq < TIMES_OTHERS * others_softirq:
         return
     if received.get(hot.name, 0.0) < TIMES_OTHERS * max(others_received, 1.0):
         return
@@ -77,6 +81,8 @@ def one_core_receives(evidence: Evidence) -> Iterator[Hit]:
             f"the other {len(others)} cores {share(others_softirq)}: it has {len(queues)} receive "
             f"queue{'s' if len(queues) > 1 else ''} for {len(cores)} cores, and packet steering is off.",
             (
+                number(f"{hot.name} busy", share(hot.busy)),
+                number("the others busy, mean", share(others_busy)),
                 number(f"softirq on {hot.name}", share(hot.softirq)),
                 number("softirq on the others, mean", share(others_softirq)),
                 number(f"NET_RX/s on {hot.name}", f"{received.get(hot.name, 0.0):,.0f}"),
