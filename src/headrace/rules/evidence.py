@@ -177,7 +177,7 @@ class Evidence:
     @property
     def process(self) -> Mapping[str, Any] | None:
         """The asked server's process among ``servers`` of the facts, where it runs on this host."""
-        pid = self.settings.get("pid")
+        pid = (self.raw.get("server_settings") or {}).get("pid")
         found = [s for s in self.rows("servers") if s.get("pid") == pid]
         databases = [s for s in self.rows("servers") if s.get("program") in ("mysqld", "mariadbd")]
         return found[0] if found else databases[0] if len(databases) == 1 else None
@@ -197,7 +197,11 @@ class Evidence:
 
     @property
     def data_directory(self) -> str:
-        return self.variable("datadir").rstrip("/") or "/"
+        """As the server says, or else as its process does. Raises NotEnough where neither is known."""
+        process = self.process or {}
+        own = process.get("datadir") or process.get("working_directory")
+        path = str(own) if own and not self.has_server else self.variable("datadir")
+        return path.rstrip("/") or "/"
 
     @property
     def data_file_system(self) -> Mapping[str, Any] | None:

@@ -1,0 +1,431 @@
+"""Rules about file systems beneath the server: their options, their room, and what else lies there."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace.analysis.resources import Level
+from headrace.rules.evidence import GIB, Evidence, number, share, size
+from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+
+#: Writes a second from which a file system's own work can show in a trial.
+MANY_WRITES_S = 500.0
+#: Share of the time in which tasks wait for I/O, from which the host is bound by it.
+WAITS_FOR_IO = 0.25
+#: ext4 and XFS search longer for free space when nearly full, and a full one stops the server.
+NEARLY_FULL = 0.90
+#: On a large file system the last tenth is much: with this much left there is time.
+ROOM_ENOUGH = 100 * GIB
+#: Redo written, from which its place matters.
+MUCH_REDO_S = 1e6
+
+#: XFS: option -> the kernel that does not know it any more. Linux Documentation/admin-guide/xfs.rst.
+REMOVED_XFS = {
+    **dict.fromkeys(("delaylog", "nodelaylog", "ihashsize", "irixsgid"), (4, 0)),
+    **dict.fromkeys(("osyncisdsync", "osyncisosync"), (4, 0)),
+    **dict.fromkeys(("barrier", "nobarrier"), (4, 19)),
+}
+#: Kinds that do not keep a database's promises by themselves, or copy before they write.
+NOT_FOR_DATA = {
+    "overlay": "copies a whole file at the first write to it",
+    "nfs": "every fsync is a round trip to the server",
+    "nfs4": "every fsync is a round trip to the server",
+    "cifs": "locks and fsync depend on the server",
+    "9p": "every request is a message to the hypervisor",
+    "virtiofs": "every request is a message to the hypervisor",
+    "tmpfs": "nothing survives a restart of the host",
+}
+
+
+def _data_mount(evidence: Evidence) -> Mapping[str, Any]:
+    mount = evidence.data_file_system
+    if mount is None:
+        raise NotEnough(f"no file system is known for {evidence.data_directory}")
+    return mount
+
+
+def _options(mount: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys([*mount.get("options", ()), *mount.get("super_options", ())]))
+
+
+def _value(options: list[str], name: str) -> str | None:
+    return next((text.partition("=")[2] for text in options if text.startswith(f"{name}=")), None)
+
+
+def _instead(mount: Mapping[str, Any], gone: tuple[str, ...], new: str = "") -> Remedy:
+    """The mount's options without some, and with one more."""
+    kept = [text for text in _options(mount) if text.partition("=")[0] not in gone and text not in gone]
+    return Remedy({f"volume.mount_options@{mount['mount_point']}": [*kept, *([new] if new else [])]})
+
+
+def _writes(evidence: Evidence) -> float:
+    name = evidence.beneath(evidence.data_directory)[0]
+    device = evidence.devices.get(name)
+    return device.writes if device else 0.0
+
+
+def _is_bound_by_writes(evidence: Evidence) -> bool:
+    name = evidence.beneath(evidence.data_directory)[0]
+    device = evidence.devices.get(name)
+    waits = evidence.rate("psi", "some_total_us", "io") / 1e6
+    return device is not None and waits >= WAITS_FOR_IO and device.writes >= max(MANY_WRITES_S, device.reads)
+
+
+@rule(
+    "FS01",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="Linux ext4(5), data=journal; Documentation/admin-guide/ext4.rst (no delayed allocation, no O_DIRECT)",
+    refute="With data=ordered, writes a second to the device and commits a second are equivalent.",
+)
+def data_in_the_journal(evidence: Evidence) -> Iterator[Hit]:
+    """The file system writes the server's data twice: into its journal, then into place.
+
+    InnoDB has a redo log and a doublewrite buffer of its own. With data=journal every page goes through the
+    journal as well, and direct I/O becomes buffered I/O without a word.
+    """
+    mount = _data_mount(evidence)
+    if mount.get("kind") != "ext4" or _value(_options(mount), "data") != "journal":
+        return
+    yield Hit(
+        str(mount["mount_point"]),
+        f"{mount['mount_point']}, with the server's data, is ext4 with data=journal at "
+        f"{_writes(evidence):,.0f} writes/s.",
+        (
+            number("mount options", ",".join(_options(mount))),
+            number("writes/s of the device", f"{_writes(evidence):,.0f}"),
+        ),
+        (
+            Remedy(
+                _instead(mount, ("data",), "data=ordered").settings,
+                ("A remount cannot change it: stop the server, unmount and mount.",),
+            ),
+        ),
+    )
+
+
+@rule(
+    "FS02",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source="Linux ext4(5), barrier; Documentation/admin-guide/xfs.rst, removed options",
+    refute="Every device beneath keeps its cache through a power cut (write_cache says write through).",
+)
+def no_barriers(evidence: Evidence) -> Iterator[Hit]:
+    """Barriers are off: after a power cut committed transactions and the file system itself may be lost.
+
+    The option stops the kernel from flushing the device's cache at fsync. On a device with a protected cache it
+    saves nothing, since the kernel sends no flushes there; on any other it loses data.
+    """
+    mount = _data_mount(evidence)
+    options = _options(mount)
+    if "nobarrier" not in options and "barrier=0" not in options:
+        return
+    names = evidence.beneath(evidence.data_directory)
+    caches = {
+        n: ((evidence.facts.block_device(n) or {}).get("queue") or {}).get("write_cache") for n in names
+    }
+    if all(cache == "write through" for cache in caches.values()):
+        return
+    yield Hit(
+        str(mount["mount_point"]),
+        f"{mount['mount_point']}, with the server's data, is mounted without barriers on {', '.join(names)}.",
+        (
+            number("mount options", ",".join(options)),
+            number(
+                "write cache", ", ".join(f"{name} {cache or 'unknown'}" for name, cache in caches.items())
+            ),
+        ),
+        (_instead(mount, ("nobarrier", "barrier"), "barrier"),),
+    )
+
+
+@rule(
+    "FS03",
+    severity=Severity.ADVICE,
+    confidence=Confidence.MEDIUM,
+    source="Linux Documentation/admin-guide/xfs.rst, discard (fstrim is recommended); ext4(5)",
+    refute="Without discard, p99 while tables and binary logs are dropped is equivalent.",
+)
+def discard_at_once(evidence: Evidence) -> Iterator[Hit]:
+    """The file system tells the device of every freed block at once.
+
+    Dropping a table or purging binary logs then sends a burst of discards between the server's requests. Once a
+    week, by fstrim, is enough for the device.
+    """
+    mount = _data_mount(evidence)
+    if mount.get("kind") not in ("xfs", "ext4") or "discard" not in _options(mount):
+        return
+    name = evidence.beneath(evidence.data_directory)[0]
+    discards = evidence.window.rate("disk", "discards", name)
+    yield Hit(
+        str(mount["mount_point"]),
+        f"{mount['mount_point']}, with the server's data, is mounted with discard.",
+        (
+            number("mount options", ",".join(_options(mount))),
+            number("discards/s now", f"{discards:,.1f}" if discards is not None else "unknown"),
+        ),
+        (
+            Remedy(
+                _instead(mount, ("discard",), "nodiscard").settings,
+                ("systemctl enable --now fstrim.timer",),
+            ),
+        ),
+        Severity.COST if discards else None,
+    )
+
+
+@rule(
+    "FS04",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="Linux Documentation/admin-guide/xfs.rst, logbsize",
+    refute="With logbsize=256k, writes a second and their p99 are equivalent.",
+)
+def small_log_buffers(evidence: Evidence) -> Iterator[Hit]:
+    """XFS works with the smallest log buffers under many writes.
+
+    Metadata changes are gathered in these buffers. Larger ones are written less often; every fsync of a growing
+    file waits for one.
+    """
+    mount = _data_mount(evidence)
+    buffer = _value(_options(mount), "logbsize")
+    if mount.get("kind") != "xfs" or buffer not in ("16k", "32k", "16384", "32768"):
+        return
+    writes = _writes(evidence)
+    if writes < MANY_WRITES_S:
+        return
+    yield Hit(
+        str(mount["mount_point"]),
+        f"{mount['mount_point']} has log buffers of {buffer} at {writes:,.0f} writes/s.",
+        (number("logbsize", buffer), number("writes/s", f"{writes:,.0f}")),
+        (_instead(mount, ("logbsize",), "logbsize=256k"),),
+    )
+
+
+@rule(
+    "FS05",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="Linux mount(8), noatime, relatime and strictatime",
+    refute="With noatime, writes a second and their p99 are equivalent.",
+)
+def access_times(evidence: Evidence) -> Iterator[Hit]:
+    """Reading files writes their access times, on a host that waits for writes.
+
+    strictatime writes at every read, relatime once a day a file. A server needs neither. With relatime expect
+    little: its files are few and always changing.
+    """
+    mount = _data_mount(evidence)
+    options = _options(mount)
+    if "noatime" in options or mount.get("kind") not in ("ext4", "xfs", "btrfs"):
+        return
+    kind = "relatime" if "relatime" in options else "strictatime"
+    if kind == "relatime" and not _is_bound_by_writes(evidence):
+        return
+    yield Hit(
+        str(mount["mount_point"]),
+        f"{mount['mount_point']}, with the server's data, is mounted with {kind}.",
+        (number("mount options", ",".join(options)), number("writes/s", f"{_writes(evidence):,.0f}")),
+        (_instead(mount, ("relatime", "strictatime", "lazytime"), "noatime"),),
+        Severity.COST if kind == "strictatime" else None,
+    )
+
+
+def _places(evidence: Evidence) -> dict[str, str]:
+    """What the server writes -> where. Only the data directory without a server to ask."""
+    data = evidence.data_directory
+    found = {"data": data}
+    for what, variable in (
+        ("redo log", "innodb_log_group_home_dir"),
+        ("binary log", "log_bin_basename"),
+        ("temporary tables", "tmpdir"),
+    ):
+        if evidence.has_variable(variable) and evidence.variable(variable):
+            # MySQL and MariaDB take several folders for tmpdir, by colons.
+            first = evidence.variable(variable).partition(":")[0]
+            found[what] = posixpath.normpath(posixpath.join(data, first))
+    return found
+
+
+@rule(
+    "FS06",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source="Linux statvfs(3), f_bavail; MySQL Reference Manual, How MySQL Handles a Full Disk",
+    refute="df shows more room, or a quota that is not the file system's end.",
+)
+def nearly_full(evidence: Evidence) -> Iterator[Hit]:
+    """A file system that the server writes to is nearly full.
+
+    A server that cannot write waits, with all its transactions, until somebody makes room; a binary log or a
+    temporary table that cannot grow fails its statement.
+    """
+    mounts: dict[str, list[str]] = {}
+    for what, path in _places(evidence).items():
+        mount = evidence.facts.file_system_of(path)
+        if mount is not None:
+            mounts.setdefault(str(mount["mount_point"]), []).append(what)
+    known = 0
+    for point, holds in mounts.items():
+        total, free = _room(evidence, point)
+        if total is None or free is None:
+            continue
+        known += 1
+        used = 1 - free / total
+        if used < NEARLY_FULL or free >= ROOM_ENOUGH:
+            continue
+        steps = ("Make room: purge binary logs, drop old tables, or grow the file system.",)
+        yield Hit(
+            point,
+            f"{point} ({', '.join(holds)}) is {share(used)} full: {size(free)} of {size(total)} are left.",
+            (number("available", size(free)), number("size", size(total)), number("holds", ", ".join(holds))),
+            (Remedy(steps=steps),),
+        )
+    if not known:
+        raise NotEnough("the room of file systems was not sampled (sampler file_systems)")
+
+
+def _room(evidence: Evidence, point: str) -> tuple[float | None, float | None]:
+    """Size and what is available, from the window or else from the facts."""
+    total, free = (
+        evidence.window.last("file_systems", metric, point) for metric in ("size_bytes", "available_bytes")
+    )
+    if not total or free is None:
+        record = next(fs for fs in evidence.rows("file_systems") if fs["mount_point"] == point)
+        total, free = record.get("size_bytes"), record.get("available_bytes")
+    return (float(total), float(free)) if total and free is not None else (None, None)
+
+
+@rule(
+    "FS07",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="Linux Documentation/admin-guide/ext4.rst and xfs.rst",
+    refute="On XFS on the same device, throughput and p99 of writes are equivalent.",
+    disputed="Either has won in published tests, by kernel, device and load.",
+)
+def another_file_system(evidence: Evidence) -> Iterator[Hit]:
+    """The host waits for writes to ext4: XFS may do better, or worse.
+
+    The two lock files that are written directly, and allocate space, in different ways. It matters where many
+    threads write to few large files, and costs a rebuild of the volume to try.
+    """
+    mount = _data_mount(evidence)
+    if mount.get("kind") != "ext4" or not _is_bound_by_writes(evidence):
+        return
+    waits = evidence.rate("psi", "some_total_us", "io") / 1e6
+    yield Hit(
+        str(mount["mount_point"]),
+        f"tasks wait for I/O {share(waits)} of the time, and {mount['mount_point']} (ext4) takes "
+        f"{_writes(evidence):,.0f} writes/s.",
+        (number("waited for I/O", share(waits)), number("writes/s", f"{_writes(evidence):,.0f}")),
+        (
+            Remedy(
+                {"volume.filesystem": "xfs"}, ("Copy the data onto a new volume: try it on a spare device.",)
+            ),
+        ),
+    )
+
+
+@rule(
+    "FS08",
+    severity=Severity.COST,
+    confidence=Confidence.LOW,
+    source="MySQL Reference Manual, Optimizing InnoDB Disk I/O",
+    refute="With redo and binary log on another device, commits a second and their p99 are equivalent.",
+)
+def logs_beside_data(evidence: Evidence) -> Iterator[Hit]:
+    """Redo log, binary log and data share a device that is saturated.
+
+    Commits wait for small writes at the end of the logs. Behind a queue of page writes on the same device each
+    takes as long as that queue.
+    """
+    device = evidence.beneath(evidence.data_directory)[0]
+    use = evidence.use("block", device)
+    redo = evidence.status_rate("innodb_os_log_written")
+    if use is None or use.level is not Level.SATURATED or redo < MUCH_REDO_S:
+        return
+    there = [
+        what
+        for what, path in _places(evidence).items()
+        if what.endswith("log") and evidence.disk_of(evidence.device_of(path) or "") == device
+    ]
+    if not there:
+        return
+    yield Hit(
+        device,
+        f"{device} is saturated and holds the data, the {' and the '.join(there)}; {redo / 1e6:,.1f} MB/s of "
+        f"redo are written.",
+        (
+            number("requests at once", f"{use.numbers['queue']:.1f}"),
+            number("a request takes", f"{use.numbers['wait_ms']:.2f} ms"),
+            number("redo, MB/s", f"{redo / 1e6:,.2f}"),
+        ),
+        (
+            Remedy(
+                steps=(
+                    f"Move the {' and the '.join(there)} to a device of their own "
+                    "(innodb_log_group_home_dir, log_bin), with the server stopped.",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "FS09",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source="Linux Documentation/admin-guide/xfs.rst, Removed Mount Options",
+    refute="The file system is mounted with these options under a newer kernel.",
+)
+def options_that_will_be_gone(evidence: Evidence) -> Iterator[Hit]:
+    """A mount uses options that newer kernels refuse: after an upgrade it will not mount.
+
+    Guides of 2015 ask for them. The kernel that removed them fails the mount, and the host comes up without the
+    data.
+    """
+    for mount in evidence.rows("file_systems"):
+        if mount.get("kind") != "xfs":
+            continue
+        names = [text.partition("=")[0] for text in _options(mount)]
+        gone = [n for n in names if n in REMOVED_XFS and not evidence.kernel_at_least(*REMOVED_XFS[n])]
+        if not gone:
+            continue
+        first = min(REMOVED_XFS[name] for name in gone)
+        yield Hit(
+            str(mount["mount_point"]),
+            f"{mount['mount_point']} is mounted with {', '.join(gone)}, which Linux "
+            f"{first[0]}.{first[1]} refuses.",
+            (number("options", ", ".join(gone)), number("kernel", evidence.facts.kernel_release)),
+            (Remedy(steps=(f"Take {', '.join(gone)} out of /etc/fstab before the kernel is upgraded.",)),),
+        )
+
+
+@rule(
+    "FS10",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="Linux Documentation/filesystems/overlayfs.rst, nfs(5), tmpfs.rst",
+    refute="On a volume of a local device, commits a second and their p99 are equivalent.",
+)
+def not_a_place_for_data(evidence: Evidence) -> Iterator[Hit]:
+    """The server's data lie on a layered, remote or volatile file system.
+
+    A container without a volume keeps its data in the overlay of its image: they are slow there, and gone with
+    the container.
+    """
+    mount = _data_mount(evidence)
+    why = NOT_FOR_DATA.get(str(mount.get("kind")))
+    if why is None:
+        return
+    yield Hit(
+        str(mount["mount_point"]),
+        f"{evidence.data_directory} lies on {mount['kind']}, which {why}.",
+        (number("file system", mount["kind"]), number("source", mount.get("source"))),
+        (Remedy(steps=("Put the data directory on a volume of a local device (ext4 or XFS).",)),),
+        Severity.RISK if mount["kind"] == "tmpfs" else None,
+    )
