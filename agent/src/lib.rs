@@ -5,6 +5,7 @@ mod duration;
 mod error;
 pub mod histogram;
 mod host;
+mod ladder;
 mod mysql;
 mod output;
 mod settings;
@@ -26,6 +27,8 @@ enum Command {
     Facts(host::facts::FactsArguments),
     /// Append raw counters of this host (and its server) every interval, as JSON lines
     Sample(Box<host::sample::SampleArguments>),
+    /// Measure this machine's latency ladder, from a cache to a commit, as JSON lines
+    Ladder(Box<ladder::LadderArguments>),
     /// Drive load: check, load the data, run, verify, clean
     #[command(subcommand)]
     Drive(drive::DriveCommand),
@@ -43,6 +46,7 @@ pub fn main() -> std::process::ExitCode {
     let result = match Arguments::parse().command {
         Command::Facts(arguments) => host::facts::run(&arguments),
         Command::Sample(arguments) => host::sample::run(&arguments),
+        Command::Ladder(arguments) => ladder::run(&arguments),
         Command::Drive(command) => drive::run(&command),
         Command::Journal(command) => settings::run(&command),
         Command::Buckets => histogram::print_buckets(std::io::stdin().lock(), std::io::stdout().lock()),
