@@ -143,6 +143,7 @@ GAUGES: dict[str, float] = {
     "memory.CommitLimit.": 33e9,
     "memory.Committed_AS.": 50e9,
     "memory.AnonHugePages.": 0.0,
+    "server_process.open_files.1322/mysqld": 1_400.0,
     "file_systems.size_bytes./var/lib/mysql": 1_800.0 * GIB,
     "file_systems.available_bytes./var/lib/mysql": 900.0 * GIB,
     "file_systems.size_bytes./": 1_700.0 * GIB,

@@ -10,7 +10,7 @@ from headrace.rules.rule import RULES, Finding, Judgement, Rule, judge
 __all__ = ["Evidence", "Finding", "Judgement", "Rule", "all_rules", "judge"]
 
 #: The files of rules: a new one is a line here.
-AREAS = ("block", "cpu", "filesystems", "interrupts", "md", "memory", "network", "tcp")
+AREAS = ("allocator", "block", "cpu", "filesystems", "interrupts", "limits", "md", "memory", "network", "tcp")
 
 
 def all_rules() -> list[Rule]:

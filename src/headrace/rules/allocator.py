@@ -1,0 +1,62 @@
+"""Rules about the library that gives the server its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.analysis.resources import TICKS_PER_SECOND
+from headrace.rules.evidence import Evidence, number
+from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+
+#: Percona saw no difference up to 4 CPUs and a clear one from 8: Impact of memory allocators, part 2.
+MANY_CPUS = 8
+#: Threads at work at once from which they meet in the allocator.
+MANY_RUNNING = 8.0
+#: CPUs that the server uses: with less the allocator's share is too small to see.
+CPUS_USED = 4.0
+
+
+@rule(
+    "ALLOC01",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="Percona, MySQL performance: Impact of memory allocators (Part 2), 2013; A. Kopytov, Revisiting "
+    "memory allocators and MySQL performance, 2018",
+    refute="With jemalloc and with tcmalloc, throughput, p99 and resident memory are equivalent.",
+    disputed="In 2013 glibc fell behind from 8 CPUs on; since 2.26 it keeps a cache for each thread, and in "
+    "2018 the difference was found to be gone.",
+)
+def allocator_of_glibc(evidence: Evidence) -> Iterator[Hit]:
+    """A busy server of many threads uses glibc's allocator.
+
+    Every statement allocates and frees. How well threads do so beside each other, and how much memory is left
+    over in pieces, depends on the library and its version, so a result holds for that build only.
+    """
+    process = evidence.process
+    if process is None:
+        raise NotEnough("no server process was found on this host")
+    name = (process.get("allocator") or {}).get("name")
+    if name is None:
+        raise NotEnough("the server's allocator is unknown")
+    if name != "system" or evidence.facts.cpu_count < MANY_CPUS:
+        return
+    running = evidence.gauge("mysql_status", "threads_running").mean
+    label = f"{process['pid']}/{process['program']}"
+    used = (
+        evidence.rate("process", "utime_ticks", label) + evidence.rate("process", "stime_ticks", label)
+    ) / TICKS_PER_SECOND
+    if running < MANY_RUNNING or used < CPUS_USED:
+        return
+    yield Hit(
+        label,
+        f"{process['program']} uses glibc's allocator with {running:.0f} threads at work on {used:.1f} CPUs.",
+        (
+            number("allocator", (process.get("allocator") or {}).get("path") or name),
+            number("threads at work, mean", f"{running:.1f}"),
+            number("CPUs used", f"{used:.1f}"),
+        ),
+        (
+            Remedy({"server.allocator": "jemalloc"}, label="jemalloc"),
+            Remedy({"server.allocator": "tcmalloc"}, label="tcmalloc"),
+        ),
+    )

@@ -1,0 +1,212 @@
+"""Rules about limits that a server meets before the hardware's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace.rules.evidence import Evidence, number, share, size
+from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+
+#: From here on a storm of connections or a burst of tables can meet the limit.
+NEAR = 0.80
+#: Memory of a group: the kernel reclaims before it kills, so the pool may come closer.
+MEMORY_NEAR = 0.95
+#: A device held back by its group does nearly what the group allows.
+HELD_BACK = 0.90
+#: Requests that InnoDB sets up for each of its I/O threads: MySQL Reference Manual, Asynchronous I/O on Linux.
+REQUESTS_A_THREAD = 256
+
+
+def _process(evidence: Evidence) -> Mapping[str, Any]:
+    process = evidence.process
+    if process is None:
+        raise NotEnough("no server process was found on this host")
+    return process
+
+
+def _name(process: Mapping[str, Any]) -> str:
+    return f"{process['pid']}/{process['program']}"
+
+
+@rule(
+    "LIM01",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source="Linux getrlimit(2), RLIMIT_NOFILE; systemd.exec(5), LimitNOFILE=",
+    refute="With all tables open and all connections in use, open files stay far below the limit.",
+)
+def open_files(evidence: Evidence) -> Iterator[Hit]:
+    """The server has nearly as many files open as it may.
+
+    At the limit no table can be opened and no connection accepted: errors 23 and 24, and a listener that spins.
+    """
+    process = _process(evidence)
+    used = evidence.window.gauge("server_process", "open_files", _name(process))
+    if used is None:
+        raise NotEnough("the server's open files were not sampled (sampler server_process)")
+    limit = process.get("nofile_soft")
+    if not isinstance(limit, int) or used.high < NEAR * limit:
+        return
+    raised: dict[str, Any] = {"server.open_files_limit": 2 * limit} if evidence.has_server else {}
+    yield Hit(
+        _name(process),
+        f"{process['program']} has {used.high:,.0f} files open of {limit:,}.",
+        (
+            number("open files, the most", f"{used.high:,.0f}"),
+            number("limit", f"{limit:,}"),
+            number("hard limit", process.get("nofile_hard")),
+        ),
+        (
+            Remedy(
+                raised,
+                (
+                    f"Let the service have more: systemctl edit, [Service] LimitNOFILE={2 * limit}; then "
+                    "restart the server.",
+                ),
+            ),
+        ),
+    )
+
+
+@rule(
+    "LIM02",
+    severity=Severity.RISK,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, innodb_use_native_aio; Linux Documentation/admin-guide/sysctl/fs.rst, aio-nr",
+    refute="All servers of the host start with native asynchronous I/O (no warning of io_setup in their logs).",
+)
+def asynchronous_requests(evidence: Evidence) -> Iterator[Hit]:
+    """The system allows fewer asynchronous requests than the servers will ask for.
+
+    InnoDB asks for them at its start. One that gets none falls back to simulated I/O or does not start, and the
+    one that started first keeps its own.
+    """
+    if evidence.has_variable("innodb_use_native_aio") and not evidence.is_on("innodb_use_native_aio"):
+        return
+    threads = evidence.number("innodb_read_io_threads") + evidence.number("innodb_write_io_threads")
+    servers = [s for s in evidence.rows("servers") if s.get("program") in ("mysqld", "mariadbd")]
+    asked = threads * REQUESTS_A_THREAD * max(len(servers), 1)
+    allowed = int(evidence.sysctl("fs.aio-max-nr"))
+    if asked < NEAR * allowed:
+        return
+    yield Hit(
+        "",
+        f"{max(len(servers), 1)} servers with {threads:.0f} I/O threads ask for {asked:,.0f} requests; "
+        f"fs.aio-max-nr is {allowed:,}.",
+        (
+            number("I/O threads a server", f"{threads:.0f}"),
+            number("servers", max(len(servers), 1)),
+            number("fs.aio-max-nr", f"{allowed:,}"),
+        ),
+        (Remedy({"host.fs.aio-max-nr": max(1_048_576, int(4 * asked))}),),
+    )
+
+
+@rule(
+    "LIM03",
+    severity=Severity.RISK,
+    confidence=Confidence.MEDIUM,
+    source="Linux Documentation/admin-guide/sysctl/kernel.rst, pid_max and threads-max",
+    refute="With all connections in use, threads stay far below both limits.",
+)
+def threads(evidence: Evidence) -> Iterator[Hit]:
+    """The server has nearly as many threads as the system allows.
+
+    A connection needs a thread; at the limit it is refused with error 1135, and no shell can be opened either.
+    """
+    process = _process(evidence)
+    running = process.get("threads")
+    if running is None:
+        raise NotEnough("the host does not tell how many threads the server has")
+    limits = {name: int(evidence.sysctl(name)) for name in ("kernel.pid_max", "kernel.threads-max")}
+    least = min(limits, key=lambda name: limits[name])
+    if running < NEAR * limits[least]:
+        return
+    yield Hit(
+        _name(process),
+        f"{process['program']} has {running:,} threads; {least} is {limits[least]:,}.",
+        (number("threads", f"{running:,}"), *(number(name, f"{value:,}") for name, value in limits.items())),
+        (
+            Remedy({f"host.{least}": 4 * limits[least]}, label="allow more"),
+            Remedy(
+                steps=("Fewer threads: a connection pool, or the server's thread pool.",), label="need fewer"
+            ),
+        ),
+    )
+
+
+@rule(
+    "LIM04",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source="Linux Documentation/admin-guide/cgroup-v2.rst, memory.max",
+    refute="At the busiest time memory.current stays below memory.max, and memory.events counts no max.",
+)
+def memory_of_the_group(evidence: Evidence) -> Iterator[Hit]:
+    """The server is close to the memory limit of its control group.
+
+    The host may have memory to spare: at the group's limit its page cache is dropped, then its memory swapped,
+    then the server killed. MemAvailable does not show it.
+    """
+    process = _process(evidence)
+    limit = (process.get("cgroup") or {}).get("memory_max_bytes")
+    resident = process.get("rss_bytes")
+    if not isinstance(limit, int) or resident is None:
+        # "max": the group has no limit of its own.
+        return
+    if resident < MEMORY_NEAR * limit:
+        return
+    yield Hit(
+        _name(process),
+        f"{process['program']} has {size(resident)} of the {size(limit)} that its group may have "
+        f"({share(resident / limit)}).",
+        (number("resident", size(resident)), number("memory.max", size(limit))),
+        (
+            Remedy(
+                steps=(
+                    "Raise the group's limit (systemctl set-property --runtime UNIT MemoryMax=), or make the "
+                    "buffer pool smaller.",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "LIM05",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source="Linux Documentation/admin-guide/cgroup-v2.rst, io.max",
+    refute="With the limit taken away, the device does no more requests.",
+)
+def io_of_the_group(evidence: Evidence) -> Iterator[Hit]:
+    """The server's control group holds back its requests to a device.
+
+    The device has room, its latencies look good, and the server waits: the kernel queues the requests above the
+    device, where no counter of the device sees them.
+    """
+    for entry in (_process(evidence).get("cgroup") or {}).get("io") or ():
+        device = next(
+            (d for d in evidence.rows("block_devices") if d["device_number"] == entry["device_number"]), None
+        )
+        if device is None:
+            continue
+        name = str(device["name"])
+        done = {
+            "read_ios_s": evidence.rate("disk", "reads", name),
+            "write_ios_s": evidence.rate("disk", "writes", name),
+            "read_bytes_s": 512 * evidence.rate("disk", "sectors_read", name),
+            "write_bytes_s": 512 * evidence.rate("disk", "sectors_written", name),
+        }
+        for what, rate in done.items():
+            limit = entry.get(what)
+            if not isinstance(limit, int) or rate < HELD_BACK * limit:
+                continue
+            shown = what.removesuffix("_s").replace("_", " ")
+            yield Hit(
+                name,
+                f"{name} does {rate:,.0f} {shown}/s; the server's group may do {limit:,}.",
+                (number(f"{shown}/s", f"{rate:,.0f}"), number("io.max", f"{limit:,}")),
+                (Remedy(steps=("Raise or take away the group's io.max (IOReadIOPSMax= and the like).",)),),
+            )

@@ -1,0 +1,85 @@
+"""Cases of the rules about limits."""
+
+from __future__ import annotations
+
+from tests.rules.case import Case
+from tests.rules.hosts import GIB, unwell
+
+SERVER = "1322/mysqld"
+DATA_LIMITED = {
+    "servers.1322.cgroup.io": [{"device_number": "259:4", "write_ios_s": 1600, "read_ios_s": "max"}]
+}
+
+CASES = [
+    Case(
+        "LIM01",
+        "nine of ten",
+        lambda: unwell(gauges={f"server_process.open_files.{SERVER}": 9_000.0}),
+        (SERVER,),
+        ("mysqld has 9,000 files open of 10,000",),
+    ),
+    Case("LIM01", "few", unwell),
+    Case(
+        "LIM01", "not sampled", lambda: unwell(without=["server_process"]), missing="sampler server_process"
+    ),
+    Case("LIM01", "no server", lambda: unwell(facts={"servers": []}), missing="no server process"),
+    Case(
+        "LIM02",
+        "many threads",
+        lambda: unwell(
+            variables={"innodb_read_io_threads": "64", "innodb_write_io_threads": "64"},
+            facts={"sysctls.fs.aio-max-nr": "32768"},
+        ),
+        ("",),
+        ("1 servers with 128 I/O threads ask for 32,768 requests; fs.aio-max-nr is 32,768",),
+    ),
+    Case("LIM02", "few threads", lambda: unwell(facts={"sysctls.fs.aio-max-nr": "32768"})),
+    Case(
+        "LIM02",
+        "simulated",
+        lambda: unwell(
+            variables={"innodb_use_native_aio": "OFF"},
+            facts={"sysctls.fs.aio-max-nr": "100"},
+        ),
+    ),
+    Case("LIM02", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case(
+        "LIM03",
+        "nearly all",
+        lambda: unwell(facts={"servers.1322.threads": 30_000, "sysctls.kernel.pid_max": "32768"}),
+        (SERVER,),
+        ("mysqld has 30,000 threads; kernel.pid_max is 32,768",),
+    ),
+    Case("LIM03", "few", unwell),
+    Case(
+        "LIM03", "unknown", lambda: unwell(facts={"servers.1322.threads": None}), missing="how many threads"
+    ),
+    Case(
+        "LIM04",
+        "48 of 48 GiB",
+        lambda: unwell(facts={"servers.1322.rss_bytes": int(47.5 * GIB)}),
+        (SERVER,),
+        ("mysqld has 47.5 GiB of the 48 GiB that its group may have (99%)",),
+    ),
+    Case("LIM04", "room", unwell),
+    Case("LIM04", "no limit", lambda: unwell(facts={"servers.1322.cgroup.memory_max_bytes": "max"})),
+    Case("LIM04", "no server", lambda: unwell(facts={"servers": []}), missing="no server process"),
+    Case(
+        "LIM05",
+        "1,600 writes",
+        lambda: unwell(facts=DATA_LIMITED),
+        ("nvme1n1",),
+        ("nvme1n1 does 1,500 write ios/s; the server's group may do 1,600",),
+    ),
+    Case(
+        "LIM05",
+        "far from it",
+        lambda: unwell(facts=DATA_LIMITED, rates={"disk.writes.nvme1n1": 300.0}),
+    ),
+    Case(
+        "LIM05",
+        "not sampled",
+        lambda: unwell(facts=DATA_LIMITED, without=["disk"]),
+        missing="disk.reads was not sampled",
+    ),
+]
