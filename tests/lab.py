@@ -1,0 +1,146 @@
+"""Small labs for tests, of loop devices and network namespaces of our own: all is gone when the block ends.
+
+As root only. Nothing here touches a device or an interface that was there before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+READY_S = 10.0
+
+
+def check(*argv: str | Path) -> str:
+    """Run to its end; what it printed."""
+    done = subprocess.run(
+        [str(word) for word in argv],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PATH": PATH},
+    )
+    assert done.returncode == 0, f"{argv}: {done.stderr}"
+    return done.stdout.strip()
+
+
+@contextlib.contextmanager
+def running(argv: Sequence[str | Path], **options: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A program for as long as the block lasts."""
+    process = subprocess.Popen(
+        [str(word) for word in argv],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PATH": PATH},
+        **options,  # type: ignore[call-overload]
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def loop_device(image: Path) -> Iterator[str]:
+    """The image as a block device, past the page cache."""
+    device = check("losetup", "--direct-io=on", "-f", "--show", image)
+    try:
+        yield device
+    finally:
+        check("losetup", "-d", device)
+
+
+@contextlib.contextmanager
+def exported_device(folder: Path, name: str, size: str = "1G", iops: int = 0) -> Iterator[str]:
+    """A block device behind another program, which serves at most ``iops`` a second (0: as fast as it can)."""
+    image, export = folder / f"{name}.img", folder / f"{name}.export"
+    check("truncate", "-s", size, image)
+    export.touch()
+    argv: list[str | Path] = [
+        "qemu-storage-daemon",
+        "--blockdev",
+        f"driver=file,node-name=f,filename={image}",
+    ]
+    node = "f"
+    if iops:
+        argv += ["--object", f"throttle-group,id=g,x-iops-total={iops}"]
+        argv += ["--blockdev", "driver=throttle,node-name=t,throttle-group=g,file=f"]
+        node = "t"
+    argv += ["--export", f"type=fuse,id=e,node-name={node},mountpoint={export},writable=on"]
+    with running(argv):
+        deadline = time.monotonic() + READY_S
+        while export.stat().st_size == 0:
+            assert time.monotonic() < deadline, "the export did not come up"
+            time.sleep(0.05)
+        with loop_device(export) as device:
+            yield device
+
+
+@contextlib.contextmanager
+def mounted(device: str, folder: Path, kind: str, *options: str) -> Iterator[Path]:
+    """A new file system on the device."""
+    check(f"mkfs.{kind}", "-q", device)
+    folder.mkdir()
+    check("mount", *(["-o", ",".join(options)] if options else []), device, folder)
+    try:
+        yield folder
+    finally:
+        check("umount", folder)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A veth pair: ``interface`` with ``address`` here, the other end in the namespace."""
+
+    namespace: str
+    interface: str
+    address: str
+
+    def inside(self, *argv: str | Path, cpu: int = 0) -> list[str | Path]:
+        """A command in the namespace, on one CPU."""
+        return ["ip", "netns", "exec", self.namespace, "taskset", "-c", str(cpu), *argv]
+
+    def queue(self, name: str) -> Path:
+        return Path(f"/sys/class/net/{self.interface}/queues/rx-0/{name}")
+
+
+@contextlib.contextmanager
+def veth(name: str = "hrt") -> Iterator[Pair]:
+    """A namespace that reaches us over an interface of its own."""
+    pair = Pair(f"{name}ns", f"{name}0", "10.214.77.1")
+    check("ip", "netns", "add", pair.namespace)
+    try:
+        check(
+            "ip",
+            "link",
+            "add",
+            pair.interface,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            f"{name}1",
+            "netns",
+            pair.namespace,
+        )
+        check("ip", "addr", "add", f"{pair.address}/24", "dev", pair.interface)
+        check("ip", "link", "set", pair.interface, "up")
+        for argv in (
+            ("ip", "addr", "add", "10.214.77.2/24", "dev", f"{name}1"),
+            ("ip", "link", "set", f"{name}1", "up"),
+            ("ip", "link", "set", "lo", "up"),
+        ):
+            check("ip", "netns", "exec", pair.namespace, *argv)
+        yield pair
+    finally:
+        # The pair goes with its namespace, but not at once.
+        subprocess.run(["ip", "link", "del", pair.interface], capture_output=True, check=False)
+        check("ip", "netns", "del", pair.namespace)
