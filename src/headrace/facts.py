@@ -56,6 +56,10 @@ class HostFacts:
         """By its name with dots, as the kernel prints it."""
         return _text(self._table("sysctls").get(name))
 
+    @property
+    def block_devices(self) -> list[Mapping[str, Any]]:
+        return self._rows("block_devices")
+
     def block_device(self, name: str) -> Mapping[str, Any] | None:
         """By kernel name (``nvme0n1``), path in /dev, or stable id (a name in /dev/disk/by-id)."""
         wanted = name.removeprefix("/dev/disk/by-id/").removeprefix("/dev/")

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,7 @@ def unwell(
     facts: Mapping[str, Any] | None = None,
     rates: Mapping[str, float] | None = None,
     gauges: Mapping[str, float] | None = None,
+    series: Mapping[str, Sequence[float]] | None = None,
     variables: Mapping[str, str | None] | None = None,
     status: Mapping[str, float] | None = None,
     status_rates: Mapping[str, float] | None = None,
@@ -222,8 +224,9 @@ def unwell(
 
     ``facts``: dotted path -> value; an element of a list is named by its ``name``, ``mount_point``, ``pid`` or
     number; a value of None stays null. ``rates`` and ``gauges``: ``sampler.metric.label`` -> growth a second, or
-    value. ``status``: what a status variable shows; ``status_rates``: its growth a second. ``variables``: None
-    takes one away. ``without``: samplers that gave nothing, or keys of the facts to make null.
+    value; ``series``: growth a second in each of the steps. ``status``: what a status variable shows;
+    ``status_rates``: its growth a second. ``variables``: None takes one away. ``without``: samplers that gave
+    nothing, or keys of the facts to make null.
     """
     dead = set(without)
     content = _facts(vendor)
@@ -247,10 +250,14 @@ def unwell(
     values = {"rate": dict(RATES), "gauge": dict(GAUGES)}
     values["rate"].update(rates or {})
     values["gauge"].update(gauges or {})
+    for key in series or ():
+        values["rate"].pop(key, None)
     _sum_cpus(values["rate"])
     start = _status(vendor, status or {}, status_rates or {}, values)
     errors = dict.fromkeys(dead, "was not sampled in this test")
-    return Evidence(Facts("0" * 16, content), Window(_samples(values, start, dead), errors), limits, stacks)
+    return Evidence(
+        Facts("0" * 16, content), Window(_samples(values, start, dead, series or {}), errors), limits, stacks
+    )
 
 
 def _sum_cpus(rates: dict[str, float]) -> None:
@@ -349,8 +356,17 @@ def _child(content: Any, key: str) -> Any:
     return int(key) if key.isdigit() and int(key) < len(content) else None
 
 
-def _samples(values: dict[str, dict[str, float]], start: Mapping[str, float], dead: set[str]) -> pa.Table:
+def _samples(
+    values: dict[str, dict[str, float]],
+    start: Mapping[str, float],
+    dead: set[str],
+    series: Mapping[str, Sequence[float]],
+) -> pa.Table:
     rows = []
+    for key, steps in series.items():
+        assert len(steps) == SECONDS // STEP_S, f"{key} needs a number for each step"
+        totals = [0.0, *itertools.accumulate(step * STEP_S for step in steps)]
+        rows += [(i * STEP_S * 10**9, *_split(key), 1e6 + total) for i, total in enumerate(totals)]
     for kind, numbers in values.items():
         for key, number in numbers.items():
             sampler, metric, label = _split(key)

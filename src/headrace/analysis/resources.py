@@ -316,6 +316,13 @@ def serves_one_at_a_time(device: Mapping[str, Any] | None) -> bool:
 
 
 def _block(window: Window, facts: HostFacts, limits: Mapping[str, float]) -> Iterator[Use]:
+    if "disk" not in window.samplers():
+        yield Use("block", "", Level.UNKNOWN, None, saturation="block devices were not sampled")
+        return
+    for uncounted in facts.block_devices:
+        if (uncounted.get("queue") or {}).get("iostats") is False:
+            why = "the kernel does not count its requests (iostats is 0)"
+            yield Use("block", str(uncounted["name"]), Level.UNKNOWN, None, saturation=why)
     for device in devices(window):
         record = facts.block_device(device.name)
         if record is not None and record.get("kind") == "partition":
@@ -337,25 +344,15 @@ def _one_device(window: Window, device: Device, record: Mapping[str, Any] | None
         traps = (
             f"%util {100 * device.utilisation:.0f} says only that it seldom rested: it serves many at once",
         )
-    is_flat = _is_flat(window, device.name)
-    full_queue = device.queue >= DEEP_QUEUE and device.wait_ms >= FLASH_SLOW_MS
+    level, known = _level_of(window, device, spindle, limit)
     utilisation = device.utilisation if spindle else None
-    known = ""
     if limit:
         utilisation = device.operations / limit
-        known = f"{limit:,.0f} operations/s, measured"
-    level = Level.FINE
-    if limit:
-        level = Level.SATURATED if utilisation is not None and utilisation >= FULL else Level.FINE
-        level = Level.BUSY if level is Level.FINE and (utilisation or 0) >= BUSY else level
-    elif spindle and device.utilisation >= NEVER_RESTS and device.queue >= 2:
-        level = Level.SATURATED
-    elif device.utilisation >= NEVER_RESTS and (full_queue or (is_flat and device.queue >= DEEP_QUEUE)):
-        level = Level.SATURATED
-        why = "more requests at once brought no more throughput" if is_flat else "requests queue in it"
-        known = f"about {device.operations:,.0f} operations/s with this mix: {why}"
-    elif device.utilisation >= BUSY and spindle:
-        level = Level.BUSY
+        if level is Level.SATURATED and utilisation < BUSY:
+            traps = (
+                *traps,
+                "far below what was measured: other requests than then, or something holds it back",
+            )
     numbers = {
         "operations": device.operations,
         "queue": device.queue,
@@ -366,6 +363,29 @@ def _one_device(window: Window, device: Device, record: Mapping[str, Any] | None
         "reads": device.reads,
     }
     return Use("block", device.name, level, utilisation, load, saturation, "", known, traps, numbers)
+
+
+def _level_of(window: Window, device: Device, spindle: bool, limit: float | None) -> tuple[Level, str]:
+    """The level, and what the device can do with where that is known from."""
+    measured = f"{limit:,.0f} operations/s, measured" if limit else ""
+    if limit and device.operations >= FULL * limit:
+        return Level.SATURATED, measured
+    is_flat = _is_flat(window, device.name)
+    full_queue = device.queue >= DEEP_QUEUE and device.wait_ms >= FLASH_SLOW_MS
+    if spindle and device.utilisation >= NEVER_RESTS and device.queue >= 2:
+        return Level.SATURATED, measured
+    # A limit holds for the mix that it was measured with, so what waits now weighs more.
+    if (
+        not spindle
+        and device.utilisation >= NEVER_RESTS
+        and (full_queue or (is_flat and device.queue >= DEEP_QUEUE))
+    ):
+        why = "more requests at once brought no more throughput" if is_flat else "requests queue in it"
+        return Level.SATURATED, measured or (
+            f"about {device.operations:,.0f} operations/s with this mix: {why}"
+        )
+    is_busy = device.operations >= BUSY * limit if limit else spindle and device.utilisation >= BUSY
+    return Level.BUSY if is_busy else Level.FINE, measured
 
 
 def _is_flat(window: Window, name: str) -> bool:
@@ -422,6 +442,8 @@ def _memory(window: Window, facts: HostFacts) -> Iterator[Use]:
 
 
 def _network(window: Window, facts: HostFacts) -> Iterator[Use]:
+    if "network" not in window.samplers():
+        yield Use("network", "", Level.UNKNOWN, None, saturation="interfaces were not sampled")
     for name in window.labels("network", "rx_bytes"):
         received, sent = (window.rate("network", f"{way}_bytes", name) or 0.0 for way in ("rx", "tx"))
         if received + sent <= 0:
@@ -458,7 +480,8 @@ def _interface(window: Window, facts: HostFacts, name: str, received: float, sen
     }
     speed = record.get("speed_mbit_s")
     utilisation = max(received, sent) * 8 / (speed * 1e6) if speed and speed > 0 else None
-    is_own = record.get("driver") in (None, "veth", "bridge", "tun", "dummy") or name == "lo"
+    # Bridges, bonds and the like have no speed of their own; what is beneath them has.
+    is_own = name == "lo" or (bool(record) and not record.get("physical"))
     traps = () if utilisation is not None or is_own else ("the interface does not tell its speed",)
     errors = ", ".join(f"{rate:,.1f} {metric}/s" for metric, rate in lost.items() if rate > 0)
     level = Level.FINE if utilisation is not None or is_own else Level.UNKNOWN

@@ -1,0 +1,301 @@
+"""The verdict: what is saturated, what only looks it, and what cannot be known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.analysis.resources import Level, Use
+from headrace.rules.evidence import Evidence
+from tests.rules.hosts import CPUS, GIB, SECONDS, STEP_S, healthy, unwell
+
+DISK = "nvme1n1"
+NIC = "enp1s0f0np0"
+STEPS = SECONDS // STEP_S
+
+
+def disk(**rates: float) -> dict[str, float]:
+    return {f"disk.{metric}.{DISK}": rate for metric, rate in rates.items()}
+
+
+#: Never at rest: what iostat calls 100% utilised.
+ALWAYS_BUSY = disk(io_ms=1_000.0)
+#: 24 requests at once, 10 ms each.
+DEEP_AND_SLOW = disk(io_ms=1_000.0, weighted_io_ms=24_000.0, read_ms=9_000.0, write_ms=15_000.0)
+SPINDLE: dict[str, Any] = {f"block_devices.{DISK}.driver": "sd", f"block_devices.{DISK}.rotational": True}
+ONE_HOT_CORE = {"cpu.user.cpu6": 95.0, "cpu.idle.cpu6": 0.0, "cpu.iowait.cpu6": 0.0}
+
+
+def use(evidence: Evidence, resource: str, instance: str = "") -> Use:
+    found = evidence.use(resource, instance)
+    assert found is not None, f"nothing is said of {resource} {instance}"
+    return found
+
+
+def limiting(evidence: Evidence) -> str | None:
+    return evidence.verdict.limiting.name if evidence.verdict.limiting else None
+
+
+@pytest.mark.parametrize("vendor", ["mariadb", "mysql"])
+def test_nothing_limits_a_healthy_host(vendor: str) -> None:
+    verdict = healthy(vendor).verdict
+    assert verdict.limiting is None
+    assert {u.level for u in verdict.uses} == {Level.FINE}
+    assert verdict.sentence == "Nothing limits this host: the CPUs are 82% idle, mysqld uses 1.3 of 8."
+
+
+def test_one_hot_core_is_not_hidden_by_the_average() -> None:
+    evidence = unwell(rates=ONE_HOT_CORE)
+    assert limiting(evidence) == "core cpu6"
+    hot = use(evidence, "core", "cpu6")
+    assert hot.level is Level.SATURATED
+    assert hot.traps == ("the average over all cores, 28%, hides it",)
+    assert "the other 7 are 18% busy on average" in evidence.verdict.sentence
+    assert use(evidence, "cpu").level is Level.FINE
+
+
+def test_when_all_cores_are_full_none_is_named_alone() -> None:
+    evidence = unwell(
+        rates={
+            **{f"cpu.user.cpu{n}": 93.0 for n in range(CPUS)},
+            **{f"cpu.idle.cpu{n}": 0.5 for n in range(CPUS)},
+            "psi.some_total_us.cpu": 800_000.0,
+        },
+        gauges={"cpu.procs_running.": 30.0},
+    )
+    assert limiting(evidence) == "cpu"
+    assert not [u for u in evidence.verdict.uses if u.resource == "core"]
+    assert "80% of the time" in use(evidence, "cpu").saturation
+    assert "30.0 tasks ran or wanted to, on 8 CPUs" in use(evidence, "cpu").saturation
+
+
+def test_full_cores_that_nobody_waits_for_are_busy_not_saturated() -> None:
+    evidence = unwell(
+        rates={
+            **{f"cpu.user.cpu{n}": 93.0 for n in range(CPUS)},
+            **{f"cpu.idle.cpu{n}": 0.5 for n in range(CPUS)},
+        }
+    )
+    assert limiting(evidence) is None
+    assert use(evidence, "cpu").level is Level.BUSY
+    assert "99% busy and will be next" in evidence.verdict.sentence
+
+
+def test_iowait_is_idle_time() -> None:
+    evidence = unwell(
+        rates={
+            **{f"cpu.iowait.cpu{n}": 60.0 for n in range(CPUS)},
+            **{f"cpu.idle.cpu{n}": 22.0 for n in range(CPUS)},
+        }
+    )
+    cpu = use(evidence, "cpu")
+    assert (cpu.level, limiting(evidence)) == (Level.FINE, None)
+    assert cpu.utilisation == pytest.approx(0.18)
+    assert cpu.traps == ("60% iowait is idle time: the CPUs would have had room",)
+
+
+@pytest.mark.parametrize(("stolen", "level"), [(1.0, Level.FINE), (5.0, Level.FINE), (15.0, Level.SATURATED)])
+def test_stolen_time_is_not_ours(stolen: float, level: Level) -> None:
+    evidence = unwell(
+        rates={
+            **{f"cpu.steal.cpu{n}": stolen for n in range(CPUS)},
+            **{f"cpu.idle.cpu{n}": 81.5 - stolen for n in range(CPUS)},
+        }
+    )
+    cpu = use(evidence, "cpu")
+    assert cpu.level is level
+    assert cpu.utilisation == pytest.approx(0.18)
+    assert ("stolen by the hypervisor" in cpu.saturation) == (stolen >= 2)
+    assert cpu.numbers["idle"] == pytest.approx(0.82 - stolen / 100)
+
+
+def test_a_quota_that_holds_the_server_back_is_said() -> None:
+    evidence = unwell(rates={"cgroup.throttled_us.system.slice/mysql.service": 300_000.0})
+    assert limiting(evidence) == "cpu"
+    assert "the cgroup's quota held it back for 18.0 s of 60" in use(evidence, "cpu").saturation
+
+
+def test_a_kernel_without_pressure_says_so_and_the_queue_tells() -> None:
+    full = {
+        **{f"cpu.user.cpu{n}": 93.0 for n in range(CPUS)},
+        **{f"cpu.idle.cpu{n}": 0.5 for n in range(CPUS)},
+    }
+    calm = unwell(without=["psi"])
+    assert any("no pressure counters" in trap for trap in use(calm, "cpu").traps)
+    assert any("known from swap only" in trap for trap in use(calm, "memory").traps)
+    assert limiting(unwell(without=["psi"], rates=full)) is None
+    assert limiting(unwell(without=["psi"], rates=full, gauges={"cpu.procs_running.": 20.0})) == "cpu"
+
+
+def test_a_parallel_device_that_never_rests_is_not_saturated() -> None:
+    evidence = unwell(rates=ALWAYS_BUSY)
+    device = use(evidence, "block", DISK)
+    assert (device.level, limiting(evidence)) == (Level.FINE, None)
+    assert device.utilisation is None
+    assert device.traps == ("%util 100 says only that it seldom rested: it serves many at once",)
+
+
+def test_a_spindle_that_never_rests_is() -> None:
+    one_at_a_time = unwell(facts=SPINDLE, rates=disk(io_ms=990.0, weighted_io_ms=1_200.0))
+    assert use(one_at_a_time, "block", DISK).level is Level.BUSY
+    queued = unwell(facts=SPINDLE, rates=disk(io_ms=990.0, weighted_io_ms=6_000.0))
+    device = use(queued, "block", DISK)
+    assert device.level is Level.SATURATED
+    assert device.utilisation == pytest.approx(0.99)
+    assert device.traps == ()
+    assert limiting(queued) == f"block {DISK}"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {f"block_devices.{DISK}.driver": "virtio_blk", f"block_devices.{DISK}.rotational": True},
+        {f"block_devices.{DISK}.rotational": True, f"block_devices.{DISK}.slaves": ["sda", "sdb"]},
+        {f"block_devices.{DISK}.driver": "loop", f"block_devices.{DISK}.rotational": True},
+    ],
+    ids=["virtio calls itself rotational", "an array", "loop"],
+)
+def test_virtual_and_stacked_devices_are_no_spindles(changes: dict[str, Any]) -> None:
+    evidence = unwell(facts=changes, rates=disk(io_ms=990.0, weighted_io_ms=6_000.0))
+    assert use(evidence, "block", DISK).level is Level.FINE
+
+
+def test_slow_requests_behind_a_deep_queue_are_saturation() -> None:
+    evidence = unwell(rates=DEEP_AND_SLOW)
+    device = use(evidence, "block", DISK)
+    assert limiting(evidence) == f"block {DISK}"
+    assert "24.0 requests at once" in device.saturation
+    assert device.limit == "about 2,300 operations/s with this mix: requests queue in it"
+
+
+def growing_queue(last_writes: float) -> Evidence:
+    """Fast requests; the queue grows from 10 to 40 over the window, the writes from 20,000 to ``last_writes``."""
+    share = [step / (STEPS - 1) for step in range(STEPS)]
+    return unwell(
+        rates=disk(io_ms=1_000.0, reads=0.0, read_ms=0.0, write_ms=30_000.0),
+        series={
+            f"disk.weighted_io_ms.{DISK}": [10_000.0 + 30_000.0 * s for s in share],
+            f"disk.writes.{DISK}": [20_000.0 + (last_writes - 20_000.0) * s for s in share],
+        },
+    )
+
+
+def test_flat_throughput_over_a_growing_queue_is_saturation() -> None:
+    evidence = growing_queue(20_400.0)
+    assert limiting(evidence) == f"block {DISK}"
+    assert "more requests at once brought no more throughput" in use(evidence, "block", DISK).limit
+
+
+def test_throughput_that_grows_with_the_queue_is_room() -> None:
+    evidence = growing_queue(70_000.0)
+    assert limiting(evidence) is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "level"), [(2_400.0, Level.SATURATED), (3_000.0, Level.BUSY), (50_000.0, Level.FINE)]
+)
+def test_a_measured_limit_stands_beside_the_load(limit: float, level: Level) -> None:
+    device = use(unwell(rates=ALWAYS_BUSY, limits={DISK: limit}), "block", DISK)
+    assert device.level is level
+    assert device.utilisation == pytest.approx(2_300 / limit)
+    assert device.limit == f"{limit:,.0f} operations/s, measured"
+
+
+def test_what_waits_now_weighs_more_than_a_limit_of_another_mix() -> None:
+    evidence = unwell(rates=DEEP_AND_SLOW, limits={DISK: 100_000.0})
+    device = use(evidence, "block", DISK)
+    assert device.level is Level.SATURATED
+    assert any("far below what was measured" in trap for trap in device.traps)
+
+
+def test_what_was_not_sampled_is_unknown_never_fine() -> None:
+    evidence = unwell(without=["disk", "network"])
+    assert use(evidence, "block").level is Level.UNKNOWN
+    assert use(evidence, "network").level is Level.UNKNOWN
+    assert "Unknown: block, network." in evidence.verdict.sentence
+    assert unwell(without=["cpu"]).verdict.sentence == (
+        "What limits this host is unknown: its CPUs were not sampled."
+    )
+    uncounted = unwell(facts={"block_devices.nvme0n1.queue.iostats": False})
+    assert use(uncounted, "block", "nvme0n1").level is Level.UNKNOWN
+
+
+def test_an_interface_without_a_speed_is_unknown_never_fine() -> None:
+    evidence = unwell(facts={f"network_interfaces.{NIC}.speed_mbit_s": None})
+    nic = use(evidence, "network", NIC)
+    assert (nic.level, nic.utilisation) == (Level.UNKNOWN, None)
+    assert nic.traps == ("the interface does not tell its speed",)
+    assert f"Unknown: network {NIC}." in evidence.verdict.sentence
+
+
+def test_an_interface_that_came_after_the_facts_is_unknown() -> None:
+    rates = {f"network.{way}_{what}.eth9": 1e5 for way in ("rx", "tx") for what in ("bytes", "packets")}
+    assert use(unwell(rates=rates), "network", "eth9").level is Level.UNKNOWN
+
+
+def test_loopback_and_bridges_have_no_speed_to_know() -> None:
+    rates = {f"network.{way}_{what}.lo": 1e5 for way in ("rx", "tx") for what in ("bytes", "packets")}
+    assert use(unwell(rates=rates), "network", "lo").level is Level.FINE
+
+
+@pytest.mark.parametrize(
+    ("bits_s", "level"), [(24e9, Level.SATURATED), (19e9, Level.BUSY), (5e9, Level.FINE)]
+)
+def test_a_link_by_its_speed(bits_s: float, level: Level) -> None:
+    nic = use(unwell(rates={f"network.tx_bytes.{NIC}": bits_s / 8}), "network", NIC)
+    assert nic.level is level
+    assert nic.limit == "25,000 Mbit/s, as the interface says"
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [
+        {"psi.some_total_us.memory": 90_000.0},
+        {"vmstat.pswpin.": 2_000.0},
+        {"vmstat.oom_kill.": 1 / SECONDS},
+    ],
+    ids=["pressure", "swap", "killed"],
+)
+def test_waiting_for_memory_is_saturation(rates: dict[str, float]) -> None:
+    evidence = unwell(rates=rates)
+    assert limiting(evidence) == "memory"
+    assert evidence.verdict.sentence.startswith("Memory limits this host")
+
+
+def test_little_memory_that_nobody_waits_for_is_busy() -> None:
+    evidence = unwell(gauges={"memory.MemAvailable.": 2.0 * GIB})
+    assert use(evidence, "memory").level is Level.BUSY
+    assert limiting(evidence) is None
+
+
+def test_lost_segments_and_refused_connections_are_said() -> None:
+    lost = unwell(rates={"snmp.Tcp.RetransSegs.": 270.0})
+    assert limiting(lost) == "tcp"
+    assert use(lost, "tcp").errors == "3.0% of the segments sent again"
+    refused = unwell(rates={"snmp.TcpExt.ListenOverflows.": 2.0})
+    assert "2.0 connections/s refused" in refused.verdict.sentence
+
+
+def test_dropped_packets_name_the_core() -> None:
+    evidence = unwell(rates={"softnet.dropped.cpu4": 8.0})
+    assert limiting(evidence) == "softirq cpu4"
+    assert "Packet receive work on cpu4 limits this host" in evidence.verdict.sentence
+
+
+def test_many_threads_at_work_on_few_cpus_are_a_software_bottleneck() -> None:
+    sentence = unwell(status={"threads_running": 41.0}).verdict.sentence
+    assert sentence.startswith("Nothing in hardware is saturated: the CPUs are 82% idle, while 41 threads")
+    assert "use 1.3 CPUs. They wait for each other: locks or hot paths." in sentence
+
+
+def test_threads_at_work_on_as_many_cpus_are_not() -> None:
+    busy = {"process.utime_ticks.1322/mysqld": 480.0, "process.stime_ticks.1322/mysqld": 60.0}
+    assert "Nothing limits" in unwell(status={"threads_running": 7.0}, rates=busy).verdict.sentence
+
+
+def test_the_worst_comes_first() -> None:
+    evidence = unwell(rates={**ONE_HOT_CORE, **DEEP_AND_SLOW, f"network.tx_bytes.{NIC}": 19e9 / 8})
+    levels = [u.level for u in evidence.verdict.uses]
+    assert levels == sorted(levels, key=list(Level).index)
+    assert evidence.verdict.uses[0].level is Level.SATURATED
