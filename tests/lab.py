@@ -59,6 +59,15 @@ def loop_device(image: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
+def fuse(export: Path) -> Iterator[None]:
+    """Unmounts what the program in the block was killed upon."""
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", export], capture_output=True, check=False)
+
+
+@contextlib.contextmanager
 def exported_device(folder: Path, name: str, size: str = "1G", iops: int = 0) -> Iterator[str]:
     """A block device behind another program, which serves at most ``iops`` a second (0: as fast as it can)."""
     image, export = folder / f"{name}.img", folder / f"{name}.export"
@@ -75,7 +84,7 @@ def exported_device(folder: Path, name: str, size: str = "1G", iops: int = 0) ->
         argv += ["--blockdev", "driver=throttle,node-name=t,throttle-group=g,file=f"]
         node = "t"
     argv += ["--export", f"type=fuse,id=e,node-name={node},mountpoint={export},writable=on"]
-    with running(argv):
+    with fuse(export), running(argv):
         deadline = time.monotonic() + READY_S
         while export.stat().st_size == 0:
             assert time.monotonic() < deadline, "the export did not come up"

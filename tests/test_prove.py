@@ -1,0 +1,237 @@
+"""From findings to proofs: which are tried, in which order, what is kept, and what the claim rests on.
+
+The rules are three of our own; an experiment is written as the runner would have, with effects that we choose.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from headrace import prove
+from headrace.analysis.result import Verdict
+from headrace.errors import PlanError
+from headrace.experiment import plan as plans
+from headrace.experiment.runner import Event, Note
+from headrace.report import proof as views
+from headrace.rules.evidence import Evidence
+from headrace.rules.rule import Confidence, Hit, Remedy, Rule, Severity
+from headrace.store import ExperimentFolder
+from tests import synthetic
+from tests.rules import hosts
+
+PLAN = """
+name = "shop"
+[design]
+kind = "factorial"
+baseline = {}
+[workload]
+kind = "oltp"
+seconds = 5
+[factors.connections]
+knob = "workload.connections"
+levels = [4, 8]
+"""
+
+#: How much faster the server is with each of these, over the stock one.
+GAINS = {
+    ("server.innodb_buffer_pool_size", "1G"): 2.0,
+    ("server.innodb_io_capacity", 2000): 1.0,
+    ("host.vm.swappiness", 1): 1.0,
+    ("server.innodb_log_file_size", "1G"): 1.5,
+}
+
+
+def rule(code: str, severity: Severity, check: Any) -> Rule:
+    return Rule(code, f"Rule {code}", severity, Confidence.HIGH, "a book", "nothing changes", check)
+
+
+def small_pool(evidence: Evidence) -> Iterator[Hit]:
+    if evidence.variable("innodb_buffer_pool_size") != "1G":
+        yield Hit("", "The pool is small.", (), (Remedy({"server.innodb_buffer_pool_size": "1G"}),))
+
+
+def small_log(evidence: Evidence) -> Iterator[Hit]:
+    """Seen only once the pool is large: the next limit."""
+    if (
+        evidence.variable("innodb_buffer_pool_size") == "1G"
+        and evidence.variable("innodb_log_file_size") != "1G"
+    ):
+        yield Hit("", "The log is small.", (), (Remedy({"server.innodb_log_file_size": "1G"}),))
+
+
+def old_advice(evidence: Evidence) -> Iterator[Hit]:
+    options = (Remedy({"host.vm.swappiness": 1}), Remedy({"server.innodb_io_capacity": 2000}))
+    yield Hit("", "Somebody once said so.", (), options)
+
+
+def unsafe(evidence: Evidence) -> Iterator[Hit]:
+    yield Hit("", "Commits wait.", (), (Remedy({"server.innodb_flush_log_at_trx_commit": 2}),))
+
+
+def by_hand(evidence: Evidence) -> Iterator[Hit]:
+    yield Hit("", "A cable is loose.", (), (Remedy(steps=("plug it in",)),))
+
+
+RULES = [
+    rule("AAA01", Severity.LIMIT, small_pool),
+    rule("AAA02", Severity.LIMIT, small_log),
+    rule("BBB01", Severity.ADVICE, old_advice),
+    rule("CCC01", Severity.COST, unsafe),
+    rule("DDD01", Severity.LIMIT, by_hand),
+]
+
+
+class Laboratory:
+    """Runs plans as the runner would, on a server whose speed is the product of what is set."""
+
+    def __init__(self) -> None:
+        self.plans: list[plans.Plan] = []
+        self.said: list[str] = []
+
+    async def run(self, path: Path, folder: Path | None, listen: Any) -> ExperimentFolder:
+        plan, _ = plans.load(path)
+        self.plans.append(plan)
+        assert folder is not None
+        if folder.exists():
+            return ExperimentFolder.open(folder)
+        own = {rung: self._settings(plan, rung) for rung in plan.design.rungs}
+        start = speed(plan.base)
+        effects = {rung: speed(settings) / start for rung, settings in own.items()}
+        shape = synthetic.Shape(effects=effects, blocks=max(plan.design.blocks, 2), seconds=5)
+        found = synthetic.make(folder, shape)
+        for record in found.trials():
+            self._keep(found.trial_path(record.number), own[record.treatment])
+        return found
+
+    def _settings(self, plan: plans.Plan, rung: str) -> dict[str, Any]:
+        merged = dict(plan.base)
+        for bundle in plan.design.rungs[rung]:
+            merged |= plan.bundles[bundle]
+        return merged
+
+    def _keep(self, trial: Path, settings: Mapping[str, Any]) -> None:
+        """What the rules look at: a host that has these settings."""
+        variables = {"innodb_buffer_pool_size": "128M", "innodb_log_file_size": "96M"}
+        variables |= {k.removeprefix("server."): str(v) for k, v in settings.items()}
+        (trial / "raw").mkdir(exist_ok=True)
+        (trial / "raw" / "facts.json").write_text(json.dumps(hosts.unwell(variables=variables).raw))
+        record = json.loads((trial / "trial.json").read_text())
+        samples = pq.read_table(trial / "samples.parquet")
+        assert record["window_start_ns"] <= samples["t_ns"][0].as_py() + 10**12
+
+    def listen(self, event: Event) -> None:
+        if isinstance(event, Note):
+            self.said.append(event.text)
+
+
+def speed(settings: Mapping[str, Any]) -> float:
+    result = 1.0
+    for item in settings.items():
+        result *= GAINS.get(item, 1.0)
+    return result
+
+
+@pytest.fixture
+def laboratory(monkeypatch: pytest.MonkeyPatch) -> Laboratory:
+    monkeypatch.setattr(prove, "all_rules", lambda: RULES)
+    return Laboratory()
+
+
+def bench(laboratory: Laboratory, folder: Path, **options: Any) -> prove.Bench:
+    plan = folder / "shop.toml"
+    plan.write_text(PLAN)
+    return prove.Bench.open(plan, folder / "proof", laboratory.listen, run=laboratory.run, **options)
+
+
+async def test_what_is_proven_is_kept_and_the_next_limit_is_found(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    found = await prove.prove_all(bench(laboratory, tmp_path))
+    # The pool can be changed while the server works, the log cannot: cost comes first, then severity.
+    assert [(step.finding, step.kept) for step in found.steps] == [
+        ("AAA01", True),
+        ("BBB01", False),
+        ("AAA02", True),
+    ]
+    assert found.kept == {"server.innodb_buffer_pool_size": "1G", "server.innodb_log_file_size": "1G"}
+    assert found.final is not None
+    assert found.final.verdict is Verdict.BETTER
+    assert found.final.ratio.estimate == pytest.approx(3.0, rel=0.2)
+    # The last experiment starts from the very beginning, not from what was kept.
+    assert laboratory.plans[-1].base == {}
+    assert [plan.name for plan in laboratory.plans] == [
+        "shop-00-survey",
+        "shop-01-AAA01",
+        "shop-02-BBB01",
+        "shop-03-AAA02",
+        "shop-04-final",
+    ]
+
+
+async def test_each_step_stands_on_what_was_kept_before(laboratory: Laboratory, tmp_path: Path) -> None:
+    await prove.prove_all(bench(laboratory, tmp_path))
+    third = laboratory.plans[3]
+    assert third.base == {"server.innodb_buffer_pool_size": "1G"}
+    assert third.bundles == {"remedy": {"server.innodb_log_file_size": "1G"}}
+
+
+async def test_alternatives_stand_side_by_side(laboratory: Laboratory, tmp_path: Path) -> None:
+    await prove.prove_all(bench(laboratory, tmp_path), only=["BBB01"])
+    assert list(laboratory.plans[1].design.rungs) == ["AS-IS", "REMEDY", "REMEDY-2"]
+
+
+async def test_nothing_weakens_durability_unless_it_is_named(laboratory: Laboratory, tmp_path: Path) -> None:
+    found = await prove.prove_all(bench(laboratory, tmp_path))
+    assert "weaken durability" in dict(found.skipped)["CCC01"]
+    assert not any("flush_log_at_trx_commit" in repr(plan.bundles) for plan in laboratory.plans)
+    (tmp_path / "second").mkdir()
+    allowed = bench(laboratory, tmp_path / "second", allow_weaker=("server.innodb_flush_log_at_trx_commit",))
+    again = await prove.prove_all(allowed, only=["CCC01"])
+    assert [step.finding for step in again.steps] == ["CCC01"]
+
+
+async def test_what_no_experiment_can_set_is_said(laboratory: Laboratory, tmp_path: Path) -> None:
+    found = await prove.prove_all(bench(laboratory, tmp_path), only=["DDD01"])
+    assert dict(found.skipped)["DDD01"] == "needs a hand: plug it in"
+    assert found.steps == ()
+    assert found.final is None
+
+
+async def test_the_same_command_again_measures_nothing_twice(laboratory: Laboratory, tmp_path: Path) -> None:
+    first = await prove.prove_all(bench(laboratory, tmp_path))
+    trials = sorted(path.stat().st_mtime_ns for path in (tmp_path / "proof").rglob("trial.json"))
+    second = await prove.prove_all(bench(laboratory, tmp_path))
+    assert second == first
+    assert sorted(path.stat().st_mtime_ns for path in (tmp_path / "proof").rglob("trial.json")) == trials
+
+
+async def test_a_budget_ends_it_with_a_claim(laboratory: Laboratory, tmp_path: Path) -> None:
+    found = await prove.prove_all(bench(laboratory, tmp_path), budget_s=0.0)
+    assert found.steps == ()
+
+
+def test_an_unknown_response_is_refused(laboratory: Laboratory, tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="p42"):
+        bench(laboratory, tmp_path, response="p42")
+
+
+async def test_the_proof_as_text_and_as_json(laboratory: Laboratory, tmp_path: Path) -> None:
+    from rich.console import Console
+
+    found = await prove.prove_all(bench(laboratory, tmp_path))
+    console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(views.terminal(found, "throughput"))
+    text = console.export_text()
+    assert re.search(r"AAA01 .* better +kept", text)
+    assert "Proven: throughput" in text
+    assert "not tested: CCC01" in text
+    content = json.loads(json.dumps(views.to_json(found, "throughput")))
+    assert content["final"]["verdict"] == "better"
+    assert [step["kept"] for step in content["steps"]] == [True, False, True]
