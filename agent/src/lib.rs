@@ -9,6 +9,7 @@ mod ladder;
 mod mysql;
 mod output;
 mod settings;
+mod stacks;
 mod stop;
 
 use clap::{Parser, Subcommand};
@@ -29,6 +30,10 @@ enum Command {
     Sample(Box<host::sample::SampleArguments>),
     /// Measure this machine's latency ladder, from a cache to a commit, as JSON lines
     Ladder(Box<ladder::LadderArguments>),
+    /// Where a process spends its time, as folded stacks
+    Stacks(stacks::StacksArguments),
+    /// Draw folded stacks as a flame graph (SVG)
+    Flamegraph(stacks::FlamegraphArguments),
     /// Drive load: check, load the data, run, verify, clean
     #[command(subcommand)]
     Drive(drive::DriveCommand),
@@ -47,6 +52,8 @@ pub fn main() -> std::process::ExitCode {
         Command::Facts(arguments) => host::facts::run(&arguments),
         Command::Sample(arguments) => host::sample::run(&arguments),
         Command::Ladder(arguments) => ladder::run(&arguments),
+        Command::Stacks(arguments) => stacks::run(&arguments),
+        Command::Flamegraph(arguments) => stacks::draw(&arguments),
         Command::Drive(command) => drive::run(&command),
         Command::Journal(command) => settings::run(&command),
         Command::Buckets => histogram::print_buckets(std::io::stdin().lock(), std::io::stdout().lock()),
