@@ -97,15 +97,15 @@ class Verdict:
 def judge(window: Window, facts: HostFacts, limits: Mapping[str, float] | None = None) -> Verdict:
     """The verdict on a window. ``limits`` are measured limits: device -> operations a second."""
     uses = [
-        *_cpu(window, facts),
+        *_cpu(window),
         *_softirq(window),
         *_block(window, facts, limits or {}),
-        *_memory(window, facts),
+        *_memory(window),
         *_network(window, facts),
     ]
     uses.sort(key=lambda use: (_WORST_FIRST.index(use.level), -(use.utilisation or 0.0)))
     limiting = next((use for use in uses if use.level is Level.SATURATED), None)
-    return Verdict(_sentence(window, facts, uses, limiting), limiting, tuple(uses))
+    return Verdict(_sentence(window, uses, limiting), limiting, tuple(uses))
 
 
 def _percent(share: float) -> str:
@@ -163,13 +163,13 @@ def _pressure(window: Window, resource: str, kind: str = "some") -> float | None
     return None if rate is None else rate / 1e6
 
 
-def _cpu(window: Window, facts: HostFacts) -> Iterator[Use]:
+def _cpu(window: Window) -> Iterator[Use]:
     found = cores(window)
     if not found:
         yield Use("cpu", "", Level.UNKNOWN, None, saturation="/proc/stat was not sampled")
         return
     everything, each = found[0], found[1:]
-    yield _all_cores(window, facts, everything)
+    yield _all_cores(window, len(each), everything)
     for core in each:
         rest = [other.busy for other in each if other is not core]
         # With every core busy the line above has said it; one alone is what an average hides.
@@ -192,15 +192,15 @@ def _shares(core: Core) -> str:
     return ", ".join(f"{_percent(share)} {name}" for name, share in parts if share >= 0.005)
 
 
-def _all_cores(window: Window, facts: HostFacts, core: Core) -> Use:
+def _all_cores(window: Window, count: int, core: Core) -> Use:
     pressure = _pressure(window, "cpu")
     running = window.gauge("cpu", "procs_running")
     throttled = window.total_growth("cgroup", "throttled_us")
     waits, traps = [], []
     if pressure is not None and pressure >= PRESSURE_SEEN:
         waits.append(f"some task waited for a CPU {_percent(pressure)} of the time")
-    if running is not None and running.mean > facts.cpu_count + 0.5:
-        waits.append(f"{running.mean:.1f} tasks ran or wanted to, on {facts.cpu_count} CPUs")
+    if running is not None and running.mean > count + 0.5:
+        waits.append(f"{running.mean:.1f} tasks ran or wanted to, on {count} CPUs")
     if throttled and throttled > 0.01e6 * window.seconds:
         waits.append(f"the cgroup's quota held it back for {throttled / 1e6:.1f} s of {window.seconds:.0f}")
     if core.steal >= STEAL_SEEN:
@@ -212,7 +212,7 @@ def _all_cores(window: Window, facts: HostFacts, core: Core) -> Use:
             "no pressure counters (/proc/pressure): whether tasks waited is known from the queue only"
         )
     is_full = core.busy >= FULL or core.busy + core.steal >= FULL
-    queued = running is not None and running.mean > facts.cpu_count
+    queued = running is not None and running.mean > count
     is_short = (pressure or 0) >= PRESSURE_HIGH or (pressure is None and queued)
     held_back = bool(throttled and throttled > 0.1e6 * window.seconds) or core.steal >= STEAL_HIGH
     level = Level.FINE
@@ -225,7 +225,7 @@ def _all_cores(window: Window, facts: HostFacts, core: Core) -> Use:
         "",
         level,
         core.busy,
-        load=f"{_percent(core.busy)} of {facts.cpu_count} CPUs: {_shares(core)}",
+        load=f"{_percent(core.busy)} of {count} CPUs: {_shares(core)}",
         saturation="; ".join(waits),
         traps=tuple(traps),
         numbers={
@@ -405,15 +405,15 @@ def _is_flat(window: Window, name: str) -> bool:
     return bool(queue[high].mean() >= 2 * queue[low].mean() and done[high].mean() <= FLAT * done[low].mean())
 
 
-def _memory(window: Window, facts: HostFacts) -> Iterator[Use]:
+def _memory(window: Window) -> Iterator[Use]:
     available = window.gauge("memory", "MemAvailable")
-    total = window.last("memory", "MemTotal") or float(facts.memory_bytes)
+    total = window.last("memory", "MemTotal")
     swapped_in = window.rate("vmstat", "pswpin")
     swapped_out = window.rate("vmstat", "pswpout")
     reclaim = window.rate("vmstat", "pgscan_direct")
     kills = window.growth("vmstat", "oom_kill") or 0.0
     pressure, full = _pressure(window, "memory"), _pressure(window, "memory", "full")
-    if available is None:
+    if available is None or not total:
         yield Use("memory", "", Level.UNKNOWN, None, saturation="the kernel does not tell what is available")
         return
     waits = []
@@ -502,7 +502,7 @@ def _interface(window: Window, facts: HostFacts, name: str, received: float, sen
     )
 
 
-def _sentence(window: Window, facts: HostFacts, uses: list[Use], limiting: Use | None) -> str:
+def _sentence(window: Window, uses: list[Use], limiting: Use | None) -> str:
     if limiting is not None:
         what = limiting.errors or limiting.saturation or limiting.load
         return f"{_titled(limiting)} limits this host: {limiting.load}; {what}."
@@ -521,7 +521,7 @@ def _sentence(window: Window, facts: HostFacts, uses: list[Use], limiting: Use |
             f"Nothing in hardware is saturated: the CPUs are {idle} idle, while {running.mean:.0f} threads of the "
             f"server are at work and use {used:.1f} CPUs. They wait for each other: locks or hot paths.{blind}"
         )
-    works = f", {program} uses {used:.1f} of {facts.cpu_count}" if used >= MENTIONED else ""
+    works = f", {program} uses {used:.1f} of {len(cores(window)) - 1}" if used >= MENTIONED else ""
     return f"Nothing limits this host: the CPUs are {idle} idle{works}.{blind}"
 
 

@@ -38,7 +38,7 @@ def allocator_of_glibc(evidence: Evidence) -> Iterator[Hit]:
     name = (process.get("allocator") or {}).get("name")
     if name is None:
         raise NotEnough("the server's allocator is unknown")
-    if name != "system" or evidence.facts.cpu_count < MANY_CPUS:
+    if name != "system" or len(evidence.cores) < MANY_CPUS:
         return
     running = evidence.gauge("mysql_status", "threads_running").mean
     label = f"{process['pid']}/{process['program']}"

@@ -298,7 +298,9 @@ def deep_sleep(evidence: Evidence) -> Iterator[Hit]:
     states = idle.get("states")
     if states is None:
         raise NotEnough("the host does not tell its idle states")
-    deep = [s for s in states if not s.get("disabled") and (s.get("exit_latency_us") or 0) >= DEEP_SLEEP_US]
+    deep = [
+        s for s in states if s.get("disabled") is False and (s.get("exit_latency_us") or 0) >= DEEP_SLEEP_US
+    ]
     if not deep or _busy(evidence) >= OFTEN_IDLE or evidence.status_rate("questions") < MANY_STATEMENTS_S:
         return
     names = ", ".join(f"{s['name']} ({s['exit_latency_us']} us)" for s in deep)

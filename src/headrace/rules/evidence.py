@@ -70,7 +70,10 @@ class Evidence:
         return list(self.raw.get(key) or ())
 
     def kernel_at_least(self, major: int, minor: int) -> bool:
-        numbers = self.facts.kernel_release.split(".")
+        release = (self.raw.get("kernel") or {}).get("release")
+        if not release:
+            raise NotEnough("the host does not tell its kernel's release")
+        numbers = str(release).split(".")
         digits = ["".join(c for c in part if c.isdigit()) for part in numbers[:2]]
         return (int(digits[0] or 0), int(digits[1] or 0)) >= (major, minor)
 
