@@ -116,6 +116,11 @@ CASES = [
         ("nvme1n1 has a volatile cache: 300 flushes/s of 3.0 ms each",),
     ),
     Case("BLK06", "a protected cache", lambda: unwell(rates=FLUSHES)),
+    Case(
+        "BLK06",
+        "an array has no cache of its own",
+        lambda: unwell(facts={**VOLATILE, f"block_devices.{DISK}.slaves": ["sda"]}, rates=FLUSHES),
+    ),
     Case("BLK06", "few flushes", lambda: unwell(facts=VOLATILE)),
     Case("BLK06", "not sampled", lambda: unwell(without=["disk"]), missing="block devices were not"),
     Case(
@@ -140,6 +145,11 @@ CASES = [
         ("iostats of nvme1n1 (1.75 TiB) is off",),
     ),
     Case("BLK08", "on", unwell),
+    Case(
+        "BLK08",
+        "an array",
+        lambda: unwell(facts={f"{QUEUE}.iostats": False, f"block_devices.{DISK}.slaves": ["sda", "sdb"]}),
+    ),
     Case(
         "BLK09",
         "on at 40,000",

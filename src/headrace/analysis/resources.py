@@ -320,7 +320,8 @@ def _block(window: Window, facts: HostFacts, limits: Mapping[str, float]) -> Ite
         yield Use("block", "", Level.UNKNOWN, None, saturation="block devices were not sampled")
         return
     for uncounted in facts.block_devices:
-        if (uncounted.get("queue") or {}).get("iostats") is False:
+        # Arrays and mappings are counted whatever their own setting says.
+        if (uncounted.get("queue") or {}).get("iostats") is False and not uncounted.get("slaves"):
             why = "the kernel does not count its requests (iostats is 0)"
             yield Use("block", str(uncounted["name"]), Level.UNKNOWN, None, saturation=why)
     for device in devices(window):

@@ -231,8 +231,9 @@ def flushes_of_a_volatile_cache(evidence: Evidence) -> Iterator[Hit]:
     no less than a flush. Telling the kernel that the cache is not there makes it fast and loses committed
     transactions; that is no remedy.
     """
-    for device, _, queue in _worked(evidence, 0.0):
-        if queue.get("write_cache") != "write back":
+    for device, record, queue in _worked(evidence, 0.0):
+        # The members of an array have the cache, and are counted by themselves.
+        if queue.get("write_cache") != "write back" or record.get("slaves"):
             continue
         flushes, each_ms = _flushes(evidence, device.name)
         if flushes < FLUSHES_S or each_ms < FLUSH_MS:
@@ -310,7 +311,8 @@ def counters_are_off(evidence: Evidence) -> Iterator[Hit]:
     """
     for record in evidence.rows("block_devices"):
         queue = record.get("queue") or {}
-        if queue.get("iostats") is not False or not record.get("size_bytes"):
+        # Arrays and mappings are counted whatever their own setting says.
+        if queue.get("iostats") is not False or not record.get("size_bytes") or record.get("slaves"):
             continue
         yield Hit(
             str(record["name"]),
