@@ -31,7 +31,7 @@ CASES = [
     Case(
         "FS01",
         "ext4 with data=journal",
-        lambda: unwell(facts=mounted("ext4", "data=journal")),
+        lambda: unwell(facts=mounted("ext4", "nodioread_nolock", "nodelalloc", "data=journal")),
         (MOUNT,),
         ("/var/lib/mysql, with the server's data, is ext4 with data=journal at 1,500 writes/s",),
     ),

@@ -99,7 +99,8 @@ def data_in_the_journal(evidence: Evidence) -> Iterator[Hit]:
         ),
         (
             Remedy(
-                _instead(mount, ("data",), "data=ordered").settings,
+                # The kernel shows what data=journal brings with it as options of their own.
+                _instead(mount, ("data", "nodelalloc", "nodioread_nolock"), "data=ordered").settings,
                 ("A remount cannot change it: stop the server, unmount and mount.",),
             ),
         ),
