@@ -147,6 +147,7 @@ CASES = [
         (MOUNT,),
         ("tasks wait for I/O 40% of the time, and /var/lib/mysql (ext4) takes 1,500 writes/s",),
     ),
+    Case("FS07", "the journal first", lambda: unwell(facts=mounted("ext4", "data=journal"), rates=WAITS)),
     Case("FS07", "nobody waits", lambda: unwell(facts=mounted("ext4"))),
     Case(
         "FS07",

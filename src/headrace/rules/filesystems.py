@@ -224,7 +224,8 @@ def access_times(evidence: Evidence) -> Iterator[Hit]:
     if "noatime" in options or mount.get("kind") not in ("ext4", "xfs", "btrfs"):
         return
     kind = "relatime" if "relatime" in options else "strictatime"
-    if kind == "relatime" and not _is_bound_by_writes(evidence):
+    is_first = _value(options, "data") != "journal" and _is_bound_by_writes(evidence)
+    if kind == "relatime" and not is_first:
         return
     yield Hit(
         str(mount["mount_point"]),
@@ -315,7 +316,10 @@ def another_file_system(evidence: Evidence) -> Iterator[Hit]:
     threads write to few large files, and costs a rebuild of the volume to try.
     """
     mount = _data_mount(evidence)
-    if mount.get("kind") != "ext4" or not _is_bound_by_writes(evidence):
+    # Where the journal takes the data as well (FS01), that comes first.
+    if mount.get("kind") != "ext4" or _value(_options(mount), "data") == "journal":
+        return
+    if not _is_bound_by_writes(evidence):
         return
     waits = evidence.rate("psi", "some_total_us", "io") / 1e6
     yield Hit(
