@@ -372,7 +372,7 @@ impl Rung for FoughtLock {
     fn about(&self) -> About {
         About {
             rung: "mutex_contended",
-            method: "two threads lock, add 1, unlock without a pause: the time for each of all these turns"
+            method: "two threads lock, add 1, unlock without a pause: the time for each of all these turns, where both had at least 1% of them"
                 .to_owned(),
             operations_per_repetition: LOCKS,
             spoiled_by: vec![
@@ -400,8 +400,11 @@ impl Rung for FoughtLock {
                 let (start, before) = (Instant::now(), others.load(Ordering::Relaxed));
                 lock_often(&self.0);
                 let end = Instant::now();
-                let turns = LOCKS as u64 + others.load(Ordering::Relaxed) - before;
-                into.push(nanoseconds(end - start) / turns as f64);
+                let rivals = others.load(Ordering::Relaxed) - before;
+                // Else the rival had no CPU, and nobody fought.
+                if rivals >= LOCKS as u64 / 100 {
+                    into.push(nanoseconds(end - start) / (LOCKS as u64 + rivals) as f64);
+                }
                 if end >= until {
                     break;
                 }

@@ -1,6 +1,6 @@
 """The command line. Data on standard output, everything else on standard error; heavy imports are lazy."""
 
-from headrace.cli import experiments, hosts, hunt, prove  # importing a module adds its commands
+from headrace.cli import experiments, hosts, hunt, ladder, prove, top  # importing a module adds its commands
 from headrace.cli.shell import main
 
-__all__ = ["experiments", "hosts", "hunt", "main", "prove"]
+__all__ = ["experiments", "hosts", "hunt", "ladder", "main", "prove", "top"]
