@@ -53,7 +53,11 @@ TUNED = {
 }
 TUNED_FOR = {
     "mariadb": {"innodb_log_file_size": str(8 * GIB), "query_cache_type": "OFF", "query_cache_size": "0"},
-    "mysql": {"innodb_redo_log_capacity": str(8 * GIB), "innodb_buffer_pool_instances": "8"},
+    "mysql": {
+        "innodb_redo_log_capacity": str(8 * GIB),
+        "innodb_buffer_pool_instances": "8",
+        "innodb_buffer_pool_chunk_size": "134217728",
+    },
 }
 
 #: Changes of the saved host's facts that make it one without a fault.

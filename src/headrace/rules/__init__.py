@@ -10,7 +10,20 @@ from headrace.rules.rule import RULES, Finding, Judgement, Rule, judge
 __all__ = ["Evidence", "Finding", "Judgement", "Rule", "all_rules", "judge"]
 
 #: The files of rules: a new one is a line here.
-AREAS = ("allocator", "block", "cpu", "filesystems", "interrupts", "limits", "md", "memory", "network", "tcp")
+AREAS = (
+    "allocator",
+    "block",
+    "cpu",
+    "filesystems",
+    "interrupts",
+    "limits",
+    "md",
+    "memory",
+    "network",
+    "pool",
+    "redo",
+    "tcp",
+)
 
 
 def all_rules() -> list[Rule]:

@@ -1,0 +1,390 @@
+"""Rules about the buffer pool: its size beside the data and the memory, its parts, what it must throw out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.knobs.knob import Versions
+from headrace.model import Vendor
+from headrace.rules.evidence import GIB, MIB, Evidence, number, share, size
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+
+#: Pages read from files a second below which more memory would save no reads that anybody feels.
+MISSES_S = 20.0
+#: The pool counts as full below this share of free pages: what is free would be filled before anything is evicted.
+PAGES_FREE = 0.05
+#: Of the memory, what stays with the system, its page cache and the sessions when the pool grows.
+RESERVE = 0.20
+#: A pool that could grow by less than this much of itself is as good as its memory allows.
+WORTH_GROWING = 0.25
+#: The manual's upper mark for a host that serves nothing else: Optimizing InnoDB Disk I/O.
+SHARE_OF_MEMORY = 0.75
+#: From here on sessions and the kernel have too little: InnoDB's own structures take up to 10% on top of the pool.
+TOO_LARGE = 0.90
+#: A control group holds the server alone, and no kernel.
+TOO_LARGE_IN_GROUP = 0.95
+#: Data beside which the pool has room for growth, as a ratio: what a pool holds besides pages of tables.
+ROOM_BESIDE_DATA = 1.1
+#: Where no chunk is named: the default of both vendors for years, and a step that every version accepts.
+STEP_BYTES = 128 * MIB
+#: Configuring InnoDB Buffer Pool Size: more chunks than this are a performance issue.
+MAX_CHUNKS = 1_000
+#: Reads beyond this share of all page requests wait for the device often enough to be felt.
+MISS_SHARE = 0.01
+#: ... if there are this many; more than one spindle can do.
+MANY_MISSES_S = 1_000.0
+#: A pool from this size takes minutes to warm up at the speed of random reads.
+SLOW_TO_WARM = 4 * GIB
+#: Dirty pages this close to innodb_max_dirty_pages_pct: flushing is hurried already.
+NEAR_DIRTY_LIMIT = 0.90
+#: Full scans of at least so many rows a second pass pages through the pool that are used once.
+SCANNED_ROWS_S = 50_000.0
+#: Threads at work from which one instance's locks can be contended.
+MANY_THREADS = 16.0
+
+SIZE_SOURCE = "MySQL Reference Manual, Configuring InnoDB Buffer Pool Size; Optimizing InnoDB Disk I/O"
+
+
+def memory_bytes(evidence: Evidence) -> float:
+    """What the server may have: the host's memory, or its control group's limit."""
+    total = evidence.last("memory", "MemTotal")
+    limit = ((evidence.process or {}).get("cgroup") or {}).get("memory_max_bytes")
+    return min(total, float(limit)) if isinstance(limit, int) and limit > 0 else total
+
+
+def _misses_s(evidence: Evidence) -> float:
+    return evidence.status_per_second("innodb_buffer_pool_reads")
+
+
+def _free_share(evidence: Evidence) -> float:
+    return evidence.status("innodb_buffer_pool_pages_free") / max(
+        evidence.status("innodb_buffer_pool_pages_total"), 1.0
+    )
+
+
+def _growth(evidence: Evidence) -> tuple[float, float]:
+    """The pool as it should be and the memory that is idle; whole steps, never more than memory allows."""
+    pool = evidence.number("innodb_buffer_pool_size")
+    total = memory_bytes(evidence)
+    available = evidence.gauge("memory", "MemAvailable").low
+    idle = max(available - RESERVE * total, 0.0)
+    wanted = min(pool + idle, SHARE_OF_MEMORY * total, ROOM_BESIDE_DATA * evidence.data_bytes)
+    return max(wanted // STEP_BYTES * STEP_BYTES, pool), idle
+
+
+@rule(
+    "POOL01",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source=SIZE_SOURCE,
+    refute="With the larger pool Innodb_buffer_pool_reads falls, but throughput and p99 are equivalent to before.",
+)
+def smaller_than_data(evidence: Evidence) -> Iterator[Hit]:
+    """The buffer pool is smaller than the data, and memory that could hold them is idle.
+
+    A page that is not in the pool costs a read: some 100 us on flash, 10 ms on a disk, against less than 1 us from
+    memory. Idle memory is the cheapest remedy there is, for a server of any make. The page cache of the kernel is
+    no substitute: it keeps each page a second time, costs a system call, and is bypassed by O_DIRECT.
+    """
+    pool, data = evidence.number("innodb_buffer_pool_size"), evidence.data_bytes
+    misses = _misses_s(evidence)
+    wanted, idle = _growth(evidence)
+    if pool >= data or misses < MISSES_S or _free_share(evidence) > PAGES_FREE:
+        return
+    if wanted < (1 + WORTH_GROWING) * pool:
+        return
+    requests = evidence.status_per_second("innodb_buffer_pool_read_requests")
+    yield Hit(
+        "",
+        f"the pool has {size(pool)} beside {size(data)} of data, {misses:,.0f} pages/s are read from files, and "
+        f"{size(idle)} of memory are idle.",
+        (
+            number("innodb_buffer_pool_size", size(pool)),
+            number("data and indexes of InnoDB", size(data)),
+            number("pages read from files/s", f"{misses:,.0f}"),
+            number("of all page requests", share(misses / max(requests, misses, 1.0))),
+            number("idle memory, without a reserve", size(idle)),
+            number("memory", size(memory_bytes(evidence))),
+        ),
+        (Remedy({"server.innodb_buffer_pool_size": int(wanted)}),),
+    )
+
+
+@rule(
+    "POOL02",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source=SIZE_SOURCE,
+    refute="With a pool of 75% of the memory MemAvailable is equivalent, and nothing was swapped before.",
+)
+def larger_than_memory(evidence: Evidence) -> Iterator[Hit]:
+    """The buffer pool is larger than memory allows.
+
+    The pool is filled lazily, so a host that promises too much fails days after its start: it swaps, or the kernel
+    kills the largest process, which is the server. Sessions, the data dictionary and InnoDB's own structures come
+    on top of the pool.
+    """
+    pool, total = evidence.number("innodb_buffer_pool_size"), memory_bytes(evidence)
+    in_group = total < evidence.last("memory", "MemTotal")
+    if pool < (TOO_LARGE_IN_GROUP if in_group else TOO_LARGE) * total:
+        return
+    wanted = SHARE_OF_MEMORY * total // STEP_BYTES * STEP_BYTES
+    yield Hit(
+        "",
+        f"the pool has {size(pool)} of the {size(total)} that the server may have ({share(pool / total)}).",
+        (
+            number("innodb_buffer_pool_size", size(pool)),
+            number("memory, or the control group's limit", size(total)),
+        ),
+        (Remedy({"server.innodb_buffer_pool_size": int(max(wanted, STEP_BYTES))}),),
+    )
+
+
+@rule(
+    "POOL03",
+    severity=Severity.LIMIT,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, Server Status Variables, Innodb_buffer_pool_wait_free; innodb_lru_scan_depth",
+    refute="With twice the depth Innodb_buffer_pool_wait_free stops, but throughput and p99 are equivalent.",
+)
+def waits_for_free_pages(evidence: Evidence) -> Iterator[Hit]:
+    """Statements wait for a free page in the buffer pool.
+
+    Cleaner threads keep some pages free ahead of need. Where they are late, a statement has to flush a page itself
+    before it can read its own: it pays a write and its sync for a read.
+    """
+    waits = evidence.status_rate("innodb_buffer_pool_wait_free")
+    if waits <= 0:
+        return
+    depth = int(evidence.number("innodb_lru_scan_depth"))
+    capacity = int(evidence.number("innodb_io_capacity"))
+    most = int(evidence.number("innodb_io_capacity_max"))
+    yield Hit(
+        "",
+        f"{waits:,.1f} times a second a statement waits for a free page; the pool has "
+        f"{size(evidence.number('innodb_buffer_pool_size'))}.",
+        (
+            number("Innodb_buffer_pool_wait_free/s", f"{waits:,.1f}"),
+            number("pages free", share(_free_share(evidence))),
+            number("innodb_lru_scan_depth", depth),
+            number("innodb_io_capacity", capacity),
+        ),
+        (
+            Remedy({"server.innodb_lru_scan_depth": 2 * depth}, label="more pages freed ahead"),
+            Remedy(
+                {
+                    "server.innodb_io_capacity_max": max(most, 4 * capacity),
+                    "server.innodb_io_capacity": 2 * capacity,
+                },
+                label="flush more in the background",
+            ),
+        ),
+    )
+
+
+@rule(
+    "POOL04",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, Configuring Buffer Pool Flushing, innodb_max_dirty_pages_pct",
+    refute="With more background writes the share of dirty pages falls, but p99 is equivalent.",
+)
+def dirty_pages_near_limit(evidence: Evidence) -> Iterator[Hit]:
+    """Nearly as many pages are dirty as may be, so flushing is hurried.
+
+    At innodb_max_dirty_pages_pct the cleaners write as fast as innodb_io_capacity lets them, whatever else needs
+    the device. Writing earlier makes the same work even.
+    """
+    dirty = evidence.status("innodb_buffer_pool_pages_dirty")
+    total = max(evidence.status("innodb_buffer_pool_pages_data"), 1.0)
+    limit = evidence.number("innodb_max_dirty_pages_pct") / 100
+    if dirty / total < NEAR_DIRTY_LIMIT * limit or limit <= 0:
+        return
+    capacity = int(evidence.number("innodb_io_capacity"))
+    most = int(evidence.number("innodb_io_capacity_max"))
+    yield Hit(
+        "",
+        f"{share(dirty / total)} of the pool's pages are dirty; flushing is hurried from {share(limit)} on.",
+        (
+            number("dirty pages", f"{dirty:,.0f} of {total:,.0f}"),
+            number("innodb_max_dirty_pages_pct", f"{100 * limit:g}"),
+            number("innodb_io_capacity", capacity),
+        ),
+        (
+            Remedy(
+                {
+                    "server.innodb_io_capacity_max": max(most, 4 * capacity),
+                    "server.innodb_io_capacity": 2 * capacity,
+                }
+            ),
+        ),
+    )
+
+
+@rule(
+    "POOL05",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="MySQL 8.4 Reference Manual, innodb_buffer_pool_instances; MySQL 8.0: 8 from 1 GB on",
+    refute="With more instances throughput and p99 are equivalent.",
+    applies_to={Vendor.MYSQL: Versions(), Vendor.PERCONA: Versions(), Vendor.MARIADB: Versions(until="10.5")},
+    disputed="8.0 makes 8 parts of any pool from 1 GB on; 8.4 a quarter of the CPUs, at most half the chunks; "
+    "MariaDB dropped the parts as useless.",
+)
+def one_instance(evidence: Evidence) -> Iterator[Hit]:
+    """A large buffer pool in one part serves many threads.
+
+    Each part has locks of its own for its lists. Too many parts cost memory and make evictions uneven.
+    """
+    pool = evidence.number("innodb_buffer_pool_size")
+    instances = evidence.number("innodb_buffer_pool_instances")
+    running = evidence.gauge("mysql_status", "threads_running").mean
+    cpus = len(evidence.cores)
+    if instances > 1 or pool < GIB or running < MANY_THREADS:
+        return
+    chunk = evidence.number("innodb_buffer_pool_chunk_size") or STEP_BYTES
+    by_formula = int(max(min(pool / chunk / 2, cpus / 4, 64), 1))
+    values = dict.fromkeys(value for value in (by_formula, 8) if value > 1)
+    yield Hit(
+        "",
+        f"the pool of {size(pool)} is one part, with {running:.0f} threads at work on {cpus} CPUs.",
+        (
+            number("innodb_buffer_pool_instances", int(instances)),
+            number("threads running, mean", f"{running:.1f}"),
+            number("CPUs", cpus),
+        ),
+        tuple(
+            Remedy({"server.innodb_buffer_pool_instances": value}, label=f"{value} parts") for value in values
+        ),
+    )
+
+
+@rule(
+    "POOL06",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, Configuring InnoDB Buffer Pool Chunk Size",
+    refute="With at most 1,000 chunks throughput, p99 and the time of a resize are equivalent.",
+    applies_to={
+        Vendor.MYSQL: Versions(),
+        Vendor.PERCONA: Versions(),
+        Vendor.MARIADB: Versions(until="10.11.12"),
+    },
+)
+def too_many_chunks(evidence: Evidence) -> Iterator[Hit]:
+    """The buffer pool consists of more than a thousand chunks.
+
+    A pool is allocated and resized in chunks, and a page is found in them by searching. The manual asks to keep
+    their number below 1,000.
+    """
+    pool, chunk = evidence.number("innodb_buffer_pool_size"), evidence.number("innodb_buffer_pool_chunk_size")
+    if chunk <= 0 or pool / chunk <= MAX_CHUNKS:
+        return
+    wanted = chunk
+    while pool / wanted > MAX_CHUNKS:
+        wanted *= 2
+    yield Hit(
+        "",
+        f"the pool of {size(pool)} consists of {pool / chunk:,.0f} chunks of {size(chunk)}.",
+        (
+            number("innodb_buffer_pool_size", size(pool)),
+            number("innodb_buffer_pool_chunk_size", size(chunk)),
+        ),
+        (Remedy({"server.innodb_buffer_pool_chunk_size": int(wanted)}),),
+    )
+
+
+@rule(
+    "POOL07",
+    severity=Severity.ADVICE,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, Saving and Restoring the Buffer Pool State",
+    refute="After a restart with the saved state the time until throughput is steady is equivalent.",
+)
+def cold_after_restart(evidence: Evidence) -> Iterator[Hit]:
+    """After a restart the buffer pool begins empty.
+
+    The server can save which pages were in the pool and read them back in the order of the files. Without that a
+    large pool warms up at the speed of random reads, and the first minutes belong to the device.
+    """
+    pool = evidence.number("innodb_buffer_pool_size")
+    names = ("innodb_buffer_pool_dump_at_shutdown", "innodb_buffer_pool_load_at_startup")
+    off = [name for name in names if not evidence.is_on(name)]
+    if not off or pool < SLOW_TO_WARM:
+        return
+    yield Hit(
+        "",
+        f"{' and '.join(off)} {'is' if len(off) == 1 else 'are'} off, with a pool of {size(pool)}.",
+        (number("innodb_buffer_pool_size", size(pool)), *(number(name, "OFF") for name in off)),
+        (Remedy({f"server.{name}": True for name in off}),),
+    )
+
+
+@rule(
+    "POOL08",
+    severity=Severity.LIMIT,
+    confidence=Confidence.MEDIUM,
+    source=SIZE_SOURCE,
+    refute="On the same host with more memory in the pool throughput is equivalent.",
+)
+def data_do_not_fit(evidence: Evidence) -> Iterator[Hit]:
+    """Statements wait for pages from files, and no memory is left to hold them.
+
+    The pool is as large as this host allows, so only touching fewer pages, faster reads or more memory help.
+    """
+    pool, data = evidence.number("innodb_buffer_pool_size"), evidence.data_bytes
+    misses = evidence.status_rate("innodb_buffer_pool_reads")
+    requests = evidence.status_rate("innodb_buffer_pool_read_requests")
+    if pool >= data or misses < MANY_MISSES_S or misses < MISS_SHARE * requests:
+        return
+    wanted, idle = _growth(evidence)
+    if wanted >= (1 + WORTH_GROWING) * pool:
+        return
+    yield Hit(
+        "",
+        f"{misses:,.0f} pages/s are read from files ({share(misses / max(requests, 1.0))} of all requests); "
+        f"the pool has {size(pool)} beside {size(data)} of data, and {size(idle)} of memory are idle.",
+        (
+            number("pages read from files/s", f"{misses:,.0f}"),
+            number("page requests/s", f"{requests:,.0f}"),
+            number("innodb_buffer_pool_size", size(pool)),
+            number("data and indexes of InnoDB", size(data)),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "Find the statements that read most rows for what they send, and give them an index.",
+                    "Remove unused indexes and old rows; or add memory: the pool is at this host's limit.",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "POOL09",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Making the Buffer Pool Scan Resistant",
+    refute="With innodb_old_blocks_time at 1000 reads from files and p99 are equivalent under the same scans.",
+)
+def scans_push_out_hot_pages(evidence: Evidence) -> Iterator[Hit]:
+    """Full scans push hot pages out of the buffer pool.
+
+    With innodb_old_blocks_time at 0 a page counts as hot when it is touched twice, which a scan does at once for
+    every row after the first. The default of one second keeps a scan's pages in the old part of the list.
+    """
+    if evidence.number("innodb_old_blocks_time") > 0:
+        return
+    scanned = evidence.status_per_second("handler_read_rnd_next")
+    if scanned < SCANNED_ROWS_S or evidence.number("innodb_buffer_pool_size") >= evidence.data_bytes:
+        return
+    yield Hit(
+        "",
+        f"innodb_old_blocks_time is 0 while scans read {scanned:,.0f} rows/s.",
+        (
+            number("innodb_old_blocks_time", 0),
+            number("Handler_read_rnd_next/s", f"{scanned:,.0f}"),
+        ),
+        (Remedy({"server.innodb_old_blocks_time": 1000}),),
+    )

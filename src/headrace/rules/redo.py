@@ -1,0 +1,206 @@
+"""Rules about the redo log: how far apart checkpoints may be, and what waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.knobs.knob import Versions
+from headrace.model import Value, Vendor
+from headrace.rules.evidence import GIB, MIB, Evidence, number, share, size
+from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+
+#: Redo of about an hour at peak spreads checkpoints: MySQL Reference Manual, Redo Log, and long practice.
+HOUR_S = 3600.0
+#: Less than this much an hour is no load that a checkpoint could disturb.
+LITTLE_AN_HOUR = 256 * MIB
+#: Beyond this share of the capacity flushing is forced, and beyond about 90% statements wait.
+FULL = 0.80
+#: Recovery reads the redo log: larger ones than this make a crash cost minutes, so a person shall decide.
+LARGEST = 64 * GIB
+#: A log buffer beyond which commits are hardly ever smaller: only very large transactions fill it.
+LARGEST_BUFFER = 256 * MIB
+#: Where the log is in files of this version on, they are managed by the server.
+ONE_CAPACITY = Versions(since="8.0.30")
+
+
+def _mysql(evidence: Evidence) -> bool:
+    return evidence.vendor is not Vendor.MARIADB
+
+
+def by_capacity(evidence: Evidence) -> bool:
+    """Whether innodb_redo_log_capacity decides, and innodb_log_file_size is no more than a relic."""
+    return _mysql(evidence) and evidence.version in ONE_CAPACITY
+
+
+def capacity_bytes(evidence: Evidence) -> float:
+    """All of the redo log."""
+    if by_capacity(evidence):
+        return evidence.number("innodb_redo_log_capacity")
+    files = (
+        evidence.number("innodb_log_files_in_group")
+        if evidence.has_variable("innodb_log_files_in_group")
+        else 1.0
+    )
+    return evidence.number("innodb_log_file_size") * files
+
+
+def _setting(evidence: Evidence, capacity: float) -> dict[str, Value]:
+    """The knob of this version for a capacity, in whole GiB or MiB."""
+    step = GIB if capacity >= GIB else MIB
+    whole = int(-(-capacity // step) * step)
+    if by_capacity(evidence):
+        return {"server.innodb_redo_log_capacity": whole}
+    files = (
+        int(evidence.number("innodb_log_files_in_group"))
+        if evidence.has_variable("innodb_log_files_in_group")
+        else 1
+    )
+    return {"server.innodb_log_file_size": whole // max(files, 1)}
+
+
+def checkpoint_age(evidence: Evidence) -> tuple[float, float]:
+    """Redo that a crash would have to apply, at the most in the window, and the capacity for it."""
+    name = "innodb_redo_log_logical_size" if _mysql(evidence) else "innodb_checkpoint_age"
+    found = evidence.window.gauge("mysql_status", name)
+    if found is not None:
+        return found.high, _most(evidence)
+    sampled = evidence.window.gauge("innodb_status", "checkpoint_age")
+    if sampled is None:
+        evidence.settings  # noqa: B018 - without a server that is what is missing
+        raise NotEnough("the age of the last checkpoint was not sampled")
+    return sampled.high, capacity_bytes(evidence)
+
+
+def _most(evidence: Evidence) -> float:
+    told = evidence.window.last("mysql_status", "innodb_checkpoint_max_age")
+    return told if told and not _mysql(evidence) else capacity_bytes(evidence)
+
+
+@rule(
+    "REDO01",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Redo Log, Configuring Redo Log Capacity; MariaDB, InnoDB Redo Log",
+    refute="With a redo log for an hour pages written a second and p99 are equivalent to before.",
+)
+def less_than_an_hour(evidence: Evidence) -> Iterator[Hit]:
+    """More redo is written in an hour than the redo log holds.
+
+    Every time round the log, each page that changed must have been written. A page that is changed often is
+    written once a round: a longer round means fewer writes for the same work. It costs time after a crash.
+    """
+    written = evidence.status_rate("innodb_os_log_written") * HOUR_S
+    capacity = capacity_bytes(evidence)
+    if written <= max(capacity, LITTLE_AN_HOUR):
+        return
+    minutes = 60 * capacity / written
+    yield Hit(
+        "",
+        f"{size(written)} of redo are written an hour; the log holds {size(capacity)}, "
+        f"which is {minutes:,.1f} minutes.",
+        (
+            number("redo written/s", size(written / HOUR_S)),
+            number("redo log", size(capacity)),
+            number("once round, in minutes", f"{minutes:,.1f}"),
+        ),
+        (Remedy(_setting(evidence, min(written, LARGEST))),),
+    )
+
+
+@rule(
+    "REDO02",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Configuring Buffer Pool Flushing; MariaDB, InnoDB Page Flushing",
+    refute="With twice the redo log the checkpoint's age falls below 80%, but throughput and p99 are equivalent.",
+)
+def checkpoint_near_end(evidence: Evidence) -> Iterator[Hit]:
+    """The redo log is nearly full: pages are flushed in a hurry, and soon statements wait.
+
+    When the oldest change that is not yet in the data files is as old as the log is long, every statement that
+    writes has to wait for pages to be flushed. A larger log or earlier flushing moves that away.
+    """
+    age, most = checkpoint_age(evidence)
+    if most <= 0 or age < FULL * most:
+        return
+    capacity = int(evidence.number("innodb_io_capacity"))
+    highest = int(evidence.number("innodb_io_capacity_max"))
+    yield Hit(
+        "",
+        f"{size(age)} of redo wait for their pages, {share(age / most)} of the {size(most)} there can be.",
+        (
+            number("age of the checkpoint, the most", size(age)),
+            number("limit", size(most)),
+            number("redo log", size(capacity_bytes(evidence))),
+            number("innodb_io_capacity", capacity),
+        ),
+        (
+            Remedy(_setting(evidence, min(2 * capacity_bytes(evidence), LARGEST)), label="a larger log"),
+            Remedy(
+                {
+                    "server.innodb_io_capacity_max": max(highest, 4 * capacity),
+                    "server.innodb_io_capacity": 2 * capacity,
+                },
+                label="earlier flushing",
+            ),
+        ),
+    )
+
+
+@rule(
+    "REDO03",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Server Status Variables, Innodb_log_waits; innodb_log_buffer_size",
+    refute="With a larger log buffer Innodb_log_waits stands still, but throughput and p99 are equivalent.",
+)
+def buffer_too_small(evidence: Evidence) -> Iterator[Hit]:
+    """Statements wait because the log buffer is full.
+
+    A large transaction fills the buffer before its commit; then the redo log is written in the middle of it.
+    """
+    waits = evidence.status_rate("innodb_log_waits")
+    buffer = evidence.number("innodb_log_buffer_size")
+    if waits <= 0 or buffer >= LARGEST_BUFFER:
+        return
+    yield Hit(
+        "",
+        f"{waits:,.1f} times a second the log buffer of {size(buffer)} is full.",
+        (
+            number("Innodb_log_waits/s", f"{waits:,.1f}"),
+            number("innodb_log_buffer_size", size(buffer)),
+            number("redo written/s", size(evidence.status_rate("innodb_os_log_written"))),
+        ),
+        (Remedy({"server.innodb_log_buffer_size": int(min(4 * buffer, LARGEST_BUFFER))}),),
+    )
+
+
+@rule(
+    "REDO04",
+    severity=Severity.ADVICE,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, innodb_redo_log_capacity: innodb_log_file_size is ignored where it is set",
+    refute="innodb_redo_log_capacity taken away, Innodb_redo_log_capacity_resized stays what it is.",
+    applies_to={Vendor.MYSQL: ONE_CAPACITY, Vendor.PERCONA: ONE_CAPACITY},
+)
+def size_without_effect(evidence: Evidence) -> Iterator[Hit]:
+    """The redo log is sized by a variable that this version no longer reads.
+
+    innodb_log_file_size and innodb_log_files_in_group still can be set, and do nothing beside
+    innodb_redo_log_capacity. What was meant to be gigabytes may be the default of 100 MB.
+    """
+    real = evidence.number("innodb_redo_log_capacity")
+    if not evidence.has_variable("innodb_log_file_size"):
+        return
+    asked = evidence.number("innodb_log_file_size") * evidence.number("innodb_log_files_in_group")
+    if asked <= real:
+        return
+    yield Hit(
+        "innodb_log_file_size",
+        f"innodb_log_file_size asks for {size(asked)} of redo log, but the server has {size(real)}.",
+        (
+            number("innodb_log_file_size x innodb_log_files_in_group", size(asked)),
+            number("innodb_redo_log_capacity", size(real)),
+        ),
+        (Remedy({"server.innodb_redo_log_capacity": int(asked)}),),
+    )

@@ -1,0 +1,96 @@
+"""Cases of the rules about the redo log."""
+
+from __future__ import annotations
+
+from tests.rules.case import Case
+from tests.rules.hosts import GIB, unwell
+
+MIB = 1 << 20
+
+CASES = [
+    Case(
+        "REDO01",
+        "96 MB for 10 MB a second",
+        lambda: unwell(
+            variables={"innodb_log_file_size": str(96 * MIB)},
+            status_rates={"innodb_os_log_written": 10 * MIB},
+        ),
+        ("",),
+        ("35.2 GiB of redo are written an hour; the log holds 96 MiB, which is 0.2 minutes",),
+    ),
+    Case(
+        "REDO01",
+        "MySQL by capacity",
+        lambda: unwell(
+            vendor="mysql",
+            variables={"innodb_redo_log_capacity": str(100 * MIB)},
+            status_rates={"innodb_os_log_written": MIB},
+        ),
+        ("",),
+        ("the log holds 100 MiB",),
+    ),
+    Case(
+        "REDO01",
+        "MySQL 5.7 by files",
+        lambda: unwell(vendor="mysql", version="5.7.44", status_rates={"innodb_os_log_written": MIB}),
+        ("",),
+        ("the log holds 96 MiB",),
+    ),
+    Case(
+        "REDO01",
+        "little load",
+        lambda: unwell(
+            variables={"innodb_log_file_size": str(96 * MIB)}, status_rates={"innodb_os_log_written": 5e4}
+        ),
+    ),
+    Case("REDO01", "an hour fits", unwell),
+    Case("REDO01", "not sampled", lambda: unwell(without=["mysql_status"]), missing="log_written was not"),
+    Case(
+        "REDO02",
+        "MariaDB",
+        lambda: unwell(
+            status={"innodb_checkpoint_age": 7.0 * GIB, "innodb_checkpoint_max_age": 7.2 * GIB},
+        ),
+        ("",),
+        ("7 GiB of redo wait for their pages, 97% of the 7.2 GiB",),
+    ),
+    Case(
+        "REDO02",
+        "MySQL",
+        lambda: unwell(vendor="mysql", status={"innodb_redo_log_logical_size": 7.0 * GIB}),
+        ("",),
+        ("88% of the 8 GiB",),
+    ),
+    Case("REDO02", "young", lambda: unwell(vendor="mysql")),
+    Case("REDO02", "young in MariaDB", unwell),
+    Case(
+        "REDO02",
+        "not sampled",
+        lambda: unwell(without=["mysql_status"]),
+        missing="age of the last checkpoint",
+    ),
+    Case("REDO02", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case(
+        "REDO03",
+        "full",
+        lambda: unwell(status_rates={"innodb_log_waits": 12.0}),
+        ("",),
+        ("12.0 times a second the log buffer of 16 MiB is full",),
+    ),
+    Case("REDO03", "never", unwell),
+    Case("REDO03", "not sampled", lambda: unwell(without=["mysql_status"]), missing="log_waits was not"),
+    Case(
+        "REDO04",
+        "4 GB that are not there",
+        lambda: unwell(
+            vendor="mysql",
+            variables={"innodb_log_file_size": str(2 * GIB), "innodb_redo_log_capacity": str(100 * MIB)},
+        ),
+        ("innodb_log_file_size",),
+        ("asks for 4 GiB of redo log, but the server has 100 MiB",),
+    ),
+    Case("REDO04", "by capacity", lambda: unwell(vendor="mysql")),
+    Case(
+        "REDO04", "no server", lambda: unwell(has_server=False, vendor="mysql"), missing="no server was asked"
+    ),
+]
