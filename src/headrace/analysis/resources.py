@@ -7,7 +7,7 @@ be known here (a virtual machine without the counter, an interface without a spe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -22,16 +22,24 @@ FULL = 0.90
 BUSY = 0.70
 #: A core is alone when the others together do less than this.
 OTHERS_IDLE = 0.60
+#: A core with this share of softirqs, many times that of the others, carries the network alone and fills up first.
+HOT_SOFTIRQ, TIMES_OTHERS = 0.30, 4.0
+#: Single cores that are named; with more than these it is a part of the host, not a core.
+MOST_CORES = 4
 #: Share of the time in which some task waited (PSI): from where it is more than noise, and from where it rules.
 PRESSURE_SEEN, PRESSURE_HIGH = 0.05, 0.25
 #: Share of CPU time that the hypervisor gave to others.
 STEAL_SEEN, STEAL_HIGH = 0.02, 0.10
+#: Packets dropped of those that a core received, above which somebody notices; below it is one burst a day.
+LOST = 1e-4
 #: Retransmitted segments of all that were sent, above which the network loses packets.
 RETRANSMITTED = 0.01
 #: %util assumes one request at a time: that a device never rested says something about one spindle only.
 NEVER_RESTS = 0.95
 #: Requests waiting or in service at once, on average, from which a device that serves many has a queue.
 DEEP_QUEUE = 8.0
+#: Requests at once up to which a device is asked one after the other.
+FEW_AT_ONCE = 2.0
 #: Twice the queue should bring more throughput from a device that has room; less than this much more is none.
 FLAT = 1.10
 #: A read or write on flash that takes this long on average waited for others. Above the slowest p99 data sheets.
@@ -170,21 +178,34 @@ def _cpu(window: Window) -> Iterator[Use]:
         return
     everything, each = found[0], found[1:]
     yield _all_cores(window, len(each), everything)
-    for core in each:
-        rest = [other.busy for other in each if other is not core]
-        # With every core busy the line above has said it; one alone is what an average hides.
-        if core.busy >= FULL and rest and sum(rest) / len(rest) < OTHERS_IDLE:
-            others = sum(rest) / len(rest)
-            yield Use(
-                "core",
-                core.name,
-                Level.SATURATED,
-                core.busy,
-                load=f"{_percent(core.busy)} busy: {_shares(core)}",
-                saturation=f"the other {len(rest)} are {_percent(others)} busy on average",
-                traps=(f"the average over all cores, {_percent(everything.busy)}, hides it",),
-                numbers={"busy": core.busy, "softirq": core.softirq, "others": others},
-            )
+    if len(each) < 2:
+        return
+    alone = sorted(
+        filter(None, (_alone(core, each) for core in each)), key=lambda use: -(use.utilisation or 0)
+    )
+    for use in alone[:MOST_CORES]:
+        more = f"; {len(alone) - MOST_CORES} more cores are like it" if len(alone) > MOST_CORES else ""
+        trap = f"the average over all cores, {_percent(everything.busy)}, hides it"
+        yield replace(use, saturation=use.saturation + more, traps=(trap,))
+
+
+def _alone(core: Core, each: list[Core]) -> Use | None:
+    """A core that is full, or fills up, while the others have room. With all busy the host's line says it."""
+    count = len(each) - 1
+    others = (sum(other.busy for other in each) - core.busy) / count
+    softirq = (sum(other.softirq for other in each) - core.softirq) / count
+    carries = core.softirq >= max(HOT_SOFTIRQ, TIMES_OTHERS * softirq)
+    if others >= OTHERS_IDLE or not (core.busy >= FULL or carries):
+        return None
+    return Use(
+        "core",
+        core.name,
+        Level.SATURATED if core.busy >= FULL else Level.BUSY,
+        core.busy,
+        load=f"{_percent(core.busy)} busy: {_shares(core)}",
+        saturation=f"the other {count} are {_percent(others)} busy on average",
+        numbers={"busy": core.busy, "softirq": core.softirq, "others": others},
+    )
 
 
 def _shares(core: Core) -> str:
@@ -247,7 +268,7 @@ def _softirq(window: Window) -> Iterator[Use]:
             yield Use(
                 "softirq",
                 cpu,
-                Level.SATURATED,
+                Level.SATURATED if rate >= LOST * processed else Level.BUSY,
                 None,
                 load=f"{processed:,.0f} packets/s",
                 errors=f"{rate:,.1f} packets/s dropped: the core's backlog was full",
@@ -374,7 +395,8 @@ def _level_of(window: Window, device: Device, spindle: bool, limit: float | None
     is_flat = _is_flat(window, device.name)
     full_queue = device.queue >= DEEP_QUEUE and device.wait_ms >= FLASH_SLOW_MS
     if spindle and device.utilisation >= NEVER_RESTS and device.queue >= 2:
-        return Level.SATURATED, measured
+        mix = f"about {device.operations:,.0f} operations/s with this mix: it never rests"
+        return Level.SATURATED, measured or mix
     # A limit holds for the mix that it was measured with, so what waits now weighs more.
     if (
         not spindle
@@ -411,12 +433,9 @@ def _memory(window: Window) -> Iterator[Use]:
     total = window.last("memory", "MemTotal")
     swapped_in = window.rate("vmstat", "pswpin")
     swapped_out = window.rate("vmstat", "pswpout")
-    reclaim = window.rate("vmstat", "pgscan_direct")
+    reclaim = _direct_reclaim(window)
     kills = window.growth("vmstat", "oom_kill") or 0.0
     pressure, full = _pressure(window, "memory"), _pressure(window, "memory", "full")
-    if available is None or not total:
-        yield Use("memory", "", Level.UNKNOWN, None, saturation="the kernel does not tell what is available")
-        return
     waits = []
     if pressure is not None and pressure >= 0.01:
         waits.append(f"some task waited for memory {_percent(pressure)} of the time")
@@ -425,6 +444,12 @@ def _memory(window: Window) -> Iterator[Use]:
     if reclaim and reclaim >= 1:
         waits.append(f"{reclaim:,.0f} pages/s looked at by tasks that had to make room themselves")
     is_short = (pressure or 0) >= PRESSURE_SEEN or (swapped_in or 0) >= 256 or kills > 0
+    if available is None or not total:
+        # Before 3.14 it is not there. That nothing is swapped says little: the page cache may be all but gone.
+        blind = "the kernel does not tell what is available"
+        level = Level.SATURATED if is_short else Level.UNKNOWN
+        yield Use("memory", "", level, None, saturation="; ".join([*waits, blind]))
+        return
     used = 1 - available.low / total
     level = Level.SATURATED if is_short else Level.BUSY if used >= FULL else Level.FINE
     yield Use(
@@ -440,6 +465,14 @@ def _memory(window: Window) -> Iterator[Use]:
         else ("no pressure counters: waiting for memory is known from swap only",),
         numbers={"available_bytes": available.low, "total_bytes": total},
     )
+
+
+def _direct_reclaim(window: Window) -> float | None:
+    """Pages a second that tasks scanned themselves. Before Linux 4.8 they are counted by zone."""
+    metrics = [name for name in window.metrics("vmstat") if name.startswith("pgscan_direct")]
+    rates = [window.rate("vmstat", name) for name in metrics if name != "pgscan_direct_throttle"]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known else None
 
 
 def _network(window: Window, facts: HostFacts) -> Iterator[Use]:
@@ -505,8 +538,8 @@ def _interface(window: Window, facts: HostFacts, name: str, received: float, sen
 
 def _sentence(window: Window, uses: list[Use], limiting: Use | None) -> str:
     if limiting is not None:
-        what = limiting.errors or limiting.saturation or limiting.load
-        return f"{_titled(limiting)} limits this host: {limiting.load}; {what}."
+        what = "; ".join(filter(None, (limiting.load, limiting.errors or limiting.saturation)))
+        return f"{_titled(limiting)} limits this host: {what}."
     cpu = next((use for use in uses if use.resource == "cpu"), None)
     if cpu is None or cpu.utilisation is None:
         return "What limits this host is unknown: its CPUs were not sampled."
@@ -515,6 +548,13 @@ def _sentence(window: Window, uses: list[Use], limiting: Use | None) -> str:
     if cpu.level is Level.BUSY:
         return f"Nothing is saturated; the CPUs are {_percent(cpu.utilisation)} busy and will be next.{blind}"
     idle = _percent(1 - cpu.utilisation)
+    if waits := _waits_for_io(window, uses):
+        return f"Nothing in hardware is saturated: the CPUs are {idle} idle, yet {waits}{blind}"
+    core = next((use for use in uses if use.resource == "core"), None)
+    if core is not None:
+        return (
+            f"Nothing is saturated; {core.name} is {core.load}, {core.saturation}, and will be next.{blind}"
+        )
     program, used = _busiest_server(window)
     running = window.gauge("mysql_status", "threads_running")
     if running is not None and running.mean - 1 >= max(MANY_RUNNING, TIMES_CORES * used):
@@ -523,7 +563,32 @@ def _sentence(window: Window, uses: list[Use], limiting: Use | None) -> str:
             f"server are at work and use {used:.1f} CPUs. They wait for each other: locks or hot paths.{blind}"
         )
     works = f", {program} uses {used:.1f} of {len(cores(window)) - 1}" if used >= MENTIONED else ""
-    return f"Nothing limits this host: the CPUs are {idle} idle{works}.{blind}"
+    nothing = "Nothing that can be seen here limits" if unknown else "Nothing limits"
+    return f"{nothing} this host: the CPUs are {idle} idle{works}.{blind}"
+
+
+def _waits_for_io(window: Window, uses: list[Use]) -> str:
+    """Where tasks wait for devices that have room: each waits for one request after the other."""
+    pressure = _pressure(window, "io")
+    blocked = window.gauge("cpu", "procs_blocked")
+    if pressure is not None and pressure >= PRESSURE_HIGH:
+        waited = f"some task waited for I/O {_percent(pressure)} of the time"
+    elif pressure is None and blocked is not None and blocked.mean >= 1:
+        waited = f"{blocked.mean:.1f} tasks were blocked in I/O on average"
+    else:
+        return ""
+    worked = [use for use in uses if use.resource == "block" and "queue" in use.numbers]
+    device = max(worked, key=lambda use: (bool(use.limit), use.numbers["queue"]), default=None)
+    if device is None or device.numbers["queue"] > FEW_AT_ONCE:
+        return f"{waited}."
+    numbers = device.numbers
+    against = f" (of {device.limit})" if device.limit else ""
+    # Old kernels count the requests of an array, but not their time.
+    each = f", {numbers['queue']:.1f} at once in {numbers['wait_ms']:.2f} ms each" if numbers["queue"] else ""
+    return (
+        f"{waited}: {device.instance} does {numbers['operations']:,.0f} operations/s{against}{each}. "
+        "What asks it does so one request after the other."
+    )
 
 
 def _titled(use: Use) -> str:

@@ -447,6 +447,16 @@ def device_saturated(evidence: Evidence) -> Iterator[Hit]:
         )
 
 
+def _waited_for_io(evidence: Evidence) -> str:
+    """What shows that tasks wait for devices; empty where they hardly do. Before PSI only blocked tasks tell."""
+    pressure = evidence.window.rate("psi", "some_total_us", "io")
+    if pressure is not None:
+        waits = pressure / 1e6
+        return f"tasks wait for I/O {share(waits)} of the time" if waits >= WAITS_FOR_IO else ""
+    blocked = evidence.gauge("cpu", "procs_blocked").mean
+    return f"{blocked:.1f} tasks are blocked in I/O on average" if blocked >= 1 else ""
+
+
 @rule(
     "BLK13",
     severity=Severity.COST,
@@ -467,8 +477,8 @@ def far_below_its_limit(evidence: Evidence) -> Iterator[Hit]:
         limit = evidence.limits.get(device.name)
         if limit is None or device.operations > FAR_BELOW * limit or device.queue > HARDLY_ASKED:
             continue
-        waits = evidence.rate("psi", "some_total_us", "io") / 1e6
-        if waits < WAITS_FOR_IO:
+        waited = _waited_for_io(evidence)
+        if not waited:
             continue
         settings: dict[str, Any] = {
             f"server.{name}": 16
@@ -484,12 +494,13 @@ def far_below_its_limit(evidence: Evidence) -> Iterator[Hit]:
         more = (Remedy(settings, label="more I/O threads"),) if settings else ()
         yield Hit(
             device.name,
-            f"tasks wait for I/O {share(waits)} of the time, yet {device.name} does {device.operations:,.0f} of "
-            f"the {limit:,.0f} requests/s that were measured, {device.queue:.1f} at once.",
+            f"{waited}, yet {device.name} does {device.operations:,.0f} of the {limit:,.0f} requests/s that were "
+            # Old kernels count the requests of an array, but not their time.
+            f"measured{f', {device.queue:.1f} at once' if device.queue else ''}.",
             (
                 *_numbers(device),
                 number("measured, requests/s", f"{limit:,.0f}"),
-                number("waited for I/O", share(waits)),
+                number("waiting", waited),
             ),
             (look, *more),
         )

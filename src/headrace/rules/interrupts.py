@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import cycle
 from typing import Any
 
+from headrace.analysis.resources import BUSY, FULL
 from headrace.rules.evidence import Evidence, number, share
 from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
 
@@ -36,6 +37,11 @@ def is_movable(line: Mapping[str, Any]) -> bool:
     return not line.get("managed") and not is_nvme_queue
 
 
+def _is_of_device(line: Mapping[str, Any]) -> bool:
+    """A Xen guest's event channels name their kind (blkif), not their device; those of a CPU are xen-percpu."""
+    return bool(line.get("device")) or str(line.get("chip") or "").startswith("xen-dyn")
+
+
 def _rates(evidence: Evidence) -> dict[tuple[str, str], float]:
     """(Line, CPU) -> interrupts a second."""
     rates = evidence.window.rates("interrupts", "count")
@@ -56,7 +62,7 @@ def _spread(lines: list[str], cpus: list[int]) -> Remedy:
 def _concentrated(evidence: Evidence) -> tuple[str, list[str], float, float] | None:
     """The core that answers nearly all movable lines, those lines, their rate there, and their rate in all."""
     lines = _lines(evidence)
-    movable = {irq for irq, line in lines.items() if line.get("device") and is_movable(line)}
+    movable = {irq for irq, line in lines.items() if _is_of_device(line) and is_movable(line)}
     rates = {key: rate for key, rate in _rates(evidence).items() if key[0] in movable and rate > 0}
     total = sum(rates.values())
     by_core: dict[str, float] = {}
@@ -73,6 +79,10 @@ def _concentrated(evidence: Evidence) -> tuple[str, list[str], float, float] | N
 
 def _online(evidence: Evidence) -> list[int]:
     return [int(core.name.removeprefix("cpu")) for core in evidence.cores]
+
+
+def _busy(evidence: Evidence, name: str) -> float:
+    return next(core.busy for core in evidence.cores if core.name == name)
 
 
 def _version(text: str | None) -> tuple[int, ...] | None:
@@ -105,7 +115,7 @@ def one_core_answers_all(evidence: Evidence) -> Iterator[Hit]:
         return
     core, busy, here, total = found
     running = (evidence.raw.get("irqbalance") or {}).get("pid")
-    devices = sorted({str(_lines(evidence)[irq]["device"]) for irq in busy})
+    devices = sorted({str(_lines(evidence)[irq].get("device") or "a Xen device") for irq in busy})
     service = Remedy(
         steps=("Install irqbalance and start it: it spreads lines by load.",), label="irqbalance"
     )
@@ -120,6 +130,7 @@ def one_core_answers_all(evidence: Evidence) -> Iterator[Hit]:
             number("irqbalance", "running" if running else "not running"),
         ),
         (_spread(busy, _online(evidence)), *(() if running else (service,))),
+        None if _busy(evidence, core) >= BUSY else Severity.COST,
     )
 
 
@@ -162,6 +173,7 @@ def irqbalance_blind_on_xen(evidence: Evidence) -> Iterator[Hit]:
             ),
             _spread(busy, _online(evidence)),
         ),
+        Severity.LIMIT if _busy(evidence, core) >= FULL else None,
     )
 
 

@@ -356,6 +356,10 @@ def _option(options: list[str], name: str) -> int:
     return int(found[-1]) if found and found[-1].isdigit() else 0
 
 
+#: Requests a second from where a device's one lock is more than noise; the paper saw it rule at some 100,000s.
+LOCK_FELT = 50_000
+
+
 @rule(
     "RAID09",
     severity=Severity.LIMIT,
@@ -391,4 +395,5 @@ def single_queue_kernel(evidence: Evidence) -> Iterator[Hit]:
                 number("CPUs", count),
             ),
             (Remedy(steps=("Run a kernel of 3.14 or later, and measure the array with the same load.",)),),
+            None if done >= LOCK_FELT else Severity.ADVICE,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.analysis.resources import FULL, OTHERS_IDLE
+from headrace.analysis.resources import BUSY, FULL, OTHERS_IDLE
 from headrace.model import Value
 from headrace.rules.evidence import Evidence, number, share
 from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
@@ -97,6 +97,7 @@ def one_core_receives(evidence: Evidence) -> Iterator[Hit]:
                 ),
                 Remedy({f"host.rps_cpus@{nic['name']}": cpu_mask(online)}, label="all cores"),
             ),
+            None if hot.busy >= BUSY else Severity.COST,
         )
 
 
@@ -219,6 +220,7 @@ def fewer_queues_than_cores(evidence: Evidence) -> Iterator[Hit]:
                     )
                 ),
             ),
+            None if hot.busy >= BUSY else Severity.COST,
         )
 
 
