@@ -15,7 +15,7 @@ LAYERS = [
     {"__main__"},
     {"cli", "web"},
     {"report"},
-    {"hunt", "prove", "rollout"},
+    {"hunt", "live", "prove", "rollout"},
     {"rules"},
     {"experiment"},
     {"analysis"},

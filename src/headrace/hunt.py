@@ -79,7 +79,7 @@ async def watch(
     """
     agent = await Agent.install(target)
     if login is None or not login.is_named:
-        login = await _usual_login(agent, login)
+        login = await usual_login(agent, login)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     folder = (await target.run(["mktemp", "-d", "/tmp/headrace-hunt.XXXXXX"])).text.strip()
     try:
@@ -102,7 +102,7 @@ async def watch(
     )
 
 
-async def _usual_login(agent: Agent, login: ServerLogin | None) -> ServerLogin | None:
+async def usual_login(agent: Agent, login: ServerLogin | None) -> ServerLogin | None:
     """The socket of the one server that runs there; None where there is none, or more than one."""
     servers = [s for s in HostFacts(await agent.facts()).servers if s["program"] in ("mysqld", "mariadbd")]
     if len(servers) != 1:

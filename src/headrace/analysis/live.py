@@ -1,0 +1,130 @@
+"""The last seconds of a live host, as a window of rates that can be had again every second.
+
+A table of Arrow would cost more to make each second than everything else here: the samples of a tick become one
+row of numbers, whose names are kept once for as long as they stay the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.analysis.window import Window
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Names = tuple[tuple[str, str], ...]
+
+#: What is kept: the longest window that anybody asks for, and a little more.
+KEPT_S = 75.0
+
+
+@dataclass
+class _Sampler:
+    ticks: deque[tuple[float, Names, NDArray[np.float64]]] = field(default_factory=deque)
+    error: str = ""
+
+
+class Ring:
+    """What the agent said in the last ``kept_s`` seconds. A sample that is missing is a gap, never a zero."""
+
+    def __init__(self, kept_s: float = KEPT_S) -> None:
+        self.kept_s = kept_s
+        #: When the newest sample was taken, on the host's clock; 0 where there is none.
+        self.newest_s = 0.0
+        self._samplers: dict[str, _Sampler] = {}
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """One line of ``headrace-agent sample``. What is no line of a sampler is ignored."""
+        name = record.get("sampler")
+        if not isinstance(name, str) or "t_ns" not in record:
+            return
+        sampler = self._samplers.setdefault(name, _Sampler())
+        if not record.get("ok"):
+            sampler.error = str(record.get("error", "it failed"))
+            return
+        sampler.error = ""
+        t_s = record["t_ns"] / 1e9
+        pairs = [
+            (metric, label, value)
+            for metric, labels in record["values"].items()
+            for label, value in labels.items()
+            if isinstance(value, int | float)
+        ]
+        names = tuple((metric, label) for metric, label, _ in pairs)
+        if sampler.ticks and sampler.ticks[-1][1] == names:
+            names = sampler.ticks[-1][1]  # equal, and compared by identity from here on
+        values = np.array([value for _, _, value in pairs], dtype=np.float64)
+        sampler.ticks.append((t_s, names, values))
+        self.newest_s = max(self.newest_s, t_s)
+        while sampler.ticks[0][0] < t_s - self.kept_s:
+            sampler.ticks.popleft()
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """Sampler -> why its newest sample is missing."""
+        return {name: sampler.error for name, sampler in self._samplers.items() if sampler.error}
+
+    def window(self, seconds: float, samplers: Iterable[str] | None = None) -> Window:
+        """The last seconds of all samplers, or of these: ``3.0`` at one sample a second has three or four."""
+        since = self.newest_s - seconds
+        wanted = set(self._samplers if samplers is None else samplers)
+        parts = []
+        index: dict[tuple[str, str], dict[str, int]] = {}
+        number = 0
+        for name, sampler in self._samplers.items():
+            ticks = [tick for tick in sampler.ticks if tick[0] >= since]
+            if name not in wanted or not ticks:
+                continue
+            names, values = _matrix([(tick[1], tick[2]) for tick in ticks])
+            times = np.broadcast_to(np.array([tick[0] for tick in ticks]), values.shape)
+            parts.append((times, values))
+            for at, (metric, label) in enumerate(names):
+                index.setdefault((name, metric), {})[label] = number + at
+            number += len(names)
+        return LiveWindow(parts, index, self.errors)
+
+
+def _matrix(ticks: list[tuple[Names, NDArray[np.float64]]]) -> tuple[Names, NDArray[np.float64]]:
+    """Series x ticks; NaN where a tick has not got a series."""
+    first = ticks[0][0]
+    if all(names is first for names, _ in ticks):
+        return first, np.stack([values for _, values in ticks], axis=1)
+    rows: dict[tuple[str, str], int] = {}
+    for names, _ in ticks:
+        for name in names:
+            rows.setdefault(name, len(rows))
+    matrix = np.full((len(rows), len(ticks)), np.nan)
+    for column, (names, values) in enumerate(ticks):
+        matrix[[rows[name] for name in names], column] = values
+    return tuple(rows), matrix
+
+
+class LiveWindow(Window):
+    """A window over matrices (series x ticks, NaN is a gap) instead of a table."""
+
+    def __init__(
+        self,
+        parts: list[tuple[NDArray[np.float64], NDArray[np.float64]]],
+        index: dict[tuple[str, str], dict[str, int]],
+        errors: Mapping[str, str],
+    ) -> None:
+        self.errors = dict(errors)
+        self._index = index
+        there = [~np.isnan(values) for _, values in parts]
+        none = np.empty(0)
+        times, values = (
+            [t[mask] for (t, _), mask in zip(parts, there, strict=True)],
+            [v[mask] for (_, v), mask in zip(parts, there, strict=True)],
+        )
+        counts = np.concatenate([mask.sum(axis=1) for mask in there]) if parts else none
+        self._t = np.concatenate(times) if parts else none
+        self._value = np.concatenate(values) if parts else none
+        self._ends = np.cumsum(counts).astype(np.int64)
+        self._starts = self._ends - counts.astype(np.int64)
+        self._reduce()

@@ -1,0 +1,160 @@
+"""The terminal of `headrace top`: keys in, lines out. What the lines say is report/live's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.events import Key
+from textual.strip import Strip
+from textual.widget import Widget
+
+from headrace.live import Feed, ask
+from headrace.report.live import screen
+from headrace.report.live.screen import Pages, Position
+from headrace.report.live.shot import FINDINGS_S, Shot, take
+from headrace.rules import Evidence, Judgement, all_rules, judge
+
+#: Statements and the processlist are asked for this often, while they are looked at.
+LIST_EVERY_S = 2.0
+FINDINGS_EVERY_S = 10.0
+
+
+class Lines(Widget):
+    """The whole terminal, drawn line by line; only lines that changed are sent."""
+
+    DEFAULT_CSS = "Lines { width: 100%; height: 100%; }"
+
+    def __init__(self, *, colours: bool) -> None:
+        super().__init__()
+        self._colours = colours
+        self._lines: list[Text] = []
+
+    def show(self, lines: list[Text]) -> None:
+        changed = len(lines) != len(self._lines) or any(
+            a != b or a.spans != b.spans for a, b in zip(lines, self._lines, strict=False)
+        )
+        self._lines = lines
+        if changed:
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        if y >= len(self._lines):
+            return Strip.blank(self.size.width)
+        line = self._lines[y]
+        if not self._colours:
+            spans = [span for span in line.spans if "reverse" in str(span.style)]
+            line = Text(line.plain, spans=spans)
+        return Strip(list(line.render(self.app.console))).adjust_cell_length(self.size.width)
+
+
+class Live(App[None]):
+    """Follows a feed until `q`."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS: ClassVar[str] = "Screen { background: ansi_default; color: ansi_default; }"
+
+    def __init__(self, feed: Feed, *, colours: bool = True) -> None:
+        super().__init__(ansi_color=True)
+        self.feed = feed
+        self.at = Position()
+        self.pages = Pages()
+        self.paused = False
+        self.shot: Shot | None = None
+        self._judgement: Judgement | None = None
+        self._listed_at = self._judged_at = 0.0
+        self._lines = Lines(colours=colours)
+        self._asking: set[asyncio.Task[None]] = set()
+
+    def compose(self) -> ComposeResult:
+        yield self._lines
+
+    def on_mount(self) -> None:
+        self.run_worker(self.feed.run(), exit_on_error=True)
+        self.set_interval(1.0, self.tick)
+        self.draw()
+
+    def tick(self) -> None:
+        """Once a second: a new shot, unless the person wants to read."""
+        if not self.paused:
+            self._judge()
+            age_s = time.monotonic() - self.feed.heard_at
+            self.shot = take(self.feed, time.strftime("%H:%M:%S"), age_s, self._judgement)
+            self._list()
+        self.draw()
+
+    def draw(self) -> None:
+        shot = replace(self.shot, paused=True) if self.shot and self.paused else self.shot
+        wait = self.feed.problem or f"{self.feed.link} to {self.feed.name or 'the host'} ..."
+        self._lines.show(screen.draw(shot, self.at, self.pages, self.size.width, self.size.height, wait))
+
+    def on_resize(self) -> None:
+        self.draw()
+
+    def on_key(self, event: Key) -> None:
+        key = event.key
+        if key in ("q", "ctrl+c"):
+            self.exit()
+            return
+        if key == "p":
+            self.paused = not self.paused
+        else:
+            before = self.at
+            self.at = screen.press(key, self.at, screen.names(self.shot, self.at) if self.shot else [])
+            if self.at.page and self.at.page != before.page:
+                self._open()
+            if self.at.screen != before.screen:
+                self._listed_at = self._judged_at = 0.0
+                if not self.paused:
+                    self.tick()
+        self.draw()
+
+    def _judge(self) -> None:
+        """The rules are asked only while somebody looks, and every ten seconds."""
+        now = time.monotonic()
+        if (
+            self.at.screen != "findings"
+            or now - self._judged_at < FINDINGS_EVERY_S
+            or self.feed.facts is None
+        ):
+            return
+        self._judged_at = now
+        self._judgement = judge(Evidence(self.feed.facts, self.feed.ring.window(FINDINGS_S)), all_rules())
+
+    def _list(self) -> None:
+        name = self.at.screen
+        if name not in ("statements", "processlist") or time.monotonic() - self._listed_at < LIST_EVERY_S:
+            return
+        self._listed_at = time.monotonic()
+        self._spawn(self._fetch(name))
+
+    async def _fetch(self, name: str) -> None:
+        self.feed.listed[name] = await ask(self.feed, name)
+
+    def _open(self) -> None:
+        if self.at.screen not in ("processlist", "statements"):
+            return
+        self._spawn(self._explain(self.at.screen, self.at.page))
+
+    async def _explain(self, name: str, row: str) -> None:
+        self.pages.texts[(name, row)] = None
+        answer: Any = await ask(self.feed, "explain", "--id", row)
+        self.pages.texts[(name, row)] = answer if isinstance(answer, str) else json.dumps(answer, indent=2)
+        self.draw()
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def on_unmount(self) -> None:
+        for task in list(self._asking):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

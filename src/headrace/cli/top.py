@@ -1,0 +1,117 @@
+"""`headrace top`: a database host, live."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.shell import (
+    Json,
+    MysqlDefaultsFile,
+    MysqlHost,
+    MysqlPasswordFile,
+    MysqlPort,
+    MysqlSocket,
+    MysqlTls,
+    MysqlUser,
+    TargetOption,
+    app,
+    print_json,
+    run_until_signal,
+    stdout,
+)
+
+if TYPE_CHECKING:
+    from headrace.live import Feed
+    from headrace.report.live.shot import Shot
+
+
+@app.command(
+    short_help="A live view of a host and its server.",
+    epilog="Example: headrace top --target root@db1. Without a terminal, or with --once, one snapshot is printed.",
+)
+def top(
+    target: TargetOption = "local",
+    mysql_socket: MysqlSocket = "",
+    mysql_host: MysqlHost = "",
+    mysql_port: MysqlPort = 0,
+    mysql_user: MysqlUser = "",
+    mysql_password_file: MysqlPasswordFile = "",
+    mysql_defaults_file: MysqlDefaultsFile = "",
+    mysql_tls: MysqlTls = "",
+    once: Annotated[
+        bool, typer.Option("--once", help="Print the overview after a few samples, and end.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Cores, memory, devices, network and the server, a sample a second. Changes nothing. Keys: ? in the view."""
+    from headrace.hunt import usual_login
+    from headrace.live import Feed
+    from headrace.model import ServerLogin
+    from headrace.target import TargetSpec
+
+    login = ServerLogin(
+        mysql_socket,
+        mysql_host,
+        mysql_port or None,
+        mysql_user,
+        mysql_password_file,
+        mysql_defaults_file,
+        mysql_tls,
+    )
+    feed = Feed(TargetSpec.parse(target), login, find_login=usual_login)
+    if once or as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
+        shot = run_until_signal(lambda: _one(feed))
+        if as_json:
+            print_json(_json(shot))
+        else:
+            _print(shot)
+        return
+    from headrace.cli.live import Live
+
+    Live(feed, colours="NO_COLOR" not in os.environ).run()
+
+
+async def _one(feed: Feed) -> Shot:
+    """A shot after three samples, of the host and of the server where there is one."""
+    import asyncio
+    import time
+
+    from headrace.errors import NothingMeasured
+    from headrace.report.live.shot import take
+
+    following = asyncio.ensure_future(feed.run())
+    try:
+        while feed.ticks < 3:
+            done, _ = await asyncio.wait([following], timeout=0.1)
+            if done:
+                following.result()
+            if feed.problem:
+                raise NothingMeasured(feed.problem, place=feed.name)
+        await asyncio.sleep(0.3)  # the server's samplers answer when they can
+        shot = take(feed, time.strftime("%H:%M:%S"), 0.0)
+        assert shot is not None
+        return shot
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+
+
+def _print(shot: Shot) -> None:
+    from headrace.report.live import overview, screen
+
+    console = stdout()
+    width = console.width if console.is_terminal else max(console.width, 100)
+    console.print(screen.heading(shot, width), soft_wrap=True, highlight=False)
+    for line in overview.draw(shot, width, 200):
+        line.rstrip()
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+def _json(shot: Shot) -> dict[str, Any]:
+    from headrace.report.live.jsonform import overview
+
+    return overview(shot)

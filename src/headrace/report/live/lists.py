@@ -1,0 +1,223 @@
+"""The screens that are lists: processes and threads, statements, the processlist, findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from headrace.analysis.resources import BUSY, FULL, TICKS_PER_SECOND
+from headrace.report.hunt import SEVERITY_STYLE
+from headrace.report.live import lines
+from headrace.report.live.lines import DIM, HOT, WARM, Cell, Column, gibibytes, rate
+from headrace.report.live.shot import Shot
+from headrace.report.text import clean
+
+#: One list: its columns, and its rows, each with what names it.
+Rows = list[tuple[str, list[Cell]]]
+SERVERS = ("mysqld", "mariadbd")
+
+
+def tasks(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
+    """The server's threads where they are sampled, all processes that used CPU otherwise."""
+    if "threads" in shot.now.samplers():
+        return _threads(shot)
+    return _processes(shot, sort)
+
+
+def _processes(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
+    columns = [
+        Column("pid", 8),
+        Column("process", 0, right=False),
+        Column("%cpu", 6),
+        Column("%user", 6, keep=5),
+        Column("%system", 7, keep=5),
+        Column("memory", 9),
+        Column("read MB/s", 9, keep=4),
+        Column("write MB/s", 10, keep=4),
+        Column("waits/s", 8, keep=2),
+        Column("preempted/s", 11, keep=1),
+    ]
+    window = shot.now
+
+    def of(metric: str, label: str) -> float | None:
+        return window.rate("process", metric, label)
+
+    found = []
+    for label in window.labels("process", "utime_ticks"):
+        user, system = of("utime_ticks", label), of("stime_ticks", label)
+        if user is None or system is None:
+            continue
+        pid, _, name = label.partition("/")
+        used = 100 * (user + system) / TICKS_PER_SECOND
+        memory = window.last("process", "rss_bytes", label) or 0.0
+        reads, writes = of("read_bytes", label), of("write_bytes", label)
+        key = memory if sort == "memory" else (reads or 0) + (writes or 0) if sort == "io" else used
+        cells: list[Cell] = [
+            pid,
+            (clean(name), "bold" if name in SERVERS else ""),
+            (f"{used:.0f}", HOT if used >= 100 * FULL else WARM if used >= 100 * BUSY else ""),
+            f"{100 * user / TICKS_PER_SECOND:.0f}",
+            f"{100 * system / TICKS_PER_SECOND:.0f}",
+            gibibytes(memory),
+            "–" if reads is None else f"{reads / 1e6:.1f}",
+            "–" if writes is None else f"{writes / 1e6:.1f}",
+            rate(of("voluntary_switches", label)),
+            rate(of("involuntary_switches", label)),
+        ]
+        found.append((key, label, cells))
+    found.sort(key=lambda row: -row[0])
+    return columns, [(label, cells) for _, label, cells in found]
+
+
+def _threads(shot: Shot) -> tuple[list[Column], Rows]:
+    """Labels are ``tid/name``. Beside the CPU time whatever else the sampler has of a thread, a second."""
+    window = shot.now
+    times = ("utime_ticks", "stime_ticks")
+    others = [m for m in window.metrics("threads") if m not in times and not m.startswith("headrace_")]
+    columns = [
+        Column("thread", 8),
+        Column("name", 0, right=False),
+        Column("%cpu", 6),
+        Column("%user", 6, keep=5),
+        Column("%system", 7, keep=5),
+    ]
+    columns += [Column(clean(name), max(len(name), 6), keep=4 - n) for n, name in enumerate(others)]
+    rows: list[tuple[float, str, list[Cell]]] = []
+    for label in window.labels("threads", "utime_ticks"):
+        spent = [window.rate("threads", metric, label) for metric in times]
+        shares = [None if value is None else value / TICKS_PER_SECOND for value in spent]
+        used = sum(share for share in shares if share is not None)
+        tid, _, name = label.partition("/")
+        style = HOT if used >= FULL else WARM if used >= BUSY else ""
+        cells: list[Cell] = [tid, clean(name), (lines.percent(used).rstrip("%"), style)]
+        cells += [lines.percent(share).rstrip("%") for share in shares]
+        cells += [rate(window.rate("threads", metric, label)) for metric in others]
+        rows.append((used, label, cells))
+    rows.sort(key=lambda row: -row[0])
+    return columns, [(label, cells) for _, label, cells in rows]
+
+
+def statements(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
+    """Digests by what they cost a second since the last look."""
+    columns = [
+        Column("time/s", 8),
+        Column("calls/s", 8),
+        Column("ms/call", 8),
+        Column("rows seen/s", 11, keep=4),
+        Column("rows sent/s", 11, keep=4),
+        Column("schema", 10, right=False, keep=2),
+        Column("statement", 0, right=False),
+    ]
+    rows = _listed(shot, "statements")
+    key = {"calls": "calls", "rows": "rows_examined"}.get(sort, "time_s")
+    found: Rows = []
+    for row in sorted(rows, key=lambda row: -float(row.get(key) or 0)):
+        calls, time_s = row.get("calls"), row.get("time_s")
+        mean = 1e3 * time_s / calls if calls and time_s is not None else None
+        cells: list[Cell] = [
+            (f"{time_s:.3f}" if time_s is not None else "–", HOT if time_s and time_s >= 1 else ""),
+            rate(calls),
+            lines.duration(mean),
+            rate(row.get("rows_examined")),
+            rate(row.get("rows_sent")),
+            clean(row.get("schema") or ""),
+            clean(row.get("text") or ""),
+        ]
+        found.append((str(row.get("digest") or row.get("text")), cells))
+    return columns, found
+
+
+def processlist(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
+    """What runs, the longest first. Enter asks for the plan of one."""
+    columns = [
+        Column("id", 8),
+        Column("user", 10, right=False, keep=5),
+        Column("host", 14, right=False, keep=1),
+        Column("db", 10, right=False, keep=3),
+        Column("time s", 8),
+        Column("state", 18, right=False, keep=6),
+        Column("statement", 0, right=False),
+    ]
+    orders: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+        "user": lambda row: str(row.get("user") or ""),
+        "state": lambda row: str(row.get("state") or ""),
+    }
+    by_time: Callable[[Mapping[str, Any]], Any] = lambda row: -float(row.get("time_s") or 0)  # noqa: E731
+    found: Rows = []
+    for row in sorted(_listed(shot, "processlist"), key=orders.get(sort, by_time)):
+        time_s = float(row.get("time_s") or 0)
+        cells: list[Cell] = [
+            str(row.get("id") or ""),
+            clean(row.get("user") or ""),
+            clean(row.get("host") or ""),
+            clean(row.get("db") or ""),
+            (f"{time_s:,.1f}", HOT if time_s >= 10 else WARM if time_s >= 1 else ""),
+            clean(row.get("state") or row.get("command") or ""),
+            clean(row.get("text") or ""),
+        ]
+        found.append((str(row.get("id")), cells))
+    return columns, found
+
+
+def findings(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
+    """What the rules say of the last minute, the worst first."""
+    columns = [
+        Column("finding", 16, right=False),
+        Column("severity", 8, right=False, keep=5),
+        Column("what", 0, right=False),
+    ]
+    if shot.judgement is None:
+        return columns, []
+    found: Rows = []
+    for finding in shot.judgement.findings:
+        cells: list[Cell] = [
+            clean(finding.id),
+            (str(finding.severity), SEVERITY_STYLE[finding.severity]),
+            clean(finding.hit.summary),
+        ]
+        found.append((finding.id, cells))
+    return columns, found
+
+
+def finding_page(shot: Shot, name: str, width: int) -> list[Text]:
+    """One finding: its evidence, why it matters, what would help, what would refute it."""
+    found = [f for f in (shot.judgement.findings if shot.judgement else ()) if f.id == name]
+    if not found:
+        return [Text("no longer found", DIM)]
+    finding = found[0]
+    drawn = [Text(clean(f"{finding.id}  {finding.rule.title}"), "bold"), Text()]
+    drawn += [*lines.wrap(clean(finding.hit.summary), width), Text()]
+    drawn += [Text(clean(f"  {number.what}: {number.value}")) for number in finding.hit.evidence]
+    for title, text in (("Why", finding.rule.why), ("Refuted if", finding.rule.refute)):
+        drawn += [Text(), Text(title, lines.HEADING), *lines.wrap(clean(text), width)]
+    for remedy in finding.hit.remedies:
+        settings = ", ".join(f"{name}={value}" for name, value in remedy.settings.items())
+        drawn += [Text(), Text("Remedy", lines.HEADING), *lines.wrap(clean(settings or remedy.label), width)]
+    drawn += [Text(), Text(clean(f"Source: {finding.rule.source}"), DIM)]
+    return drawn
+
+
+def _listed(shot: Shot, name: str) -> Sequence[Mapping[str, Any]]:
+    rows = shot.listed.get(name, ())
+    return () if isinstance(rows, str) else rows
+
+
+def empty(shot: Shot, screen: str) -> str:
+    """Why a list has no rows."""
+    if screen in ("statements", "processlist"):
+        reason = shot.listed.get(screen)
+        if isinstance(reason, str):
+            return reason
+        if shot.server_problem:
+            return f"the server is away: {shot.server_problem}"
+        if "mysql_status" not in shot.now.samplers():
+            return "needs a server: --mysql-socket or --mysql-host"
+        return "nothing right now"
+    if screen == "findings":
+        blind = f"; {len(shot.judgement.blind)} rules lack data" if shot.judgement else ""
+        return (
+            f"the rules found nothing in the last minute{blind}" if shot.judgement else "asking the rules ..."
+        )
+    return "waiting for two samples"

@@ -1,0 +1,326 @@
+"""The first screen: the verdict, and every resource with what it does right now."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from headrace.analysis import resources
+from headrace.analysis.resources import Core, Level
+from headrace.report.live import lines
+from headrace.report.live.lines import DIM, HEADING, HOT, WARM, Column, duration, gibibytes, percent, rate
+from headrace.report.live.shot import Shot
+from headrace.report.text import clean
+
+VERDICT_STYLE = {Level.SATURATED: HOT, Level.BUSY: WARM, Level.FINE: "bold green", Level.UNKNOWN: "bold"}
+#: A bar narrower than this tells nothing: then a core is one character.
+NARROWEST_BAR = 8
+#: Room for the name and the percentage beside a bar.
+BESIDE_BAR = 11
+#: From here on two tables stand side by side.
+WIDE = 140
+
+
+def draw(shot: Shot, width: int, height: int) -> list[Text]:
+    """At most ``height`` lines; the devices and interfaces that do most are kept where it is not enough."""
+    limiting = shot.verdict.limiting
+    style = VERDICT_STYLE[limiting.level if limiting else Level.FINE]
+    if limiting is None and "unknown" in shot.verdict.sentence.lower():
+        style = "bold"
+    found = lines.wrap(clean(shot.verdict.sentence), width, style, most=2 if height < 30 else 4)
+    server = server_lines(shot, width)
+    memory = memory_lines(shot, width)
+    left = height - len(found) - len(server) - len(memory)
+    cpu = cpu_lines(shot, width, max(2, min(left - 7, left // 2)))
+    left -= len(cpu)
+    if width >= WIDE:
+        rows = max(left - 2, 1)
+        tables = lines.beside(
+            device_lines(shot, (width - 2) // 2, rows), network_lines(shot, (width - 2) // 2, rows), width
+        )
+    else:
+        devices = device_lines(shot, width, max((left - 3) // 2, 1))
+        tables = [*devices, *network_lines(shot, width, max(left - len(devices) - 2, 1))]
+    return [*found, *cpu, *memory, *tables, *server][:height]
+
+
+def cpu_lines(shot: Shot, width: int, most: int) -> list[Text]:
+    """A bar a core in as many columns as it takes; a character a core where bars would not fit."""
+    found = resources.cores(shot.now)[1:]
+    if not found:
+        return [
+            Text("cpu: waiting for two samples" if not shot.errors.get("cpu") else "cpu: not sampled", DIM)
+        ]
+    legend = Text("cpu  ", HEADING)
+    for kind, (glyph, style) in lines.SHARES.items():
+        legend.append(glyph, style)
+        legend.append(f" {kind}   ", DIM)
+    rows = max(most - 1, 1)
+    columns = max(1, width // 60, -(-len(found) // rows))
+    room = (width + 2) // columns - 2
+    if room - BESIDE_BAR < NARROWEST_BAR:
+        return [legend, *_compressed(found, width, rows)]
+    rows = -(-len(found) // columns)
+    drawn = []
+    for row in range(rows):
+        line = Text()
+        for core in found[row::rows]:
+            if line.cell_len:
+                line.append("  ")
+            line.append_text(_core(core, room))
+        drawn.append(line)
+    return [legend, *drawn]
+
+
+def _core(core: Core, width: int) -> Text:
+    hot = core.busy >= resources.FULL
+    style = HOT if hot else WARM if core.busy >= resources.BUSY else ""
+    shares = [(kind, getattr(core, kind)) for kind in lines.SHARES]
+    number = core.name.removeprefix("cpu")
+    return Text.assemble(
+        (f"{number:>3} ", HOT if hot else DIM),
+        "▕",
+        lines.bar(shares, width - BESIDE_BAR),
+        "▏",
+        (f"{percent(core.busy):>4}", style),
+        ("!" if hot else " ", HOT),
+    )
+
+
+def _compressed(found: list[Core], width: int, rows: int) -> list[Text]:
+    """One character a core, its height the load, and the hottest by name below."""
+    a_line = max((width - 5) // 8 * 8, 8)
+    drawn = []
+    for start in range(0, len(found), a_line):
+        line = Text(f"{found[start].name.removeprefix('cpu'):>4} ", DIM)
+        for core in found[start : start + a_line]:
+            hot = core.busy >= resources.FULL
+            style = HOT + " reverse" if hot else WARM if core.busy >= resources.BUSY else "green"
+            line.append("█" if hot else lines.block(core.busy) if core.busy >= 0.01 else "·", style)
+        drawn.append(line)
+    drawn = drawn[: max(rows - 1, 1)]
+    each = max((width + 2) // max(width // 38, 1) - 2, 20)
+    hottest = sorted(found, key=lambda core: -core.busy)
+    for row in range(max(min(rows - len(drawn), 4), 1)):
+        line = Text()
+        for core in hottest[row * (width // each) : (row + 1) * max(width // each, 1)]:
+            if line.cell_len:
+                line.append("  ")
+            line.append_text(_core(core, each))
+        drawn.append(line)
+    return drawn
+
+
+def memory_lines(shot: Shot, width: int) -> list[Text]:
+    """What is used and what waits for it."""
+    window = shot.now
+    available, total = window.last("memory", "MemAvailable"), window.last("memory", "MemTotal")
+    if available is None or not total:
+        return [Text.assemble(("mem  ", HEADING), ("not sampled", DIM))]
+    used = 1 - available / total
+    style = HOT if used >= resources.FULL else WARM if used >= resources.BUSY else "green"
+    room = max(width // 3 - 12, 10)
+    line = Text.assemble(
+        ("mem  ", HEADING), lines.gauge(used, room, style), f" {percent(used)} of {gibibytes(total)}"
+    )
+    swapped = (window.rate("vmstat", "pswpin") or 0) + (window.rate("vmstat", "pswpout") or 0)
+    dirty = window.last("memory", "Dirty")
+    line.append(f", {gibibytes(dirty)} dirty", DIM)
+    line.append(f", swap {rate(swapped)} pages/s", HOT if swapped >= 256 else WARM if swapped >= 1 else DIM)
+    waits = Text("psi  ", HEADING)
+    pressures = {r: window.rate("psi", "some_total_us", r) for r in ("cpu", "io", "memory")}
+    if all(value is None for value in pressures.values()):
+        waits.append("no pressure counters on this kernel", DIM)
+        return [line, waits]
+    waits.append("some task waited for ", DIM)
+    for number, (resource, value) in enumerate(pressures.items()):
+        share = None if value is None else min(value / 1e6, 1.0)
+        high = share is not None and share >= resources.PRESSURE_HIGH
+        seen = share is not None and share >= resources.PRESSURE_SEEN
+        waits.append(", " if number else "", DIM)
+        waits.append(f"{resource} {percent(share)}", HOT if high else WARM if seen else "")
+    waits.append(" of the time", DIM)
+    running = window.gauge("cpu", "procs_running")
+    if running is not None:
+        waits.append(f"; {running.mean:.0f} tasks run or want to", DIM)
+    return [line, waits]
+
+
+def device_lines(shot: Shot, width: int, most: int) -> list[Text]:
+    """Those that work, the busiest first. What a bare %util would mislead to stands beside it."""
+    columns = [
+        Column("device", 9, right=False),
+        Column("reads/s", 7),
+        Column("writes/s", 8),
+        Column("MB/s", 6),
+        Column("ms/r", 5),
+        Column("ms/w", 5),
+        Column("queue", 5),
+        Column("%util", 5),
+        Column("", 0, right=False, keep=1),
+    ]
+    uses = {use.instance: use for use in shot.verdict.uses if use.resource == "block"}
+    rows: list[list[lines.Cell]] = []
+    for device in sorted(resources.devices(shot.now), key=lambda d: -(d.operations + d.flushes)):
+        record = shot.facts.block_device(device.name)
+        if record is not None and record.get("kind") == "partition":
+            continue
+        alone = resources.serves_one_at_a_time(record)
+        use = uses.get(device.name)
+        style = {Level.SATURATED: HOT, Level.BUSY: WARM}.get(use.level, "") if use else ""
+        note = use.saturation or use.errors if use and use.level is Level.SATURATED else ""
+        if not note and not alone and device.utilisation >= resources.BUSY:
+            note = "serves many at once: %util is no limit"
+        rows.append(
+            [
+                (clean(device.name), style),
+                rate(device.reads),
+                rate(device.writes),
+                f"{device.bytes_s / 1e6:.1f}",
+                duration(device.read_ms),
+                duration(device.write_ms),
+                f"{device.queue:.1f}",
+                (percent(device.utilisation), style if alone else DIM),
+                (clean(note), style or DIM),
+            ]
+        )
+    if not rows:
+        return [Text.assemble(("device    ", HEADING), ("none did anything", DIM))]
+    return lines.table(columns, rows[:most], width)
+
+
+def network_lines(shot: Shot, width: int, most: int) -> list[Text]:
+    """Interfaces with traffic, then TCP's own losses."""
+    columns = [
+        Column("interface", 10, right=False),
+        Column("in pkt/s", 8),
+        Column("out pkt/s", 9),
+        Column("in Mbit/s", 9),
+        Column("out Mbit/s", 10),
+        Column("lost/s", 6),
+        Column("", 0, right=False, keep=1),
+    ]
+    window, rows = shot.now, []
+    for name in window.labels("network", "rx_bytes"):
+        received, sent = (window.rate("network", f"{way}_bytes", name) or 0.0 for way in ("rx", "tx"))
+        if received + sent <= 0:
+            continue
+        lost = sum(
+            window.rate("network", metric, name) or 0.0
+            for metric in ("rx_errors", "rx_dropped", "rx_fifo", "tx_errors", "tx_dropped")
+        )
+        speed = (shot.facts.network_interface(name) or {}).get("speed_mbit_s") or 0
+        used = f"{percent(max(received, sent) * 8e-6 / speed)} of {speed:,} Mbit/s" if speed > 0 else ""
+        cells: list[lines.Cell] = [
+            clean(name),
+            rate(window.rate("network", "rx_packets", name)),
+            rate(window.rate("network", "tx_packets", name)),
+            f"{received * 8 / 1e6:,.1f}",
+            f"{sent * 8 / 1e6:,.1f}",
+            (rate(lost), HOT if lost > 0 else DIM),
+            (used, DIM),
+        ]
+        rows.append((received + sent, cells))
+    rows.sort(key=lambda pair: -pair[0])
+    found = lines.table(columns, [cells for _, cells in rows[:most]], width)
+    if not rows:
+        found = [Text.assemble(("interface  ", HEADING), ("no traffic", DIM))]
+    return [*found, _tcp(shot)]
+
+
+def _tcp(shot: Shot) -> Text:
+    window = shot.now
+    out, again = window.rate("snmp", "Tcp.OutSegs"), window.rate("snmp", "Tcp.RetransSegs")
+    overflows = window.rate("snmp", "TcpExt.ListenOverflows")
+    softnet = window.rates("softnet", "dropped")
+    line = Text.assemble(("tcp  ", HEADING), f"{rate(out)} segments/s out")
+    bad = bool(out and again and again / out >= resources.RETRANSMITTED)
+    line.append(f", {rate(again)} sent again", HOT if bad else DIM)
+    line.append(f", {rate(overflows)} refused by full queues", HOT if overflows else DIM)
+    if softnet:
+        dropped = sum(softnet.values())
+        line.append(f", {rate(dropped)} dropped by backlogs", HOT if dropped else DIM)
+    return line
+
+
+#: Status counter -> what a person calls it.
+COMMANDS = {
+    "com_select": "select",
+    "com_insert": "insert",
+    "com_update": "update",
+    "com_delete": "delete",
+    "com_replace": "replace",
+    "com_commit": "commit",
+    "com_rollback": "rollback",
+    "com_stmt_execute": "execute",
+}
+
+
+def server_lines(shot: Shot, width: int) -> list[Text]:
+    """Statements, threads, InnoDB; why there is nothing where there is nothing."""
+    window = shot.now
+    title = Text("server  ", HEADING)
+    if shot.server_problem:
+        return [title.append(f"away: {clean(shot.server_problem)}", HOT)]
+    questions = window.rate("mysql_status", "questions")
+    if "mysql_status" not in window.samplers():
+        return [title.append("none named: --mysql-socket or --mysql-host", DIM)]
+
+    def of(name: str) -> float | None:
+        return window.rate("mysql_status", name)
+
+    first = title.append(f"{rate(questions)} questions/s", "bold")
+    commands = sorted(((of(name) or 0.0, text) for name, text in COMMANDS.items()), reverse=True)
+    told = [f"{text} {rate(value)}" for value, text in commands if value > 0]
+    first.append(": " + ", ".join(told) if told else "")
+    running, connected = (window.last("mysql_status", f"threads_{what}") for what in ("running", "connected"))
+    second = Text("        ").append(f"threads {rate(running)} running, {rate(connected)} connected")
+    slow = of("slow_queries")
+    second.append(f", {rate(slow)} slow/s", WARM if slow else DIM)
+    aborted = of("aborted_clients")
+    second.append(f", {rate(aborted)} aborted/s", WARM if aborted else DIM)
+    second.append_text(_lag(shot))
+    return [line for line in (first, second, *_innodb(shot)) if line.cell_len]
+
+
+def _innodb(shot: Shot) -> list[Text]:
+    window = shot.now
+
+    def of(name: str) -> float | None:
+        return window.rate("mysql_status", f"innodb_{name}")
+
+    asked, missed = of("buffer_pool_read_requests"), of("buffer_pool_reads")
+    pool = Text("innodb  ", HEADING).append(f"pool {rate(missed)} misses/s of {rate(asked)} reads")
+    if asked and missed is not None:
+        pool.append(f" ({100 * missed / asked:.2f}%)", WARM if missed / asked >= 0.01 else DIM)
+    told = [f"{rate(of(f'rows_{kind}'))} {kind}" for kind in ("read", "inserted", "updated", "deleted")]
+    if of("rows_read") is not None:
+        pool.append(f"; rows/s {', '.join(told)}")
+    log = Text("        ").append(f"fsyncs {rate(of('data_fsyncs'))}/s, log {rate(of('os_log_written'))} B/s")
+    waits = of("row_lock_waits")
+    log.append(f", row lock waits {rate(waits)}/s", WARM if waits else DIM)
+    for text, names in (
+        (
+            "checkpoint age",
+            (("mysql_status", "innodb_checkpoint_age"), ("innodb_metrics", "log_lsn_checkpoint_age")),
+        ),
+        (
+            "history",
+            (("mysql_status", "innodb_history_list_length"), ("innodb_metrics", "trx_rseg_history_len")),
+        ),
+    ):
+        values = [window.last(sampler, metric) for sampler, metric in names]
+        value = next((v for v in values if v is not None), None)
+        if value is not None:
+            log.append(f", {text} {gibibytes(value) if 'age' in text else rate(value)}")
+    return [pool, log]
+
+
+def _lag(shot: Shot) -> Text:
+    for metric in ("seconds_behind_source", "seconds_behind_master", "lag_s"):
+        values = [
+            shot.now.last("replication", metric, label) for label in shot.now.labels("replication", metric)
+        ]
+        known = [value for value in values if value is not None]
+        if known:
+            return Text(f", {max(known):.0f} s behind", HOT if max(known) >= 10 else "")
+    return Text()

@@ -1,0 +1,180 @@
+"""A whole screen: head, the chosen view, the keys. What a key does to the position is here, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from rich.text import Text
+
+from headrace.report.live import heat, lines, lists, overview
+from headrace.report.live.lines import DIM, HEADING, HOT, WARM, Column
+from headrace.report.live.shot import Shot
+from headrace.report.text import clean
+
+SCREENS = ("overview", "threads", "statements", "processlist", "interrupts", "findings")
+#: Screen -> the orders that `s` goes through.
+ORDERS = {
+    "threads": ("cpu", "memory", "io"),
+    "statements": ("time", "calls", "rows"),
+    "processlist": ("time", "user", "state"),
+}
+LISTS: dict[str, Callable[[Shot, str], tuple[list[Column], lists.Rows]]] = {
+    "threads": lists.tasks,
+    "statements": lists.statements,
+    "processlist": lists.processlist,
+    "findings": lists.findings,
+}
+#: Lines of the head and the foot.
+FRAME_LINES = 2
+
+HELP = """\
+1 h   overview: what limits the host, cores, memory, devices, network, server
+2     threads: the server's threads, or the processes that use CPU
+3     statements: what costs the server's time
+4     processlist: what runs now; enter shows the plan
+5     interrupts: which core does which
+6     findings: what the rules say of the last minute; enter shows one
+
+↑ ↓ j k   choose          enter  look into it       escape  back
+s  sort                   p  pause                   q  quit
+
+Cores: work is █ user ▓ system ░ irq ▒ softirq; × is time the hypervisor took;
+· is idle time in which some task waited for a device. Red: 90% or more.
+%util of a device that serves many requests at once is no limit, and is dim.
+A dash is a value that nobody knows: never a zero."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where the person looks. ``page`` is what enter opened, by the name of the row; ``top`` its first line."""
+
+    screen: str = "overview"
+    row: int = 0
+    order: int = 0
+    page: str = ""
+    top: int = 0
+    help: bool = False
+
+    @property
+    def sort(self) -> str:
+        orders = ORDERS.get(self.screen, ("",))
+        return orders[self.order % len(orders)]
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Texts that enter asked for, by screen and row: lines, or None while they are on their way."""
+
+    texts: dict[tuple[str, str], str | None] = field(default_factory=dict)
+
+
+def names(shot: Shot, at: Position) -> list[str]:
+    """What the rows of the list are called, in their order; empty where the screen is no list."""
+    make = LISTS.get(at.screen)
+    return [name for name, _ in make(shot, at.sort)[1]] if make else []
+
+
+def press(key: str, at: Position, rows: list[str]) -> Position:
+    """The position after a key. Keys that it does not know leave it as it is."""
+    if at.help:
+        return replace(at, help=False)
+    if key in ("question_mark", "?"):
+        return replace(at, help=True)
+    if key == "h":
+        return Position()
+    if key.isdigit() and 1 <= int(key) <= len(SCREENS):
+        return Position(SCREENS[int(key) - 1])
+    if key == "escape":
+        return replace(at, page="", top=0) if at.page else Position()
+    if key == "s":
+        return replace(at, order=at.order + 1, row=0)
+    if key == "enter" and at.screen in ("findings", "processlist", "statements") and rows and not at.page:
+        return replace(at, page=rows[min(at.row, len(rows) - 1)], top=0)
+    steps = {"down": 1, "j": 1, "up": -1, "k": -1, "pagedown": 10, "pageup": -10}
+    if key in steps:
+        if at.page:
+            return replace(at, top=max(at.top + steps[key], 0))
+        return replace(at, row=max(0, min(at.row + steps[key], len(rows) - 1)))
+    return at
+
+
+def draw(
+    shot: Shot | None, at: Position, pages: Pages, width: int, height: int, wait: str = ""
+) -> list[Text]:
+    """Exactly ``height`` lines, none wider than ``width``. Without a shot, ``wait`` says what is awaited."""
+    room = max(height - FRAME_LINES, 1)
+    if shot is None:
+        body = lines.wrap(clean(wait), width, "bold")
+    elif at.help:
+        body = [Text(line) for line in HELP.splitlines()]
+    elif at.page:
+        body = _page(shot, at, pages, width)
+        body = body[min(at.top, max(len(body) - room, 0)) :]
+    elif at.screen == "overview":
+        body = overview.draw(shot, width, room)
+    elif at.screen == "interrupts":
+        body = heat.draw(shot, width, room)
+    else:
+        body = _list(shot, at, width, room)
+    body = [lines.fit(line, width) if line.cell_len > width else line for line in body[:room]]
+    body += [Text()] * (room - len(body))
+    return [heading(shot, width, at), *body, _foot(at, width)]
+
+
+def _list(shot: Shot, at: Position, width: int, room: int) -> list[Text]:
+    columns, rows = LISTS[at.screen](shot, at.sort)
+    if not rows:
+        return lines.wrap(clean(lists.empty(shot, at.screen)), width, DIM)
+    chosen = min(at.row, len(rows) - 1)
+    first = max(0, chosen - max(room - 2, 0))
+    return lines.table(columns, [cells for _, cells in rows[first:]], width, chosen=chosen - first)
+
+
+def _page(shot: Shot, at: Position, pages: Pages, width: int) -> list[Text]:
+    if at.screen == "findings":
+        return lists.finding_page(shot, at.page, width)
+    text = pages.texts.get((at.screen, at.page))
+    if text is None:
+        return [Text("asking the server ...", DIM)]
+    return [line for part in text.splitlines() for line in lines.wrap(clean(part), width) or [Text()]]
+
+
+def heading(shot: Shot | None, width: int, at: Position = Position()) -> Text:
+    """The host, and how the connection is."""
+    if shot is None:
+        return lines.fit(Text("headrace top", "bold"), width)
+    facts = shot.facts
+    parts = [
+        facts.hostname or shot.target,
+        f"{facts.cpu_count} CPUs",
+        f"Linux {facts.kernel_release}",
+        shot.server,
+    ]
+    state, style = shot.state, "bold green"
+    if shot.paused:
+        state, style = "PAUSED", "bold yellow"
+    elif shot.state != "live":
+        state, style = f"{shot.state} ({shot.age_s:.0f} s): {shot.problem}", HOT
+    elif shot.age_s >= 3:
+        state, style = f"no sample for {shot.age_s:.0f} s", WARM
+    right = Text.assemble((clean(state), style), f" {shot.clock}")
+    right.truncate(max(width // 2, 20), overflow="ellipsis")
+    left = Text.assemble((at.screen, HEADING), "  ", clean(" · ".join(part for part in parts if part)))
+    return lines.fit(left, max(width - right.cell_len - 1, 1)).append(" ").append_text(right)
+
+
+def _foot(at: Position, width: int) -> Text:
+    line = Text()
+    for number, name in enumerate(SCREENS, 1):
+        line.append(f"{number}", "bold")
+        line.append(f"{name} ", "reverse" if name == at.screen else DIM)
+    keys = [("enter", "open"), ("s", f"sort: {at.sort}")] if at.screen in LISTS and at.sort else []
+    keys += [("enter", "open")] if at.screen == "findings" else []
+    if at.page:
+        keys = [("esc", "back")]
+    for key, text in (*keys, ("p", "pause"), ("?", "help"), ("q", "quit")):
+        if line.cell_len + len(key) + len(text) + 3 <= width:
+            line.append(f" {key}", "bold")
+            line.append(f" {text}", DIM)
+    return lines.fit(line, width)

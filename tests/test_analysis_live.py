@@ -1,0 +1,117 @@
+"""The ring of the last samples: rates, gaps, resets, and that it says what a window of a table says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.analysis.live import Ring
+from headrace.analysis.window import Window
+
+T0 = 1_795_263_972_309_805_694
+
+
+def line(sampler: str, t_s: float, values: dict[str, dict[str, float]]) -> dict[str, Any]:
+    return {"t_ns": T0 + round(t_s * 1e9), "sampler": sampler, "ok": True, "cost_ns": 1, "values": values}
+
+
+def failed(sampler: str, t_s: float, error: str) -> dict[str, Any]:
+    return {"t_ns": T0 + round(t_s * 1e9), "sampler": sampler, "ok": False, "cost_ns": 1, "error": error}
+
+
+def test_a_rate_is_growth_over_the_time_that_passed() -> None:
+    ring = Ring()
+    for t_s, value in ((0.0, 100), (1.0, 150), (2.5, 300)):
+        ring.add(line("disk", t_s, {"reads": {"vda": value, "vdb": 7}}))
+    window = ring.window(10)
+    assert window.rate("disk", "reads", "vda") == pytest.approx(80)
+    assert window.rates("disk", "reads") == pytest.approx({"vda": 80, "vdb": 0})
+    assert ring.window(1.6).rate("disk", "reads", "vda") == pytest.approx(100)
+
+
+def test_one_sample_or_none_has_no_rate() -> None:
+    ring = Ring()
+    assert ring.window(10).rate("disk", "reads", "vda") is None
+    ring.add(line("disk", 0, {"reads": {"vda": 1}}))
+    assert ring.window(10).rate("disk", "reads", "vda") is None
+    assert ring.window(10).last("disk", "reads", "vda") == 1
+
+
+def test_a_missing_sample_is_a_gap_and_not_a_zero() -> None:
+    ring = Ring()
+    ring.add(line("mysql_status", 0, {"questions": {"": 1000}}))
+    ring.add(failed("mysql_status", 1, "connection refused"))
+    assert ring.errors == {"mysql_status": "connection refused"}
+    assert ring.window(10).errors == {"mysql_status": "connection refused"}
+    ring.add(line("mysql_status", 4, {"questions": {"": 1400}}))
+    assert ring.errors == {}
+    window = ring.window(10)
+    assert window.rate("mysql_status", "questions") == pytest.approx(100)
+    assert list(window.values("mysql_status", "questions")) == [1000, 1400]
+    # The short window has the newest sample only: no rate is known, whatever the counter shows.
+    assert ring.window(2).rate("mysql_status", "questions") is None
+
+
+def test_a_counter_that_fell_was_reset() -> None:
+    ring = Ring()
+    for t_s, value in ((0.0, 5000), (1.0, 5100), (2.0, 30)):
+        ring.add(line("mysql_status", t_s, {"questions": {"": value}}))
+    assert ring.window(10).rate("mysql_status", "questions") == pytest.approx(65)
+
+
+def test_series_that_come_and_go_keep_their_own_times() -> None:
+    ring = Ring()
+    ring.add(line("process", 0, {"utime_ticks": {"1/init": 5, "9/fio": 100}}))
+    ring.add(line("process", 1, {"utime_ticks": {"1/init": 5, "12/mariadbd": 40}}))
+    ring.add(line("process", 2, {"utime_ticks": {"9/fio": 180, "12/mariadbd": 90}}))
+    window = ring.window(10)
+    assert window.rates("process", "utime_ticks") == pytest.approx(
+        {"1/init": 0, "9/fio": 40, "12/mariadbd": 50}
+    )
+
+
+def test_what_is_old_goes_and_what_is_no_sample_is_ignored() -> None:
+    ring = Ring(kept_s=3)
+    for t_s in range(10):
+        ring.add(line("cpu", t_s, {"user": {"all": t_s}}))
+    ring.add({"kind": "start"})
+    ring.add({"sampler": 7, "t_ns": 1})
+    assert list(ring.window(100).values("cpu", "user", "all")) == [6, 7, 8, 9]
+    assert ring.window(100, samplers=["disk"]).samplers() == set()
+
+
+ticks = st.lists(
+    st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.integers(0, 2**53), max_size=4),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(deadline=None)  # the first run imports
+@given(ticks)
+def test_it_says_what_a_window_of_the_same_table_says(found: list[dict[str, int]]) -> None:
+    ring, rows = Ring(), []
+    for t_s, labels in enumerate(found):
+        ring.add(line("x", t_s, {"m": dict(labels)}))
+        rows += [("x", "m", label, T0 + t_s * 10**9, float(value)) for label, value in labels.items()]
+    rows.sort()
+    columns: list[tuple[Any, ...]] = list(zip(*rows, strict=True)) if rows else [()] * 5
+    table = pa.table(
+        {
+            "sampler": pa.array(columns[0], pa.string()),
+            "metric": pa.array(columns[1], pa.string()),
+            "label": pa.array(columns[2], pa.string()),
+            "t_ns": pa.array(columns[3], pa.int64()),
+            "value": pa.array(columns[4], pa.float64()),
+        }
+    )
+    expected, window = Window(table), ring.window(100)
+    assert window.rates("x", "m") == pytest.approx(expected.rates("x", "m"))
+    for label in "abcd":
+        assert window.gauge("x", "m", label) == expected.gauge("x", "m", label)
+        np.testing.assert_array_equal(window.values("x", "m", label), expected.values("x", "m", label))
