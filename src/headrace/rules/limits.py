@@ -14,7 +14,7 @@ NEAR = 0.80
 MEMORY_NEAR = 0.95
 #: A device held back by its group does nearly what the group allows.
 HELD_BACK = 0.90
-#: Requests that InnoDB sets up for each of its I/O threads: MySQL Reference Manual, Asynchronous I/O on Linux.
+#: Requests that InnoDB sets up for each of its I/O threads: 8 x OS_AIO_N_PENDING_IOS_PER_THREAD of its source.
 REQUESTS_A_THREAD = 256
 
 
@@ -72,7 +72,7 @@ def open_files(evidence: Evidence) -> Iterator[Hit]:
 @rule(
     "LIM02",
     severity=Severity.RISK,
-    confidence=Confidence.MEDIUM,
+    confidence=Confidence.LOW,
     source="MySQL Reference Manual, innodb_use_native_aio; Linux Documentation/admin-guide/sysctl/fs.rst, aio-nr",
     refute="All servers of the host start with native asynchronous I/O (no warning of io_setup in their logs).",
 )
