@@ -93,6 +93,7 @@ fn perf_frame(line: &str) -> String {
 /// threads. Stacks that are the same in many threads become one with a count, as pt-pmp does it.
 pub fn parse_threads(text: &str, folded: &mut Folded) {
     let mut root: Option<String> = None;
+    let mut is_gdb = false;
     let mut frames: Vec<String> = Vec::new();
     let mut finish = |root: Option<String>, frames: &mut Vec<String>| {
         if let Some(root) = root
@@ -107,27 +108,30 @@ pub fn parse_threads(text: &str, folded: &mut Folded) {
             finish(root.take(), &mut frames);
             let name = line.split('"').nth(1).unwrap_or("threads");
             root = Some(name.to_owned());
+            is_gdb = line.starts_with("Thread ");
         } else if let Some(frame) = line.strip_prefix('#') {
-            frames.push(thread_frame(frame));
+            frames.push(thread_frame(frame, is_gdb));
         }
     }
     finish(root, &mut frames);
 }
 
-/// `0  0x00007f symbol - 1 module` of eu-stack, `0  0x00007f in symbol () from module` of gdb.
-fn thread_frame(line: &str) -> String {
+/// `0  0x00007f symbol` of eu-stack, `0  0x00007f in symbol (x=...) from module` of gdb, `0  symbol (x=...) at file`.
+fn thread_frame(line: &str, is_gdb: bool) -> String {
     let rest = line.split_once(' ').map_or("", |(_, rest)| rest).trim_start();
-    let rest = match rest.strip_prefix("0x").and_then(|rest| rest.split_once(' ')) {
-        Some((_, rest)) => rest.trim_start(),
-        // An address alone: eu-stack found no symbol.
-        None if rest.starts_with("0x") => "",
+    let rest = match rest.strip_prefix("0x").map(|rest| rest.split_once(' ')) {
+        Some(Some((_, rest))) => rest.trim_start(),
+        // An address alone has no symbol.
+        Some(None) => "",
         None => rest,
     };
-    let name = match rest.strip_prefix("in ") {
-        // gdb: arguments are not asked for, so they are empty or `(...)`.
-        Some(rest) => rest.split(" (").next().unwrap_or_default(),
-        None => rest.split(" (...)").next().unwrap_or_default().trim_end_matches(" ()"),
-    };
+    if !is_gdb {
+        return clean(rest);
+    }
+    let rest = rest.strip_prefix("in ").unwrap_or(rest);
+    // Arguments come after a blank and a bracket, which a name has only before `anonymous namespace`.
+    let end = rest.match_indices(" (").find(|(at, _)| !rest[at + 2..].starts_with("anonymous"));
+    let name = end.map_or(rest, |(at, _)| &rest[..at]);
     clean(if name == "??" { "" } else { name })
 }
 
@@ -172,18 +176,18 @@ mariadbd  10
     fn eu_stack_and_gdb() {
         let mut folded = Folded::default();
         parse_threads(
-            "PID 7 - process\nTID 7:\n#0  0x00007f2e poll\n#1  0x00007f2f - 1 \nTID 8:\n#0  0x00007f2a\n#1  0x00007f2b start_thread\nTID 9:\n",
+            "PID 7 - process\nTID 7:\n#0  0x00007f2e poll\n#1  0x00007f2f f(int (*)(int)) const\nTID 8:\n#0  0x00007f2a\n#1  0x00007f2b start_thread\nTID 9:\n",
             &mut folded,
         );
         parse_threads(
-            "[New LWP 8]\n\nThread 2 (Thread 0x7f (LWP 8) \"io worker\"):\n#0  0x00007f2e in poll () from /lib/libc.so.6\n#1  0x1 in ?? ()\n#2  start_thread (...) at x.c:3\n",
+            "[New LWP 8]\n\nThread 2 (Thread 0x7f (LWP 8) \"io worker\"):\n#0  0x00007f2e in poll () from /lib/libc.so.6\n#1  0x1 in ?? ()\n#2  a<(anonymous namespace)::b, (anonymous namespace)::c>::d (x=...) at x.c:3\n",
             &mut folded,
         );
         assert_eq!(
             lines(&folded),
             [
-                "io worker;start_thread;[unknown];poll 1",
-                "threads;- 1;poll 1",
+                "io worker;a<(anonymous namespace)::b, (anonymous namespace)::c>::d;[unknown];poll 1",
+                "threads;f(int (*)(int)) const;poll 1",
                 "threads;start_thread;[unknown] 1"
             ]
         );

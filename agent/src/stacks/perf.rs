@@ -37,7 +37,16 @@ pub fn record(
     let output = folder.join("script.txt");
     let mut script = Command::new("perf");
     script
-        .args(["script", "--fields", "comm,tid,ip,sym,dso", "--pid", &pid.to_string(), "--input"])
+        // Looking up inlined functions takes a process for every address.
+        .args([
+            "script",
+            "--no-inline",
+            "--fields",
+            "comm,tid,ip,sym,dso",
+            "--pid",
+            &pid.to_string(),
+            "--input",
+        ])
         .arg(&data)
         .stdout(std::fs::File::create(&output)?);
     run(&mut script, SCRIPT_TIME, stop).context("perf script failed")?;
