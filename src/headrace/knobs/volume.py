@@ -93,6 +93,9 @@ KNOBS = (
         "nomerges", Kind.INTEGER, "Merging of requests: 0 all, 1 simple ones only, 2 none.", low=0, high=2
     ),
     _queue("max_sectors_kb", Kind.INTEGER, "The largest request the kernel sends.", unit="KiB", low=4),
+    _queue("iostats", Kind.INTEGER, "Whether the device's requests are counted.", low=0, high=1),
+    _queue("add_random", Kind.INTEGER, "Whether requests feed the pool of random numbers.", low=0, high=1),
+    _queue("discard_max_bytes", Kind.INTEGER, "The largest discard sent at once.", unit="bytes", low=0),
     _queue(
         "wbt_lat_usec",
         Kind.INTEGER,
