@@ -1,0 +1,351 @@
+"""Rules about flushing: how much is written in the background, how, and what survives a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.knobs.knob import Versions
+from headrace.model import Value, Vendor
+from headrace.rules.evidence import Evidence, number, share, size
+from headrace.rules.redo import checkpoint_age
+from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+
+#: The default from the days of disks, until MySQL 8.4 made it 10,000: Configuring InnoDB I/O Capacity.
+OLD_DEFAULT = 200
+#: Flushing is behind when this much of the redo log waits for pages; adaptive flushing works hard by then.
+BEHIND = 0.50
+#: The manual asks for a value as low as practical: at most this share of what was measured.
+SHARE_OF_DEVICE = 0.50
+#: The first step from the default on flash: MariaDB Cloud's and many vendors' smallest setting for solid state.
+FIRST_STEP = 1_000
+#: Fewer page writes a second than this cost nobody anything.
+FEW_WRITES_S = 50.0
+#: Reads and writes of pages a second from which caching them twice is felt.
+PAGES_S = 200.0
+#: Eight times the default: each cleaner searches as far as this once a second, whatever it finds.
+DEEP_SCAN = 8_192
+DEFAULT_SCAN = 1_024
+
+
+_FLUSH = "MySQL Reference Manual, Configuring Buffer Pool Flushing"
+_DURABLE = (
+    "MySQL Reference Manual, innodb_flush_log_at_trx_commit and sync_binlog; MariaDB, Binary Log Group Commit"
+)
+
+
+def _is_flash(evidence: Evidence) -> bool:
+    """Whether the data lie on solid state only. Raises NotEnough where a device does not tell."""
+    kinds = []
+    for name in evidence.beneath(evidence.data_directory):
+        record = evidence.facts.block_device(name)
+        if record is None or record.get("rotational") is None:
+            raise NotEnough(f"the host does not tell whether {name} rotates")
+        kinds.append(bool(record["rotational"]))
+    return not any(kinds)
+
+
+def _capacity(evidence: Evidence, wanted: float) -> dict[str, Value]:
+    """Both settings, the maximum first: a capacity above its maximum is cut."""
+    limits = [evidence.limits.get(name) for name in evidence.beneath(evidence.data_directory)]
+    known = [limit for limit in limits if limit]
+    value = int(min([wanted, *(SHARE_OF_DEVICE * limit for limit in known)]))
+    most = int(max(evidence.number("innodb_io_capacity_max"), 2 * value))
+    return {"server.innodb_io_capacity_max": most, "server.innodb_io_capacity": value}
+
+
+@rule(
+    "FLUSH01",
+    severity=Severity.LIMIT,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, Configuring InnoDB I/O Capacity",
+    refute="With the larger capacity the checkpoint's age falls, but throughput and p99 are equivalent.",
+)
+def capacity_of_a_disk(evidence: Evidence) -> Iterator[Hit]:
+    """Background writes are limited to what a disk could do, and fall behind on solid state.
+
+    innodb_io_capacity bounds what the cleaners write while nobody waits. Where it is too low, changes pile up
+    until the redo log is nearly full, and then flushing is not bounded at all. Too high a value writes the same page
+    again and again, so it should be as low as practical: raise it in steps.
+    """
+    capacity = evidence.number("innodb_io_capacity")
+    flushed = evidence.status_rate("innodb_buffer_pool_pages_flushed")
+    age, most = checkpoint_age(evidence)
+    is_behind = most > 0 and age >= BEHIND * most
+    if capacity > OLD_DEFAULT or not _is_flash(evidence) or not is_behind:
+        return
+    wanted = max(FIRST_STEP, 2 * flushed)
+    settings = _capacity(evidence, wanted)
+    if float(str(settings["server.innodb_io_capacity"])) <= capacity:
+        return
+    yield Hit(
+        "",
+        f"innodb_io_capacity is {capacity:.0f} on solid state; {flushed:,.0f} pages/s are flushed, and "
+        f"{share(age / most)} of the redo log wait for their pages.",
+        (
+            number("innodb_io_capacity", f"{capacity:.0f}"),
+            number("pages flushed/s", f"{flushed:,.0f}"),
+            number("age of the checkpoint", f"{size(age)} of {size(most)}"),
+        ),
+        (Remedy(settings),),
+    )
+
+
+@rule(
+    "FLUSH02",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, innodb_flush_neighbors: no seek time, no need; MariaDB, InnoDB Page Flushing",
+    refute="With innodb_flush_neighbors at 0 pages written a second, throughput and p99 are equivalent.",
+)
+def neighbours_on_flash(evidence: Evidence) -> Iterator[Hit]:
+    """Pages are flushed along with their dirty neighbours on solid state.
+
+    On a disk that saves seeks. Solid state has none, so the neighbours are written early and once more later.
+    """
+    setting = evidence.variable("innodb_flush_neighbors")
+    written = evidence.status_rate("innodb_pages_written")
+    if setting in ("0", "OFF") or written < FEW_WRITES_S or not _is_flash(evidence):
+        return
+    yield Hit(
+        "",
+        f"innodb_flush_neighbors is {setting} on solid state, with {written:,.0f} pages/s written.",
+        (number("innodb_flush_neighbors", setting), number("pages written/s", f"{written:,.0f}")),
+        (Remedy({"server.innodb_flush_neighbors": 0}),),
+    )
+
+
+@rule(
+    "FLUSH03",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, innodb_flush_method; MariaDB, InnoDB Flush Method",
+    refute="With O_DIRECT throughput is lower: then the page cache was worth more than the memory it took.",
+)
+def pages_cached_twice(evidence: Evidence) -> Iterator[Hit]:
+    """InnoDB's pages are cached twice: in the buffer pool and by the kernel.
+
+    Without O_DIRECT each page that is read or written passes through the page cache and stays there. The memory
+    belongs in the pool, which knows what is hot. Not on file systems without O_DIRECT, nor with ext4 data=journal.
+    """
+    by_switch = evidence.has_variable("innodb_data_file_buffering")
+    if by_switch:
+        is_cached = evidence.is_on("innodb_data_file_buffering")
+        name, value = "innodb_data_file_buffering", evidence.variable("innodb_data_file_buffering")
+    else:
+        name, value = "innodb_flush_method", evidence.variable("innodb_flush_method")
+        is_cached = value.lower() in ("", "fsync", "o_dsync", "0", "1")
+    pages = evidence.status_rate("innodb_buffer_pool_reads") + evidence.status_rate("innodb_pages_written")
+    mount = evidence.data_file_system
+    if mount is None:
+        raise NotEnough("the file system of the data is unknown")
+    options = [*(mount.get("options") or ()), *(mount.get("super_options") or ())]
+    if not is_cached or pages < PAGES_S or mount.get("kind") not in ("xfs", "ext4"):
+        return
+    if "data=journal" in options:
+        return
+    setting: dict[str, Value] = {f"server.{name}": False if by_switch else "O_DIRECT"}
+    yield Hit(
+        "",
+        f"{name} is {value or 'fsync'}: {pages:,.0f} pages/s pass through the page cache, which holds "
+        f"{size(evidence.gauge('memory', 'Cached').mean)}.",
+        (
+            number(name, value or "fsync"),
+            number("pages read and written/s", f"{pages:,.0f}"),
+            number("page cache", size(evidence.gauge("memory", "Cached").mean)),
+        ),
+        (Remedy(setting),),
+    )
+
+
+@rule(
+    "FLUSH04",
+    severity=Severity.COST,
+    confidence=Confidence.LOW,
+    source="MySQL Reference Manual, innodb_lru_scan_depth: much higher than necessary may impact performance",
+    refute="With the default depth pages free stay, but throughput and p99 are equivalent.",
+)
+def scans_too_deep(evidence: Evidence) -> Iterator[Hit]:
+    """The cleaners search much further for pages to free than anybody needs.
+
+    Once a second each part of the pool is searched this deep, under its lock. The product with the number of parts
+    counts.
+    """
+    depth = evidence.number("innodb_lru_scan_depth")
+    if evidence.status_rate("innodb_buffer_pool_wait_free") > 0 or depth < DEEP_SCAN:
+        return
+    parts = (
+        evidence.number("innodb_buffer_pool_instances")
+        if evidence.has_variable("innodb_buffer_pool_instances")
+        else 1.0
+    )
+    read = evidence.status_rate("innodb_buffer_pool_reads")
+    if depth * parts < 2 * read:
+        return
+    yield Hit(
+        "",
+        f"innodb_lru_scan_depth is {depth:,.0f} in {parts:.0f} parts: {depth * parts:,.0f} pages are searched for "
+        f"{read:,.0f} reads/s, and nothing waits for a free page.",
+        (
+            number("innodb_lru_scan_depth", f"{depth:,.0f}"),
+            number("parts of the pool", f"{parts:.0f}"),
+            number("pages read from files/s", f"{read:,.0f}"),
+        ),
+        (Remedy({"server.innodb_lru_scan_depth": DEFAULT_SCAN}),),
+    )
+
+
+@rule(
+    "FLUSH05",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, innodb_page_cleaners: 8.4 has one a part by default",
+    refute="With a cleaner a part the checkpoint's age and throughput are equivalent.",
+    applies_to={Vendor.MYSQL: Versions(), Vendor.PERCONA: Versions(), Vendor.MARIADB: Versions(until="10.5")},
+)
+def fewer_cleaners_than_parts(evidence: Evidence) -> Iterator[Hit]:
+    """Flushing is behind, and fewer threads clean than the buffer pool has parts.
+
+    One thread cleans one part at a time; the others wait for it.
+    """
+    cleaners = evidence.number("innodb_page_cleaners")
+    parts = evidence.number("innodb_buffer_pool_instances")
+    waits = evidence.status_rate("innodb_buffer_pool_wait_free")
+    age, most = checkpoint_age(evidence)
+    if cleaners >= parts or (waits <= 0 and (most <= 0 or age < BEHIND * most)):
+        return
+    yield Hit(
+        "",
+        f"{cleaners:.0f} cleaners serve {parts:.0f} parts of the pool; {share(age / max(most, 1.0))} of the "
+        f"redo log wait for their pages.",
+        (
+            number("innodb_page_cleaners", f"{cleaners:.0f}"),
+            number("innodb_buffer_pool_instances", f"{parts:.0f}"),
+            number("age of the checkpoint", f"{size(age)} of {size(most)}"),
+            number("waits for a free page/s", f"{waits:,.1f}"),
+        ),
+        (Remedy({"server.innodb_page_cleaners": int(parts)}),),
+    )
+
+
+@rule(
+    "FLUSH06",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source=_FLUSH,
+    refute="With innodb_adaptive_flushing on the spread of throughput between seconds is equivalent.",
+)
+def not_adaptive(evidence: Evidence) -> Iterator[Hit]:
+    """Flushing does not follow the rate of redo.
+
+    Without innodb_adaptive_flushing nothing is flushed on account of the redo log until it is nearly full; then
+    statements stall until it is not.
+    """
+    written = evidence.status_rate("innodb_pages_written")
+    if evidence.is_on("innodb_adaptive_flushing") or written < FEW_WRITES_S:
+        return
+    yield Hit(
+        "",
+        f"innodb_adaptive_flushing is off, with {written:,.0f} pages/s written.",
+        (number("innodb_adaptive_flushing", "OFF"), number("pages written/s", f"{written:,.0f}")),
+        (Remedy({"server.innodb_adaptive_flushing": True}),),
+    )
+
+
+@rule(
+    "FLUSH07",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, Using Asynchronous I/O on Linux",
+    refute="With innodb_use_native_aio on throughput and p99 are equivalent.",
+)
+def without_asynchronous_io(evidence: Evidence) -> Iterator[Hit]:
+    """InnoDB's background reads and writes are made one at a time by its I/O threads.
+
+    With the kernel's asynchronous I/O each thread can have hundreds in flight. The server turns it off by itself
+    where the system allows no more requests (fs.aio-max-nr) or the temporary folder does not support it.
+    """
+    written = evidence.status_rate("innodb_pages_written")
+    if evidence.is_on("innodb_use_native_aio") or written < PAGES_S:
+        return
+    threads = evidence.number("innodb_write_io_threads")
+    yield Hit(
+        "",
+        f"innodb_use_native_aio is off: {threads:.0f} threads write {written:,.0f} pages/s one after the other.",
+        (
+            number("innodb_use_native_aio", "OFF"),
+            number("innodb_write_io_threads", f"{threads:.0f}"),
+            number("pages written/s", f"{written:,.0f}"),
+        ),
+        (Remedy({"server.innodb_use_native_aio": True}),),
+    )
+
+
+def _fsyncs_a_commit(evidence: Evidence) -> str:
+    """What a commit costs in syncs as it is set, before group commit shares them."""
+    redo = 1 if evidence.variable("innodb_flush_log_at_trx_commit") in ("1", "3") else 0
+    binlog = 1 if evidence.is_on("log_bin") and evidence.variable("sync_binlog") == "1" else 0
+    return str(redo + binlog)
+
+
+@rule(
+    "FLUSH08",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source=_DURABLE,
+    refute="After a power cut in the middle of a load every confirmed transaction is there.",
+)
+def commits_are_not_durable(evidence: Evidence) -> Iterator[Hit]:
+    """Transactions that were confirmed can be lost in a power cut.
+
+    Each setting saves a sync a commit and is a class of durability, not of tuning: what is lost can be a second of
+    transactions, and a binary log that does not agree with the data breaks replicas. Group commit and a device
+    with power-loss protection make syncs cheap without that.
+    """
+    values = {"innodb_flush_log_at_trx_commit": evidence.variable("innodb_flush_log_at_trx_commit")}
+    weak: dict[str, Value] = {}
+    if values["innodb_flush_log_at_trx_commit"] not in ("1", "3"):
+        weak["server.innodb_flush_log_at_trx_commit"] = 1
+    if evidence.is_on("log_bin"):
+        values["sync_binlog"] = evidence.variable("sync_binlog")
+        if values["sync_binlog"] != "1":
+            weak["server.sync_binlog"] = 1
+    if not weak:
+        return
+    shown = ", ".join(f"{name} is {values[name]}" for name in values if f"server.{name}" in weak)
+    yield Hit(
+        "",
+        f"{shown}: a commit waits for {_fsyncs_a_commit(evidence)} syncs instead of {len(values)}, "
+        "and can be lost.",
+        tuple(number(name, value) for name, value in values.items()),
+        (Remedy(weak),),
+    )
+
+
+@rule(
+    "FLUSH09",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Doublewrite Buffer; innodb_checksum_algorithm",
+    refute="The device and the file system write a whole page or none: untorn writes are configured for the data.",
+)
+def pages_unprotected(evidence: Evidence) -> Iterator[Hit]:
+    """A torn or damaged page cannot be repaired, or is not even noticed.
+
+    Without the doublewrite buffer a page of 16 KiB that a power cut left half written is lost, and with it the
+    table. Without checksums nobody notices. Both are safe to turn off only where something below does their work.
+    """
+    weak: dict[str, Value] = {}
+    doublewrite = evidence.variable("innodb_doublewrite")
+    checksums = evidence.variable("innodb_checksum_algorithm")
+    if doublewrite.lower() in ("off", "0", "false", "detect_only"):
+        weak["server.innodb_doublewrite"] = "ON"
+    if checksums.lower() in ("none", "strict_none"):
+        weak["server.innodb_checksum_algorithm"] = "crc32"
+    if not weak:
+        return
+    yield Hit(
+        "",
+        f"innodb_doublewrite is {doublewrite}, innodb_checksum_algorithm is {checksums}.",
+        (number("innodb_doublewrite", doublewrite), number("innodb_checksum_algorithm", checksums)),
+        (Remedy(weak),),
+    )
