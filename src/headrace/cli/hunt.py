@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -26,7 +29,12 @@ from headrace.cli.shell import (
 from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
+    from headrace.hunt import Hunt
     from headrace.snapshot import Snapshot
+
+Told = TypeVar("Told")
+#: From so many saved hosts on it pays to start a process for each core.
+MANY_FILES = 16
 
 rules_app = typer.Typer(no_args_is_help=False, help="What headrace looks for, and why.")
 app.add_typer(rules_app, name="rules")
@@ -68,12 +76,14 @@ def hunt(
     from headrace import hunt as hunts
     from headrace.report import hunt as views
     from headrace.report import hunt_html
-    from headrace.snapshot import last_path, load
+    from headrace.snapshot import last_path
     from headrace.snapshot import save as write
 
     limits = _limits(limit or [])
     if source:
-        found = [hunts.examine(load(path)) for path in _files(source)]
+        paths = _files(source)
+        _print_saved(paths, limits, as_json=as_json, brief=brief, everything=everything)
+        found = _examine(paths[0], limits) if save or page else None
     else:
         login = ServerLogin(
             mysql_socket,
@@ -84,23 +94,20 @@ def hunt(
             mysql_defaults_file,
             mysql_tls,
         )
-        found = [hunts.examine(_watch(target, seconds, login, limits))]
+        found = hunts.examine(_watch(target, seconds, login, limits))
         # So that `headrace apply` and `headrace prove` know what an id means.
-        write(found[0].snapshot, last_path())
-    if as_json:
-        print_json([views.to_json(each) for each in found] if source else views.to_json(found[0]))
-    elif brief:
-        stdout().print(views.brief(found))
-    else:
-        for number, each in enumerate(found):
-            if number:
-                stdout().rule()
-            stdout().print(views.terminal(each, everything=everything))
-    if save:
-        write(found[0].snapshot, save, hunt_html.render(found[0]))
+        write(found.snapshot, last_path())
+        if as_json:
+            print_json(views.to_json(found))
+        elif brief:
+            stdout().print(views.brief([views.line(found)]))
+        else:
+            stdout().print(views.terminal(found, everything=everything))
+    if save and found:
+        write(found.snapshot, save, hunt_html.render(found))
         stderr().print(f"saved: {save}", soft_wrap=True, highlight=False)
-    if page:
-        page.write_text(hunt_html.render(found[0]))
+    if page and found:
+        page.write_text(hunt_html.render(found))
         stderr().print(f"page: {page}", soft_wrap=True, highlight=False)
 
 
@@ -111,6 +118,46 @@ def _files(sources: list[Path]) -> list[Path]:
         inside = sorted(path.glob("*.hunt")) if path.is_dir() else []
         found += inside or [path]
     return found
+
+
+def _print_saved(
+    paths: list[Path], limits: dict[str, float], *, as_json: bool, brief: bool, everything: bool
+) -> None:
+    from headrace.report import hunt as views
+
+    if as_json:
+        print_json(_judge_all(paths, limits, views.to_json))
+    elif brief:
+        stdout().print(views.brief(_judge_all(paths, limits, views.line)))
+    else:
+        for number, path in enumerate(paths):
+            if number:
+                stdout().rule()
+            stdout().print(views.terminal(_examine(path, limits), everything=everything))
+
+
+def _judge_all(paths: list[Path], limits: dict[str, float], tell: Callable[[Hunt], Told]) -> list[Told]:
+    """What ``tell`` says of each: all that is kept of a host, because hundreds do not fit into memory."""
+    from concurrent.futures import ProcessPoolExecutor
+
+    judge = partial(_judge, limits=limits, tell=tell)
+    if len(paths) < MANY_FILES:
+        return [judge(path) for path in paths]
+    with ProcessPoolExecutor() as processes:
+        return list(processes.map(judge, paths, chunksize=4))
+
+
+def _judge(path: Path, limits: dict[str, float], tell: Callable[[Hunt], Told]) -> Told:
+    return tell(_examine(path, limits))
+
+
+def _examine(path: Path, limits: dict[str, float]) -> Hunt:
+    """A saved host; limits that are named here count before those that were saved."""
+    from headrace import hunt as hunts
+    from headrace.snapshot import load
+
+    snapshot = load(path)
+    return hunts.examine(replace(snapshot, limits={**snapshot.limits, **limits}))
 
 
 def _watch(target: str, seconds: float, login: ServerLogin, limits: dict[str, float]) -> Snapshot:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -62,19 +64,35 @@ def terminal(hunt: Hunt, *, everything: bool = False) -> RenderableType:
     return Group(*parts, "", *_coverage(hunt, everything))
 
 
-def brief(hunts: list[Hunt]) -> RenderableType:
+@dataclass(frozen=True)
+class Line:
+    """One host of many."""
+
+    host: str
+    findings: str
+    sentence: str
+    is_limited: bool
+
+
+def line(hunt: Hunt) -> Line:
+    counts = Counter(finding.severity for finding in hunt.judgement.findings)
+    return Line(
+        hunt.evidence.facts.hostname or hunt.snapshot.target,
+        ", ".join(f"{counts[s]} {s}" for s in Severity if counts[s]) or "none",
+        hunt.verdict.sentence,
+        hunt.verdict.limiting is not None,
+    )
+
+
+def brief(lines: Iterable[Line]) -> RenderableType:
     """A line for each host: those that something limits first."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("host", "findings", "verdict"):
         table.add_column(column, overflow="fold")
-    for hunt in sorted(hunts, key=lambda hunt: hunt.verdict.limiting is None):
-        counts = Counter(finding.severity for finding in hunt.judgement.findings)
-        style = "bold red" if hunt.verdict.limiting else ""
-        table.add_row(
-            Text(clean(hunt.evidence.facts.hostname or hunt.snapshot.target), style="bold"),
-            ", ".join(f"{counts[s]} {s}" for s in Severity if counts[s]) or "none",
-            Text(clean(hunt.verdict.sentence), style=style),
-        )
+    for each in sorted(lines, key=lambda each: not each.is_limited):
+        style = "bold red" if each.is_limited else ""
+        host = Text(clean(each.host), style="bold")
+        table.add_row(host, each.findings, Text(clean(each.sentence), style=style))
     return table
 
 
