@@ -161,6 +161,8 @@ async def ask(feed: Feed, command: str, *options: str) -> Any:
     except HeadraceError as error:
         return error.message
     if done.exit_code != 0:
+        if "unrecognized subcommand" in done.error_text:
+            return f"needs an agent that has the command {command}"
         return done.error_text.strip().removeprefix("headrace-agent: ") or f"exit code {done.exit_code}"
     try:
         return json.loads(done.stdout)

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from headrace.report.live.shot import Shot
 
 
+#: A snapshot is as long as a tall terminal.
+ONCE_LINES = 40
+
+
 @app.command(
     short_help="A live view of a host and its server.",
     epilog="Example: headrace top --target root@db1. Without a terminal, or with --once, one snapshot is printed.",
@@ -63,7 +67,7 @@ def top(
         mysql_tls,
     )
     feed = Feed(TargetSpec.parse(target), login, find_login=usual_login)
-    if once or as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
+    if once or as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         shot = run_until_signal(lambda: _one(feed))
         if as_json:
             print_json(_json(shot))
@@ -106,7 +110,7 @@ def _print(shot: Shot) -> None:
     console = stdout()
     width = console.width if console.is_terminal else max(console.width, 100)
     console.print(screen.heading(shot, width), soft_wrap=True, highlight=False)
-    for line in overview.draw(shot, width, 200):
+    for line in overview.draw(shot, width, ONCE_LINES):
         line.rstrip()
         console.print(line, soft_wrap=True, highlight=False)
 

@@ -172,3 +172,22 @@ def wrap(text: str, width: int, style: str = "", most: int = 99) -> list[Text]:
     if len(lines) > most:
         lines = [*lines[: most - 1], " ".join(lines[most - 1 :])]
     return [fit(Text(line, style), width) if len(line) > width else Text(line, style) for line in lines]
+
+
+def flow(title: str, parts: Sequence[Cell], width: int) -> list[Text]:
+    """A title, then parts with commas between them; lines after the first are indented as far as the first."""
+    indent = len(title)
+    found = [Text(title, HEADING)]
+    for number, part in enumerate(map(_text, parts)):
+        last = number == len(parts) - 1
+        line = found[-1]
+        room = width - line.cell_len - (line.cell_len > indent) - (not last)
+        if part.cell_len > room and line.cell_len > indent:
+            line = Text(" " * indent)
+            found.append(line)
+        elif line.cell_len > indent:
+            line.append(" ")
+        line.append_text(part)
+        if not last:
+            line.append(",", DIM)
+    return found

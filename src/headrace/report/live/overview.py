@@ -6,7 +6,7 @@ from rich.text import Text
 
 from headrace.analysis import resources
 from headrace.analysis.resources import Core, Level
-from headrace.report.live import lines
+from headrace.report.live import lines, lists
 from headrace.report.live.lines import DIM, HEADING, HOT, WARM, Column, duration, gibibytes, percent, rate
 from headrace.report.live.shot import Shot
 from headrace.report.text import clean
@@ -16,6 +16,8 @@ VERDICT_STYLE = {Level.SATURATED: HOT, Level.BUSY: WARM, Level.FINE: "bold green
 NARROWEST_BAR = 8
 #: Room for the name and the percentage beside a bar.
 BESIDE_BAR = 11
+#: Processes are shown below all else where this many fit.
+FEWEST_TASKS = 3
 #: From here on two tables stand side by side.
 WIDE = 140
 
@@ -26,7 +28,7 @@ def draw(shot: Shot, width: int, height: int) -> list[Text]:
     style = VERDICT_STYLE[limiting.level if limiting else Level.FINE]
     if limiting is None and "unknown" in shot.verdict.sentence.lower():
         style = "bold"
-    found = lines.wrap(clean(shot.verdict.sentence), width, style, most=2 if height < 30 else 4)
+    found = lines.wrap(clean(shot.verdict.sentence), width, style, most=3 if height < 30 else 5)
     server = server_lines(shot, width)
     memory = memory_lines(shot, width)
     left = height - len(found) - len(server) - len(memory)
@@ -40,7 +42,12 @@ def draw(shot: Shot, width: int, height: int) -> list[Text]:
     else:
         devices = device_lines(shot, width, max((left - 3) // 2, 1))
         tables = [*devices, *network_lines(shot, width, max(left - len(devices) - 2, 1))]
-    return [*found, *cpu, *memory, *tables, *server][:height]
+    drawn = [*found, *cpu, *memory, *tables, *server]
+    if height - len(drawn) >= FEWEST_TASKS + 2:
+        columns, tasks = lists.tasks(shot, "cpu")
+        rows_left = height - len(drawn) - 2
+        drawn += [Text(), *lines.table(columns, [cells for _, cells in tasks[:rows_left]], width)]
+    return drawn[:height]
 
 
 def cpu_lines(shot: Shot, width: int, most: int) -> list[Text]:
@@ -118,31 +125,36 @@ def memory_lines(shot: Shot, width: int) -> list[Text]:
         return [Text.assemble(("mem  ", HEADING), ("not sampled", DIM))]
     used = 1 - available / total
     style = HOT if used >= resources.FULL else WARM if used >= resources.BUSY else "green"
-    room = max(width // 3 - 12, 10)
-    line = Text.assemble(
-        ("mem  ", HEADING), lines.gauge(used, room, style), f" {percent(used)} of {gibibytes(total)}"
-    )
-    swapped = (window.rate("vmstat", "pswpin") or 0) + (window.rate("vmstat", "pswpout") or 0)
-    dirty = window.last("memory", "Dirty")
-    line.append(f", {gibibytes(dirty)} dirty", DIM)
-    line.append(f", swap {rate(swapped)} pages/s", HOT if swapped >= 256 else WARM if swapped >= 1 else DIM)
-    waits = Text("psi  ", HEADING)
-    pressures = {r: window.rate("psi", "some_total_us", r) for r in ("cpu", "io", "memory")}
-    if all(value is None for value in pressures.values()):
-        waits.append("no pressure counters on this kernel", DIM)
-        return [line, waits]
-    waits.append("some task waited for ", DIM)
-    for number, (resource, value) in enumerate(pressures.items()):
-        share = None if value is None else min(value / 1e6, 1.0)
-        high = share is not None and share >= resources.PRESSURE_HIGH
-        seen = share is not None and share >= resources.PRESSURE_SEEN
-        waits.append(", " if number else "", DIM)
-        waits.append(f"{resource} {percent(share)}", HOT if high else WARM if seen else "")
-    waits.append(" of the time", DIM)
+    bar = lines.gauge(used, max(width // 3 - 12, 10), style)
+    bar.append(f" {percent(used)} of {gibibytes(total)}")
+    swaps = [window.rate("vmstat", f"pswp{way}") for way in ("in", "out")]
+    swapped = None if None in swaps else sum(value or 0 for value in swaps)
+    alarm = HOT if swapped and swapped >= 256 else WARM if swapped and swapped >= 1 else DIM
+    parts: list[lines.Cell] = [
+        bar,
+        (f"{gibibytes(window.last('memory', 'Dirty'))} dirty", DIM),
+        (f"swap {rate(swapped)} pages/s", alarm),
+    ]
+    return [*lines.flow("mem  ", parts, width), *_pressure(shot, width)]
+
+
+def _pressure(shot: Shot, width: int) -> list[Text]:
+    """The share of the time in which some task waited for a resource."""
+    window = shot.now
+    parts: list[lines.Cell] = []
+    for resource in ("cpu", "io", "memory"):
+        value = window.rate("psi", "some_total_us", resource)
+        if value is None:
+            continue
+        share = min(value / 1e6, 1.0)
+        style = HOT if share >= resources.PRESSURE_HIGH else WARM if share >= resources.PRESSURE_SEEN else ""
+        parts.append((f"{percent(share)} of the time for {resource}", style))
+    if not parts:
+        parts = [("unknown: no pressure counters on this kernel", DIM)]
     running = window.gauge("cpu", "procs_running")
     if running is not None:
-        waits.append(f"; {running.mean:.0f} tasks run or want to", DIM)
-    return [line, waits]
+        parts.append((f"{running.mean:.0f} ran or wanted to", DIM))
+    return lines.flow("tasks waited  ", parts, width)
 
 
 def device_lines(shot: Shot, width: int, most: int) -> list[Text]:
@@ -224,22 +236,24 @@ def network_lines(shot: Shot, width: int, most: int) -> list[Text]:
     found = lines.table(columns, [cells for _, cells in rows[:most]], width)
     if not rows:
         found = [Text.assemble(("interface  ", HEADING), ("no traffic", DIM))]
-    return [*found, _tcp(shot)]
+    return [*found, *_tcp(shot, width)]
 
 
-def _tcp(shot: Shot) -> Text:
+def _tcp(shot: Shot, width: int) -> list[Text]:
     window = shot.now
     out, again = window.rate("snmp", "Tcp.OutSegs"), window.rate("snmp", "Tcp.RetransSegs")
     overflows = window.rate("snmp", "TcpExt.ListenOverflows")
-    softnet = window.rates("softnet", "dropped")
-    line = Text.assemble(("tcp  ", HEADING), f"{rate(out)} segments/s out")
     bad = bool(out and again and again / out >= resources.RETRANSMITTED)
-    line.append(f", {rate(again)} sent again", HOT if bad else DIM)
-    line.append(f", {rate(overflows)} refused by full queues", HOT if overflows else DIM)
+    parts: list[lines.Cell] = [
+        f"{rate(out)} segments/s out",
+        (f"{rate(again)} sent again", HOT if bad else DIM),
+        (f"{rate(overflows)} refused", HOT if overflows else DIM),
+    ]
+    softnet = window.rates("softnet", "dropped")
     if softnet:
         dropped = sum(softnet.values())
-        line.append(f", {rate(dropped)} dropped by backlogs", HOT if dropped else DIM)
-    return line
+        parts.append((f"{rate(dropped)} dropped by backlogs", HOT if dropped else DIM))
+    return lines.flow("tcp  ", parts, width)
 
 
 #: Status counter -> what a person calls it.
@@ -258,69 +272,81 @@ COMMANDS = {
 def server_lines(shot: Shot, width: int) -> list[Text]:
     """Statements, threads, InnoDB; why there is nothing where there is nothing."""
     window = shot.now
-    title = Text("server  ", HEADING)
     if shot.server_problem:
-        return [title.append(f"away: {clean(shot.server_problem)}", HOT)]
-    questions = window.rate("mysql_status", "questions")
+        return lines.wrap(clean(f"server  away: {shot.server_problem}"), width, HOT)
     if "mysql_status" not in window.samplers():
-        return [title.append("none named: --mysql-socket or --mysql-host", DIM)]
+        return lines.flow("server  ", [("none named: --mysql-socket or --mysql-host", DIM)], width)
 
     def of(name: str) -> float | None:
         return window.rate("mysql_status", name)
 
-    first = title.append(f"{rate(questions)} questions/s", "bold")
     commands = sorted(((of(name) or 0.0, text) for name, text in COMMANDS.items()), reverse=True)
-    told = [f"{text} {rate(value)}" for value, text in commands if value > 0]
-    first.append(": " + ", ".join(told) if told else "")
+    first: list[lines.Cell] = [(f"{rate(of('questions'))} questions/s", "bold")]
+    first += [f"{text} {rate(value)}" for value, text in commands if value > 0]
     running, connected = (window.last("mysql_status", f"threads_{what}") for what in ("running", "connected"))
-    second = Text("        ").append(f"threads {rate(running)} running, {rate(connected)} connected")
-    slow = of("slow_queries")
-    second.append(f", {rate(slow)} slow/s", WARM if slow else DIM)
-    aborted = of("aborted_clients")
-    second.append(f", {rate(aborted)} aborted/s", WARM if aborted else DIM)
-    second.append_text(_lag(shot))
-    return [line for line in (first, second, *_innodb(shot)) if line.cell_len]
+    slow, aborted = of("slow_queries"), of("aborted_clients")
+    second: list[lines.Cell] = [
+        f"{running or 0:.0f} running",
+        f"{connected or 0:.0f} connected",
+        (f"{rate(slow)} slow/s", WARM if slow else DIM),
+        (f"{rate(aborted)} aborted/s", WARM if aborted else DIM),
+        *_lag(shot),
+    ]
+    return [
+        *lines.flow("server  ", first, width),
+        *lines.flow("threads ", second, width),
+        *lines.flow("innodb  ", _innodb(shot), width),
+    ]
 
 
-def _innodb(shot: Shot) -> list[Text]:
+#: What InnoDB tells of itself: the text, and where it stands on MariaDB and on MySQL.
+AGE = (("mysql_status", "innodb_checkpoint_age"), ("innodb_metrics", "log_lsn_checkpoint_age"))
+HISTORY = (("mysql_status", "innodb_history_list_length"), ("innodb_metrics", "trx_rseg_history_len"))
+
+
+def _innodb(shot: Shot) -> list[lines.Cell]:
     window = shot.now
 
     def of(name: str) -> float | None:
         return window.rate("mysql_status", f"innodb_{name}")
 
-    asked, missed = of("buffer_pool_read_requests"), of("buffer_pool_reads")
-    pool = Text("innodb  ", HEADING).append(f"pool {rate(missed)} misses/s of {rate(asked)} reads")
-    if asked and missed is not None:
-        pool.append(f" ({100 * missed / asked:.2f}%)", WARM if missed / asked >= 0.01 else DIM)
-    told = [f"{rate(of(f'rows_{kind}'))} {kind}" for kind in ("read", "inserted", "updated", "deleted")]
+    def first(names: tuple[tuple[str, str], ...]) -> float | None:
+        return next((v for v in (window.last(*name) for name in names) if v is not None), None)
+
+    asked, missed, waits, log = (
+        of(name)
+        for name in ("buffer_pool_read_requests", "buffer_pool_reads", "row_lock_waits", "os_log_written")
+    )
+    share = missed / asked if asked and missed is not None else None
+    told = "" if share is None else f" ({100 * share:.2f}%)"
+    parts: list[lines.Cell] = [
+        (f"pool {rate(missed)} misses/s of {rate(asked)}{told}", WARM if share and share >= 0.01 else "")
+    ]
     if of("rows_read") is not None:
-        pool.append(f"; rows/s {', '.join(told)}")
-    log = Text("        ").append(f"fsyncs {rate(of('data_fsyncs'))}/s, log {rate(of('os_log_written'))} B/s")
-    waits = of("row_lock_waits")
-    log.append(f", row lock waits {rate(waits)}/s", WARM if waits else DIM)
-    for text, names in (
-        (
-            "checkpoint age",
-            (("mysql_status", "innodb_checkpoint_age"), ("innodb_metrics", "log_lsn_checkpoint_age")),
-        ),
-        (
-            "history",
-            (("mysql_status", "innodb_history_list_length"), ("innodb_metrics", "trx_rseg_history_len")),
-        ),
-    ):
-        values = [window.last(sampler, metric) for sampler, metric in names]
-        value = next((v for v in values if v is not None), None)
-        if value is not None:
-            log.append(f", {text} {gibibytes(value) if 'age' in text else rate(value)}")
-    return [pool, log]
+        kinds = ("read", "inserted", "updated", "deleted")
+        parts.append("rows/s " + " ".join(f"{rate(of(f'rows_{kind}'))} {kind}" for kind in kinds))
+    parts.append((f"row lock waits {rate(waits)}/s", WARM if waits else DIM))
+    parts.append(f"fsyncs {rate(of('data_fsyncs'))}/s")
+    if log is not None:
+        parts.append(f"log {log / 1e6:.1f} MB/s")
+    age, history = first(AGE), first(HISTORY)
+    if age is not None:
+        parts.append(f"checkpoint age {gibibytes(age)}")
+    if history is not None:
+        parts.append(f"history {rate(history)}")
+    return parts
 
 
-def _lag(shot: Shot) -> Text:
-    for metric in ("seconds_behind_source", "seconds_behind_master", "lag_s"):
-        values = [
-            shot.now.last("replication", metric, label) for label in shot.now.labels("replication", metric)
-        ]
-        known = [value for value in values if value is not None]
-        if known:
-            return Text(f", {max(known):.0f} s behind", HOT if max(known) >= 10 else "")
-    return Text()
+def _lag(shot: Shot) -> list[lines.Cell]:
+    """The channel that is furthest behind; one whose threads do not run."""
+    window = shot.now
+    parts: list[lines.Cell] = []
+    lags = [window.last("replication", "lag_s", label) for label in window.labels("replication", "lag_s")]
+    known = [value for value in lags if value is not None]
+    if known:
+        parts.append((f"{max(known):.0f} s behind its source", HOT if max(known) >= 10 else ""))
+    for what in ("io", "sql"):
+        labels = window.labels("replication", f"{what}_running")
+        if any(window.last("replication", f"{what}_running", label) == 0 for label in labels):
+            parts.append((f"its {what.upper()} thread does not run", HOT))
+    return parts

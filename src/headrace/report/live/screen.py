@@ -25,6 +25,8 @@ LISTS: dict[str, Callable[[Shot, str], tuple[list[Column], lists.Rows]]] = {
     "processlist": lists.processlist,
     "findings": lists.findings,
 }
+#: Where enter looks into the chosen row.
+OPEN = ("statements", "processlist", "findings")
 #: Lines of the head and the foot.
 FRAME_LINES = 2
 
@@ -89,7 +91,7 @@ def press(key: str, at: Position, rows: list[str]) -> Position:
         return replace(at, page="", top=0) if at.page else Position()
     if key == "s":
         return replace(at, order=at.order + 1, row=0)
-    if key == "enter" and at.screen in ("findings", "processlist", "statements") and rows and not at.page:
+    if key == "enter" and at.screen in OPEN and rows and not at.page:
         return replace(at, page=rows[min(at.row, len(rows) - 1)], top=0)
     steps = {"down": 1, "j": 1, "up": -1, "k": -1, "pagedown": 10, "pageup": -10}
     if key in steps:
@@ -169,12 +171,13 @@ def _foot(at: Position, width: int) -> Text:
     for number, name in enumerate(SCREENS, 1):
         line.append(f"{number}", "bold")
         line.append(f"{name} ", "reverse" if name == at.screen else DIM)
-    keys = [("enter", "open"), ("s", f"sort: {at.sort}")] if at.screen in LISTS and at.sort else []
-    keys += [("enter", "open")] if at.screen == "findings" else []
+    keys = [("s", f"sort: {at.sort}")] if at.sort else []
+    keys += [("enter", "open")] if at.screen in OPEN else []
     if at.page:
         keys = [("esc", "back")]
-    for key, text in (*keys, ("p", "pause"), ("?", "help"), ("q", "quit")):
-        if line.cell_len + len(key) + len(text) + 3 <= width:
+    # Whoever sees these two finds the others.
+    for key, text in (("?", "help"), ("q", "quit"), *keys, ("p", "pause")):
+        if line.cell_len + len(key) + len(text) + 2 <= width:
             line.append(f" {key}", "bold")
             line.append(f" {text}", DIM)
     return lines.fit(line, width)
