@@ -24,6 +24,7 @@ AREAS = (
     "pool",
     "readahead",
     "redo",
+    "session",
     "tcp",
 )
 

@@ -64,8 +64,8 @@ def capacity_of_a_disk(evidence: Evidence) -> Iterator[Hit]:
     """Background writes are limited to what a disk could do, and fall behind on solid state.
 
     innodb_io_capacity bounds what the cleaners write while nobody waits. Where it is too low, changes pile up
-    until the redo log is nearly full, and then flushing is not bounded at all. Too high a value writes the same page
-    again and again, so it should be as low as practical: raise it in steps.
+    until the redo log is nearly full, and then flushing is not bounded at all. Too high a value writes the same
+    page again and again, so it should be as low as practical: raise it in steps.
     """
     capacity = evidence.number("innodb_io_capacity")
     flushed = evidence.status_rate("innodb_buffer_pool_pages_flushed")

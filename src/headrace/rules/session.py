@@ -1,0 +1,467 @@
+"""Rules about sessions: their buffers, temporary tables, threads, open tables and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.knobs.knob import Versions
+from headrace.model import Vendor
+from headrace.rules.evidence import MIB, Evidence, number, share, size
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+
+KIB = 1 << 10
+#: Buffers of each session and their defaults (MySQL, MariaDB): Server System Variables of both manuals.
+BUFFERS = {
+    "sort_buffer_size": (256 * KIB, 2 * MIB),
+    "join_buffer_size": (256 * KIB, 256 * KIB),
+    "read_buffer_size": (128 * KIB, 128 * KIB),
+    "read_rnd_buffer_size": (256 * KIB, 256 * KIB),
+}
+#: This many times the default is no longer rounding. The manual: a larger one only in sessions that need it.
+TIMES_DEFAULT = 8
+#: Merge passes a second that show a sort buffer at work, and too small.
+MERGES_S = 10.0
+#: Sorts that need more than this are better served by an index or a session's own setting.
+LARGEST_SORT = 8 * MIB
+#: Temporary tables on disk: a second, and of all of them.
+DISK_TABLES_S, DISK_TABLES = 5.0, 0.25
+#: A temporary table in memory beyond this, times the sessions, endangers the host.
+LARGEST_TABLE = 256 * MIB
+#: Changes a second that each invalidate what the query cache holds of their table, under its one lock.
+CHANGES_S = 10.0
+#: Threads created a second from which their cost shows; the manual speaks of "many".
+CREATED_S = 1.0
+#: Tables opened a second because others had to be closed.
+OPENED_S = 10.0
+#: Nearly at a limit.
+NEAR = 0.85
+#: Connections that failed a second: more than somebody's typing errors.
+ABORTED_S = 1.0
+#: Transactions too large for their cache of the binary log: of all, and a second.
+SPILLED, SPILLED_S = 0.05, 0.1
+#: Joins a second that read a whole table for each row of another.
+FULL_JOINS_S = 5.0
+#: Rows a second read by scans, and of all rows read: from where most of the work is looking.
+SCANNED_S, SCANNED = 200_000.0, 0.90
+
+_VARIABLES = "MySQL Reference Manual, Server System Variables"
+_STATUS = "MySQL Reference Manual, Server Status Variables"
+
+
+@rule(
+    "SESS01",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, sort_buffer_size, join_buffer_size; ORDER BY Optimization",
+    refute="With the default throughput is lower or p99 higher, or Sort_merge_passes rises.",
+)
+def buffers_of_every_session(evidence: Evidence) -> Iterator[Hit]:
+    """A buffer that every session allocates for itself is set high for all of them.
+
+    It is allocated for each sort, join or scan, and beyond 256 KiB and 2 MiB allocation itself gets slower.
+    Sessions that need more can ask for it themselves.
+    """
+    merges = evidence.status_per_second("sort_merge_passes")
+    connected = evidence.status("max_used_connections")
+    is_mariadb = evidence.vendor is Vendor.MARIADB
+    for name, defaults in BUFFERS.items():
+        value, default = evidence.number(name), defaults[is_mariadb]
+        if value < TIMES_DEFAULT * default or (name == "sort_buffer_size" and merges >= MERGES_S):
+            continue
+        at_once = value * connected
+        is_risk = at_once > evidence.gauge("memory", "MemAvailable").low
+        yield Hit(
+            name,
+            f"{name} is {size(value)} for every session, the default {size(default)}; "
+            f"{connected:.0f} sessions at once could take {size(at_once)}, and sorts make {merges:,.1f} merge "
+            f"passes/s.",
+            (
+                number(name, size(value)),
+                number("default", size(default)),
+                number("Max_used_connections", f"{connected:.0f}"),
+                number("Sort_merge_passes/s", f"{merges:,.2f}"),
+            ),
+            (Remedy({f"server.{name}": default}),),
+            Severity.RISK if is_risk else None,
+        )
+
+
+@rule(
+    "SESS02",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source=f"{_STATUS}, Sort_merge_passes; sort_buffer_size",
+    refute="With twice the buffer Sort_merge_passes falls, but throughput and p99 are equivalent.",
+)
+def sorts_in_parts(evidence: Evidence) -> Iterator[Hit]:
+    """Sorts do not fit into their buffer and are merged from files.
+
+    An index in the order that is asked for makes the sort itself needless; that helps more than any buffer.
+    """
+    merges = evidence.status_rate("sort_merge_passes")
+    buffer = evidence.number("sort_buffer_size")
+    if merges < MERGES_S or buffer >= LARGEST_SORT:
+        return
+    yield Hit(
+        "",
+        f"sorts make {merges:,.0f} merge passes/s with a buffer of {size(buffer)}.",
+        (
+            number("Sort_merge_passes/s", f"{merges:,.1f}"),
+            number("sort_buffer_size", size(buffer)),
+            number("rows sorted/s", f"{evidence.status_rate('sort_rows'):,.0f}"),
+        ),
+        (Remedy({"server.sort_buffer_size": int(min(2 * buffer, LARGEST_SORT))}),),
+    )
+
+
+@rule(
+    "SESS03",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, Internal Temporary Table Use in MySQL; MariaDB, tmp_memory_table_size",
+    refute="With the larger limit fewer temporary tables are made on disk, but throughput and p99 are equivalent.",
+)
+def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Hit]:
+    """Many temporary tables are made on disk.
+
+    They outgrow the memory that they may have, or hold columns that memory cannot. The statement then waits for
+    files that nobody will ever read again.
+    """
+    on_disk, made = (evidence.status_rate(name) for name in ("created_tmp_disk_tables", "created_tmp_tables"))
+    if on_disk < DISK_TABLES_S or on_disk < DISK_TABLES * made:
+        return
+    limits = {name: evidence.number(name) for name in ("tmp_table_size", "max_heap_table_size")}
+    wanted = int(min(4 * min(limits.values()), LARGEST_TABLE))
+    steps = Remedy(
+        steps=(
+            "Find the statements (performance_schema.events_statements_summary_by_digest, "
+            "SUM_CREATED_TMP_DISK_TABLES).",
+            "Give them an index for GROUP BY or DISTINCT, or select no BLOB and TEXT columns there.",
+        ),
+        label="statements",
+    )
+    grows = wanted > min(limits.values())
+    larger = (Remedy({f"server.{name}": wanted for name in limits}, label="more memory"),) if grows else ()
+    yield Hit(
+        "",
+        f"{on_disk:,.0f} of {made:,.0f} temporary tables/s are made on disk; the limit is "
+        f"{size(min(limits.values()))}.",
+        (
+            number("Created_tmp_disk_tables/s", f"{on_disk:,.1f}"),
+            number("Created_tmp_tables/s", f"{made:,.1f}"),
+            *(number(name, size(value)) for name, value in limits.items()),
+        ),
+        (*larger, steps),
+    )
+
+
+@rule(
+    "SESS04",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="MariaDB, Query Cache: does not scale well with high throughput on multi-core machines; off by default",
+    refute="With the query cache off throughput is lower or p99 higher.",
+    applies_to={
+        Vendor.MARIADB: Versions(),
+        Vendor.MYSQL: Versions(until="8.0.3"),
+        Vendor.PERCONA: Versions(until="8.0.3"),
+    },
+)
+def query_cache_under_writes(evidence: Evidence) -> Iterator[Hit]:
+    """The query cache is on while tables change.
+
+    One lock guards it. Every change of a table throws out all that was cached of it, and every statement that
+    might be cached takes the lock at least twice.
+    """
+    if evidence.variable("query_cache_type") in ("OFF", "0") or evidence.number("query_cache_size") <= 0:
+        return
+    changes = sum(evidence.status_rate(f"com_{kind}") for kind in ("insert", "update", "delete"))
+    hits, inserts = evidence.status_rate("qcache_hits"), evidence.status_rate("qcache_inserts")
+    if changes < CHANGES_S:
+        return
+    yield Hit(
+        "",
+        f"the query cache has {size(evidence.number('query_cache_size'))} and {hits:,.0f} hits/s, while "
+        f"{changes:,.0f} statements/s change tables.",
+        (
+            number("Qcache_hits/s", f"{hits:,.1f}"),
+            number("Qcache_inserts/s", f"{inserts:,.1f}"),
+            number("INSERT, UPDATE and DELETE/s", f"{changes:,.0f}"),
+        ),
+        (Remedy({"server.query_cache_type": "OFF", "server.query_cache_size": 0}),),
+    )
+
+
+@rule(
+    "SESS05",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, thread_cache_size; Threads_created / Connections is the miss rate",
+    refute="With the larger cache Threads_created stands still, but throughput and p99 are equivalent.",
+)
+def threads_created(evidence: Evidence) -> Iterator[Hit]:
+    """New threads are created for new connections again and again.
+
+    Keeping threads of clients that left costs little memory. A pool of connections in the application saves the
+    login as well.
+    """
+    created = evidence.status_rate("threads_created")
+    cache = evidence.number("thread_cache_size")
+    if evidence.variable("thread_handling") != "one-thread-per-connection" or created < CREATED_S:
+        return
+    most = evidence.status("max_used_connections")
+    wanted = int(max(2 * cache, most, 16))
+    yield Hit(
+        "",
+        f"{created:,.1f} threads/s are created for {evidence.status_rate('connections'):,.1f} connections/s; "
+        f"{cache:.0f} are kept.",
+        (
+            number("Threads_created/s", f"{created:,.1f}"),
+            number("Connections/s", f"{evidence.status_rate('connections'):,.1f}"),
+            number("thread_cache_size", f"{cache:.0f}"),
+        ),
+        (Remedy({"server.thread_cache_size": min(wanted, 16_384)}),),
+    )
+
+
+@rule(
+    "SESS06",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, How MySQL Opens and Closes Tables; Table_open_cache_overflows",
+    refute="With the larger cache no tables are opened, but throughput and p99 are equivalent.",
+)
+def tables_opened_again(evidence: Evidence) -> Iterator[Hit]:
+    """Tables are closed to make room for others, and opened again.
+
+    Opening one takes a lock that all sessions share. Each session needs an entry of its own for a table.
+    """
+    opened = evidence.status_rate("opened_tables")
+    cache, is_open = evidence.number("table_open_cache"), evidence.status("open_tables")
+    if opened < OPENED_S or is_open < NEAR * cache:
+        return
+    files = evidence.number("open_files_limit")
+    wanted = 2 * int(cache)
+    fits = files <= 0 or wanted * 2 < files
+    steps = (
+        ()
+        if fits
+        else (f"Raise LimitNOFILE= of the service above {wanted * 2:,} first: it is {files:,.0f}.",)
+    )
+    yield Hit(
+        "",
+        f"{opened:,.0f} tables/s are opened; {is_open:,.0f} of {cache:,.0f} entries are used.",
+        (
+            number("Opened_tables/s", f"{opened:,.1f}"),
+            number("Open_tables", f"{is_open:,.0f}"),
+            number("table_open_cache", f"{cache:,.0f}"),
+            number("open_files_limit", f"{files:,.0f}"),
+        ),
+        (Remedy({"server.table_open_cache": wanted}, steps),),
+    )
+
+
+@rule(
+    "SESS07",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, table_definition_cache; Opened_table_definitions",
+    refute="With the larger cache no definitions are read, but throughput and p99 are equivalent.",
+)
+def definitions_read_again(evidence: Evidence) -> Iterator[Hit]:
+    """Definitions of tables are thrown out and read again.
+
+    Reading one takes locks of the data dictionary, and all statements on that table wait for it.
+    """
+    opened = evidence.status_rate("opened_table_definitions")
+    cache, is_open = evidence.number("table_definition_cache"), evidence.status("open_table_definitions")
+    if opened < CREATED_S or is_open < NEAR * cache:
+        return
+    yield Hit(
+        "",
+        f"{opened:,.1f} definitions/s are read; {is_open:,.0f} of {cache:,.0f} entries are used.",
+        (
+            number("Opened_table_definitions/s", f"{opened:,.1f}"),
+            number("Open_table_definitions", f"{is_open:,.0f}"),
+            number("table_definition_cache", f"{cache:,.0f}"),
+        ),
+        (Remedy({"server.table_definition_cache": 2 * int(cache)}),),
+    )
+
+
+@rule(
+    "SESS08",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Too many connections; Connection_errors_max_connections",
+    refute="At the next peak Max_used_connections stays far below max_connections.",
+)
+def connections_near_limit(evidence: Evidence) -> Iterator[Hit]:
+    """The server had, or has, nearly as many clients as it may.
+
+    The next ones are refused. More connections than threads can be at work at once only move the queue into the
+    server, so a pool in front of it is often the better remedy.
+    """
+    limit, most = evidence.number("max_connections"), evidence.status("max_used_connections")
+    refused = evidence.growth("mysql_status", "connection_errors_max_connections")
+    if most < NEAR * limit and refused <= 0:
+        return
+    yield Hit(
+        "",
+        f"up to {most:,.0f} of {limit:,.0f} connections were used; {refused:,.0f} were refused while we looked.",
+        (
+            number("Max_used_connections", f"{most:,.0f}"),
+            number("max_connections", f"{limit:,.0f}"),
+            number("refused", f"{refused:,.0f}"),
+            number("Threads_running, mean", f"{evidence.gauge('mysql_status', 'threads_running').mean:.1f}"),
+        ),
+        (
+            Remedy({"server.max_connections": min(2 * int(limit), 100_000)}, label="more connections"),
+            Remedy(
+                steps=("Share connections: a pool in the application, or a proxy.",), label="fewer needed"
+            ),
+        ),
+    )
+
+
+@rule(
+    "SESS09",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, Communication Errors and Aborted Connections",
+    refute="The source of the failures stopped, and connection time and throughput are equivalent.",
+)
+def connections_aborted(evidence: Evidence) -> Iterator[Hit]:
+    """Clients fail to connect, again and again.
+
+    Wrong passwords, missing privileges, health checks that leave in the middle, or packets lost during the login.
+    """
+    aborted = evidence.status_rate("aborted_connects")
+    if aborted < ABORTED_S:
+        return
+    yield Hit(
+        "",
+        f"{aborted:,.1f} of {evidence.status_rate('connections'):,.1f} connections/s fail.",
+        (
+            number("Aborted_connects/s", f"{aborted:,.1f}"),
+            number("Connections/s", f"{evidence.status_rate('connections'):,.1f}"),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "Read who it is: the server's error log (log_error_verbosity=3; MariaDB: log_warnings=2), "
+                    "performance_schema.host_cache.",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "SESS10",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, binlog_cache_size; Binlog_cache_disk_use",
+    refute="With the larger cache Binlog_cache_disk_use stands still, but throughput and p99 are equivalent.",
+)
+def transactions_spill(evidence: Evidence) -> Iterator[Hit]:
+    """Transactions do not fit into their cache of the binary log and go through a temporary file.
+
+    Each is written twice before its commit. The cache is allocated for every session that changes something.
+    """
+    used, spilled = (evidence.status_rate(name) for name in ("binlog_cache_use", "binlog_cache_disk_use"))
+    if spilled < SPILLED_S or spilled < SPILLED * used:
+        return
+    cache = evidence.number("binlog_cache_size")
+    yield Hit(
+        "",
+        f"{spilled:,.1f} of {used:,.1f} transactions/s do not fit into {size(cache)}.",
+        (
+            number("Binlog_cache_disk_use/s", f"{spilled:,.2f}"),
+            number("Binlog_cache_use/s", f"{used:,.1f}"),
+            number("binlog_cache_size", size(cache)),
+        ),
+        (Remedy({"server.binlog_cache_size": int(4 * cache)}),),
+    )
+
+
+@rule(
+    "SESS11",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source=f"{_STATUS}, Select_full_join: not 0, check the indexes",
+    refute="With an index for the join throughput and p99 are equivalent.",
+)
+def joins_without_index(evidence: Evidence) -> Iterator[Hit]:
+    """Joins read whole tables because no index fits.
+
+    The work grows with the product of both tables: it is fast in the test and slow a year later.
+    """
+    joins = evidence.status_rate("select_full_join")
+    if joins < FULL_JOINS_S:
+        return
+    yield Hit(
+        "",
+        f"{joins:,.0f} joins/s read a table as a whole; scans read "
+        f"{evidence.status_rate('handler_read_rnd_next'):,.0f} rows/s.",
+        (
+            number("Select_full_join/s", f"{joins:,.1f}"),
+            number("Handler_read_rnd_next/s", f"{evidence.status_rate('handler_read_rnd_next'):,.0f}"),
+        ),
+        (Remedy(steps=("Find them: sys.statements_with_full_table_scans; EXPLAIN; add the index.",)),),
+    )
+
+
+@rule(
+    "SESS12",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source=f"{_STATUS}, Handler_read_rnd_next: high if you do many table scans",
+    refute="With an index for the statements that scan throughput and p99 are equivalent.",
+)
+def most_rows_by_scans(evidence: Evidence) -> Iterator[Hit]:
+    """Nearly all rows are read by scanning tables, not by an index.
+
+    Each scan costs CPU time for rows that nobody asked for, and pushes other pages out of the pool.
+    """
+    names = ("handler_read_key", "handler_read_next", "handler_read_rnd", "handler_read_first")
+    scanned = evidence.status_rate("handler_read_rnd_next")
+    others = sum(evidence.status_rate(name) for name in names)
+    if scanned < SCANNED_S or scanned < SCANNED * (scanned + others):
+        return
+    yield Hit(
+        "",
+        f"{scanned:,.0f} rows/s are read by scans, {others:,.0f} by an index.",
+        (
+            number("Handler_read_rnd_next/s", f"{scanned:,.0f}"),
+            number("by an index/s", f"{others:,.0f}"),
+            number("Select_scan/s", f"{evidence.status_rate('select_scan'):,.1f}"),
+        ),
+        (Remedy(steps=("Find them: sys.statements_with_full_table_scans; EXPLAIN; add the index.",)),),
+    )
+
+
+@rule(
+    "SESS13",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source=f"{_VARIABLES}, max_prepared_stmt_count",
+    refute="At the next peak Prepared_stmt_count stays far below its limit.",
+)
+def prepared_statements_near_limit(evidence: Evidence) -> Iterator[Hit]:
+    """Nearly as many prepared statements are kept as there may be.
+
+    At the limit PREPARE fails in every session. Clients that never close theirs are the usual cause.
+    """
+    kept, limit = evidence.status("prepared_stmt_count"), evidence.number("max_prepared_stmt_count")
+    if limit <= 0 or kept < NEAR * limit:
+        return
+    yield Hit(
+        "",
+        f"{kept:,.0f} of {limit:,.0f} prepared statements are kept ({share(kept / limit)}).",
+        (
+            number("Prepared_stmt_count", f"{kept:,.0f}"),
+            number("max_prepared_stmt_count", f"{limit:,.0f}"),
+        ),
+        (Remedy({"server.max_prepared_stmt_count": min(2 * int(limit), 1_048_576)}),),
+    )

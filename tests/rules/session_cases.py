@@ -1,0 +1,181 @@
+"""Cases of the rules about sessions."""
+
+from __future__ import annotations
+
+from tests.rules.case import Case
+from tests.rules.hosts import unwell
+
+MIB = 1 << 20
+CACHE = {"query_cache_type": "ON", "query_cache_size": str(64 * MIB)}
+OPENED = {"opened_tables": 40.0}
+DEFINITIONS = {"opened_table_definitions": 9.0}
+
+CASES = [
+    Case(
+        "SESS01",
+        "256 MB for every sort",
+        lambda: unwell(variables={"sort_buffer_size": str(256 * MIB)}),
+        ("sort_buffer_size",),
+        ("256 MiB for every session, the default 2 MiB; 140 sessions at once could take 35 GiB",),
+    ),
+    Case(
+        "SESS01",
+        "all of them in MySQL",
+        lambda: unwell(
+            vendor="mysql",
+            variables={
+                "sort_buffer_size": str(4 * MIB),
+                "join_buffer_size": str(8 * MIB),
+                "read_buffer_size": str(2 * MIB),
+                "read_rnd_buffer_size": str(8 * MIB),
+            },
+        ),
+        ("sort_buffer_size", "join_buffer_size", "read_buffer_size", "read_rnd_buffer_size"),
+    ),
+    Case(
+        "SESS01",
+        "sorts need it",
+        lambda: unwell(
+            variables={"sort_buffer_size": str(32 * MIB)}, status_rates={"sort_merge_passes": 50.0}
+        ),
+    ),
+    Case("SESS01", "the defaults", unwell),
+    Case("SESS01", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case(
+        "SESS02",
+        "fifty passes",
+        lambda: unwell(status_rates={"sort_merge_passes": 50.0}),
+        ("",),
+        ("50 merge passes/s with a buffer of 2 MiB",),
+    ),
+    Case("SESS02", "none", unwell),
+    Case("SESS02", "not sampled", lambda: unwell(without=["mysql_status"]), missing="merge_passes was not"),
+    Case(
+        "SESS03",
+        "half",
+        lambda: unwell(status_rates={"created_tmp_disk_tables": 10.0}),
+        ("",),
+        ("10 of 20 temporary tables/s are made on disk; the limit is 16 MiB",),
+    ),
+    Case("SESS03", "few", lambda: unwell(status_rates={"created_tmp_disk_tables": 1.0})),
+    Case(
+        "SESS03", "not sampled", lambda: unwell(without=["mysql_status"]), missing="tmp_disk_tables was not"
+    ),
+    Case(
+        "SESS04",
+        "on",
+        lambda: unwell(variables=CACHE, status_rates={"qcache_hits": 200.0}),
+        ("",),
+        ("the query cache has 64 MiB and 200 hits/s, while 800 statements/s change tables",),
+    ),
+    Case("SESS04", "off", unwell),
+    Case(
+        "SESS04",
+        "nothing changes",
+        lambda: unwell(variables=CACHE, status_rates={"com_insert": 0.0, "com_update": 0.0}),
+    ),
+    Case("SESS04", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case(
+        "SESS05",
+        "five a second",
+        lambda: unwell(variables={"thread_cache_size": "4"}, status_rates={"threads_created": 5.0}),
+        ("",),
+        ("5.0 threads/s are created for 0.5 connections/s; 4 are kept",),
+    ),
+    Case(
+        "SESS05",
+        "a pool of threads",
+        lambda: unwell(
+            variables={"thread_handling": "pool-of-threads"}, status_rates={"threads_created": 5.0}
+        ),
+    ),
+    Case("SESS05", "few", unwell),
+    Case(
+        "SESS05", "not sampled", lambda: unwell(without=["mysql_status"]), missing="threads_created was not"
+    ),
+    Case(
+        "SESS06",
+        "full",
+        lambda: unwell(status_rates=OPENED, status={"open_tables": 4_000.0}),
+        ("",),
+        ("40 tables/s are opened; 4,000 of 4,000 entries",),
+    ),
+    Case(
+        "SESS06",
+        "too few files",
+        lambda: unwell(
+            status_rates=OPENED, status={"open_tables": 4_000.0}, variables={"open_files_limit": "10000"}
+        ),
+        ("",),
+    ),
+    Case("SESS06", "being filled", lambda: unwell(status_rates=OPENED)),
+    Case("SESS06", "not sampled", lambda: unwell(without=["mysql_status"]), missing="opened_tables was not"),
+    Case(
+        "SESS07",
+        "full",
+        lambda: unwell(status_rates=DEFINITIONS, status={"open_table_definitions": 2_000.0}),
+        ("",),
+        ("9.0 definitions/s are read; 2,000 of 2,000",),
+    ),
+    Case("SESS07", "room", lambda: unwell(status_rates=DEFINITIONS)),
+    Case("SESS07", "not sampled", lambda: unwell(without=["mysql_status"]), missing="definitions was not"),
+    Case(
+        "SESS08",
+        "480 of 500",
+        lambda: unwell(status={"max_used_connections": 480.0}),
+        ("",),
+        ("up to 480 of 500 connections",),
+    ),
+    Case(
+        "SESS08",
+        "refused",
+        lambda: unwell(status_rates={"connection_errors_max_connections": 0.5}),
+        ("",),
+        ("30 were refused",),
+    ),
+    Case("SESS08", "140", unwell),
+    Case(
+        "SESS08", "not sampled", lambda: unwell(without=["mysql_status"]), missing="max_used_connections was"
+    ),
+    Case(
+        "SESS09",
+        "three a second",
+        lambda: unwell(status_rates={"aborted_connects": 3.0, "connections": 8.0}),
+        ("",),
+        ("3.0 of 8.0 connections/s fail",),
+    ),
+    Case("SESS09", "none", unwell),
+    Case("SESS09", "not sampled", lambda: unwell(without=["mysql_status"]), missing="aborted_connects was"),
+    Case(
+        "SESS10",
+        "a third",
+        lambda: unwell(status_rates={"binlog_cache_use": 30.0, "binlog_cache_disk_use": 10.0}),
+        ("",),
+        ("10.0 of 30.0 transactions/s do not fit into 32 KiB",),
+    ),
+    Case("SESS10", "none", unwell),
+    Case(
+        "SESS10", "not sampled", lambda: unwell(without=["mysql_status"]), missing="binlog_cache_use was not"
+    ),
+    Case("SESS11", "many", lambda: unwell(status_rates={"select_full_join": 20.0}), ("",), ("20 joins/s",)),
+    Case("SESS11", "none", unwell),
+    Case("SESS11", "not sampled", lambda: unwell(without=["mysql_status"]), missing="full_join was not"),
+    Case(
+        "SESS12",
+        "two million rows",
+        lambda: unwell(status_rates={"handler_read_rnd_next": 2e6}),
+        ("",),
+        ("2,000,000 rows/s are read by scans, 40,000 by an index",),
+    ),
+    Case("SESS12", "few", unwell),
+    Case("SESS12", "not sampled", lambda: unwell(without=["mysql_status"]), missing="rnd_next was not"),
+    Case(
+        "SESS13",
+        "16,000",
+        lambda: unwell(status={"prepared_stmt_count": 16_000.0}),
+        ("",),
+        ("16,000 of 16,382 prepared statements",),
+    ),
+    Case("SESS13", "none", unwell),
+    Case("SESS13", "not sampled", lambda: unwell(without=["mysql_status"]), missing="stmt_count was not"),
+]
