@@ -27,27 +27,27 @@ FINDINGS_EVERY_S = 10.0
 
 
 class Lines(Widget):
-    """The whole terminal, drawn line by line; only lines that changed are sent."""
+    """The whole terminal, drawn line by line."""
 
     DEFAULT_CSS = "Lines { width: 100%; height: 100%; }"
 
     def __init__(self, *, colours: bool) -> None:
         super().__init__()
         self._colours = colours
-        self._lines: list[Text] = []
+        self.lines: list[Text] = []
 
     def show(self, lines: list[Text]) -> None:
-        changed = len(lines) != len(self._lines) or any(
-            a != b or a.spans != b.spans for a, b in zip(lines, self._lines, strict=False)
-        )
-        self._lines = lines
-        if changed:
+        is_same = [(line.plain, line.spans) for line in lines] == [
+            (line.plain, line.spans) for line in self.lines
+        ]
+        self.lines = lines
+        if not is_same:
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        if y >= len(self._lines):
+        if y >= len(self.lines):
             return Strip.blank(self.size.width)
-        line = self._lines[y]
+        line = self.lines[y]
         if not self._colours:
             spans = [span for span in line.spans if "reverse" in str(span.style)]
             line = Text(line.plain, spans=spans)
@@ -93,6 +93,11 @@ class Live(App[None]):
         shot = replace(self.shot, paused=True) if self.shot and self.paused else self.shot
         wait = self.feed.problem or f"{self.feed.link} to {self.feed.name or 'the host'} ..."
         self._lines.show(screen.draw(shot, self.at, self.pages, self.size.width, self.size.height, wait))
+
+    @property
+    def shown(self) -> list[Text]:
+        """The lines on the screen."""
+        return self._lines.lines
 
     def on_resize(self) -> None:
         self.draw()

@@ -181,7 +181,7 @@ def device_lines(shot: Shot, width: int, most: int) -> list[Text]:
         style = {Level.SATURATED: HOT, Level.BUSY: WARM}.get(use.level, "") if use else ""
         note = use.saturation or use.errors if use and use.level is Level.SATURATED else ""
         if not note and not alone and device.utilisation >= resources.BUSY:
-            note = "serves many at once: %util is no limit"
+            note = "%util is no limit"
         rows.append(
             [
                 (clean(device.name), style),
@@ -273,7 +273,7 @@ def server_lines(shot: Shot, width: int) -> list[Text]:
     """Statements, threads, InnoDB; why there is nothing where there is nothing."""
     window = shot.now
     if shot.server_problem:
-        return lines.wrap(clean(f"server  away: {shot.server_problem}"), width, HOT)
+        return lines.wrap(clean(f"server away: {shot.server_problem}"), width, HOT)
     if "mysql_status" not in window.samplers():
         return lines.flow("server  ", [("none named: --mysql-socket or --mysql-host", DIM)], width)
 

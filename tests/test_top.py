@@ -1,0 +1,231 @@
+"""`headrace top` on a real host: in a terminal, over SSH, without either; what comes back after it went."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.live import Live
+from headrace.live import Feed, Link
+from headrace.model import ServerLogin
+from headrace.target import TargetSpec
+from tests import sshd
+from tests.programs import agent_path, has
+from tests.servers import Server, mariadb
+
+pytestmark = pytest.mark.real
+
+PATIENCE_S = 30.0
+HEADRACE = Path(sys.executable).parent / "headrace"
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="hr-top-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    if not has("mariadbd"):
+        pytest.skip("mariadbd is not installed")
+    with mariadb(folder / "m") as running:
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def following(feed: Feed) -> AsyncIterator[Feed]:
+    task = asyncio.ensure_future(feed.run())
+    try:
+        yield feed
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def until(true: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        await asyncio.sleep(0.05)
+
+
+def samplers_of(pid: int) -> list[int]:
+    """Our agents below a process."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, _, rest = path.read_text().rpartition(")")
+            if int(rest.split()[1]) == pid and "headrace-agent" in name:
+                found.append(int(path.parent.name))
+    return found
+
+
+async def test_a_sampler_that_dies_is_said_and_started_again() -> None:
+    async with following(Feed(TargetSpec("local"))) as feed:
+        await until(lambda: feed.ticks >= 2, "two samples")
+        before = feed.ticks
+        (pid,) = samplers_of(os.getpid())
+        os.kill(pid, 9)
+        await until(lambda: feed.link is Link.LOST, "the loss")
+        assert "exit code -9" in feed.problem
+        await until(lambda: feed.link is Link.LIVE and feed.ticks > before, "its return")
+        assert feed.problem == ""
+        assert feed.ring.window(60).rate("cpu", "idle", "all") is not None
+    assert samplers_of(os.getpid()) == []
+
+
+async def test_a_server_that_goes_away_and_comes_back(server: Server) -> None:
+    app = Live(Feed(TargetSpec("local"), ServerLogin(server.socket, user="root")))
+    async with app.run_test(size=(100, 30)) as pilot:
+
+        def text() -> str:
+            return "\n".join(line.plain for line in app.shown)
+
+        await until(lambda: "questions/s" in text(), "the server")
+        assert "live" in text().splitlines()[0]
+        server.stop()
+        try:
+            await until(lambda: "server away: " in text(), "its absence")
+            assert "live" in text().splitlines()[0]  # the host is
+        finally:
+            server.start()
+        await until(lambda: "questions/s" in text(), "its return")
+        await pilot.resize_terminal(60, 16)
+        await until(lambda: len(app.shown) == 16, "the new size")
+        await pilot.press("5")
+        assert text().startswith("interrupts")
+        await pilot.press("6")
+        await until(lambda: "rules" in text() or "finding" in text().splitlines()[1], "the rules")
+        await pilot.press("p")
+        assert "PAUSED" in text()
+        await pilot.press("q")
+
+
+@pytest.mark.skipif(sshd.program() is None, reason="sshd is not installed")
+async def test_an_ssh_connection_that_is_cut_is_made_again(tmp_path: Path) -> None:
+    with sshd.running_sshd(tmp_path) as there:
+        async with cable(there.port) as (port, cut):
+            known = tmp_path / "known_of_the_cable"
+            known.write_text(there.known_hosts.read_text().replace(str(there.port), str(port)))
+            spec = TargetSpec(
+                "ssh", "127.0.0.1", port, sshd.user(), identity_file=str(there.key), known_hosts=str(known)
+            )
+            async with following(Feed(spec)) as feed:
+                await until(lambda: feed.ticks >= 2, "two samples")
+                before = feed.ticks
+                cut()
+                await until(lambda: feed.link is Link.LOST, "the loss")
+                assert feed.problem
+                await until(lambda: feed.link is Link.LIVE and feed.ticks > before, "its return")
+
+
+@contextlib.asynccontextmanager
+async def cable(to_port: int) -> AsyncIterator[tuple[int, Callable[[], None]]]:
+    """A port that leads to another one, and how to cut every connection through it."""
+    writers: set[asyncio.StreamWriter] = set()
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while content := await reader.read(65536):
+                writer.write(content)
+                await writer.drain()
+        writer.close()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, onward = await asyncio.open_connection("127.0.0.1", to_port)
+        writers.update((writer, onward))
+        await asyncio.gather(copy(reader, onward), copy(there, writer))
+
+    def cut() -> None:
+        for writer in writers:
+            writer.transport.abort()
+        writers.clear()
+
+    listener = await asyncio.start_server(accept, "127.0.0.1", 0)
+    try:
+        yield listener.sockets[0].getsockname()[1], cut
+    finally:
+        listener.close()
+        cut()
+
+
+def test_without_a_terminal_one_snapshot_is_printed(server: Server) -> None:
+    login = ["--mysql-socket", server.socket, "--mysql-user", "root"]
+    done = subprocess.run([HEADRACE, "top", *login], capture_output=True, text=True, check=True, timeout=60)
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+    assert "questions/s" in done.stdout
+    assert re.search(r"^  0 ▕.*▏ *\d+%", done.stdout, re.MULTILINE)
+    done = subprocess.run(
+        [HEADRACE, "top", "--json", *login], capture_output=True, text=True, check=True, timeout=60
+    )
+    found = json.loads(done.stdout)
+    assert found["server"]["threads_connected"] >= 1
+    assert 0 <= found["cpus"][0]["busy"] <= 1
+    assert found["errors"].keys() <= {"thermal", "innodb_metrics", "md"}
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+def test_in_a_terminal(server: Server, no_color: bool) -> None:
+    environment = {**os.environ, "TERM": "xterm-256color", "HEADRACE_AGENT": agent_path()}
+    environment.pop("NO_COLOR", None)
+    if no_color:
+        environment["NO_COLOR"] = "1"
+    pid, terminal = pty.fork()
+    if pid == 0:
+        argv = [str(HEADRACE), "top", "--mysql-socket", server.socket, "--mysql-user", "root"]
+        os.execve(argv[0], argv, environment)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    try:
+        said = read_until(terminal, "questions/s")
+        os.write(terminal, b"5")
+        said += read_until(terminal, "softirqs a second")
+        os.write(terminal, b"q")
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            with contextlib.suppress(OSError):
+                if select.select([terminal], [], [], 0.1)[0]:
+                    said += os.read(terminal, 65536).decode("utf-8", "replace")
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                break
+            assert time.monotonic() < deadline, "q does not end it"
+    except BaseException:
+        os.kill(pid, 9)
+        raise
+    finally:
+        os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 0
+    colours = re.findall(r"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9[0-7])(?:;\d+)*m", said)
+    assert bool(colours) is not no_color
+    assert "\x1b[?1049l" in said  # the screen that was there before is back
+
+
+def read_until(terminal: int, wanted: str) -> str:
+    said = ""
+    deadline = time.monotonic() + PATIENCE_S
+    while wanted not in said:
+        assert time.monotonic() < deadline, said[-2000:]
+        if select.select([terminal], [], [], 0.2)[0]:
+            said += os.read(terminal, 65536).decode("utf-8", "replace")
+    return said
