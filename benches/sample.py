@@ -1,7 +1,7 @@
 """`headrace-agent sample` at 1 Hz with every sampler (targets: 0.5% of one core, 20 MB), beside sar and pidstat.
 
-It is all that `headrace hunt` runs on a host while it watches (targets: 1% of one core, 30 MB, less than sar, pidstat
-and mpstat together): facts are read once, after the window.
+It is all that `headrace hunt` runs on a host while it watches (targets: 1% of one core, 30 MB); facts are read
+once, after the window.
 
 All run for the same minute on a machine with a MariaDB under sysbench. `sar -A` reads the host, `pidstat` its
 processes; neither reads the server, so the agent is shown with and without its server samplers.

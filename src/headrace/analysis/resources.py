@@ -360,6 +360,9 @@ def _one_device(window: Window, device: Device, record: Mapping[str, Any] | None
         if ms is not None
     ]
     saturation = f"{device.queue:.1f} requests at once, {', '.join(waiting) or 'flushes only'}"
+    if not device.queue and (record or {}).get("slaves"):
+        # Old kernels count an array's requests, and not what they take.
+        saturation = "how long they take stands with its members"
     spindle = serves_one_at_a_time(record)
     traps: tuple[str, ...] = ()
     if device.utilisation >= BUSY and not spindle:

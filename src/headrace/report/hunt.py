@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.analysis.resources import Level, Use
+from headrace.analysis.stacks import parse, profile
 from headrace.report.text import clean, setting
 from headrace.rules.rule import Finding, Remedy, Severity
 
@@ -33,14 +34,18 @@ SEVERITY_STYLE = {
 }
 #: What is fine is shown up to here; the rest is a number.
 MOST_FINE = 6
+#: Functions of a profile that are shown.
+MOST_FUNCTIONS = 12
 #: Rules that could not look are named up to here without ``--all``.
 MOST_BLIND = 5
+MOST_CODES = 8
 
 
-def heading(hunt: Hunt) -> str:
-    """The host, its server, when and for how long."""
+def heading(hunt: Hunt, *, is_named: bool = True) -> str:
+    """The host, its server, when and for how long. Without its name where that stands above."""
     facts = hunt.evidence.facts
-    parts = [facts.hostname or hunt.snapshot.target, f"{facts.cpu_count} CPUs, kernel {facts.kernel_release}"]
+    parts = [facts.hostname or hunt.snapshot.target] if is_named else []
+    parts += [f"{facts.cpu_count} CPUs, kernel {facts.kernel_release}"]
     if hunt.evidence.has_server:
         settings = hunt.evidence.settings
         parts.append(f"{settings['vendor']} {settings['version']}")
@@ -61,7 +66,7 @@ def terminal(hunt: Hunt, *, everything: bool = False) -> RenderableType:
             parts += ["", _finding(finding)]
     else:
         parts.append(Text("No rule found anything.", style="green"))
-    return Group(*parts, "", *_coverage(hunt, everything))
+    return Group(*parts, "", *_hot_functions(hunt), *_coverage(hunt, everything))
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,26 @@ def brief(lines: Iterable[Line]) -> RenderableType:
         host = Text(clean(each.host), style="bold")
         table.add_row(host, each.findings, Text(clean(each.sentence), style=style))
     return table
+
+
+def _hot_functions(hunt: Hunt) -> list[RenderableType]:
+    """Where the server's CPU time went, where somebody profiled it."""
+    if not hunt.snapshot.stacks:
+        return []
+    found = profile(parse(hunt.snapshot.stacks), MOST_FUNCTIONS)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("own", "with callees", "function"):
+        table.add_column(column, overflow="fold", justify="left" if column == "function" else "right")
+    for function in found.functions:
+        table.add_row(
+            f"{function.self_samples / found.samples:.1%}",
+            f"{function.total_samples / found.samples:.1%}",
+            Text(clean(function.name), style="cyan" if function.is_kernel else ""),
+        )
+    shares = f"{found.samples} stacks on the CPUs"
+    if found.kernel_share is not None and found.named_share is not None:
+        shares += f", {found.kernel_share:.0%} in the kernel, {found.named_share:.0%} with a name"
+    return [Text(shares, style="bold"), table, ""]
 
 
 def _resources(hunt: Hunt, everything: bool) -> RenderableType:
@@ -153,13 +178,22 @@ def _rows(finding: Finding) -> list[tuple[str, str]]:
 
 def remedy_text(remedy: Remedy) -> str:
     """Settings, steps, cost and what it would weaken, on one line."""
-    parts = [f"{name} = {setting(value)}" for name, value in remedy.settings.items()]
-    text = ", ".join([*parts, *remedy.steps])
+    settings, notes = settings_text(remedy), notes_text(remedy)
+    parts = [f"{settings}." if settings and remedy.steps else settings, *remedy.steps]
+    text = " ".join(part for part in parts if part)
+    return f"{text} ({notes})" if notes else text
+
+
+def settings_text(remedy: Remedy) -> str:
+    return ", ".join(f"{name} = {setting(value)}" for name, value in remedy.settings.items())
+
+
+def notes_text(remedy: Remedy) -> str:
+    """Which of several it is, what it takes to set it, and what it would weaken."""
     notes = [remedy.label] if remedy.label else []
     if remedy.settings:
         notes.append(str(remedy.cost))
-    notes += [f"WEAKENS: {reason}" for reason in remedy.weakens]
-    return f"{text} ({'; '.join(notes)})" if notes else text
+    return "; ".join([*notes, *(f"WEAKENS: {reason}" for reason in remedy.weakens)])
 
 
 def _coverage(hunt: Hunt, everything: bool) -> list[RenderableType]:
@@ -172,7 +206,11 @@ def _coverage(hunt: Hunt, everything: bool) -> list[RenderableType]:
         parts.append(Text(f"{len(judgement.blind)} rules could not look:", style="magenta"))
         shown = sorted(why.items(), key=lambda pair: -len(pair[1]))
         for missing, codes in shown if everything else shown[:MOST_BLIND]:
-            parts.append(Text(f"  {clean(missing)}: {', '.join(codes)}", style="dim"))
+            rest = (
+                f" and {len(codes) - MOST_CODES} more" if len(codes) > MOST_CODES and not everything else ""
+            )
+            named = ", ".join(codes if everything else codes[:MOST_CODES])
+            parts.append(Text(f"  {clean(missing)}: {named}{rest}", style="dim"))
         if len(shown) > MOST_BLIND and not everything:
             parts.append(Text(f"  and {len(shown) - MOST_BLIND} more reasons: --all", style="dim"))
     quiet = f"{len(judgement.silent)} rules looked and found nothing"

@@ -9,7 +9,7 @@ import jinja2
 from headrace import __version__
 from headrace.analysis.resources import cores
 from headrace.report import html
-from headrace.report.hunt import heading, remedy_text, waits
+from headrace.report.hunt import heading, notes_text, settings_text, waits
 
 if TYPE_CHECKING:
     from headrace.hunt import Hunt
@@ -25,10 +25,11 @@ def render(hunt: Hunt, flame_graph: str = "") -> str:
         lstrip_blocks=True,
     )
     environment.filters |= html._FILTERS
-    environment.filters |= {"remedy": remedy_text, "waits": waits}
+    environment.filters |= {"settings": settings_text, "notes": notes_text, "waits": waits}
     return environment.get_template("hunt.html").render(
         hunt=hunt,
-        heading=heading(hunt),
+        heading=heading(hunt, is_named=False),
+        is_provable=lambda finding: any(remedy.settings for remedy in finding.hit.remedies),
         cores=_cores(hunt),
         blind=_blind(hunt),
         flame_graph=flame_graph,
