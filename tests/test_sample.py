@@ -24,6 +24,16 @@ from tests.servers import Server, mariadb
 
 pytestmark = pytest.mark.real
 
+SERVER_SAMPLERS = {
+    "mysql_status",
+    "innodb_metrics",
+    "innodb_mutex",
+    "innodb_status",
+    "mysql_waits",
+    "statements",
+    "processlist",
+    "replication",
+}
 HOST_SAMPLERS = {
     "cpu",
     "interrupts",
@@ -261,7 +271,7 @@ def test_the_list_describes_every_sampler() -> None:
         [agent_path(), "sample", "--samplers", "list"], capture_output=True, text=True, check=True
     )
     names = {line.split()[0] for line in done.stdout.splitlines()}
-    assert names == HOST_SAMPLERS | {"mysql_status", "innodb_metrics", "replication"}
+    assert names == HOST_SAMPLERS | SERVER_SAMPLERS
     assert all(len(line.split()) > 4 for line in done.stdout.splitlines())
 
 

@@ -172,6 +172,19 @@ CHANGES_BY_ITSELF = frozenset(
         "servers.*.huge_pages_bytes",
         "servers.*.cgroup.groups",
         "servers.*.cgroup.io.*.path",
+        "server_settings.engines",
+        "server_settings.tables_without_primary_key",
+        "server_settings.replication",
+        "server_settings.pid",
+        "server_settings.variables.timestamp",
+        "server_settings.variables.insert_id",
+        "server_settings.variables.last_insert_id",
+        "server_settings.variables.gtid_binlog_pos",
+        "server_settings.variables.gtid_binlog_state",
+        "server_settings.variables.gtid_current_pos",
+        "server_settings.variables.gtid_executed",
+        "server_settings.variables.gtid_purged",
+        "server_settings.variables.gtid_slave_pos",
     }
 )
 

@@ -86,6 +86,28 @@ class HostFacts:
         """The mariadbd, mysqld and memcached that run, with pid, command line, allocator, limits."""
         return self._rows("servers")
 
+    def variable(self, name: str) -> str | None:
+        """A variable of the server that was asked, as it prints it. None without a server, too."""
+        return _text((self._table("server_settings").get("variables") or {}).get(name))
+
+    @property
+    def server_vendor(self) -> str | None:
+        """``mariadb``, ``mysql`` or ``percona``."""
+        return _text(self._table("server_settings").get("vendor"))
+
+    @property
+    def server_version(self) -> str | None:
+        """The numbers alone: ``10.11.6``."""
+        return _text(self._table("server_settings").get("version"))
+
+    @property
+    def data_bytes(self) -> int | None:
+        """Tables and indexes of all engines, by the engines' estimates. None where the server did not tell."""
+        engines = self._table("server_settings").get("engines")
+        if engines is None:
+            return None
+        return sum((e.get("data_bytes") or 0) + (e.get("index_bytes") or 0) for e in engines)
+
     def digest(self) -> Iterator[tuple[str, str]]:
         """What a person wants to see first: a name and one line each."""
         yield "host", self.hostname or "unknown"

@@ -18,6 +18,7 @@ mod platform;
 mod pretty;
 mod processes;
 mod redact;
+mod server;
 mod sysctls;
 
 use std::collections::{BTreeMap, HashMap};
@@ -28,7 +29,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use serde::Serialize;
 
+use crate::error::AgentError;
 use crate::host::mountinfo;
+use crate::mysql::{Options, ServerArguments};
 use files::{Choice, Files, Folder, ReadError};
 
 /// Raised when a key changes its meaning or goes away; a new key is no new format.
@@ -42,6 +45,8 @@ pub struct FactsArguments {
     /// Indent the JSON for people
     #[arg(long)]
     pretty: bool,
+    #[command(flatten)]
+    server: Box<ServerArguments>,
 }
 
 #[derive(Serialize)]
@@ -72,11 +77,18 @@ struct Facts {
     /// What this agent, and so what it starts, is held to.
     cgroup: Option<cgroup::Limits>,
     servers: Vec<processes::Server>,
+    /// What the server that was named says of itself.
+    server_settings: Option<server::Settings>,
     errors: Vec<ReadError>,
 }
 
 pub fn run(arguments: &FactsArguments) -> anyhow::Result<()> {
-    let facts = read(Files::open(arguments.root.as_deref())?)?;
+    let server = arguments.server.options(server::READ_TIMEOUT)?;
+    if server.is_some() && arguments.root.is_some() {
+        let message = "--root names a saved host, which has no server to ask";
+        return Err(AgentError::Input(message.to_owned()).into());
+    }
+    let facts = read(Files::open(arguments.root.as_deref())?, server.as_ref())?;
     let mut output = std::io::stdout().lock();
     if arguments.pretty {
         output.write_all(pretty::pretty(&serde_json::to_value(&facts)?).as_bytes())?;
@@ -87,7 +99,7 @@ pub fn run(arguments: &FactsArguments) -> anyhow::Result<()> {
     Ok(output.flush()?)
 }
 
-fn read(files: Files) -> anyhow::Result<Facts> {
+fn read(files: Files, server: Option<&Options>) -> anyhow::Result<Facts> {
     let host = files.root();
     let host = &host;
     let mounts = mountinfo::parse(&host.text("proc/self/mountinfo").unwrap_or_default());
@@ -122,9 +134,13 @@ fn read(files: Files) -> anyhow::Result<Facts> {
         sysctls: sysctls::read(host),
         cgroup: own_cgroup(host, &hierarchies),
         servers: found.servers,
+        server_settings: None,
         errors: Vec::new(),
     };
-    Ok(Facts { errors: files.into_errors(), ..facts })
+    let mut errors = files.into_errors();
+    let server_settings = server
+        .and_then(|server| server::read(server, &facts.servers, facts.hostname.as_deref(), &mut errors));
+    Ok(Facts { server_settings, errors, ..facts })
 }
 
 fn own_cgroup(host: &Folder, hierarchies: &cgroup::Hierarchies) -> Option<cgroup::Limits> {

@@ -12,6 +12,7 @@ pub mod netdev;
 pub mod process;
 pub mod psi;
 pub mod sample;
+pub mod server;
 pub mod snmp;
 pub mod softirqs;
 pub mod softnet;

@@ -182,6 +182,17 @@ impl Connection {
         }))
     }
 
+    /// Who listens at the other end of a Unix socket, as this host numbers it.
+    pub fn peer_pid(&self) -> Option<u32> {
+        let socket = match &self.wire.stream {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(stream) => &stream.sock,
+        };
+        let Socket::Unix(stream) = socket else { return None };
+        let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
+        u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
+    }
+
     fn ask(&mut self, payload: &[u8]) -> Result<(), Error> {
         self.wire.limit = self.read_timeout;
         self.wire.deadline = Instant::now() + self.read_timeout;

@@ -42,6 +42,11 @@ MAX_SECOND_ERROR = 0.1
 #: More lost ticks than this (and than one, which the phase of the window costs) leave holes in what we know.
 MAX_MISSED_TICKS = 0.10
 
+#: Samplers that are not due on every tick, because their source is slow to change or dear to ask.
+RESTING = frozenset(
+    {"file_systems", "innodb_mutex", "innodb_status", "mysql_waits", "server_process", "statements"}
+)
+
 #: Pages swapped in a second, averaged over the window: 1 MiB/s of 4 KiB pages. A host that only brings back a few
 #: pages it parked long ago stays far under it; one that is short of memory exceeds it a hundredfold.
 MAX_SWAP_IN_PAGES_S = 256
@@ -287,6 +292,8 @@ def _sampler_gaps(trial: _Trial) -> Iterator[_Reason]:
             is_invalid=False,
         )
     for sampler, ok in samplers.items():
+        if sampler in RESTING:
+            continue
         allowed = max(1.0, MAX_MISSED_TICKS * expected)
         if ok.sum == 0 and ok.ticks <= allowed:
             continue  # the host has no such source: the agent looks again only once a minute

@@ -57,6 +57,20 @@ pub struct Irqbalance {
     version: Option<String>,
 }
 
+impl Server {
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether it is a MySQL-family server whose data folder this is.
+    pub fn has_data_in(&self, folder: &str) -> bool {
+        let is_it = |path: &Option<String>| {
+            path.as_ref().is_some_and(|path| path.trim_end_matches('/') == folder.trim_end_matches('/'))
+        };
+        self.program != "memcached" && (is_it(&self.datadir) || is_it(&self.working_directory))
+    }
+}
+
 pub struct Processes {
     pub servers: Vec<Server>,
     pub irqbalance_pid: Option<u32>,

@@ -1,9 +1,10 @@
 //! Taking secrets out of command lines.
 
-const REMOVED: &str = "<removed>";
+pub const REMOVED: &str = "<removed>";
 
 /// Parts of an option's name that announce a secret. `sst_auth` of Galera is `user:password`.
-const SECRET_NAMES: [&str; 6] = ["pass", "pwd", "secret", "token", "credential", "sst_auth"];
+const SECRET_NAMES: [&str; 8] =
+    ["pass", "pwd", "secret", "token", "credential", "sst_auth", "access_key", "filekey"];
 
 /// The arguments with everything that looks like a password replaced. Rather one value too many than one
 /// too few: `validate_password_length=8` is no secret, but nobody misses it either.
@@ -32,6 +33,12 @@ pub fn command_line(arguments: &[String]) -> Vec<String> {
     clean
 }
 
+/// A server variable's value, or what stands for it. What is switched on or off, or not set, is no secret.
+pub fn value<'a>(name: &str, value: &'a str) -> &'a str {
+    let is_plain = ["", "ON", "OFF"].contains(&value);
+    if !is_plain && (announces_secret(name) || holds_secret(value)) { REMOVED } else { value }
+}
+
 fn announces_secret(name: &str) -> bool {
     let name = name.to_lowercase().replace('-', "_");
     SECRET_NAMES.iter().any(|part| name.contains(part))
@@ -52,7 +59,24 @@ fn holds_secret(value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::command_line;
+    use super::{command_line, value};
+
+    #[test]
+    fn a_variable_keeps_its_value_unless_it_could_be_a_secret() {
+        for (name, given, expected) in [
+            ("report_password", "hunter2", "<removed>"),
+            ("report_password", "", ""),
+            ("old_passwords", "OFF", "OFF"),
+            ("wsrep_sst_auth", "sst:hunter2", "<removed>"),
+            ("wsrep_provider_options", "gcache.size=1G; socket.ssl_password=x", "<removed>"),
+            ("s3_access_key", "AKIA", "<removed>"),
+            ("file_key_management_filekey", "hunter2", "<removed>"),
+            ("key_buffer_size", "8388608", "8388608"),
+            ("sql_mode", "STRICT_TRANS_TABLES,NO_ZERO_DATE", "STRICT_TRANS_TABLES,NO_ZERO_DATE"),
+        ] {
+            assert_eq!(value(name, given), expected, "{name}");
+        }
+    }
 
     #[test]
     fn secrets_go_and_the_rest_stays() {

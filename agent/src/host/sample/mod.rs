@@ -5,7 +5,8 @@
 
 mod itself;
 pub mod registry;
-mod replies;
+pub mod replies;
+mod rest;
 mod server;
 pub mod source;
 mod ticker;
@@ -20,6 +21,7 @@ use clap::Args;
 use rustix::time::{ClockId, clock_gettime};
 
 use self::registry::{ALL, Host, Kind, Missed, Sample, Source};
+use self::rest::Rest;
 use self::ticker::Ticker;
 use self::values::{Values, write_failure};
 use crate::duration::parse_duration;
@@ -27,9 +29,6 @@ use crate::host::process::{FOLLOWED, Listing, Selection};
 use crate::mysql::ServerArguments;
 use crate::output::Output;
 use crate::stop::StopSignal;
-
-/// How long a sampler rests whose source this host does not have.
-const ABSENT_REST: Duration = Duration::from_secs(60);
 
 #[derive(Args)]
 pub struct SampleArguments {
@@ -105,7 +104,7 @@ fn sample_host(
     let mut samplers: Vec<Running> = kinds
         .iter()
         .filter_map(|kind| match kind.source {
-            Source::Host(open) => Some(Running { name: kind.name, sampler: open(host), rests_until: None }),
+            Source::Host(open) => Some(Running::new(kind, open(host))),
             Source::Server(_) => None,
         })
         .collect();
@@ -114,7 +113,7 @@ fn sample_host(
     loop {
         lines.clear();
         for sampler in &mut samplers {
-            sampler.tick(&mut values, &mut lines);
+            sampler.tick(&mut values, &mut lines, ticker.is_last());
         }
         output.write(&lines)?;
         if !ticker.wait()? {
@@ -126,28 +125,31 @@ fn sample_host(
 struct Running {
     name: &'static str,
     sampler: Box<dyn Sample>,
-    rests_until: Option<Instant>,
+    rest: Rest,
 }
 
 impl Running {
+    fn new(kind: &Kind, sampler: Box<dyn Sample>) -> Self {
+        Self { name: kind.name, sampler, rest: Rest::new(kind.every) }
+    }
+
     /// Appends the line of this sampler, unless it rests.
-    fn tick(&mut self, values: &mut Values, lines: &mut Vec<u8>) {
+    fn tick(&mut self, values: &mut Values, lines: &mut Vec<u8>, is_last: bool) {
         let start = Instant::now();
-        if self.rests_until.is_some_and(|end| start < end) {
+        if self.rest.is_on(start, is_last) {
             return;
         }
-        self.rests_until = None;
         let time_ns = now_ns();
         let result = self.sampler.sample(values);
         let cost_ns = elapsed_ns(start);
+        self.rest.after_sample(start, cost_ns);
         match result {
             Ok(()) => values.write_line(lines, self.name, time_ns, cost_ns),
             Err(error) => {
                 values.clear();
                 let mut message = format!("{error:#}");
                 if is_absent(&error) {
-                    self.rests_until = Some(start + ABSENT_REST);
-                    message = format!("{message}; tried again every {} s", ABSENT_REST.as_secs());
+                    message = self.rest.after_absence(start, &message);
                 }
                 write_failure(lines, self.name, time_ns, cost_ns, &message);
             }
@@ -227,9 +229,9 @@ mod tests {
             let mut lines = Vec::new();
             for kind in ALL {
                 if let Source::Host(open) = kind.source {
-                    let mut sampler = Running { name: kind.name, sampler: open(&host), rests_until: None };
+                    let mut sampler = Running::new(kind, open(&host));
                     for _ in 0..2 {
-                        sampler.tick(&mut Values::default(), &mut lines);
+                        sampler.tick(&mut Values::default(), &mut lines, true);
                     }
                 }
             }

@@ -3,17 +3,19 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
-use super::replies::{INNODB_METRICS, MYSQL_STATUS, REPLICATION, ServerSample};
+use super::replies::{INNODB_METRICS, MYSQL_STATUS, ServerSample};
 use super::values::Values;
 use crate::error::AgentError;
 use crate::host::process::Selection;
+use crate::host::server::{innodb_mutex, innodb_status, performance_schema, processlist, replication};
 use crate::host::{
     diskstats, interrupts, md, meminfo, netdev, process, psi, snmp, softirqs, softnet, stat, thermal, vmstat,
 };
 
 /// Every sampler, in the order in which a tick reads them.
-pub const ALL: [&Kind; 17] = [
+pub const ALL: [&Kind; 22] = [
     &stat::CPU,
     &interrupts::INTERRUPTS,
     &softirqs::SOFTIRQS,
@@ -29,7 +31,12 @@ pub const ALL: [&Kind; 17] = [
     &thermal::THERMAL,
     &MYSQL_STATUS,
     &INNODB_METRICS,
-    &REPLICATION,
+    &innodb_mutex::INNODB_MUTEX,
+    &innodb_status::INNODB_STATUS,
+    &performance_schema::MYSQL_WAITS,
+    &performance_schema::STATEMENTS,
+    &processlist::PROCESSLIST,
+    &replication::REPLICATION,
     &super::itself::AGENT,
 ];
 
@@ -38,6 +45,10 @@ pub struct Kind {
     pub name: &'static str,
     pub doc: &'static str,
     pub source: Source,
+    /// How often it samples at most; zero is every tick. First and last tick are sampled in any case.
+    pub every: Duration,
+    /// Whether it runs where no list of samplers is given.
+    pub is_default: bool,
 }
 
 /// What a sampler reads, which decides the loop it runs in: a server may hang, the kernel's files do not.
@@ -48,7 +59,16 @@ pub enum Source {
 
 impl Kind {
     pub const fn host(name: &'static str, doc: &'static str, open: fn(&Host) -> Box<dyn Sample>) -> Self {
-        Self { name, doc, source: Source::Host(open) }
+        Self { name, doc, source: Source::Host(open), every: Duration::ZERO, is_default: true }
+    }
+
+    pub const fn server(name: &'static str, doc: &'static str, sample: ServerSample) -> Self {
+        Self { name, doc, source: Source::Server(sample), every: Duration::ZERO, is_default: true }
+    }
+
+    /// What changes slowly, or costs the server more than a look.
+    pub const fn every(self, seconds: u64) -> Self {
+        Self { every: Duration::from_secs(seconds), ..self }
     }
 
     pub fn is_server(&self) -> bool {
@@ -81,7 +101,10 @@ pub struct Missed {
 /// The samplers of a comma-separated list, in the order of `ALL`; without one all that can run.
 pub fn select(list: Option<&str>, has_server: bool) -> anyhow::Result<Vec<&'static Kind>> {
     let Some(list) = list else {
-        return Ok(ALL.into_iter().filter(|kind| has_server || !kind.is_server()).collect());
+        return Ok(ALL
+            .into_iter()
+            .filter(|kind| kind.is_default && (has_server || !kind.is_server()))
+            .collect());
     };
     let names: Vec<&str> = list.split(',').map(str::trim).collect();
     for name in &names {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use super::registry::{Kind, Source};
-use super::replies::{ServerSample, Session};
+use super::replies::{ServerSample, Session, Trouble};
+use super::rest::Rest;
 use super::ticker::Ticker;
 use super::values::{Values, write_failure};
 use super::{elapsed_ns, now_ns};
@@ -41,7 +42,9 @@ pub fn spawn(
         samplers: kinds
             .iter()
             .filter_map(|kind| match kind.source {
-                Source::Server(sample) => Some((kind.name, sample)),
+                Source::Server(sample) => {
+                    Some(Sampler { name: kind.name, sample, rest: Rest::new(kind.every) })
+                }
                 Source::Host(_) => None,
             })
             .collect(),
@@ -81,9 +84,15 @@ impl ServerLoop {
     }
 }
 
+struct Sampler {
+    name: &'static str,
+    sample: ServerSample,
+    rest: Rest,
+}
+
 struct Server {
     options: Options,
-    samplers: Vec<(&'static str, ServerSample)>,
+    samplers: Vec<Sampler>,
     session: Option<Session>,
     rest: Duration,
     rests_until: Option<Instant>,
@@ -96,7 +105,7 @@ impl Server {
         let mut lines = Vec::new();
         loop {
             lines.clear();
-            self.tick(&mut values, &mut lines);
+            self.tick(&mut values, &mut lines, ticker.is_last());
             output.write(&lines)?;
             if !ticker.wait()? {
                 return Ok(());
@@ -105,7 +114,7 @@ impl Server {
     }
 
     /// Appends a line for each sampler; none while the server is left alone after a failed attempt to connect.
-    fn tick(&mut self, values: &mut Values, lines: &mut Vec<u8>) {
+    fn tick(&mut self, values: &mut Values, lines: &mut Vec<u8>, is_last: bool) {
         let start = Instant::now();
         if self.rests_until.is_some_and(|end| start < end) {
             return;
@@ -115,6 +124,8 @@ impl Server {
             match Connection::open(&self.options) {
                 Ok(connection) => {
                     self.session = Some(Session::new(connection));
+                    // A new server may have what the old one had not.
+                    self.samplers.iter_mut().for_each(|sampler| sampler.rest.end());
                     (self.rest, self.rests_until) = (Duration::ZERO, None);
                 }
                 Err(error) => {
@@ -126,23 +137,33 @@ impl Server {
                 }
             }
         }
-        self.sample_all(values, lines);
+        self.sample_all(values, lines, is_last);
     }
 
-    fn sample_all(&mut self, values: &mut Values, lines: &mut Vec<u8>) {
+    fn sample_all(&mut self, values: &mut Values, lines: &mut Vec<u8>, is_last: bool) {
         let mut broken = None;
-        for (name, sample) in &self.samplers {
+        for sampler in &mut self.samplers {
+            let name = sampler.name;
+            let start = Instant::now();
+            if sampler.rest.is_on(start, is_last) {
+                continue;
+            }
             let time_ns = now_ns();
             let Some(session) = &mut self.session else {
                 write_failure(lines, name, time_ns, 0, broken.as_deref().unwrap_or_default());
                 continue;
             };
-            let start = Instant::now();
-            let result = sample(session, values);
+            let result = (sampler.sample)(session, values);
             let cost_ns = elapsed_ns(start);
+            sampler.rest.after_sample(start, cost_ns);
             match result {
                 Ok(()) => values.write_line(lines, name, time_ns, cost_ns),
-                Err(error) => {
+                Err(Trouble::Absent(message)) => {
+                    values.clear();
+                    let message = sampler.rest.after_absence(start, &message);
+                    write_failure(lines, name, time_ns, cost_ns, &message);
+                }
+                Err(Trouble::Server(error)) => {
                     values.clear();
                     write_failure(lines, name, time_ns, cost_ns, &error.to_string());
                     // What the server itself refuses leaves the connection whole; after anything else the
@@ -157,8 +178,8 @@ impl Server {
     }
 
     fn fail_all(&self, lines: &mut Vec<u8>, time_ns: u64, cost_ns: u64, message: &str) {
-        for (name, _) in &self.samplers {
-            write_failure(lines, name, time_ns, cost_ns, message);
+        for sampler in &self.samplers {
+            write_failure(lines, sampler.name, time_ns, cost_ns, message);
         }
     }
 }

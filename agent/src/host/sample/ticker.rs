@@ -40,6 +40,11 @@ impl Ticker {
         Ok(Self { timer, stop, missed, elapsed: 0, last })
     }
 
+    /// Whether no tick follows this one.
+    pub fn is_last(&self) -> bool {
+        self.elapsed >= self.last
+    }
+
     /// Sleeps until the next tick; false when there is none: asked to stop, or that was the last.
     pub fn wait(&mut self) -> anyhow::Result<bool> {
         if self.elapsed >= self.last {

@@ -1,0 +1,281 @@
+"""What the agent tells of live servers: their facts, their samplers, their statements."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.agent import Agent
+from headrace.facts import HostFacts
+from headrace.model import ServerLogin
+from headrace.target.local import LocalTarget
+from tests.mysqld import find_mysqld
+from tests.programs import agent_path, has
+from tests.servers import Server, mariadb, mysql
+
+pytestmark = pytest.mark.real
+
+SECRET = "hunter2-and-more"
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="hr-eyes-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def maria(folder: Path) -> Iterator[Server]:
+    if not has("mariadbd"):
+        pytest.skip("mariadbd is not installed")
+    options = (
+        "--performance-schema=ON",
+        "--performance-schema-instrument=wait/%=ON",
+        "--innodb-monitor-enable=all",
+    )
+    with mariadb(folder / "m", *options, f"--report-password={SECRET}") as server:
+        yield fill(server)
+
+
+@pytest.fixture(scope="module")
+def oracle(folder: Path) -> Iterator[Server]:
+    program = find_mysqld(folder)
+    if isinstance(program, str):
+        pytest.skip(program)
+    with mysql(program, folder / "o", "--performance-schema=ON", f"--report-password={SECRET}") as server:
+        yield fill(server)
+
+
+@pytest.fixture(params=["maria", "oracle"])
+def server(request: pytest.FixtureRequest) -> Server:
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+def fill(server: Server) -> Server:
+    server.sql(
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.keyed (id INT PRIMARY KEY, v VARCHAR(100)) ENGINE=InnoDB",
+        "CREATE TABLE shop.keyless (id INT, v VARCHAR(100)) ENGINE=InnoDB",
+        "CREATE TABLE shop.old (id INT PRIMARY KEY) ENGINE=MyISAM",
+        "CREATE VIEW shop.looks_keyed AS SELECT * FROM shop.keyed",
+        f"SET GLOBAL init_connect = 'SET @token_of_init = \"{SECRET}\"'",
+        "CREATE USER weak@localhost IDENTIFIED BY ''",
+    )
+    return server
+
+
+def agent(server: Server, command: str, *options: str, user: str = "root") -> Any:
+    login = ["--mysql-socket", server.socket, "--mysql-user", user]
+    done = subprocess.run(
+        [agent_path(), command, *options, *login], capture_output=True, text=True, check=True, timeout=60
+    )
+    return json.loads(done.stdout)
+
+
+def test_facts_of_a_server(server: Server) -> None:
+    facts = agent(server, "facts")
+    settings = facts["server_settings"]
+    assert settings["vendor"] == ("mariadb" if "MariaDB" in settings["version_text"] else "mysql")
+    assert settings["version_text"].startswith(settings["version"])
+    assert settings["version"].count(".") == 2
+    assert settings["variables"]["socket"] == server.socket
+    assert settings["variables"]["innodb_buffer_pool_size"] == str(32 << 20)
+    assert settings["variables"]["report_password"] == "<removed>"
+    assert settings["variables"]["init_connect"] == "<removed>"
+    assert SECRET not in json.dumps(facts)
+    assert "InnoDB" in settings["plugins"]
+    engines = {row["engine"]: row for row in settings["engines"]}
+    assert (engines["InnoDB"]["tables"], engines["MyISAM"]["tables"]) == (2, 1)
+    assert engines["InnoDB"]["data_bytes"] >= 2 * 16384
+    assert settings["tables_without_primary_key"] == 1
+    assert settings["replication"] == []
+    assert settings["performance_schema"]["enabled"] is True
+    assert settings["performance_schema"]["wait_instruments_enabled"] > 10
+    assert settings["performance_schema"]["statement_digests"] is True
+    assert settings["pid"] == server.pid
+    assert settings["privileges_missing"] == []
+    assert facts["errors"] == agent_errors()
+
+
+def agent_errors() -> list[Any]:
+    """What this host refuses whatever the server says."""
+    done = subprocess.run([agent_path(), "facts"], capture_output=True, text=True, check=True, timeout=60)
+    facts = json.loads(done.stdout)
+    assert facts["server_settings"] is None
+    return list(facts["errors"])
+
+
+def test_an_account_without_rights_is_told_what_it_lacks(server: Server) -> None:
+    facts = agent(server, "facts", user="weak")
+    settings = facts["server_settings"]
+    assert {"PROCESS", "SELECT ON *.*", "SELECT ON performance_schema.*"} < set(
+        settings["privileges_missing"]
+    )
+    assert settings["engines"] is None, "some of the tables would be a wrong number"
+    assert settings["tables_without_primary_key"] is None
+    assert settings["replication"] is None
+    assert any("replication: " in error["error"] for error in facts["errors"])
+    assert settings["variables"]["version"] == settings["version_text"]
+
+
+def test_a_server_that_is_not_there_costs_only_its_own_facts(tmp_path: Path) -> None:
+    argv = [agent_path(), "facts", "--mysql-socket", str(tmp_path / "none.sock"), "--mysql-user", "root"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    facts = json.loads(done.stdout)
+    assert facts["server_settings"] is None
+    assert facts["cpu"]["online_count"]
+    assert any(
+        "none.sock" in error["path"] and "cannot connect" in error["error"] for error in facts["errors"]
+    )
+
+
+def test_a_saved_host_has_no_server_to_ask(tmp_path: Path) -> None:
+    argv = [agent_path(), "facts", "--root", str(tmp_path), "--mysql-socket", "/x", "--mysql-user", "root"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "a saved host" in done.stderr
+
+
+async def test_the_hash_stays_while_a_server_works_and_goes_with_its_settings(server: Server) -> None:
+    login = ServerLogin(socket=server.socket, user="root")
+    reader = await Agent.install(LocalTarget())
+    before = await reader.facts(login)
+    server.sql("INSERT INTO shop.keyed SELECT 1 + COALESCE(MAX(id), 0), 'x' FROM shop.keyed")
+    same = await reader.facts(login)
+    assert same.hash == before.hash
+    server.sql("SET GLOBAL innodb_io_capacity = 321")
+    after = await reader.facts(login)
+    assert after.hash != before.hash
+    facts = HostFacts(after)
+    assert facts.variable("innodb_io_capacity") == "321"
+    assert facts.variable("no_such") is None
+    assert facts.server_vendor in ("mariadb", "mysql")
+    assert (facts.server_version or "")[0].isdigit()
+    assert (facts.data_bytes or 0) > 0
+    assert HostFacts(await reader.facts()).data_bytes is None
+
+
+def samples(server: Server, samplers: str, *options: str, user: str = "root") -> dict[str, list[Any]]:
+    """Sampler -> its records, of two ticks."""
+    argv = [
+        agent_path(),
+        "sample",
+        "--samplers",
+        samplers,
+        *(options or ("--interval", "1s", "--duration", "1s")),
+    ]
+    argv += ["--mysql-socket", server.socket, "--mysql-user", user]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    found: dict[str, list[Any]] = {}
+    for line in done.stdout.splitlines():
+        record = json.loads(line)
+        found.setdefault(record["sampler"], []).append(record)
+    return found
+
+
+def values(records: list[Any], at: int = -1) -> dict[str, dict[str, float]]:
+    assert records[at]["ok"], records[at]
+    found: dict[str, dict[str, float]] = records[at]["values"]
+    return found
+
+
+@pytest.fixture
+def waiter(server: Server) -> Iterator[str]:
+    """A statement that waits for a row that another session holds; its text."""
+    import pymysql
+
+    server.sql("REPLACE INTO shop.keyed VALUES (4711, 'x')")
+    sessions = [pymysql.connect(unix_socket=server.socket, user="root", ssl_disabled=True) for _ in range(2)]
+    text = f"UPDATE shop.keyed SET v = '{SECRET}' WHERE id = 4711"
+    with sessions[0].cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("SELECT * FROM shop.keyed WHERE id = 4711 FOR UPDATE")
+    thread = threading.Thread(target=lambda: sessions[1].cursor().execute(text))
+    thread.start()
+    time.sleep(1.2)
+    yield text
+    sessions[0].rollback()
+    thread.join(20)
+    sessions[1].rollback()
+    for session in sessions:
+        session.close()
+
+
+def test_a_wait_for_a_row_shows_in_numbers_and_its_statement_in_none(server: Server, waiter: str) -> None:
+    found = samples(server, "innodb_status,processlist")
+    assert SECRET not in json.dumps(found)
+    assert waiter not in json.dumps(found)
+    status = values(found["innodb_status"])
+    assert status["lock_wait_transactions"][""] == 1
+    assert status["active_transactions"][""] == 2
+    assert status["oldest_transaction_s"][""] >= 1
+    assert status["lsn"][""] >= status["checkpoint_lsn"][""] > 0
+    assert status["checkpoint_age_bytes"][""] == status["lsn"][""] - status["checkpoint_lsn"][""]
+    assert "history_list_length" in status
+    assert "pending_reads" in status
+    assert "pending_fsyncs" in status
+    threads = values(found["processlist"])
+    assert threads["threads"]["Sleep"] >= 1
+    assert threads["threads"]["Query"] == 1, "the agent does not count itself"
+    assert threads["longest_s"]["Query"] >= 1
+    assert sum(threads["states"].values()) == 1
+
+
+def test_counters_of_waits_statements_and_latches_grow(server: Server) -> None:
+    records: dict[str, list[Any]] = {name: [] for name in ("mysql_waits", "statements", "innodb_mutex")}
+    for _ in range(2):
+        for name, found in samples(server, ",".join(records), "--duration", "0s").items():
+            records[name] += found
+        server.sql(*["SELECT SUM(id) FROM shop.keyless WHERE v LIKE 'a%'"] * 20)
+    for found in samples(server, "statements", "--duration", "0s").values():
+        records["statements"] += found
+    before, after = (values(records["mysql_waits"], at) for at in (0, 1))
+    assert not any(event == "idle" or count == 0 for event, count in after["count"].items())
+    file_io = [event for event in before["count"] if event.startswith("wait/io/file/")]
+    assert file_io
+    assert all(after["count"][event] >= before["count"][event] for event in file_io)
+    assert all(after["time_ns"][event] >= before["time_ns"][event] for event in file_io)
+    digests = [values(records["statements"], at) for at in (1, 2)]
+    grown = [d for d, n in digests[1]["count"].items() if n - digests[0]["count"].get(d, 0) == 20]
+    assert len(grown) == 1
+    assert len(grown[0]) == 16
+    assert digests[1]["no_index_used"][grown[0]] >= 20
+    assert digests[1]["time_ns"][grown[0]] > 0
+    assert set(values(records["innodb_mutex"])) <= {"waits", "os_waits"}
+
+
+def test_samplers_that_may_not_say_so_once(server: Server) -> None:
+    names = "mysql_waits,statements,innodb_status,innodb_mutex,processlist"
+    found = samples(server, names, "--interval", "200ms", "--duration", "1s", user="weak")
+    for name in ("mysql_waits", "statements", "innodb_status"):
+        assert not any(record["ok"] for record in found[name])
+        assert len(found[name]) == 1, name
+        assert "denied" in found[name][0]["error"]
+        assert "tried again every 60 s" in found[name][0]["error"]
+
+
+def test_performance_schema_that_is_off_is_one_clear_line(folder: Path) -> None:
+    if not has("mariadbd"):
+        pytest.skip("mariadbd is not installed")
+    with mariadb(folder / "off") as server:
+        found = samples(server, "mysql_waits,statements,processlist")
+        for name in ("mysql_waits", "statements"):
+            assert "performance_schema=ON and a restart" in found[name][0]["error"]
+        assert found["processlist"][0]["ok"]
+        assert agent(server, "facts")["server_settings"]["performance_schema"] == {
+            "enabled": False,
+            "wait_instruments_enabled": None,
+            "statement_digests": None,
+        }
