@@ -18,6 +18,7 @@ AREAS = (
     "flush",
     "interrupts",
     "limits",
+    "locks",
     "md",
     "memory",
     "network",

@@ -64,7 +64,7 @@ def checkpoint_age(evidence: Evidence) -> tuple[float, float]:
     found = evidence.window.gauge("mysql_status", name)
     if found is not None:
         return found.high, _most(evidence)
-    sampled = evidence.window.gauge("innodb_status", "checkpoint_age")
+    sampled = evidence.window.gauge("innodb_status", "checkpoint_age_bytes")
     if sampled is None:
         evidence.settings  # noqa: B018 - without a server that is what is missing
         raise NotEnough("the age of the last checkpoint was not sampled")

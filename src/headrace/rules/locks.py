@@ -1,0 +1,506 @@
+"""Rules about waiting inside the server: latches, row locks, metadata locks, and what old transactions hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from headrace.analysis.resources import MANY_RUNNING, TIMES_CORES
+from headrace.knobs.knob import Versions
+from headrace.model import Vendor
+from headrace.rules.evidence import MIB, Evidence, number, share, size
+from headrace.rules.rule import Confidence, Hit, NotEnough, Number, Remedy, Severity, rule
+
+#: One session that waits for a row all the time, in milliseconds of waiting a second, is where it gets a problem.
+ROW_WAIT_MS_S = 1_000.0
+#: Deadlocks a second: each is a transaction done in vain.
+DEADLOCKS_S = 0.2
+#: Sessions that wait for a table's definition, on average over the window.
+METADATA_WAITERS = 1.0
+TABLE_WAITS_S = 1.0
+#: Data in tables without transactions that are more than a leftover.
+MYISAM_BYTES = 64 * MIB
+#: Of all waiting for latches: the hash index is then what sessions meet at.
+HASH_SHARE = 0.10
+#: Latch waits of the operating system a second by which SHOW ENGINE INNODB MUTEX shows more than a warm-up.
+OS_WAITS_S = 100.0
+#: Old row versions: reads walk over them. The mark of many advisers; the manual gives none.
+HISTORY = 100_000.0
+#: A transaction older than this keeps every row version since, and every lock that it took.
+OLD_TRANSACTION_S = 600.0
+#: Rows inserted a second from which the lock of AUTO_INCREMENT could be met.
+INSERTED_S = 1_000.0
+#: Names of the adaptive hash index's latches, as instruments and in SHOW ENGINE INNODB MUTEX.
+HASH_LATCHES = ("btr_search", "hash_table_locks", "ahi", "btr0sea")
+TOP = 4
+
+_LATCHES = "MySQL Reference Manual, Performance Schema Wait Event Summary Tables; SHOW ENGINE INNODB MUTEX"
+
+
+def latch_waits(evidence: Evidence) -> dict[str, float]:
+    """Seconds waited a second by event, for latches and table locks; empty where nobody counts them."""
+    kinds = ("wait/synch/", "wait/lock/")
+    rates = evidence.window.rates("mysql_waits", "time_ns")
+    waits = {
+        name: rate / 1e9 for name, rate in rates.items() if name.startswith(kinds) and "/cond/" not in name
+    }
+    return dict(sorted(waits.items(), key=lambda pair: -pair[1]))
+
+
+def latch_counts(evidence: Evidence) -> dict[str, float]:
+    """Waits a second by latch, from SHOW ENGINE INNODB MUTEX."""
+    counts: dict[str, float] = {}
+    for metric in ("waits", "os_waits"):
+        for name, rate in evidence.window.rates("innodb_mutex", metric).items():
+            counts[name] = max(counts.get(name, 0.0), rate)
+    return dict(sorted(counts.items(), key=lambda pair: -pair[1]))
+
+
+def states(evidence: Evidence) -> dict[str, float]:
+    """Threads by what they do, the mean over the window; those that sleep have no state."""
+    found: dict[str, float] = {}
+    for state in evidence.window.labels("processlist", "states"):
+        values = evidence.window.values("processlist", "states", state)
+        # A state that nobody is in is not written, so that the mean is over all samples of the sampler.
+        total = max(
+            (
+                len(evidence.window.values("processlist", "threads", c))
+                for c in evidence.window.labels("processlist", "threads")
+            ),
+            default=len(values),
+        )
+        found[state] = float(values.sum()) / max(total, len(values), 1)
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+
+def _numbers(evidence: Evidence) -> tuple[Number, ...]:
+    """The worst waits by name, from every source that has them."""
+    found = [
+        number(f"waiting for {name}", f"{seconds:.2f} s a second")
+        for name, seconds in list(latch_waits(evidence).items())[:TOP]
+        if seconds > 0
+    ]
+    found += [
+        number(f"waits for {name}", f"{rate:,.0f}/s")
+        for name, rate in list(latch_counts(evidence).items())[:TOP]
+        if rate > 0
+    ]
+    found += [
+        number(f"threads: {state}", f"{mean:.1f}")
+        for state, mean in list(states(evidence).items())[:TOP]
+        if mean > 0
+    ]
+    waiters = {
+        name: evidence.gauge("innodb_status", "semaphore_waiters", name).mean
+        for name in evidence.window.labels("innodb_status", "semaphore_waiters")
+    }
+    found += [number(f"waiters at {name}", f"{mean:.1f}") for name, mean in waiters.items() if mean > 0]
+    return tuple(found)
+
+
+def _row_wait_ms_s(evidence: Evidence) -> float:
+    """Innodb_row_lock_time grows when a wait ends; sessions that wait all the time are seen in current waits."""
+    ended = evidence.status_rate("innodb_row_lock_time")
+    current = evidence.window.gauge("mysql_status", "innodb_row_lock_current_waits")
+    return max(ended, 1e3 * current.mean if current else 0.0)
+
+
+@rule(
+    "LOCK01",
+    severity=Severity.LIMIT,
+    confidence=Confidence.MEDIUM,
+    source=f"B. Gregg, Thinking Methodically about Performance, ACM Queue 10.12 (2012); {_LATCHES}",
+    refute="With half as many clients throughput falls by half: then the threads do not wait for each other.",
+)
+def software_is_the_limit(evidence: Evidence) -> Iterator[Hit]:
+    """Nothing in hardware is saturated, yet most threads of the server stand still: they wait for each other.
+
+    More cores, memory or faster devices change nothing then. What the threads wait for is a latch, a lock or a
+    hot path, and its name is in the waits below, or in the stacks of the server's threads.
+    """
+    verdict = evidence.verdict
+    cpu = evidence.use("cpu")
+    if cpu is None or cpu.utilisation is None:
+        raise NotEnough("the CPUs were not sampled")
+    running = evidence.gauge("mysql_status", "threads_running").mean
+    used = cpu.utilisation * len(evidence.cores)
+    if verdict.limiting is not None or running - 1 < max(MANY_RUNNING, TIMES_CORES * used):
+        return
+    row_waiters = _row_wait_ms_s(evidence) / 1e3
+    waits = latch_waits(evidence)
+    worst = next(iter(waits), "") or next(iter(latch_counts(evidence)), "")
+    if row_waiters >= running / 2:
+        worst = "row locks"
+    seen = next(iter(states(evidence)), "")
+    named = f"; most wait for {worst}" if worst else f"; most are in state {seen}" if seen else ""
+    blind = (
+        ""
+        if worst or seen
+        else "; what for is unknown: performance_schema and the process list were not read"
+    )
+    yield Hit(
+        "",
+        f"{running:.0f} threads of the server are at work, and all CPUs together are busy for {used:.1f}; nothing "
+        f"in hardware is saturated{named}{blind}.",
+        (
+            number("threads running, mean", f"{running:.1f}"),
+            number("CPUs used", f"{used:.1f} of {len(evidence.cores)}"),
+            number("waiting for rows, sessions", f"{row_waiters:.1f}"),
+            *_numbers(evidence),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "See what they wait for: the waits above; SHOW ENGINE INNODB STATUS, SEMAPHORES; stacks of "
+                    "the server's threads.",
+                    "Row locks: shorten the transaction that holds the hot row, or split the row. Latches: fewer "
+                    "threads at once (a thread pool, or a pool in front), or a newer version of the server.",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "LOCK02",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Server Status Variables, Innodb_row_lock_time, Innodb_row_lock_current_waits",
+    refute="With the hot rows spread over many, throughput and p99 are equivalent.",
+)
+def sessions_wait_for_rows(evidence: Evidence) -> Iterator[Hit]:
+    """Sessions wait for rows that others have locked.
+
+    A hot row is a queue: its throughput is one transaction after the other, each as long as its holder keeps it,
+    the commit's sync and the round trips to its client included.
+    """
+    waited = _row_wait_ms_s(evidence)
+    waits = evidence.status_rate("innodb_row_lock_waits")
+    if waited < ROW_WAIT_MS_S:
+        return
+    mean = evidence.status_rate("innodb_row_lock_time") / waits if waits else 0.0
+    yield Hit(
+        "",
+        f"{waited / 1e3:.1f} sessions wait for a row at any time; {waits:,.1f} waits/s begin"
+        + (f", {mean:,.0f} ms each." if mean else "."),
+        (
+            number("Innodb_row_lock_waits/s", f"{waits:,.1f}"),
+            number("waiting, in seconds a second", f"{waited / 1e3:.2f}"),
+            number("mean wait", f"{mean:,.1f} ms"),
+            number("commits/s", f"{evidence.status_rate('com_commit'):,.1f}"),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "Who waits for whom: sys.innodb_lock_waits (MariaDB: information_schema.INNODB_LOCK_WAITS).",
+                    "Take the hot row's lock last in the transaction, commit at once, and never across a round "
+                    "trip that is not needed.",
+                    "Split a counter into several rows, or queue with SELECT ... FOR UPDATE SKIP LOCKED.",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "LOCK03",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, How to Minimize and Handle Deadlocks; MariaDB, Innodb_deadlocks",
+    refute="With rows locked in one order everywhere deadlocks stop, but throughput and p99 are equivalent.",
+    applies_to={Vendor.MARIADB: Versions(since="10.5")},
+)
+def deadlocks(evidence: Evidence) -> Iterator[Hit]:
+    """Transactions are rolled back because of deadlocks, again and again.
+
+    What they did was in vain, and the client has to begin anew.
+    """
+    rate = evidence.status_rate("innodb_deadlocks")
+    if rate < DEADLOCKS_S:
+        return
+    yield Hit(
+        "",
+        f"{rate:,.1f} transactions/s end in a deadlock, beside "
+        f"{evidence.status_rate('com_commit'):,.0f} commits/s.",
+        (
+            number("Innodb_deadlocks/s", f"{rate:,.2f}"),
+            number("Com_commit/s", f"{evidence.status_rate('com_commit'):,.1f}"),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "Read the pairs: innodb_print_all_deadlocks=ON writes them to the error log.",
+                    "Lock rows in the same order everywhere; give UPDATE and DELETE an index that fits.",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "LOCK04",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Metadata Locking",
+    refute="After the oldest transaction on that table ended, its statements still wait.",
+)
+def sessions_wait_for_metadata(evidence: Evidence) -> Iterator[Hit]:
+    """Sessions wait for a table's metadata lock.
+
+    ALTER, OPTIMIZE, TRUNCATE and LOCK TABLES wait for every transaction that touched the table, and whoever comes
+    later waits behind them: one forgotten transaction stops the table.
+    """
+    if "processlist" not in evidence.window.samplers():
+        raise NotEnough("the process list was not sampled")
+    waiting = {state: mean for state, mean in states(evidence).items() if "metadata lock" in state.lower()}
+    total = sum(waiting.values())
+    if total < METADATA_WAITERS:
+        return
+    yield Hit(
+        "",
+        f"{total:.1f} sessions wait for a metadata lock.",
+        tuple(number(f"threads: {state}", f"{mean:.1f}") for state, mean in waiting.items()),
+        (
+            Remedy(
+                steps=(
+                    "Who holds it: performance_schema.metadata_locks, sys.schema_table_lock_waits (MariaDB: "
+                    "plugin metadata_lock_info).",
+                    "End that transaction; give ALTER a short lock_wait_timeout, so that it gives up instead.",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "LOCK05",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Internal Locking Methods; Table_locks_waited",
+    refute="With the tables in InnoDB throughput and p99 are equivalent.",
+)
+def sessions_wait_for_tables(evidence: Evidence) -> Iterator[Hit]:
+    """Statements wait for locks of whole tables.
+
+    MyISAM, MEMORY and LOCK TABLES allow one writer at a time, and no reader beside it.
+    """
+    waits = evidence.status_rate("table_locks_waited")
+    if waits < TABLE_WAITS_S:
+        return
+    others = [e["engine"] for e in evidence.settings.get("engines") or () if e["engine"] != "InnoDB"]
+    yield Hit(
+        "",
+        f"{waits:,.0f} times a second a statement waits for a whole table; engines beside InnoDB: "
+        f"{', '.join(map(str, others)) or 'none'}.",
+        (
+            number("Table_locks_waited/s", f"{waits:,.1f}"),
+            number("Table_locks_immediate/s", f"{evidence.status_rate('table_locks_immediate'):,.1f}"),
+        ),
+        (Remedy(steps=("ALTER TABLE ... ENGINE=InnoDB for the tables that are written; no LOCK TABLES.",)),),
+    )
+
+
+@rule(
+    "LOCK06",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, The MyISAM Storage Engine; InnoDB and the ACID Model",
+    refute="The tables are read-only or can be made anew from elsewhere.",
+)
+def tables_without_transactions(evidence: Evidence) -> Iterator[Hit]:
+    """Data lie in an engine without transactions or crash recovery.
+
+    After a crash such a table is repaired, as far as that goes, while it is locked; and a replica can differ.
+    """
+    engines = evidence.settings.get("engines")
+    if engines is None:
+        raise NotEnough("the server did not tell the size of its tables")
+    for engine in engines:
+        bytes_ = (engine.get("data_bytes") or 0) + (engine.get("index_bytes") or 0)
+        if engine["engine"] not in ("MyISAM", "MEMORY") or bytes_ < MYISAM_BYTES:
+            continue
+        yield Hit(
+            str(engine["engine"]),
+            f"{engine.get('tables')} tables with {size(bytes_)} are {engine['engine']}.",
+            (number("tables", engine.get("tables")), number("data and indexes", size(bytes_))),
+            (Remedy(steps=("ALTER TABLE ... ENGINE=InnoDB, one table after the other.",)),),
+        )
+
+
+def _share_of_hash(waits: Mapping[str, float]) -> float:
+    of_hash = sum(value for name, value in waits.items() if any(latch in name for latch in HASH_LATCHES))
+    return of_hash / max(sum(waits.values()), 1e-12)
+
+
+@rule(
+    "LOCK07",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, Adaptive Hash Index; MySQL 8.4 and MariaDB 10.5: off by default",
+    refute="With the adaptive hash index off throughput is lower or p99 higher.",
+)
+def hash_index_contended(evidence: Evidence) -> Iterator[Hit]:
+    """Sessions wait for the latches of the adaptive hash index.
+
+    It is built and torn down while statements run, and a few latches guard it. Under many threads waiting can cost
+    more than it saves.
+    """
+    if not evidence.is_on("innodb_adaptive_hash_index"):
+        return
+    waits, counts = latch_waits(evidence), latch_counts(evidence)
+    if not waits and not counts:
+        raise NotEnough("waits for latches were not sampled (mysql_waits, innodb_mutex)")
+    by_time = _share_of_hash(waits) if sum(waits.values()) >= 0.1 else 0.0
+    by_count = _share_of_hash(counts) if sum(counts.values()) >= OS_WAITS_S else 0.0
+    if max(by_time, by_count) < HASH_SHARE:
+        return
+    remedies = [Remedy({"server.innodb_adaptive_hash_index": False}, label="off")]
+    if evidence.has_variable("innodb_adaptive_hash_index_parts"):
+        parts = int(evidence.number("innodb_adaptive_hash_index_parts"))
+        if parts < 64:
+            remedies.append(Remedy({"server.innodb_adaptive_hash_index_parts": 64}, label="more parts"))
+    yield Hit(
+        "",
+        f"{share(max(by_time, by_count))} of the waiting for latches is for the adaptive hash index.",
+        _numbers(evidence) or (number("share of latch waits", share(max(by_time, by_count))),),
+        tuple(remedies),
+    )
+
+
+@rule(
+    "LOCK08",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="MySQL Reference Manual, Configuring Thread Concurrency for InnoDB: 0, no limit, is the default",
+    refute="Without the limit throughput is lower or p99 higher.",
+    applies_to={Vendor.MYSQL: Versions(), Vendor.PERCONA: Versions(), Vendor.MARIADB: Versions(until="10.5")},
+    disputed="The manual advises a limit where threads run into each other; most servers since 5.6 need none.",
+)
+def threads_held_outside(evidence: Evidence) -> Iterator[Hit]:
+    """Threads wait for permission to enter InnoDB.
+
+    innodb_thread_concurrency was needed when its latches were few. A thread that is held outside sleeps first and
+    looks again later.
+    """
+    limit = evidence.number("innodb_thread_concurrency")
+    running = evidence.gauge("mysql_status", "threads_running").mean
+    if limit <= 0 or running <= limit:
+        return
+    yield Hit(
+        "",
+        f"innodb_thread_concurrency lets {limit:.0f} threads in, and {running:.0f} are at work.",
+        (
+            number("innodb_thread_concurrency", f"{limit:.0f}"),
+            number("threads running, mean", f"{running:.1f}"),
+        ),
+        (Remedy({"server.innodb_thread_concurrency": 0}),),
+    )
+
+
+def _history(evidence: Evidence) -> float:
+    told = evidence.window.last("mysql_status", "innodb_history_list_length")
+    return told if told is not None else evidence.last("innodb_status", "history_list_length")
+
+
+@rule(
+    "LOCK09",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Purge Configuration; InnoDB Multi-Versioning",
+    refute="After the history is purged throughput and p99 are equivalent.",
+)
+def history_grows(evidence: Evidence) -> Iterator[Hit]:
+    """Purge is far behind: reads walk over row versions that nobody needs.
+
+    Either an old transaction may still read them, or purge is slower than the writers. Tables and undo files grow
+    meanwhile.
+    """
+    evidence.settings  # noqa: B018 - without a server that is what is missing
+    length = _history(evidence)
+    if length < HISTORY:
+        return
+    oldest = evidence.window.gauge("innodb_status", "oldest_transaction_s")
+    threads = int(evidence.number("innodb_purge_threads"))
+    is_held = oldest is not None and oldest.last >= OLD_TRANSACTION_S
+    age = f"; the oldest transaction is {oldest.last:,.0f} s old" if oldest is not None else ""
+    steps = Remedy(
+        steps=(
+            "Find the oldest transaction: information_schema.INNODB_TRX by trx_started; end or shorten it.",
+        ),
+        label="the old transaction",
+    )
+    more = Remedy({"server.innodb_purge_threads": min(2 * threads, 32)}, label="more purge threads")
+    yield Hit(
+        "",
+        f"{length:,.0f} old row versions wait for purge{age}.",
+        (
+            number("history list", f"{length:,.0f}"),
+            number("oldest transaction", f"{oldest.last:,.0f} s" if oldest is not None else "unknown"),
+            number("innodb_purge_threads", threads),
+        ),
+        (steps,) if is_held else (more, steps) if threads < 32 else (steps,),
+    )
+
+
+@rule(
+    "LOCK10",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, InnoDB Multi-Versioning; innodb_max_undo_log_size",
+    refute="The history list does not grow while the transaction is open.",
+)
+def old_transaction(evidence: Evidence) -> Iterator[Hit]:
+    """A transaction has been open for a long time.
+
+    It keeps every lock that it took and every row version since it began. A forgotten connection or a dump are
+    the usual causes.
+    """
+    evidence.settings  # noqa: B018 - without a server that is what is missing
+    oldest = evidence.gauge("innodb_status", "oldest_transaction_s")
+    if oldest.last < OLD_TRANSACTION_S:
+        return
+    yield Hit(
+        "",
+        f"the oldest transaction is {oldest.last:,.0f} s old.",
+        (number("oldest transaction", f"{oldest.last:,.0f} s"),),
+        (
+            Remedy(
+                steps=(
+                    "Find it: information_schema.INNODB_TRX by trx_started, with its trx_mysql_thread_id.",
+                    "Let the application commit; or limit it (MariaDB: idle_transaction_timeout).",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "LOCK11",
+    severity=Severity.ADVICE,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, AUTO_INCREMENT Handling in InnoDB: 2 is the default since 8.0",
+    refute="With innodb_autoinc_lock_mode=2 throughput of concurrent bulk inserts is equivalent.",
+)
+def autoinc_lock(evidence: Evidence) -> Iterator[Hit]:
+    """Inserts of many rows hold a table-wide lock for AUTO_INCREMENT.
+
+    Mode 2 needs none, and is safe where the binary log holds rows.
+    """
+    mode = evidence.variable("innodb_autoinc_lock_mode")
+    inserted = evidence.status_rate("handler_write")
+    running = evidence.gauge("mysql_status", "threads_running").mean
+    is_safe = not evidence.is_on("log_bin") or evidence.variable("binlog_format") == "ROW"
+    bulk = evidence.status_rate("com_insert_select") + evidence.status_rate("com_load")
+    if mode == "2" or not is_safe or bulk < 1 or inserted < INSERTED_S or running < MANY_RUNNING:
+        return
+    yield Hit(
+        "",
+        f"innodb_autoinc_lock_mode is {mode}, with {bulk:,.1f} bulk inserts/s, {inserted:,.0f} rows/s and "
+        f"{running:.0f} threads at work.",
+        (
+            number("innodb_autoinc_lock_mode", mode),
+            number("INSERT ... SELECT and LOAD DATA/s", f"{bulk:,.1f}"),
+            number("Handler_write/s", f"{inserted:,.0f}"),
+            number("binlog_format", evidence.variable("binlog_format")),
+        ),
+        (Remedy({"server.innodb_autoinc_lock_mode": 2}),),
+    )
