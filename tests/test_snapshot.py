@@ -13,7 +13,7 @@ from headrace.errors import StoreError
 from headrace.model import Facts
 from headrace.report import hunt_html
 from headrace.report.hunt import to_json
-from headrace.snapshot import Snapshot, load, parse_folded, save
+from headrace.snapshot import Snapshot, load, save
 from headrace.store import SAMPLES
 from tests.rules.hosts import saved
 from tests.rules.network_cases import ONE_HOT_CORE
@@ -45,11 +45,11 @@ def test_limits_and_stacks_are_kept(tmp_path: Path) -> None:
         host.facts,
         host.samples,
         limits={"nvme1n1": 85_000.0},
-        stacks={"mysqld;main": 7},
+        stacks="mysqld;main 7\n",
     )
     save(more, tmp_path / "a.hunt")
     found = load(tmp_path / "a.hunt")
-    assert (found.limits, found.stacks) == ({"nvme1n1": 85_000.0}, {"mysqld;main": 7})
+    assert (found.limits, found.stacks) == ({"nvme1n1": 85_000.0}, "mysqld;main 7\n")
 
 
 def test_what_is_no_snapshot_is_refused_with_a_reason(tmp_path: Path) -> None:
@@ -73,10 +73,6 @@ def test_a_newer_format_is_named(tmp_path: Path) -> None:
         archive.writestr("snapshot.json", json.dumps({"format": 2}))
     with pytest.raises(StoreError, match="format 2"):
         load(tmp_path / "a.hunt")
-
-
-def test_folded_stacks_add_up_and_rubbish_is_left_out() -> None:
-    assert parse_folded("a;b 3\na;b 4\nno number\n; \nmain 1\n") == {"a;b": 7, "main": 1}
 
 
 def test_a_hostile_host_cannot_write_into_the_page(tmp_path: Path) -> None:

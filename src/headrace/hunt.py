@@ -22,7 +22,7 @@ from headrace.analysis.resources import Verdict
 from headrace.analysis.window import Window
 from headrace.errors import NothingMeasured
 from headrace.facts import HostFacts
-from headrace.model import ServerLogin
+from headrace.model import Facts, ServerLogin
 from headrace.rules import Evidence, Finding, Judgement, all_rules, judge
 from headrace.snapshot import Snapshot
 from headrace.store import read_samples
@@ -32,6 +32,10 @@ DEFAULT_SECONDS = 60.0
 INTERVAL_S = 1.0
 #: How long the sampler may take to end by itself after its last sample.
 ENDING_S = 20.0
+#: A profile of so many seconds has some hundred stacks of a server at work.
+PROFILE_S = 10.0
+#: perf looks its symbols up after the recording.
+PROFILE_LIMIT_S = 120.0
 #: Where distributions put the socket of a server whose command line does not name it.
 USUAL_SOCKETS = ("/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock")
 
@@ -60,7 +64,7 @@ class Hunt:
 def examine(snapshot: Snapshot) -> Hunt:
     """Asks every rule about a snapshot."""
     window = Window(snapshot.samples, snapshot.errors)
-    evidence = Evidence(snapshot.facts, window, snapshot.limits, snapshot.stacks)
+    evidence = Evidence(snapshot.facts, window, snapshot.limits)
     return Hunt(snapshot, evidence, judge(evidence, all_rules()))
 
 
@@ -70,16 +74,19 @@ async def watch(
     login: ServerLogin | None = None,
     *,
     limits: Mapping[str, float] | None = None,
+    profile: bool = False,
     listen: Listener = lambda done_s, total_s: None,
 ) -> Snapshot:
-    """Samples a live host. ``listen`` hears how many seconds of how many are done.
+    """Samples a live host. ``listen`` hears how many seconds of how many are done. With ``profile`` the stacks of
+    its busiest server are recorded for some seconds, too: that costs the host more than all samplers together.
 
     Without a ``login`` the one server that runs on the host is tried over its socket. Raises NothingMeasured where
     no counter grew old enough to have a rate.
     """
     agent = await Agent.install(target)
+    why_not = ""
     if login is None or not login.is_named:
-        login = await usual_login(agent, login)
+        login, why_not = await usual_login(agent, login)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     folder = (await target.run(["mktemp", "-d", "/tmp/headrace-hunt.XXXXXX"])).text.strip()
     try:
@@ -92,27 +99,32 @@ async def watch(
     finally:
         await to_the_end(_remove(target, folder))
     facts = await agent.facts(login)
+    if why_not:
+        errors["server"] = why_not
+    stacks = await _profile(agent, facts, min(seconds, PROFILE_S), errors) if profile else ""
     window = Window(table)
     if window.seconds <= 0:
         raise NothingMeasured(
             "the host was not sampled twice", place=target.name, hint="watch for longer: --seconds 10"
         )
     return Snapshot(
-        target.name, started, window.seconds, facts, table, errors, dict(limits or {}), {}, __version__
+        target.name, started, window.seconds, facts, table, errors, dict(limits or {}), stacks, __version__
     )
 
 
-async def usual_login(agent: Agent, login: ServerLogin | None) -> ServerLogin | None:
-    """The socket of the one server that runs there; None where there is none, or more than one."""
+async def usual_login(agent: Agent, login: ServerLogin | None) -> tuple[ServerLogin | None, str]:
+    """The socket of the one server that runs there; without it why there is none to ask."""
     servers = [s for s in HostFacts(await agent.facts()).servers if s["program"] in ("mysqld", "mariadbd")]
-    if len(servers) != 1:
-        return None
+    if not servers:
+        return None, "no MySQL or MariaDB server runs on this host"
+    if len(servers) > 1:
+        return None, f"{len(servers)} servers run on this host: name one with --mysql-socket or --mysql-host"
     words = [str(word) for word in servers[0].get("command_line") or ()]
     named = [word.partition("=")[2] for word in words if word.startswith("--socket=")]
     for path in [*named, *USUAL_SOCKETS]:
         if await agent.target.exists(path):
-            return replace(login or ServerLogin(), socket=path)
-    return None
+            return replace(login or ServerLogin(), socket=path), ""
+    return None, "the server's socket was not found: name it with --mysql-socket"
 
 
 async def _sample(
@@ -139,6 +151,22 @@ async def _sample(
         text = (await process.error_text()).strip()
         raise NothingMeasured(f"the sampler ended with exit code {code}: {text}", place=agent.target.name)
     return output
+
+
+async def _profile(agent: Agent, facts: Facts, seconds: float, errors: dict[str, str]) -> str:
+    """Folded stacks of what the server does on the CPUs; without them ``errors`` says why."""
+    servers = HostFacts(facts).servers
+    asked = (facts.data.get("server_settings") or {}).get("pid")
+    pids = [server["pid"] for server in servers if asked in (None, server["pid"])]
+    if len(pids) != 1:
+        errors["stacks"] = f"{len(pids)} servers to choose from: name one with --mysql-socket"
+        return ""
+    argv = [agent.path, "stacks", "--pid", str(pids[0]), "--seconds", str(max(round(seconds), 1))]
+    done = await agent.target.run(argv, timeout_s=seconds + PROFILE_LIMIT_S, check=False)
+    if done.exit_code != 0:
+        errors["stacks"] = done.error_text.strip().removeprefix("headrace-agent: ")
+        return ""
+    return done.text
 
 
 async def _stop(process: Process) -> None:

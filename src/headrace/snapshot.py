@@ -42,7 +42,7 @@ MAX_PART_BYTES = 2 << 30
 @dataclass(frozen=True)
 class Snapshot:
     """``errors``: sampler -> why it has no values. ``limits``: device -> measured operations a second.
-    ``stacks``: folded stack -> samples."""
+    ``stacks``: folded stacks as the agent writes them; empty where nobody profiled."""
 
     target: str
     started_at: str
@@ -51,7 +51,7 @@ class Snapshot:
     samples: pa.Table
     errors: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
-    stacks: Mapping[str, int] = field(default_factory=dict)
+    stacks: str = ""
     headrace_version: str = ""
 
 
@@ -83,8 +83,7 @@ def save(snapshot: Snapshot, path: Path, page: str = "") -> None:
             archive.writestr("facts.json", json.dumps(snapshot.facts.data))
             archive.writestr("samples.parquet", table.getvalue(), zipfile.ZIP_STORED)
             if snapshot.stacks:
-                lines = (f"{stack} {count}\n" for stack, count in snapshot.stacks.items())
-                archive.writestr("stacks.folded", "".join(lines))
+                archive.writestr("stacks.folded", snapshot.stacks)
             if page:
                 archive.writestr("report.html", page)
         draft.replace(path)
@@ -105,7 +104,7 @@ def _without_tables(snapshot: Snapshot) -> Snapshot:
         None,
         dict(snapshot.errors),
         dict(snapshot.limits),
-        {},
+        "",
         snapshot.headrace_version,
     )
 
@@ -156,7 +155,7 @@ def load(path: Path) -> Snapshot:
         table,
         header.get("errors") or {},
         header.get("limits") or {},
-        parse_folded(folded),
+        folded,
         str(header.get("headrace_version", "")),
     )
 
@@ -188,16 +187,6 @@ def of_trial(folder: Path) -> Snapshot:
 
 def _hash(facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def parse_folded(text: str) -> dict[str, int]:
-    """Lines of ``frame;frame;frame COUNT``; a line that is none is left out."""
-    found: dict[str, int] = {}
-    for line in text.splitlines():
-        stack, _, count = line.rpartition(" ")
-        if stack and count.isdigit():
-            found[stack] = found.get(stack, 0) + int(count)
-    return found
 
 
 def _json(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:

@@ -222,7 +222,6 @@ def unwell(
     without: Iterable[str] = (),
     has_server: bool = True,
     limits: Mapping[str, float] | None = None,
-    stacks: Mapping[str, int] | None = None,
 ) -> Evidence:
     """The healthy host with changes.
 
@@ -260,7 +259,7 @@ def unwell(
     start = _status(vendor, status or {}, status_rates or {}, values)
     errors = dict.fromkeys(dead, "was not sampled in this test")
     return Evidence(
-        Facts("0" * 16, content), Window(_samples(values, start, dead, series or {}), errors), limits, stacks
+        Facts("0" * 16, content), Window(_samples(values, start, dead, series or {}), errors), limits
     )
 
 

@@ -60,6 +60,9 @@ def hunt(
         list[str] | None,
         typer.Option("--limit", help="A device's measured limit, such as nvme0n1=85000 (operations/s)."),
     ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Record where the server's CPU time goes (perf), too.")
+    ] = False,
     page: Annotated[Path | None, typer.Option("--page", help="Write an HTML page.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Show what is fine and every gap, too.")] = False,
     brief: Annotated[bool, typer.Option("--brief", help="A line for each host.")] = False,
@@ -94,7 +97,7 @@ def hunt(
             mysql_defaults_file,
             mysql_tls,
         )
-        found = hunts.examine(_watch(target, seconds, login, limits))
+        found = hunts.examine(_watch(target, seconds, login, limits, profile))
         # So that `headrace apply` and `headrace prove` know what an id means.
         write(found.snapshot, last_path())
         if as_json:
@@ -104,11 +107,24 @@ def hunt(
         else:
             stdout().print(views.terminal(found, everything=everything))
     if save and found:
-        write(found.snapshot, save, hunt_html.render(found))
+        write(found.snapshot, save, hunt_html.render(found, _flame_graph(found)))
         stderr().print(f"saved: {save}", soft_wrap=True, highlight=False)
     if page and found:
-        page.write_text(hunt_html.render(found))
+        page.write_text(hunt_html.render(found, _flame_graph(found)))
         stderr().print(f"page: {page}", soft_wrap=True, highlight=False)
+
+
+def _flame_graph(hunt: Hunt) -> str:
+    """The profile as a picture, drawn by our own agent; empty without one."""
+    import subprocess
+
+    from headrace.agent import find_binary
+
+    if not hunt.snapshot.stacks:
+        return ""
+    argv = [str(find_binary()), "flamegraph", "--title", "Where the CPU time goes"]
+    drawn = subprocess.run(argv, input=hunt.snapshot.stacks.encode(), capture_output=True, check=False)
+    return drawn.stdout.decode() if drawn.returncode == 0 else ""
 
 
 def _files(sources: list[Path]) -> list[Path]:
@@ -160,7 +176,9 @@ def _examine(path: Path, limits: dict[str, float]) -> Hunt:
     return hunts.examine(replace(snapshot, limits={**snapshot.limits, **limits}))
 
 
-def _watch(target: str, seconds: float, login: ServerLogin, limits: dict[str, float]) -> Snapshot:
+def _watch(
+    target: str, seconds: float, login: ServerLogin, limits: dict[str, float], profile: bool
+) -> Snapshot:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from headrace import hunt as hunts
@@ -176,6 +194,7 @@ def _watch(target: str, seconds: float, login: ServerLogin, limits: dict[str, fl
                 seconds,
                 login,
                 limits=limits,
+                profile=profile,
                 listen=lambda done, _: progress.update(task, completed=done),
             )
 

@@ -25,6 +25,7 @@ from headrace.cli.shell import (
 )
 
 if TYPE_CHECKING:
+    from headrace.agent import Agent
     from headrace.live import Feed
     from headrace.report.live.shot import Shot
 
@@ -66,7 +67,11 @@ def top(
         mysql_defaults_file,
         mysql_tls,
     )
-    feed = Feed(TargetSpec.parse(target), login, find_login=usual_login)
+
+    async def find_login(agent: Agent, login: ServerLogin | None) -> ServerLogin | None:
+        return (await usual_login(agent, login))[0]
+
+    feed = Feed(TargetSpec.parse(target), login, find_login=find_login)
     if once or as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         shot = run_until_signal(lambda: _one(feed))
         if as_json:
@@ -76,7 +81,10 @@ def top(
         return
     from headrace.cli.live import Live
 
-    Live(feed, colours="NO_COLOR" not in os.environ).run()
+    view = Live(feed, colours="NO_COLOR" not in os.environ)
+    view.run()
+    if view.failure:
+        raise view.failure
 
 
 async def _one(feed: Feed) -> Shot:

@@ -25,20 +25,18 @@ NO_SERVER = "no server was asked: name one with --mysql-socket or --mysql-host"
 
 class Evidence:
     """``facts`` are those of the agent, ``window`` the counters; ``limits`` measured limits of devices, in
-    operations a second; ``stacks`` folded stacks -> samples, where somebody profiled."""
+    operations a second."""
 
     def __init__(
         self,
         facts: Facts,
         window: Window,
         limits: Mapping[str, float] | None = None,
-        stacks: Mapping[str, int] | None = None,
     ) -> None:
         self.raw: Mapping[str, Any] = facts.data
         self.facts = HostFacts(facts)
         self.window = window
         self.limits = dict(limits or {})
-        self.stacks = dict(stacks or {})
 
     # The host
 
@@ -121,7 +119,7 @@ class Evidence:
         """``server_settings`` of the facts. Raises NotEnough without a server."""
         found = self.raw.get("server_settings")
         if not found:
-            raise NotEnough(NO_SERVER)
+            raise NotEnough(self.window.errors.get("server", NO_SERVER))
         return dict(found)
 
     @property
