@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use serde::{Deserialize, Serialize};
 
 use super::options::{Endpoint, Options, Password, TlsMode, read_defaults};
 use crate::error::AgentError;
@@ -11,8 +12,10 @@ use crate::error::AgentError;
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the server is. The password is never an argument or in the environment: other users can read those.
-#[derive(Args)]
+/// What is written down of it names files, never what they hold.
+#[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[command(next_help_heading = "Server")]
+#[serde(default)]
 pub struct ServerArguments {
     /// Unix socket of the server
     #[arg(long, value_name = "PATH", conflicts_with = "mysql_host")]
@@ -44,6 +47,23 @@ pub struct ServerArguments {
 }
 
 impl ServerArguments {
+    /// The same server for whoever comes later, from another folder and as another user: absolute paths, and the
+    /// user by name.
+    pub fn pinned(&self, options: &Options) -> anyhow::Result<Self> {
+        let mut pinned = self.clone();
+        let files = [
+            &mut pinned.mysql_socket,
+            &mut pinned.mysql_password_file,
+            &mut pinned.mysql_defaults_file,
+            &mut pinned.mysql_tls_ca,
+        ];
+        for path in files.into_iter().flatten() {
+            *path = std::path::absolute(&*path)?;
+        }
+        pinned.mysql_user = Some(options.user.clone());
+        Ok(pinned)
+    }
+
     /// None where no server was named. Arguments win over the defaults file. `read_timeout` is the longest that
     /// one statement may take.
     pub fn options(&self, read_timeout: Duration) -> anyhow::Result<Option<Options>> {

@@ -38,7 +38,10 @@ impl fmt::Display for Endpoint {
 }
 
 /// As the mysql client's --ssl-mode. The first two never check who the server is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
 pub enum TlsMode {
     /// Never encrypt
     Disabled,

@@ -14,10 +14,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
+use super::deadline::Deadline;
 use super::lock;
 use crate::error::AgentError;
+use crate::mysql::ServerArguments;
 
-const FORMAT: u32 = 1;
+/// 2: server variables, whole files, remounts, deadlines.
+const FORMAT: u32 = 2;
 const FILE_NAME: &str = "journal.jsonl";
 
 /// How to undo one change.
@@ -38,6 +41,18 @@ pub enum Undo {
     Wipe { device: PathBuf, uuid: String },
     /// Write these values, in this order. More than one where the kernel couples files.
     Setting { restore: Vec<FileValue> },
+    /// Give a server's variables these values. More than one where the server couples them.
+    Variable { login: ServerArguments, restore: Vec<VariableValue> },
+    /// Give a whole file this content, or remove it and the folders that were made for it.
+    File { path: PathBuf, content: Option<String>, made: Vec<PathBuf> },
+    /// Give a mount these options.
+    Remount { path: PathBuf, options: String },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VariableValue {
+    pub name: String,
+    pub value: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,13 +62,19 @@ pub struct FileValue {
 }
 
 /// An undo entry of the journal that was not undone yet.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Open {
     pub id: u64,
     pub owner: String,
     pub t_ns: u64,
     /// The boot in which it was journaled; empty where the host does not tell.
     pub boot_id: String,
+    /// Undone by itself from then on, unless somebody confirms before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Deadline>,
+    /// What was written, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub wrote: String,
     #[serde(flatten)]
     pub undo: Undo,
 }
@@ -65,6 +86,8 @@ struct Line {
     owner: String,
     #[serde(default)]
     boot_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deadline: Option<Deadline>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     scratch: Vec<PathBuf>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -76,6 +99,8 @@ struct Line {
 #[derive(Serialize, Deserialize)]
 struct Numbered {
     id: u64,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    wrote: String,
     #[serde(flatten)]
     undo: Undo,
 }
@@ -131,10 +156,11 @@ impl Content {
 
     fn take(&mut self, line: Line) {
         self.scratch.extend(line.scratch);
-        for Numbered { id, undo } in line.undo {
+        for Numbered { id, wrote, undo } in line.undo {
             self.next_id = self.next_id.max(id + 1);
             let (owner, boot_id) = (line.owner.clone(), line.boot_id.clone());
-            self.open.push(Open { id, owner, t_ns: line.t_ns, boot_id, undo });
+            let deadline = line.deadline.clone();
+            self.open.push(Open { id, owner, t_ns: line.t_ns, boot_id, deadline, wrote, undo });
         }
         self.open.retain(|entry| !line.done.contains(&entry.id));
     }
@@ -144,7 +170,7 @@ impl Content {
 #[derive(Debug)]
 pub struct Journal {
     file: File,
-    state: PathBuf,
+    pub state: PathBuf,
     pub content: Content,
 }
 
@@ -191,6 +217,32 @@ impl Journal {
 
     /// Add undo entries (and scratch folders): on disk when this returns. The ids of the entries.
     pub fn add(&mut self, owner: &str, scratch: Vec<PathBuf>, undo: Vec<Undo>) -> anyhow::Result<Vec<u64>> {
+        let undo = undo.into_iter().map(|undo| (String::new(), undo)).collect();
+        self.add_line(Line { scratch, ..Line::of(owner) }, undo)
+    }
+
+    /// Add how to undo one change, with what is about to be written: on disk when this returns. Its id.
+    pub fn add_change(
+        &mut self,
+        owner: &str,
+        deadline: Option<&Deadline>,
+        wrote: &str,
+        undo: Undo,
+    ) -> anyhow::Result<u64> {
+        let line = Line { deadline: deadline.cloned(), ..Line::of(owner) };
+        Ok(self.add_line(line, vec![(wrote.to_owned(), undo)])?[0])
+    }
+
+    /// Open again what was confirmed, as old as it is: on disk when this returns.
+    pub fn reopen(&mut self, entries: &[Open]) -> anyhow::Result<()> {
+        for entry in entries {
+            let line = Line { boot_id: entry.boot_id.clone(), t_ns: entry.t_ns, ..Line::of(&entry.owner) };
+            self.add_line(line, vec![(entry.wrote.clone(), entry.undo.clone())])?;
+        }
+        Ok(())
+    }
+
+    fn add_line(&mut self, line: Line, undo: Vec<(String, Undo)>) -> anyhow::Result<Vec<u64>> {
         if let Some(line) = self.content.damaged.first() {
             anyhow::bail!(
                 "{}: line {line} is damaged: `rollback` undoes what can still be read; then mend or remove the file",
@@ -199,9 +251,9 @@ impl Journal {
         }
         let first = self.content.next_id;
         let undo: Vec<Numbered> =
-            undo.into_iter().enumerate().map(|(i, undo)| Numbered { id: first + i as u64, undo }).collect();
+            (first..).zip(undo).map(|(id, (wrote, undo))| Numbered { id, wrote, undo }).collect();
         let ids = undo.iter().map(|u| u.id).collect();
-        self.append(Line { scratch, undo, ..Line::of(owner) })?;
+        self.append(Line { undo, ..line })?;
         Ok(ids)
     }
 
@@ -212,7 +264,12 @@ impl Journal {
 
     /// Mark an entry as undone: on disk when this returns.
     pub fn done(&mut self, owner: &str, id: u64) -> anyhow::Result<()> {
-        self.append(Line { done: vec![id], ..Line::of(owner) })
+        self.all_done(owner, vec![id])
+    }
+
+    /// Mark several at once: all of them or none.
+    pub fn all_done(&mut self, owner: &str, done: Vec<u64>) -> anyhow::Result<()> {
+        self.append(Line { done, ..Line::of(owner) })
     }
 
     /// Empty the file when nothing in it matters any more.
@@ -253,6 +310,7 @@ impl Line {
             t_ns,
             owner: owner.to_owned(),
             boot_id: this_boot(),
+            deadline: None,
             scratch: vec![],
             undo: vec![],
             done: vec![],
@@ -299,7 +357,7 @@ fn make_private_folder(state: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn sync_folder(folder: &Path) -> anyhow::Result<()> {
+pub fn sync_folder(folder: &Path) -> anyhow::Result<()> {
     File::open(folder).and_then(|f| f.sync_all()).with_context(|| folder.display().to_string())
 }
 
@@ -393,7 +451,7 @@ mod tests {
 
     #[test]
     fn a_newer_format_is_not_guessed_at() {
-        let error = Content::parse(b"{\"format\":2,\"t_ns\":1,\"changes\":[]}\n").unwrap_err();
+        let error = Content::parse(b"{\"format\":3,\"t_ns\":1,\"changes\":[]}\n").unwrap_err();
         assert!(error.to_string().contains("newer"), "{error}");
     }
 

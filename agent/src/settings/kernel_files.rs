@@ -3,26 +3,9 @@
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-use super::journal::{FileValue, Journal, Undo};
+use super::journal::FileValue;
 use crate::error::AgentError;
-
-/// A setting to apply.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Change {
-    path: String,
-    value: String,
-}
-
-/// What `apply` did; `before` and `after` are what the kernel said.
-#[derive(Serialize, Debug, PartialEq)]
-pub struct Applied {
-    path: String,
-    before: String,
-    after: String,
-}
+use crate::host::cpulist;
 
 /// Writing one of these changes the others, which sit in the same folder.
 ///
@@ -39,6 +22,21 @@ const COUPLED: &[(&str, &[&str])] = &[
     ("cpufreq/scaling_governor", &["energy_performance_preference"]),
 ];
 
+/// Files of /sys that are no settings: they act, or they tell the kernel what is not so.
+const NEVER: &[(&str, &str)] = &[
+    (
+        "/queue/write_cache",
+        "the kernel would send no more flushes: what was synced may be lost in a power cut",
+    ),
+    ("/sys/power/", "it acts instead of setting"),
+    ("/uevent", "it acts instead of setting"),
+    ("/unbind", "it acts instead of setting"),
+    ("/sysrq", "it acts instead of setting"),
+    ("/core_pattern", "it names a program that runs as root"),
+    ("/kernel/modprobe", "it names a program that runs as root"),
+    ("/hotplug", "it names a program that runs as root"),
+];
+
 /// The kernel's own files, below a root that is `/` except in tests.
 pub struct KernelFiles {
     root: PathBuf,
@@ -49,72 +47,12 @@ impl KernelFiles {
         KernelFiles { root: root.to_owned() }
     }
 
-    /// Apply all changes or none: each original is in the journal before its file is written.
-    pub fn apply(
-        &self,
-        journal: &mut Journal,
-        owner: &str,
-        changes: &[Change],
-    ) -> anyhow::Result<Vec<Applied>> {
-        for change in changes {
-            self.check(change, changes)?;
-        }
-        let mut ids = Vec::new();
-        let applied = self.apply_each(journal, owner, changes, &mut ids);
-        let Err(mut error) = applied else {
-            return applied;
-        };
-        for id in ids.into_iter().rev() {
-            let Some(Undo::Setting { restore }) = journal.undo_of(id) else { continue };
-            // What cannot be restored now stays open in the journal, and the others are restored all the same.
-            if let Err(failure) = self.restore(&restore).and_then(|_| journal.done(owner, id)) {
-                error = error.context(format!("not undone, stays in the journal: {failure:#}"));
-            }
-        }
-        journal.tidy()?;
-        Err(error)
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
-    fn apply_each(
-        &self,
-        journal: &mut Journal,
-        owner: &str,
-        changes: &[Change],
-        ids: &mut Vec<u64>,
-    ) -> anyhow::Result<Vec<Applied>> {
-        let mut applied = Vec::new();
-        for change in changes {
-            let before = self.read(&change.path)?;
-            if !same(&change.path, &change.value, &before) {
-                let restore = self.restoring(&change.path, &before)?;
-                ids.extend(journal.add(owner, vec![], vec![Undo::Setting { restore }])?);
-                self.write(&change.path, &change.value)?;
-            }
-            applied.push(Applied {
-                path: change.path.clone(),
-                before: chosen(&before).to_owned(),
-                after: self.verify(change, "the kernel made it")?,
-            });
-        }
-        // A later change may have undone an earlier one: nr_requests, then scheduler.
-        for change in changes {
-            self.verify(change, "a later setting of this call made it")?;
-        }
-        Ok(applied)
-    }
-
-    fn verify(&self, change: &Change, who: &str) -> anyhow::Result<String> {
-        let Change { path, value } = change;
-        let seen = self.read(path)?;
-        if same(path, value, &seen) {
-            return Ok(chosen(&seen).to_owned());
-        }
-        Err(AgentError::Refused(format!("{path}: wrote {value:?}, but {who} {:?}", chosen(&seen))).into())
-    }
-
-    /// What can be said about a change before any file is written.
-    fn check(&self, change: &Change, all: &[Change]) -> anyhow::Result<()> {
-        let Change { path, value } = change;
+    /// What can be said about a change before any file is written. `others`: whether this call sets that path, too.
+    pub fn check(&self, path: &str, value: &str, others: impl Fn(&str) -> bool) -> anyhow::Result<()> {
         if value.contains(['\n', '\0']) || value.trim().is_empty() {
             return Err(AgentError::Input(format!("{path}: {value:?} is not one line of text")).into());
         }
@@ -122,21 +60,34 @@ impl KernelFiles {
             let missing = AgentError::Refused(format!("{path}: this host has no such setting"));
             return Err(if is_gone(&error) { missing.into() } else { error });
         }
-        let twice = all.iter().filter(|c| c.path == *path).count() > 1;
-        let rival = path.contains("/vm/dirty_")
-            && coupled(path).iter().any(|name| {
-                let sibling = sibling(path, name);
-                all.iter().any(|c| c.path == sibling)
-            });
-        if twice || rival {
+        if path.contains("/vm/dirty_") && coupled(path).iter().any(|name| others(&sibling(path, name))) {
             let text = format!("{path}: two settings of this call contradict each other");
             return Err(AgentError::Input(text).into());
+        }
+        match interrupt_of(path) {
+            Some(irq) => self.must_be_movable(path, irq),
+            None => Ok(()),
+        }
+    }
+
+    /// The kernel spreads the interrupts of NVMe and of some network devices itself and refuses to move them.
+    fn must_be_movable(&self, path: &str, irq: &str) -> anyhow::Result<()> {
+        let state = self.root.join(format!("sys/kernel/debug/irq/irqs/{irq}"));
+        // Without debugfs only the write tells.
+        if std::fs::read_to_string(state).is_ok_and(|text| text.contains("IRQD_AFFINITY_MANAGED")) {
+            let text = format!("{path}: interrupt {irq} is managed by the kernel and cannot be moved");
+            return Err(AgentError::Refused(text).into());
         }
         Ok(())
     }
 
+    /// What the file says, of a choice the chosen word.
+    pub fn chosen(&self, path: &str) -> anyhow::Result<String> {
+        Ok(chosen(&self.read(path)?).to_owned())
+    }
+
     /// The values that bring back the state of `path` and of all that is coupled with it, in order.
-    fn restoring(&self, path: &str, before: &str) -> anyhow::Result<Vec<FileValue>> {
+    pub fn restoring(&self, path: &str, before: &str) -> Vec<FileValue> {
         let mut values = vec![FileValue { path: path.to_owned(), value: chosen(before).to_owned() }];
         for name in coupled(path) {
             let sibling = sibling(path, name);
@@ -151,7 +102,7 @@ impl KernelFiles {
         if path.contains("/vm/dirty_") && values[0].value == "0" && values.iter().any(|v| v.value != "0") {
             values.rotate_left(1);
         }
-        Ok(values)
+        values
     }
 
     /// The file itself, or the writable files of a folder.
@@ -209,20 +160,23 @@ impl KernelFiles {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The real file of a path, which must lie in /sys or /proc/sys also after following symbolic links.
+    /// The real file of a path, which must be a setting of the kernel also after following symbolic links.
     fn resolve(&self, path: &str) -> anyhow::Result<PathBuf> {
         let refused = |why: &str| AgentError::Refused(format!("{path}: {why}"));
-        let below = |p: &Path, root: &Path| {
-            p.strip_prefix(root).is_ok_and(|rest| rest.starts_with("sys") || rest.starts_with("proc/sys"))
-        };
+        let below = |p: &Path, root: &Path| p.strip_prefix(root).is_ok_and(is_setting);
         if !below(Path::new(path), Path::new("/")) || path.split('/').any(|part| part == "..") {
-            return Err(refused("only files of /sys and /proc/sys may be set").into());
+            return Err(
+                refused("only files of /sys, /proc/sys and affinities of /proc/irq may be set").into()
+            );
+        }
+        if let Some((_, why)) = NEVER.iter().find(|(part, _)| path.contains(part)) {
+            return Err(refused(why).into());
         }
         let io = |e: std::io::Error| anyhow::Error::new(e).context(path.to_owned());
         let root = self.root.canonicalize().map_err(io)?;
         let real = self.below_root(path).canonicalize().map_err(io)?;
         if !below(&real, &root) {
-            return Err(refused("a symbolic link leads out of /sys and /proc/sys").into());
+            return Err(refused("a symbolic link leads elsewhere").into());
         }
         if !real.metadata().map_err(io)?.is_file() {
             return Err(refused("is not a file").into());
@@ -236,7 +190,7 @@ impl KernelFiles {
         Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    fn write(&self, path: &str, value: &str) -> anyhow::Result<()> {
+    pub fn write(&self, path: &str, value: &str) -> anyhow::Result<()> {
         let real = self.resolve(path)?;
         let mut options = std::fs::OpenOptions::new();
         // The kernel takes one write as one value: no second write may follow.
@@ -244,6 +198,9 @@ impl KernelFiles {
         options.write(true).truncate(true).open(&real).and_then(|mut f| f.write_all(line.as_bytes())).map_err(
             |error| {
                 let accepted = match self.read(path) {
+                    _ if interrupt_of(path).is_some() && is_io_error(&error) => {
+                        "; the kernel does not let this interrupt be moved (it may be managed)".to_owned()
+                    }
                     Ok(now) if now.contains('[') => format!("; accepted: {}", now.replace(['[', ']'], "")),
                     Ok(now) => format!("; it stays {now:?}"),
                     Err(_) => String::new(),
@@ -262,6 +219,24 @@ fn sibling(path: &str, name: &str) -> String {
     format!("{}/{name}", path.rsplit_once('/').map_or("", |(folder, _)| folder))
 }
 
+/// Whether a path below the root is a setting of the kernel.
+fn is_setting(path: &Path) -> bool {
+    path.starts_with("sys")
+        || path.starts_with("proc/sys")
+        || path.to_str().is_some_and(|text| interrupt_of(&format!("/{text}")).is_some())
+}
+
+/// The number in `/proc/irq/24/smp_affinity_list`.
+fn interrupt_of(path: &str) -> Option<&str> {
+    let (irq, name) = path.strip_prefix("/proc/irq/")?.split_once('/')?;
+    let known = matches!(name, "smp_affinity" | "smp_affinity_list");
+    (known && !irq.is_empty() && irq.bytes().all(|b| b.is_ascii_digit())).then_some(irq)
+}
+
+fn is_io_error(error: &std::io::Error) -> bool {
+    rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::IO)
+}
+
 fn is_gone(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|e| {
         e.kind() == ErrorKind::NotFound
@@ -276,16 +251,26 @@ fn chosen(text: &str) -> &str {
 }
 
 /// Whether the kernel's text says the wanted value: it prints choices, masks, lists and booleans its own way.
-fn same(path: &str, wanted: &str, seen: &str) -> bool {
+pub fn same(path: &str, wanted: &str, seen: &str) -> bool {
     let (wanted, seen) = (chosen(wanted).trim(), chosen(seen).trim());
     if wanted == seen || wanted.split_whitespace().eq(seen.split_whitespace()) {
         return true;
     }
     let name = path.rsplit('/').next().unwrap_or(path);
-    let is_mask = name.ends_with("_cpus") || name.ends_with("_rxqs") || name == "cpumask";
+    let is_mask =
+        name.ends_with("_cpus") || name == "smp_affinity" || name.ends_with("_rxqs") || name == "cpumask";
     if is_mask {
         let digits = |mask: &str| mask.replace(',', "").trim_start_matches('0').to_ascii_lowercase();
         return digits(wanted) == digits(seen);
+    }
+    if name.ends_with("_list") {
+        let sorted = |text: &str| {
+            let mut cpus = cpulist::parse(text)?;
+            cpus.sort_unstable();
+            cpus.dedup();
+            Some(cpus)
+        };
+        return sorted(wanted).is_some() && sorted(wanted) == sorted(seen);
     }
     matches!((wanted, seen), ("1" | "y", "Y") | ("0" | "n", "N"))
 }
@@ -293,6 +278,9 @@ fn same(path: &str, wanted: &str, seen: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mysql::ServerArguments;
+    use crate::settings::apply::{Applied, Change, Hands};
+    use crate::settings::journal::{Journal, Undo};
 
     /// A fake host: plain files, so writes do what plain files do.
     struct Host {
@@ -313,9 +301,12 @@ mod tests {
         }
 
         fn apply(&mut self, changes: &[(&str, &str)]) -> anyhow::Result<Vec<Applied>> {
-            let changes: Vec<Change> =
-                changes.iter().map(|(p, v)| Change { path: (*p).into(), value: (*v).into() }).collect();
-            KernelFiles::new(self.folder.path()).apply(&mut self.journal, "a", &changes)
+            let changes: Vec<Change> = changes
+                .iter()
+                .map(|(p, v)| Change::Kernel { path: (*p).into(), value: (*v).into() })
+                .collect();
+            let (kernel, login) = (KernelFiles::new(self.folder.path()), ServerArguments::default());
+            Hands::new(&kernel, &login).apply(&mut self.journal, "a", &changes, None)
         }
 
         fn text(&self, path: &str) -> String {

@@ -3,13 +3,19 @@
 //! The caller names what it is about to do (`record`) or lets us do it (`apply`); `rollback` undoes whatever
 //! is still open, at any later time, whatever was killed in between. `hold` keeps other controllers out.
 
+mod apply;
+mod deadline;
+mod history;
 mod journal;
 mod kernel_files;
 mod lock;
 mod processes;
+mod remounts;
 mod remove;
 mod signature;
 mod undo;
+mod variables;
+mod whole_files;
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -18,9 +24,13 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde::Deserialize;
 
+use crate::duration::parse_duration;
 use crate::error::AgentError;
+use crate::mysql::ServerArguments;
+use apply::{Change, Hands};
+use deadline::Deadline;
 use journal::Journal;
-use kernel_files::{Change, KernelFiles};
+use kernel_files::KernelFiles;
 
 #[derive(Subcommand)]
 pub enum JournalCommand {
@@ -28,13 +38,36 @@ pub enum JournalCommand {
     Hold(Caller),
     /// Write a JSON array of undo entries (standard input) to the journal, before the caller acts
     Record(Caller),
-    /// Set a JSON array of {"path","value"} (standard input); all of them or none
+    /// Make a JSON array of changes (standard input), all of them or none: {"path","value"}, {"variable","value"},
+    /// {"file","content"}, {"mount","options"}
     Apply {
         #[command(flatten)]
         caller: Caller,
         #[command(flatten)]
         root: Root,
+        /// Undo them after this time, on the host itself, unless `confirm` comes before
+        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+        confirm_within: Option<std::time::Duration>,
+        #[command(flatten)]
+        server: Box<ServerArguments>,
     },
+    /// Keep the changes of ID: they leave the journal and stand in the history
+    Confirm {
+        #[command(flatten)]
+        caller: Caller,
+        #[command(flatten)]
+        root: Root,
+    },
+    /// Undo the changes of ID at their deadline; `apply --confirm-within` starts it
+    #[command(hide = true)]
+    Watch {
+        #[command(flatten)]
+        caller: Caller,
+        #[command(flatten)]
+        root: Root,
+    },
+    /// Print the kept sets of changes as a JSON array, oldest first
+    History(State),
     /// Undo what is open, newest first. Without --owner: everything, and only if nobody holds the lock
     Rollback {
         #[command(flatten)]
@@ -45,6 +78,9 @@ pub enum JournalCommand {
         /// Undo the changes of every owner; --owner then only says who asks
         #[arg(long)]
         everyone: bool,
+        /// Undo kept changes, too: those of this ID, or with `last` those that were kept last
+        #[arg(long, value_name = "ID|last", value_parser = owner, conflicts_with = "everyone")]
+        kept: Option<String>,
         #[command(flatten)]
         root: Root,
     },
@@ -70,7 +106,7 @@ pub struct Caller {
 
 #[derive(Args)]
 pub struct Root {
-    /// Where /sys and /proc/sys are, for tests
+    /// Where /sys, /proc and /etc are, for tests
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
 }
@@ -91,22 +127,42 @@ pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
             let requests = standard_input()?;
             undo::record(&mut Journal::open_as(&caller.state.dir, &caller.owner)?, &caller.owner, requests)
         }
-        JournalCommand::Apply { caller, root } => {
+        JournalCommand::Apply { caller, root, confirm_within, server } => {
             let changes: Vec<Change> = standard_input()?;
+            let kernel = KernelFiles::new(&root.root);
             let mut journal = Journal::open_as(&caller.state.dir, &caller.owner)?;
-            print_json(&KernelFiles::new(&root.root).apply(&mut journal, &caller.owner, &changes)?)
+            deadline::revert_overdue(&mut journal, &kernel)?;
+            let deadline = confirm_within.map(Deadline::after);
+            let mut hands = Hands::new(&kernel, server);
+            print_json(&hands.apply(&mut journal, &caller.owner, &changes, deadline.as_ref())?)
         }
-        JournalCommand::Rollback { state, owner, everyone, root } => {
+        JournalCommand::Confirm { caller, root } => {
+            let mut journal = Journal::open_as(&caller.state.dir, &caller.owner)?;
+            deadline::revert_overdue(&mut journal, &KernelFiles::new(&root.root))?;
+            print_json(&history::confirm(&mut journal, &caller.owner)?)
+        }
+        JournalCommand::Watch { caller, root } => {
+            deadline::watch(&caller.state.dir, &caller.owner, &KernelFiles::new(&root.root))
+        }
+        JournalCommand::History(state) => print_json(&history::read(&state.dir)?),
+        JournalCommand::Rollback { state, owner, everyone, kept, root } => {
             // Nothing was ever changed from here, and asking must leave nothing behind.
             if !state.dir.try_exists().with_context(|| state.dir.display().to_string())? {
                 return print_json(&[(); 0]);
             }
+            let kernel = KernelFiles::new(&root.root);
             let mut journal = match owner {
                 Some(owner) => Journal::open_as(&state.dir, owner)?,
                 None => Journal::open_unheld(&state.dir)?,
             };
-            let whose = if *everyone { None } else { owner.as_deref() };
-            let undone = undo::rollback(&mut journal, whose, &KernelFiles::new(&root.root))?;
+            let mut undone = deadline::revert_overdue(&mut journal, &kernel)?;
+            undone.extend(match kept {
+                Some(id) => undo_kept(&mut journal, id, &kernel)?,
+                None => {
+                    let whose = if *everyone { None } else { owner.as_deref() };
+                    undo::rollback(&mut journal, whose, &kernel)?
+                }
+            });
             print_json(&undone)?;
             let failed = undone.iter().filter(|u| !u.done).count();
             anyhow::ensure!(failed == 0, "{failed} of {} changes could not be undone", undone.len());
@@ -114,6 +170,20 @@ pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
         }
         JournalCommand::Show(state) => print_json(&journal::read_open(&state.dir)?),
     }
+}
+
+/// Undo the open or kept changes of `id`; with `last` the ones that were kept last.
+fn undo_kept(journal: &mut Journal, id: &str, kernel: &KernelFiles) -> anyhow::Result<Vec<undo::Undone>> {
+    let is_open = journal.content.open.iter().any(|entry| belongs_to(&entry.owner, id));
+    let found = match id {
+        "last" => history::reopen(journal, None)?,
+        _ if is_open => Some(id.to_owned()),
+        _ => history::reopen(journal, Some(id))?,
+    };
+    let Some(owner) = found else {
+        return Err(AgentError::Refused(format!("{id}: no such changes are kept")).into());
+    };
+    undo::rollback(journal, Some(&owner), kernel)
 }
 
 fn standard_input<T: for<'a> Deserialize<'a>>() -> anyhow::Result<Vec<T>> {

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::journal::{Journal, Open, Undo, this_boot};
 use super::kernel_files::KernelFiles;
 use super::remove::{self, real_parent, scratch_of};
-use super::{belongs_to, processes, signature};
+use super::{belongs_to, processes, remounts, signature, variables, whole_files};
 use crate::error::AgentError;
 
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(5);
@@ -28,6 +28,15 @@ pub struct Undone {
     what: String,
     pub done: bool,
     error: Option<String>,
+}
+
+impl std::fmt::Display for Undone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.error {
+            Some(error) => write!(f, "{}: not undone: {error}", self.what),
+            None => write!(f, "{}: undone", self.what),
+        }
+    }
 }
 
 /// The folder below which `remove` is allowed; a request of its own, because it is no change to undo.
@@ -101,8 +110,23 @@ pub fn rollback(
     whose: Option<&str>,
     kernel: &KernelFiles,
 ) -> anyhow::Result<Vec<Undone>> {
-    let mut entries: Vec<Open> = journal.content.open.clone();
-    entries.retain(|entry| whose.is_none_or(|owner| belongs_to(&entry.owner, owner)));
+    let mut undone =
+        rollback_those(journal, kernel, |entry| whose.is_none_or(|owner| belongs_to(&entry.owner, owner)))?;
+    for line in &journal.content.damaged {
+        let what = format!("line {line} of the journal");
+        let error = Some("damaged: what it held was not undone".to_owned());
+        undone.push(Undone { kind: "damaged", what, done: false, error });
+    }
+    Ok(undone)
+}
+
+/// As `rollback`, of the entries that are chosen.
+pub fn rollback_those(
+    journal: &mut Journal,
+    kernel: &KernelFiles,
+    is_chosen: impl Fn(&Open) -> bool,
+) -> anyhow::Result<Vec<Undone>> {
+    let mut entries: Vec<Open> = journal.content.open.iter().filter(|e| is_chosen(e)).cloned().collect();
     entries.reverse();
     // Processes first, out of turn: they keep mounts busy, and a `mount` still under way would win over us.
     entries.sort_by_key(|entry| !matches!(entry.undo, Undo::Process { .. }));
@@ -133,11 +157,6 @@ pub fn rollback(
             undone[index].error = Some(format!("undone, but this cannot be noted: {error:#}"));
         }
     }
-    for line in &journal.content.damaged {
-        let what = format!("line {line} of the journal");
-        let error = Some("damaged: what it held was not undone".to_owned());
-        undone.push(Undone { kind: "damaged", what, done: false, error });
-    }
     journal.tidy()?;
     Ok(undone)
 }
@@ -151,6 +170,9 @@ fn kind(undo: &Undo) -> &'static str {
         Undo::Remove { .. } => "remove",
         Undo::Wipe { .. } => "wipe",
         Undo::Setting { .. } => "setting",
+        Undo::Variable { .. } => "variable",
+        Undo::File { .. } => "file",
+        Undo::Remount { .. } => "remount",
     }
 }
 
@@ -165,13 +187,23 @@ fn subject(undo: &Undo) -> String {
         Undo::Setting { restore } => {
             restore.first().map_or(String::new(), |first| format!("{} = {}", first.path, first.value))
         }
+        Undo::Variable { restore, .. } => {
+            restore.first().map_or(String::new(), |first| format!("{} = {}", first.name, first.value))
+        }
+        Undo::File { path, content: Some(_), .. } => format!("restore {}", path.display()),
+        Undo::File { path, content: None, .. } => format!("remove {}", path.display()),
+        Undo::Remount { path, options } => format!("remount {} {options}", path.display()),
     }
 }
 
 /// Whether a reboot has undone this change. `sdb`, `zram1` or a sysctl may be somebody else's by now, so the
 /// undo would harm. Files on disk are still there, and a wiped device is known by its own UUID.
 fn ended_with_its_boot(entry: &Open) -> bool {
-    let lasts = matches!(entry.undo, Undo::Remove { .. } | Undo::Wipe { .. });
+    // A server may run on another machine, or have been told to persist what was set.
+    let lasts = matches!(
+        entry.undo,
+        Undo::Remove { .. } | Undo::Wipe { .. } | Undo::File { .. } | Undo::Variable { .. }
+    );
     !lasts && !entry.boot_id.is_empty() && entry.boot_id != this_boot()
 }
 
@@ -192,7 +224,23 @@ fn perform(
         }
         Undo::Remove { path } => remove::remove(path, &journal.content.scratch).map(|()| None),
         Undo::Wipe { device, uuid } => Ok(signature::wipe(device, uuid)?.map(str::to_owned)),
+        change => perform_change(change, kernel),
+    }
+}
+
+/// Undo what `apply` did.
+pub fn perform_change(undo: &Undo, kernel: &KernelFiles) -> anyhow::Result<Option<String>> {
+    match undo {
         Undo::Setting { restore } => Ok(kernel.restore(restore)?.map(str::to_owned)),
+        Undo::Variable { login, restore } => variables::restore(login, restore).map(|()| None),
+        Undo::File { path, content, made } => {
+            whole_files::restore(kernel.root(), path, content.as_deref(), made).map(|()| None)
+        }
+        Undo::Remount { path, options } if is_mounted(path)? => {
+            remounts::remount(path, options).map(|()| None)
+        }
+        Undo::Remount { .. } => Ok(Some("it is not mounted any more".to_owned())),
+        other => anyhow::bail!("no change of a setting: {other:?}"),
     }
 }
 
@@ -343,7 +391,8 @@ mod tests {
         let restore = json!([{"path": "/sys/block/sdb/queue/scheduler", "value": "none"}]);
         let undo: Undo = serde_json::from_value(json!({"kind": "setting", "restore": restore})).unwrap();
         for (boot_id, expected) in [("an-earlier-boot".to_owned(), "kyber"), (this_boot(), "none")] {
-            let entry = Open { id: 7, owner: "a".into(), t_ns: 0, boot_id, undo: undo.clone() };
+            let (wrote, undo) = (String::new(), undo.clone());
+            let entry = Open { id: 7, owner: "a".into(), t_ns: 0, boot_id, deadline: None, wrote, undo };
             journal.content.open.push(entry);
             let undone = rollback(&mut journal, Some("a"), &kernel).unwrap();
             assert!(undone[0].error.is_none(), "{:?}", undone[0].error);
