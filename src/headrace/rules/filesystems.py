@@ -55,9 +55,9 @@ def _value(options: list[str], name: str) -> str | None:
 
 
 def _instead(mount: Mapping[str, Any], gone: tuple[str, ...], new: str = "") -> Remedy:
-    """The mount's options without some, and with one more."""
+    """An option that takes another's place; without one the mount's options less those that must go."""
     kept = [text for text in _options(mount) if text.partition("=")[0] not in gone and text not in gone]
-    return Remedy({f"volume.mount_options@{mount['mount_point']}": [*kept, *([new] if new else [])]})
+    return Remedy({f"volume.mount_options@{mount['mount_point']}": [new] if new else kept})
 
 
 def _writes(evidence: Evidence) -> float:
