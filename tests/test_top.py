@@ -169,6 +169,23 @@ async def cable(to_port: int) -> AsyncIterator[tuple[int, Callable[[], None]]]:
         cut()
 
 
+@pytest.mark.parametrize(
+    ("target", "code", "said"),
+    [("user@127.0.0.1:1", 10, "127.0.0.1"), ("no-such-folder", 3, "must be local")],
+)
+def test_what_cannot_be_watched_is_one_message(target: str, code: int, said: str) -> None:
+    done = subprocess.run(
+        [HEADRACE, "top", "--once", "--target", target],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_without_a_terminal_one_snapshot_is_printed(server: Server) -> None:
     login = ["--mysql-socket", server.socket, "--mysql-user", "root"]
     done = subprocess.run([HEADRACE, "top", *login], capture_output=True, text=True, check=True, timeout=60)
@@ -181,7 +198,7 @@ def test_without_a_terminal_one_snapshot_is_printed(server: Server) -> None:
     )
     found = json.loads(done.stdout)
     assert found["server"]["threads_connected"] >= 1
-    assert 0 <= found["cpus"][0]["busy"] <= 1
+    assert 0 <= found["cpus"][0]["busy"] <= 1.001
     assert found["errors"].keys() <= {"thermal", "innodb_metrics", "md"}
 
 

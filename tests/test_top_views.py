@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -150,6 +151,11 @@ innodb  pool 400 misses/s of 20,000 (2.00%),
 """)
 
 
+def test_the_screen_in_the_docs_is_the_one_that_is_drawn() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "top.md").read_text()
+    assert f"```\n{text_of(shot_of(feed_of()))}\n```" in page
+
+
 def test_the_interrupts_of_a_host_whose_packets_all_land_on_one_core() -> None:
     assert text_of(shot_of(feed_of(hot=2)), Position("interrupts"), height=9) == snapshot("""\
 interrupts  db1 · 4 CPUs · Linux 6.1.0 · mariadb 10.11.6           live 12:00:00
@@ -267,6 +273,29 @@ def test_statements_by_what_they_cost() -> None:
     assert "SELECT dear" in body[2]
     assert " 750 " in body[2]
     assert "SELECT cheap" in text_of(shot, Position("statements", order=1), width=120).splitlines()[2]
+
+
+def test_statements_and_threads_from_the_samplers() -> None:
+    feed = feed_of()
+    for tick in (0, 10):
+        values = {
+            "count": {"ab12": 50 * tick},
+            "time_ns": {"ab12": 2e9 * tick},
+            "rows_examined": {"ab12": 9e5 * tick},
+        }
+        feed.ring.add(
+            {"t_ns": T0 + (tick + 1) * 10**9, "sampler": "statements", "ok": True, "values": values}
+        )
+    values = {"threads": {"Query": 3, "Sleep": 40}, "states": {"updating": 3}, "longest_s": {"Query": 7}}
+    feed.ring.add({"t_ns": T0 + 11 * 10**9, "sampler": "processlist", "ok": True, "values": values})
+    body = text_of(shot_of(feed), Position("statements"), width=120).splitlines()
+    assert "digest ab12" in body[2]
+    assert [body[2].split()[n] for n in range(4)] == ["2.000", "50", "40.0", "900k"]
+    feed.listed["statements"] = [{"digest": "ab12", "text": "SELECT `x`"}]
+    assert "SELECT `x`" in text_of(shot_of(feed), Position("statements"), width=120)
+    text = text_of(shot_of(feed), Position("processlist"))
+    assert "threads  40 Sleep, 3 Query" in text
+    assert "longest  7 s Query" in text
 
 
 def test_bars_round_their_ends_together() -> None:

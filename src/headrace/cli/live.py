@@ -15,6 +15,7 @@ from textual.events import Key
 from textual.strip import Strip
 from textual.widget import Widget
 
+from headrace.errors import HeadraceError
 from headrace.live import Feed, ask
 from headrace.report.live import screen
 from headrace.report.live.screen import Pages, Position
@@ -66,6 +67,8 @@ class Live(App[None]):
         self.at = Position()
         self.pages = Pages()
         self.paused = False
+        #: What made it impossible to begin.
+        self.failure: HeadraceError | None = None
         self.shot: Shot | None = None
         self._judgement: Judgement | None = None
         self._listed_at = self._judged_at = 0.0
@@ -76,9 +79,16 @@ class Live(App[None]):
         yield self._lines
 
     def on_mount(self) -> None:
-        self.run_worker(self.feed.run(), exit_on_error=True)
+        self.run_worker(self._follow())
         self.set_interval(1.0, self.tick)
         self.draw()
+
+    async def _follow(self) -> None:
+        try:
+            await self.feed.run()
+        except HeadraceError as error:
+            self.failure = error
+            self.exit()
 
     def tick(self) -> None:
         """Once a second: a new shot, unless the person wants to read."""

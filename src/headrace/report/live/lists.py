@@ -110,7 +110,7 @@ def statements(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
         Column("schema", 10, right=False, keep=2),
         Column("statement", 0, right=False),
     ]
-    rows = _listed(shot, "statements")
+    rows = _digests(shot)
     key = {"calls": "calls", "rows": "rows_examined"}.get(sort, "time_s")
     found: Rows = []
     for row in sorted(rows, key=lambda row: -float(row.get(key) or 0)):
@@ -127,6 +127,60 @@ def statements(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
         ]
         found.append((str(row.get("digest") or row.get("text")), cells))
     return columns, found
+
+
+def _digests(shot: Shot) -> list[dict[str, Any]]:
+    """Of each digest what it did a second, with its text where the server was asked for it."""
+    listed = _listed(shot, "statements")
+    window = shot.seldom
+    if window is None or "statements" not in window.samplers():
+        return [dict(row) for row in listed]
+    texts = {str(row.get("digest"))[:16]: row for row in listed}
+    found = []
+    for digest, calls in window.rates("statements", "count").items():
+        if calls <= 0:
+            continue
+        of = {
+            name: window.rate("statements", name, digest)
+            for name in ("time_ns", "rows_examined", "rows_sent")
+        }
+        row = texts.get(digest, {})
+        time_s = None if of["time_ns"] is None else of["time_ns"] / 1e9
+        text = row.get("text") or row.get("digest_text") or f"digest {digest}"
+        found.append(
+            {
+                **of,
+                "digest": digest,
+                "calls": calls,
+                "time_s": time_s,
+                "text": text,
+                "schema": row.get("schema"),
+            }
+        )
+    return found
+
+
+def summary(shot: Shot, width: int) -> list[Text]:
+    """How many threads of the server do what: all that the samplers keep of the processlist."""
+    window = shot.now
+    if "processlist" not in window.samplers():
+        return []
+
+    def told(metric: str, unit: str = "") -> list[Cell]:
+        labels = window.labels("processlist", metric)
+        pairs = sorted(
+            ((window.last("processlist", metric, label) or 0, label) for label in labels), reverse=True
+        )
+        return [clean(f"{value:,.0f}{unit} {label or '(no state)'}") for value, label in pairs if value > 0]
+
+    drawn: list[Text] = []
+    for title, parts in (
+        ("threads  ", told("threads")),
+        ("states   ", told("states")),
+        ("longest  ", told("longest_s", " s")),
+    ):
+        drawn += lines.flow(title, parts or [("none", DIM)], width)
+    return [*drawn, Text()]
 
 
 def processlist(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
@@ -207,6 +261,8 @@ def _listed(shot: Shot, name: str) -> Sequence[Mapping[str, Any]]:
 def empty(shot: Shot, screen: str) -> str:
     """Why a list has no rows."""
     if screen in ("statements", "processlist"):
+        if screen == "statements" and "statements" in shot.errors:
+            return shot.errors["statements"]
         reason = shot.listed.get(screen)
         if isinstance(reason, str):
             return reason

@@ -300,8 +300,16 @@ def server_lines(shot: Shot, width: int) -> list[Text]:
 
 
 #: What InnoDB tells of itself: the text, and where it stands on MariaDB and on MySQL.
-AGE = (("mysql_status", "innodb_checkpoint_age"), ("innodb_metrics", "log_lsn_checkpoint_age"))
-HISTORY = (("mysql_status", "innodb_history_list_length"), ("innodb_metrics", "trx_rseg_history_len"))
+AGE = (
+    ("mysql_status", "innodb_checkpoint_age"),
+    ("innodb_status", "checkpoint_age_bytes"),
+    ("innodb_metrics", "log_lsn_checkpoint_age"),
+)
+HISTORY = (
+    ("mysql_status", "innodb_history_list_length"),
+    ("innodb_status", "history_list_length"),
+    ("innodb_metrics", "trx_rseg_history_len"),
+)
 
 
 def _innodb(shot: Shot) -> list[lines.Cell]:
@@ -311,7 +319,8 @@ def _innodb(shot: Shot) -> list[lines.Cell]:
         return window.rate("mysql_status", f"innodb_{name}")
 
     def first(names: tuple[tuple[str, str], ...]) -> float | None:
-        return next((v for v in (window.last(*name) for name in names) if v is not None), None)
+        seen = [w for w in (window, shot.seldom) if w is not None]
+        return next((v for name in names for w in seen if (v := w.last(*name)) is not None), None)
 
     asked, missed, waits, log = (
         of(name)

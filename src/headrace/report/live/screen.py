@@ -125,12 +125,14 @@ def draw(
 
 
 def _list(shot: Shot, at: Position, width: int, room: int) -> list[Text]:
+    above = lists.summary(shot, width) if at.screen == "processlist" else []
     columns, rows = LISTS[at.screen](shot, at.sort)
     if not rows:
-        return lines.wrap(clean(lists.empty(shot, at.screen)), width, DIM)
+        return [*above, *lines.wrap(clean(lists.empty(shot, at.screen)), width, DIM)]
+    room -= len(above)
     chosen = min(at.row, len(rows) - 1)
     first = max(0, chosen - max(room - 2, 0))
-    return lines.table(columns, [cells for _, cells in rows[first:]], width, chosen=chosen - first)
+    return [*above, *lines.table(columns, [cells for _, cells in rows[first:]], width, chosen=chosen - first)]
 
 
 def _page(shot: Shot, at: Position, pages: Pages, width: int) -> list[Text]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Figures are means over the last samples; the verdict looks back further, or it would change every second.
 NOW_S, VERDICT_S, FINDINGS_S = 2.5, 10.5, 60.5
+#: What costs the server more is sampled every 5 or 10 s: twice, at least.
+SELDOM, SELDOM_S = ("statements", "innodb_status", "mysql_waits", "innodb_mutex"), 25.5
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Shot:
 
     ``state`` is how the connection is, ``problem`` what went wrong with it. ``listed`` are rows of the server that
     are no counters (processlist, statements): name -> rows, or the reason why there are none. ``interrupts`` says
-    what a line is for. ``age_s`` is the time since the newest sample.
+    what a line is for. ``age_s`` is the time since the newest sample. ``seldom`` has the samplers that run seldom.
     """
 
     target: str
@@ -41,6 +43,7 @@ class Shot:
     judgement: Judgement | None = None
     listed: Mapping[str, Sequence[Mapping[str, Any]] | str] = field(default_factory=dict)
     interrupts: Mapping[str, str] = field(default_factory=dict)
+    seldom: Window | None = None
     paused: bool = False
 
     @property
@@ -72,4 +75,5 @@ def take(feed: Feed, clock: str, age_s: float, judgement: Judgement | None = Non
         judgement=judgement,
         listed=dict(feed.listed),
         interrupts={str(row.get("irq")): str(row.get("device") or row.get("action") or "") for row in lines},
+        seldom=feed.ring.window(SELDOM_S, SELDOM),
     )
