@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,13 +26,15 @@ from headrace.errors import (
 from headrace.experiment.design import Design, workload_options
 from headrace.experiment.plan import size_in_bytes
 from headrace.facts import HostFacts
-from headrace.model import Facts, ServerEndpoint, Treatment, TrialSpec, TrialState, Value
+from headrace.model import Facts, ServerEndpoint, ServerLogin, Treatment, TrialSpec, TrialState, Value
 from headrace.server import PrivateServer, ServerSpec, restore_dataset
 from headrace.store import SAMPLES, TrialData, TrialDraft, TrialRecord, empty_data, read_samples
 from headrace.target import Target, to_the_end
 from headrace.volumes import DeviceSpec, Volume, VolumeSpec, mounted
 
 SAMPLES_FILE = "samples.jsonl.zst"
+#: How host, volume and server were configured while the trial ran: what rules look at beside the samples.
+FACTS_FILE = "facts.json"
 
 #: Errors that are an observation of the treatment. Anything else stops the experiment.
 OBSERVATIONS = (ServerStartFailed, WorkloadFailed, TreatmentFailed, Refused)
@@ -231,6 +234,7 @@ class _Steps:
                 self._step("workload", "measuring")
                 measurement = await workload.run(context)
                 self._step("collect", "collecting")
+            await self._keep_facts(endpoint)
             self.window_ns = (measurement.window_start_ns, measurement.window_end_ns)
             self.invalid = measurement.invalid
             self.warnings.extend(measurement.warnings)
@@ -241,6 +245,11 @@ class _Steps:
             await asyncio.to_thread(read_samples, sampled) if sampled.exists() else SAMPLES.empty_table()
         )
         return TrialData(measurement.intervals, measurement.latency, samples)
+
+    async def _keep_facts(self, endpoint: ServerEndpoint | None) -> None:
+        login = ServerLogin(socket=endpoint.socket, user=endpoint.user) if endpoint else None
+        facts = await self._lab.agent.facts(login)
+        (self._draft.raw / FACTS_FILE).write_text(json.dumps(facts.data))
 
     def _note_volume(self, volume: Volume) -> None:
         for applied in volume.settings:
