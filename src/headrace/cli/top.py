@@ -26,7 +26,6 @@ from headrace.cli.shell import (
 
 if TYPE_CHECKING:
     from headrace.agent import Agent
-    from headrace.agent import Agent
     from headrace.live import Feed
     from headrace.report.live.shot import Shot
 
