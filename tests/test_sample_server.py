@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -279,3 +280,89 @@ def test_performance_schema_that_is_off_is_one_clear_line(folder: Path) -> None:
             "wait_instruments_enabled": None,
             "statement_digests": None,
         }
+
+
+@pytest.fixture
+def long_query(server: Server) -> Iterator[str]:
+    """A join that runs until it is killed; its text."""
+    import pymysql
+
+    rows = ", ".join(f"({n}, REPEAT('{n}', 20))" for n in range(3000))
+    server.sql("TRUNCATE shop.keyless", f"INSERT INTO shop.keyless VALUES {rows}")
+    session = pymysql.connect(unix_socket=server.socket, user="root", database="shop", ssl_disabled=True)
+    condition = f"a.v LIKE CONCAT('%', b.v, c.v, '{SECRET}')"
+    text = f"SELECT COUNT(*) FROM keyless a, keyless b, keyless c WHERE {condition}"
+
+    def work() -> None:
+        with contextlib.suppress(pymysql.Error), session.cursor() as cursor:
+            cursor.execute(text)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    time.sleep(1.2)
+    yield text
+    server.sql(f"KILL {session.thread_id()}")
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_running_statements_and_their_plans(server: Server, long_query: str) -> None:
+    rows = agent(server, "statements")
+    assert SECRET not in json.dumps(rows)
+    running = [row for row in rows if "id" in row and row["db"] == "shop"]
+    assert len(running) == 1
+    assert set(running[0]) == {"id", "user", "host", "db", "command", "time_s", "state", "text"}
+    assert running[0]["user"] == "root"
+    assert running[0]["command"] == "Query"
+    assert running[0]["time_s"] >= 1
+    assert running[0]["text"] is None
+    digests = [row for row in rows if "digest" in row]
+    assert all(len(row["digest"]) >= 32 and row["count"] >= 1 for row in digests)
+    assert any("`shop`" in (row["digest_text"] or "") for row in digests)
+    with_text = agent(server, "statements", "--with-text", "--limit", "1")
+    assert [row["text"] for row in with_text if row.get("id") == running[0]["id"]] == [long_query]
+    assert len(with_text) == 2
+
+    plan = agent(server, "explain", "--thread", str(running[0]["id"]))
+    assert plan["format"] == "json"
+    assert json.dumps(plan["plan"]).count('"access_type"') == 3
+
+
+def explain_fails(server: Server, *options: str) -> str:
+    login = ["--mysql-socket", server.socket, "--mysql-user", "root"]
+    done = subprocess.run(
+        [agent_path(), "explain", *options, *login], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode != 0
+    assert done.stdout == ""
+    return done.stderr
+
+
+def test_what_has_no_plan_says_so(server: Server) -> None:
+    import pymysql
+
+    session = pymysql.connect(unix_socket=server.socket, user="root", ssl_disabled=True)
+    assert explain_fails(server, "--thread", str(session.thread_id()))
+    session.close()
+    assert "nknown thread id" in explain_fails(server, "--thread", "999999")
+    assert "no whole statement of digest" in explain_fails(server, "--digest", "0" * 32)
+    assert "hexadecimal" in explain_fails(server, "--digest", "x' OR '1'='1")
+
+
+def test_the_plan_of_a_digest_is_that_of_the_statement_the_server_remembers(oracle: Server) -> None:
+    oracle.sql("USE shop", "SELECT v FROM keyed WHERE id = 4711")
+    rows = agent(oracle, "statements", "--limit", "1000")
+    digest = next(
+        row["digest"]
+        for row in rows
+        if (row.get("digest_text") or "").startswith("SELECT `v` FROM `keyed` WHERE `id`")
+    )
+    for name in (digest, digest[:16]):
+        plan = agent(oracle, "explain", "--digest", name)["plan"]
+        assert plan["query_block"]["select_id"] == 1
+    before = oracle.status("Com_create_table")
+    digest = next(
+        row["digest"] for row in rows if (row.get("digest_text") or "").startswith("CREATE TABLE `shop`")
+    )
+    assert "refused" in explain_fails(oracle, "--digest", digest)
+    assert oracle.status("Com_create_table") == before

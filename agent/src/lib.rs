@@ -34,6 +34,10 @@ enum Command {
     Stacks(stacks::StacksArguments),
     /// Draw folded stacks as a flame graph (SVG)
     Flamegraph(stacks::FlamegraphArguments),
+    /// Print what a server executes now and which statements took the most time, as JSON
+    Statements(host::server::statements::StatementsArguments),
+    /// Print the plan of a statement that runs now, or of a digest, as JSON
+    Explain(host::server::explain::ExplainArguments),
     /// Drive load: check, load the data, run, verify, clean
     #[command(subcommand)]
     Drive(drive::DriveCommand),
@@ -54,6 +58,8 @@ pub fn main() -> std::process::ExitCode {
         Command::Ladder(arguments) => ladder::run(&arguments),
         Command::Stacks(arguments) => stacks::run(&arguments),
         Command::Flamegraph(arguments) => stacks::draw(&arguments),
+        Command::Statements(arguments) => host::server::statements::run(&arguments),
+        Command::Explain(arguments) => host::server::explain::run(&arguments),
         Command::Drive(command) => drive::run(&command),
         Command::Journal(command) => settings::run(&command),
         Command::Buckets => histogram::print_buckets(std::io::stdin().lock(), std::io::stdout().lock()),

@@ -1,12 +1,17 @@
 //! What a live server tells of itself: one statement of a vendor a file, and samplers of its counters.
 
+pub mod explain;
 pub mod innodb_mutex;
 pub mod innodb_status;
 pub mod performance_schema;
 pub mod processlist;
 pub mod replication;
+pub mod statements;
 
-use crate::mysql::{Connection, Error, Row};
+use std::time::Duration;
+
+use crate::error::AgentError;
+use crate::mysql::{Connection, Error, Options, Row, ServerArguments};
 
 const UNKNOWN_COLUMN: u16 = 1054;
 const SYNTAX_ERROR: u16 = 1064;
@@ -36,6 +41,12 @@ impl<'a> Named<'a> {
     pub fn number(&self, names: &[&str]) -> Option<u64> {
         self.text(names)?.parse().ok()
     }
+}
+
+/// The server of a command that cannot do without one.
+fn named_server(server: &ServerArguments, read_timeout: Duration) -> anyhow::Result<Options> {
+    let message = "no server was named: give --mysql-socket or --mysql-host";
+    server.options(read_timeout)?.ok_or_else(|| AgentError::Input(message.to_owned()).into())
 }
 
 /// All rows of a statement, as text.
