@@ -19,6 +19,8 @@ FULL = 0.80
 LARGEST = 64 * GIB
 #: A log buffer beyond which commits are hardly ever smaller: only very large transactions fill it.
 LARGEST_BUFFER = 256 * MIB
+#: Of the free space, what the log may take: data grow, too.
+SHARE_OF_ROOM = 0.25
 #: Where the log is in files of this version on, they are managed by the server.
 ONE_CAPACITY = Versions(since="8.0.30")
 
@@ -45,7 +47,10 @@ def capacity_bytes(evidence: Evidence) -> float:
 
 
 def _setting(evidence: Evidence, capacity: float) -> dict[str, Value]:
-    """The knob of this version for a capacity, in whole GiB or MiB."""
+    """The knob of this version for a capacity, in whole GiB or MiB; never more than the disk has room for."""
+    room = (evidence.data_file_system or {}).get("available_bytes")
+    if room is not None:
+        capacity = max(min(capacity, SHARE_OF_ROOM * room), capacity_bytes(evidence))
     step = GIB if capacity >= GIB else MIB
     whole = int(-(-capacity // step) * step)
     if by_capacity(evidence):
