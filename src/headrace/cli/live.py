@@ -147,10 +147,14 @@ class Live(App[None]):
         if name not in ("statements", "processlist") or time.monotonic() - self._listed_at < LIST_EVERY_S:
             return
         self._listed_at = time.monotonic()
-        self._spawn(self._fetch(name))
+        self._spawn(self._fetch())
 
-    async def _fetch(self, name: str) -> None:
-        self.feed.listed[name] = await ask(self.feed, name)
+    async def _fetch(self) -> None:
+        """One question brings both lists: what runs now has an id, what ran has a digest."""
+        answer = await ask(self.feed, "statements")
+        for name, key in (("processlist", "id"), ("statements", "digest")):
+            told = [row for row in answer if key in row] if isinstance(answer, list) else str(answer)
+            self.feed.listed[name] = told
 
     def _open(self) -> None:
         if self.at.screen not in ("processlist", "statements"):
@@ -159,7 +163,9 @@ class Live(App[None]):
 
     async def _explain(self, name: str, row: str) -> None:
         self.pages.texts[(name, row)] = None
-        answer: Any = await ask(self.feed, "explain", "--id", row)
+        answer: Any = await ask(
+            self.feed, "explain", "--thread" if name == "processlist" else "--digest", row
+        )
         self.pages.texts[(name, row)] = answer if isinstance(answer, str) else json.dumps(answer, indent=2)
         self.draw()
 

@@ -123,7 +123,7 @@ def statements(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
             rate(row.get("rows_examined")),
             rate(row.get("rows_sent")),
             clean(row.get("schema") or ""),
-            clean(row.get("text") or ""),
+            clean(row.get("text") or row.get("digest_text") or ""),
         ]
         found.append((str(row.get("digest") or row.get("text")), cells))
     return columns, found
@@ -150,7 +150,7 @@ def _digests(shot: Shot) -> list[dict[str, Any]]:
         found.append(
             {
                 **of,
-                "digest": digest,
+                "digest": str(row.get("digest") or digest),
                 "calls": calls,
                 "time_s": time_s,
                 "text": text,
