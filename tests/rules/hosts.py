@@ -47,6 +47,7 @@ TUNED = {
     "thread_cache_size": "100",
     "log_bin": "ON",
     "sync_binlog": "1",
+    "binlog_expire_logs_seconds": "604800",
     "performance_schema": "ON",
     "open_files_limit": "65535",
     "skip_name_resolve": "ON",

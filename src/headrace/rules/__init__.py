@@ -12,6 +12,7 @@ __all__ = ["Evidence", "Finding", "Judgement", "Rule", "all_rules", "judge"]
 #: The files of rules: a new one is a line here.
 AREAS = (
     "allocator",
+    "binlog",
     "block",
     "cpu",
     "filesystems",
@@ -21,11 +22,15 @@ AREAS = (
     "locks",
     "md",
     "memory",
+    "names",
     "network",
     "pool",
     "readahead",
     "redo",
+    "replication",
     "session",
+    "statements",
+    "stats",
     "tcp",
 )
 

@@ -1,0 +1,130 @@
+"""Rules about the binary log: its size, how long it is kept, how many commits share a sync."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.knobs.knob import Versions
+from headrace.model import Value, Vendor
+from headrace.rules.evidence import MIB, Evidence, number, size
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+
+#: Commits a second, and threads at work, from which several could share a sync.
+COMMITS_S = 100.0
+RUNNING = 8.0
+#: Commits in a group, on average, below which there is no grouping to speak of.
+FEW_IN_GROUP = 1.5
+#: The first step of the wait: some 100 us, about a sync of a fast device.
+DELAY_US = 100
+#: Bytes of binary log for each row changed, and a second, from which unchanged columns must be many.
+WIDE_ROW = 1_024.0
+LOGGED_S = 4.0 * MIB
+#: A week: long enough for a replica that was away over a weekend, and for a restore from yesterday's backup.
+WEEK_S = 604_800
+
+
+@rule(
+    "BLOG01",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="MySQL Reference Manual, binlog_group_commit_sync_delay; MariaDB, Binary Log Group Commit",
+    refute="With the wait throughput is lower or p99 higher by more than the wait.",
+    disputed="Waiting makes every commit slower and can make all of them together faster: only the load decides.",
+)
+def commits_share_no_sync(evidence: Evidence) -> Iterator[Hit]:
+    """Many transactions commit at once, and each has a sync of its own.
+
+    Group commit lets those that arrive together share one. A short wait makes groups larger where syncs are slow
+    and clients are many; with few clients it only makes them wait. Durability stays what it was.
+    """
+    if not evidence.is_on("log_bin") or evidence.variable("sync_binlog") != "1":
+        return
+    running = evidence.gauge("mysql_status", "threads_running").mean
+    settings: dict[str, Value]
+    if evidence.vendor is Vendor.MARIADB:
+        commits = evidence.status_rate("binlog_commits")
+        groups = evidence.status_rate("binlog_group_commits")
+        waits = evidence.number("binlog_commit_wait_count")
+        settings = {
+            "server.binlog_commit_wait_usec": DELAY_US,
+            "server.binlog_commit_wait_count": int(running),
+        }
+    else:
+        commits = evidence.status_rate("com_commit")
+        groups = evidence.status_rate("innodb_os_log_fsyncs")
+        waits = evidence.number("binlog_group_commit_sync_delay")
+        settings = {"server.binlog_group_commit_sync_delay": DELAY_US}
+    if commits < COMMITS_S or running < RUNNING or waits > 0 or commits >= FEW_IN_GROUP * groups:
+        return
+    yield Hit(
+        "",
+        f"{commits:,.0f} commits/s in {groups:,.0f} groups, with {running:.0f} threads at work.",
+        (
+            number("commits/s", f"{commits:,.0f}"),
+            number("groups or syncs of the log/s", f"{groups:,.0f}"),
+            number("threads running, mean", f"{running:.1f}"),
+        ),
+        (Remedy(settings),),
+    )
+
+
+@rule(
+    "BLOG02",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="MySQL Reference Manual, binlog_row_image; MariaDB, Replication and Binary Log System Variables",
+    refute="With MINIMAL bytes of binary log a second, throughput and the replica's lag are equivalent.",
+    applies_to={Vendor.MARIADB: Versions()},
+    disputed="Less is written and sent, but readers of the log (change capture, flashback) may need whole rows.",
+)
+def whole_rows_logged(evidence: Evidence) -> Iterator[Hit]:
+    """The binary log holds whole rows, and much is written for each that changes.
+
+    With binlog_row_image=MINIMAL it holds the key and the columns that changed.
+    """
+    if not evidence.is_on("log_bin") or evidence.variable("binlog_row_image") != "FULL":
+        return
+    logged = evidence.status_rate("binlog_bytes_written")
+    rows = sum(evidence.status_rate(f"handler_{kind}") for kind in ("update", "delete"))
+    if logged < LOGGED_S or rows <= 0 or logged / rows < WIDE_ROW:
+        return
+    yield Hit(
+        "",
+        f"{size(logged)} of binary log a second, {size(logged / rows)} for each row updated or deleted.",
+        (
+            number("Binlog_bytes_written/s", size(logged)),
+            number("rows updated and deleted/s", f"{rows:,.0f}"),
+            number("binlog_format", evidence.variable("binlog_format")),
+        ),
+        (Remedy({"server.binlog_row_image": "MINIMAL"}),),
+    )
+
+
+@rule(
+    "BLOG03",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual and MariaDB, binlog_expire_logs_seconds",
+    refute="Something else purges the binary logs.",
+)
+def never_expires(evidence: Evidence) -> Iterator[Hit]:
+    """Binary logs are kept for ever.
+
+    One day their file system is full, and then every transaction waits.
+    """
+    if not evidence.is_on("log_bin"):
+        return
+    names = [n for n in ("binlog_expire_logs_seconds", "expire_logs_days") if evidence.has_variable(n)]
+    if any(evidence.number(name) > 0 for name in names):
+        return
+    if evidence.has_variable("max_binlog_total_size") and evidence.number("max_binlog_total_size") > 0:
+        return
+    name, value = (
+        ("binlog_expire_logs_seconds", WEEK_S) if names[:1] != ["expire_logs_days"] else (names[0], 7)
+    )
+    yield Hit(
+        "",
+        f"the binary log is on, and {' and '.join(names) or name} {'are' if len(names) > 1 else 'is'} 0.",
+        tuple(number(n, evidence.variable(n)) for n in names) or (number(name, "not there"),),
+        (Remedy({f"server.{name}": value}),),
+    )

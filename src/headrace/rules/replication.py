@@ -1,0 +1,241 @@
+"""Rules about replicas: how far they are behind, and what holds them back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.knobs.knob import Versions
+from headrace.model import Value, Vendor
+from headrace.rules.evidence import GIB, Evidence, number, size
+from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+
+#: A replica that is further behind than this does not only round up.
+LAG_S = 30.0
+#: MySQL 8.0.27 made four the default, and replica_ names came a version before.
+WORKERS = 4
+REPLICA_NAMES = Versions(since="8.0.26")
+#: Relay log that was fetched and not applied.
+RELAY_BYTES = 10 * GIB
+
+_STATUS = "MySQL Reference Manual, SHOW REPLICA STATUS; MariaDB, SHOW REPLICA STATUS"
+
+
+def _channels(evidence: Evidence) -> list[str]:
+    """The replica's channels; empty where the server is none. Raises NotEnough where nobody asked it."""
+    told = evidence.settings.get("replication")
+    sampled = evidence.window.labels("replication", "sql_running")
+    if not sampled and told is None:
+        raise NotEnough("the server was not asked whether it is a replica")
+    if not sampled and told:
+        raise NotEnough("the replica's positions were not sampled (sampler replication)")
+    return sampled
+
+
+def _last(evidence: Evidence, metric: str, channel: str) -> float | None:
+    return evidence.window.last("replication", metric, channel)
+
+
+def _lag(evidence: Evidence, channel: str) -> float:
+    found = evidence.window.gauge("replication", "lag_s", channel)
+    return found.low if found is not None else 0.0
+
+
+def _workers(evidence: Evidence) -> tuple[str, float]:
+    """The variable of this version for parallel apply, and its value."""
+    if evidence.vendor is Vendor.MARIADB:
+        name = "slave_parallel_threads"
+    elif evidence.version in REPLICA_NAMES:
+        name = "replica_parallel_workers"
+    else:
+        name = "slave_parallel_workers"
+    return name, evidence.number(name)
+
+
+def bound(evidence: Evidence, channel: str) -> str:
+    """What a late replica waits for: ``apply``, ``network`` or ``source``; empty where positions are unknown.
+
+    What was fetched but not applied lies in the relay log: then applying is too slow. Where all that was fetched
+    is applied, and the replica is still late, it gets too little.
+    """
+    read = (_last(evidence, "read_file", channel), _last(evidence, "read_position_bytes", channel))
+    done = (_last(evidence, "exec_file", channel), _last(evidence, "exec_position_bytes", channel))
+    if None in (*read, *done):
+        return ""
+    if read == done:
+        return "network"
+    is_behind = (read[0] or 0, read[1] or 0) > (done[0] or 0, done[1] or 0)
+    return "apply" if is_behind else ""
+
+
+@rule(
+    "REPL01",
+    severity=Severity.LIMIT,
+    confidence=Confidence.MEDIUM,
+    source=_STATUS,
+    refute="With the remedy for what it is bound by, the lag grows as before.",
+)
+def behind(evidence: Evidence) -> Iterator[Hit]:
+    """A replica is behind its source.
+
+    Where the relay log holds what is not yet applied, applying is the limit: one thread, rows without a key, or
+    the device. Where it holds nothing, the network or the source's sending is. A lag that comes every night with a
+    job is that job's statement.
+    """
+    for channel in _channels(evidence):
+        lag = _lag(evidence, channel)
+        if lag < LAG_S:
+            continue
+        what = bound(evidence, channel)
+        io = evidence.window.rate("psi", "some_total_us", "io")
+        name, workers = _workers(evidence)
+        waits_for_device = what == "apply" and io is not None and io / 1e6 >= 0.25
+        says = {
+            "apply": "apply-bound, and tasks wait for I/O" if waits_for_device else "apply-bound",
+            "network": "network-bound: all that was fetched is applied",
+            "": "for an unknown reason",
+        }[what]
+        settings: dict[str, Value] = (
+            {f"server.{name}": WORKERS} if what == "apply" and workers < WORKERS else {}
+        )
+        steps = {
+            "apply": (
+                "Look for large transactions and for tables without a primary key; give it faster flushes.",
+            ),
+            "network": ("Compare bytes received with the source's binary log; compress the protocol.",),
+            "": ("Look at SHOW REPLICA STATUS: positions, states and errors.",),
+        }[what]
+        yield Hit(
+            channel,
+            f"the replica is {lag:,.0f} s behind at the least, {says}; {name} is {workers:.0f}.",
+            (
+                number("lag, the least", f"{lag:,.0f} s"),
+                number("relay log", size(_last(evidence, "relay_space_bytes", channel) or 0)),
+                number(name, f"{workers:.0f}"),
+                number(
+                    "some task waited for I/O", f"{(io or 0) / 1e4:.0f}%" if io is not None else "unknown"
+                ),
+            ),
+            (Remedy(settings, steps if not settings else ()),),
+        )
+
+
+@rule(
+    "REPL02",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source=_STATUS,
+    refute="The thread was stopped on purpose.",
+)
+def stopped(evidence: Evidence) -> Iterator[Hit]:
+    """A thread of the replica does not run.
+
+    It falls behind from now on; and where the source expires its binary logs, it can never catch up.
+    """
+    for channel in _channels(evidence):
+        threads = {"I/O": "io_running", "SQL": "sql_running"}
+        values = {thread: _last(evidence, metric, channel) for thread, metric in threads.items()}
+        dead = [thread for thread, value in values.items() if value == 0]
+        if not dead:
+            continue
+        yield Hit(
+            channel,
+            f"the replica's {' and '.join(dead)} thread{'s' if len(dead) > 1 else ''} "
+            f"{'do' if len(dead) > 1 else 'does'} not run.",
+            tuple(
+                number(f"{thread} thread", "runs" if value else "does not run")
+                for thread, value in values.items()
+            ),
+            (
+                Remedy(
+                    steps=(
+                        "Read Last_IO_Error and Last_SQL_Error of SHOW REPLICA STATUS, and the error log.",
+                        "Skip nothing that is not understood: the replica would differ from then on.",
+                    )
+                ),
+            ),
+        )
+
+
+@rule(
+    "REPL03",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Replication and Row Searches",
+    refute="With a primary key the replica applies the same transactions in the same time.",
+)
+def rows_without_key(evidence: Evidence) -> Iterator[Hit]:
+    """A late replica has tables without a primary key: each changed row is searched for.
+
+    With rows in the binary log the replica looks for every single one of them, at worst by a scan a row.
+    """
+    channels = _channels(evidence)
+    count = evidence.settings.get("tables_without_primary_key")
+    if count is None:
+        raise NotEnough("the server did not tell how many tables have no primary key")
+    late = [channel for channel in channels if _lag(evidence, channel) >= LAG_S]
+    if not late or not count:
+        return
+    lag = max(_lag(evidence, channel) for channel in late)
+    yield Hit(
+        "",
+        f"{count} tables have no primary key, and the replica is {lag:,.0f} s behind.",
+        (
+            number("tables without a primary key", count),
+            number("lag, the least", f"{lag:,.0f} s"),
+        ),
+        (Remedy(steps=("Add a primary key to those that change: an invisible one is enough.",)),),
+    )
+
+
+@rule(
+    "REPL04",
+    severity=Severity.RISK,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, relay_log_space_limit; SHOW REPLICA STATUS, Relay_Log_Space",
+    refute="The relay log shrinks by itself, and its file system has room for days of it.",
+)
+def relay_log_grows(evidence: Evidence) -> Iterator[Hit]:
+    """The relay log takes many gigabytes.
+
+    They were fetched and wait to be applied. A full file system stops the replica, and the server where data lie
+    beside it.
+    """
+    for channel in _channels(evidence):
+        space = _last(evidence, "relay_space_bytes", channel)
+        if space is None or space < RELAY_BYTES:
+            continue
+        yield Hit(
+            channel,
+            f"the relay log takes {size(space)}.",
+            (number("relay log", size(space)), number("limit", evidence.variable("relay_log_space_limit"))),
+            (
+                Remedy(
+                    steps=(
+                        "Make applying faster (see what the lag is bound by), or limit it: "
+                        "relay_log_space_limit.",
+                    )
+                ),
+            ),
+        )
+
+
+@rule(
+    "REPL05",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Making Replication Resilient to Unexpected Halts; relay_log_recovery",
+    refute="GTID positions are used and relay logs are fetched anew after a crash.",
+)
+def relay_log_not_recovered(evidence: Evidence) -> Iterator[Hit]:
+    """After a crash the replica trusts relay logs that may be torn.
+
+    With relay_log_recovery they are thrown away and fetched anew from where applying was.
+    """
+    if not _channels(evidence) or evidence.is_on("relay_log_recovery"):
+        return
+    yield Hit(
+        "",
+        "relay_log_recovery is off on a replica.",
+        (number("relay_log_recovery", "OFF"), number("sync_relay_log", evidence.variable("sync_relay_log"))),
+        (Remedy({"server.relay_log_recovery": True}),),
+    )

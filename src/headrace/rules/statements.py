@@ -1,0 +1,160 @@
+"""Rules about statements, by their digests: what takes the time, and what it is spent on. Never their text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.rules.evidence import Evidence, number, share
+from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+
+#: Of all statements' time: one class that takes so much is where to begin.
+MOST = 0.50
+#: Seconds of statements a second from which the server works for them at all.
+BUSY_S = 0.5
+#: Rows looked at for each that is sent, and a second.
+EXAMINED_FOR_SENT, EXAMINED_S = 1_000.0, 100_000.0
+#: Of a class's time spent waiting for locks of tables.
+LOCKED = 0.30
+#: Temporary tables on disk a second, of one class.
+DISK_TABLES_S = 5.0
+
+_DIGESTS = "MySQL Reference Manual, Performance Schema Statement Digests; Statement Summary Tables"
+
+
+def _rates(evidence: Evidence, metric: str) -> dict[str, float]:
+    """Digest -> growth a second. Raises NotEnough where statements were not sampled."""
+    evidence.settings  # noqa: B018 - without a server that is what is missing
+    found = evidence.window.rates("statements", metric)
+    if not found:
+        why = evidence.window.errors.get("statements")
+        raise NotEnough("statements were not sampled by digest" + (f": {why}" if why else ""))
+    return found
+
+
+def _total_s(evidence: Evidence) -> float:
+    return sum(_rates(evidence, "time_ns").values()) / 1e9
+
+
+def _explain(digest: str) -> Remedy:
+    return Remedy(
+        steps=(
+            "Read it: SELECT DIGEST_TEXT, QUERY_SAMPLE_TEXT FROM performance_schema."
+            f"events_statements_summary_by_digest WHERE DIGEST LIKE '{digest}%'.",
+            "EXPLAIN it; give it the index that it lacks, or ask for less.",
+        )
+    )
+
+
+@rule(
+    "STMT01",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source=_DIGESTS,
+    refute="With that class of statements faster, throughput and p99 of the workload are equivalent.",
+)
+def one_class_takes_the_time(evidence: Evidence) -> Iterator[Hit]:
+    """One class of statements takes most of the server's time.
+
+    Everything else is a detail until it is faster, rarer or elsewhere.
+    """
+    times = _rates(evidence, "time_ns")
+    total = _total_s(evidence)
+    worst = max(times, key=lambda digest: times[digest])
+    seconds = times[worst] / 1e9
+    others = len([digest for digest, time in times.items() if time > 0])
+    if total < BUSY_S or others < 2 or seconds < MOST * total:
+        return
+    count = _rates(evidence, "count").get(worst, 0.0)
+    yield Hit(
+        worst,
+        f"digest {worst} takes {share(seconds / total)} of the time of {others} classes: {count:,.0f} a second, "
+        f"{1e3 * seconds / max(count, 1e-9):,.2f} ms each.",
+        (
+            number("seconds a second", f"{seconds:.2f} of {total:.2f}"),
+            number("statements/s", f"{count:,.1f}"),
+            number("mean time", f"{1e3 * seconds / max(count, 1e-9):,.3f} ms"),
+        ),
+        (_explain(worst),),
+    )
+
+
+@rule(
+    "STMT02",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source=f"{_DIGESTS}: SUM_ROWS_EXAMINED, SUM_ROWS_SENT",
+    refute="With an index that fits throughput and p99 are equivalent.",
+)
+def looks_at_many_rows(evidence: Evidence) -> Iterator[Hit]:
+    """A class of statements looks at thousands of rows for each that it sends.
+
+    Sums over many rows are honest work; anything else lacks an index.
+    """
+    examined, sent = _rates(evidence, "rows_examined"), _rates(evidence, "rows_sent")
+    without = _rates(evidence, "no_index_used")
+    for digest, rows in sorted(examined.items(), key=lambda pair: -pair[1])[:3]:
+        if rows < EXAMINED_S or rows < EXAMINED_FOR_SENT * max(sent.get(digest, 0.0), 1.0):
+            continue
+        yield Hit(
+            digest,
+            f"digest {digest} looks at {rows:,.0f} rows/s to send {sent.get(digest, 0.0):,.1f}; "
+            f"{without.get(digest, 0.0):,.1f} a second use no index.",
+            (
+                number("rows examined/s", f"{rows:,.0f}"),
+                number("rows sent/s", f"{sent.get(digest, 0.0):,.1f}"),
+                number("without an index/s", f"{without.get(digest, 0.0):,.1f}"),
+            ),
+            (_explain(digest),),
+        )
+
+
+@rule(
+    "STMT03",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source=f"{_DIGESTS}: SUM_CREATED_TMP_DISK_TABLES",
+    refute="Without temporary tables on disk throughput and p99 are equivalent.",
+)
+def class_makes_tables_on_disk(evidence: Evidence) -> Iterator[Hit]:
+    """A class of statements makes temporary tables on disk.
+
+    They outgrow memory, or hold columns that memory cannot.
+    """
+    for digest, rate in sorted(_rates(evidence, "tmp_disk_tables").items(), key=lambda pair: -pair[1])[:3]:
+        if rate < DISK_TABLES_S:
+            continue
+        yield Hit(
+            digest,
+            f"digest {digest} makes {rate:,.1f} temporary tables on disk a second.",
+            (number("temporary tables on disk/s", f"{rate:,.1f}"),),
+            (_explain(digest),),
+        )
+
+
+@rule(
+    "STMT04",
+    severity=Severity.LIMIT,
+    confidence=Confidence.MEDIUM,
+    source=f"{_DIGESTS}: SUM_LOCK_TIME",
+    refute="With nobody else at its rows or tables the class takes the same time.",
+)
+def class_waits_for_locks(evidence: Evidence) -> Iterator[Hit]:
+    """A class of statements spends much of its time waiting for locks.
+
+    Making the statement itself faster does not help; making its holders shorter does.
+    """
+    times, locks = _rates(evidence, "time_ns"), _rates(evidence, "lock_ns")
+    total = _total_s(evidence)
+    for digest, time in times.items():
+        locked = locks.get(digest, 0.0)
+        if time / 1e9 < max(BUSY_S, 0.1 * total) or locked < LOCKED * time:
+            continue
+        yield Hit(
+            digest,
+            f"digest {digest} waits for locks {share(locked / time)} of its {time / 1e9:.2f} s a second.",
+            (
+                number("waiting for locks, seconds a second", f"{locked / 1e9:.2f}"),
+                number("time, seconds a second", f"{time / 1e9:.2f}"),
+            ),
+            (_explain(digest),),
+        )

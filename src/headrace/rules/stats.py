@@ -1,0 +1,182 @@
+"""Rules about the server's own instruments, and memory that it was promised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.rules.evidence import GIB, Evidence, number, share, size
+from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+
+#: Lines of the slow log a second from which writing it is work of its own.
+SLOW_LINES_S = 200.0
+#: Statements a second that the general log writes, each under one lock.
+STATEMENTS_S = 100.0
+
+
+@rule(
+    "STAT01",
+    severity=Severity.ADVICE,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, Performance Schema Startup Configuration; MariaDB: off by default",
+    refute="With performance_schema on throughput is lower by more than the worth of knowing.",
+)
+def server_is_blind(evidence: Evidence) -> Iterator[Hit]:
+    """The server does not tell what it waits for: performance_schema is off.
+
+    Rules about waits, digests and metadata locks cannot look then. It costs memory and some throughput: how much
+    is what the experiment tells.
+    """
+    running = evidence.gauge("mysql_status", "threads_running").mean
+    if evidence.is_on("performance_schema") or running < 4:
+        return
+    yield Hit(
+        "",
+        f"performance_schema is off, with {running:.0f} threads at work.",
+        (number("performance_schema", "OFF"), number("threads running, mean", f"{running:.1f}")),
+        (Remedy({"server.performance_schema": True}),),
+    )
+
+
+@rule(
+    "STAT02",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, The General Query Log",
+    refute="With the general log off throughput and p99 are equivalent.",
+)
+def general_log(evidence: Evidence) -> Iterator[Hit]:
+    """Every statement is written to the general log.
+
+    All sessions write it under one lock, and it holds every literal, passwords of applications included.
+    """
+    statements = evidence.status_rate("questions")
+    if not evidence.is_on("general_log") or statements < STATEMENTS_S:
+        return
+    yield Hit(
+        "",
+        f"the general log is on, with {statements:,.0f} statements/s.",
+        (number("general_log", "ON"), number("Questions/s", f"{statements:,.0f}")),
+        (Remedy({"server.general_log": False}),),
+    )
+
+
+@rule(
+    "STAT03",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, The Slow Query Log",
+    refute="With long_query_time ten times as long throughput and p99 are equivalent.",
+)
+def slow_log_of_everything(evidence: Evidence) -> Iterator[Hit]:
+    """The slow log is written hundreds of times a second.
+
+    All sessions write it under one lock. To see every statement for a while is worth it; for ever it is not.
+    """
+    name = "slow_query_log" if evidence.has_variable("slow_query_log") else "log_slow_query"
+    slow, statements = evidence.status_rate("slow_queries"), evidence.status_rate("questions")
+    if not evidence.is_on(name) or slow < SLOW_LINES_S:
+        return
+    limit = evidence.number("long_query_time")
+    yield Hit(
+        "",
+        f"{slow:,.0f} statements/s ({share(slow / max(statements, 1.0))}) go to the slow log; long_query_time is "
+        f"{limit:g} s.",
+        (number("Slow_queries/s", f"{slow:,.0f}"), number("long_query_time", f"{limit:g} s")),
+        (Remedy({"server.long_query_time": max(10 * limit, 0.1)}),),
+    )
+
+
+@rule(
+    "STAT04",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Enabling InnoDB Monitors: may result in some performance impact",
+    refute="With the monitors off throughput and p99 are equivalent.",
+)
+def monitors_left_on(evidence: Evidence) -> Iterator[Hit]:
+    """InnoDB's monitors print to the error log all the time, or statistics are made whenever somebody looks.
+
+    The monitors list all transactions every 15 seconds. With innodb_stats_on_metadata a SHOW TABLE STATUS, or a
+    tool that reads information_schema, makes new statistics for every table.
+    """
+    names = ("innodb_status_output", "innodb_status_output_locks", "innodb_stats_on_metadata")
+    on = [name for name in names if evidence.is_on(name)]
+    if not on:
+        return
+    yield Hit(
+        "",
+        f"{' and '.join(on)} {'is' if len(on) == 1 else 'are'} on.",
+        tuple(number(name, "ON") for name in on),
+        (Remedy({f"server.{name}": False for name in on}),),
+    )
+
+
+@rule(
+    "STAT05",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Enabling Large Page Support; MariaDB, large_pages",
+    refute="/proc/PID/smaps_rollup shows huge pages for the server.",
+)
+def large_pages_in_vain(evidence: Evidence) -> Iterator[Hit]:
+    """The server was asked to use huge pages and has none.
+
+    It falls back to small ones with a line in the error log. What was reserved for it (vm.nr_hugepages) then lies
+    idle beside it.
+    """
+    if not evidence.is_on("large_pages"):
+        return
+    process = evidence.process
+    if process is None or process.get("huge_pages_bytes") is None:
+        raise NotEnough("the host does not tell the server's huge pages")
+    if process["huge_pages_bytes"] > 0:
+        return
+    pool = evidence.number("innodb_buffer_pool_size")
+    yield Hit(
+        "",
+        f"large_pages is on, with a pool of {size(pool)}, and the server has no huge page.",
+        (
+            number("large_pages", "ON"),
+            number("huge pages", "0"),
+            number("innodb_buffer_pool_size", size(pool)),
+        ),
+        (
+            Remedy(
+                steps=(
+                    f"Reserve them before the server starts: vm.nr_hugepages = {int(pool // (2 << 20) * 1.1)} "
+                    "of 2 MiB, and LimitMEMLOCK=infinity for the service.",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "STAT06",
+    severity=Severity.RISK,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, Enabling Automatic InnoDB Configuration for a Dedicated MySQL Server",
+    refute="The other programs need next to no memory at any time.",
+)
+def not_dedicated(evidence: Evidence) -> Iterator[Hit]:
+    """The server believes that it has the host to itself, and it has not.
+
+    innodb_dedicated_server takes up to three quarters of the memory for the pool, whoever else needs it.
+    """
+    if not evidence.has_variable("innodb_dedicated_server"):
+        evidence.settings  # noqa: B018 - without a server that is what is missing
+        return
+    if not evidence.is_on("innodb_dedicated_server"):
+        return
+    others = [s for s in evidence.rows("servers") if s.get("pid") != (evidence.process or {}).get("pid")]
+    large = [s for s in others if (s.get("rss_bytes") or 0) >= GIB]
+    if not large:
+        return
+    shown = ", ".join(f"{s['program']} with {size(s['rss_bytes'])}" for s in large)
+    pool = evidence.number("innodb_buffer_pool_size")
+    yield Hit(
+        "",
+        f"innodb_dedicated_server is on, beside {shown}; the pool has {size(pool)}.",
+        (number("innodb_dedicated_server", "ON"), number("others", shown)),
+        (Remedy({"server.innodb_dedicated_server": False, "server.innodb_buffer_pool_size": int(pool)}),),
+    )

@@ -1,0 +1,57 @@
+"""Cases of the rules about the binary log."""
+
+from __future__ import annotations
+
+from tests.rules.case import Case
+from tests.rules.hosts import unwell
+
+MANY = {"threads_running": 20.0}
+ALONE = {"binlog_commits": 900.0, "binlog_group_commits": 850.0}
+WIDE = {"binlog_bytes_written": 40e6, "handler_update": 4_000.0, "handler_delete": 0.0}
+
+CASES = [
+    Case(
+        "BLOG01",
+        "a group each",
+        lambda: unwell(status=MANY, status_rates=ALONE),
+        ("",),
+        ("900 commits/s in 850 groups, with 20 threads at work",),
+    ),
+    Case(
+        "BLOG01",
+        "MySQL",
+        lambda: unwell(
+            vendor="mysql", status=MANY, status_rates={"com_commit": 900.0, "innodb_os_log_fsyncs": 880.0}
+        ),
+        ("",),
+        ("900 commits/s in 880 groups",),
+    ),
+    Case(
+        "BLOG01", "groups", lambda: unwell(status=MANY, status_rates={**ALONE, "binlog_group_commits": 90.0})
+    ),
+    Case("BLOG01", "few threads", lambda: unwell(status_rates=ALONE)),
+    Case("BLOG01", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case(
+        "BLOG01", "not sampled", lambda: unwell(without=["mysql_status"]), missing="threads_running was not"
+    ),
+    Case(
+        "BLOG02",
+        "ten kilobytes a row",
+        lambda: unwell(status_rates=WIDE),
+        ("",),
+        ("38.1 MiB of binary log a second, 9.77 KiB for each row",),
+    ),
+    Case("BLOG02", "minimal", lambda: unwell(status_rates=WIDE, variables={"binlog_row_image": "MINIMAL"})),
+    Case("BLOG02", "narrow", lambda: unwell(status_rates={**WIDE, "handler_update": 90_000.0})),
+    Case("BLOG02", "not sampled", lambda: unwell(without=["mysql_status"]), missing="bytes_written was not"),
+    Case(
+        "BLOG03",
+        "for ever",
+        lambda: unwell(variables={"binlog_expire_logs_seconds": "0"}),
+        ("",),
+        ("binlog_expire_logs_seconds and expire_logs_days are 0",),
+    ),
+    Case("BLOG03", "a week", lambda: unwell(vendor="mysql")),
+    Case("BLOG03", "off", lambda: unwell(variables={"binlog_expire_logs_seconds": "0", "log_bin": "OFF"})),
+    Case("BLOG03", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+]

@@ -1,0 +1,92 @@
+"""Cases of the rules about replicas."""
+
+from __future__ import annotations
+
+from tests.rules.case import Case
+from tests.rules.hosts import GIB, unwell
+
+REPLICA = {
+    "replication.lag_s.": 0.0,
+    "replication.io_running.": 1.0,
+    "replication.sql_running.": 1.0,
+    "replication.read_file.": 7.0,
+    "replication.read_position_bytes.": 900.0,
+    "replication.exec_file.": 7.0,
+    "replication.exec_position_bytes.": 900.0,
+    "replication.relay_space_bytes.": 1e6,
+}
+LATE = {**REPLICA, "replication.lag_s.": 400.0}
+UNAPPLIED = {**LATE, "replication.exec_file.": 5.0}
+
+CASES = [
+    Case(
+        "REPL01",
+        "apply-bound",
+        lambda: unwell(gauges=UNAPPLIED),
+        ("",),
+        ("400 s behind at the least, apply-bound; slave_parallel_threads is 0",),
+    ),
+    Case(
+        "REPL01",
+        "by the device, in MySQL",
+        lambda: unwell(vendor="mysql", gauges=UNAPPLIED, rates={"psi.some_total_us.io": 400_000.0}),
+        ("",),
+        ("apply-bound, and tasks wait for I/O; replica_parallel_workers is 4",),
+    ),
+    Case("REPL01", "network-bound", lambda: unwell(gauges=LATE), ("",), ("network-bound",)),
+    Case("REPL01", "in time", lambda: unwell(gauges=REPLICA)),
+    Case("REPL01", "no replica", unwell),
+    Case(
+        "REPL01",
+        "not asked",
+        lambda: unwell(facts={"server_settings.replication": None}),
+        missing="whether it is a replica",
+    ),
+    Case(
+        "REPL01",
+        "not sampled",
+        lambda: unwell(facts={"server_settings.replication": [{"channel": ""}]}),
+        missing="positions were not sampled",
+    ),
+    Case(
+        "REPL02",
+        "SQL",
+        lambda: unwell(gauges={**REPLICA, "replication.sql_running.": 0.0}),
+        ("",),
+        ("the replica's SQL thread does not run",),
+    ),
+    Case("REPL02", "both run", lambda: unwell(gauges=REPLICA)),
+    Case("REPL02", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case(
+        "REPL03",
+        "five tables",
+        lambda: unwell(gauges=UNAPPLIED, facts={"server_settings.tables_without_primary_key": 5}),
+        ("",),
+        ("5 tables have no primary key, and the replica is 400 s behind",),
+    ),
+    Case(
+        "REPL03",
+        "in time",
+        lambda: unwell(gauges=REPLICA, facts={"server_settings.tables_without_primary_key": 5}),
+    ),
+    Case("REPL03", "all have one", lambda: unwell(gauges=UNAPPLIED)),
+    Case(
+        "REPL03",
+        "unknown",
+        lambda: unwell(gauges=UNAPPLIED, facts={"server_settings.tables_without_primary_key": None}),
+        missing="no primary key",
+    ),
+    Case(
+        "REPL04",
+        "40 GiB",
+        lambda: unwell(gauges={**REPLICA, "replication.relay_space_bytes.": 40.0 * GIB}),
+        ("",),
+        ("the relay log takes 40 GiB",),
+    ),
+    Case("REPL04", "small", lambda: unwell(gauges=REPLICA)),
+    Case("REPL04", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("REPL05", "off", lambda: unwell(gauges=REPLICA), ("",), ("relay_log_recovery is off",)),
+    Case("REPL05", "on", lambda: unwell(gauges=REPLICA, variables={"relay_log_recovery": "ON"})),
+    Case("REPL05", "no replica", unwell),
+    Case("REPL05", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+]

@@ -1,0 +1,78 @@
+"""Cases of the rules about the server's own instruments."""
+
+from __future__ import annotations
+
+from tests.rules.case import Case
+from tests.rules.hosts import GIB, healthy, unwell
+
+SLOW = {"slow_queries": 3_000.0}
+BESIDE = {
+    "servers": [*healthy().rows("servers"), {"pid": 99, "program": "memcached", "rss_bytes": 8 * GIB}],
+}
+
+CASES = [
+    Case(
+        "STAT01",
+        "off",
+        lambda: unwell(variables={"performance_schema": "OFF"}, status={"threads_running": 20.0}),
+        ("",),
+        ("performance_schema is off, with 20 threads at work",),
+    ),
+    Case("STAT01", "on", unwell),
+    Case("STAT01", "off and idle", lambda: unwell(variables={"performance_schema": "OFF"})),
+    Case(
+        "STAT01", "not sampled", lambda: unwell(without=["mysql_status"]), missing="threads_running was not"
+    ),
+    Case("STAT02", "on", lambda: unwell(variables={"general_log": "ON"}), ("",), ("4,000 statements/s",)),
+    Case("STAT02", "off", unwell),
+    Case("STAT02", "not sampled", lambda: unwell(without=["mysql_status"]), missing="questions was not"),
+    Case(
+        "STAT03",
+        "three thousand",
+        lambda: unwell(variables={"slow_query_log": "ON", "long_query_time": "0.000000"}, status_rates=SLOW),
+        ("",),
+        ("3,000 statements/s (75%) go to the slow log; long_query_time is 0 s",),
+    ),
+    Case("STAT03", "off", lambda: unwell(status_rates=SLOW)),
+    Case("STAT03", "not sampled", lambda: unwell(without=["mysql_status"]), missing="slow_queries was not"),
+    Case(
+        "STAT04",
+        "left on",
+        lambda: unwell(variables={"innodb_status_output": "ON", "innodb_stats_on_metadata": "ON"}),
+        ("",),
+        ("innodb_status_output and innodb_stats_on_metadata are on",),
+    ),
+    Case("STAT04", "off", unwell),
+    Case("STAT04", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("STAT05", "none there", lambda: unwell(variables={"large_pages": "ON"}), ("",), ("no huge page",)),
+    Case(
+        "STAT05",
+        "used",
+        lambda: unwell(variables={"large_pages": "ON"}, facts={"servers.1322.huge_pages_bytes": 44 * GIB}),
+    ),
+    Case("STAT05", "not asked for", unwell),
+    Case(
+        "STAT05",
+        "unknown",
+        lambda: unwell(variables={"large_pages": "ON"}, facts={"servers.1322.huge_pages_bytes": None}),
+        missing="huge pages",
+    ),
+    Case(
+        "STAT06",
+        "memcached beside it",
+        lambda: unwell(vendor="mysql", variables={"innodb_dedicated_server": "ON"}, facts=BESIDE),
+        ("",),
+        ("beside memcached with 8 GiB; the pool has 44 GiB",),
+    ),
+    Case(
+        "STAT06",
+        "alone",
+        lambda: unwell(
+            vendor="mysql",
+            variables={"innodb_dedicated_server": "ON"},
+            facts={"servers": healthy().rows("servers")[:1]},
+        ),
+    ),
+    Case("STAT06", "off", lambda: unwell(vendor="mysql", facts=BESIDE)),
+    Case("STAT06", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+]
