@@ -80,6 +80,24 @@ def nvme_healthy(root: Path) -> Snapshot:
 
 
 @golden
+def nvme_with_noise(root: Path) -> Snapshot:
+    """What a healthy host shows in some minute of the day: one burst, one lost segment, cores that differ."""
+
+    def once(t: float) -> float:
+        return 0.2 if t < 5 else 0.0
+
+    noise = LIGHT.but(
+        cores={cpu: {"user": 0.05 + 0.05 * cpu, "softirq": 0.005 * cpu} for cpu in range(8)},
+        receive={**LIGHT.receive, 3: Packets(900, once, once)},
+        interfaces={"enp1s0f0np0": Nic(rx=7_000, tx=7_000, rx_size=280, tx_size=1_100, rx_dropped=once)},
+        tcp={"RetransSegs": 0.5, "ListenOverflows": once, "ListenDrops": once, "TCPTimeouts": 0.1},
+        vmstat={"pgmajfault": 3, "pswpin": once, "compact_stall": once},
+        pressure={"cpu": (0.03, 0.0), "io": (0.04, 0.02), "memory": (0.002, 0.0)},
+    )
+    return well_kept(root).watch(noise, server={})
+
+
+@golden
 def nvme_as_it_came(root: Path) -> Snapshot:
     """The same load on the host as its installer left it, and no server asked."""
     huge = LIGHT.but(memory={**LIGHT.memory, "AnonHugePages": 41_943_040})

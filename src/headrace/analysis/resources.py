@@ -34,6 +34,8 @@ STEAL_SEEN, STEAL_HIGH = 0.02, 0.10
 LOST = 1e-4
 #: Retransmitted segments of all that were sent, above which the network loses packets.
 RETRANSMITTED = 0.01
+#: Connections a second that a full accept queue refuses; less often it is a burst.
+REFUSED_S = 1.0
 #: %util assumes one request at a time: that a device never rested says something about one spindle only.
 NEVER_RESTS = 0.95
 #: Requests waiting or in service at once, on average, from which a device that serves many has a queue.
@@ -118,6 +120,11 @@ def judge(window: Window, facts: HostFacts, limits: Mapping[str, float] | None =
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f}%" if share >= 0.0995 or share == 0 else f"{100 * share:.1f}%"
+
+
+def _rate(rate: float) -> str:
+    """``0.017``: one in a minute is not none."""
+    return f"{rate:,.1f}" if rate >= 0.0995 or rate == 0 else f"{rate:.2g}"
 
 
 @dataclass(frozen=True)
@@ -271,7 +278,7 @@ def _softirq(window: Window) -> Iterator[Use]:
                 Level.SATURATED if rate >= LOST * processed else Level.BUSY,
                 None,
                 load=f"{processed:,.0f} packets/s",
-                errors=f"{rate:,.1f} packets/s dropped: the core's backlog was full",
+                errors=f"{_rate(rate)} packets/s dropped: the core's backlog was full",
                 numbers={"dropped": rate, "processed": processed},
             )
 
@@ -490,14 +497,14 @@ def _network(window: Window, facts: HostFacts) -> Iterator[Use]:
     overflows = window.rate("snmp", "TcpExt.ListenOverflows") or 0.0
     if out and out >= 100 and retransmitted is not None:
         share = retransmitted / out
-        bad = share >= RETRANSMITTED or overflows > 0
+        bad = share >= RETRANSMITTED or overflows >= REFUSED_S
         errors = [f"{_percent(share)} of the segments sent again"] if share >= RETRANSMITTED else []
         if overflows > 0:
-            errors.append(f"{overflows:,.1f} connections/s refused: an accept queue was full")
+            errors.append(f"{_rate(overflows)} connections/s refused: an accept queue was full")
         yield Use(
             "tcp",
             "",
-            Level.SATURATED if bad else Level.FINE,
+            Level.SATURATED if bad else Level.BUSY if overflows > 0 else Level.FINE,
             None,
             load=f"{out:,.0f} segments/s sent",
             errors="; ".join(errors),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.analysis.resources import BUSY, FULL, OTHERS_IDLE
+from headrace.analysis.resources import BUSY, FULL, LOST, OTHERS_IDLE
 from headrace.model import Value
 from headrace.rules.evidence import Evidence, number, share
 from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
@@ -118,7 +118,7 @@ def backlog_full(evidence: Evidence) -> Iterator[Hit]:
     if not dropped:
         raise NotEnough("/proc/net/softnet_stat was not sampled")
     total = sum(dropped.values())
-    if total <= 0:
+    if total <= LOST * sum(evidence.window.rates("softnet", "processed").values()):
         return
     backlog = int(evidence.sysctl("net.core.netdev_max_backlog"))
     worst = max(dropped, key=lambda cpu: dropped[cpu])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.analysis.resources import RETRANSMITTED
+from headrace.analysis.resources import REFUSED_S, RETRANSMITTED
 from headrace.model import Value
 from headrace.rules.evidence import Evidence, number, share, size
 from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 
 #: The default of somaxconn since Linux 5.4: listen(2).
 LONG_QUEUE = 4_096
+#: Refused connections a second that are more than one burst a minute.
+SOME_REFUSED_S = 0.1
 #: Below this many segments a second a share of them says nothing.
 FEW_SEGMENTS_S = 100.0
 #: Ten segments of 1,460 bytes: what a connection may send at once after it was idle (RFC 6928).
@@ -66,7 +68,7 @@ def connections_refused(evidence: Evidence) -> Iterator[Hit]:
     The client hears nothing, and tries again after one second, then two: that is the connect time that users see.
     """
     overflows = evidence.rate("snmp", "TcpExt.ListenOverflows")
-    if overflows <= 0:
+    if overflows < SOME_REFUSED_S:
         return
     allowed = int(evidence.sysctl("net.core.somaxconn"))
     settings: dict[str, Value] = {"host.net.core.somaxconn": max(LONG_QUEUE, 4 * allowed)}
@@ -90,6 +92,7 @@ def connections_refused(evidence: Evidence) -> Iterator[Hit]:
                 label="fewer new connections",
             ),
         ),
+        None if overflows >= REFUSED_S else Severity.COST,
     )
 
 
