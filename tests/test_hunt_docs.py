@@ -18,7 +18,7 @@ from tests.golden_hosts import HOSTS
 PAGE = (Path(__file__).parent.parent / "docs" / "hunt.md").read_text()
 EXAMPLES = re.findall(r"```console\n\$ headrace (.*)\n((?:.*\n)*?)```", PAGE)
 #: The hosts of the examples.
-SAVED = {"db1": "idle", "db7": "spindle-full", "db9": "cores-128-locks"}
+SAVED = {"db1": "idle", "db7": "spindle-full"}
 
 
 @pytest.fixture(scope="module")
