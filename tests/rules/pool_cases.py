@@ -33,6 +33,15 @@ CASES = [
         ("the pool has 128 MiB beside 2 GiB of data, 4,000 pages/s", "of memory are idle"),
     ),
     Case("POOL01", "the same in MySQL", lambda: unwell(vendor="mysql", **SMALL), ("",), ("128 MiB",)),
+    Case(
+        "POOL01",
+        "only what the server keeps free",
+        lambda: unwell(
+            **{**SMALL, "status": {**SMALL["status"], "innodb_buffer_pool_pages_free": 1_500.0}},
+        ),
+        ("",),
+        ("128 MiB",),
+    ),
     Case("POOL01", "the pool is not yet full", lambda: unwell(**{**SMALL, "status": {}})),
     Case(
         "POOL01",

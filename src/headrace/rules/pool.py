@@ -13,6 +13,8 @@ from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 MISSES_S = 20.0
 #: The pool counts as full below this share of free pages: what is free would be filled before anything is evicted.
 PAGES_FREE = 0.05
+#: ... beside the pages that the server itself keeps free, innodb_lru_scan_depth for each instance.
+KEPT_FREE = 1.1
 #: Of the memory, what stays with the system, its page cache and the sessions when the pool grows.
 RESERVE = 0.20
 #: A pool that could grow by less than this much of itself is as good as its memory allows.
@@ -62,6 +64,15 @@ def _free_share(evidence: Evidence) -> float:
     )
 
 
+def _is_full(evidence: Evidence) -> bool:
+    """Whether a page that is read takes the place of another."""
+    kept = evidence.number("innodb_lru_scan_depth") if evidence.has_variable("innodb_lru_scan_depth") else 0.0
+    if evidence.has_variable("innodb_buffer_pool_instances"):
+        kept *= max(evidence.number("innodb_buffer_pool_instances"), 1.0)
+    kept /= max(evidence.status("innodb_buffer_pool_pages_total"), 1.0)
+    return _free_share(evidence) <= max(PAGES_FREE, KEPT_FREE * kept)
+
+
 def _growth(evidence: Evidence) -> tuple[float, float]:
     """The pool as it should be and the memory that is idle; whole steps, never more than memory allows."""
     pool = evidence.number("innodb_buffer_pool_size")
@@ -89,7 +100,7 @@ def smaller_than_data(evidence: Evidence) -> Iterator[Hit]:
     pool, data = evidence.number("innodb_buffer_pool_size"), evidence.data_bytes
     misses = _misses_s(evidence)
     wanted, idle = _growth(evidence)
-    if pool >= data or misses < MISSES_S or _free_share(evidence) > PAGES_FREE:
+    if pool >= data or misses < MISSES_S or not _is_full(evidence):
         return
     if wanted < (1 + WORTH_GROWING) * pool:
         return
