@@ -82,6 +82,32 @@ class HostFacts:
         return next((nic for nic in self._rows("network_interfaces") if nic["name"] == name), None)
 
     @property
+    def network_interfaces(self) -> list[Mapping[str, Any]]:
+        return self._rows("network_interfaces")
+
+    @property
+    def md_arrays(self) -> list[Mapping[str, Any]]:
+        return self._rows("md_arrays")
+
+    @property
+    def interrupts(self) -> list[Mapping[str, Any]]:
+        """The numbered ones: number, device, affinity, whether the kernel manages them."""
+        return list(self._table("irqs").get("lines") or ())
+
+    @property
+    def online_cpus(self) -> list[int]:
+        return list(self._table("cpu").get("online") or ())
+
+    @property
+    def frequency_policies(self) -> list[Mapping[str, Any]]:
+        return list((self._table("cpu").get("frequency") or {}).get("policies") or ())
+
+    @property
+    def idle_states(self) -> list[Mapping[str, Any]]:
+        """Those of one processor, in the kernel's order: the index is the number of the state."""
+        return list((self._table("cpu").get("idle") or {}).get("states") or ())
+
+    @property
     def servers(self) -> list[Mapping[str, Any]]:
         """The mariadbd, mysqld and memcached that run, with pid, command line, allocator, limits."""
         return self._rows("servers")

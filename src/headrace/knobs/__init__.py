@@ -6,7 +6,8 @@ import difflib
 import re
 
 from headrace.errors import PlanError
-from headrace.knobs import host, server, volume
+from headrace.knobs import devices, engine, host, replication, server, session, volume
+from headrace.knobs.instance import Instance, instances, matches, resolve
 from headrace.knobs.knob import Cost, Durability, Kind, Knob, Versions
 from headrace.model import Value
 
@@ -14,15 +15,20 @@ __all__ = [
     "CATALOGUE",
     "Cost",
     "Durability",
+    "Instance",
     "Kind",
     "Knob",
     "Versions",
     "check",
     "find",
+    "instances",
+    "matches",
+    "resolve",
     "weakens_durability",
 ]
 
-CATALOGUE: dict[str, Knob] = {knob.name: knob for knob in (*volume.KNOBS, *host.KNOBS, *server.KNOBS)}
+_FILES = (volume, host, devices, server, engine, session, replication)
+CATALOGUE: dict[str, Knob] = {knob.name: knob for file in _FILES for knob in file.KNOBS}
 
 
 def find(name: str) -> Knob:

@@ -1,4 +1,4 @@
-"""Knobs of the host: sysctls and transparent huge pages."""
+"""Knobs of the host: sysctls and memory. Those of processors, interrupts, networks and arrays: ``devices``."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def _sysctl(
     unit: str = "",
     low: float | None = 0,
     high: float | None = None,
+    formerly: str = "",
 ) -> Knob:
     if kind is Kind.TEXT:
         low = None
@@ -39,6 +40,7 @@ def _sysctl(
         low=low,
         high=high,
         location=sysctl_path(name),
+        formerly=formerly,
     )
 
 
@@ -97,13 +99,72 @@ KNOBS = (
     _sysctl("net.ipv4.tcp_max_syn_backlog", "Connections that are half-way open.", _IP),
     _sysctl("net.ipv4.tcp_fin_timeout", "How long a closed connection waits for the peer.", _IP, unit="s"),
     _sysctl(
-        "net.ipv4.tcp_tw_reuse", "Reuse of ports in TIME-WAIT: 0 no, 1 yes, 2 loopback only.", _IP, high=2
+        "net.ipv4.tcp_tw_reuse",
+        "Reuse of ports in TIME-WAIT: 0 no, 1 yes, 2 loopback only.",
+        _IP,
+        high=2,
+        formerly="tcp_tw_recycle, which broke clients behind NAT, is gone since Linux 4.12",
     ),
     _sysctl(
         "net.ipv4.tcp_slow_start_after_idle", "Whether an idle connection starts slowly again.", _IP, high=1
     ),
     _sysctl("net.ipv4.tcp_congestion_control", "The algorithm of new connections.", _IP, kind=Kind.TEXT),
     _sysctl("net.ipv4.ip_local_port_range", "First and last port for connecting.", _IP, kind=Kind.TEXT),
+    _sysctl("vm.overcommit_ratio", "The part of memory that mode 2 lets programs promise.", _VM, unit="%"),
+    _sysctl("vm.nr_overcommit_hugepages", "Huge pages that may be made beyond those set aside.", _VM),
+    _sysctl("vm.dirtytime_expire_seconds", "The age at which a lazy access time is written.", _VM, unit="s"),
+    _sysctl("vm.compaction_proactiveness", "How eagerly memory is compacted beforehand.", _VM, high=100),
+    _sysctl("vm.watermark_boost_factor", "How far fragmentation raises reclaim, in 1/10,000.", _VM),
+    _sysctl("vm.stat_interval", "How often counters of memory are gathered.", _VM, unit="s", low=1),
+    _sysctl("kernel.timer_migration", "Whether timers leave idle processors.", _KERNEL, high=1),
+    _sysctl(
+        "kernel.nmi_watchdog", "A counter that finds hard lock-ups, and costs a little.", _KERNEL, high=1
+    ),
+    _sysctl(
+        "kernel.sched_rt_runtime_us",
+        "The part of a period that real-time tasks may take.",
+        _KERNEL,
+        unit="us",
+        low=-1,
+    ),
+    _sysctl("kernel.pid_max", "The number of threads and processes in the whole system.", _KERNEL, low=301),
+    _sysctl("kernel.threads-max", "Threads in the whole system.", _KERNEL, low=20),
+    _sysctl("fs.nr_open", "File handles that one process may be allowed.", _FS),
+    _sysctl("net.core.busy_read", "How long a read spins on a device queue.", _NET, unit="us"),
+    _sysctl("net.core.netdev_budget_usecs", "The time of one round of a softirq.", _NET, unit="us"),
+    _sysctl("net.core.dev_weight", "Packets of one device in a poll.", _NET, low=1),
+    _sysctl("net.core.rmem_default", "The receive buffer where a program asks for none.", _NET, unit="bytes"),
+    _sysctl("net.core.wmem_default", "The send buffer where a program asks for none.", _NET, unit="bytes"),
+    _sysctl("net.core.optmem_max", "Ancillary data of one socket.", _NET, unit="bytes"),
+    _sysctl("net.ipv4.tcp_rmem", "Receive buffer: least, first, most.", _IP, kind=Kind.TEXT, unit="bytes"),
+    _sysctl("net.ipv4.tcp_wmem", "Send buffer: least, first, most.", _IP, kind=Kind.TEXT, unit="bytes"),
+    _sysctl(
+        "net.ipv4.tcp_mem",
+        "Memory of all TCP: at ease, under pressure, most.",
+        _IP,
+        kind=Kind.TEXT,
+        unit="pages",
+    ),
+    _sysctl("net.ipv4.tcp_max_tw_buckets", "Connections in TIME-WAIT.", _IP),
+    _sysctl("net.ipv4.tcp_abort_on_overflow", "A full queue answers with a reset.", _IP, high=1),
+    _sysctl("net.ipv4.tcp_keepalive_time", "Idle time before a probe.", _IP, unit="s", low=1),
+    _sysctl("net.ipv4.tcp_keepalive_intvl", "Time between probes.", _IP, unit="s", low=1),
+    _sysctl("net.ipv4.tcp_keepalive_probes", "Probes before a connection counts as lost.", _IP, low=1),
+    _sysctl("net.ipv4.tcp_retries2", "Retransmissions before a connection is given up.", _IP),
+    _sysctl("net.ipv4.tcp_syncookies", "Cookies when half-open connections overflow.", _IP, high=2),
+    _sysctl(
+        "net.ipv4.tcp_timestamps", "Timestamps in segments: 0 none, 1 with an offset, 2 plain.", _IP, high=2
+    ),
+    _sysctl("net.ipv4.tcp_sack", "Acknowledgements of parts.", _IP, high=1),
+    _sysctl("net.ipv4.tcp_notsent_lowat", "Unsent data at which a socket takes more.", _IP, unit="bytes"),
+    _sysctl(
+        "net.ipv4.tcp_limit_output_bytes", "Data of one socket in the device's queue.", _IP, unit="bytes"
+    ),
+    _sysctl(
+        "net.ipv4.tcp_mtu_probing", "Looking for the path's MTU: 0 no, 1 after loss, 2 always.", _IP, high=2
+    ),
+    _sysctl("net.ipv4.tcp_autocorking", "Small segments are gathered while one is under way.", _IP, high=1),
+    _sysctl("net.ipv4.tcp_fastopen", "Data in the first segment, as a bit mask.", _IP),
     Knob(
         "host.thp",
         Kind.CHOICE,
@@ -121,5 +182,59 @@ KNOBS = (
         _THP,
         allowed=("always", "defer", "defer+madvise", "madvise", "never"),
         location="/sys/kernel/mm/transparent_hugepage/defrag",
+    ),
+    Knob(
+        "host.khugepaged_defrag",
+        Kind.INTEGER,
+        Cost.DYNAMIC,
+        "Whether the daemon that makes huge pages may compact memory.",
+        _THP,
+        low=0,
+        high=1,
+        location="/sys/kernel/mm/transparent_hugepage/khugepaged/defrag",
+    ),
+    Knob(
+        "host.khugepaged_max_ptes_none",
+        Kind.INTEGER,
+        Cost.DYNAMIC,
+        "Untouched small pages that a huge page may take along: memory for nothing.",
+        _THP,
+        unit="pages",
+        low=0,
+        high=511,
+        location="/sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none",
+    ),
+    Knob(
+        "host.ksm",
+        Kind.INTEGER,
+        Cost.DYNAMIC,
+        "Merging of equal pages: 0 stopped, 1 at work, 2 undone.",
+        "Linux Documentation/admin-guide/mm/ksm.rst",
+        low=0,
+        high=2,
+        location="/sys/kernel/mm/ksm/run",
+    ),
+    Knob(
+        "host.sched_base_slice_ns",
+        Kind.INTEGER,
+        Cost.DYNAMIC,
+        "How long a thread runs before another may have the processor.",
+        "Linux Documentation/scheduler/sched-debug.rst; sched-eevdf.rst",
+        unit="ns",
+        low=100_000,
+        high=1_000_000_000,
+        location="/sys/kernel/debug/sched/base_slice_ns",
+        formerly="sysctl kernel.sched_min_granularity_ns until 5.13, debug/sched/min_granularity_ns until 6.6",
+    ),
+    Knob(
+        "host.sched_migration_cost_ns",
+        Kind.INTEGER,
+        Cost.DYNAMIC,
+        "How long a thread counts as too warm to be moved.",
+        "Linux Documentation/scheduler/sched-debug.rst",
+        unit="ns",
+        low=0,
+        location="/sys/kernel/debug/sched/migration_cost_ns",
+        formerly="sysctl kernel.sched_migration_cost_ns until 5.13",
     ),
 )

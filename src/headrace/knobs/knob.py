@@ -65,7 +65,9 @@ class Knob:
     ``allowed`` lists the values of a choice; ``low`` and ``high`` bound a number, in ``unit``.
     ``weak_values`` is a pattern of the values (lower case) that weaken durability, ``weak_reason`` says how.
     ``applies_to`` maps vendors to versions; empty where the knob is no server's. ``location`` is the file of
-    a host knob, with ``{device}`` for a block device's name.
+    a host knob, with a name in braces for what there may be several of: ``{device}``, ``{rx}``, ``{irq}`` (see
+    ``instance``). ``formerly`` is what older advice calls it, and what became of that. ``never`` says why headrace
+    does not set it on a live host, whoever allows it.
     """
 
     name: str
@@ -82,6 +84,14 @@ class Knob:
     weak_reason: str = ""
     applies_to: Mapping[Vendor, Versions] = field(default_factory=dict)
     location: str = ""
+    formerly: str = ""
+    never: str = ""
+
+    @property
+    def placeholder(self) -> str:
+        """What the location leaves open: ``device``, ``rx``, ``irq``, ...; empty where it is one file."""
+        found = re.search(r"\{(\w+)\}", self.location)
+        return found[1] if found else ""
 
     def applies(self, vendor: Vendor, version: str) -> bool:
         """Whether a server of this version has the variable; True where nothing is known."""
@@ -91,8 +101,10 @@ class Knob:
         """The file that holds the setting; ``device`` is a block device's name, as ``sda`` or ``/dev/sda``."""
         if not self.location:
             raise PlanError("this knob is no file of the host", place=self.name)
-        if "{device}" not in self.location:
+        if not self.placeholder:
             return self.location
+        if self.placeholder != "device":
+            raise PlanError(f"needs its {self.placeholder}", place=self.name, hint="NAME@INSTANCE=VALUE")
         if not device:
             raise PlanError("needs a block device", place=self.name)
         return self.location.format(device=device.removeprefix("/dev/"))

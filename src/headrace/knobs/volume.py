@@ -17,6 +17,7 @@ def _queue(
     allowed: tuple[str, ...] = (),
     low: float | None = None,
     high: float | None = None,
+    formerly: str = "",
 ) -> Knob:
     return Knob(
         f"volume.{name}",
@@ -29,6 +30,7 @@ def _queue(
         low=low,
         high=high,
         location=f"/sys/block/{{device}}/queue/{name}",
+        formerly=formerly,
     )
 
 
@@ -74,6 +76,7 @@ KNOBS = (
         "The I/O scheduler; fast devices need none.",
         allowed=("none", "mq-deadline", "kyber", "bfq"),
         source="Linux Documentation/block/switching-sched.rst",
+        formerly="noop is now none, deadline is mq-deadline; cfq is gone, bfq is what remains of its idea",
     ),
     _queue(
         "nr_requests",
@@ -102,5 +105,27 @@ KNOBS = (
         "Read latency that write-back throttling protects; 0 turns it off, -1 gives the default.",
         unit="us",
         low=-1,
+    ),
+    _queue("io_poll", Kind.INTEGER, "Whether a reader may poll for its completion instead.", low=0, high=1),
+    _queue(
+        "rotational",
+        Kind.INTEGER,
+        "Whether the kernel takes the device for a disk that seeks.",
+        low=0,
+        high=1,
+    ),
+    Knob(
+        "volume.write_cache",
+        Kind.CHOICE,
+        Cost.DYNAMIC,
+        "What the kernel believes of the device's cache: with `write through` it sends no flushes.",
+        _QUEUE,
+        allowed=("write back", "write through"),
+        durability=Durability.BY_VALUE,
+        weak_values="write through",
+        weak_reason="what was synced may be lost in a power cut unless every cache survives one",
+        location="/sys/block/{device}/queue/write_cache",
+        formerly="the mount option nobarrier, which XFS has no more",
+        never="a flush that was not sent cannot be undone: use a device whose cache survives a power cut",
     ),
 )

@@ -1,0 +1,66 @@
+"""From settings to what the agent changes on a live host: files, variables of the server, options of mounts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.errors import Refused
+from headrace.facts import HostFacts
+from headrace.knobs.instance import managed, resolve
+from headrace.knobs.knob import Cost, Kind, Knob, size_bytes, value_text
+from headrace.model import Value
+
+#: One entry of what ``headrace-agent journal apply`` reads: a ``path`` or ``variable`` and its ``value``, or a
+#: ``mount`` and its ``options``.
+Change = dict[str, str]
+
+
+def changes(knob: Knob, instance: str, value: Value, facts: HostFacts) -> list[Change]:
+    """What must be written so that a knob of a live host has this value.
+
+    Raises PlanError where the host has no such instance, Refused for what cannot change while the host works.
+    """
+    place = f"{knob.name}@{instance}" if instance else knob.name
+    if knob.never:
+        raise Refused(knob.never, place=place)
+    area, _, variable = knob.name.partition(".")
+    if area == "server":
+        if knob.cost is not Cost.DYNAMIC:
+            raise Refused(f"a live server cannot change it: it needs a {knob.cost}", place=place)
+        return [{"variable": variable, "value": _server_text(knob, value)}]
+    if knob.name == "volume.mount_options":
+        options = value if isinstance(value, list) else [value_text(value)]
+        return [{"mount": instance, "options": ",".join(options)}]
+    if not knob.location:
+        raise Refused(f"a live host cannot change it: it needs a {knob.cost}", place=place)
+    found = resolve(knob, instance, facts)
+    if managed(found, facts):
+        raise Refused("the kernel manages this interrupt: nobody can move it", place=place)
+    text = ",".join(value) if isinstance(value, list) else _kernel_text(knob, value)
+    return [{"path": path, "value": text} for path in found.paths]
+
+
+def all_changes(settings: Mapping[str, Value], facts: HostFacts, find: Mapping[str, Knob]) -> list[Change]:
+    """The changes of several settings, ``NAME`` or ``NAME@INSTANCE`` -> value, in their order. ``find`` has the
+    knob of each setting by that very name."""
+    return [
+        change
+        for name, value in settings.items()
+        for change in changes(find[name], name.partition("@")[2], value, facts)
+    ]
+
+
+def _kernel_text(knob: Knob, value: str | int | float | bool) -> str:
+    """A switch of the kernel is 1 or 0."""
+    if isinstance(value, bool):
+        return str(int(value))
+    return str(size_bytes(str(value))) if knob.kind is Kind.SIZE else str(value)
+
+
+def _server_text(knob: Knob, value: Value) -> str:
+    """As SET GLOBAL takes it: SQL knows no ``128M``."""
+    if isinstance(value, list):
+        return ",".join(value)
+    if knob.kind is Kind.SIZE and not isinstance(value, bool):
+        return str(size_bytes(str(value)))
+    return value_text(value)

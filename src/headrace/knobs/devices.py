@@ -1,0 +1,222 @@
+"""Knobs of what a host has several of: processors, interrupts, queues, arrays. ``NAME@INSTANCE`` is one."""
+
+from __future__ import annotations
+
+from headrace.knobs.knob import Cost, Kind, Knob
+
+_SCALING = "Linux Documentation/networking/scaling.rst"
+_NET = "Linux Documentation/ABI/testing/sysfs-class-net"
+_CPUFREQ = "Linux Documentation/admin-guide/pm/cpufreq.rst"
+_MD = "Linux Documentation/admin-guide/md.rst"
+_CPU = "/sys/devices/system/cpu/cpu{%s}/"
+_INTERFACE = "/sys/class/net/{interface}/"
+
+
+def _knob(
+    name: str,
+    kind: Kind,
+    doc: str,
+    source: str,
+    location: str,
+    *,
+    unit: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    formerly: str = "",
+) -> Knob:
+    return Knob(
+        f"host.{name}",
+        kind,
+        Cost.DYNAMIC,
+        doc,
+        source,
+        unit=unit,
+        low=low,
+        high=high,
+        location=location,
+        formerly=formerly,
+    )
+
+
+KNOBS = (
+    _knob(
+        "cpu_governor",
+        Kind.TEXT,
+        "How the frequency follows the load; `performance` keeps it up.",
+        _CPUFREQ,
+        _CPU % "policy" + "cpufreq/scaling_governor",
+        formerly="ondemand and conservative are schedutil, or intel_pstate's powersave, today",
+    ),
+    _knob(
+        "cpu_epp",
+        Kind.TEXT,
+        "What the hardware prefers where it chooses the frequency: performance to power.",
+        "Linux Documentation/admin-guide/pm/intel_pstate.rst; amd-pstate.rst",
+        _CPU % "policy" + "cpufreq/energy_performance_preference",
+        formerly="energy_perf_bias of x86_energy_perf_policy",
+    ),
+    _knob(
+        "cpu_min_khz",
+        Kind.INTEGER,
+        "The lowest frequency the governor may choose.",
+        _CPUFREQ,
+        _CPU % "policy" + "cpufreq/scaling_min_freq",
+        unit="kHz",
+        low=0,
+    ),
+    _knob(
+        "cpu_max_khz",
+        Kind.INTEGER,
+        "The highest frequency the governor may choose.",
+        _CPUFREQ,
+        _CPU % "policy" + "cpufreq/scaling_max_freq",
+        unit="kHz",
+        low=0,
+    ),
+    _knob(
+        "cpuidle_disable",
+        Kind.INTEGER,
+        "Whether an idle state, by its name, is left out on every processor: waking from a deep one takes long.",
+        "Linux Documentation/admin-guide/pm/cpuidle.rst",
+        _CPU % "idle" + "disable",
+        low=0,
+        high=1,
+        formerly="the boot options intel_idle.max_cstate and processor.max_cstate",
+    ),
+    _knob(
+        "irq_affinity",
+        Kind.TEXT,
+        "The processors that may handle an interrupt, by its number. Managed ones cannot be moved.",
+        "Linux Documentation/core-api/irq/irq-affinity.rst",
+        "/proc/irq/{irq}/smp_affinity_list",
+        formerly="smp_affinity, the same as a mask",
+    ),
+    _knob(
+        "rps_cpus",
+        Kind.TEXT,
+        "Receive packet steering: the processors, as a mask, for a queue's packets; 0 is the interrupted one.",
+        _SCALING,
+        _INTERFACE.replace("{interface}", "{rx}") + "rps_cpus",
+    ),
+    _knob(
+        "rps_flow_cnt",
+        Kind.INTEGER,
+        "Receive flow steering: flows of a queue; their sum should be host.net.core.rps_sock_flow_entries.",
+        _SCALING,
+        _INTERFACE.replace("{interface}", "{rx}") + "rps_flow_cnt",
+        unit="flows",
+        low=0,
+    ),
+    _knob(
+        "xps_cpus",
+        Kind.TEXT,
+        "Transmit packet steering: the processors, as a mask, that use a transmit queue.",
+        _SCALING,
+        _INTERFACE.replace("{interface}", "{tx}") + "xps_cpus",
+    ),
+    _knob(
+        "xps_rxqs",
+        Kind.TEXT,
+        "Transmit packet steering: the receive queues, as a mask, whose connections use a transmit queue.",
+        _SCALING,
+        _INTERFACE.replace("{interface}", "{tx}") + "xps_rxqs",
+    ),
+    _knob(
+        "bql_limit_max",
+        Kind.INTEGER,
+        "Bytes that may wait in a transmit queue of the hardware.",
+        "Linux Documentation/ABI/testing/sysfs-class-net-queues",
+        _INTERFACE.replace("{interface}", "{tx}") + "byte_queue_limits/limit_max",
+        unit="bytes",
+        low=0,
+    ),
+    _knob(
+        "txqueuelen",
+        Kind.INTEGER,
+        "Packets that wait for the interface, with queueing disciplines that count them.",
+        _NET,
+        _INTERFACE + "tx_queue_len",
+        unit="packets",
+        low=0,
+    ),
+    _knob(
+        "mtu",
+        Kind.INTEGER,
+        "The largest packet; every station of the network must agree.",
+        _NET,
+        _INTERFACE + "mtu",
+        unit="bytes",
+        low=68,
+        high=65536,
+    ),
+    _knob(
+        "napi_defer_hard_irqs",
+        Kind.INTEGER,
+        "Empty polls before interrupts are allowed again.",
+        "Linux Documentation/networking/napi.rst",
+        _INTERFACE + "napi_defer_hard_irqs",
+        low=0,
+    ),
+    _knob(
+        "gro_flush_timeout",
+        Kind.INTEGER,
+        "How long packets are gathered, and the time of a deferred poll.",
+        "Linux Documentation/networking/napi.rst",
+        _INTERFACE + "gro_flush_timeout",
+        unit="ns",
+        low=0,
+    ),
+    _knob(
+        "threaded_napi",
+        Kind.INTEGER,
+        "Whether packets are handled in threads that the scheduler can move.",
+        "Linux Documentation/networking/napi.rst",
+        _INTERFACE + "threaded",
+        low=0,
+        high=1,
+    ),
+    _knob(
+        "md_stripe_cache_size",
+        Kind.INTEGER,
+        "Stripes that a RAID 5 or 6 keeps in memory; each costs a page a member.",
+        _MD,
+        "/sys/block/{array}/md/stripe_cache_size",
+        unit="stripes",
+        low=17,
+        high=32768,
+    ),
+    _knob(
+        "md_group_thread_cnt",
+        Kind.INTEGER,
+        "Threads that work on stripes of a RAID 5 or 6; 0 leaves it to one.",
+        _MD,
+        "/sys/block/{array}/md/group_thread_cnt",
+        low=0,
+    ),
+    _knob(
+        "md_preread_bypass_threshold",
+        Kind.INTEGER,
+        "How often a full stripe may overtake one that must be read first.",
+        _MD,
+        "/sys/block/{array}/md/preread_bypass_threshold",
+        low=0,
+    ),
+    _knob(
+        "md_sync_speed_max",
+        Kind.INTEGER,
+        "The most that a resync, recovery or check may take of each device.",
+        _MD,
+        "/sys/block/{array}/md/sync_speed_max",
+        unit="KiB/s",
+        low=1,
+    ),
+    _knob(
+        "md_sync_speed_min",
+        Kind.INTEGER,
+        "What a resync, recovery or check takes even of a busy device.",
+        _MD,
+        "/sys/block/{array}/md/sync_speed_min",
+        unit="KiB/s",
+        low=1,
+    ),
+)
