@@ -316,6 +316,26 @@ class Journal:
         answer = await self._ask("apply", "--owner", self._owner, stdin=changes)
         return [Applied(**row) for row in json.loads(answer)]
 
+    async def change(
+        self,
+        changes: Sequence[Mapping[str, str]],
+        login: ServerLogin | None = None,
+        *,
+        confirm_within_s: float | None = None,
+    ) -> list[Applied]:
+        """Make changes of any kind (``knobs.change``): all of them or none. With ``confirm_within_s`` the host
+        undoes them by itself unless ``confirm`` comes before.
+
+        Raises Refused, with everything as it was, where the kernel or the server takes another value.
+        """
+        if not changes:
+            return []
+        options = ["--owner", self._owner, *(login.argv if login else ())]
+        if confirm_within_s is not None:
+            options += ["--confirm-within", f"{round(confirm_within_s * 1000)}ms"]
+        answer = await self._ask("apply", *options, stdin=[dict(change) for change in changes])
+        return [Applied(**row) for row in json.loads(answer)]
+
     async def rollback(self, *, everyone: bool = False) -> list[Undone]:
         """Undo what is open, newest first: ours, or that of every owner. One that fails has its ``error``."""
         target = self._agent.target

@@ -22,11 +22,13 @@ from headrace.analysis.percentiles import PERCENTILES
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.study import analyse_experiment
 from headrace.analysis.window import Window
-from headrace.errors import NothingMeasured, PlanError
+from headrace.errors import NothingMeasured, PlanError, Refused
 from headrace.experiment import plan as plans
 from headrace.experiment.runner import Listener, Note, run_experiment
+from headrace.facts import HostFacts
 from headrace.knobs import Cost
-from headrace.model import TrialState, Value
+from headrace.knobs.change import changes
+from headrace.model import ServerLogin, TrialState, Value
 from headrace.rules import Evidence, Finding, Judgement, all_rules, judge
 from headrace.rules.rule import Confidence, Remedy, Severity
 from headrace.snapshot import of_trial
@@ -162,6 +164,63 @@ class Bench:
             "bundles": {bundle_name(t): dict(own) for t, own in named.items()},
         }
         return tomli_w.dumps(content)
+
+
+def live_plan(
+    target: str, login: ServerLogin, counter: str, *, seconds: float, settle_s: float, seed: int = 1
+) -> plans.Plan:
+    """The plan of an experiment on the running host, under the load that it has: see docs/prove.md."""
+    options = {
+        "mysql_socket": login.socket,
+        "mysql_host": login.host,
+        "mysql_port": login.port or 0,
+        "mysql_user": login.user,
+        "mysql_password_file": login.password_file,
+        "mysql_defaults_file": login.defaults_file,
+        "mysql_tls": login.tls,
+    }
+    workload = {"kind": "observe", "seconds": seconds, "warmup_s": settle_s, "counter": counter}
+    content = {
+        "name": "live",
+        "target": {"address": target},
+        "design": {"kind": "ladder", "baseline": AS_IS, "seed": seed, "rungs": {AS_IS: []}},
+        "workload": {**workload, **{key: value for key, value in options.items() if value}},
+    }
+    return plans.parse(tomli_w.dumps(content), "the live host")
+
+
+def live_options(finding: Finding, facts: HostFacts, allow_weaker: Iterable[str] = ()) -> list[Settings]:
+    """The finding's remedies that can be made and undone while everything runs.
+
+    Raises Refused with the reasons where there is none.
+    """
+    options: list[Settings] = []
+    reasons = ["it names no setting"] if not finding.hit.remedies else []
+    for remedy in finding.hit.remedies:
+        settings: Settings = dict(remedy.settings)
+        try:
+            if not settings:
+                raise Refused("needs a hand: " + "; ".join(remedy.steps))
+            if remedy.weakens and not set(settings) <= set(allow_weaker):
+                raise Refused(f"would weaken durability: {'; '.join(remedy.weakens)}")
+            for name, value in settings.items():
+                knob, _, instance = name.partition("@")
+                changes(knobs.find(knob), instance, value, facts)
+        except (Refused, PlanError) as error:
+            reasons.append(f"{error.place}: {error.message}" if error.place else error.message)
+            continue
+        options.append(settings)
+    if not options:
+        raise Refused(
+            "no remedy of it can be tried on a running host: " + "; ".join(reasons), place=finding.id
+        )
+    return options[:MOST_REMEDIES]
+
+
+async def prove_live(bench: Bench, finding: Finding, options: Sequence[Settings]) -> Proof:
+    """One finding on the running host; nothing is kept, whatever the verdict: that is `headrace apply`."""
+    step, _ = await prove_finding(bench, finding, options, {}, 1)
+    return Proof((step,), {}, None, None, ())
 
 
 def bundle_name(treatment: str) -> str:

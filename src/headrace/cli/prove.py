@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.experiments import find_plan
-from headrace.cli.shell import Json, app, print_json, run_until_signal, stderr, stdout
+from headrace.cli.shell import (
+    Json,
+    MysqlDefaultsFile,
+    MysqlHost,
+    MysqlPasswordFile,
+    MysqlPort,
+    MysqlSocket,
+    MysqlTls,
+    MysqlUser,
+    TargetOption,
+    app,
+    print_json,
+    run_until_signal,
+    stderr,
+    stdout,
+)
+from headrace.model import ServerLogin
+
+if TYPE_CHECKING:
+    from headrace.experiment.plan import Plan
 
 
 @app.command(
@@ -35,6 +54,30 @@ def prove(
     budget: Annotated[
         float | None, typer.Option("--budget", min=1, help="Start no further step after these minutes.")
     ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="On the running host, under its own load; needs no plan.")
+    ] = False,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="With --live: the hunt that the finding is of [the last].")
+    ] = None,
+    target: TargetOption = "local",
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=2, max=86_400, help="With --live: length of a trial.")
+    ] = 20.0,
+    settle: Annotated[
+        float,
+        typer.Option("--settle", min=0, max=3600, help="With --live: seconds before each trial counts."),
+    ] = 3.0,
+    counter: Annotated[
+        str, typer.Option("--counter", help="With --live: what counts as work: sampler.metric[/label].")
+    ] = "mysql_status.questions",
+    mysql_socket: MysqlSocket = "",
+    mysql_host: MysqlHost = "",
+    mysql_port: MysqlPort = 0,
+    mysql_user: MysqlUser = "",
+    mysql_password_file: MysqlPasswordFile = "",
+    mysql_defaults_file: MysqlDefaultsFile = "",
+    mysql_tls: MysqlTls = "",
     allow_weaker: Annotated[
         list[str] | None, typer.Option("--allow-weaker", metavar="KNOB", help="May weaken durability.")
     ] = None,
@@ -50,6 +93,22 @@ def prove(
 
     if not findings and not auto:
         raise typer.BadParameter("name findings, or give --auto for all of them")
+    if live:
+        login = ServerLogin(
+            mysql_socket,
+            mysql_host,
+            mysql_port or None,
+            mysql_user,
+            mysql_password_file,
+            mysql_defaults_file,
+            mysql_tls,
+        )
+        if not findings or len(findings) != 1:
+            raise typer.BadParameter("--live proves one finding at a time")
+        weaker = tuple(allow_weaker or ())
+        plan_of_it = proofs.live_plan(target, login, counter, seconds=seconds, settle_s=settle)
+        _prove_live(findings[0], source, plan_of_it, output, blocks, weaker, as_json)
+        return
     with progress.Watcher(stderr()) as watcher:
         bench = proofs.Bench.open(
             find_plan(plan),
@@ -75,3 +134,38 @@ def prove(
             style="yellow",
         )
         raise typer.Exit(10)
+
+
+def _prove_live(
+    wanted: str,
+    source: Path | None,
+    plan: Plan,
+    output: Path | None,
+    blocks: int,
+    allow_weaker: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """One finding of a hunt, on the host that it was found on."""
+    from headrace import hunt as hunts
+    from headrace import prove as proofs
+    from headrace.errors import PlanError
+    from headrace.report import progress, proof
+    from headrace.snapshot import last_path, load
+
+    hunt = hunts.examine(load(source or last_path()))
+    finding = hunt.finding(wanted)
+    if finding is None:
+        known = ", ".join(each.id for each in hunt.judgement.findings) or "none"
+        raise PlanError("no such finding in that hunt", place=wanted, hint=f"it has: {known}")
+    options = proofs.live_options(finding, hunt.evidence.facts, allow_weaker)
+    folder = output or Path("experiments") / f"live-{finding.rule.code}"
+    with progress.Watcher(stderr()) as watcher:
+        bench = proofs.Bench(
+            plan, "the live host", folder, watcher.listen, blocks=blocks, allow_weaker=allow_weaker
+        )
+        found = run_until_signal(lambda: proofs.prove_live(bench, finding, options))
+    if as_json:
+        print_json(proof.to_json(found, "throughput"))
+    else:
+        stdout().print(proof.terminal(found, "throughput"))
+    stderr().print(f"experiments: {folder}", soft_wrap=True, highlight=False)

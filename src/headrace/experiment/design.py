@@ -229,12 +229,19 @@ def _check(plan: Plan, treatment: Treatment) -> None:
     for knob, value in treatment.settings.items():
         if knob.startswith("workload."):
             continue
-        knobs.check(knob, value)
-        reason = knobs.weakens_durability(knob, value)
+        name, _, instance = knob.partition("@")
+        knobs.check(name, value)
+        reason = knobs.weakens_durability(name, value)
         if reason and knob not in plan.design.allow_weaker_durability:
             raise PlanError(
                 f"{knob} = {value!r} in {treatment.name}: it weakens what survives a crash: {reason}",
                 hint=f'if you mean it: design.allow_weaker_durability = ["{knob}"]',
+            )
+        if workloads.watches(workloads.make_workload(plan.workload.kind, plan.workload.options)):
+            continue
+        if instance and not knob.startswith("host."):
+            raise PlanError(
+                f"{knob} in {treatment.name}: a volume or server of the trial's own has no instances"
             )
         if knob.startswith("volume.") and plan.volume.device == "directory":
             raise PlanError(

@@ -26,6 +26,7 @@ from headrace.errors import (
 from headrace.experiment.design import Design, workload_options
 from headrace.experiment.plan import size_in_bytes
 from headrace.facts import HostFacts
+from headrace.knobs.change import Change, all_changes
 from headrace.model import Facts, ServerEndpoint, ServerLogin, Treatment, TrialSpec, TrialState, Value
 from headrace.server import PrivateServer, ServerSpec, restore_dataset
 from headrace.store import SAMPLES, TrialData, TrialDraft, TrialRecord, empty_data, read_samples
@@ -90,13 +91,11 @@ def server_spec(design: Design, treatment: Treatment) -> ServerSpec:
     return ServerSpec(table.vendor, table.binary, own, allocator, table.port)
 
 
-def host_settings(treatment: Treatment) -> dict[str, str]:
-    """Path -> value of what the treatment changes on the host itself."""
-    return {
-        knobs.find(name).path(): str(value)
-        for name, value in treatment.settings.items()
-        if name.startswith("host.")
-    }
+def live_changes(treatment: Treatment, facts: Facts, *, areas: tuple[str, ...] = ("host",)) -> list[Change]:
+    """What the treatment changes on the host that is there, rather than on a volume or a server of its own."""
+    own = {name: value for name, value in treatment.settings.items() if name.partition(".")[0] in areas}
+    by_name = {name: knobs.find(name.partition("@")[0]) for name in own}
+    return all_changes(own, HostFacts(facts), by_name)
 
 
 def _words(value: Value) -> tuple[str, ...]:
@@ -204,14 +203,19 @@ class _Steps:
         workload = workloads.make_workload(
             lab.design.plan.workload.kind, workload_options(lab.design.plan, treatment)
         )
+        live = workloads.watches(workload)
         async with contextlib.AsyncExitStack() as stack:
             self._step("volume", "volume")
-            spec = volume_spec(lab.design, treatment)
+            # Where the load is the host's own there is nothing to mount: a folder for the tool's own files is all.
+            plain = Treatment(treatment.name, treatment.levels, {}) if live else treatment
+            spec = volume_spec(lab.design, plain)
             volume = await stack.enter_async_context(
                 mounted(lab.target, lab.journal, spec, lab.scratch, "volume")
             )
             self._note_volume(volume)
-            for applied in await lab.journal.apply(host_settings(treatment)):
+            areas = ("host", "volume", "server") if live else ("host",)
+            login = workloads.live_login(workload)
+            for applied in await lab.journal.change(live_changes(treatment, lab.facts, areas=areas), login):
                 self.knobs[applied.path] = {"before": applied.before, "after": applied.after}
             endpoint = None
             if workload.needs_server:
@@ -234,7 +238,7 @@ class _Steps:
                 self._step("workload", "measuring")
                 measurement = await workload.run(context)
                 self._step("collect", "collecting")
-            await self._keep_facts(endpoint)
+            await self._keep_facts(endpoint, login)
             self.window_ns = (measurement.window_start_ns, measurement.window_end_ns)
             self.invalid = measurement.invalid
             self.warnings.extend(measurement.warnings)
@@ -246,8 +250,9 @@ class _Steps:
         )
         return TrialData(measurement.intervals, measurement.latency, samples)
 
-    async def _keep_facts(self, endpoint: ServerEndpoint | None) -> None:
-        login = ServerLogin(socket=endpoint.socket, user=endpoint.user) if endpoint else None
+    async def _keep_facts(self, endpoint: ServerEndpoint | None, login: ServerLogin | None) -> None:
+        if endpoint is not None:
+            login = ServerLogin(socket=endpoint.socket, user=endpoint.user)
         facts = await self._lab.agent.facts(login)
         (self._draft.raw / FACTS_FILE).write_text(json.dumps(facts.data))
 

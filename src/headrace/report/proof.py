@@ -42,6 +42,8 @@ def terminal(proof: Proof, response: str) -> RenderableType:
         parts = [Text("No finding has a remedy that this plan can test.", style="yellow"), ""]
     if proof.final is not None:
         parts += [Text(claim(proof.final, response), style="bold"), Text(f"with {_settings(proof.kept)}")]
+    elif any(step.kept for step in proof.steps):
+        parts.append(Text("Better under this load: `headrace apply` makes it stay.", style="bold"))
     elif proof.steps:
         parts.append(Text("Nothing was proven better; the configuration stays as it is.", style="bold"))
     for finding, why in proof.skipped:

@@ -37,6 +37,7 @@ __all__ = [
     "option_docs",
     "preflight",
     "tools",
+    "watches",
 ]
 
 _Kind = type[Oltp | Sql | Tpcc | Memcached | Fio | SysbenchFileio | SysbenchOltp | Observe]
@@ -75,6 +76,11 @@ def driven_from(workload: Workload) -> tuple[tuple[str, ...], str]:
 def live_login(workload: Workload) -> ServerLogin | None:
     """How to reach the live server that a workload watches; None for every workload that brings its own load."""
     return workload.login if isinstance(workload, Observe) else None
+
+
+def watches(workload: Workload) -> bool:
+    """Whether the load is the host's own: then treatments change what runs there."""
+    return isinstance(workload, Observe)
 
 
 def has_preflight(workload: Workload) -> bool:
