@@ -187,21 +187,22 @@ def _cpu(window: Window) -> Iterator[Use]:
     yield _all_cores(window, len(each), everything)
     if len(each) < 2:
         return
-    alone = sorted(
-        filter(None, (_alone(core, each) for core in each)), key=lambda use: -(use.utilisation or 0)
-    )
+    busy, softirq = sum(core.busy for core in each), sum(core.softirq for core in each)
+    found_alone = (_alone(core, len(each), busy, softirq) for core in each)
+    alone = sorted(filter(None, found_alone), key=lambda use: -(use.utilisation or 0))
     for use in alone[:MOST_CORES]:
         more = f"; {len(alone) - MOST_CORES} more cores are like it" if len(alone) > MOST_CORES else ""
         trap = f"the average over all cores, {_percent(everything.busy)}, hides it"
         yield replace(use, saturation=use.saturation + more, traps=(trap,))
 
 
-def _alone(core: Core, each: list[Core]) -> Use | None:
-    """A core that is full, or fills up, while the others have room. With all busy the host's line says it."""
-    count = len(each) - 1
-    others = (sum(other.busy for other in each) - core.busy) / count
-    softirq = (sum(other.softirq for other in each) - core.softirq) / count
-    carries = core.softirq >= max(HOT_SOFTIRQ, TIMES_OTHERS * softirq)
+def _alone(core: Core, count: int, busy: float, softirq: float) -> Use | None:
+    """A core that is full, or fills up, while the others have room. With all busy the host's line says it.
+
+    ``busy`` and ``softirq`` are the sums over all ``count`` cores.
+    """
+    others = (busy - core.busy) / (count - 1)
+    carries = core.softirq >= max(HOT_SOFTIRQ, TIMES_OTHERS * (softirq - core.softirq) / (count - 1))
     if others >= OTHERS_IDLE or not (core.busy >= FULL or carries):
         return None
     return Use(
@@ -210,7 +211,7 @@ def _alone(core: Core, each: list[Core]) -> Use | None:
         Level.SATURATED if core.busy >= FULL else Level.BUSY,
         core.busy,
         load=f"{_percent(core.busy)} busy: {_shares(core)}",
-        saturation=f"the other {count} are {_percent(others)} busy on average",
+        saturation=f"the other {count - 1} are {_percent(others)} busy on average",
         numbers={"busy": core.busy, "softirq": core.softirq, "others": others},
     )
 
