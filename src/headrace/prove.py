@@ -40,6 +40,8 @@ REMEDY = "REMEDY"
 SURVEY_S = 10.0
 #: How often one rule may come back with another value, before it is left.
 MOST_TRIES = 2
+#: Of a remedy that lets people see more, or keeps data safe.
+NOTHING_TO_SHOW = "it promises nothing that an experiment could show"
 #: Alternatives of one finding that are tried in one experiment.
 MOST_REMEDIES = 3
 
@@ -201,6 +203,8 @@ def live_options(finding: Finding, facts: HostFacts, allow_weaker: Iterable[str]
         try:
             if not settings:
                 raise Refused("needs a hand: " + "; ".join(remedy.steps))
+            if not remedy.is_faster:
+                raise Refused(NOTHING_TO_SHOW)
             if remedy.weakens and not set(settings) <= set(allow_weaker):
                 raise Refused(f"would weaken durability: {'; '.join(remedy.weakens)}")
             for name, value in settings.items():
@@ -280,6 +284,9 @@ def candidates(
         options: list[Settings] = []
         why = "it names no remedy"
         for remedy in finding.hit.remedies:
+            if not remedy.is_faster:
+                why = NOTHING_TO_SHOW
+                continue
             if remedy.weakens and not set(remedy.settings) <= set(bench.allow_weaker):
                 why = f"would weaken durability: {'; '.join(remedy.weakens)}"
                 continue

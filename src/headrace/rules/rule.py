@@ -53,11 +53,13 @@ class Number:
 @dataclass(frozen=True)
 class Remedy:
     """What to change. ``settings`` maps knobs (``NAME`` or ``NAME@INSTANCE``) to values; ``steps`` are what a
-    person must do where no knob can. ``label`` tells several remedies of one finding apart."""
+    person must do where no knob can. ``label`` tells several remedies of one finding apart. ``is_faster``: whether
+    it promises a faster server; what only lets people see more, or keeps data safe, is not for an experiment."""
 
     settings: Mapping[str, Value] = field(default_factory=dict)
     steps: tuple[str, ...] = ()
     label: str = ""
+    is_faster: bool = True
 
     @property
     def cost(self) -> Cost:
