@@ -108,6 +108,11 @@ CASES = [
         ("40% of the waiting for latches is for the adaptive hash index",),
     ),
     Case("LOCK07", "off", lambda: unwell(rates=HASH)),
+    Case(
+        "LOCK07",
+        "taken, hardly waited for",
+        lambda: unwell(vendor="mysql", rates={name: rate / 100 for name, rate in HASH.items()}),
+    ),
     Case("LOCK07", "others", lambda: unwell(vendor="mysql", rates=BUF_POOL)),
     Case("LOCK07", "not sampled", lambda: unwell(vendor="mysql"), missing="waits for latches were not"),
     Case(

@@ -77,6 +77,13 @@ CASES = [
         ("",),
         ("30.0 times a second",),
     ),
+    Case(
+        "POOL03",
+        "the pool is too small for no reason",
+        lambda: unwell(
+            **{**SMALL, "status_rates": {**SMALL["status_rates"], "innodb_buffer_pool_wait_free": 30.0}}
+        ),
+    ),
     Case("POOL03", "none", lambda: unwell(vendor="mysql")),
     Case("POOL03", "not sampled", lambda: unwell(without=["mysql_status"]), missing="wait_free was not"),
     Case("POOL04", "87%", lambda: unwell(status=DIRTY), ("",), ("87% of the pool's pages are dirty",)),

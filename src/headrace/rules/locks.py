@@ -21,6 +21,8 @@ TABLE_WAITS_S = 1.0
 MYISAM_BYTES = 64 * MIB
 #: Of all waiting for latches: the hash index is then what sessions meet at.
 HASH_SHARE = 0.10
+#: ... and half a session that waits for it all the time.
+HASH_WAIT_S = 0.5
 #: Latch waits of the operating system a second by which SHOW ENGINE INNODB MUTEX shows more than a warm-up.
 OS_WAITS_S = 100.0
 #: Old row versions: reads walk over them. The mark of many advisers; the manual gives none.
@@ -349,9 +351,10 @@ def hash_index_contended(evidence: Evidence) -> Iterator[Hit]:
     waits, counts = latch_waits(evidence), latch_counts(evidence)
     if not waits and not counts:
         raise NotEnough("waits for latches were not sampled (mysql_waits, innodb_mutex)")
-    by_time = _share_of_hash(waits) if sum(waits.values()) >= 0.1 else 0.0
-    by_count = _share_of_hash(counts) if sum(counts.values()) >= OS_WAITS_S else 0.0
-    if max(by_time, by_count) < HASH_SHARE:
+    by_time, by_count = _share_of_hash(waits), _share_of_hash(counts)
+    # Instruments count free latches, too: a share of next to nothing says nothing.
+    is_felt = by_time * sum(waits.values()) >= HASH_WAIT_S or by_count * sum(counts.values()) >= OS_WAITS_S
+    if max(by_time, by_count) < HASH_SHARE or not is_felt:
         return
     remedies = [Remedy({"server.innodb_adaptive_hash_index": False}, label="off")]
     if evidence.has_variable("innodb_adaptive_hash_index_parts"):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
 from headrace.rules.evidence import GIB, MIB, Evidence, number, share, size
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
 
 #: Pages read from files a second below which more memory would save no reads that anybody feels.
 MISSES_S = 20.0
@@ -81,6 +81,14 @@ def _growth(evidence: Evidence) -> tuple[float, float]:
     idle = max(available - RESERVE * total, 0.0)
     wanted = min(pool + idle, SHARE_OF_MEMORY * total, ROOM_BESIDE_DATA * evidence.data_bytes)
     return max(wanted // STEP_BYTES * STEP_BYTES, pool), idle
+
+
+def _is_starved(evidence: Evidence) -> bool:
+    """Whether the pool is too small for no reason: then waits for its pages are a consequence, not a cause."""
+    try:
+        return any(smaller_than_data(evidence))
+    except NotEnough:
+        return False
 
 
 @rule(
@@ -165,7 +173,7 @@ def waits_for_free_pages(evidence: Evidence) -> Iterator[Hit]:
     before it can read its own: it pays a write and its sync for a read.
     """
     waits = evidence.status_rate("innodb_buffer_pool_wait_free")
-    if waits <= 0:
+    if waits <= 0 or _is_starved(evidence):
         return
     depth = int(evidence.number("innodb_lru_scan_depth"))
     capacity = int(evidence.number("innodb_io_capacity"))

@@ -1,0 +1,170 @@
+"""Founding cases on live servers: each is named, and nothing of the server beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.hunt import Hunt, examine, watch
+from headrace.model import ServerLogin
+from headrace.target.local import LocalTarget
+from tests.mysqld import find_mysqld
+from tests.programs import agent_path, has
+from tests.servers import Server, mariadb, mysql
+
+pytestmark = [pytest.mark.real, pytest.mark.skipif(not has("mariadbd"), reason="install mariadb-server")]
+
+#: Rows of which four fit on a page of 16 KiB: twice as many in each of the doublings.
+ROW_BYTES, DOUBLINGS = 3_700, 17
+SECONDS = 6
+MIB = 1 << 20
+#: What a fresh server on a small, shared machine may be told beside what was made ill. Each is true of it.
+TRUE_OF_BOTH = {
+    "REDO01",  # the redo log of a fresh server is small
+    "FLUSH02",  # MariaDB flushes neighbours unless told otherwise
+    "FLUSH03",  # MySQL 8.0 goes through the page cache unless told otherwise
+    "STMT01",  # the load is one statement
+    "STMT04",
+}
+#: The areas of this file: what the host itself is told is another file's matter.
+AREAS = {"POOL", "REDO", "FLUSH", "READ", "SESS", "LOCK", "REPL", "NAME", "STAT", "BLOG", "STMT"}
+OPTIONS = ("--performance-schema=ON", "--performance-schema-instrument=wait/synch/%=ON")
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="hr-rules-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def maria(folder: Path) -> Iterator[Server]:
+    with mariadb(folder / "m", *OPTIONS) as server:
+        yield fill(server)
+
+
+@pytest.fixture(scope="module")
+def oracle(folder: Path) -> Iterator[Server]:
+    program = find_mysqld(folder)
+    if isinstance(program, str):
+        pytest.skip(program)
+    with mysql(program, folder / "o", *OPTIONS) as server:
+        yield fill(server)
+
+
+@pytest.fixture(params=["maria", "oracle"])
+def server(request: pytest.FixtureRequest) -> Server:
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+def fill(server: Server) -> Server:
+    """Half a gigabyte of data, and one row that everybody wants."""
+    server.sql(
+        "SET GLOBAL innodb_flush_log_at_trx_commit = 0",
+        "CREATE DATABASE shop",
+        f"CREATE TABLE shop.wide (id INT PRIMARY KEY, v VARCHAR({ROW_BYTES})) CHARACTER SET latin1",
+        f"INSERT INTO shop.wide VALUES (0, REPEAT('x', {ROW_BYTES}))",
+        *(f"INSERT INTO shop.wide SELECT id + {1 << n}, v FROM shop.wide" for n in range(DOUBLINGS)),
+        "CREATE TABLE shop.hot (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO shop.hot VALUES (1, 0)",
+        "ANALYZE TABLE shop.wide",
+        "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
+    )
+    return server
+
+
+def spec(connections: int, *statements: dict[str, Any], transaction: bool = False) -> dict[str, Any]:
+    operation = {"name": "work", "transaction": transaction, "statements": list(statements)}
+    workload = {"kind": "sql", "prepared": False, "operations": [operation]}
+    return {"workload": workload, "connections": connections, "seconds": 60.0}
+
+
+@contextlib.contextmanager
+def load(server: Server, content: dict[str, Any]) -> Iterator[None]:
+    argv = [agent_path(), "drive", "run", "-", "--mysql-socket", server.socket, "--mysql-user", "root"]
+    with subprocess.Popen(
+        [*argv, "--mysql-database", "shop"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(content))
+        process.stdin.close()
+        try:
+            yield
+            assert process.poll() is None, "the load ended early"
+        finally:
+            process.terminate()
+
+
+def hunt(server: Server) -> Hunt:
+    login = ServerLogin(socket=server.socket, user="root")
+    return examine(asyncio.run(watch(LocalTarget(), SECONDS, login)))
+
+
+def codes(found: Hunt) -> set[str]:
+    return {f.rule.code for f in found.judgement.findings if f.rule.area in AREAS}
+
+
+def said(found: Hunt) -> str:
+    return "\n".join(f"{f.id}: {f.hit.summary}" for f in found.judgement.findings)
+
+
+def software(code: str, found: Hunt) -> set[str]:
+    """The lock by its name; and that software is the limit, where others leave the hardware some room."""
+    return {code, "LOCK01"} if found.verdict.limiting is None else {code}
+
+
+POINT = {
+    "sql": "SELECT v FROM wide WHERE id = ?",
+    "parameters": [{"kind": "int", "min": 0, "max": (1 << DOUBLINGS) - 1}],
+}
+
+
+def test_a_pool_smaller_than_the_data(server: Server) -> None:
+    with load(server, spec(4, POINT)):
+        found = hunt(server)
+    finding = found.finding("POOL01")
+    assert finding is not None, said(found)
+    (remedy,) = finding.hit.remedies
+    assert 400 * MIB < float(str(remedy.settings["server.innodb_buffer_pool_size"])) < 1_200 * MIB
+    assert codes(found) - TRUE_OF_BOTH == {"POOL01"}, said(found)
+
+
+def test_a_global_sort_buffer(server: Server) -> None:
+    (before,) = server.sql("SELECT @@global.sort_buffer_size")
+    server.sql(f"SET GLOBAL sort_buffer_size = {256 * MIB}")
+    try:
+        found = hunt(server)
+    finally:
+        server.sql(f"SET GLOBAL sort_buffer_size = {before[0]}")
+    assert found.finding("SESS01@sort_buffer_size") is not None, said(found)
+    # The pool is still small for its data, and was read from before.
+    assert codes(found) - TRUE_OF_BOTH - {"POOL01"} == {"SESS01"}, said(found)
+    assert "SESS01" not in codes(hunt(server))
+
+
+def test_one_contended_row(server: Server) -> None:
+    statements = ({"sql": "UPDATE hot SET v = v + 1 WHERE id = 1"}, {"sql": "DO SLEEP(0.01)"})
+    with load(server, spec(24, *statements, transaction=True)):
+        found = hunt(server)
+    assert codes(found) - TRUE_OF_BOTH - {"POOL01"} == software("LOCK02", found), said(found)
+    if limit := found.finding("LOCK01"):
+        assert "row locks" in limit.hit.summary
+
+
+def test_one_contended_lock_of_a_table(server: Server) -> None:
+    statements = ({"sql": "LOCK TABLES hot WRITE"}, {"sql": "DO SLEEP(0.01)"}, {"sql": "UNLOCK TABLES"})
+    with load(server, spec(24, *statements)):
+        found = hunt(server)
+    assert codes(found) - TRUE_OF_BOTH - {"POOL01"} == software("LOCK04", found), said(found)
