@@ -30,47 +30,61 @@ if TYPE_CHECKING:
     from headrace.experiment.plan import Plan
 
 
+Findings = Annotated[
+    list[str] | None, typer.Argument(help="Findings, by id or rule code.", metavar="[FINDING]...")
+]
+PlanOption = Annotated[
+    Path, typer.Option("--plan", "-p", help="The workload and machine: a plan file or an example's name.")
+]
+Auto = Annotated[
+    bool, typer.Option("--auto", help="Every finding, from the cheapest up; keep what is proven.")
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Where the experiments go [experiments/NAME-proof].")
+]
+Blocks = Annotated[int, typer.Option("--blocks", min=2, max=1000, help="Blocks of each experiment.")]
+Response = Annotated[
+    str, typer.Option("--response", help="What must become better: throughput, or p50 to p99.99.")
+]
+Budget = Annotated[
+    float | None, typer.Option("--budget", min=0, help="Start no further step after these minutes.")
+]
+Live = Annotated[bool, typer.Option("--live", help="On the running host, under its own load; needs no plan.")]
+Source = Annotated[
+    Path | None, typer.Option("--from", help="With --live: the hunt that the finding is of [the last].")
+]
+Seconds = Annotated[
+    float, typer.Option("--seconds", min=2, max=86_400, help="With --live: length of a trial.")
+]
+Settle = Annotated[
+    float, typer.Option("--settle", min=0, max=3600, help="With --live: seconds before each trial counts.")
+]
+Counter = Annotated[
+    str, typer.Option("--counter", help="With --live: what counts as work: sampler.metric[/label].")
+]
+Weaker = Annotated[
+    list[str] | None, typer.Option("--allow-weaker", metavar="KNOB", help="May weaken durability.")
+]
+
+
 @app.command(
     short_help="Test the remedies of findings on a workload, keep what is proven.",
     epilog="Example: headrace prove --auto --plan stock-to-all; headrace prove POOL01 --plan my.toml --blocks 6",
 )
 def prove(
-    findings: Annotated[
-        list[str] | None, typer.Argument(help="Findings, by id or rule code.", metavar="[FINDING]...")
-    ] = None,
-    plan: Annotated[
-        Path, typer.Option("--plan", "-p", help="The workload and machine: a plan file or an example's name.")
-    ] = Path("stock-to-all"),
-    auto: Annotated[
-        bool, typer.Option("--auto", help="Every finding, from the cheapest up; keep what is proven.")
-    ] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where the experiments go [experiments/NAME-proof].")
-    ] = None,
-    blocks: Annotated[int, typer.Option("--blocks", min=2, max=1000, help="Blocks of each experiment.")] = 4,
-    response: Annotated[
-        str, typer.Option("--response", help="What must become better: throughput, or p50 to p99.99.")
-    ] = "throughput",
-    budget: Annotated[
-        float | None, typer.Option("--budget", min=1, help="Start no further step after these minutes.")
-    ] = None,
-    live: Annotated[
-        bool, typer.Option("--live", help="On the running host, under its own load; needs no plan.")
-    ] = False,
-    source: Annotated[
-        Path | None, typer.Option("--from", help="With --live: the hunt that the finding is of [the last].")
-    ] = None,
+    findings: Findings = None,
+    plan: PlanOption = Path("stock-to-all"),
+    auto: Auto = False,
+    output: Output = None,
+    blocks: Blocks = 4,
+    response: Response = "throughput",
+    budget: Budget = None,
+    live: Live = False,
+    source: Source = None,
     target: TargetOption = "local",
-    seconds: Annotated[
-        float, typer.Option("--seconds", min=2, max=86_400, help="With --live: length of a trial.")
-    ] = 20.0,
-    settle: Annotated[
-        float,
-        typer.Option("--settle", min=0, max=3600, help="With --live: seconds before each trial counts."),
-    ] = 3.0,
-    counter: Annotated[
-        str, typer.Option("--counter", help="With --live: what counts as work: sampler.metric[/label].")
-    ] = "mysql_status.questions",
+    seconds: Seconds = 20.0,
+    settle: Settle = 3.0,
+    counter: Counter = "mysql_status.questions",
     mysql_socket: MysqlSocket = "",
     mysql_host: MysqlHost = "",
     mysql_port: MysqlPort = 0,
@@ -78,9 +92,7 @@ def prove(
     mysql_password_file: MysqlPasswordFile = "",
     mysql_defaults_file: MysqlDefaultsFile = "",
     mysql_tls: MysqlTls = "",
-    allow_weaker: Annotated[
-        list[str] | None, typer.Option("--allow-weaker", metavar="KNOB", help="May weaken durability.")
-    ] = None,
+    allow_weaker: Weaker = None,
     as_json: Json = False,
 ) -> None:
     """Hunt on a plan's workload, put each finding's remedy to the test against what is there, keep what is proven.
@@ -89,49 +101,56 @@ def prove(
     experiment of its own, with baseline and remedy interleaved. The same command again continues.
     """
     from headrace import prove as proofs
+
+    weaker = tuple(allow_weaker or ())
+    if not live:
+        if not findings and not auto:
+            raise typer.BadParameter("name findings, or give --auto for all of them")
+        _prove_plan(findings or [], find_plan(plan), output, blocks, response, budget, weaker, as_json)
+        return
+    if not findings or len(findings) != 1:
+        raise typer.BadParameter("--live proves one finding at a time")
+    login = ServerLogin(
+        mysql_socket,
+        mysql_host,
+        mysql_port or None,
+        mysql_user,
+        mysql_password_file,
+        mysql_defaults_file,
+        mysql_tls,
+    )
+    plan_of_it = proofs.live_plan(target, login, counter, seconds=seconds, settle_s=settle)
+    _prove_live(findings[0], source, plan_of_it, output, blocks, weaker, as_json)
+
+
+def _prove_plan(
+    findings: list[str],
+    plan: Path,
+    output: Path | None,
+    blocks: int,
+    response: str,
+    budget: float | None,
+    allow_weaker: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    from headrace import prove as proofs
     from headrace.report import progress, proof
 
-    if not findings and not auto:
-        raise typer.BadParameter("name findings, or give --auto for all of them")
-    if live:
-        login = ServerLogin(
-            mysql_socket,
-            mysql_host,
-            mysql_port or None,
-            mysql_user,
-            mysql_password_file,
-            mysql_defaults_file,
-            mysql_tls,
-        )
-        if not findings or len(findings) != 1:
-            raise typer.BadParameter("--live proves one finding at a time")
-        weaker = tuple(allow_weaker or ())
-        plan_of_it = proofs.live_plan(target, login, counter, seconds=seconds, settle_s=settle)
-        _prove_live(findings[0], source, plan_of_it, output, blocks, weaker, as_json)
-        return
     with progress.Watcher(stderr()) as watcher:
         bench = proofs.Bench.open(
-            find_plan(plan),
-            output,
-            watcher.listen,
-            blocks=blocks,
-            response=response,
-            allow_weaker=tuple(allow_weaker or ()),
+            plan, output, watcher.listen, blocks=blocks, response=response, allow_weaker=allow_weaker
         )
-        found = run_until_signal(
-            lambda: proofs.prove_all(
-                bench, only=findings or (), budget_s=budget * 60 if budget is not None else None
-            )
-        )
+        budget_s = budget * 60 if budget is not None else None
+        found = run_until_signal(lambda: proofs.prove_all(bench, only=findings, budget_s=budget_s))
     if as_json:
         print_json(proof.to_json(found, response))
     else:
         stdout().print(proof.terminal(found, response))
     stderr().print(f"experiments: {bench.folder}", soft_wrap=True, highlight=False)
     if findings and not found.steps:
+        named = ", ".join(findings)
         stderr().print(
-            f"none of {', '.join(findings)} was found under this workload, or none has a remedy to test",
-            style="yellow",
+            f"none of {named} was found under this workload, or none has a remedy to test", style="yellow"
         )
         raise typer.Exit(10)
 
