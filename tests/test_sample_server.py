@@ -366,3 +366,75 @@ def test_the_plan_of_a_digest_is_that_of_the_statement_the_server_remembers(orac
     )
     assert "refused" in explain_fails(oracle, "--digest", digest)
     assert oracle.status("Com_create_table") == before
+
+
+def test_what_the_host_tells_of_a_server(server: Server, long_query: str) -> None:
+    names = "threads,server_process,listen,cgroup,file_systems"
+    found = samples(server, names, "--interval", "250ms", "--duration", "4s")
+    assert long_query
+    label = f"{server.pid}/{Path(f'/proc/{server.pid}/comm').read_text().strip()}"
+    opened = values(found["server_process"])
+    fds = len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
+    assert abs(opened["open_files"][label] - fds) <= 3
+    assert opened["open_files_limit"][label] >= opened["open_files"][label]
+
+    listening = values(found["listen"])
+    port = [name for name in listening["queue_limit"] if name.endswith(f":{server.port}")]
+    assert len(port) == 1
+    assert listening["queue"][port[0]] == 0
+    assert listening["queue_limit"][port[0]] >= 50
+
+    tasks = {task.name for task in Path(f"/proc/{server.pid}/task").iterdir()}
+    of_threads = [record["values"] for record in found["threads"]]
+    seen = {name.split("/")[0] for tick in of_threads for name in tick["utime_ticks"]}
+    assert tasks & seen
+    ticks: dict[str, list[int]] = {}
+    for tick in of_threads:
+        for name, number in tick["utime_ticks"].items():
+            ticks.setdefault(name, []).append(number)
+    assert max(numbers[-1] - numbers[0] for numbers in ticks.values()) >= 3, "one thread joins"
+    assert of_threads[-1]["states"]["R"] >= 1
+    assert sum(of_threads[-1]["states"].values()) >= len(tasks) - 5
+    assert sum(of_threads[-1]["waiting"].values()) > 3
+    assert values(found["file_systems"])["size_bytes"]["/"] > 0
+    assert found["cgroup"][0]["ok"]
+
+
+def test_a_replica_that_applies_late_shows_what_it_read_and_has_not_applied(folder: Path) -> None:
+    if not has("mariadbd"):
+        pytest.skip("mariadbd is not installed")
+    with (
+        mariadb(folder / "source", "--log-bin=b", "--server-id=1") as source,
+        mariadb(folder / "replica", "--server-id=2") as replica,
+    ):
+        source.sql(
+            "CREATE USER r@'127.0.0.1' IDENTIFIED BY 'x'", "GRANT REPLICATION SLAVE ON *.* TO r@'127.0.0.1'"
+        )
+        file, position = source.sql("SHOW MASTER STATUS")[0][:2]
+        replica.sql(
+            f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={source.port}, MASTER_USER='r', "
+            f"MASTER_PASSWORD='x', MASTER_LOG_FILE='{file}', MASTER_LOG_POS={position}",
+            "START SLAVE IO_THREAD",
+        )
+        source.sql(
+            "CREATE DATABASE shop", "CREATE TABLE shop.t (v INT)", *["INSERT INTO shop.t VALUES (1)"] * 50
+        )
+        time.sleep(1.5)
+        channel = values(samples(replica, "replication", "--duration", "0s")["replication"])
+        assert channel["io_running"][""] == 1
+        assert channel["sql_running"][""] == 0
+        assert "lag_s" not in channel, "not known, which is not zero"
+        assert channel["read_file"][""] == channel["exec_file"][""] == 1
+        assert channel["exec_position_bytes"][""] == position
+        assert channel["read_position_bytes"][""] == source.sql("SHOW MASTER STATUS")[0][1]
+        assert channel["relay_space_bytes"][""] > channel["read_position_bytes"][""] - int(str(position))
+        assert any("Waiting for master" in state for state in channel["io_state"])
+        row = agent(replica, "facts")["server_settings"]["replication"][0]
+        assert (row["source_log_file"], row["exec_position"]) == (file, position)
+        assert row["sql_running"] == "No"
+        replica.sql("START SLAVE SQL_THREAD")
+        time.sleep(1)
+        channel = values(samples(replica, "replication", "--duration", "0s")["replication"])
+        assert channel["exec_position_bytes"][""] == channel["read_position_bytes"][""]
+        assert channel["lag_s"][""] == 0
+        assert any("has read all relay log" in state for state in channel["sql_state"])

@@ -6,9 +6,9 @@
 
 mod attachment;
 mod block;
-mod cgroup;
+pub(in crate::host) mod cgroup;
 mod cpu;
-mod files;
+pub(in crate::host) mod files;
 mod filesystems;
 mod irqs;
 mod md;

@@ -44,7 +44,7 @@ MAX_MISSED_TICKS = 0.10
 
 #: Samplers that are not due on every tick, because their source is slow to change or dear to ask.
 RESTING = frozenset(
-    {"file_systems", "innodb_mutex", "innodb_status", "mysql_waits", "server_process", "statements"}
+    {"cgroup", "file_systems", "innodb_mutex", "innodb_status", "mysql_waits", "server_process", "statements"}
 )
 
 #: Pages swapped in a second, averaged over the window: 1 MiB/s of 4 KiB pages. A host that only brings back a few

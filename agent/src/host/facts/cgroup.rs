@@ -89,7 +89,7 @@ impl Hierarchies {
     }
 
     /// The group's folder and those above it, its own first.
-    fn lineage<'a>(&self, host: &Folder<'a>, controller: &str, group: &str) -> Option<Vec<Folder<'a>>> {
+    pub fn lineage<'a>(&self, host: &Folder<'a>, controller: &str, group: &str) -> Option<Vec<Folder<'a>>> {
         let (mount_point, mounted) = self.0.get(controller)?;
         // In a container the mount shows only the container's part of the tree.
         let below = if mounted == "/" { group } else { group.strip_prefix(mounted.as_str())? };
@@ -165,7 +165,7 @@ pub fn read(host: &Folder, hierarchies: &Hierarchies, text: &str) -> Limits {
 }
 
 /// Lines `4:cpu,cpuacct:/group` and, for version 2, `0::/group`.
-fn parse_groups(text: &str) -> BTreeMap<String, String> {
+pub fn parse_groups(text: &str) -> BTreeMap<String, String> {
     let mut groups = BTreeMap::new();
     for line in text.lines() {
         let mut parts = line.splitn(3, ':').skip(1);

@@ -11,11 +11,12 @@ use crate::error::AgentError;
 use crate::host::process::Selection;
 use crate::host::server::{innodb_mutex, innodb_status, performance_schema, processlist, replication};
 use crate::host::{
-    diskstats, interrupts, md, meminfo, netdev, process, psi, snmp, softirqs, softnet, stat, thermal, vmstat,
+    cgroup, diskstats, filesystems, interrupts, listen, md, meminfo, netdev, process, psi, server_process,
+    snmp, softirqs, softnet, stat, thermal, threads, vmstat,
 };
 
 /// Every sampler, in the order in which a tick reads them.
-pub const ALL: [&Kind; 22] = [
+pub const ALL: [&Kind; 27] = [
     &stat::CPU,
     &interrupts::INTERRUPTS,
     &softirqs::SOFTIRQS,
@@ -29,6 +30,11 @@ pub const ALL: [&Kind; 22] = [
     &process::PROCESS,
     &md::MD,
     &thermal::THERMAL,
+    &threads::THREADS,
+    &cgroup::CGROUP,
+    &server_process::SERVER_PROCESS,
+    &filesystems::FILE_SYSTEMS,
+    &listen::LISTEN,
     &MYSQL_STATUS,
     &INNODB_METRICS,
     &innodb_mutex::INNODB_MUTEX,

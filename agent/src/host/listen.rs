@@ -1,0 +1,164 @@
+//! Accept queues: connections that wait for `accept`, and how many may, of every TCP socket that listens.
+//!
+//! By sock_diag, which is asked for listening sockets only: /proc/net/tcp lists every connection of the host.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::OwnedFd;
+
+use anyhow::Context;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
+};
+
+use super::sample::registry::{Host, Kind, Sample};
+use super::sample::values::Values;
+
+pub const LISTEN: Kind = Kind::host(
+    "listen",
+    "accept queue and its limit of each listening TCP socket; label address:port (sock_diag)",
+    |host: &Host| Box::new(Listening { is_live: host.root.as_os_str() == "/", socket: None }),
+);
+
+const HEADER_BYTES: usize = 16;
+const BY_FAMILY: u16 = 20;
+const REQUEST_DUMP: u16 = 0x301;
+const DONE: u16 = 3;
+const ERROR: u16 = 2;
+const TCP: u8 = 6;
+const STATE_LISTEN: u32 = 1 << 10;
+const FAMILIES: [u8; 2] = [2, 10];
+
+struct Listening {
+    is_live: bool,
+    socket: Option<OwnedFd>,
+}
+
+/// Address and port -> connections that wait, and may wait. Sockets that share a port (SO_REUSEPORT) are summed.
+type Queues = BTreeMap<String, (u64, u64)>;
+
+impl Sample for Listening {
+    fn sample(&mut self, values: &mut Values) -> anyhow::Result<()> {
+        if !self.is_live {
+            let message = "a saved host has no sockets";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, message).into());
+        }
+        let mut queues = Queues::new();
+        // After an error the rest of an answer may still be in the socket: the next tick opens another.
+        let socket = match self.socket.take() {
+            Some(socket) => socket,
+            None => open().context("cannot open a socket for sock_diag")?,
+        };
+        for family in FAMILIES {
+            ask(&socket, family, &mut queues).context("sock_diag does not tell listening sockets")?;
+        }
+        self.socket = Some(socket);
+        let rows: Vec<_> =
+            queues.into_iter().map(|(label, (waiting, limit))| (label, [waiting, limit])).collect();
+        values.table(&["queue", "queue_limit"], &rows);
+        Ok(())
+    }
+}
+
+fn open() -> io::Result<OwnedFd> {
+    let socket =
+        socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(std::time::Duration::from_secs(1)))?;
+    Ok(socket)
+}
+
+fn ask(socket: &OwnedFd, family: u8, queues: &mut Queues) -> io::Result<()> {
+    let mut request = [0_u8; HEADER_BYTES + 56];
+    let length = request.len() as u32;
+    request[..4].copy_from_slice(&length.to_ne_bytes());
+    request[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
+    request[6..8].copy_from_slice(&REQUEST_DUMP.to_ne_bytes());
+    request[16] = family;
+    request[17] = TCP;
+    request[20..24].copy_from_slice(&STATE_LISTEN.to_ne_bytes());
+    send(socket, &request, SendFlags::empty())?;
+    let mut buffer = [0_u8; 32768];
+    loop {
+        let (length, _) = recv(socket, &mut buffer[..], RecvFlags::empty())?;
+        if parse(&buffer[..length], queues)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Adds the sockets of one answer; true at the end of the last.
+fn parse(mut answer: &[u8], queues: &mut Queues) -> io::Result<bool> {
+    while answer.len() >= HEADER_BYTES {
+        let length = number(answer, 0) as usize;
+        let Some(body) = answer.get(HEADER_BYTES..length) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        match u16::from_ne_bytes([answer[4], answer[5]]) {
+            DONE => return Ok(true),
+            ERROR if body.len() >= 4 => {
+                return Err(io::Error::from_raw_os_error((number(body, 0) as i32).wrapping_neg()));
+            }
+            BY_FAMILY if body.len() >= 72 => {
+                let queue = queues.entry(label(body)).or_default();
+                // Of a listening socket the kernel tells its backlog here, not bytes.
+                *queue = (queue.0 + u64::from(number(body, 56)), queue.1 + u64::from(number(body, 60)));
+            }
+            _ => {}
+        }
+        answer = answer.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(false)
+}
+
+fn label(body: &[u8]) -> String {
+    let port = u16::from_be_bytes([body[4], body[5]]);
+    let mut address = [0_u8; 16];
+    address.copy_from_slice(&body[8..24]);
+    if body[0] == FAMILIES[0] {
+        format!("{}:{port}", Ipv4Addr::from([address[0], address[1], address[2], address[3]]))
+    } else {
+        format!("[{}]:{port}", Ipv6Addr::from(address))
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FAMILIES, Queues, ask, open, parse};
+    use proptest::prelude::{any, proptest};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_connection_that_nobody_accepts_stands_in_the_queue() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let queue = || {
+            let mut queues = Queues::new();
+            let socket = open().unwrap();
+            FAMILIES.iter().for_each(|family| ask(&socket, *family, &mut queues).unwrap());
+            queues[&address.to_string()]
+        };
+        assert_eq!(queue().0, 0);
+        assert!(queue().1 >= 128);
+        let _waiting: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
+        assert_eq!(queue().0, 3);
+        listener.accept().unwrap();
+        assert_eq!(queue().0, 2);
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_can_break_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..300), length in 0..300_u32) {
+            let mut bytes = bytes;
+            if bytes.len() > 4 {
+                bytes[..4].copy_from_slice(&length.max(16).to_ne_bytes());
+            }
+            let _ = parse(&bytes, &mut Queues::new());
+        }
+    }
+}
