@@ -16,6 +16,7 @@ LAYERS = [
     {"cli", "web"},
     {"report"},
     {"hunt", "live", "prove", "rollout"},
+    {"persist"},
     {"rules"},
     {"experiment"},
     {"analysis"},

@@ -318,15 +318,17 @@ class Journal:
 
     async def change(
         self,
-        changes: Sequence[Mapping[str, str]],
+        changes: Sequence[Mapping[str, str | None]],
         login: ServerLogin | None = None,
         *,
         confirm_within_s: float | None = None,
     ) -> list[Applied]:
-        """Make changes of any kind (``knobs.change``): all of them or none. With ``confirm_within_s`` the host
-        undoes them by itself unless ``confirm`` comes before.
+        """Make changes of every kind, all of them or none; ``before`` and ``after`` as the host said, in order.
 
-        Raises Refused, with everything as it was, where the kernel or the server takes another value.
+        ``{"path", "value"}`` is a file of the kernel, ``{"variable", "value"}`` one of the server at ``login``,
+        ``{"file", "content"}`` a whole file, ``{"mount", "options"}`` a remount. With ``confirm_within_s`` the
+        host undoes them itself unless ``confirm`` comes before. Raises Refused, with everything as it was, where
+        the kernel or the server takes another value.
         """
         if not changes:
             return []
@@ -336,10 +338,26 @@ class Journal:
         answer = await self._ask("apply", *options, stdin=[dict(change) for change in changes])
         return [Applied(**row) for row in json.loads(answer)]
 
-    async def rollback(self, *, everyone: bool = False) -> list[Undone]:
-        """Undo what is open, newest first: ours, or that of every owner. One that fails has its ``error``."""
+    async def confirm(self) -> None:
+        """Keep our open changes: only a rollback by name undoes them from now on.
+
+        Raises Refused where there are none (any more): they were undone, or confirmed before.
+        """
+        await self._ask("confirm", "--owner", self._owner)
+
+    async def history(self) -> list[dict[str, Any]]:
+        """What was kept, oldest first: owner, when, and how to undo it."""
+        kept: list[dict[str, Any]] = json.loads(await self._ask("history"))
+        return kept
+
+    async def rollback(self, *, everyone: bool = False, kept: str | None = None) -> list[Undone]:
+        """Undo what is open, newest first: ours, or that of every owner. One that fails has its ``error``.
+
+        ``kept`` names changes that were confirmed, by their owner; ``last`` are the latest.
+        """
         target = self._agent.target
-        argv = await self._argv("rollback", "--owner", self._owner, *(["--everyone"] if everyone else []))
+        options = ["--everyone"] if everyone else ["--kept", kept] if kept else []
+        argv = await self._argv("rollback", "--owner", self._owner, *options)
         completed = await target.run(argv, timeout_s=JOURNAL_TIMEOUT_S, check=False)
         try:
             rows = json.loads(completed.stdout)

@@ -18,6 +18,7 @@ const LONGEST_BYTES: usize = 64 << 10;
 /// Folder and ending; `*` is one name.
 const PLACES: &[(&str, &str)] = &[
     ("/etc/sysctl.d", ".conf"),
+    ("/etc/tmpfiles.d", ".conf"),
     ("/etc/udev/rules.d", ".rules"),
     ("/etc/systemd/system/*.d", ".conf"),
     ("/etc/mysql/*.d", ".cnf"),

@@ -1,6 +1,14 @@
 """The command line. Data on standard output, everything else on standard error; heavy imports are lazy."""
 
-from headrace.cli import experiments, hosts, hunt, ladder, prove, top  # importing a module adds its commands
+from headrace.cli import (
+    changes,
+    experiments,
+    hosts,
+    hunt,
+    ladder,
+    prove,
+    top,
+)  # importing a module adds its commands
 from headrace.cli.shell import main
 
-__all__ = ["experiments", "hosts", "hunt", "ladder", "main", "prove", "top"]
+__all__ = ["changes", "experiments", "hosts", "hunt", "ladder", "main", "prove", "top"]

@@ -1,0 +1,357 @@
+"""Commands that change a live host and undo it: apply, confirm, rollback, journal; and knobs, what there is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.shell import (
+    Json,
+    MysqlDefaultsFile,
+    MysqlHost,
+    MysqlPasswordFile,
+    MysqlPort,
+    MysqlSocket,
+    MysqlTls,
+    MysqlUser,
+    TargetOption,
+    app,
+    on_target,
+    print_json,
+    stderr,
+    stdout,
+)
+from headrace.model import ServerLogin, Value
+
+if TYPE_CHECKING:
+    from headrace import rollout as rollouts
+
+
+class Persist(StrEnum):
+    NO = "no"
+    FILES = "files"
+    TUNED = "tuned"
+
+
+@app.command(
+    short_help="Change settings of a live host, so that they can always be undone.",
+    epilog="Example: headrace apply host.vm.swappiness=1 host.rps_cpus@eth0=f -t root@db1 --confirm-within 60s",
+)
+def apply(
+    settings: Annotated[list[str], typer.Argument(metavar="FINDING|KNOB[@INSTANCE]=VALUE...")],
+    target: TargetOption = "local",
+    confirm_within: Annotated[
+        str,
+        typer.Option(
+            "--confirm-within", metavar="TIME", help="The host undoes it unless confirmed: 60s, 5m."
+        ),
+    ] = "",
+    persist: Annotated[
+        Persist,
+        typer.Option("--persist", help="Also write it where it lasts: files, or a TuneD profile."),
+    ] = Persist.NO,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
+    allow_weaker: Annotated[
+        list[str] | None, typer.Option("--allow-weaker", metavar="KNOB", help="May weaken durability.")
+    ] = None,
+    mysql_socket: MysqlSocket = "",
+    mysql_host: MysqlHost = "",
+    mysql_port: MysqlPort = 0,
+    mysql_user: MysqlUser = "",
+    mysql_password_file: MysqlPasswordFile = "",
+    mysql_defaults_file: MysqlDefaultsFile = "",
+    mysql_tls: MysqlTls = "",
+    as_json: Json = False,
+) -> None:
+    """Change settings now, all of them or none. The originals are on the host's disk before that."""
+    from headrace import rollout
+    from headrace.agent import Agent
+
+    seconds = _seconds(confirm_within)
+    wanted = rollout.settings_of(settings, _remedies)
+    login = _login(
+        mysql_socket, mysql_host, mysql_port, mysql_user, mysql_password_file, mysql_defaults_file, mysql_tls
+    )
+    lasting = "" if persist is Persist.NO else persist.value
+
+    async def work(host: Any) -> tuple[rollouts.Plan, rollouts.Rollout | None]:
+        agent = await Agent.install(host)
+        plan = await rollout.prepare(agent, wanted, login, allow_weaker=allow_weaker or (), lasting=lasting)
+        if not as_json:
+            _show_plan(plan)
+        if dry_run:
+            return plan, None
+        return plan, await rollout.carry_out(agent, plan, login, confirm_within_s=seconds)
+
+    plan, done = on_target(target, work)
+    if as_json:
+        print_json(_plan_json(plan) if done is None else _rollout_json(done))
+    elif done is not None:
+        _show_results(done)
+    if done is None or done.confirmed:
+        return
+    where = "" if target == "local" else f" --target {target}"
+    stderr().print(f"undone in {seconds:g} s unless: headrace confirm {done.id}{where}", style="yellow")
+    if not as_json and stderr().is_terminal and _asks_and_counts_down(seconds or 0.0):
+        on_target(target, lambda host: _confirm(host, done.id))
+        stderr().print("kept", style="green")
+
+
+@app.command(epilog="Example: headrace confirm 20260131-120000-3f2a --target root@db1")
+def confirm(
+    change: Annotated[str, typer.Argument(metavar="ID")] = "", target: TargetOption = "local"
+) -> None:
+    """Keep what `apply --confirm-within` changed. Without ID: the one that waits."""
+    kept = on_target(target, lambda host: _confirm(host, change))
+    stderr().print(f"kept: {kept}", highlight=False)
+
+
+@app.command(epilog="Example: headrace rollback --last --target root@db1")
+def rollback(
+    target: TargetOption = "local",
+    last: Annotated[bool, typer.Option("--last", help="Undo what was kept last.")] = False,
+    change: Annotated[str, typer.Option("--id", metavar="ID", help="Undo these changes, kept or not.")] = "",
+    everyone: Annotated[
+        bool, typer.Option("--everyone", help="Undo all that is open, whoever did it.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Put settings back as they were. Without an option: what waits for its confirmation, or failed before."""
+    from headrace import rollout
+    from headrace.agent import Agent, Journal
+    from headrace.errors import TargetError
+
+    if sum((last, bool(change), everyone)) > 1:
+        raise typer.BadParameter("give one of --last, --id and --everyone")
+
+    async def work(host: Any) -> list[Any]:
+        journal = Journal(await Agent.install(host), rollout.OWNER)
+        if everyone:
+            return await journal.rollback(everyone=True)
+        kept = "last" if last else f"{rollout.OWNER}/{change}" if change else None
+        return await journal.rollback(kept=kept)
+
+    undone = on_target(target, work)
+    if as_json:
+        print_json([vars(each) for each in undone])
+    for each in undone if not as_json else ():
+        stdout().print(_line(f"{each.what}: {each.error or 'undone'}"), soft_wrap=True, highlight=False)
+    if not undone and not as_json:
+        stderr().print("nothing to undo")
+    failed = [each for each in undone if not each.done]
+    if failed:
+        raise TargetError(
+            f"{len(failed)} of {len(undone)} changes could not be undone",
+            place=target,
+            hint="the journal keeps them: mend the cause and run the same command again",
+        )
+
+
+@app.command(epilog="Example: headrace journal --target root@db1")
+def journal(target: TargetOption = "local", as_json: Json = False) -> None:
+    """What is changed on a host: what waits for its confirmation, and what was kept."""
+    from headrace import rollout
+    from headrace.agent import Agent, Journal
+
+    async def work(host: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        own = Journal(await Agent.install(host), rollout.OWNER)
+        return await own.entries(), await own.history()
+
+    entries, kept = on_target(target, work)
+    if as_json:
+        print_json({"open": entries, "kept": kept})
+        return
+    for entry in entries:
+        deadline = entry.get("deadline")
+        until = f", undone at {_utc(deadline['t_ns'])}" if deadline else ""
+        text = f"open  {entry['owner'].removeprefix('apply/')}  {_what(entry)}{until}"
+        stdout().print(_line(text), soft_wrap=True, highlight=False)
+    for each in kept:
+        for entry in each["entries"]:
+            text = f"kept  {each['owner'].removeprefix('apply/')}  {_what(entry)}"
+            stdout().print(_line(text), soft_wrap=True, highlight=False)
+    if not entries and not kept:
+        stderr().print("nothing is changed")
+
+
+@app.command(
+    short_help="What can be set, and how it stands on a host.",
+    epilog="Example: headrace knobs innodb_io; headrace knobs '*@eth0' -t root@db1; headrace knobs show host.thp",
+)
+def knobs(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[AREA|PATTERN | show NAME]", help="host, innodb_io, '*@eth0'."),
+    ] = None,
+    target: TargetOption = "local",
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="As a page of documentation.")] = False,
+    mysql_socket: MysqlSocket = "",
+    mysql_host: MysqlHost = "",
+    mysql_port: MysqlPort = 0,
+    mysql_user: MysqlUser = "",
+    mysql_password_file: MysqlPasswordFile = "",
+    mysql_defaults_file: MysqlDefaultsFile = "",
+    mysql_tls: MysqlTls = "",
+    as_json: Json = False,
+) -> None:
+    """What can be set on a host: the value now, the unit, what a change costs. `show NAME` explains one."""
+    from headrace.report import knobs as views
+
+    if as_markdown:
+        typer.echo(views.markdown(), nl=False)
+        return
+    pattern, *more = words or [""]
+    if pattern == "show":
+        _show_knobs(more, as_json=as_json)
+        return
+    if more:
+        raise typer.BadParameter("give one area or pattern, or show NAME")
+    login = _login(
+        mysql_socket, mysql_host, mysql_port, mysql_user, mysql_password_file, mysql_defaults_file, mysql_tls
+    )
+
+    async def work(host: Any) -> list[views.Row]:
+        from headrace.agent import Agent
+
+        agent = await Agent.install(host)
+        return await views.rows(agent, login, pattern)
+
+    rows = on_target(target, work)
+    if as_json:
+        print_json([views.row_json(row) for row in rows])
+    else:
+        stdout().print(views.table(rows))
+
+
+def _show_knobs(names: list[str], *, as_json: bool) -> None:
+    from headrace.knobs import find
+    from headrace.report import knobs as views
+
+    if not names:
+        raise typer.BadParameter("show what? Give the name of a knob")
+    found = [find(name.partition("@")[0]) for name in names]
+    if as_json:
+        print_json([views.knob_json(knob) for knob in found])
+    else:
+        for knob in found:
+            stdout().print(views.page(knob), soft_wrap=True, highlight=False)
+
+
+def _login(
+    socket: str, host: str, port: int, user: str, password_file: str, defaults_file: str, tls: str
+) -> ServerLogin | None:
+    login = ServerLogin(socket, host, port or None, user, password_file, defaults_file, tls)
+    return login if login.is_named else None
+
+
+def _remedies(text: str) -> Mapping[str, Value] | None:
+    """The settings of a finding of the last hunt."""
+    from headrace import hunt as hunts
+    from headrace.snapshot import last_path, load
+
+    if not last_path().exists():
+        return None
+    finding = hunts.examine(load(last_path())).finding(text)
+    settings = [remedy.settings for remedy in finding.hit.remedies if remedy.settings] if finding else []
+    return settings[0] if settings else None
+
+
+async def _confirm(host: Any, change: str) -> str:
+    from headrace import rollout
+    from headrace.agent import Agent, Journal
+    from headrace.errors import Refused
+
+    agent = await Agent.install(host)
+    if not change:
+        own = f"{rollout.OWNER}/"
+        entries = await Journal(agent, rollout.OWNER).entries()
+        waiting = {e["owner"].removeprefix(own) for e in entries if e["owner"].startswith(own)}
+        if len(waiting) != 1:
+            raise Refused(
+                "nothing waits to be confirmed" if not waiting else f"which of {', '.join(sorted(waiting))}?",
+                place=host.name,
+            )
+        change = waiting.pop()
+    await rollout.journal_of(agent, change).confirm()
+    return change
+
+
+def _asks_and_counts_down(seconds: float) -> bool:
+    """Whether somebody says yes in time; the host does not wait for us in any case."""
+    import select
+    import sys
+
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        stderr().print(f"\rkeep it? y, or n to let it go ({left:.0f} s) ", end="", highlight=False)
+        if select.select([sys.stdin], [], [], min(left, 1.0))[0]:
+            answer = sys.stdin.readline().strip().lower()
+            if answer in ("y", "yes"):
+                return True
+            if answer:
+                return False
+    stderr().print("\nnobody confirmed: the host undoes it", style="yellow")
+    return False
+
+
+def _seconds(text: str) -> float | None:
+    if not text:
+        return None
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = text[:-1], text[-1]
+    if unit not in units or not number.isdigit() or not 1 <= int(number) * units[unit] <= 86_400:
+        raise typer.BadParameter(f"{text!r}: write a whole number with s, m or h, from 1s to 24h")
+    return int(number) * units[unit]
+
+
+def _line(text: str) -> str:
+    from rich.markup import escape
+
+    from headrace.report.text import clean
+
+    return escape(clean(text))
+
+
+def _what(entry: Mapping[str, Any]) -> str:
+    wrote = str(entry.get("wrote") or "")
+    restore = (entry.get("restore") or [{}])[0]
+    name = restore.get("path") or restore.get("name") or entry.get("path") or entry.get("backing") or ""
+    if entry["kind"] in ("setting", "variable"):
+        return f"{name}: {restore.get('value')} -> {wrote}"
+    return f"{entry['kind']} {name} {entry.get('options') or ''}".strip()
+
+
+def _utc(t_ns: int) -> str:
+    return datetime.fromtimestamp(t_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _show_plan(plan: rollouts.Plan) -> None:
+    for step in plan.steps:
+        note = f"  ({step.note})" if step.note else ""
+        unit = f" {step.knob.unit}" if step.knob.unit else ""
+        text = f"{step.name}: {step.before or '?'} -> {step.value}{unit}{note}"
+        stderr().print(_line(text), soft_wrap=True, highlight=False)
+    for path in plan.files:
+        stderr().print(_line(f"writes {path}"), soft_wrap=True, highlight=False)
+
+
+def _show_results(done: rollouts.Rollout) -> None:
+    for result in done.results:
+        now = result.note if result.after is None else f"{result.before} -> {result.after}"
+        stdout().print(_line(f"{result.name}: {now}"), soft_wrap=True, highlight=False)
+    stdout().print(_line(f"id {done.id}"), highlight=False)
+
+
+def _plan_json(plan: rollouts.Plan) -> dict[str, Any]:
+    steps = [{"name": s.name, "before": s.before, "value": s.value, "note": s.note} for s in plan.steps]
+    return {"steps": steps, "files": dict(plan.files)}
+
+
+def _rollout_json(done: rollouts.Rollout) -> dict[str, Any]:
+    results = [vars(result) for result in done.results]
+    return {"id": done.id, "confirmed": done.confirmed, "results": results, "files": list(done.files)}

@@ -1,0 +1,285 @@
+"""Settings on a live host: what is asked for, whether it may be, what stood there, what stands there now.
+
+    settings_of    FINDING and KNOB[@INSTANCE]=VALUE -> knob -> value
+    prepare        checked against the host's and the server's facts: a plan, or a refusal
+    carry_out      the agent does it, all or nothing; the host undoes it itself unless somebody confirms
+
+Nothing here writes to a host but through the agent's journal.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from headrace import knobs, persist
+from headrace.agent import Agent, Journal
+from headrace.errors import NotReady, PlanError, Refused
+from headrace.facts import HostFacts
+from headrace.knobs import Cost, Durability, Instance, Kind, Knob
+from headrace.knobs.instance import managed
+from headrace.knobs.knob import size_bytes, value_text
+from headrace.model import ServerLogin, Value, Vendor
+from headrace.persist import Lasting
+
+Settings = Mapping[str, Value]
+#: What a finding's remedy sets; None where there is no such finding.
+Remedies = Callable[[str], Settings | None]
+
+OWNER = "apply"
+AFTER = {
+    Cost.RESTART: "holds after the next restart of the server",
+    Cost.REBOOT: "holds after the next boot",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One setting of the plan. ``before`` is what stands there, ``changes`` what the agent does now: none
+    where only a file makes it hold, and then ``note`` says when."""
+
+    name: str
+    knob: Knob
+    instance: Instance | None
+    value: str
+    before: str
+    changes: tuple[Mapping[str, str | None], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``files``: path -> content, with ``--persist``. ``steps`` in the order they were asked for."""
+
+    steps: tuple[Step, ...]
+    files: Mapping[str, str]
+
+    @property
+    def changes(self) -> list[Mapping[str, str | None]]:
+        live = [change for step in self.steps for change in step.changes]
+        return [*live, *({"file": path, "content": content} for path, content in self.files.items())]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one setting, as the host said it. ``after`` is None where only a file was written."""
+
+    name: str
+    before: str
+    after: str | None
+    note: str
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """``id`` names it for ``confirm`` and ``rollback``; ``confirmed``: it stays unless somebody rolls it back."""
+
+    id: str
+    results: tuple[Result, ...]
+    files: tuple[str, ...]
+    confirmed: bool
+
+
+def settings_of(texts: Sequence[str], remedies: Remedies) -> dict[str, Value]:
+    """What the command line asks for. Raises PlanError for a text that is neither, or two that contradict."""
+    found: dict[str, Value] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if equals:
+            one: Settings = {name.strip(): _typed(name.strip(), value.strip())}
+        else:
+            remedy = remedies(text)
+            if not remedy:
+                raise PlanError(
+                    "no such finding, or one that no setting remedies",
+                    place=text,
+                    hint="headrace hunt shows them; or write KNOB[@INSTANCE]=VALUE",
+                )
+            one = remedy
+        for knob, wanted in one.items():
+            if knob in found and found[knob] != wanted:
+                raise PlanError(f"asked for as {found[knob]!r} and as {wanted!r}", place=knob)
+            found[knob] = wanted
+    return found
+
+
+def _typed(name: str, text: str) -> Value:
+    kind = knobs.find(name.partition("@")[0]).kind
+    return [part for part in text.split(",") if part] if kind is Kind.LIST else text
+
+
+async def prepare(
+    agent: Agent,
+    settings: Settings,
+    login: ServerLogin | None,
+    *,
+    allow_weaker: Sequence[str] = (),
+    lasting: str = "",
+) -> Plan:
+    """The plan for these settings on this host. ``lasting`` is empty, ``files`` or ``tuned``.
+
+    Raises PlanError for what does not fit the host or its server, Refused for what may not be done to it.
+    """
+    facts = HostFacts(await agent.facts(login))
+    steps = []
+    for name, value in settings.items():
+        knob, instance = _target_of(name, value, facts)
+        _must_be_allowed(name, knob, value, instance, facts, allow_weaker)
+        steps.append(await _step(agent, name, knob, instance, value, facts, persisted=bool(lasting)))
+    files: dict[str, str] = {}
+    if lasting:
+        own = [Lasting(step.name, step.value, step.instance) for step in steps]
+        for step in steps:
+            if step.name.startswith("volume.mount_options"):
+                raise Refused("cannot be made to last: write it into /etc/fstab", place=step.name)
+        files = await persist.files(agent.target, own, _vendor(facts), tuned=lasting == "tuned")
+    return Plan(tuple(steps), files)
+
+
+def _target_of(name: str, value: Value, facts: HostFacts) -> tuple[Knob, Instance | None]:
+    base, _, instance_name = name.partition("@")
+    knob = knobs.find(base)
+    if name.startswith("workload."):
+        raise PlanError("an option of a workload, no setting of a host", place=name)
+    knob.check(value)
+    if base == "volume.mount_options":
+        if not instance_name:
+            raise PlanError("needs a mount point", place=name, hint=f"{base}@/mnt/data=noatime")
+        return knob, None
+    if base.startswith("server."):
+        if instance_name:
+            raise PlanError("a server's variable has no instances", place=name)
+        return knob, None
+    if not knob.location:
+        raise Refused("cannot be changed on a live host", place=name, hint="prove it with headrace run")
+    return knob, knobs.resolve(knob, instance_name, facts)
+
+
+def _must_be_allowed(
+    name: str,
+    knob: Knob,
+    value: Value,
+    instance: Instance | None,
+    facts: HostFacts,
+    allow_weaker: Sequence[str],
+) -> None:
+    if knob.never:
+        raise Refused(knob.never, place=name)
+    if instance and managed(instance, facts):
+        raise Refused("the kernel manages this interrupt: nobody can move it", place=name)
+    allowed = {knob.name, name} & set(allow_weaker)
+    weaker = knobs.weakens_durability(knob.name, value)
+    if knob.durability is Durability.UNKNOWN:
+        weaker = weaker or "headrace has no record of it, so whether it weakens durability is not known"
+    if weaker and not allowed:
+        raise Refused(weaker, place=name, hint=f"if that is what you want: --allow-weaker {knob.name}")
+    if knob.name.startswith("server."):
+        _must_fit_server(name, knob, facts)
+
+
+def _must_fit_server(name: str, knob: Knob, facts: HostFacts) -> None:
+    vendor, version = _vendor(facts), facts.server_version or ""
+    if vendor is None:
+        raise NotReady("no server was asked", place=name, hint="name it: --mysql-socket or --mysql-host")
+    if not knob.applies(vendor, version):
+        raise PlanError(f"{vendor} {version} has no such variable", place=name, hint=knob.formerly or None)
+    variable = name.removeprefix("server.")
+    if variable != "allocator" and facts.variable(variable) is None:
+        raise PlanError(f"this {vendor} {version} has no such variable", place=name)
+
+
+def _vendor(facts: HostFacts) -> Vendor | None:
+    return Vendor(facts.server_vendor) if facts.server_vendor else None
+
+
+async def _step(
+    agent: Agent,
+    name: str,
+    knob: Knob,
+    instance: Instance | None,
+    value: Value,
+    facts: HostFacts,
+    *,
+    persisted: bool,
+) -> Step:
+    text = _plain(knob, value)
+    if name.startswith("volume.mount_options@"):
+        mount = name.partition("@")[2]
+        return Step(name, knob, None, text, "", ({"mount": mount, "options": text},))
+    if instance is None:
+        variable = name.removeprefix("server.")
+        before = facts.variable(variable) or ""
+        is_live = knob.cost is Cost.DYNAMIC or knob.durability is Durability.UNKNOWN
+        if is_live:
+            return Step(name, knob, None, text, before, ({"variable": variable, "value": text},))
+        if knob.cost is Cost.REBUILD:
+            raise Refused("decided when the data directory is made", place=name)
+        if not persisted:
+            raise Refused(
+                f"takes a {knob.cost}, which headrace does not do to a live server",
+                place=name,
+                hint="--persist writes it down, and it holds after the next one",
+            )
+        return Step(name, knob, None, text, before, (), AFTER[knob.cost])
+    befores = []
+    for path in instance.paths:
+        try:
+            befores.append((await agent.target.read(path)).decode("utf-8", "replace").strip())
+        except (OSError, ValueError) as error:
+            raise PlanError(f"this host does not have {path}", place=name) from error
+    shown = ", ".join(dict.fromkeys(befores))
+    return Step(
+        name, knob, instance, text, shown, tuple({"path": path, "value": text} for path in instance.paths)
+    )
+
+
+def _plain(knob: Knob, value: Value) -> str:
+    """The value as a kernel or a server takes it."""
+    if isinstance(value, list):
+        return ",".join(value)
+    if knob.kind is Kind.SIZE:
+        return str(size_bytes(str(value)))
+    if knob.kind is Kind.SWITCH:
+        return "ON" if value_text(value).lower() in ("on", "1", "true") else "OFF"
+    if isinstance(value, bool) and knob.kind is not Kind.CHOICE:
+        return str(int(value))
+    return value_text(value)
+
+
+def new_id(now: datetime | None = None) -> str:
+    """Names sort by time and never meet again."""
+    return f"{(now or datetime.now(UTC)):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def journal_of(agent: Agent, rollout_id: str, state: str | None = None) -> Journal:
+    return Journal(agent, f"{OWNER}/{rollout_id}", state)
+
+
+async def carry_out(
+    agent: Agent,
+    plan: Plan,
+    login: ServerLogin | None,
+    *,
+    confirm_within_s: float | None = None,
+    state: str | None = None,
+) -> Rollout:
+    """Apply the plan, all of it or nothing. Without ``confirm_within_s`` it is kept at once.
+
+    Raises Refused, Busy or TargetError; then the host is as it was, or the journal still holds how to restore it.
+    """
+    rollout_id = new_id()
+    journal = journal_of(agent, rollout_id, state)
+    applied = iter(await journal.change(plan.changes, login=login, confirm_within_s=confirm_within_s))
+    results = []
+    for step in plan.steps:
+        rows = [next(applied) for _ in step.changes]
+        before = ", ".join(dict.fromkeys(row.before for row in rows)) if rows else step.before
+        after = ", ".join(dict.fromkeys(row.after for row in rows)) if rows else None
+        results.append(Result(step.name, before, after, step.note))
+    entries = [e for e in await journal.entries() if e["owner"] == journal.owner]
+    keep = confirm_within_s is None or not entries
+    if keep and entries:
+        await journal.confirm()
+    return Rollout(rollout_id, tuple(results), tuple(plan.files), keep)
