@@ -140,7 +140,7 @@ def markdown() -> str:
     lines = [
         "# Knobs",
         "",
-        f"The catalogue: {len(knobs.CATALOGUE)} settings, as `headrace knobs --markdown` prints it. `headrace knobs`",
+        f"The catalogue: {len(knobs.CATALOGUE)} settings, from `headrace knobs --markdown`. `headrace knobs`",
         "shows the values of a host, `headrace knobs show NAME` one record with its source, `headrace apply`",
         "changes one ([apply.md](apply.md)). A sysctl or server variable without a record is taken by name.",
     ]
