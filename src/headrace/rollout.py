@@ -19,8 +19,8 @@ from headrace.agent import Agent, Journal
 from headrace.errors import NotReady, PlanError, Refused
 from headrace.facts import HostFacts
 from headrace.knobs import Cost, Durability, Instance, Kind, Knob
+from headrace.knobs.change import text_of
 from headrace.knobs.instance import managed
-from headrace.knobs.knob import size_bytes, value_text
 from headrace.model import ServerLogin, Value, Vendor
 from headrace.persist import Lasting
 
@@ -204,7 +204,7 @@ async def _step(
     *,
     persisted: bool,
 ) -> Step:
-    text = _plain(knob, value)
+    text = text_of(knob, value)
     if name.startswith("volume.mount_options@"):
         mount = name.partition("@")[2]
         return Step(name, knob, None, text, "", ({"mount": mount, "options": text},))
@@ -233,19 +233,6 @@ async def _step(
     return Step(
         name, knob, instance, text, shown, tuple({"path": path, "value": text} for path in instance.paths)
     )
-
-
-def _plain(knob: Knob, value: Value) -> str:
-    """The value as a kernel or a server takes it."""
-    if isinstance(value, list):
-        return ",".join(value)
-    if knob.kind is Kind.SIZE:
-        return str(size_bytes(str(value)))
-    if knob.kind is Kind.SWITCH:
-        return "ON" if value_text(value).lower() in ("on", "1", "true") else "OFF"
-    if isinstance(value, bool) and knob.kind is not Kind.CHOICE:
-        return str(int(value))
-    return value_text(value)
 
 
 def new_id(now: datetime | None = None) -> str:

@@ -27,17 +27,15 @@ def changes(knob: Knob, instance: str, value: Value, facts: HostFacts) -> list[C
     if area == "server":
         if knob.cost is not Cost.DYNAMIC:
             raise Refused(f"a live server cannot change it: it needs a {knob.cost}", place=place)
-        return [{"variable": variable, "value": _server_text(knob, value)}]
+        return [{"variable": variable, "value": text_of(knob, value)}]
     if knob.name == "volume.mount_options":
-        options = value if isinstance(value, list) else [value_text(value)]
-        return [{"mount": instance, "options": ",".join(options)}]
+        return [{"mount": instance, "options": text_of(knob, value)}]
     if not knob.location:
         raise Refused(f"a live host cannot change it: it needs a {knob.cost}", place=place)
     found = resolve(knob, instance, facts)
     if managed(found, facts):
         raise Refused("the kernel manages this interrupt: nobody can move it", place=place)
-    text = ",".join(value) if isinstance(value, list) else _kernel_text(knob, value)
-    return [{"path": path, "value": text} for path in found.paths]
+    return [{"path": path, "value": text_of(knob, value)} for path in found.paths]
 
 
 def all_changes(settings: Mapping[str, Value], facts: HostFacts, find: Mapping[str, Knob]) -> list[Change]:
@@ -50,17 +48,14 @@ def all_changes(settings: Mapping[str, Value], facts: HostFacts, find: Mapping[s
     ]
 
 
-def _kernel_text(knob: Knob, value: str | int | float | bool) -> str:
-    """A switch of the kernel is 1 or 0."""
-    if isinstance(value, bool):
-        return str(int(value))
-    return str(size_bytes(str(value))) if knob.kind is Kind.SIZE else str(value)
-
-
-def _server_text(knob: Knob, value: Value) -> str:
-    """As SET GLOBAL takes it: SQL knows no ``128M``."""
+def text_of(knob: Knob, value: Value) -> str:
+    """The value as the kernel or the server takes it: SQL knows no ``128M``, the kernel no ``ON``."""
     if isinstance(value, list):
         return ",".join(value)
+    text = value_text(value)
     if knob.kind is Kind.SIZE and not isinstance(value, bool):
-        return str(size_bytes(str(value)))
-    return value_text(value)
+        return str(size_bytes(text))
+    if knob.kind is Kind.SWITCH or (isinstance(value, bool) and knob.location):
+        is_on = text.lower() in ("on", "1", "true")
+        return str(int(is_on)) if knob.location else "ON" if is_on else "OFF"
+    return text
