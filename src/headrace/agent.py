@@ -310,11 +310,7 @@ class Journal:
 
         Raises Refused, with the host as it was, where the kernel takes another value than was written.
         """
-        if not settings:
-            return []
-        changes = [{"path": path, "value": value} for path, value in settings.items()]
-        answer = await self._ask("apply", "--owner", self._owner, stdin=changes)
-        return [Applied(**row) for row in json.loads(answer)]
+        return await self.change([{"path": path, "value": value} for path, value in settings.items()])
 
     async def change(
         self,
