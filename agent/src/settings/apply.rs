@@ -85,8 +85,9 @@ impl<'a> Hands<'a> {
         deadline: Option<&Deadline>,
         ids: &mut Vec<u64>,
     ) -> anyhow::Result<Vec<Applied>> {
-        let mut applied = Vec::new();
-        for change in changes {
+        let mut applied: Vec<(usize, Applied)> = Vec::new();
+        for at in self.order(changes)? {
+            let change = &changes[at];
             let before = self.read(change)?;
             if !change.holds(before.as_deref()) {
                 let undo = self.undo(change, before.as_deref())?;
@@ -98,13 +99,31 @@ impl<'a> Hands<'a> {
             }
             let after = self.verify(change, "the kernel made it")?;
             let shown = |text: Option<String>| text.unwrap_or_default();
-            applied.push(Applied { path: change.subject(), before: shown(before), after: shown(after) });
+            let (before, after) = (shown(before), shown(after));
+            applied.push((at, Applied { path: change.subject(), before, after }));
         }
         // A later change may have undone an earlier one: nr_requests, then scheduler.
         for change in changes {
             self.verify(change, "a later setting of this call made it")?;
         }
-        Ok(applied)
+        applied.sort_by_key(|(at, _)| *at);
+        Ok(applied.into_iter().map(|(_, applied)| applied).collect())
+    }
+
+    /// As the caller wrote them, but the higher of a pair first where it makes room for the lower: MySQL cuts
+    /// innodb_io_capacity at innodb_io_capacity_max, whatever comes after.
+    fn order(&mut self, changes: &[Change]) -> anyhow::Result<Vec<usize>> {
+        let mut order: Vec<usize> = (0..changes.len()).collect();
+        for (low, high) in variables::PAIRS {
+            let place = |name: &str| changes.iter().position(|c| c.is_variable(name));
+            let (Some(low_at), Some(high_at)) = (place(low), place(high)) else { continue };
+            let now = self.server()?.read(low)?.parse().unwrap_or(0.0);
+            let makes_room = changes[high_at].wanted().parse().unwrap_or(0.0) >= now;
+            if makes_room == (low_at < high_at) {
+                order.swap(low_at, high_at);
+            }
+        }
+        Ok(order)
     }
 
     fn verify(&mut self, change: &Change, who: &str) -> anyhow::Result<Option<String>> {
@@ -190,6 +209,10 @@ impl Change {
             Change::File { file, .. } => shown(file),
             Change::Mount { mount, .. } => shown(mount),
         }
+    }
+
+    fn is_variable(&self, name: &str) -> bool {
+        matches!(self, Change::Variable { variable, .. } if variable == name)
     }
 
     fn wanted(&self) -> &str {

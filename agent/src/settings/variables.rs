@@ -21,6 +21,12 @@ const COUPLED: &[(&str, &[&str])] = &[
     ("innodb_max_dirty_pages_pct_lwm", &["innodb_max_dirty_pages_pct"]),
 ];
 
+/// The first may never be above the second.
+pub const PAIRS: &[(&str, &str)] = &[
+    ("innodb_io_capacity", "innodb_io_capacity_max"),
+    ("innodb_max_dirty_pages_pct_lwm", "innodb_max_dirty_pages_pct"),
+];
+
 /// A logged-in session on the server whose variables are set.
 pub struct Server {
     connection: Connection,
