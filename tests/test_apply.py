@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.programs import agent_path
+from tests.test_journal import OWNER as TRIAL
 from tests.test_journal import Host, kill_after
 
 pytestmark = pytest.mark.real
@@ -189,6 +190,14 @@ def test_what_another_set_changed_since_is_not_undone_beneath_it(host: Fake) -> 
     host.rollback("--kept", OWNER)
     assert host.text("/sys/fake/1") == "original 1"
     assert "no such changes" in host.rollback("--kept", "apply/none", code=5)
+
+
+def test_what_a_trial_built_cannot_be_kept(host: Fake) -> None:
+    host.record({"kind": "remove", "path": str(host.scratch / "x")})
+    message = host.call("confirm", owner="test", code=5)
+    assert "nothing to confirm" in message
+    assert "more than settings" in host.call("confirm", owner=TRIAL, code=5)
+    assert [entry["kind"] for entry in host.open_entries()] == ["remove"]
 
 
 def test_one_bad_change_undoes_all_of_the_call(host: Fake) -> None:

@@ -52,6 +52,10 @@ pub fn confirm(journal: &mut Journal, owner: &str) -> anyhow::Result<Kept> {
         let text = format!("{owner} has nothing to confirm: it was confirmed, or undone, before");
         return Err(AgentError::Refused(text).into());
     }
+    if let Some(other) = entries.iter().find(|e| !is_change(&e.undo)) {
+        let text = format!("{owner} has more than settings to undo ({:?}): that cannot be kept", other.undo);
+        return Err(AgentError::Refused(text).into());
+    }
     let t_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
     let kept = Kept { owner: owner.to_owned(), t_ns, entries };
     // First into the history: whoever dies in between leaves an open entry, never a change without an undo.
@@ -90,6 +94,11 @@ pub fn reopen(journal: &mut Journal, owner: Option<&str>) -> anyhow::Result<Opti
     }
     write(&journal.state, &sets)?;
     Ok(Some(set.owner))
+}
+
+/// Whether it undoes a setting; what a trial builds is never kept.
+fn is_change(undo: &Undo) -> bool {
+    matches!(undo, Undo::Setting { .. } | Undo::Variable { .. } | Undo::File { .. } | Undo::Remount { .. })
 }
 
 /// What an undo is about, whatever it would write.
