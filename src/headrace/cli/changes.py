@@ -71,6 +71,7 @@ def apply(
     """Change settings now, all of them or none. The originals are on the host's disk before that."""
     from headrace import rollout
     from headrace.agent import Agent
+    from headrace.hunt import usual_login
 
     seconds = _seconds(confirm_within)
     wanted = rollout.settings_of(settings, _remedies)
@@ -81,12 +82,15 @@ def apply(
 
     async def work(host: Any) -> tuple[rollouts.Plan, rollouts.Rollout | None]:
         agent = await Agent.install(host)
-        plan = await rollout.prepare(agent, wanted, login, allow_weaker=allow_weaker or (), lasting=lasting)
+        server = login
+        if server is None and any(name.startswith("server.") for name in wanted):
+            server, _ = await usual_login(agent, None)
+        plan = await rollout.prepare(agent, wanted, server, allow_weaker=allow_weaker or (), lasting=lasting)
         if not as_json:
             _show_plan(plan)
         if dry_run:
             return plan, None
-        return plan, await rollout.carry_out(agent, plan, login, confirm_within_s=seconds)
+        return plan, await rollout.carry_out(agent, plan, server, confirm_within_s=seconds)
 
     plan, done = on_target(target, work)
     if as_json:
