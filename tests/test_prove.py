@@ -229,7 +229,7 @@ async def test_the_proof_as_text_and_as_json(laboratory: Laboratory, tmp_path: P
     console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(views.terminal(found, "throughput"))
     text = console.export_text()
-    assert re.search(r"AAA01 .* better +kept", text)
+    assert re.search(r"kept +AAA01 +Rule AAA01\n.*innodb_buffer_pool_size = 1G *\n +better: throughput", text)
     assert "Proven: throughput" in text
     assert "not tested: CCC01" in text
     content = json.loads(json.dumps(views.to_json(found, "throughput")))

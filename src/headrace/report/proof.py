@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.padding import Padding
 from rich.text import Text
 
 from headrace.analysis.result import Effect, Verdict
@@ -23,23 +23,11 @@ _STYLE = {
 
 
 def terminal(proof: Proof, response: str) -> RenderableType:
-    """The steps as a table, then the claim."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("finding", "tried", response, "between", "verdict", ""):
-        table.add_column(column, overflow="fold", justify="right" if column == response else "left")
-    for step in proof.steps:
-        effect = step.effect
-        table.add_row(
-            Text(clean(step.finding), style="bold"),
-            Text(_settings(step.settings)),
-            ratio(effect.ratio.estimate) if effect else "–",
-            between(effect.ratio) if effect else "–",
-            Text(step.verdict, style=_STYLE[effect.verdict] if effect else "magenta"),
-            Text("kept", style="bold green") if step.kept else Text(clean(step.reason), style="dim"),
-        )
-    parts: list[RenderableType] = [table, ""]
+    """The steps in their order, then the claim."""
+    parts: list[RenderableType] = [step for each in proof.steps for step in _step(each, response)]
     if not proof.steps:
-        parts = [Text("No finding has a remedy that this plan can test.", style="yellow"), ""]
+        parts.append(Text("No finding has a remedy that this plan can test.", style="yellow"))
+    parts.append("")
     if proof.final is not None:
         parts += [Text(claim(proof.final, response), style="bold"), Text(f"with {_settings(proof.kept)}")]
     elif any(step.kept for step in proof.steps):
@@ -49,6 +37,28 @@ def terminal(proof: Proof, response: str) -> RenderableType:
     for finding, why in proof.skipped:
         parts.append(Text(f"not tested: {clean(finding)}: {clean(why)}", style="dim"))
     return Group(*parts)
+
+
+def _step(step: Step, response: str) -> list[RenderableType]:
+    """What was tried, what it brought, whether it was kept."""
+    effect = step.effect
+    style = _STYLE[effect.verdict] if effect else "magenta"
+    told = (
+        f"{response} {ratio(effect.ratio.estimate)} times ({between(effect.ratio)})"
+        if effect
+        else step.reason
+    )
+    line = Text.assemble(
+        ("kept  " if step.kept else "      ", "bold green"),
+        (clean(step.finding), "bold"),
+        f"  {clean(step.title)}",
+    )
+    verdict = Text.assemble((f"{step.verdict}: ", style), clean(told))
+    return [
+        line,
+        Padding(Text(_settings(step.settings), style="dim"), (0, 0, 0, 6)),
+        Padding(verdict, (0, 0, 0, 6)),
+    ]
 
 
 def claim(effect: Effect, response: str) -> str:

@@ -25,8 +25,8 @@ SHARE_OF_MEMORY = 0.75
 TOO_LARGE = 0.90
 #: A control group holds the server alone, and no kernel.
 TOO_LARGE_IN_GROUP = 0.95
-#: Data beside which the pool has room for growth, as a ratio: what a pool holds besides pages of tables.
-ROOM_BESIDE_DATA = 1.1
+#: Data beside which the pool has room, as a ratio: for undo pages, the hash index, what is kept free, and growth.
+ROOM_BESIDE_DATA = 1.25
 #: Where no chunk is named: the default of both vendors for years, and a step that every version accepts.
 STEP_BYTES = 128 * MIB
 #: Configuring InnoDB Buffer Pool Size: more chunks than this are a performance issue.
@@ -79,8 +79,9 @@ def _growth(evidence: Evidence) -> tuple[float, float]:
     total = memory_bytes(evidence)
     available = evidence.gauge("memory", "MemAvailable").low
     idle = max(available - RESERVE * total, 0.0)
-    wanted = min(pool + idle, SHARE_OF_MEMORY * total, ROOM_BESIDE_DATA * evidence.data_bytes)
-    return max(wanted // STEP_BYTES * STEP_BYTES, pool), idle
+    most = min(pool + idle, SHARE_OF_MEMORY * total) // STEP_BYTES * STEP_BYTES
+    enough = -(-ROOM_BESIDE_DATA * evidence.data_bytes // STEP_BYTES) * STEP_BYTES
+    return max(min(most, enough), pool), idle
 
 
 def _is_starved(evidence: Evidence) -> bool:
