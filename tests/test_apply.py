@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -14,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from headrace.agent import Agent
+from headrace.target.ssh import SshTarget
+from tests import sshd
 from tests.programs import agent_path
 from tests.test_journal import OWNER as TRIAL
 from tests.test_journal import Host, kill_after
@@ -350,3 +354,21 @@ def test_a_mount_is_remounted_and_back(tmp_path: Path) -> None:
         assert "noatime" not in options()
     finally:
         subprocess.run(["umount", point], check=True)
+
+
+@pytest.mark.skipif(sshd.program() is None, reason="sshd is not installed")
+def test_a_lost_connection_strands_nobody(host: Fake, tmp_path: Path) -> None:
+    async def change(target: SshTarget) -> None:
+        await target.connect()
+        agent = await Agent.install(target)
+        options = ["--owner", OWNER, "--root", str(host.folder), "--confirm-within", "3s"]
+        argv = [agent.path, *host.argv("apply", *options)[1:]]
+        await target.run(argv, stdin=json.dumps([kernel(1)]).encode())
+        await target.close()
+
+    (tmp_path / "sshd").mkdir()
+    with sshd.running_sshd(tmp_path / "sshd") as daemon:
+        asyncio.run(change(daemon.target()))
+    # Daemon and connection are gone.
+    assert host.text("/sys/fake/1") == "changed"
+    until(lambda: host.text("/sys/fake/1") == "original 1")
