@@ -230,7 +230,7 @@ class _Steps:
                 raw=self._draft.raw,
                 clients=tuple(lab.clients[address] for address in workloads.driven_from(workload)[0]),
             )
-            if not workload.needs_server:
+            if not workload.needs_server and not live:
                 self._step("prepare", "files")
                 await workload.prepare(context)
                 await drop_cached(lab.target, context.folder)
