@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
 import pytest
 
 from headrace import knobs
+from headrace.report.rules import markdown
 from headrace.rules import AREAS, all_rules, judge
 from headrace.rules.rule import NotEnough, Rule
 from tests.rules.case import Case
@@ -64,3 +66,8 @@ def test_a_rule_that_lacks_data_never_stops_the_others() -> None:
     judgement = judge(evidence, RULES.values())
     assert {"NET01", "NET02"} <= {blind.rule.code for blind in judgement.blind}
     assert not judgement.findings
+
+
+def test_the_page_of_the_documentation_is_that_of_the_rules() -> None:
+    page = Path(__file__).parents[2] / "docs" / "rules.md"
+    assert page.read_text() == markdown(all_rules()), "headrace rules --markdown > docs/rules.md"
