@@ -23,6 +23,7 @@ from headrace.cli.shell import (
     app,
     on_target,
     print_json,
+    server_login,
     stderr,
     stdout,
 )
@@ -249,7 +250,7 @@ def _show_knobs(names: list[str], *, as_json: bool) -> None:
 def _login(
     socket: str, host: str, port: int, user: str, password_file: str, defaults_file: str, tls: str
 ) -> ServerLogin | None:
-    login = ServerLogin(socket, host, port or None, user, password_file, defaults_file, tls)
+    login = server_login(socket, host, port, user, password_file, defaults_file, tls)
     return login if login.is_named else None
 
 

@@ -23,6 +23,7 @@ from headrace.cli.shell import (
     app,
     on_target,
     print_json,
+    server_login,
     stderr,
     stdout,
 )
@@ -88,10 +89,10 @@ def hunt(
         _print_saved(paths, limits, as_json=as_json, brief=brief, everything=everything)
         found = _examine(paths[0], limits) if save or page else None
     else:
-        login = ServerLogin(
+        login = server_login(
             mysql_socket,
             mysql_host,
-            mysql_port or None,
+            mysql_port,
             mysql_user,
             mysql_password_file,
             mysql_defaults_file,

@@ -21,10 +21,10 @@ from headrace.cli.shell import (
     app,
     print_json,
     run_until_signal,
+    server_login,
     stderr,
     stdout,
 )
-from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
     from headrace.experiment.plan import Plan
@@ -110,10 +110,10 @@ def prove(
         return
     if not findings or len(findings) != 1:
         raise typer.BadParameter("--live proves one finding at a time")
-    login = ServerLogin(
+    login = server_login(
         mysql_socket,
         mysql_host,
-        mysql_port or None,
+        mysql_port,
         mysql_user,
         mysql_password_file,
         mysql_defaults_file,

@@ -12,6 +12,7 @@ import typer
 
 from headrace import __version__
 from headrace.errors import HeadraceError
+from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,6 +55,13 @@ MysqlDefaultsFile = Annotated[
 MysqlTls = Annotated[
     str, typer.Option("--mysql-tls", metavar="MODE", help="As --ssl-mode of the mysql client.")
 ]
+
+
+def server_login(
+    socket: str, host: str, port: int, user: str, password_file: str, defaults_file: str, tls: str
+) -> ServerLogin:
+    """The values of the options above, in their order; a port of 0 leaves the choice to the agent."""
+    return ServerLogin(socket, host, port or None, user, password_file, defaults_file, tls)
 
 
 def main() -> None:

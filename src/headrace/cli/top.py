@@ -21,6 +21,7 @@ from headrace.cli.shell import (
     app,
     print_json,
     run_until_signal,
+    server_login,
     stdout,
 )
 
@@ -58,10 +59,10 @@ def top(
     from headrace.model import ServerLogin
     from headrace.target import TargetSpec
 
-    login = ServerLogin(
+    login = server_login(
         mysql_socket,
         mysql_host,
-        mysql_port or None,
+        mysql_port,
         mysql_user,
         mysql_password_file,
         mysql_defaults_file,

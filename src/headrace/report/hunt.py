@@ -14,6 +14,7 @@ from rich.text import Text
 
 from headrace.analysis.resources import Level, Use
 from headrace.analysis.stacks import parse, profile
+from headrace.analysis.waits import events, kernel_waits
 from headrace.report.text import clean, setting
 from headrace.rules.rule import Finding, Remedy, Severity
 
@@ -66,7 +67,7 @@ def terminal(hunt: Hunt, *, everything: bool = False) -> RenderableType:
             parts += ["", _finding(finding)]
     else:
         parts.append(Text("No rule found anything.", style="green"))
-    return Group(*parts, "", *_hot_functions(hunt), *_coverage(hunt, everything))
+    return Group(*parts, "", *_waits(hunt, everything), *_hot_functions(hunt), *_coverage(hunt, everything))
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,31 @@ def brief(lines: Iterable[Line]) -> RenderableType:
         host = Text(clean(each.host), style="bold")
         table.add_row(host, each.findings, Text(clean(each.sentence), style=style))
     return table
+
+
+def _waits(hunt: Hunt, everything: bool) -> list[RenderableType]:
+    """What the server's threads wait for, where hardware is not what limits them, or on request."""
+    if hunt.verdict.limiting is not None and not everything:
+        return []
+    parts: list[RenderableType] = []
+    if found := events(hunt.evidence.window):
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in ("of waited time", "waits/s", "mean us", "server waits"):
+            table.add_column(column, justify="left" if column == "server waits" else "right")
+        for event in found:
+            numbers = (f"{event.share:.0%}", f"{event.rate:,.0f}", f"{event.mean_us:,.1f}")
+            table.add_row(*numbers, Text(clean(event.name)))
+        parts += [table, ""]
+    if waiting := kernel_waits(hunt.evidence.window):
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in ("threads", "of", "kernel waits"):
+            table.add_column(column, justify="right" if column == "threads" else "left")
+        for wait in waiting:
+            style = "dim" if wait.is_idle else ""
+            function = f"{wait.function} (resting)" if wait.is_idle else wait.function
+            table.add_row(f"{wait.threads:.1f}", Text(clean(wait.thread)), Text(clean(function), style=style))
+        parts += [table, ""]
+    return parts
 
 
 def _hot_functions(hunt: Hunt) -> list[RenderableType]:

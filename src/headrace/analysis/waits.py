@@ -1,0 +1,67 @@
+"""What a server's threads wait for: in the kernel, by function, and in the server, by its own instruments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.analysis.window import Window
+
+#: Kernel functions in which a thread that has nothing to do rests; the rest is waiting for something.
+IDLE = (
+    "do_epoll_wait",
+    "ep_poll",
+    "poll_schedule_timeout",
+    "do_sys_poll",
+    "hrtimer_nanosleep",
+    "do_sigtimedwait",
+)
+#: Instruments of threads that wait for work, not for each other.
+IDLE_EVENTS = ("idle", "wait/io/socket/", "wait/synch/cond/")
+
+
+@dataclass(frozen=True)
+class KernelWait:
+    """``threads`` of this name stood in this kernel function on average; ``is_idle`` where that is resting."""
+
+    thread: str
+    function: str
+    threads: float
+    is_idle: bool
+
+
+@dataclass(frozen=True)
+class Event:
+    """A wait event: share of the waited time, how often a second, and the mean in us."""
+
+    name: str
+    share: float
+    rate: float
+    mean_us: float
+
+
+def kernel_waits(window: Window, most: int = 8) -> list[KernelWait]:
+    """The most common waits of the servers' threads in the kernel; those that rest come last."""
+    found = []
+    for label in window.labels("threads", "waiting"):
+        gauge = window.gauge("threads", "waiting", label)
+        name, _, function = label.rpartition("/")
+        if gauge and gauge.mean > 0:
+            found.append(KernelWait(name, function, gauge.mean, function in IDLE))
+    found.sort(key=lambda wait: (wait.is_idle, -wait.threads, wait.thread))
+    return found[:most]
+
+
+def events(window: Window, most: int = 8) -> list[Event]:
+    """The wait events that took the most time in the window, without those of waiting for work."""
+    times = {
+        name: grown
+        for name in window.labels("mysql_waits", "time_ns")
+        if not name.startswith(IDLE_EVENTS) and (grown := window.growth("mysql_waits", "time_ns", name))
+    }
+    total = sum(times.values())
+    found = []
+    for name, time_ns in sorted(times.items(), key=lambda pair: -pair[1])[:most]:
+        count = window.growth("mysql_waits", "count", name) or 0.0
+        rate = window.rate("mysql_waits", "count", name) or 0.0
+        found.append(Event(name, time_ns / total, rate, time_ns / count / 1e3 if count else 0.0))
+    return found
