@@ -7,7 +7,7 @@ from tests.rules.hosts import healthy, unwell
 
 WAITING = {
     "threads.waiting.connection/futex_wait_queue": 12.0,
-    "threads.waiting.connection/do_sys_poll": 40.0,
+    "threads.waiting.connection/do_sys_poll.constprop.0": 40.0,
     "threads.waiting.ib_io/rd-0/io_schedule": 1.5,
 }
 

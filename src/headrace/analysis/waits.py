@@ -9,11 +9,14 @@ from headrace.analysis.window import Window
 #: Kernel functions in which a thread that has nothing to do rests; the rest is waiting for something.
 IDLE = (
     "do_epoll_wait",
-    "ep_poll",
-    "poll_schedule_timeout",
-    "do_sys_poll",
-    "hrtimer_nanosleep",
+    "do_nanosleep",
     "do_sigtimedwait",
+    "do_sys_poll",
+    "ep_poll",
+    "hrtimer_nanosleep",
+    "io_cqring_wait",
+    "poll_schedule_timeout",
+    "read_events",
 )
 #: Instruments of threads that wait for work, not for each other.
 IDLE_EVENTS = ("idle", "wait/io/socket/", "wait/synch/cond/")
@@ -45,6 +48,8 @@ def kernel_waits(window: Window, most: int = 8) -> list[KernelWait]:
     for label in window.labels("threads", "waiting"):
         gauge = window.gauge("threads", "waiting", label)
         name, _, function = label.rpartition("/")
+        # The compiler marks its own copies of a function: .isra.0, .constprop.0.
+        function = function.partition(".")[0]
         if gauge and gauge.mean > 0:
             found.append(KernelWait(name, function, gauge.mean, function in IDLE))
     found.sort(key=lambda wait: (wait.is_idle, -wait.threads, wait.thread))
