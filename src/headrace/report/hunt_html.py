@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -32,7 +33,8 @@ def render(hunt: Hunt, flame_graph: str = "") -> str:
         is_provable=lambda finding: any(remedy.settings for remedy in finding.hit.remedies),
         cores=_cores(hunt),
         blind=_blind(hunt),
-        flame_graph=flame_graph,
+        # As an image, so that no script of the picture is part of the page.
+        flame_graph=base64.b64encode(flame_graph.encode()).decode(),
         css=html._resource(__package__, "templates/report.css")
         + html._resource(__package__, "templates/hunt.css"),
         csp="default-src 'none'; style-src 'unsafe-inline'; img-src data:",
