@@ -329,7 +329,8 @@ def killed_for_memory(evidence: Evidence) -> Iterator[Hit]:
     "MEM09",
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
-    source="Linux Documentation/admin-guide/mm/hugetlbpage.rst; MySQL Reference Manual, Enabling Large Page Support",
+    source="Linux Documentation/admin-guide/mm/hugetlbpage.rst; "
+    "MySQL Reference Manual, Enabling Large Page Support",
     refute="With the pool in huge pages, PageTables shrink, but throughput and p99 are equivalent.",
 )
 def large_page_tables(evidence: Evidence) -> Iterator[Hit]:
