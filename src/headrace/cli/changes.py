@@ -293,7 +293,9 @@ def _asks_and_counts_down(seconds: float) -> bool:
 
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
-        stderr().print(f"\rkeep it? y, or n to let it go ({left:.0f} s) ", end="", highlight=False)
+        # Not through the console: it takes the carriage return for dirt.
+        sys.stderr.write(f"\rkeep it? y, or n to let it go ({left:3.0f} s) ")
+        sys.stderr.flush()
         if select.select([sys.stdin], [], [], min(left, 1.0))[0]:
             answer = sys.stdin.readline().strip().lower()
             if answer in ("y", "yes"):
