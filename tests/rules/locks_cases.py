@@ -64,6 +64,11 @@ CASES = [
         ("most wait for row locks",),
     ),
     Case("LOCK01", "nobody says", lambda: unwell(status=STUCK), ("",), ("what for is unknown",)),
+    Case(
+        "LOCK01",
+        "they wait for reads",
+        lambda: unwell(status=STUCK, rates={"psi.some_total_us.io": 400_000.0}),
+    ),
     Case("LOCK01", "three threads", unwell),
     Case("LOCK01", "no CPUs", lambda: unwell(status=STUCK, without=["cpu"]), missing="CPUs were not sampled"),
     Case("LOCK01", "no status", lambda: unwell(without=["mysql_status"]), missing="threads_running was not"),

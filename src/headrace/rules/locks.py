@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from headrace.analysis.resources import MANY_RUNNING, TIMES_CORES
+from headrace.analysis.resources import MANY_RUNNING, PRESSURE_HIGH, TIMES_CORES, Level
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
 from headrace.rules.evidence import MIB, Evidence, number, share, size
@@ -126,6 +126,10 @@ def software_is_the_limit(evidence: Evidence) -> Iterator[Hit]:
     running = evidence.gauge("mysql_status", "threads_running").mean
     used = cpu.utilisation * len(evidence.cores)
     if verdict.limiting is not None or running - 1 < max(MANY_RUNNING, TIMES_CORES * used):
+        return
+    # Threads that wait for a CPU or for reads stand still, too, but not for each other.
+    waited_for_io = (evidence.window.rate("psi", "some_total_us", "io") or 0.0) / 1e6
+    if cpu.level is Level.BUSY or waited_for_io >= PRESSURE_HIGH:
         return
     row_waiters = _row_wait_ms_s(evidence) / 1e3
     waits = latch_waits(evidence)
