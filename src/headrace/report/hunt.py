@@ -196,7 +196,7 @@ def _rows(finding: Finding) -> list[tuple[str, str]]:
         rows.append(("or" if rows else "remedy", remedy_text(remedy)))
     if finding.rule.disputed:
         rows.append(("disputed", finding.rule.disputed))
-    if any(remedy.settings for remedy in finding.hit.remedies):
+    if any(remedy.settings and remedy.is_faster for remedy in finding.hit.remedies):
         rows.append(("prove", f"headrace prove {finding.id}"))
     rows.append(("refuted", finding.rule.refute))
     return rows

@@ -30,7 +30,7 @@ def render(hunt: Hunt, flame_graph: str = "") -> str:
     return environment.get_template("hunt.html").render(
         hunt=hunt,
         heading=heading(hunt, is_named=False),
-        is_provable=lambda finding: any(remedy.settings for remedy in finding.hit.remedies),
+        is_provable=lambda finding: any(r.settings and r.is_faster for r in finding.hit.remedies),
         cores=_cores(hunt),
         blind=_blind(hunt),
         # As an image, so that no script of the picture is part of the page.
