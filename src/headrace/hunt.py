@@ -63,8 +63,7 @@ class Hunt:
 
 def examine(snapshot: Snapshot) -> Hunt:
     """Asks every rule about a snapshot."""
-    window = Window(snapshot.samples, snapshot.errors)
-    evidence = Evidence(snapshot.facts, window, snapshot.limits)
+    evidence = Evidence.of(snapshot)
     return Hunt(snapshot, evidence, judge(evidence, all_rules()))
 
 

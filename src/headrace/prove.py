@@ -21,7 +21,6 @@ from headrace import knobs
 from headrace.analysis.percentiles import PERCENTILES
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.study import analyse_experiment
-from headrace.analysis.window import Window
 from headrace.errors import NothingMeasured, PlanError, Refused
 from headrace.experiment import plan as plans
 from headrace.experiment.runner import Listener, Note, run_experiment
@@ -237,8 +236,7 @@ def examine(folder: ExperimentFolder, treatment: str) -> tuple[Judgement, Eviden
     if not records:
         states = "; ".join(f"{r.state}: {r.reason}" for r in folder.trials() if r.treatment == treatment)
         raise NothingMeasured(f"no trial of {treatment} can be looked at: {states}", place=str(folder.path))
-    snapshot = of_trial(folder.trial_path(records[-1].number))
-    evidence = Evidence(snapshot.facts, Window(snapshot.samples, snapshot.errors))
+    evidence = Evidence.of(of_trial(folder.trial_path(records[-1].number)))
     return judge(evidence, all_rules()), evidence
 
 

@@ -107,11 +107,12 @@ def hunt(
             stdout().print(views.brief([views.line(found)]))
         else:
             stdout().print(views.terminal(found, everything=everything))
+    text = hunt_html.render(found, _flame_graph(found)) if found and (save or page) else ""
     if save and found:
-        write(found.snapshot, save, hunt_html.render(found, _flame_graph(found)))
+        write(found.snapshot, save, text)
         stderr().print(f"saved: {save}", soft_wrap=True, highlight=False)
     if page and found:
-        page.write_text(hunt_html.render(found, _flame_graph(found)))
+        page.write_text(text)
         stderr().print(f"page: {page}", soft_wrap=True, highlight=False)
 
 

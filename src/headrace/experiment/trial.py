@@ -26,7 +26,7 @@ from headrace.errors import (
 from headrace.experiment.design import Design, workload_options
 from headrace.experiment.plan import size_in_bytes
 from headrace.facts import HostFacts
-from headrace.knobs.change import Change, all_changes
+from headrace.knobs.change import Change, changes
 from headrace.model import Facts, ServerEndpoint, ServerLogin, Treatment, TrialSpec, TrialState, Value
 from headrace.server import PrivateServer, ServerSpec, restore_dataset
 from headrace.store import SAMPLES, TrialData, TrialDraft, TrialRecord, empty_data, read_samples
@@ -93,9 +93,13 @@ def server_spec(design: Design, treatment: Treatment) -> ServerSpec:
 
 def live_changes(treatment: Treatment, facts: Facts, *, areas: tuple[str, ...] = ("host",)) -> list[Change]:
     """What the treatment changes on the host that is there, rather than on a volume or a server of its own."""
-    own = {name: value for name, value in treatment.settings.items() if name.partition(".")[0] in areas}
-    by_name = {name: knobs.find(name.partition("@")[0]) for name in own}
-    return all_changes(own, HostFacts(facts), by_name)
+    host = HostFacts(facts)
+    found: list[Change] = []
+    for setting, value in treatment.settings.items():
+        name, _, instance = setting.partition("@")
+        if name.partition(".")[0] in areas:
+            found += changes(knobs.find(name), instance, value, host)
+    return found
 
 
 def _words(value: Value) -> tuple[str, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from headrace.errors import Refused
 from headrace.facts import HostFacts
 from headrace.knobs.instance import managed, resolve
@@ -36,16 +34,6 @@ def changes(knob: Knob, instance: str, value: Value, facts: HostFacts) -> list[C
     if managed(found, facts):
         raise Refused("the kernel manages this interrupt: nobody can move it", place=place)
     return [{"path": path, "value": text_of(knob, value)} for path in found.paths]
-
-
-def all_changes(settings: Mapping[str, Value], facts: HostFacts, find: Mapping[str, Knob]) -> list[Change]:
-    """The changes of several settings, ``NAME`` or ``NAME@INSTANCE`` -> value, in their order. ``find`` has the
-    knob of each setting by that very name."""
-    return [
-        change
-        for name, value in settings.items()
-        for change in changes(find[name], name.partition("@")[2], value, facts)
-    ]
 
 
 def text_of(knob: Knob, value: Value) -> str:

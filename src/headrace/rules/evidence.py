@@ -16,6 +16,7 @@ from headrace.facts import HostFacts
 from headrace.knobs.knob import Versions
 from headrace.model import Facts, Vendor
 from headrace.rules.rule import NotEnough, Number
+from headrace.snapshot import Snapshot
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -37,6 +38,11 @@ class Evidence:
         self.facts = HostFacts(facts)
         self.window = window
         self.limits = dict(limits or {})
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Evidence:
+        """What a saved look at a host, or a trial, gives rules to look at."""
+        return cls(snapshot.facts, Window(snapshot.samples, snapshot.errors), snapshot.limits)
 
     # The host
 

@@ -17,7 +17,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from headrace.agent import Agent
-from headrace.errors import WorkloadFailed
+from headrace.errors import HeadraceError, WorkloadFailed
 from headrace.model import OWNER_VARIABLE, ServerLogin, Tool, Value
 from headrace.store import INTERVALS, LATENCY
 from headrace.target import Target, to_the_end
@@ -111,7 +111,7 @@ class Observe:
         except TimeoutError as error:
             raise WorkloadFailed(f"the sampler did not end after {total} s", place="observe") from error
         finally:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(HeadraceError):
                 await to_the_end(process.signal("TERM"))
         (context.raw / "observed.jsonl").write_text("\n".join(lines) + "\n")
         if code != 0:
