@@ -11,6 +11,7 @@ mod output;
 mod settings;
 mod stacks;
 mod stop;
+pub mod traffic;
 
 use clap::{Parser, Subcommand};
 

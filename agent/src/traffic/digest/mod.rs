@@ -1,0 +1,1 @@
+//! Digests: what a class of statements costs.

@@ -1,0 +1,1 @@
+//! General logs: what was asked and when, without what came back.

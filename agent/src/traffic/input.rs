@@ -1,0 +1,1 @@
+//! Opens what traffic is read from: files, compressed or not, pipes, files that still grow.

@@ -1,0 +1,1 @@
+//! Packets: capture files, link layers, TCP put together again.

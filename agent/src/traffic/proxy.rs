@@ -1,0 +1,1 @@
+//! A proxy that records what passes through it.

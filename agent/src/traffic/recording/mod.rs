@@ -1,0 +1,1 @@
+//! Recordings: our own file format.

@@ -1,0 +1,1 @@
+//! Replay: a recording is sent again.

@@ -1,0 +1,1 @@
+//! Slow logs of MySQL, Percona Server and MariaDB.

@@ -1,0 +1,1 @@
+//! Which reader a source needs, and `record`.

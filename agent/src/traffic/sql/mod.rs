@@ -1,0 +1,1 @@
+//! SQL as far as traffic needs it: literals, fingerprints, tables, what writes, passwords.
