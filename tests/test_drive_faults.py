@@ -187,7 +187,7 @@ def test_lock_waits_time_out(server: Server) -> None:
 
 def test_statements_run_into_the_servers_limit(server: Server) -> None:
     spec = asking("SELECT SLEEP(?)", seconds=2, pacing={"kind": "closed"})
-    waits = {"kind": "choice", "values": [0, 5]}
+    waits = {"kind": "choice", "values": [0, 30]}
     spec["workload"]["operations"][0]["statements"][0]["parameters"] = [waits]
     run = driven(local(server, "hurried"), spec)
     assert_adds_up(run, spec)
@@ -196,8 +196,8 @@ def test_statements_run_into_the_servers_limit(server: Server) -> None:
     assert run.sum("count") > 0
     assert run.end["connections_lost"] == 0
     limits_s = [float(bucket_value(bucket)) / 1e9 for bucket in run.histogram("failed")]
-    # MariaDB is late by two seconds now and then; its slow log says the same. Nobody slept to the end.
-    assert LONGEST_QUERY_S * 0.95 < min(limits_s) <= max(limits_s) < 0.95 * 5
+    # MariaDB is late by two, four or six seconds now and then; its slow log agrees. Nobody slept to the end.
+    assert LONGEST_QUERY_S * 0.95 < min(limits_s) <= max(limits_s) < 0.95 * 30
 
 
 def test_a_client_thinks_longer_than_the_server_waits(server: Server) -> None:
