@@ -1,0 +1,273 @@
+"""A race: after every block the treatments that are worse with confidence leave, until a winner stands.
+
+Of ``K`` treatments the best is dropped with probability at most alpha, at whatever block one stops: it can only be
+dropped by one of the ``K - 1`` others, each of which may do so in any block ``b`` with probability at most
+``alpha / (K - 1) * w(b)``, and ``w(b) = 1 / (b (b - 1))`` sums to 1 over all blocks from the second on. So neither
+the number of looks nor the moment of stopping needs to be fixed beforehand.
+
+The test is Student's, on the paired differences of two treatments over the blocks that both ran. With two or three
+blocks their own variance says little, so that it is moderated: drawn towards the variance of all treatments, as
+strongly as the treatments' own variances agree among themselves. Where all vary alike it is the pooled variance;
+where they do not, each pair's own.
+
+Sources: Even-Dar, Mannor & Mansour 2006, Action elimination and stopping conditions for the multi-armed bandit, JMLR
+7 (successive elimination); Smyth 2004, Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol. Biol. 3
+(moderated t, section 6.2 for the prior's degrees of freedom). tests/test_race_simulation.py holds the promise to
+simulated races; benches/race.py shows what other tests would have cost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace.analysis.intervals import scaled
+from headrace.analysis.result import Interval
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: With fewer treatments their variances cannot tell how much they agree: every pair has its own.
+MIN_TO_POOL = 4
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One treatment in a race. ``to_leader`` is its response over the leader's, 1 for the leader itself.
+
+    ``dropped_after`` is the block after which it left, with who beat it; None while it runs. ``is_failed`` tells
+    those that left because they cannot be measured at all.
+    """
+
+    treatment: str
+    blocks: int
+    mean: float
+    to_leader: Interval
+    dropped_after: int | None = None
+    dropped_by: str | None = None
+    is_failed: bool = False
+
+
+@dataclass(frozen=True)
+class Race:
+    """Where a race stands after ``blocks`` whole blocks.
+
+    ``survivors`` are those nobody beat; ``leader`` has the best mean of them. ``is_decided`` when one survivor is
+    left, or when with confidence no survivor is better than the leader by more than the margin.
+    """
+
+    blocks: int
+    standings: tuple[Standing, ...]
+    survivors: tuple[str, ...]
+    leader: str
+    is_decided: bool
+    prior_degrees: float
+    deviation: float
+
+
+def weight(block: int) -> float:
+    """The part of alpha that the look after this block may spend; all looks together spend 1."""
+    return 1.0 / (block * (block - 1)) if block > 1 else 0.0
+
+
+def run_race(
+    logs: Mapping[str, Sequence[float | None]],
+    *,
+    alpha: float = 0.05,
+    margin: float = 0.03,
+    is_higher_better: bool = True,
+) -> Race:
+    """Where the race stands. ``logs`` maps each treatment to one natural-log response a block; None where it was
+    not measured (it had left, or its trial was invalid), NaN where the treatment failed: it leaves.
+
+    Every block is judged as if it were the last, in order: what was dropped stays dropped, whatever comes later.
+    """
+    names = list(logs)
+    blocks = max((len(values) for values in logs.values()), default=0)
+    table = np.full((len(names), blocks), np.nan)
+    sign = 1.0 if is_higher_better else -1.0
+    left: dict[int, tuple[int, int | None]] = {}
+    for i, values in enumerate(logs.values()):
+        for b, value in enumerate(values):
+            table[i, b] = np.nan if value is None else sign * value
+            if value is not None and math.isnan(value):
+                left.setdefault(i, (b + 1, None))
+    pooled = Pooled(0.0, 0.0, 0)
+    for b in range(2, blocks + 1):
+        alive = [i for i in range(len(names)) if i not in left or left[i][0] > b]
+        pooled = pool(table[:, :b])
+        if len(alive) < 2:
+            continue
+        level = alpha / (len(names) - 1) * weight(b)
+        for i, j in _drops(table[alive, :b], pooled, level):
+            left[alive[i]] = (b, alive[j])
+    return _race(names, table, left, pooled, alpha, margin, sign)
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """What all treatments together say of the spread of one trial: variance, the degrees of freedom this is worth
+    beside a pair's own, and the degrees that it was computed with."""
+
+    variance: float
+    prior_degrees: float
+    degrees: int
+
+
+def pool(table: NDArray[np.float64]) -> Pooled:
+    """The residual variance of a table (treatments x blocks, NaN where not run) about treatment and block effects."""
+    residuals, degrees = _residuals(table)
+    if degrees < 1:
+        return Pooled(0.0, 0.0, 0)
+    variance = float(np.nansum(residuals**2)) / degrees
+    return Pooled(variance, _prior_degrees(residuals, degrees), degrees)
+
+
+def _residuals(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
+    """Those of the additive model, by backfitting (von Neumann's alternating projections converge to least squares)."""
+    present = ~np.isnan(table)
+    used = present.sum(axis=1) > 1
+    present &= used[:, None]
+    rows, columns = present.sum(axis=1), present.sum(axis=0)
+    values = np.where(present, table, 0.0)
+    for _ in range(100):
+        row = np.divide(values.sum(axis=1), rows, out=np.zeros(len(rows)), where=rows > 0)
+        values = np.where(present, values - row[:, None], 0.0)
+        column = np.divide(values.sum(axis=0), columns, out=np.zeros(len(columns)), where=columns > 0)
+        values = np.where(present, values - column[None, :], 0.0)
+        if np.abs(column).max(initial=0.0) < 1e-12:
+            break
+    degrees = int(present.sum() - (rows > 0).sum() - (columns > 0).sum() + 1)
+    return np.where(present, values, np.nan), degrees
+
+
+def _prior_degrees(residuals: NDArray[np.float64], degrees: int) -> float:
+    """How many degrees of freedom the common variance is worth beside a treatment's own (Smyth 2004, section 6.2).
+
+    Infinite where the treatments' variances differ no more than chance makes them.
+    """
+    from scipy.special import polygamma
+
+    counts = (~np.isnan(residuals)).sum(axis=1)
+    used = counts > 1
+    total = int(used.sum())
+    if total < MIN_TO_POOL:
+        return 0.0
+    # Each row's share of the residual degrees of freedom.
+    own = (counts[used] - 1) * degrees / (counts[used] - 1).sum()
+    squares = np.nansum(residuals[used] ** 2, axis=1) / own
+    z = np.log(np.maximum(squares, np.finfo(float).tiny))
+    expected = polygamma(0, own / 2) - np.log(own / 2)
+    e = z - expected
+    excess = float(np.var(e, ddof=1) - polygamma(1, own / 2).mean())
+    return math.inf if excess <= 0 else 2 * _inverse_trigamma(excess)
+
+
+def _inverse_trigamma(value: float) -> float:
+    """x with trigamma(x) = value > 0, by Newton's method on 1 / trigamma (Smyth 2004, appendix)."""
+    from scipy.special import polygamma
+
+    x = 0.5 + 1 / value
+    for _ in range(50):
+        slope = float(polygamma(2, x))
+        step = float(polygamma(1, x)) * (1 - float(polygamma(1, x)) / value) / slope
+        x += step
+        if -step / x < 1e-8:
+            break
+    return x
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Every pair of the rows of a table: ``mean[i, j]`` of row i minus row j over the blocks that both ran, its
+    standard error and degrees of freedom; NaN where fewer than two blocks have both."""
+
+    mean: NDArray[np.float64]
+    error: NDArray[np.float64]
+    degrees: NDArray[np.float64]
+
+    def half_width(self, level: float) -> NDArray[np.float64]:
+        """One-sided: the true difference exceeds ``mean + half_width`` with probability ``level``."""
+        from scipy.special import stdtrit
+
+        return np.asarray(stdtrit(self.degrees, 1 - level) * self.error)
+
+
+def pairs(rows: NDArray[np.float64], pooled: Pooled) -> Pairs:
+    """The comparisons of rows (treatments x blocks, NaN where not run), with the moderated variance."""
+    differences = rows[:, None, :] - rows[None, :, :]
+    present = ~np.isnan(differences)
+    n = present.sum(axis=2).astype(np.float64)
+    n[n < 2] = np.nan
+    filled = np.where(present, differences, 0.0)
+    mean = filled.sum(axis=2) / n
+    squares = (np.where(present, differences - mean[:, :, None], 0.0) ** 2).sum(axis=2)
+    # A prior worth more than the data it came from would be certain of what it only estimates.
+    prior = min(pooled.prior_degrees, float(pooled.degrees))
+    variance = (prior * 2 * pooled.variance + squares) / (prior + n - 1)
+    degrees = np.minimum(prior + n - 1, np.maximum(float(pooled.degrees), n - 1))
+    return Pairs(mean, np.sqrt(variance / n), degrees)
+
+
+def _drops(rows: NDArray[np.float64], pooled: Pooled, level: float) -> list[tuple[int, int]]:
+    """(who leaves, who beat it by most), each at one-sided ``level``."""
+    found = pairs(rows, pooled)
+    lower = np.nan_to_num(found.mean - found.half_width(level), nan=-np.inf)
+    np.fill_diagonal(lower, -np.inf)
+    best = lower.argmax(axis=0)
+    return [(int(i), int(best[i])) for i in np.flatnonzero(lower.max(axis=0) > 0)]
+
+
+def _race(
+    names: list[str],
+    table: NDArray[np.float64],
+    left: Mapping[int, tuple[int, int | None]],
+    pooled: Pooled,
+    alpha: float,
+    margin: float,
+    sign: float,
+) -> Race:
+    blocks = table.shape[1]
+    alive = [i for i in range(len(names)) if i not in left]
+    if not alive:
+        return Race(blocks, (), (), "", True, pooled.prior_degrees, 0.0)
+    counts = (~np.isnan(table)).sum(axis=1)
+    means = np.divide(np.nansum(table, axis=1), counts, out=np.full(len(names), -np.inf), where=counts > 0)
+    leader = max(alive, key=lambda i: means[i])
+    found = pairs(table, pooled)
+    level = alpha / max(len(names) - 1, 1) * weight(blocks)
+    half = found.half_width(level) if level else np.full_like(found.mean, np.nan)
+    upper = np.nan_to_num((found.mean + half)[:, leader], nan=np.inf)
+    upper[leader] = 0.0
+    decided = bool(len(alive) == 1 or upper[alive].max() <= math.log1p(margin))
+    standings = []
+    for i, name in enumerate(names):
+        difference = 0.0 if i == leader else float(found.mean[i, leader])
+        width = 0.0 if i == leader else float(half[i, leader])
+        after, by = left.get(i, (None, None))
+        standings.append(
+            Standing(
+                treatment=name,
+                blocks=int(counts[i]),
+                mean=math.exp(sign * means[i]) if counts[i] else math.nan,
+                to_leader=_ratio(sign * difference, width),
+                dropped_after=after,
+                dropped_by=None if by is None else names[by],
+                is_failed=after is not None and by is None,
+            )
+        )
+    survivors = tuple(names[i] for i in sorted(alive, key=lambda i: -means[i]))
+    deviation = math.sqrt(pooled.variance)
+    return Race(blocks, tuple(standings), survivors, names[leader], decided, pooled.prior_degrees, deviation)
+
+
+def _ratio(log: float, half: float) -> Interval:
+    if math.isnan(log):
+        return Interval(math.nan, None, None)
+    if math.isnan(half):
+        return Interval(math.exp(log), None, None)
+    return Interval(math.exp(log), scaled(math.exp(log), -half), scaled(math.exp(log), half))
