@@ -1,8 +1,9 @@
 //! The server's side of the wire, read as it comes: packets are counted by their headers, and only what says how a
 //! reply goes on, or what a script asked for, is looked at. A result of any size takes no memory here.
 
-use crate::drive::fields::{Reader, Rows};
+use crate::drive::fields::Rows;
 use crate::mysql::Error;
+use crate::mysql::reader::Reader;
 
 const HEADER: usize = 4;
 const LARGEST_FRAME: usize = 0xFF_FFFF;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::mysql::Error;
+use crate::mysql::reader::Reader;
 
 const BINARY_ROW: u8 = 0x00;
 /// Column types of the protocol (com_field_types) with values of a fixed size.
@@ -158,50 +159,6 @@ impl Rows {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         self.values.push(Value::Bytes(start..self.bytes.len()));
-    }
-}
-
-/// Reads a payload from its start; every read may find that it is too short.
-pub struct Reader<'a> {
-    pub payload: &'a [u8],
-    pub at: usize,
-}
-
-impl<'a> Reader<'a> {
-    pub fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
-        let end = self.at.checked_add(count).filter(|end| *end <= self.payload.len());
-        let end = end.ok_or(Error::Malformed("a packet is too short"))?;
-        let bytes = &self.payload[self.at..end];
-        self.at = end;
-        Ok(bytes)
-    }
-
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
-        Ok(self.take(N)?.try_into().expect("as long as asked"))
-    }
-
-    /// A length-encoded integer.
-    pub fn length(&mut self) -> Result<u64, Error> {
-        let first = self.take(1)?[0];
-        let size = match first {
-            0..=0xFA => return Ok(first.into()),
-            0xFC => 2,
-            0xFD => 3,
-            0xFE => 8,
-            _ => return Err(Error::Malformed("a length")),
-        };
-        let mut bytes = [0; 8];
-        bytes[..size].copy_from_slice(self.take(size)?);
-        Ok(u64::from_le_bytes(bytes))
-    }
-
-    fn text(&mut self) -> Result<&'a [u8], Error> {
-        let length = self.length()?;
-        self.take(usize::try_from(length).unwrap_or(usize::MAX))
-    }
-
-    fn end(&self) -> Result<(), Error> {
-        if self.at == self.payload.len() { Ok(()) } else { Err(Error::Malformed("a row is too long")) }
     }
 }
 

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::drive::engine::{Outcome, Schedule};
 use crate::drive::recorder::{Errors, Row, Second, Sparse};
-use crate::drive::spec::{Pacing, Spec};
 use crate::drive::usage::{Used, max_rss_bytes};
 use crate::output::Output;
 
@@ -26,17 +25,21 @@ const CONNECT: &str = "connect";
 
 /// What the `start` line says.
 pub struct Title<'a> {
-    pub spec: &'a Spec,
     pub operations: &'a [String],
     pub threads: usize,
+    /// Its end is the planned one.
     pub schedule: Schedule,
     pub offset_ns: i64,
+    /// How many connections there are at first.
+    pub connections: usize,
+    pub pacing: &'static str,
 }
 
 /// What one thread leaves.
 pub struct ThreadEnd {
     errors: Errors,
     lateness: Sparse,
+    pub lag: Sparse,
     end_ns: u64,
     connections_lost: u64,
     unfinished: u64,
@@ -46,8 +49,8 @@ pub struct ThreadEnd {
 impl ThreadEnd {
     pub fn new(outcome: Outcome, used: Used) -> Self {
         let Outcome { recorder, connections_lost, unfinished, end_ns } = outcome;
-        let (errors, lateness) = recorder.finish();
-        Self { errors, lateness, end_ns, connections_lost, unfinished, used }
+        let (errors, lateness, lag) = recorder.finish();
+        Self { errors, lateness, lag, end_ns, connections_lost, unfinished, used }
     }
 }
 
@@ -81,7 +84,7 @@ pub struct Lines<'a> {
 impl<'a> Lines<'a> {
     /// Writes the `start` line.
     pub fn begin(output: &'a Output, title: &'a Title<'a>, shows_progress: bool) -> anyhow::Result<Self> {
-        let Title { spec, schedule, .. } = title;
+        let schedule = title.schedule;
         let operations = title.operations.iter().map(String::as_str).chain([CONNECT]).collect();
         let lines = Self {
             output,
@@ -97,9 +100,9 @@ impl<'a> Lines<'a> {
             "window_start_ns": lines.epoch_ns(schedule.window_start_ns),
             "window_end_ns": lines.epoch_ns(schedule.end_ns),
             "operations": title.operations,
-            "connections": spec.share.clients(spec.connections).len(),
+            "connections": title.connections,
             "threads": title.threads,
-            "pacing": match spec.pacing { Pacing::Closed { .. } => "closed", Pacing::Open { .. } => "open" },
+            "pacing": title.pacing,
         }))?;
         Ok(lines)
     }
@@ -132,7 +135,8 @@ impl<'a> Lines<'a> {
     }
 
     /// Writes the rest and the `end` line.
-    pub fn finish(mut self, was_stopped: bool) -> anyhow::Result<()> {
+    /// `also` is what else there is to say of the whole; its lists `invalid` and `warnings` are added to ours.
+    pub fn finish(mut self, was_stopped: bool, also: Map<String, Value>) -> anyhow::Result<()> {
         let end_ns = self.ends.iter().map(|end| end.end_ns).max().expect("a trial has a thread");
         let end_ns = self.since_window(end_ns);
         self.join_short_rest(end_ns);
@@ -142,7 +146,7 @@ impl<'a> Lines<'a> {
             let until = if Some(number) == last { end_ns } else { self.end_of(number) };
             self.write_rows(number, until, &rows)?;
         }
-        self.write_end(end_ns, was_stopped)
+        self.write_end(end_ns, was_stopped, also)
     }
 
     /// Joins the seconds that are too short, or behind the end, to the one before them.
@@ -174,7 +178,7 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    fn write_end(&self, end_ns: i64, was_stopped: bool) -> anyhow::Result<()> {
+    fn write_end(&self, end_ns: i64, was_stopped: bool, also: Map<String, Value>) -> anyhow::Result<()> {
         let mut errors: BTreeMap<(usize, u16), (&str, u64)> = BTreeMap::new();
         let mut lateness = Sparse::default();
         for end in &self.ends {
@@ -196,7 +200,7 @@ impl<'a> Lines<'a> {
         let waited = self.largest_share(|used| used.waited_ns);
         let unfinished: u64 = self.ends.iter().map(|end| end.unfinished).sum();
         let (invalid, warnings) = judge(&lateness, busiest, waited, was_stopped);
-        self.write(&json!({
+        let mut line = json!({
             "kind": "end",
             "window_start_ns": self.epoch_ns(self.title.schedule.window_start_ns),
             // Stopped in the warm-up: there was no window.
@@ -206,18 +210,20 @@ impl<'a> Lines<'a> {
             "busiest_thread": busiest,
             "waited_for_cpu": waited,
             "max_rss_bytes": max_rss_bytes(),
-            "lateness": {
-                "count": lateness.count(),
-                "p50_ns": lateness.percentile_ns(0.5),
-                "p99_ns": lateness.percentile_ns(0.99),
-                "max_ns": lateness.max_ns,
-            },
+            "lateness": summary(&lateness),
             "errors": errors,
             "connections_lost": self.ends.iter().map(|end| end.connections_lost).sum::<u64>(),
             "unfinished": unfinished,
             "invalid": invalid,
             "warnings": warnings,
-        }))
+        });
+        for (key, value) in also {
+            match (line.get_mut(&key).and_then(Value::as_array_mut), value) {
+                (Some(list), Value::Array(more)) => list.extend(more),
+                (_, value) => line[&key] = value,
+            }
+        }
+        self.write(&line)
     }
 
     /// Of the thread that has most of it.
@@ -239,7 +245,7 @@ impl<'a> Lines<'a> {
         rows.iter().take(rows.len() - 1).for_each(|row| all.add(row));
         let p99_ms = all.response.percentile_ns(0.99).map_or(0.0, |ns| ns as f64 / 1e6);
         let phase = if number < 0 { "warm-up" } else { "" };
-        let left = (self.title.spec.seconds as i64 - number - 1).max(0);
+        let left = (self.planned_end() / SECOND_NS - number - 1).max(0);
         eprintln!(
             "{number:5} s {phase:7} {:10} operations/s  p99 {p99_ms:9.3} ms  {:6} errors  {left} s left",
             all.count, all.errors
@@ -261,6 +267,16 @@ impl<'a> Lines<'a> {
     fn epoch_ns(&self, time_ns: u64) -> i64 {
         time_ns as i64 + self.title.offset_ns
     }
+}
+
+/// A histogram in a few numbers.
+pub fn summary(histogram: &Sparse) -> Value {
+    json!({
+        "count": histogram.count(),
+        "p50_ns": histogram.percentile_ns(0.5),
+        "p99_ns": histogram.percentile_ns(0.99),
+        "max_ns": histogram.max_ns,
+    })
 }
 
 /// Why this driver's numbers must not be believed, and what a reader should know.

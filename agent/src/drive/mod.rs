@@ -7,6 +7,7 @@ mod client;
 mod clock;
 pub mod digits;
 mod engine;
+mod entry;
 mod fields;
 #[cfg(fuzzing)]
 pub mod fuzzing;

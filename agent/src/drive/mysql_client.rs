@@ -2,25 +2,20 @@
 
 use std::sync::Arc;
 
-use rustls::ClientConnection;
-
 use crate::drive::answers::Answers;
 use crate::drive::client::{
     CANNOT_CONNECT, CONNECTION_LOST, Choice, Client, Failure, MALFORMED, NO_ANSWER, Progress, Random,
     UNEXPECTED_REPLY,
 };
+use crate::drive::entry::{Entered, Entry, UNASKED};
 use crate::drive::reply::Reply;
 use crate::drive::request::{Requests, is_execution, write_command, write_query};
 use crate::drive::script::{Script, Step, Workload};
-use crate::mysql::auth::{Channel, Login};
-use crate::mysql::frames::{Frames, encode};
-use crate::mysql::protocol::{LoginStep, capabilities, login, parse_greeting, parse_login_step, ssl_request};
-use crate::mysql::{Endpoint, Error, Options, tls};
+use crate::mysql::{Error, Options};
 
 const COMMAND_PREPARE: u8 = 0x16;
 /// Deadlock, lock wait timeout, changed row: what sysbench begins anew, too.
 const LOST_RACES: [u16; 3] = [1213, 1205, 1020];
-const UNASKED: Error = Error::Malformed("a packet that nobody asked for");
 
 pub struct MysqlClient<'a> {
     options: &'a Options,
@@ -45,16 +40,6 @@ enum Phase<'a> {
     RollingBack(Failure),
 }
 
-/// What a login needs until it is done.
-#[derive(Default)]
-struct Entry<'a> {
-    frames: Frames,
-    login: Option<Login<'a>>,
-    /// What the answer to the greeting will be, once the connection is encrypted.
-    after_tls: Option<Vec<u8>>,
-    is_greeted: bool,
-}
-
 impl<'a> MysqlClient<'a> {
     pub fn new(options: &'a Options, workload: Arc<dyn Workload>, client: usize, clients: usize) -> Self {
         let script = workload.script(client, clients);
@@ -70,46 +55,16 @@ impl<'a> MysqlClient<'a> {
         }
     }
 
-    /// Reads what the login needs; true when it is done.
-    fn log_in(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> Result<Progress, Error> {
+    fn log_in(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Progress, Error> {
         let Phase::LoggingIn(entry) = &mut self.phase else { unreachable!("called while logging in") };
-        while !input.is_empty() {
-            let space = entry.frames.space();
-            let count = space.len().min(input.len());
-            space[..count].copy_from_slice(&input[..count]);
-            entry.frames.advance(count);
-            input = &input[count..];
-        }
-        while entry.frames.has_payload()? {
-            if !entry.is_greeted {
-                entry.is_greeted = true;
-                if let Some(session) = greet(entry, self.options, out)? {
-                    return Ok(Progress::Encrypt(session));
-                }
-                continue;
+        Ok(match entry.receive(input, out)? {
+            Entered::Waiting => Progress::Waiting,
+            Entered::Encrypt(session) => Progress::Encrypt(session),
+            Entered::Done => {
+                self.statement_ids.clear();
+                self.prepare_next(out)
             }
-            let payload = entry.frames.payload();
-            let answer = match parse_login_step(payload)? {
-                LoginStep::Done if entry.frames.has_rest() => return Err(UNASKED),
-                LoginStep::Done => {
-                    self.statement_ids.clear();
-                    return Ok(self.prepare_next(out));
-                }
-                LoginStep::Switch { plugin, challenge } => {
-                    let channel = channel(self.options, entry.after_tls.is_some());
-                    let login = Login::start(plugin, challenge, &self.options.password, channel)?;
-                    Some(entry.login.insert(login).first_answer()?)
-                }
-                LoginStep::Challenge(challenge) => match &mut entry.login {
-                    Some(login) => login.answer(challenge)?,
-                    None => return Err(Error::Malformed("a challenge without a plugin")),
-                },
-            };
-            if let Some(answer) = answer {
-                encode(&answer, &mut entry.frames.sequence, out);
-            }
-        }
-        Ok(Progress::Waiting)
+        })
     }
 
     fn prepare_next(&mut self, out: &mut Vec<u8>) -> Progress {
@@ -194,16 +149,14 @@ impl<'a> MysqlClient<'a> {
 
 impl Client for MysqlClient<'_> {
     fn connected(&mut self, _out: &mut Vec<u8>) -> Progress {
-        self.phase = Phase::LoggingIn(Box::default());
+        self.phase = Phase::LoggingIn(Box::new(Entry::new(self.options)));
         self.answers = Answers::default();
         Progress::Waiting
     }
 
     fn encrypted(&mut self, out: &mut Vec<u8>) {
-        if let Phase::LoggingIn(entry) = &mut self.phase
-            && let Some(answer) = &entry.after_tls
-        {
-            encode(answer, &mut entry.frames.sequence, out);
+        if let Phase::LoggingIn(entry) = &mut self.phase {
+            entry.encrypted(out);
         }
     }
 
@@ -236,45 +189,8 @@ impl Client for MysqlClient<'_> {
     }
 }
 
-/// Answers the greeting; with TLS only the wish for it goes out yet, and the session is returned.
-fn greet<'a>(
-    entry: &mut Entry<'a>,
-    options: &'a Options,
-    out: &mut Vec<u8>,
-) -> Result<Option<Box<ClientConnection>>, Error> {
-    let greeting = parse_greeting(entry.frames.payload())?;
-    let is_socket = matches!(options.endpoint, Endpoint::Socket(_));
-    let uses_tls = tls::decide(options.tls, is_socket, &greeting)?;
-    let capabilities = capabilities(&greeting, uses_tls, options.database.is_some());
-    let channel = channel(options, uses_tls);
-    // As in the blocking client: the user's plugin may be one we speak even if the server's default is not.
-    entry.login = Login::start(&greeting.plugin, &greeting.nonce, &options.password, channel).ok();
-    let (plugin, answer) = match &mut entry.login {
-        Some(login) => (&greeting.plugin[..], login.first_answer()?),
-        None => (&b"mysql_native_password"[..], Vec::new()),
-    };
-    let answer = login(capabilities, &options.user, options.database.as_deref(), plugin, &answer);
-    if !uses_tls {
-        encode(&answer, &mut entry.frames.sequence, out);
-        return Ok(None);
-    }
-    if entry.frames.has_rest() {
-        return Err(Error::Malformed("there are bytes between the greeting and TLS"));
-    }
-    encode(&ssl_request(capabilities), &mut entry.frames.sequence, out);
-    entry.after_tls = Some(answer);
-    tls::session(options).map(|session| Some(Box::new(session)))
-}
-
-fn channel(options: &Options, uses_tls: bool) -> Channel {
-    match (&options.endpoint, uses_tls) {
-        (_, true) => Channel::Tls,
-        (Endpoint::Socket(_), false) => Channel::Socket,
-        (Endpoint::Tcp { .. }, false) => Channel::Plain,
-    }
-}
-
-fn failure(error: &Error) -> Failure {
+/// What an error of the protocol is to the driver.
+pub fn failure(error: &Error) -> Failure {
     match error {
         Error::Server { code, message, .. } => {
             Failure { code: *code, message: message.clone().into(), is_lost_race: LOST_RACES.contains(code) }

@@ -165,6 +165,8 @@ pub struct Recorder {
     /// Of the window.
     errors: Errors,
     lateness: Histogram,
+    /// Behind a given schedule, whoever is to blame.
+    lag: Histogram,
     last_end_ns: u64,
 }
 
@@ -178,6 +180,7 @@ impl Recorder {
             operations: (0..operations).map(|_| Counts::default()).collect(),
             errors: HashMap::new(),
             lateness: Histogram::default(),
+            lag: Histogram::default(),
             last_end_ns: 0,
         }
     }
@@ -253,14 +256,22 @@ impl Recorder {
         }
     }
 
+    /// How much later than it was given for an operation was sent.
+    #[inline]
+    pub fn lagged(&mut self, lag_ns: u64) {
+        if self.second >= 0 {
+            self.lag.record(lag_ns);
+        }
+    }
+
     /// The last end of an operation, in ns of the driver's clock; 0 before the first.
     pub fn last_end_ns(&self) -> u64 {
         self.last_end_ns
     }
 
-    /// What was counted over the whole window: errors by operation and code, and the lateness.
-    pub fn finish(mut self) -> (Errors, Sparse) {
-        (self.errors, self.lateness.take())
+    /// What was counted over the whole window: errors by operation and code, the lateness, and the lag.
+    pub fn finish(mut self) -> (Errors, Sparse, Sparse) {
+        (self.errors, self.lateness.take(), self.lag.take())
     }
 }
 

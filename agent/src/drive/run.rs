@@ -11,6 +11,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
+use serde_json::Map;
+
 use crate::drive::client::{Client, Failure};
 use crate::drive::clock::{epoch_offset_ns, now_ns};
 use crate::drive::engine::{Engine, Rules, Schedule};
@@ -131,6 +133,7 @@ fn drive_part<C: Client, M: Fn(usize) -> C>(
     let rules = Rules {
         address: load.address.clone(),
         arrivals: spec.arrivals(share.index * of + index, share.of * of).map_err(|e| failure(&e))?,
+        is_given: false,
         think_ns,
         think,
         timeout_ns: (spec.operation_timeout_s * SECOND_NS) as u64,
@@ -144,7 +147,7 @@ fn drive_part<C: Client, M: Fn(usize) -> C>(
     let _ = sender.send(Message::Connected);
     let Ok(schedule) = on_start.recv() else { return Err(failure(&"stopped before the start")) };
     let mut usage = Usage::begin();
-    let outcome = engine.drive(schedule, |second| {
+    let outcome = engine.drive(schedule, &mut (), |second| {
         // What the warm-up cost is not the window's.
         if second.number == -1 {
             usage = Usage::begin();
@@ -179,7 +182,17 @@ fn conduct<M>(
     let window_start_ns = start_ns + (load.spec.warmup_s * SECOND_NS) as u64;
     let end_ns = window_start_ns + (load.spec.seconds * SECOND_NS) as u64;
     let schedule = Schedule { start_ns, window_start_ns, end_ns };
-    let title = Title { spec: load.spec, operations: &load.operations, threads, schedule, offset_ns };
+    let title = Title {
+        operations: &load.operations,
+        threads,
+        schedule,
+        offset_ns,
+        connections: load.spec.share.clients(load.spec.connections).len(),
+        pacing: match load.spec.pacing {
+            Pacing::Closed { .. } => "closed",
+            Pacing::Open { .. } => "open",
+        },
+    };
     let mut lines = Lines::begin(output, &title, shows_progress)?;
     for start in starts {
         let _ = start.send(schedule);
@@ -197,7 +210,7 @@ fn conduct<M>(
             Err(_) => bail!("a thread of the driver panicked"),
         }
     }
-    lines.finish(stop.load(Ordering::Relaxed))
+    lines.finish(stop.load(Ordering::Relaxed), Map::new())
 }
 
 fn explain(failure: &Failure, address: &Address) -> anyhow::Error {

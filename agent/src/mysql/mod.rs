@@ -10,6 +10,7 @@ mod error;
 pub mod frames;
 pub mod options;
 pub mod protocol;
+pub mod reader;
 pub mod tls;
 
 pub use arguments::{CONNECT_TIMEOUT, ServerArguments};

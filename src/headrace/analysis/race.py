@@ -10,10 +10,10 @@ blocks their own variance says little, so that it is moderated: drawn towards th
 strongly as the treatments' own variances agree among themselves. Where all vary alike it is the pooled variance;
 where they do not, each pair's own.
 
-Sources: Even-Dar, Mannor & Mansour 2006, Action elimination and stopping conditions for the multi-armed bandit, JMLR
-7 (successive elimination); Smyth 2004, Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol. Biol. 3
-(moderated t, section 6.2 for the prior's degrees of freedom). tests/test_race_simulation.py holds the promise to
-simulated races; benches/race.py shows what other tests would have cost.
+Sources: Even-Dar, Mannor & Mansour 2006, Action elimination and stopping conditions for the multi-armed bandit,
+JMLR 7 (successive elimination); Smyth 2004, Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol.
+Biol. 3 (moderated t, section 6.2 for the prior's degrees of freedom). tests/test_race_simulation.py holds the
+promise to simulated races; benches/race.py shows what other tests would have cost.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Pooled:
 
 
 def pool(table: NDArray[np.float64]) -> Pooled:
-    """The residual variance of a table (treatments x blocks, NaN where not run) about treatment and block effects."""
+    """The residual variance of a table (treatments x blocks, NaN where not run) about both effects."""
     residuals, degrees = _residuals(table)
     if degrees < 1:
         return Pooled(0.0, 0.0, 0)
@@ -128,7 +128,7 @@ def pool(table: NDArray[np.float64]) -> Pooled:
 
 
 def _residuals(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
-    """Those of the additive model, by backfitting (von Neumann's alternating projections converge to least squares)."""
+    """Those of the additive model, by backfitting: alternating projections converge to least squares."""
     present = ~np.isnan(table)
     used = present.sum(axis=1) > 1
     present &= used[:, None]

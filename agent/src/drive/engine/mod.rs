@@ -3,6 +3,7 @@
 //! Connections never wait for each other: `net` says on which something happened, and a reply's next request goes
 //! out before the next reply is looked at.
 
+mod guests;
 mod turns;
 
 use std::cmp::Reverse;
@@ -22,6 +23,8 @@ use crate::drive::net::{Address, Net};
 use crate::drive::recorder::{Recorder, Second, Times};
 use crate::drive::spec::Think;
 
+pub use self::guests::Feed;
+
 /// How often deadlines, the end of a second and a wish to stop are looked at.
 const HOUSEKEEPING_NS: u64 = 20_000_000;
 /// Logins at work at once, a thread: a login takes 16 KiB here, and a place in the server's backlog.
@@ -32,12 +35,18 @@ const CONNECT_LIMIT_NS: u64 = 10_000_000_000;
 /// clients do not come back in one instant.
 const FIRST_BACK_OFF_NS: u64 = 10_000_000;
 const LONGEST_BACK_OFF_NS: u64 = 1_000_000_000;
+/// How often those are asked again who let others go first: the others may be on another thread.
+const HELD_NS: u64 = 50_000;
+/// How long the server may take to close a connection that was told to end.
+const FAREWELL_NS: u64 = 1_000_000_000;
 
 /// What all clients of a thread share.
 pub struct Rules {
     pub address: Address,
     /// None in a closed loop.
     pub arrivals: Option<Arrivals>,
+    /// Clients come and go, and say themselves what they begin and when: `Client::turn`.
+    pub is_given: bool,
     pub think_ns: u64,
     pub think: Think,
     pub timeout_ns: u64,
@@ -65,6 +74,9 @@ pub struct Engine<'a, C> {
     /// Free clients of an open loop, the longest free first.
     free: VecDeque<usize>,
     next_arrival_ns: Option<u64>,
+    /// Clients that let others go first, and places whose client has left.
+    held: Vec<usize>,
+    vacant: Vec<usize>,
     /// Operations at work.
     busy: usize,
     schedule: Schedule,
@@ -98,16 +110,22 @@ struct Slot<C> {
     back_off_ns: u64,
     /// When the chosen operation of a closed loop begins, from the choice to the begin.
     rests_until_ns: Option<u64>,
+    /// Since when there is no connection.
+    down_since_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
+    /// Nobody's place.
+    Vacant,
     Down,
     Connecting,
     LoggingIn,
     Free,
     Resting,
     Busy,
+    /// The server has been told; it closes the connection.
+    Leaving,
 }
 
 /// What a thread found, beside its seconds.
@@ -127,21 +145,7 @@ impl<'a, C: Client> Engine<'a, C> {
         clients: impl Iterator<Item = (usize, C)>,
         stop: &'a AtomicBool,
     ) -> anyhow::Result<Self> {
-        let slots = clients.map(|(number, client)| Slot {
-            client,
-            random: Random::seed_from_u64(rules.seed.wrapping_mul(0x9E37_79B9).wrapping_add(number as u64)),
-            tls: None,
-            state: State::Down,
-            generation: 0,
-            is_queued: false,
-            operation: 0,
-            intended_ns: 0,
-            sent_ns: 0,
-            since_ns: 0,
-            retries_left: 0,
-            back_off_ns: 0,
-            rests_until_ns: None,
-        });
+        let slots = clients.map(|(number, client)| Slot::new(client, number, rules.seed));
         let recorder = Recorder::new(rules.operations + 1, 0, 0);
         let slots: Vec<_> = slots.collect();
         Ok(Self {
@@ -150,6 +154,8 @@ impl<'a, C: Client> Engine<'a, C> {
             pauses: BinaryHeap::new(),
             free: VecDeque::new(),
             next_arrival_ns: None,
+            held: Vec::new(),
+            vacant: Vec::new(),
             busy: 0,
             schedule: Schedule { start_ns: 0, window_start_ns: 0, end_ns: 0 },
             recorder,
@@ -207,8 +213,14 @@ impl<'a, C: Client> Engine<'a, C> {
     }
 
     /// Drives until all operations have ended that were begun, or were due, before the end of the schedule.
-    /// `over` gets each second when it is over, without a gap.
-    pub fn drive(mut self, schedule: Schedule, mut over: impl FnMut(Second)) -> Outcome {
+    /// `over` gets each second when it is over, without a gap; `feed` brings clients and their work where these are
+    /// given.
+    pub fn drive(
+        mut self,
+        schedule: Schedule,
+        feed: &mut impl Feed<C>,
+        mut over: impl FnMut(Second),
+    ) -> Outcome {
         self.schedule = schedule;
         self.recorder = Recorder::new(self.rules.operations + 1, schedule.start_ns, schedule.window_start_ns);
         self.pauses.push(Reverse((schedule.start_ns, usize::MAX, 0)));
@@ -216,6 +228,7 @@ impl<'a, C: Client> Engine<'a, C> {
         let mut next_round_ns = 0;
         loop {
             let now = now_ns();
+            let fed_ns = feed.feed(&mut self, now);
             self.go_on(now);
             if now >= next_round_ns {
                 while now >= self.recorder.second_end_ns() {
@@ -226,7 +239,7 @@ impl<'a, C: Client> Engine<'a, C> {
                     break;
                 }
             }
-            self.net.wait(self.next_due_ns().min(next_round_ns));
+            self.net.wait(self.next_due_ns(now).min(next_round_ns).min(fed_ns));
             while let Some((place, happened)) = self.net.next() {
                 self.react(place, happened).expect("a lost connection is made anew");
             }
@@ -262,10 +275,11 @@ impl<'a, C: Client> Engine<'a, C> {
                             self.connect_failed(place, &cannot_connect(&error));
                         }
                     }
-                    State::Connecting | State::LoggingIn | State::Free | State::Busy => {}
+                    _ => {}
                 }
             }
         }
+        self.ask_held(now);
         while let Some(arrival) = self.next_arrival_ns
             && arrival <= now
             && let Some(place) = self.take_free()
@@ -301,6 +315,7 @@ impl<'a, C: Client> Engine<'a, C> {
                 State::Connecting | State::LoggingIn if now > slot.since_ns + CONNECT_LIMIT_NS => {
                     self.lose(place, Failure::new(NO_ANSWER, "no login within 10 s"), now);
                 }
+                State::Leaving if now > slot.since_ns + FAREWELL_NS => self.vacate(place),
                 _ => {}
             }
         }
@@ -347,9 +362,10 @@ impl<'a, C: Client> Engine<'a, C> {
     }
 
     /// The next instant at which a client goes on by itself.
-    fn next_due_ns(&self) -> u64 {
+    fn next_due_ns(&self, now: u64) -> u64 {
         let pause = self.pauses.peek().map(|Reverse((due, _, _))| *due);
         let arrival = self.next_arrival_ns.filter(|_| !self.free.is_empty());
-        [pause, arrival].into_iter().flatten().min().unwrap_or(u64::MAX)
+        let held = (!self.held.is_empty()).then_some(now + HELD_NS);
+        [pause, arrival, held].into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 }

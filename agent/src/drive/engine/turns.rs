@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::io::{self, Read, Write};
 
-use rand::RngExt;
+use rand::{RngExt, SeedableRng};
 use rustls::ClientConnection;
 
 use super::{Engine, FIRST_BACK_OFF_NS, LONGEST_BACK_OFF_NS, Rules, Slot, State};
-use crate::drive::client::{CANNOT_CONNECT, CONNECTION_LOST, Client, Failure, Progress};
+use crate::drive::client::{CANNOT_CONNECT, CONNECTION_LOST, Client, Failure, Progress, Random};
 use crate::drive::clock::now_ns;
 use crate::drive::net::Happened;
 use crate::drive::recorder::Times;
@@ -32,6 +32,7 @@ impl<C: Client> Engine<'_, C> {
                 let progress = slot.client.connected(&mut self.out);
                 self.follow(place, progress, now_ns())
             }
+            Happened::Received if self.slots[place].state == State::Leaving => Ok(()),
             Happened::Received => self.receive(place),
             Happened::Closed => {
                 let failure = Failure::new(CONNECTION_LOST, "the server closed the connection");
@@ -136,6 +137,7 @@ impl<C: Client> Engine<'_, C> {
     fn logged_in(&mut self, place: usize, now: u64) {
         let slot = &mut self.slots[place];
         slot.back_off_ns = 0;
+        slot.down_since_ns = None;
         if self.is_driving {
             let times = Times { intended_ns: slot.since_ns, sent_ns: slot.since_ns, ended_ns: now };
             self.recorder.connected(times);
@@ -150,7 +152,9 @@ impl<C: Client> Engine<'_, C> {
         let slot = &mut self.slots[place];
         slot.since_ns = now;
         slot.set_state(State::Free);
-        if self.rules.arrivals.is_some() {
+        if self.rules.is_given {
+            self.take_turn(place, now);
+        } else if self.rules.arrivals.is_some() {
             match self.next_arrival_ns {
                 Some(arrival) if arrival <= now => {
                     self.next_arrival_ns = self.arrival_after();
@@ -200,6 +204,9 @@ impl<C: Client> Engine<'_, C> {
         let now = now_ns();
         slot.sent_ns = now;
         self.recorder.late(now - intended_ns.max(slot.since_ns).min(now));
+        if self.rules.is_given {
+            self.recorder.lagged(now.saturating_sub(intended_ns));
+        }
         // Only before the trial does a lost connection end anything.
         let _ = self.follow(place, progress, now);
     }
@@ -229,7 +236,11 @@ impl<C: Client> Engine<'_, C> {
                 return;
             }
             State::Free | State::Resting => self.connections_lost += 1,
-            State::Down => {}
+            State::Leaving => {
+                self.vacate(place);
+                return;
+            }
+            State::Down | State::Vacant => {}
         }
         self.rest_before_connecting(place, now);
     }
@@ -240,6 +251,9 @@ impl<C: Client> Engine<'_, C> {
         let times = Times { intended_ns: slot.since_ns, sent_ns: slot.since_ns, ended_ns: now };
         self.recorder.connect_failed(times, failure);
         self.rest_before_connecting(place, now);
+        if self.rules.is_given {
+            self.give_up(place, failure, now);
+        }
     }
 
     fn rest_before_connecting(&mut self, place: usize, now: u64) {
@@ -247,6 +261,7 @@ impl<C: Client> Engine<'_, C> {
         self.net.close(place);
         slot.tls = None;
         slot.set_state(State::Down);
+        slot.down_since_ns.get_or_insert(now);
         let rest_ns = slot.back_off_ns / 2 + slot.random.random_range(0..=slot.back_off_ns / 2);
         slot.back_off_ns = (slot.back_off_ns * 2).clamp(FIRST_BACK_OFF_NS, LONGEST_BACK_OFF_NS);
         self.pauses.push(Reverse((now + rest_ns, place, slot.generation)));
@@ -254,6 +269,25 @@ impl<C: Client> Engine<'_, C> {
 }
 
 impl<C: Client> Slot<C> {
+    pub(super) fn new(client: C, number: usize, seed: u64) -> Self {
+        Slot {
+            client,
+            random: Random::seed_from_u64(seed.wrapping_mul(0x9E37_79B9).wrapping_add(number as u64)),
+            tls: None,
+            state: State::Down,
+            generation: 0,
+            is_queued: false,
+            operation: 0,
+            intended_ns: 0,
+            sent_ns: 0,
+            since_ns: 0,
+            retries_left: 0,
+            back_off_ns: 0,
+            rests_until_ns: None,
+            down_since_ns: None,
+        }
+    }
+
     pub(super) fn set_state(&mut self, state: State) {
         self.state = state;
         self.generation = self.generation.wrapping_add(1);

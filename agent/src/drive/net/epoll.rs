@@ -56,6 +56,10 @@ impl EpollNet {
         })
     }
 
+    pub fn make_room(&mut self, clients: usize) {
+        self.sockets.resize_with(clients, || None);
+    }
+
     pub fn connect(&mut self, place: usize, address: &Address) -> io::Result<()> {
         let fd = address.socket(SocketFlags::NONBLOCK)?;
         let result = match address {

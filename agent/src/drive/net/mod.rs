@@ -100,6 +100,14 @@ impl Net {
         }
     }
 
+    /// For more clients than at first.
+    pub fn make_room(&mut self, clients: usize) {
+        match self {
+            Net::Epoll(net) => net.make_room(clients),
+            Net::Uring(net) => net.make_room(clients),
+        }
+    }
+
     /// Begins to connect; `Connected` or `Broken` tells how it ended.
     pub fn connect(&mut self, place: usize, address: &Address) -> io::Result<()> {
         match self {

@@ -82,6 +82,10 @@ impl UringNet {
         })
     }
 
+    pub fn make_room(&mut self, clients: usize) {
+        self.numbers.resize(clients, None);
+    }
+
     pub fn connect(&mut self, place: usize, address: &Address) -> io::Result<()> {
         let fd = address.socket(SocketFlags::NONBLOCK)?;
         let result = match address {
