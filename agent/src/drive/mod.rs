@@ -1,23 +1,23 @@
 //! `drive`: load that tells the truth and costs little.
 
-mod answers;
+pub(crate) mod answers;
 mod arrivals;
 mod check;
-mod client;
-mod clock;
+pub(crate) mod client;
+pub(crate) mod clock;
 pub mod digits;
-mod engine;
-mod entry;
+pub(crate) mod engine;
+pub(crate) mod entry;
 mod fields;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 pub mod keys;
-mod lines;
+pub(crate) mod lines;
 mod load;
 mod memcached;
 mod mix;
-mod mysql_client;
-mod net;
+pub(crate) mod mysql_client;
+pub(crate) mod net;
 mod oltp;
 pub mod recorder;
 mod reply;
@@ -27,7 +27,7 @@ pub mod script;
 mod spec;
 mod sql;
 mod tpcc;
-mod usage;
+pub(crate) mod usage;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -12,7 +12,6 @@ use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rand::SeedableRng;
 use rustls::ClientConnection;
 
 use self::turns::cannot_connect;

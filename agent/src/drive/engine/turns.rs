@@ -120,7 +120,7 @@ impl<C: Client> Engine<'_, C> {
     }
 
     /// Sends what the client wrote.
-    fn send(&mut self, place: usize) -> Result<(), Failure> {
+    pub(super) fn send(&mut self, place: usize) -> Result<(), Failure> {
         if self.out.is_empty() {
             return Ok(());
         }
