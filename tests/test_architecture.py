@@ -21,7 +21,7 @@ LAYERS = [
     {"experiment"},
     {"analysis"},
     {"workloads", "knobs", "volumes", "server"},
-    {"snapshot"},
+    {"snapshot", "digests"},
     {"store"},
     {"facts", "inventory"},
     {"agent"},

@@ -1,0 +1,382 @@
+"""What a digest's numbers mean: shares, percentiles, variation, apdex, rankings; two digests beside each other.
+
+A digest holds every event of a capture, so its figures describe that capture exactly (percentiles within half the
+width of a bucket, 0.4%). Nothing here is an estimate with an error: events of one capture wait for the same locks,
+caches and disks and are no independent trials, so pooling them into a test would call everything significant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace.analysis.percentiles import MIN_BEYOND
+from headrace.digests.classes import Buckets
+from headrace.store import bucket_value
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headrace.digests.classes import Digest, QueryClass
+
+#: Apdex: satisfied up to T, tolerating up to this many T (apdex.org, Technical Specification 1.1).
+TOLERATED = 4
+
+#: What a ranking can be by.
+ORDERS: Mapping[str, Callable[[QueryClass], float]] = {
+    "sum": lambda each: each.total_ns,
+    "count": lambda each: each.count,
+    "mean": lambda each: mean_ns(each) or 0.0,
+    "p99": lambda each: percentile_ns(each, "p99") or 0.0,
+    "max": lambda each: each.number("response_ns").most or 0,
+    "rows": lambda each: each.number("rows_examined").sum,
+    "sent": lambda each: each.number("rows_sent").sum,
+    "bytes": lambda each: each.number("response_bytes").sum,
+    "lock": lambda each: each.number("lock_ns").sum,
+    "errors": lambda each: each.failed,
+}
+PERCENTILES: Mapping[str, tuple[int, int]] = {
+    "p50": (50, 100), "p90": (90, 100), "p95": (95, 100), "p99": (99, 100), "p99.9": (999, 1000),
+}  # fmt: skip
+
+
+def ranked(digest: Digest, order: str = "sum") -> list[QueryClass]:
+    """The classes, the largest first; equal ones by their share of the response time."""
+    by = ORDERS[order]
+    return sorted(digest.classes, key=lambda each: (-by(each), -each.total_ns, -each.count, each.name))
+
+
+def share(each: QueryClass, whole: QueryClass) -> float | None:
+    """Of all response time; None where the source knows no times."""
+    return each.total_ns / whole.total_ns if whole.total_ns else None
+
+
+def mean_ns(each: QueryClass) -> float | None:
+    timed = each.number("response_ns")
+    return timed.sum / timed.count if timed.count else None
+
+
+def percentile_ns(each: QueryClass, name: str) -> float | None:
+    """Of all events of the class, by nearest rank; None where none has a response time.
+
+    The middle of the bucket of that rank, clamped to the exact extremes: at most 0.4% from the true one.
+    """
+    timed = each.number("response_ns")
+    return value_at(each.response, name, timed.least, timed.most)
+
+
+def value_at(found: Buckets, name: str, least: int | None = None, most: int | None = None) -> float | None:
+    """The same of any histogram."""
+    if not found.total:
+        return None
+    numerator, denominator = PERCENTILES[name]
+    rank = -(-found.total * numerator // denominator)
+    at = int(np.searchsorted(np.cumsum(found.counts), rank))
+    value = float(bucket_value(found.buckets[at]))
+    if most is not None:
+        value = min(value, float(most))
+    return max(value, float(least)) if least is not None else value
+
+
+def is_thin(found: Buckets, name: str) -> bool:
+    """Whether fewer than MIN_BEYOND events lie beyond a percentile: it says how those few went, no more."""
+    numerator, denominator = PERCENTILES[name]
+    return found.total + -found.total * numerator // denominator < MIN_BEYOND
+
+
+def dispersion_s(each: QueryClass) -> float | None:
+    """Variance over mean (the index of dispersion) of the response times in seconds, exact; pt's V/M.
+
+    0 for calls that all take equally long; the larger, the more a few of them take much longer than the rest.
+    """
+    timed, squares = each.number("response_ns"), each.number("response_ns_squares").sum
+    if not timed.count or not timed.sum:
+        return None
+    # Whole numbers up to the end: the difference of two nearly equal squares would lose all digits.
+    scaled = timed.count * squares - timed.sum**2
+    return scaled / (timed.count * timed.sum) / 1e9
+
+
+@dataclass(frozen=True)
+class Satisfaction:
+    """Shares of the timed events: within T, within 4T, beyond; ``score`` is Apdex, 1 the best."""
+
+    satisfied: float
+    tolerated: float
+    frustrated: float
+
+    @property
+    def score(self) -> float:
+        return self.satisfied + self.tolerated / 2
+
+
+def satisfaction(each: QueryClass, objective_ns: float) -> Satisfaction | None:
+    """How many calls met an objective. A bucket counts by its middle, so T is sharp within 0.4%.
+
+    Response times alone: a call that failed fast counts as satisfied, its number stands under errors.
+    """
+    total = each.response.total
+    if not total:
+        return None
+    middle = bucket_value(each.response.buckets)
+    within = int(each.response.counts[middle <= objective_ns].sum())
+    tolerated = int(each.response.counts[middle <= TOLERATED * objective_ns].sum()) - within
+    return Satisfaction(within / total, tolerated / total, (total - within - tolerated) / total)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Events between two latencies, ns; the last bound is open."""
+
+    low_ns: float
+    high_ns: float
+    count: int
+
+
+def distribution(found: Buckets, steps: int = 1) -> list[Bar]:
+    """Events by latency in ``steps`` ranges a decade, equal on a log scale, from the first to the last with any.
+
+    Ranges begin at powers of ten; a bucket counts by its middle, so edges are sharp within 0.4%.
+    """
+    if not found.total:
+        return []
+    at = np.floor(np.log10(np.maximum(bucket_value(found.buckets), 1)) * steps + 1e-9).astype(np.int64)
+    counts = np.zeros(at[-1] - at[0] + 1, np.int64)
+    np.add.at(counts, at - at[0], found.counts)
+    edges = [10 ** (n / steps) for n in range(int(at[0]), int(at[-1]) + 2)]
+    return [Bar(low, high, int(n)) for low, high, n in zip(edges, edges[1:], counts, strict=False)]
+
+
+# -- Two digests ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Change:
+    """One class in two digests; a side that lacks it is None. Ratios are after to before, None where either is."""
+
+    name: str
+    before: QueryClass | None
+    after: QueryClass | None
+    #: Of calls a second, of the mean and of the percentiles p50, p95, p99.
+    rate: float | None
+    mean: float | None
+    percentiles: Mapping[str, float | None]
+    #: Response time a second of traffic (a load: ns a second), after less before.
+    load_change: float
+    #: Slices' means: the share of pairs (one slice of before, one of after) in which after is slower.
+    slower_slices: float | None
+    slices: tuple[int, int]
+
+    @property
+    def state(self) -> str:
+        if self.before is None:
+            return "new"
+        return "gone" if self.after is None else "both"
+
+    @property
+    def either(self) -> QueryClass:
+        found = self.after or self.before
+        assert found is not None
+        return found
+
+
+def compare(before: Digest, after: Digest) -> list[Change]:
+    """Every class of either, those first whose load (response time a second of traffic) changed most.
+
+    Loads and rates are per second of each capture, so that captures of different lengths compare.
+    """
+    spans = (before.span_s or 1.0, after.span_s or 1.0)
+    names = dict.fromkeys([*after.by_name, *before.by_name])
+    changes = [_change(name, before.by_name.get(name), after.by_name.get(name), spans) for name in names]
+    return sorted(changes, key=lambda each: (-abs(each.load_change), each.name))
+
+
+def _change(
+    name: str, before: QueryClass | None, after: QueryClass | None, spans: tuple[float, float]
+) -> Change:
+    loads = [each.total_ns / span if each else 0.0 for each, span in zip((before, after), spans, strict=True)]
+    if before is None or after is None:
+        return Change(name, before, after, None, None, {}, loads[1] - loads[0], None, (0, 0))
+    percentiles = {}
+    for key in ("p50", "p95", "p99"):
+        thin = is_thin(before.response, key) or is_thin(after.response, key)
+        percentiles[key] = None if thin else _ratio(percentile_ns(before, key), percentile_ns(after, key))
+    slower, slices = slower_share(before, after)
+    return Change(
+        name,
+        before,
+        after,
+        _ratio(before.count / spans[0], after.count / spans[1]),
+        _ratio(mean_ns(before), mean_ns(after)),
+        percentiles,
+        loads[1] - loads[0],
+        slower,
+        slices,
+    )
+
+
+def _ratio(before: float | None, after: float | None) -> float | None:
+    return after / before if before and after is not None else None
+
+
+def slower_share(before: QueryClass, after: QueryClass) -> tuple[float | None, tuple[int, int]]:
+    """Of all pairs of a slice of before and one of after, the share in which after's mean is larger; ties half.
+
+    0.5: the slices of both overlap evenly; 1: each slice of after is slower than every one of before. It describes
+    how far the two captures lie apart beside how much each varies in itself; slices follow each other and share
+    what happened around them, so no significance follows from it (the common-language effect size, McGraw & Wong
+    1992). None with fewer than 4 slices on a side.
+    """
+    means = [each.slices.sum_ns / np.maximum(each.slices.count, 1) for each in (before, after)]
+    sizes = (len(means[0]), len(means[1]))
+    if min(sizes) < 4:
+        return None, sizes
+    ordered = np.sort(means[0])
+    below = np.searchsorted(ordered, means[1], side="left")
+    upto = np.searchsorted(ordered, means[1], side="right")
+    return float((below + upto).sum() / 2 / (sizes[0] * sizes[1])), sizes
+
+
+# -- Client and server ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sides:
+    """One class as the client and as the server saw it. Times in ns."""
+
+    name: str
+    client: QueryClass
+    server: QueryClass
+    mean_ns: tuple[float, float] | None
+    #: p50 ... -> (client, server).
+    percentiles_ns: Mapping[str, tuple[float, float]]
+
+    @property
+    def mean_share(self) -> float | None:
+        """Of the client's mean time what is network and client: exact where both saw the same calls."""
+        if self.mean_ns is None or not self.mean_ns[0]:
+            return None
+        return 1 - self.mean_ns[1] / self.mean_ns[0]
+
+    @property
+    def is_same_calls(self) -> bool:
+        """Whether both counted the same number of calls: else even the means are of different calls."""
+        return self.client.count == self.server.count
+
+
+def sides(client: Digest, server: Digest) -> tuple[list[Sides], list[QueryClass], list[QueryClass]]:
+    """Classes that both saw, the largest at the client first; those that only one did.
+
+    The difference of two distributions is not the distribution of the differences: the call that is slowest at the
+    client need not be the slowest at the server. Only means subtract; percentiles stand side by side.
+    """
+    both = []
+    for each in client.classes:
+        other = server.by_name.get(each.name)
+        if other is None:
+            continue
+        means = (mean_ns(each), mean_ns(other))
+        percentiles = {}
+        for key in PERCENTILES:
+            if is_thin(each.response, key) or is_thin(other.response, key):
+                continue
+            pair = (percentile_ns(each, key), percentile_ns(other, key))
+            if pair[0] is not None and pair[1] is not None:
+                percentiles[key] = (pair[0], pair[1])
+        known = (means[0], means[1]) if means[0] is not None and means[1] is not None else None
+        both.append(Sides(each.name, each, other, known, percentiles))
+    only_client = [each for each in client.classes if each.name not in server.by_name]
+    only_server = [each for each in server.classes if each.name not in client.by_name]
+    return both, only_client, only_server
+
+
+# -- Time -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """A course over time: slices from ``start_ns`` on, ``width_ns`` each, without a hole. NaN where nothing ran.
+
+    Shapes (n,); the first and the last slice may be only partly within the capture.
+    """
+
+    start_ns: int
+    width_ns: int
+    count: NDArray[np.int64]
+    mean_ns: NDArray[np.float64]
+    most_ns: NDArray[np.float64]
+
+
+def course(each: QueryClass, first_ns: int, last_ns: int, width_ns: int, most: int = 512) -> Course:
+    """A class over the whole time of its digest, in at most ``most`` slices (neighbours are joined)."""
+    while last_ns // width_ns - first_ns // width_ns >= most:
+        width_ns *= 2
+    start = first_ns // width_ns
+    size = last_ns // width_ns - start + 1
+    count, total, top = np.zeros(size, np.int64), np.zeros(size), np.full(size, np.nan)
+    at = each.slices.start_ns // width_ns - start
+    np.add.at(count, at, each.slices.count)
+    np.add.at(total, at, np.nan_to_num(each.slices.sum_ns))
+    np.fmax.at(top, at, each.slices.most_ns)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.where(count > 0, total / count, np.nan)
+    return Course(start * width_ns, width_ns, count, mean, top)
+
+
+def heat_rows(
+    digest: Digest, steps: int = 4, most: int = 512
+) -> tuple[int, int, NDArray[np.float64], NDArray[np.int64]]:
+    """The heat map: (start ns, width ns, edges of latency in ns (m + 1,), counts (m, n)).
+
+    ``steps`` rows a decade of latency, columns without a hole.
+    """
+    width = digest.heat_slice_ns
+    assert digest.first_ns is not None
+    assert digest.last_ns is not None
+    while digest.last_ns // width - digest.first_ns // width >= most:
+        width *= 2
+    start = digest.first_ns // width
+    size = digest.last_ns // width - start + 1
+    bars = distribution(digest.all.response, steps)
+    edges = np.array([bar.low_ns for bar in bars] + [bars[-1].high_ns] if bars else [])
+    cells = np.zeros((len(bars), size), np.int64)
+    for at_ns, found in digest.heat.items():
+        rows = np.searchsorted(edges, bucket_value(found.buckets), side="right") - 1
+        np.add.at(cells[:, at_ns // width - start], np.clip(rows, 0, len(bars) - 1), found.counts)
+    return start * width, width, edges, cells
+
+
+def percentile_course(
+    digest: Digest, names: Sequence[str] = ("p50", "p95", "p99")
+) -> tuple[int, Mapping[str, list[tuple[int, float]]]]:
+    """(width ns, name -> (start of a slice in ns, percentile of all classes in it)); thin ones are left out.
+
+    Slices are joined until half of them have enough events for the last name, but 16 are left at least.
+    """
+    width, last = digest.heat_slice_ns, names[-1]
+    slices = dict(digest.heat)
+    while len(slices) > 32 and sum(is_thin(found, last) for found in slices.values()) > len(slices) / 2:
+        width *= 2
+        joined: dict[int, list[Buckets]] = {}
+        for at_ns, buckets in slices.items():
+            joined.setdefault(at_ns - at_ns % width, []).append(buckets)
+        slices = {at_ns: _added(parts) for at_ns, parts in joined.items()}
+    found: dict[str, list[tuple[int, float]]] = {name: [] for name in names}
+    for at_ns, buckets in sorted(slices.items()):
+        for name in names:
+            value = value_at(buckets, name)
+            if value is not None and not is_thin(buckets, name):
+                found[name].append((at_ns, value))
+    return width, found
+
+
+def _added(parts: Sequence[Buckets]) -> Buckets:
+    if len(parts) == 1:
+        return parts[0]
+    buckets, where = np.unique(np.concatenate([part.buckets for part in parts]), return_inverse=True)
+    counts = np.zeros(len(buckets), np.int64)
+    np.add.at(counts, where, np.concatenate([part.counts for part in parts]))
+    return Buckets(buckets, counts)

@@ -1,0 +1,254 @@
+"""A digest's table as objects: the whole, its classes, their histograms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.digests.table import ALL, OTHERS, TABLE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Number:
+    """``count`` events told it; their sum, and the extremes where they are known."""
+
+    count: int = 0
+    sum: int = 0
+    least: int | None = None
+    most: int | None = None
+
+
+NOTHING = Number()
+
+
+@dataclass(frozen=True)
+class Label:
+    """A user, host, database or error of a class: its events and the sum of their response times."""
+
+    text: str
+    count: int
+    sum_ns: int
+
+
+@dataclass(frozen=True, eq=False)
+class Buckets:
+    """Events by latency bucket (``store.bucket_of``), ascending, only buckets with events. Shapes (n,)."""
+
+    buckets: NDArray[np.int32]
+    counts: NDArray[np.int64]
+
+    @cached_property
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Slices:
+    """What happened from each of ``start_ns`` on, ascending, only slices with events. Shapes (n,)."""
+
+    start_ns: NDArray[np.int64]
+    count: NDArray[np.int64]
+    sum_ns: NDArray[np.float64]
+    most_ns: NDArray[np.float64]
+
+
+NO_BUCKETS = Buckets(np.empty(0, np.int32), np.empty(0, np.int64))
+NO_SLICES = Slices(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0))
+
+
+@dataclass(frozen=True, eq=False)
+class QueryClass:
+    """One class, or all of them together (``name`` is ALL), or those that found no room (OTHERS)."""
+
+    name: str
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, tuple[Label, ...]] = field(default_factory=dict)
+    response: Buckets = NO_BUCKETS
+    first_byte: Buckets = NO_BUCKETS
+    slices: Slices = NO_SLICES
+
+    def number(self, name: str) -> Number:
+        return self.numbers.get(name, NOTHING)
+
+    @property
+    def count(self) -> int:
+        return self.number("events").count
+
+    @property
+    def failed(self) -> int:
+        return self.number("failed").count
+
+    @property
+    def total_ns(self) -> int:
+        return self.number("response_ns").sum
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What people call it: the statement without its literals, or the values it was grouped by."""
+        if self.name == OTHERS:
+            return "(all classes that found no room)"
+        others = [f"{name} {value}" for name, value in self.key.items() if name != "class"]
+        return " · ".join([*([self.texts["fingerprint"]] if self.texts.get("fingerprint") else []), *others])
+
+    @cached_property
+    def key(self) -> dict[str, str]:
+        found = json.loads(self.texts.get("key") or "{}")
+        return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+
+    @cached_property
+    def tables(self) -> list[str]:
+        return [str(name) for name in json.loads(self.texts.get("tables") or "[]")]
+
+    @cached_property
+    def sample(self) -> dict[str, Any]:
+        """The slowest call as the agent told it; empty where there is none."""
+        return dict(json.loads(self.texts.get("sample") or "{}"))
+
+
+@dataclass(frozen=True, eq=False)
+class Digest:
+    """``classes`` have the largest sum of response times first; equal ones have the more frequent first."""
+
+    table: pa.Table
+    mode: str
+    group: tuple[str, ...]
+    slice_ns: int
+    heat_slice_ns: int
+    first_ns: int | None
+    last_ns: int | None
+    coverage: Mapping[str, int]
+    places: tuple[Mapping[str, Any], ...]
+    sources: Mapping[str, str]
+    filters: tuple[Mapping[str, Any], ...]
+    all: QueryClass
+    classes: tuple[QueryClass, ...]
+
+    @cached_property
+    def by_name(self) -> dict[str, QueryClass]:
+        return {each.name: each for each in self.classes}
+
+    @property
+    def span_s(self) -> float:
+        """From the first start to the last; 0 where no event has a time."""
+        if self.first_ns is None or self.last_ns is None:
+            return 0.0
+        return (self.last_ns - self.first_ns) / 1e9
+
+    @cached_property
+    def heat(self) -> dict[int, Buckets]:
+        """Start of a slice in ns -> the response times of all classes in it."""
+        rows = self.table.filter(pc.equal(self.table["part"], "heat"))
+        found = {}
+        for start, (low, high) in _runs(rows["slice_ns"].to_numpy()):
+            part = rows.slice(low, high - low)
+            found[int(start)] = Buckets(part["bucket"].to_numpy(), part["count"].to_numpy())
+        return found
+
+
+def open_digest(table: pa.Table) -> Digest:
+    """A merged table (``merge.merge``) as objects."""
+    parts = {name: table.slice(low, high - low) for name, (low, high) in _runs(_strings(table["part"]))}
+    empty = TABLE.empty_table()
+    header = {row["name"]: row for row in parts.get("header", empty).to_pylist()}
+    classes = _classes(parts)
+    whole = classes.pop(ALL, QueryClass(ALL))
+    ordered = sorted(classes.values(), key=lambda each: (-each.total_ns, -each.count, each.name))
+    span = header.get("start_ns", {})
+    return Digest(
+        table=table,
+        mode=header["mode"]["text"],
+        group=tuple(json.loads(header["group"]["text"])),
+        slice_ns=header["slice_ns"]["most"],
+        heat_slice_ns=header["heat_slice_ns"]["most"],
+        first_ns=span.get("least"),
+        last_ns=span.get("most"),
+        coverage={row["name"]: row["count"] for row in parts.get("coverage", empty).to_pylist()},
+        places=tuple(json.loads(row["name"]) for row in parts.get("place", empty).to_pylist()),
+        sources={row["name"]: row["text"] or "" for row in parts.get("source", empty).to_pylist()},
+        filters=tuple(json.loads(row["name"]) for row in parts.get("filter", empty).to_pylist()),
+        all=whole,
+        classes=tuple(ordered),
+    )
+
+
+def _strings(column: pa.ChunkedArray) -> NDArray[np.object_]:
+    """Of a column with few values many strings would be made anew for every row."""
+    encoded = column.combine_chunks().dictionary_encode()
+    values: NDArray[np.object_] = np.array(encoded.dictionary.to_pylist(), dtype=object)
+    found: NDArray[np.object_] = values[encoded.indices.to_numpy()]
+    return found
+
+
+def _runs(values: NDArray[Any]) -> Iterator[tuple[Any, tuple[int, int]]]:
+    """Each value of a sorted column, and where it begins and ends."""
+    if not len(values):
+        return
+    starts = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
+    for low, high in zip(starts, [*starts[1:], len(values)], strict=True):
+        yield values[low], (int(low), int(high))
+
+
+def _classes(parts: Mapping[str, pa.Table]) -> dict[str, QueryClass]:
+    content: dict[str, dict[str, Any]] = {}
+    empty = TABLE.empty_table()
+    for row in parts.get("number", empty).to_pylist():
+        number = Number(row["count"] or 0, int(row["sum"] or 0), row["least"], row["most"])
+        content.setdefault(row["class"], {}).setdefault("numbers", {})[row["name"]] = number
+    for row in parts.get("text", empty).to_pylist():
+        if row["text"] is not None:
+            content.setdefault(row["class"], {}).setdefault("texts", {})[row["name"]] = row["text"]
+    for row in parts.get("label", empty).to_pylist():
+        labels = content.setdefault(row["class"], {}).setdefault("labels", {})
+        labels.setdefault(row["name"], []).append(Label(row["text"], row["count"], int(row["sum"] or 0)))
+    for part, name, kind, piece in _pieces(parts):
+        cells = content.setdefault(name, {})
+        if part == "slice":
+            if kind == "response_ns":
+                cells["slices"] = Slices(
+                    piece["slice_ns"].to_numpy(),
+                    piece["count"].to_numpy(),
+                    _floats(piece["sum"]),
+                    _floats(piece["most"]),
+                )
+        else:
+            buckets = Buckets(piece["bucket"].to_numpy(), piece["count"].to_numpy())
+            cells["response" if kind == "response_ns" else "first_byte"] = buckets
+    for cells in content.values():
+        ordered = {
+            kind: tuple(sorted(found, key=lambda label: (-label.count, label.text)))
+            for kind, found in cells.get("labels", {}).items()
+        }
+        cells["labels"] = ordered
+    return {name: QueryClass(name, **cells) for name, cells in content.items()}
+
+
+def _pieces(parts: Mapping[str, pa.Table]) -> Iterator[tuple[str, str, str, pa.Table]]:
+    """(part, class, name, rows) of the parts that have many rows a class."""
+    for part in ("latency", "slice"):
+        rows = parts.get(part)
+        if rows is None:
+            continue
+        keys = rows.select(["name"]).append_column("class", rows["class"])
+        if part == "slice":  # sorted by time before name
+            rows = rows.sort_by([("class", "ascending"), ("name", "ascending"), ("slice_ns", "ascending")])
+            keys = rows.select(["name", "class"])
+        kinds = _strings(keys["name"])
+        for name, (low, high) in _runs(_strings(keys["class"])):
+            for kind, (first, last) in _runs(kinds[low:high]):
+                yield part, str(name), str(kind), rows.slice(low + first, last - first)
+
+
+def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = pc.cast(column, pa.float64()).to_numpy()
+    return found

@@ -1,0 +1,175 @@
+"""The lines that ``headrace-agent digest`` writes (docs/digest-format.md), as a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.digests.merge import merge
+from headrace.digests.table import ALL, OTHER_ERRORS, OTHERS, SECOND_NS, Rows
+from headrace.errors import StoreError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Later ones are refused.
+VERSION = 1
+
+_NUMBERS = (
+    "lock_ns", "rows_sent", "rows_examined", "rows_affected", "request_bytes", "response_bytes", "warnings",
+)  # fmt: skip
+_LABELS = {"users": "user", "hosts": "host", "databases": "database"}
+
+
+def read_lines(lines: Iterable[str | bytes], place: str) -> pa.Table:
+    """All digests of a stream, merged. Raises StoreError, with ``place``, where it was cut off or is no digest."""
+    reader = _Reader()
+    number = 0
+    try:
+        for line in lines:
+            number += 1
+            reader.take(json.loads(line))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
+        raise StoreError(
+            f"line {number} is no line of a digest: {type(error).__name__}: {error}", place=place
+        ) from error
+    if reader.is_open or not reader.finished:
+        raise StoreError("it ends before its last line", place=place, hint="did the agent stop half-way?")
+    return merge(reader.finished)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.finished: list[pa.Table] = []
+        self.is_open = False
+        self._rows = Rows()
+        self._group: list[str] = []
+        self._classes = 0
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        kind = line["type"]
+        if kind == "digest":
+            if self.is_open:
+                raise ValueError("a digest begins in another one")
+            if line["version"] > VERSION:
+                raise ValueError(f"version {line['version']}; this headrace reads {VERSION}")
+            self._rows, self._classes, self.is_open = Rows(), 0, True
+            self._group = line["group"]
+            _header(self._rows, line)
+        elif not self.is_open:
+            raise ValueError(f"{kind!r} stands outside a digest")
+        elif kind == "totals":
+            _class(self._rows, ALL, line)
+        elif kind == "heat":
+            for start_s, buckets in line["slices"]:
+                cells = {"slice_ns": [start_s * SECOND_NS] * len(buckets), **_pairs(buckets)}
+                self._rows.extend("heat", ALL, "response_ns", len(buckets), **cells)
+        elif kind == "class":
+            self._classes += 1
+            _class(self._rows, self._name(line), line)
+        elif kind == "end":
+            if line["classes"] != self._classes:
+                raise ValueError(f"{self._classes} classes of {line['classes']}")
+            self.finished.append(self._rows.table())
+            self.is_open = False
+
+    def _name(self, line: Mapping[str, Any]) -> str:
+        if line.get("is_others"):
+            return OTHERS
+        if self._group == ["class"]:
+            return str(line["id"])
+        return json.dumps({name: line["key"].get(name) for name in self._group}, ensure_ascii=False)
+
+
+def _header(rows: Rows, line: Mapping[str, Any]) -> None:
+    rows.add("header", ALL, "mode", text=line["mode"])
+    rows.add("header", ALL, "group", text=json.dumps(line["group"]))
+    rows.add("header", ALL, "slice_ns", most=line["slice_ns"])
+    rows.add("header", ALL, "heat_slice_ns", most=line["heat_slice_ns"])
+    rows.add("header", ALL, "start_ns", least=line["first_ns"], most=line["last_ns"])
+    who = " ".join(str(line[key]) for key in ("host", "agent") if line.get(key))
+    for name in line["inputs"]:
+        rows.add("source", ALL, name, count=1, text=who)
+    chosen = {key: value for key, value in (line.get("filter") or {}).items() if value not in (None, [], "")}
+    if chosen:
+        rows.add("filter", ALL, json.dumps(chosen, sort_keys=True), count=1)
+    counts = {key: line[key] for key in ("filtered", "undated", "others")}
+    coverage = {key: value for key, value in line["coverage"].items() if key != "places"}
+    # What was read and what was counted differ by what was filtered.
+    for key, value in (
+        {"read_" + "events": coverage.pop("events", 0), "events": line["events"]} | counts | coverage
+    ).items():
+        rows.add("coverage", ALL, key, count=value)
+    for at in line["coverage"].get("places", []):
+        rows.add("place", ALL, json.dumps(at, sort_keys=True), count=1)
+
+
+def _class(rows: Rows, name: str, line: Mapping[str, Any]) -> None:
+    rows.add("number", name, "events", count=line["count"])
+    rows.add(
+        "number", name, "response_ns",
+        count=line["timed"], sum=line["response_sum_ns"],
+        least=line["response_min_ns"], most=line["response_max_ns"],
+    )  # fmt: skip
+    rows.add(
+        "number", name, "response_ns_squares", count=line["timed"], sum=int(line["response_sum_squares"])
+    )
+    rows.add("number", name, "start_ns", least=line["first_ns"], most=line["last_ns"])
+    for key in ("failed", "unanswered"):
+        rows.add("number", name, key, count=line[key])
+    for key in _NUMBERS:
+        if told := line.get(key):
+            rows.add("number", name, key, count=told["known"], sum=told["sum"], most=told["max"])
+    rows.extend("latency", name, "response_ns", len(line["buckets"]), **_pairs(line["buckets"]))
+    if first := line.get("first_byte"):
+        rows.add(
+            "number", name, "first_byte_ns",
+            count=first["count"], sum=first["sum_ns"], least=first["min_ns"], most=first["max_ns"],
+        )  # fmt: skip
+        rows.extend("latency", name, "first_byte_ns", len(first["buckets"]), **_pairs(first["buckets"]))
+    for number, count in line["errors"].items():
+        rank = None if number == OTHER_ERRORS else int(number)
+        rows.add("label", name, "error", text=number, count=count, least=rank)
+    for key, label in _LABELS.items():
+        for text, count, sum_ns, *hashed in line[key]:
+            # Signed as the column is, in the same order.
+            rank = hashed[0] - 2**63 if hashed else None
+            rows.add("label", name, label, text=text, count=count, sum=sum_ns, least=rank)
+    if name != ALL:
+        _described(rows, name, line)
+
+
+def _described(rows: Rows, name: str, line: Mapping[str, Any]) -> None:
+    for key in ("fingerprint", "verb"):
+        rows.add("text", name, key, text=line.get(key))
+    rows.add("text", name, "id", text=line.get("id"))
+    rows.add("text", name, "tables", text=json.dumps(line.get("tables") or [], ensure_ascii=False))
+    rows.add("text", name, "key", text=json.dumps(line.get("key") or {}, ensure_ascii=False))
+    if sample := line.get("sample"):
+        # Its text stands first: of two that are alike in all else, the smaller is kept.
+        text = json.dumps({"text": sample.get("text"), **sample}, ensure_ascii=False)
+        took_ns = sample.get("response_ns")
+        rows.add(
+            "text",
+            name,
+            "sample",
+            text=text,
+            most=-1 if took_ns is None else took_ns,
+            least=sample["start_ns"],
+        )
+    slices = line["slices"]
+    if slices:
+        starts, counts, sums, slowest, failed = zip(*slices, strict=True)
+        at_ns = [start * SECOND_NS for start in starts]
+        cells = {"slice_ns": at_ns, "count": counts, "sum": sums, "most": slowest}
+        rows.extend("slice", name, "response_ns", len(slices), **cells)
+        bad = [(at, n) for at, n in zip(at_ns, failed, strict=True) if n]
+        if bad:
+            rows.extend(
+                "slice", name, "failed", len(bad), slice_ns=[at for at, _ in bad], count=[n for _, n in bad]
+            )
+
+
+def _pairs(buckets: list[list[int]]) -> dict[str, list[int]]:
+    return {"bucket": [bucket for bucket, _ in buckets], "count": [count for _, count in buckets]}

@@ -1,0 +1,144 @@
+"""A digest as a table, and as a Parquet file.
+
+It is one long table (``TABLE``). ``part`` says what a row is about; rows of the same part, class, slice, name,
+bucket (and, for labels, text) add up: ``SUM(count)``, ``SUM(sum)``, ``MIN(least)``, ``MAX(most)``, in any engine.
+All are whole numbers, so the merge of the parts is the digest of the whole, to the last digit.
+
+    part            name                  count       sum      least, most
+    header          mode, group, width    in ``text``; for the widths of slices: ``most``, ns
+    source          name of an input      times read                         text: host and agent that read it
+    filter          JSON as it was given
+    coverage        counter                           what was read, or missed (docs/digest-format.md)
+    place           JSON                                                     one place of damage
+    number          response_ns, rows_sent ...        events that told it, their sum, the extremes
+    text            fingerprint, verb, tables, key, sample                   in ``text``
+    latency         response_ns, first_byte_ns        events in ``bucket``
+    label           user, host, database, error       events, their response times; ``least`` orders what is kept
+    slice           response_ns, failed   as number, of one class from ``slice_ns`` on
+    heat            response_ns           events of all classes in ``bucket`` from ``slice_ns`` on
+
+``class`` is the class's id, or the JSON of its key where classes are not all that was grouped by; empty for all
+classes together, ``*`` for those that found no room.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.errors import DiskFull, StoreError
+
+FORMAT = 1
+
+WIDE = pa.decimal128(38, 0)
+TABLE = pa.schema(
+    [
+        ("part", pa.string()),
+        ("class", pa.string()),
+        ("slice_ns", pa.int64()),
+        ("name", pa.string()),
+        ("bucket", pa.int32()),
+        ("text", pa.string()),
+        ("count", pa.int64()),
+        ("sum", WIDE),
+        ("least", pa.int64()),
+        ("most", pa.int64()),
+    ]
+)
+
+ALL, OTHERS = "", "*"
+SECOND_NS = 1_000_000_000
+#: Bounds of the agent (docs/digest-format.md): a merge keeps what the agent would have kept of the whole.
+MOST_SLICES, MOST_CLASS_SLICES = 512, 524_288
+MOST_NAMES, MOST_NAMES_OF_ALL, MOST_ERRORS = 32, 1_024, 64
+MOST_PLACES = 20
+#: Errors beyond the lowest numbers.
+OTHER_ERRORS = "other"
+
+
+class Rows:
+    """Collects rows of TABLE."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, list[Any]] = {name: [] for name in TABLE.names}
+
+    def add(self, part: str, query_class: str, name: str, **cells: Any) -> None:
+        """One row; what is not named is null."""
+        self.extend(part, query_class, name, 1, **{key: [cell] for key, cell in cells.items()})
+
+    def extend(self, part: str, query_class: str, name: str, n: int, **cells: Sequence[Any]) -> None:
+        """``n`` rows that differ in their cells."""
+        cells = {**cells, "part": [part] * n, "class": [query_class] * n, "name": [name] * n}
+        for key, column in self._columns.items():
+            column.extend(cells.get(key) or [None] * n)
+
+    def table(self) -> pa.Table:
+        arrays = [
+            _wide(self._columns[each.name])
+            if each.type == WIDE
+            else pa.array(self._columns[each.name], each.type)
+            for each in TABLE
+        ]
+        return pa.Table.from_arrays(arrays, schema=TABLE)
+
+
+def _wide(numbers: Sequence[int | None]) -> pa.Array:
+    try:
+        return pa.array(numbers, pa.int64()).cast(WIDE)
+    except (OverflowError, pa.ArrowInvalid):  # sums of squares pass 64 bits
+        return pa.array([None if n is None else Decimal(n) for n in numbers], WIDE)
+
+
+def write(table: pa.Table, path: Path) -> None:
+    """The file appears whole or not at all."""
+    draft = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        marked = table.replace_schema_metadata({"headrace": f"digest {FORMAT}"})
+        pq.write_table(marked, draft, compression="zstd", row_group_size=1 << 18)
+        os.chmod(draft, 0o600 if has_literals(table) else 0o644)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull("no room for the digest", place=str(path)) from error
+        raise StoreError(f"cannot be written: {error.strerror or error}", place=str(path)) from error
+
+
+def has_literals(table: pa.Table) -> bool:
+    """Whether samples stand in it: statements with the values that somebody sent."""
+    import pyarrow.compute as pc
+
+    return bool(pc.any(pc.equal(table["name"], "sample")).as_py())
+
+
+def is_digest(path: Path) -> bool:
+    """Whether it is a Parquet file, by its first bytes."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"PAR1"
+    except OSError:
+        return False
+
+
+def read(path: Path) -> pa.Table:
+    """One digest as it was written. Raises StoreError."""
+    try:
+        file = pq.ParquetFile(path)
+        mark = (file.schema_arrow.metadata or {}).get(b"headrace", b"").decode("ascii", "replace")
+        if mark != f"digest {FORMAT}":
+            raise StoreError(
+                "it is Parquet, but no digest that this headrace reads",
+                place=str(path),
+                hint="make one with `headrace digest SOURCE --save FILE.parquet`",
+            )
+        return file.read().cast(TABLE)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise StoreError(f"cannot be read: {str(error).splitlines()[0]}", place=str(path)) from error
