@@ -81,6 +81,9 @@ pub struct Event<'a> {
     pub warnings: Option<u16>,
     /// Checksum of the rows as the client saw them (see `wire`), where the source saw them whole.
     pub checksum: Option<u64>,
+    /// It happened before what was cut out of a recording, and stands there only so that a replay can bring the
+    /// session into its state. Never counted.
+    pub is_state: bool,
 }
 
 impl Event<'_> {
@@ -109,6 +112,7 @@ impl Event<'_> {
             response_bytes: None,
             warnings: None,
             checksum: None,
+            is_state: false,
         }
     }
 }

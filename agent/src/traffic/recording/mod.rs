@@ -1,1 +1,20 @@
-//! Recordings: our own file format.
+//! Recordings: captured traffic in our own format (docs/recording.md). Blocks of columns, each whole in itself.
+
+mod columns;
+mod decode;
+mod encode;
+mod frame;
+mod info;
+mod reader;
+mod source;
+mod text;
+mod window;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use frame::{Header, Kind, MAGIC};
+pub use info::{Info, Totals};
+pub use reader::Reader;
+pub use writer::{Writer, WriterOptions};

@@ -1,0 +1,131 @@
+//! Whatever is written is read again, in order, whatever happened to the rest of the file.
+
+use std::path::Path;
+
+use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
+use proptest::{collection, option, sample};
+
+use super::{Reader, Writer, WriterOptions};
+use crate::traffic::coverage::Coverage;
+use crate::traffic::event::{Command, Event, Outcome, Sink};
+
+/// An event that owns what it has.
+#[derive(Clone, Debug)]
+struct Owned {
+    numbers: Event<'static>,
+    parts: [Vec<u8>; 5],
+}
+
+impl Owned {
+    fn event(&self) -> Event<'_> {
+        let [user, host, database, text, parameters] = &self.parts;
+        Event { user, host, database, text, parameters, ..self.numbers.clone() }
+    }
+}
+
+fn some_command() -> impl Strategy<Value = Command> {
+    let named = [
+        Command::Connect,
+        Command::Quit,
+        Command::Query,
+        Command::Prepare,
+        Command::Execute,
+        Command::Fetch,
+        Command::Close,
+        Command::ResetStatement,
+        Command::InitDb,
+        Command::ChangeUser,
+        Command::ResetConnection,
+        Command::Ping,
+    ];
+    (any::<u8>(), 0..20usize).prop_map(move |(byte, at)| *named.get(at).unwrap_or(&Command::Other(byte)))
+}
+
+fn some_outcome() -> impl Strategy<Value = Outcome> {
+    (0..4, any::<u16>()).prop_map(|(kind, code)| match kind {
+        0 => Outcome::Unknown,
+        1 => Outcome::Ok,
+        2 => Outcome::Unanswered,
+        _ => Outcome::Error(code),
+    })
+}
+
+fn some_number() -> impl Strategy<Value = Option<u64>> {
+    option::of((0..64u32, any::<u64>()).prop_map(|(shift, value)| value >> shift))
+}
+
+fn some_event() -> impl Strategy<Value = Owned> {
+    let bytes = || collection::vec(any::<u8>(), 0..40);
+    let word = || sample::select(vec![&b""[..], b"a", b"select 1", b"\xff\x00\x01"]).prop_map(<[u8]>::to_vec);
+    let numbers = collection::vec(some_number(), 8);
+    (
+        (any::<u64>(), 0..6u64, some_command(), some_outcome(), numbers, option::of(any::<u32>())),
+        (word(), word(), word(), proptest::prop_oneof![bytes(), word()], bytes()),
+        (0..20u16, option::of(any::<u16>()), some_number(), any::<bool>()),
+    )
+        .prop_map(|(a, b, c)| {
+            let mut event = Event::new(a.0, a.1, a.2);
+            event.outcome = a.3;
+            let [response, first, lock, sent, examined, affected, request, answer] =
+                <[_; 8]>::try_from(a.4).unwrap();
+            (event.response_ns, event.first_byte_ns, event.lock_ns) = (response, first, lock);
+            (event.rows_sent, event.rows_examined, event.rows_affected) = (sent, examined, affected);
+            (event.request_bytes, event.response_bytes) = (request, answer);
+            event.statement = a.5;
+            (event.parameter_count, event.warnings, event.checksum, event.is_state) = c;
+            Owned { numbers: event, parts: [b.0, b.1, b.2, b.3, b.4] }
+        })
+}
+
+pub(super) fn with_literals() -> WriterOptions {
+    WriterOptions { with_literals: true, ..WriterOptions::default() }
+}
+
+fn write(path: &Path, options: &WriterOptions, events: &[Owned]) -> super::Totals {
+    let mut writer = Writer::create(path, options).unwrap();
+    for event in events {
+        writer.event(&event.event()).unwrap();
+    }
+    writer.finish(&Coverage::default()).unwrap()
+}
+
+/// All events of a recording, as text: an Event has no equality, its text has every field.
+pub(super) fn read_all(reader: &mut Reader) -> Vec<String> {
+    let mut all = Vec::new();
+    while let Some(event) = reader.next().unwrap() {
+        all.push(format!("{event:?}"));
+    }
+    all
+}
+
+proptest! {
+    #[test]
+    fn any_events_come_back_in_order_of_start(
+        mut events in collection::vec(some_event(), 0..120),
+        block_bytes in 100..5000usize,
+    ) {
+        // A session's starts are put in order when they are a little apart: here they are far apart or alike.
+        for event in &mut events {
+            event.numbers.start_ns = (event.numbers.start_ns >> 58) << 40;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rec");
+        let options = WriterOptions { block_bytes, ..with_literals() };
+        let totals = write(&path, &options, &events);
+        events.sort_by_key(|event| event.numbers.start_ns);
+        let expected: Vec<String> = events.iter().map(|event| format!("{:?}", event.event())).collect();
+        let mut reader = Reader::open(&path).unwrap();
+        prop_assert!(reader.has_index());
+        prop_assert_eq!(read_all(&mut reader), expected.clone());
+        prop_assert_eq!(reader.damage(), &Coverage::default());
+        prop_assert_eq!(reader.unordered(), 0);
+        prop_assert_eq!(reader.info()[0].totals.as_ref(), Some(&totals));
+        prop_assert_eq!(totals.events, events.len() as u64);
+        if let Some(middle) = events.get(events.len() / 2) {
+            let start_ns = middle.numbers.start_ns;
+            reader.seek(start_ns);
+            let from = events.iter().position(|event| event.numbers.start_ns >= start_ns).unwrap();
+            prop_assert_eq!(&read_all(&mut reader), &expected[from..]);
+        }
+    }
+}
