@@ -1,0 +1,49 @@
+"""Files that hold a digest already: our Parquet, or the agent's lines as they are or compressed."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import zstandard
+
+from headrace.digests import table as tables
+from headrace.digests.lines import read_lines
+from headrace.errors import StoreError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PARQUET, _ZSTD = b"PAR1", b"\x28\xb5\x2f\xfd"
+#: How the agent's first line begins.
+_LINES = b'{"type":"digest"'
+
+
+def is_digest(path: Path) -> bool:
+    """By its first bytes, whatever its name; False for what is no file here."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_LINES))
+            if head.startswith(_ZSTD):
+                file.seek(0)
+                head = zstandard.ZstdDecompressor().stream_reader(file).read(len(_LINES))
+    except (OSError, zstandard.ZstdError):
+        return False
+    return head.startswith(_PARQUET) or head == _LINES
+
+
+def load(path: Path) -> pa.Table:
+    """One digest. Raises StoreError."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+            if head == _PARQUET:
+                return tables.read(path)
+            file.seek(0)
+            if head == _ZSTD:
+                reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+                return read_lines(io.BufferedReader(reader), str(path))
+            return read_lines(file, str(path))
+    except (OSError, zstandard.ZstdError) as error:
+        raise StoreError(f"cannot be read: {error}", place=str(path)) from error
