@@ -119,15 +119,6 @@ def has_literals(table: pa.Table) -> bool:
     return bool(pc.any(pc.equal(table["name"], "sample")).as_py())
 
 
-def is_digest(path: Path) -> bool:
-    """Whether it is a Parquet file, by its first bytes."""
-    try:
-        with path.open("rb") as file:
-            return file.read(4) == b"PAR1"
-    except OSError:
-        return False
-
-
 def read(path: Path) -> pa.Table:
     """One digest as it was written. Raises StoreError."""
     try:

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 QUIET = 1.1
 #: Said under every comparison: what the ratios are not.
 NO_TRIAL = (
-    "Two captures are two observations, however many calls they hold: calls of one capture share its load, caches and "
-    "locks, so no significance is claimed. `slices` is the share of pairs of time slices in which after is slower: "
-    "0.5 is no difference, 1.0 is beyond all that either capture varies in itself. For a proof: headrace prove, run."
+    "Two captures are two observations, however many calls they hold: calls of one capture share its load, caches "
+    "and locks, so no significance is claimed. `slices` is the share of pairs of time slices in which after is "
+    "slower: 0.5 is no difference, 1.0 is beyond all that either capture varies in itself. For a proof, compare "
+    "configurations in blocks: headrace run, headrace prove."
 )
 NO_DIFFERENCE = (
-    "Means subtract; percentiles do not: the call that is slowest at the client need not be the slowest at the server, "
-    "so the distance of two percentiles is not the percentile of the distance."
+    "Means subtract; percentiles do not: the call that is slowest at the client need not be the slowest at the "
+    "server, so the distance of two percentiles is not the percentile of the distance."
 )
 
 
@@ -156,8 +157,8 @@ def beside(
     for each in both[:limit]:
         share = percent(each.mean_share) if each.mean_share is not None else "–"
         mark = "" if each.is_same_calls else " ?"
-        name = Text(clean(each.client.fingerprint))
-        table.add_row(*_side(each, 0), f"{share} of the mean{mark}", name)
+        fingerprint = Text(clean(each.client.fingerprint))
+        table.add_row(*_side(each, 0), f"{share} of the mean{mark}", fingerprint)
         table.add_row(*(Text(cell, style="dim") for cell in _side(each, 1)), *_gaps(each))
     parts += ["", table]
     if any(not each.is_same_calls for each in both):
@@ -170,9 +171,7 @@ def beside(
             parts.append(
                 Text(f"only the {side} saw {len(only)} classes ({calls:,} calls): {names}", style="yellow")
             )
-    said = (
-        "The first line of a class is the client's, the second the server's and, after it, p99 of both apart."
-    )
+    said = "Of each class the client's line and the server's, and how far their percentiles are apart, as a share."
     return Group(*parts, "", Text(f"{said} {NO_DIFFERENCE}", style="dim"))
 
 
@@ -187,9 +186,11 @@ def _side(each: Sides, side: int) -> list[str]:
 
 
 def _gaps(each: Sides) -> list[Text]:
-    pair = each.percentiles_ns.get("p99")
-    told = f"p99 apart {duration(max(pair[0] - pair[1], 0))}" if pair else ""
-    return [Text(told, style="dim"), Text("")]
+    pairs = {
+        name: pair for name in ("p90", "p99", "p99.9") if (pair := each.percentiles_ns.get(name)) and pair[0]
+    }
+    shares = [f"{name} {1 - pair[1] / pair[0]:.0%}" for name, pair in pairs.items()]
+    return [Text("", style="dim"), Text(f"apart: {', '.join(shares)}" if shares else "", style="dim")]
 
 
 def beside_json(

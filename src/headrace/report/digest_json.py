@@ -82,7 +82,7 @@ def _class(digest: Digest, each: QueryClass, view: View) -> dict[str, Any]:
             {"name": label.text, "calls": label.count, "sum_ns": label.sum_ns} for label in labels
         ]
     if each is not digest.all:
-        head = {"id": each.texts.get("id"), "key": each.key, "fingerprint": each.fingerprint}
+        head: dict[str, Any] = {"id": each.texts.get("id"), "key": each.key, "fingerprint": each.fingerprint}
         head |= {"verb": each.texts.get("verb"), "tables": each.tables, "sample": each.sample or None}
         told = {**head, **told}
         if each.name in view.plans:
