@@ -1,1 +1,33 @@
 //! SQL as far as traffic needs it: literals, fingerprints, tables, what writes, passwords.
+
+pub mod lexer;
+mod pt;
+mod strict;
+
+/// Whose classes: our own, or percona-toolkit's for those who have a history of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub enum Mode {
+    /// A lexer's work: one class whatever the spaces, comments and lengths of lists; no literal is left.
+    #[default]
+    Strict,
+    /// pt-query-digest's, byte by byte, with what it leaves of literals.
+    Pt,
+}
+
+/// Replaces what `out` holds by the fingerprint of `text`: the statement without its literals.
+pub fn fingerprint(mode: Mode, text: &[u8], out: &mut Vec<u8>) {
+    match mode {
+        Mode::Strict => strict::fingerprint(text, out),
+        Mode::Pt => pt::fingerprint(text, out),
+    }
+}
+
+/// The name of a fingerprint's class: 16 hex digits (xxh3 with seed 0, never to change), or pt-query-digest's query
+/// id (MD5, 32 upper-case hex digits).
+#[must_use]
+pub fn class_id(mode: Mode, fingerprint: &[u8]) -> String {
+    match mode {
+        Mode::Strict => format!("{:016x}", xxhash_rust::xxh3::xxh3_64(fingerprint)),
+        Mode::Pt => pt::query_id(fingerprint),
+    }
+}

@@ -1,0 +1,526 @@
+//! MySQL's and MariaDB's lexical rules over bytes, without allocation. Every input has tokens; none makes it fail.
+//!
+//! What the text alone cannot tell is decided so that a literal is never taken for a name:
+//! - `"..."` is a string, though under ANSI_QUOTES it is a name.
+//! - A backslash escapes, though under NO_BACKSLASH_ESCAPES it does not. `escaped_at` says where that mattered first.
+//! - What executable comments hold is code, whatever version they ask for.
+//! - Bytes from 0x80 belong to names and strings, as in UTF-8 and Latin 1 (in GBK, SJIS and Big5 a second byte
+//!   may look like a backslash).
+
+use memchr::{memchr, memchr2, memmem};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Keyword or plain name; after a dot also one that begins with a digit.
+    Word,
+    /// A name in backticks.
+    Quoted,
+    /// In quotes, with a prefix (`N`, `x`, `b`) or without, or between dollar tags (MySQL 9).
+    String,
+    /// Decimal, without its sign.
+    Number,
+    /// `0x..` or `0b..`.
+    Bits,
+    /// `\N`
+    Null,
+    /// `?`
+    Placeholder,
+    /// `?+` in front of a comma or a parenthesis: a list in one of our own fingerprints.
+    List,
+    /// `@name`, `@@name`, `@@scope.name`; before quotes only the signs.
+    Variable,
+    /// `@` before quotes or on its own.
+    At,
+    Open,
+    Close,
+    Comma,
+    Dot,
+    Semicolon,
+    /// `+` or `-`
+    Sign,
+    Operator,
+    /// A string or quoted name that the text ends in.
+    Unterminated,
+    /// A backslash outside strings: no statement has one, so a string before it may have ended elsewhere.
+    Stray,
+}
+
+impl Kind {
+    /// Whether its text is a value.
+    #[must_use]
+    pub fn is_literal(self) -> bool {
+        matches!(self, Kind::String | Kind::Number | Kind::Bits | Kind::Null | Kind::Unterminated)
+    }
+}
+
+/// A token and where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token {
+    pub kind: Kind,
+    pub start: usize,
+    pub end: usize,
+}
+
+/// What a byte may begin.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Space,
+    Letter,
+    /// Letters that may stand before a quote and belong to the string.
+    Prefix,
+    Dollar,
+    Digit,
+    Quote,
+    Backtick,
+    At,
+    Dot,
+    Open,
+    Close,
+    Comma,
+    Semicolon,
+    Plus,
+    Minus,
+    Hash,
+    Slash,
+    Star,
+    Question,
+    Backslash,
+    Other,
+}
+
+const CLASSES: [Class; 256] = {
+    let mut classes = [Class::Other; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        classes[byte] = match byte as u8 {
+            0..=b' ' | 0x7F => Class::Space,
+            b'n' | b'N' | b'x' | b'X' | b'b' | b'B' => Class::Prefix,
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => Class::Letter,
+            b'$' => Class::Dollar,
+            b'0'..=b'9' => Class::Digit,
+            b'\'' | b'"' => Class::Quote,
+            b'`' => Class::Backtick,
+            b'@' => Class::At,
+            b'.' => Class::Dot,
+            b'(' => Class::Open,
+            b')' => Class::Close,
+            b',' => Class::Comma,
+            b';' => Class::Semicolon,
+            b'+' => Class::Plus,
+            b'-' => Class::Minus,
+            b'#' => Class::Hash,
+            b'/' => Class::Slash,
+            b'*' => Class::Star,
+            b'?' => Class::Question,
+            b'\\' => Class::Backslash,
+            _ => Class::Other,
+        };
+        byte += 1;
+    }
+    classes
+};
+
+const IN_WORD: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = matches!(CLASSES[byte], Class::Letter | Class::Prefix | Class::Dollar | Class::Digit);
+        byte += 1;
+    }
+    table
+};
+
+/// Gives tokens one after another; spaces and comments are passed over.
+#[derive(Clone, Copy, Debug)]
+pub struct Lexer<'a> {
+    text: &'a [u8],
+    at: usize,
+    /// How many executable comments are open.
+    executable: u32,
+    /// Where a name ended, so that a dot right behind it makes a name of what follows.
+    name_end: usize,
+    /// Where a word begins for certain, digit or not: right behind such a dot.
+    word_at: usize,
+    /// Where the first string begins that has a quote behind a backslash.
+    escaped_at: Option<usize>,
+}
+
+impl<'a> Lexer<'a> {
+    #[must_use]
+    pub fn new(text: &'a [u8]) -> Self {
+        Self { text, at: 0, executable: 0, name_end: usize::MAX, word_at: usize::MAX, escaped_at: None }
+    }
+
+    /// Where the first string begins whose end depends on NO_BACKSLASH_ESCAPES.
+    #[must_use]
+    pub fn escaped_at(&self) -> Option<usize> {
+        self.escaped_at
+    }
+
+    #[inline(always)]
+    fn byte(&self, at: usize) -> u8 {
+        // A zero is a space, so that the end of the text ends whatever stands there.
+        self.text.get(at).copied().unwrap_or(0)
+    }
+
+    #[inline(always)]
+    fn word_end(&self, mut at: usize) -> usize {
+        while at < self.text.len() && IN_WORD[usize::from(self.text[at])] {
+            at += 1;
+        }
+        at
+    }
+
+    #[inline(always)]
+    fn digits_end(&self, mut at: usize) -> usize {
+        while at < self.text.len() && self.text[at].is_ascii_digit() {
+            at += 1;
+        }
+        at
+    }
+
+    #[inline(always)]
+    fn token(&mut self, kind: Kind, start: usize, end: usize) -> Option<Token> {
+        self.at = end;
+        Some(Token { kind, start, end })
+    }
+
+    #[inline(always)]
+    fn name(&mut self, kind: Kind, start: usize, end: usize) -> Option<Token> {
+        self.name_end = end;
+        self.token(kind, start, end)
+    }
+
+    /// The next token, if any is left.
+    // Not an iterator: whoever looks ahead copies the lexer.
+    #[allow(clippy::should_implement_trait)]
+    #[inline]
+    pub fn next(&mut self) -> Option<Token> {
+        loop {
+            let start = self.at;
+            let byte = *self.text.get(start)?;
+            match CLASSES[usize::from(byte)] {
+                Class::Space => self.at += 1,
+                Class::Letter => {
+                    let end = self.word_end(start + 1);
+                    return self.name(Kind::Word, start, end);
+                }
+                Class::Prefix => {
+                    if matches!(self.byte(start + 1), b'\'' | b'"') {
+                        return self.string(start, start + 1);
+                    }
+                    let end = self.word_end(start + 1);
+                    return self.name(Kind::Word, start, end);
+                }
+                Class::Dollar => return self.dollar(start),
+                Class::Digit => return self.number(start),
+                Class::Quote => return self.string(start, start),
+                Class::Backtick => return self.backticks(start),
+                Class::At => return self.variable(start),
+                Class::Dot => return self.dot(start),
+                Class::Open => return self.token(Kind::Open, start, start + 1),
+                Class::Close => return self.token(Kind::Close, start, start + 1),
+                Class::Comma => return self.token(Kind::Comma, start, start + 1),
+                Class::Semicolon => return self.token(Kind::Semicolon, start, start + 1),
+                Class::Plus => return self.token(Kind::Sign, start, start + 1),
+                Class::Minus => {
+                    if self.byte(start + 1) == b'-' && self.byte(start + 2) <= b' ' {
+                        self.skip_line();
+                    } else if self.byte(start + 1) == b'>' {
+                        return self.operator(start);
+                    } else {
+                        return self.token(Kind::Sign, start, start + 1);
+                    }
+                }
+                Class::Hash => self.skip_line(),
+                Class::Slash => {
+                    if self.byte(start + 1) != b'*' {
+                        return self.token(Kind::Operator, start, start + 1);
+                    }
+                    self.comment();
+                }
+                Class::Star => {
+                    if self.executable > 0 && self.byte(start + 1) == b'/' {
+                        self.executable -= 1;
+                        self.at += 2;
+                    } else {
+                        return self.token(Kind::Operator, start, start + 1);
+                    }
+                }
+                Class::Question => {
+                    if self.byte(start + 1) == b'+' && matches!(self.byte(start + 2), b')' | b',') {
+                        return self.token(Kind::List, start, start + 2);
+                    }
+                    return self.token(Kind::Placeholder, start, start + 1);
+                }
+                Class::Backslash => {
+                    if self.byte(start + 1) == b'N' && !IN_WORD[usize::from(self.byte(start + 2))] {
+                        return self.token(Kind::Null, start, start + 2);
+                    }
+                    return self.token(Kind::Stray, start, start + 1);
+                }
+                Class::Other => return self.operator(start),
+            }
+        }
+    }
+
+    fn skip_line(&mut self) {
+        self.at = memchr(b'\n', &self.text[self.at..]).map_or(self.text.len(), |length| self.at + length + 1);
+    }
+
+    /// Passes a comment, or the mark that opens an executable one.
+    fn comment(&mut self) {
+        let inner = self.at + 2;
+        let code = match self.byte(inner) {
+            b'!' => Some(inner + 1),
+            b'M' | b'm' if self.byte(inner + 1) == b'!' => Some(inner + 2),
+            _ => None,
+        };
+        if let Some(code) = code {
+            // A version has five digits, or six; what follows them is code.
+            let digits = self.digits_end(code) - code;
+            self.at = code + if digits >= 5 { digits.min(6) } else { 0 };
+            self.executable += 1;
+        } else {
+            self.at =
+                memmem::find(&self.text[inner..], b"*/").map_or(self.text.len(), |length| inner + length + 2);
+        }
+    }
+
+    /// A string whose quote stands at `quote`; `start` is where its prefix does.
+    #[inline]
+    fn string(&mut self, start: usize, quote: usize) -> Option<Token> {
+        let mark = self.text[quote];
+        let mut at = quote + 1;
+        while let Some(length) = memchr2(mark, b'\\', &self.text[at.min(self.text.len())..]) {
+            at += length;
+            if self.text[at] == b'\\' {
+                if self.escaped_at.is_none() && self.byte(at + 1) == mark {
+                    self.escaped_at = Some(start);
+                }
+                at += 2;
+            } else if self.byte(at + 1) == mark {
+                at += 2;
+            } else {
+                return self.token(Kind::String, start, at + 1);
+            }
+        }
+        self.token(Kind::Unterminated, start, self.text.len())
+    }
+
+    fn backticks(&mut self, start: usize) -> Option<Token> {
+        let mut at = start + 1;
+        while let Some(length) = memchr(b'`', &self.text[at..]) {
+            at += length + 1;
+            if self.byte(at) != b'`' {
+                return self.name(Kind::Quoted, start, at);
+            }
+            at += 1;
+        }
+        self.token(Kind::Unterminated, start, self.text.len())
+    }
+
+    /// `$$...$$` and `$tag$...$tag$` are strings where both ends are there; else `$` is a letter.
+    #[cold]
+    fn dollar(&mut self, start: usize) -> Option<Token> {
+        let end = self.word_end(start + 1);
+        if let Some(length) = memchr(b'$', &self.text[start + 1..end]) {
+            let tag = &self.text[start..start + length + 2];
+            let mut at = start + tag.len();
+            while let Some(length) = memchr(b'$', &self.text[at..]) {
+                at += length;
+                // Any letter case: fingerprints have lower-case words, and must have the same tokens.
+                if self.text.len() - at >= tag.len()
+                    && self.text[at..at + tag.len()].eq_ignore_ascii_case(tag)
+                {
+                    return self.token(Kind::String, start, at + tag.len());
+                }
+                at += 1;
+            }
+        }
+        self.name(Kind::Word, start, end)
+    }
+
+    fn number(&mut self, start: usize) -> Option<Token> {
+        if self.word_at == start {
+            let end = self.word_end(start);
+            return self.name(Kind::Word, start, end);
+        }
+        let mut end = self.digits_end(start + 1);
+        match self.byte(end) {
+            b'.' => {
+                end = self.digits_end(end + 1);
+                end = self.exponent_end(end).unwrap_or(end);
+            }
+            b'e' | b'E' => match self.exponent_end(end) {
+                Some(after) => end = after,
+                None => return self.digits_then_letters(start),
+            },
+            next if IN_WORD[usize::from(next)] => return self.digits_then_letters(start),
+            _ => {}
+        }
+        self.token(Kind::Number, start, end)
+    }
+
+    fn exponent_end(&self, at: usize) -> Option<usize> {
+        if !matches!(self.byte(at), b'e' | b'E') {
+            return None;
+        }
+        let digits = at + 1 + usize::from(matches!(self.byte(at + 1), b'+' | b'-'));
+        self.byte(digits).is_ascii_digit().then(|| self.digits_end(digits))
+    }
+
+    /// `0xFF`, `0b01`, or a name that begins with digits.
+    fn digits_then_letters(&mut self, start: usize) -> Option<Token> {
+        let end = self.word_end(start);
+        let word = &self.text[start..end];
+        let is_bits = match word {
+            [b'0', b'x' | b'X', digits @ ..] => {
+                !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit)
+            }
+            [b'0', b'b' | b'B', digits @ ..] => {
+                !digits.is_empty() && digits.iter().all(|digit| matches!(digit, b'0' | b'1'))
+            }
+            _ => false,
+        };
+        if is_bits { self.token(Kind::Bits, start, end) } else { self.name(Kind::Word, start, end) }
+    }
+
+    fn dot(&mut self, start: usize) -> Option<Token> {
+        let next = self.byte(start + 1);
+        if self.name_end == start && IN_WORD[usize::from(next)] {
+            self.word_at = start + 1;
+        } else if next.is_ascii_digit() {
+            let digits = self.digits_end(start + 1);
+            let end = self.exponent_end(digits).unwrap_or(digits);
+            return self.token(Kind::Number, start, end);
+        }
+        self.token(Kind::Dot, start, start + 1)
+    }
+
+    fn variable(&mut self, start: usize) -> Option<Token> {
+        let signs = 1 + usize::from(self.byte(start + 1) == b'@');
+        let mut end = start + signs;
+        while IN_WORD[usize::from(self.byte(end))] || self.byte(end) == b'.' {
+            end += 1;
+        }
+        let kind = if end == start + 1 { Kind::At } else { Kind::Variable };
+        self.token(kind, start, end)
+    }
+
+    fn operator(&mut self, start: usize) -> Option<Token> {
+        let length = match (self.byte(start), self.byte(start + 1), self.byte(start + 2)) {
+            (b'<', b'=', b'>') | (b'-', b'>', b'>') => 3,
+            (b'<', b'=' | b'>' | b'<', _)
+            | (b'>', b'=' | b'>', _)
+            | (b'!' | b':', b'=', _)
+            | (b'|', b'|', _)
+            | (b'&', b'&', _)
+            | (b'-', b'>', _) => 2,
+            _ => 1,
+        };
+        self.token(Kind::Operator, start, start + length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Lexer};
+
+    fn kinds(text: &str) -> Vec<(Kind, &str)> {
+        let mut lexer = Lexer::new(text.as_bytes());
+        let mut tokens = Vec::new();
+        while let Some(token) = lexer.next() {
+            tokens.push((token.kind, &text[token.start..token.end]));
+        }
+        tokens
+    }
+
+    fn one(text: &str) -> Kind {
+        let tokens = kinds(text);
+        assert_eq!(tokens.len(), 1, "{text}: {tokens:?}");
+        assert_eq!(tokens[0].1, text);
+        tokens[0].0
+    }
+
+    #[test]
+    fn strings_of_every_form() {
+        for text in [
+            "'it''s'",
+            r"'it\'s'",
+            r"'\\'",
+            r#""say ""hi""""#,
+            "''",
+            "'😀'",
+            "x'00ff'",
+            "X'4D'",
+            "b'01'",
+            "N'é'",
+            "n'a'",
+            "$$ a 'b' $$",
+            "$js$ let a = '$$'; $js$",
+            "'--'",
+            "'/*'",
+            "'a\0b'",
+        ] {
+            assert_eq!(one(text), Kind::String, "{text}");
+        }
+        for text in ["'open", r"'open\'", "\"", "`open", "`a``", "x'1"] {
+            assert_eq!(one(text), Kind::Unterminated, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_and_names_that_look_like_them() {
+        for text in ["0", "10", "1.5", "1.", ".5", "1e5", "1E+5", "1.5e-7", ".5e3"] {
+            assert_eq!(one(text), Kind::Number, "{text}");
+        }
+        for text in ["0xDEADbeef", "0b0101"] {
+            assert_eq!(one(text), Kind::Bits, "{text}");
+        }
+        for text in ["1abc", "0xfg", "0b12", "1e", "été", "$x", "_utf8mb4"] {
+            assert_eq!(one(text), Kind::Word, "{text}");
+        }
+        assert_eq!(
+            kinds("t.1e5 .5"),
+            [(Kind::Word, "t"), (Kind::Dot, "."), (Kind::Word, "1e5"), (Kind::Number, ".5")]
+        );
+    }
+
+    #[test]
+    fn comments_are_passed_and_executable_ones_are_code() {
+        for text in
+            ["a/* ; */b", "a -- ' \nb", "a#`\nb", "/**/a/***/b/* open", "a b --", "a/*+ hint('x') */b"]
+        {
+            assert_eq!(kinds(text), [(Kind::Word, "a"), (Kind::Word, "b")], "{text}");
+        }
+        for text in ["a/*!50001 b*/", "a/*!b */", "/*M!100100 a*/ b", "a/*!999999b*/", "a /*! b /* c */ */"] {
+            assert_eq!(kinds(text), [(Kind::Word, "a"), (Kind::Word, "b")], "{text}");
+        }
+        assert_eq!(kinds("1--1").len(), 4);
+        assert_eq!(kinds("a */ b").len(), 4);
+    }
+
+    #[test]
+    fn variables_and_operators() {
+        for text in ["@a", "@a.b$c", "@@x", "@@global.max_connections"] {
+            assert_eq!(one(text), Kind::Variable, "{text}");
+        }
+        assert_eq!(kinds("@'a'")[0].0, Kind::At);
+        for text in ["<=>", "->>", "->", ":=", "||", "&&", "<>", "!=", "<<", ">>", "<=", ">=", "=", "%", "/"]
+        {
+            assert_eq!(one(text), Kind::Operator, "{text}");
+        }
+        assert_eq!(one("\\N"), Kind::Null);
+        assert_eq!(one("\\"), Kind::Stray);
+        assert_eq!(kinds("?+)")[0].0, Kind::List);
+        assert_eq!(kinds("?+1")[0].0, Kind::Placeholder);
+    }
+
+    #[test]
+    fn where_escapes_matter_is_known() {
+        let mut lexer = Lexer::new(br"a 'b\\' 'c\'d' 'e\''");
+        while lexer.next().is_some() {}
+        assert_eq!(lexer.escaped_at(), Some(8));
+    }
+}
