@@ -66,6 +66,8 @@ pub struct Event<'a> {
     pub outcome: Outcome,
     /// The statement. Passwords in it are still there: whoever keeps it calls `sql::redact`.
     pub text: &'a [u8],
+    /// Only the beginning of the statement is here: good for a class, never to be sent again.
+    pub is_cut: bool,
     /// The server's number of a prepared statement, unique in the session while it lives.
     pub statement: Option<u32>,
     /// For `Execute`: what followed the iteration count, with the types always present and long data in its place
@@ -102,6 +104,7 @@ impl Event<'_> {
             command,
             outcome: Outcome::Unknown,
             text: b"",
+            is_cut: false,
             statement: None,
             parameters: b"",
             parameter_count: 0,

@@ -174,6 +174,7 @@ impl Block {
         event.outcome = outcome(last.outcome)?;
         event.parameter_count = u16::try_from(last.parameter_count).map_err(|_| Malformed)?;
         event.is_state = known & known::STATE != 0;
+        event.is_cut = known & known::CUT != 0;
         self.read_parameters(&mut last)?;
 
         if known & known::RESPONSE != 0 {

@@ -25,6 +25,7 @@ pub mod known {
     pub const STATE: u16 = 1 << 11;
     pub const SAME_CHECKSUM: u16 = 1 << 12;
     pub const SAME_TYPES: u16 = 1 << 13;
+    pub const CUT: u16 = 1 << 14;
 }
 
 /// What the last event with the same text had: the prediction for the next. Encoder and decoder keep it alike.
@@ -316,6 +317,7 @@ fn known_bits(event: &Event<'_>, last: &Last, has_same_types: bool) -> u16 {
         (known::WARNINGS, event.warnings.is_some()),
         (known::CHECKSUM, event.checksum.is_some()),
         (known::STATE, event.is_state),
+        (known::CUT, event.is_cut),
         (known::SAME_CHECKSUM, event.checksum == Some(last.checksum)),
         (known::SAME_TYPES, has_same_types),
     ];

@@ -1,5 +1,7 @@
 //! Whatever is written is read again, in order, whatever happened to the rest of the file.
 
+mod damage;
+
 use std::path::Path;
 
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
@@ -61,7 +63,7 @@ fn some_event() -> impl Strategy<Value = Owned> {
     (
         (any::<u64>(), 0..6u64, some_command(), some_outcome(), numbers, option::of(any::<u32>())),
         (word(), word(), word(), proptest::prop_oneof![bytes(), word()], bytes()),
-        (0..20u16, option::of(any::<u16>()), some_number(), any::<bool>()),
+        (0..20u16, option::of(any::<u16>()), some_number(), any::<bool>(), any::<bool>()),
     )
         .prop_map(|(a, b, c)| {
             let mut event = Event::new(a.0, a.1, a.2);
@@ -72,7 +74,7 @@ fn some_event() -> impl Strategy<Value = Owned> {
             (event.rows_sent, event.rows_examined, event.rows_affected) = (sent, examined, affected);
             (event.request_bytes, event.response_bytes) = (request, answer);
             event.statement = a.5;
-            (event.parameter_count, event.warnings, event.checksum, event.is_state) = c;
+            (event.parameter_count, event.warnings, event.checksum, event.is_state, event.is_cut) = c;
             Owned { numbers: event, parts: [b.0, b.1, b.2, b.3, b.4] }
         })
 }
@@ -128,4 +130,68 @@ proptest! {
             prop_assert_eq!(&read_all(&mut reader), &expected[from..]);
         }
     }
+}
+
+#[test]
+fn late_events_are_read_in_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.rec");
+    let second = 1_000_000_000_u64;
+    let mut writer =
+        Writer::create(&path, &WriterOptions { window_bytes: 1 << 20, ..with_literals() }).unwrap();
+    let mut expected = Vec::new();
+    for index in 0..100_000 {
+        // Every thousandth took a minute: it comes after all that started in that minute.
+        let is_long = index % 1000 == 0;
+        let end_ns = (100 + index) * second / 100;
+        let response_ns = if is_long { 60 * second } else { 1_000 };
+        let start_ns = (end_ns + 60 * second).saturating_sub(response_ns);
+        let session = if is_long { index } else { 1 };
+        let event = Event { response_ns: Some(response_ns), ..Event::new(start_ns, session, Command::Query) };
+        writer.event(&event).unwrap();
+        expected.push(start_ns);
+    }
+    expected.sort_unstable();
+    let totals = writer.finish(&Coverage::default()).unwrap();
+    assert!((90..=100).contains(&totals.late_events), "{totals:?}");
+    let mut reader = Reader::open(&path).unwrap();
+    let mut starts = Vec::new();
+    while let Some(event) = reader.next().unwrap() {
+        starts.push(event.start_ns);
+    }
+    assert!(starts == expected, "in order");
+    assert_eq!(reader.unordered(), 0);
+}
+
+#[test]
+fn a_clock_of_whole_seconds_keeps_a_session_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.rec");
+    let mut writer = Writer::create(&path, &with_literals()).unwrap();
+    // Both ended in second 10 of the log: the second one, which took longer, seems to have started first.
+    for (start_ns, session, text) in [(9_900, 7, "first"), (9_100, 7, "second"), (9_500, 8, "other")] {
+        let event =
+            Event { text: text.as_bytes(), ..Event::new(start_ns * 1_000_000, session, Command::Query) };
+        writer.event(&event).unwrap();
+    }
+    assert_eq!(writer.finish(&Coverage::default()).unwrap().moved_events, 1);
+    let mut reader = Reader::open(&path).unwrap();
+    let mut texts = Vec::new();
+    while let Some(event) = reader.next().unwrap() {
+        texts.push(String::from_utf8(event.text.to_vec()).unwrap());
+    }
+    assert_eq!(texts, ["other", "first", "second"]);
+}
+
+#[test]
+fn a_recording_is_private_and_never_overwritten_unasked() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.rec");
+    std::fs::write(&path, "somebody's").unwrap();
+    let error = Writer::create(&path, &WriterOptions::default()).err().unwrap().to_string();
+    assert!(error.contains("--force"), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"somebody's");
+    Writer::create(&path, &WriterOptions { force: true, ..WriterOptions::default() }).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 }

@@ -86,7 +86,7 @@ fn without_parts(event: &Event<'_>) -> Event<'static> {
     let Event { start_ns, response_ns, first_byte_ns, lock_ns, session, command, outcome, statement, .. } =
         *event;
     let Event { parameter_count, rows_sent, rows_examined, rows_affected, .. } = *event;
-    let Event { request_bytes, response_bytes, warnings, checksum, is_state, .. } = *event;
+    let Event { request_bytes, response_bytes, warnings, checksum, is_cut, is_state, .. } = *event;
     Event {
         start_ns,
         response_ns,
@@ -99,6 +99,7 @@ fn without_parts(event: &Event<'_>) -> Event<'static> {
         command,
         outcome,
         text: b"",
+        is_cut,
         statement,
         parameters: b"",
         parameter_count,

@@ -19,8 +19,9 @@ use crate::error::AgentError;
 use crate::traffic::coverage::Coverage;
 use crate::traffic::event::{Event, Sink};
 
-/// A larger event keeps its numbers and loses its statement, parameters and names.
+/// A larger event keeps its numbers and the beginning of its statement, and loses its parameters.
 const MAX_EVENT_BYTES: usize = 32 << 20;
+const BEGINNING_BYTES: usize = 64 << 10;
 /// A session's starts are moved forward by no more than this to keep their order: a clock of whole seconds needs it.
 const MAX_MOVE_NS: u64 = 2_000_000_000;
 /// Sessions whose last start is remembered for that.
@@ -230,7 +231,7 @@ impl Writer {
         self.now_ns.saturating_sub(window_ns)
     }
 
-    fn drain(&mut self, until_ns: u64) -> anyhow::Result<()> {
+    pub(super) fn drain(&mut self, until_ns: u64) -> anyhow::Result<()> {
         let mut window = std::mem::take(&mut self.window);
         // Under pressure half of it goes, so that sorting is not done again for every event.
         let keep = if window.bytes() >= self.options.window_bytes {
@@ -275,7 +276,7 @@ impl Writer {
         self.write_events()
     }
 
-    fn flush(&mut self) -> anyhow::Result<()> {
+    pub(super) fn flush(&mut self) -> anyhow::Result<()> {
         self.write_late()?;
         self.write_events()?;
         self.flushed = Instant::now();
