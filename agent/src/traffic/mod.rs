@@ -2,6 +2,7 @@
 
 pub mod capture;
 pub mod checksum;
+pub mod commands;
 pub mod coverage;
 pub mod digest;
 pub mod event;

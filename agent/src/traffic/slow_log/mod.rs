@@ -1,1 +1,86 @@
-//! Slow logs of MySQL, Percona Server and MariaDB.
+//! Slow query logs of MySQL, Percona Server and MariaDB.
+//!
+//! An event is its header (`# Time:`, `# User@Host:`, `# Key: value` lines, `use db;`, `SET timestamp=1;`) and its
+//! statement, which ends with `;` at the end of a line. What the servers mean by it, from their sources:
+//!
+//! - `# Time:` is the end of the statement: with microseconds and a zone since MySQL 5.7, as local time without a zone,
+//!   once a second, before that and in MariaDB. `SET timestamp=` is the end in whole seconds, except that it is the
+//!   start since MySQL 8.0.14, where `# Time:` is finer. So `start = end - Query_time`, a second too early at worst in
+//!   MariaDB. The time zone of the older form is only needed before MySQL 5.1, which sets no timestamp: it is taken
+//!   for UTC there.
+//! - `use db;` stands where the database differs from that of the event before, of whichever session: it holds for all
+//!   events that follow. A session without a database is therefore given the last one's, except where the header has a
+//!   `Schema:` of its own (MariaDB, Percona).
+//! - The user is the one that logged in, in brackets; the account before it may be a proxied or an anonymous one.
+//! - `Last_errno:` of Percona Server may be that of a warning: it says nothing of the outcome. `Errno:` of MySQL does.
+//! - Numbers of threads begin again when a server restarts. Statements of prepared statements have their values in them
+//!   and cannot be told from others.
+//!
+//! The log is written by clients as well: a statement can hold lines like those of a header. See `boundary` for what
+//! is believed. pt-query-digest 3.2 differs in these: it ends a statement at every `;` before a line with `#`, loses
+//! the event after one whose statement is `use db` or `SET timestamp=`, and takes what is cut off for whole.
+
+mod account;
+mod boundary;
+mod event;
+mod header;
+mod parser;
+pub(super) mod time;
+
+use std::io::{ErrorKind, Read};
+
+pub use self::parser::MAX_EVENT_BYTES;
+use self::parser::Parser;
+use super::coverage::Coverage;
+use super::event::{Event, Sink};
+use super::input::is_damage;
+
+const BUFFER_BYTES: usize = 512 << 10;
+
+/// Reads a whole log. `name` stands in the places of damage.
+///
+/// # Errors
+/// Reading failed, or the sink refused an event.
+pub fn read(input: impl Read, name: &str, sink: &mut dyn Sink) -> anyhow::Result<Coverage> {
+    let mut parser = Parser::new(name);
+    drive(input, &mut parser, &mut |event: &Event<'_>| sink.event(event))?;
+    Ok(parser.coverage)
+}
+
+/// Feeds a parser until its input ends or it has enough.
+fn drive(mut input: impl Read, parser: &mut Parser<'_>, sink: &mut impl Sink) -> anyhow::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    // What is not taken yet is `buffer[from..to]`.
+    let (mut from, mut to) = (0, 0);
+    let mut problem = None;
+    loop {
+        if to == buffer.len() {
+            buffer.copy_within(from.., 0);
+            to -= from;
+            from = 0;
+            if to > buffer.len() / 2 {
+                buffer.resize(buffer.len() * 2, 0);
+            }
+        }
+        let count = match input.read(&mut buffer[to..]) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) if is_damage(&error) => {
+                problem = Some(error.to_string());
+                0
+            }
+            other => other?,
+        };
+        to += count;
+        from += parser.feed(&buffer[from..to], count == 0, sink)?;
+        if count == 0 || parser.is_finished {
+            break;
+        }
+    }
+    if let Some(problem) = problem {
+        parser.input_ended_early(&problem);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

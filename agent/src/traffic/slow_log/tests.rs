@@ -1,0 +1,131 @@
+use super::super::event::{Command, Event, Outcome};
+use super::*;
+
+/// What a test looks at of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) start_ns: u64,
+    pub(super) response_ns: Option<u64>,
+    pub(super) session: u64,
+    pub(super) user: String,
+    pub(super) host: String,
+    pub(super) database: String,
+    pub(super) command: Command,
+    pub(super) text: String,
+    pub(super) outcome: Outcome,
+}
+
+impl Seen {
+    pub(super) fn of(event: &Event<'_>) -> Self {
+        let string = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            start_ns: event.start_ns,
+            response_ns: event.response_ns,
+            session: event.session,
+            user: string(event.user),
+            host: string(event.host),
+            database: string(event.database),
+            command: event.command,
+            text: string(event.text),
+            outcome: event.outcome,
+        }
+    }
+}
+
+pub(super) fn parsed(log: &[u8]) -> (Vec<Seen>, Coverage) {
+    let mut events = Vec::new();
+    let mut parser = Parser::new("log");
+    drive(log, &mut parser, &mut |event: &Event<'_>| {
+        events.push(Seen::of(event));
+        Ok(())
+    })
+    .unwrap();
+    let coverage = parser.coverage;
+    assert_eq!(coverage.bytes, log.len() as u64);
+    assert_eq!(parser.understood_bytes + coverage.skipped_bytes, coverage.bytes);
+    assert_eq!(coverage.events, events.len() as u64);
+    (events, coverage)
+}
+
+fn texts(log: &str) -> Vec<String> {
+    parsed(log.as_bytes()).0.into_iter().map(|event| event.text).collect()
+}
+
+const BANNER: &str = "/usr/sbin/mysqld, Version: 8.0.31 (Source distribution). started with:\n\
+    Tcp port: 3306  Unix socket: /run/mysqld.sock\nTime                 Id Command    Argument\n";
+
+/// One event of MySQL 8.0.
+fn event(second: u32, id: u32, statement: &str) -> String {
+    format!(
+        "# Time: 2024-01-31T12:00:{second:02}.500000Z\n\
+        # User@Host: app[app] @ web1 [10.0.0.1]  Id: {id:5}\n\
+        # Query_time: 0.250000  Lock_time: 0.000002 Rows_sent: 1  Rows_examined: 2\n\
+        SET timestamp={};\n{statement};\n",
+        1_706_702_400 + second
+    )
+}
+
+#[test]
+fn events_of_mysql_8() {
+    let log = format!(
+        "{BANNER}{}{}{}",
+        event(1, 8, "select 1"),
+        event(2, 9, "use `other`\n;\n# a comment\nselect 2").replace("SET t", "use shop;\nSET t"),
+        event(3, 8, "# administrator command: Quit")
+    );
+    let (events, coverage) = parsed(log.as_bytes());
+    assert_eq!((coverage.damaged, coverage.skipped_bytes), (0, 0), "{coverage:?}");
+    let first = Seen {
+        start_ns: 1_706_702_401_250_000_000,
+        response_ns: Some(250_000_000),
+        session: 8,
+        user: "app".to_owned(),
+        host: "web1".to_owned(),
+        database: String::new(),
+        command: Command::Query,
+        text: "select 1".to_owned(),
+        outcome: Outcome::Unknown,
+    };
+    assert_eq!(events[0], first);
+    assert_eq!(
+        (events[1].text.as_str(), events[1].database.as_str()),
+        ("use `other`\n;\n# a comment\nselect 2", "shop")
+    );
+    assert_eq!(
+        (events[2].command, events[2].text.as_str(), events[2].database.as_str()),
+        (Command::Quit, "", "shop")
+    );
+}
+
+#[test]
+fn statements_that_look_like_headers() {
+    for statement in [
+        "use db",
+        "SET timestamp=5",
+        "",
+        "# only a comment",
+        "select ';\n# Time: flies'",
+        "select 1;\n# User@Host: nobody",
+        "insert into t values ('it''s\n# Time: 2024-01-31T12:00:02Z\n')",
+        "select /* \n# User@Host: a[a] @ b []\n*/ 1",
+        "select \"\\\"\n# User@Host: a[a] @ b []\n\"",
+    ] {
+        let log = format!("{}{}", event(1, 8, statement), event(2, 8, "select 2"));
+        assert_eq!(texts(&log), [statement, "select 2"]);
+        let log = log.replace('\n', "\r\n");
+        assert_eq!(texts(&log), [statement.replace('\n', "\r\n"), "select 2".to_owned()]);
+    }
+}
+
+#[test]
+fn before_5_1_no_timestamp_is_set() {
+    let log = "# Time: 071015 21:43:52  # User@Host: root[root] @ localhost []\n\
+        # Query_time: 2  Lock_time: 0  Rows_sent: 1  Rows_examined: 0\nuse test;\nselect sleep(2) from n;\n\
+        # User@Host: root[root] @ localhost []\n# Query_time: 1  Lock_time: 0  Rows_sent: 1  Rows_examined: 0\n\
+        SET timestamp=5;\n# User@Host: root[root] @ localhost []\n\
+        # Query_time: 1  Lock_time: 0  Rows_sent: 1  Rows_examined: 0\nuse db;\n";
+    let (events, coverage) = parsed(log.as_bytes());
+    assert_eq!(coverage.damaged, 1);
+    let texts: Vec<_> = events.iter().map(|event| event.text.as_str()).collect();
+    assert_eq!(texts, ["select sleep(2) from n", "SET timestamp=5"], "the last is an event that is cut off");
+}
