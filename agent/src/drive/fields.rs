@@ -4,23 +4,11 @@ use std::ops::Range;
 
 use crate::mysql::Error;
 use crate::mysql::reader::Reader;
+use crate::mysql::types::{
+    DATE, DATETIME, DOUBLE, FLOAT, INT24, LONG, LONGLONG, NULL, SHORT, TIME, TIMESTAMP, TINY, YEAR,
+};
 
 const BINARY_ROW: u8 = 0x00;
-/// Column types of the protocol (com_field_types) with values of a fixed size.
-const TINY: u8 = 0x01;
-const SHORT: u8 = 0x02;
-const LONG: u8 = 0x03;
-const FLOAT: u8 = 0x04;
-const DOUBLE: u8 = 0x05;
-const NULL: u8 = 0x06;
-const LONGLONG: u8 = 0x08;
-const INT24: u8 = 0x09;
-const YEAR: u8 = 0x0D;
-/// Dates and times: one byte of length, then so many.
-const TIMESTAMP: u8 = 0x07;
-const DATE: u8 = 0x0A;
-const TIME: u8 = 0x0B;
-const DATETIME: u8 = 0x0C;
 const UNSIGNED: u16 = 0x20;
 
 /// A value of a row. DECIMAL comes as text; a date in a binary row as the protocol encodes it.

@@ -12,6 +12,7 @@ pub mod options;
 pub mod protocol;
 pub mod reader;
 pub mod tls;
+pub mod types;
 
 pub use arguments::{CONNECT_TIMEOUT, ServerArguments};
 pub use connection::{BULK_EXECUTE, Closer, Connection, Done, QUERY};

@@ -22,6 +22,8 @@ pub struct Coverage {
     pub sessions: u64,
     pub tls_sessions: u64,
     pub midstream_sessions: u64,
+    /// Replicas that fetch the binary log: recognised, and left alone from there on.
+    pub replication_sessions: u64,
     /// Executions of statements whose prepare was not seen.
     pub unknown_statements: u64,
     /// Requests whose answer was never seen whole.
@@ -71,6 +73,7 @@ impl Coverage {
         self.sessions += other.sessions;
         self.tls_sessions += other.tls_sessions;
         self.midstream_sessions += other.midstream_sessions;
+        self.replication_sessions += other.replication_sessions;
         self.unknown_statements += other.unknown_statements;
         self.unanswered += other.unanswered;
         self.packets += other.packets;
