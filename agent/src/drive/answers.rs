@@ -4,6 +4,7 @@
 use crate::drive::fields::Rows;
 use crate::mysql::Error;
 use crate::mysql::reader::Reader;
+use crate::traffic::checksum::RowsChecksum;
 
 const HEADER: usize = 4;
 const LARGEST_FRAME: usize = 0xFF_FFFF;
@@ -32,10 +33,15 @@ pub struct Answers {
     keeps_rows: bool,
     is_binary: bool,
     in_transaction: bool,
+    /// Rows are looked at for their checksum.
+    checks_rows: bool,
+    checksum: Option<RowsChecksum>,
     error: Option<Error>,
     pub rows: Rows,
     pub row_count: u64,
     pub affected_rows: u64,
+    /// Of all results; None where a server says nothing of them.
+    pub warnings: Option<u16>,
     pub bytes: u64,
     pub statement_id: u32,
 }
@@ -73,6 +79,18 @@ impl Answers {
         self.rows.clear();
     }
 
+    /// Before a request goes out whose rows are counted, and summed up in a checksum if `checks_rows`.
+    pub fn expect_checked(&mut self, checks_rows: bool) {
+        self.expect(false, false);
+        self.checks_rows = checks_rows;
+        self.checksum = checks_rows.then(RowsChecksum::default);
+    }
+
+    /// The checksum of the reply's rows; None where a row was too long to be looked at.
+    pub fn checksum(&self) -> Option<u64> {
+        self.checksum.map(RowsChecksum::value)
+    }
+
     /// Before a COM_STMT_PREPARE goes out.
     pub fn expect_prepared(&mut self) {
         self.stage = Stage::Prepared;
@@ -84,7 +102,10 @@ impl Answers {
         self.sequence = 1;
         self.row_count = 0;
         self.affected_rows = 0;
+        self.warnings = None;
         self.bytes = 0;
+        self.checks_rows = false;
+        self.checksum = None;
         self.error = None;
     }
 
@@ -136,13 +157,15 @@ impl Answers {
             let rest = &input[at + HEADER..];
             // A row is only counted; its first byte and its length tell it from an error and from the end.
             let is_counted = matches!(self.stage, Stage::Rows)
-                && !self.keeps_rows
+                && !(self.keeps_rows || (self.checks_rows && length < LARGEST_FRAME && !self.continues))
                 && (self.continues || (length > LONGEST_END && rest.first().is_some_and(|b| *b != ERROR)));
             if is_counted {
                 if !self.continues {
                     self.row_count += 1;
                 }
                 self.continues = length == LARGEST_FRAME;
+                // The sum of the others would pass for that of all.
+                self.checksum = None;
                 let here = length.min(rest.len());
                 self.skip = length - here;
                 at += HEADER + here;
@@ -184,6 +207,7 @@ impl Answers {
             }
             Stage::ColumnsEnd if is_end => Stage::Rows,
             Stage::Rows if is_end => {
+                self.add_warnings(u16::from_le_bytes(Reader { payload, at: 1 }.array()?));
                 // Only the first result is kept; there is no second but after CALL.
                 self.keeps_rows = false;
                 let mut reader = Reader { payload, at: 3 };
@@ -191,6 +215,9 @@ impl Answers {
             }
             Stage::Rows => {
                 self.row_count += 1;
+                if let Some(checksum) = &mut self.checksum {
+                    checksum.add(payload);
+                }
                 match (self.keeps_rows, self.is_binary) {
                     (true, true) => self.rows.add_binary_row(payload)?,
                     (true, false) => self.rows.add_text_row(payload)?,
@@ -217,6 +244,9 @@ impl Answers {
                 self.affected_rows += reader.length()?;
                 reader.length()?;
                 let status = u16::from_le_bytes(reader.array()?);
+                if let Ok(warnings) = reader.array() {
+                    self.add_warnings(u16::from_le_bytes(warnings));
+                }
                 self.take_status(status)
             }
             LOCAL_FILE => return Err(Error::Malformed("a request for a file of ours")),
@@ -235,6 +265,10 @@ impl Answers {
     fn take_status(&mut self, status: u16) -> Stage {
         self.in_transaction = status & IN_TRANSACTION != 0;
         if status & MORE_RESULTS != 0 { Stage::First } else { Stage::Idle }
+    }
+
+    fn add_warnings(&mut self, count: u16) {
+        self.warnings = Some(self.warnings.unwrap_or(0).saturating_add(count));
     }
 
     fn take_prepared(&mut self, payload: &[u8]) -> Result<Stage, Error> {

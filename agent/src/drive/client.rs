@@ -65,6 +65,8 @@ pub enum Turn {
     Begin(Given),
     /// It has to let others go first: it is asked again and again.
     Held,
+    /// It is asked again at this instant.
+    Rest(u64),
     /// It waits for work: whoever brings some wakes it.
     Nothing,
     /// There will be no more.

@@ -124,9 +124,16 @@ pub fn write_query(sql: &str, out: &mut Vec<u8>) {
 }
 
 pub fn write_command(command: u8, content: &[u8], out: &mut Vec<u8>) {
+    write_parts(command, &[content], out);
+}
+
+/// A command whose content comes in parts.
+pub fn write_parts(command: u8, parts: &[&[u8]], out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[0, 0, 0, 0, command]);
-    out.extend_from_slice(content);
+    for part in parts {
+        out.extend_from_slice(part);
+    }
     finish(out, start);
 }
 

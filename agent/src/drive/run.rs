@@ -94,7 +94,7 @@ fn thread_count(spec: &Spec, clients: usize) -> usize {
 }
 
 /// Stops all threads of a trial, also when the one that conducts it panics: it would wait for them for good.
-struct StopsAtEnd<'a>(&'a AtomicBool);
+pub struct StopsAtEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for StopsAtEnd<'_> {
     fn drop(&mut self) {
@@ -103,7 +103,7 @@ impl Drop for StopsAtEnd<'_> {
 }
 
 /// Turns a signal into the wish to stop, until somebody else has that wish.
-fn watch(signal: &StopSignal, stop: &AtomicBool) {
+pub fn watch(signal: &StopSignal, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         if signal.is_set() {
             stop.store(true, Ordering::Relaxed);

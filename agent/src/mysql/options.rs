@@ -23,6 +23,23 @@ pub struct Options {
     pub read_timeout: Duration,
 }
 
+impl Options {
+    /// The same server as somebody else.
+    pub fn for_account(&self, user: String, password: Password) -> Self {
+        Self {
+            endpoint: self.endpoint.clone(),
+            user,
+            password,
+            database: self.database.clone(),
+            tls: self.tls,
+            tls_ca: self.tls_ca.clone(),
+            connect_timeout: self.connect_timeout,
+            read_timeout: self.read_timeout,
+        }
+    }
+}
+
+#[derive(Clone)]
 pub enum Endpoint {
     Socket(PathBuf),
     Tcp { host: String, port: u16 },
@@ -125,7 +142,7 @@ fn parse_defaults(text: &str) -> Result<HashMap<String, String>, usize> {
 }
 
 /// Quotes, escapes and a comment at the end, as MySQL reads them.
-fn parse_value(text: &str) -> String {
+pub fn parse_value(text: &str) -> String {
     let mut value = String::new();
     let mut quote = None;
     let mut characters = text.chars();

@@ -78,6 +78,10 @@ impl<C: Client> Engine<'_, C> {
                     self.pauses.push(Reverse((intended_ns, place, slot.generation)));
                 }
             }
+            Turn::Rest(until_ns) => {
+                slot.set_state(State::Resting);
+                self.pauses.push(Reverse((until_ns, place, slot.generation)));
+            }
             Turn::Held if !slot.is_queued => {
                 slot.is_queued = true;
                 self.held.push(place);

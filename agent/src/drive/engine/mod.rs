@@ -268,6 +268,7 @@ impl<'a, C: Client> Engine<'a, C> {
                 self.start_driving(now);
             } else if self.slots[place].generation == generation {
                 match self.slots[place].state {
+                    State::Resting if self.rules.is_given => self.take_turn(place, now),
                     State::Resting => self.begin(place, due),
                     State::Down => {
                         if let Err(error) = self.connect(place, now) {
