@@ -79,6 +79,17 @@ class Agent:
             argv += ["--mysql-user", endpoint.user]
         return await self.target.spawn(argv, env={OWNER_VARIABLE: owner}, detached=True)
 
+    async def explain(self, statement: str, database: str, login: ServerLogin) -> str:
+        """The plan of a statement that only reads, as text; or why there is none. It is not executed."""
+        argv = [self.path, "explain", "--text", *login.argv]
+        if database:
+            argv += ["--database", database]
+        answer = await self.target.run(argv, stdin=statement.encode(), check=False)
+        if answer.exit_code:
+            return answer.error_text.strip().removeprefix(f"{PROGRAM}: ")
+        plan = json.loads(answer.stdout)
+        return json.dumps(plan.get("plan", plan.get("rows")), indent=2)
+
 
 def find_binary() -> Path:
     """``HEADRACE_AGENT``, the one installed beside this Python, or the first on PATH. Raises NotReady."""

@@ -293,6 +293,33 @@ def sides(client: Digest, server: Digest) -> tuple[list[Sides], list[QueryClass]
     return both, only_client, only_server
 
 
+# -- Days -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A class of a history: the first and the last day with it, on how many days, its calls on all of them."""
+
+    name: str
+    first_day: str
+    last_day: str
+    days: int
+    calls: int
+    latest: QueryClass
+
+
+def seen(days: Mapping[str, Digest]) -> list[Seen]:
+    """Every class, those that came last first; of one day those with the most response time. Days in order."""
+    found: dict[str, Seen] = {}
+    for day, digest in days.items():
+        for each in digest.classes:
+            old = found.get(each.name)
+            first, n, calls = (old.first_day, old.days, old.calls) if old else (day, 0, 0)
+            found[each.name] = Seen(each.name, first, day, n + 1, calls + each.count, each)
+    ordered = sorted(found.values(), key=lambda each: (-each.latest.total_ns, each.name))
+    return sorted(ordered, key=lambda each: each.first_day, reverse=True)
+
+
 # -- Time -------------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from headrace.cli import (
     changes,
+    digest,
     experiments,
     hosts,
     hunt,
@@ -11,4 +12,4 @@ from headrace.cli import (
 )  # importing a module adds its commands
 from headrace.cli.shell import main
 
-__all__ = ["changes", "experiments", "hosts", "hunt", "ladder", "main", "prove", "top"]
+__all__ = ["changes", "digest", "experiments", "hosts", "hunt", "ladder", "main", "prove", "top"]

@@ -1,0 +1,112 @@
+"""A history of digests: a Parquet file a day, and what people noted about classes.
+
+    <history>/2026-03-01.parquet    digests that begin on that day (UTC), merged
+    <history>/review.json           class -> who looked at it, when, and what they said
+
+A digest belongs whole to the day of its first event: its histograms cannot be cut. Whoever wants sharp days
+digests with ``--since`` and ``--until``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.digests import table as tables
+from headrace.digests.merge import merge
+from headrace.digests.table import ALL, Rows
+from headrace.errors import Refused, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}\.parquet")
+_REVIEW = "review.json"
+
+
+@dataclass(frozen=True)
+class Review:
+    """What a person noted about a class, and when (UTC)."""
+
+    reviewed_by: str
+    reviewed_on: str
+    comment: str
+
+
+def append(folder: Path, digest: pa.Table) -> Path:
+    """Add a digest to its day; the day's file.
+
+    Raises Refused where this very digest is in it already, StoreError where it has no day.
+    """
+    spans = digest.filter(
+        pc.and_(pc.equal(digest["part"], "header"), pc.equal(digest["name"], "start_ns"))
+    ).to_pylist()
+    first_ns = spans[0]["least"] if spans else None
+    if first_ns is None:
+        raise StoreError("none of its events has a time, so it belongs to no day", place=str(folder))
+    path = folder / f"{datetime.fromtimestamp(first_ns / 1e9, UTC):%Y-%m-%d}.parquet"
+    mark = _mark(digest)
+    rows = Rows()
+    rows.add("added", ALL, mark, count=1)
+    parts, places = [pa.concat_tables([digest, rows.table()])], ["the new digest"]
+    if path.exists():
+        day = tables.read(path)
+        known = day.filter(pc.equal(day["part"], "added"))["name"].to_pylist()
+        if mark in known:
+            raise Refused(
+                "this very digest is in the history already: adding it would count its calls twice",
+                place=str(path),
+            )
+        parts, places = [day, *parts], [str(path), *places]
+    tables.write(merge(parts, places), path)
+    return path
+
+
+def _mark(digest: pa.Table) -> str:
+    """The same for the same digest: of its numbers and its span, whatever it was read from."""
+    told = digest.filter(pc.is_in(digest["part"], pa.array(["header", "number", "latency"])))
+    return hashlib.sha256(json.dumps(told.to_pylist(), default=str).encode()).hexdigest()[:16]
+
+
+def days(folder: Path) -> dict[str, pa.Table]:
+    """Day -> its digest, the oldest first. Raises StoreError where there is none."""
+    paths = sorted(path for path in folder.glob("*.parquet") if _DAY.fullmatch(path.name))
+    if not paths:
+        raise StoreError(
+            "no digest is here yet", place=str(folder), hint="headrace digest SOURCE --history " + str(folder)
+        )
+    return {path.stem: tables.read(path) for path in paths}
+
+
+def reviews(folder: Path) -> dict[str, Review]:
+    """Class -> what was noted about it."""
+    path = folder / _REVIEW
+    try:
+        content = json.loads(path.read_text())
+        return {name: Review(**fields) for name, fields in content.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise StoreError(f"cannot be read: {error}", place=str(path)) from error
+
+
+def review(folder: Path, name: str, noted: Review) -> None:
+    """Note something about a class; what was noted before is replaced."""
+    content: Mapping[str, Review] = {**reviews(folder), name: noted}
+    path = folder / _REVIEW
+    draft = path.with_name(f".{_REVIEW}.part")
+    try:
+        draft.write_text(
+            json.dumps({key: asdict(each) for key, each in sorted(content.items())}, indent=1) + "\n"
+        )
+        draft.replace(path)
+    except OSError as error:
+        raise StoreError(f"cannot be written: {error.strerror or error}", place=str(path)) from error
