@@ -37,7 +37,8 @@ MIN_TO_POOL = 4
 
 @dataclass(frozen=True)
 class Standing:
-    """One treatment in a race. ``to_leader`` is its response over the leader's, 1 for the leader itself.
+    """One treatment in a race. ``to_leader`` is its response over the leader's in the blocks that both ran, 1 for
+    the leader itself; None where there is no such block. ``mean`` is the geometric mean over its own blocks.
 
     ``dropped_after`` is the block after which it left, with who beat it; None while it runs. ``is_failed`` tells
     those that left because they cannot be measured at all.
@@ -45,8 +46,8 @@ class Standing:
 
     treatment: str
     blocks: int
-    mean: float
-    to_leader: Interval
+    mean: float | None
+    to_leader: Interval | None
     dropped_after: int | None = None
     dropped_by: str | None = None
     is_failed: bool = False
@@ -246,15 +247,17 @@ def _race(
     decided = bool(len(alive) == 1 or upper[alive].max() <= math.log1p(margin))
     standings = []
     for i, name in enumerate(names):
-        difference = 0.0 if i == leader else float(found.mean[i, leader])
+        both = table[i] - table[leader]
+        both = both[~np.isnan(both)]
+        # A single block gives an estimate, but no interval.
         width = 0.0 if i == leader else float(half[i, leader])
         after, by = left.get(i, (None, None))
         standings.append(
             Standing(
                 treatment=name,
                 blocks=int(counts[i]),
-                mean=math.exp(sign * means[i]) if counts[i] else math.nan,
-                to_leader=_ratio(sign * difference, width),
+                mean=math.exp(sign * means[i]) if counts[i] else None,
+                to_leader=_ratio(sign * float(both.mean()), width) if len(both) else None,
                 dropped_after=after,
                 dropped_by=None if by is None else names[by],
                 is_failed=after is not None and by is None,
@@ -266,8 +269,6 @@ def _race(
 
 
 def _ratio(log: float, half: float) -> Interval:
-    if math.isnan(log):
-        return Interval(math.nan, None, None)
     if math.isnan(half):
         return Interval(math.exp(log), None, None)
     return Interval(math.exp(log), scaled(math.exp(log), -half), scaled(math.exp(log), half))

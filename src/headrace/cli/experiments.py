@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,15 +47,13 @@ def plan_list() -> None:
 @plan_app.command("show", epilog="Example: headrace plan show stock-to-all")
 def plan_show(plan: PlanFile, as_json: Json = False) -> None:
     """The treatments and trials of a plan, and the hours they will take."""
-    from headrace.experiment import design as designs
+    from headrace.experiment import kinds
     from headrace.experiment import plan as plans
-    from headrace.experiment import sweep as sweeps
     from headrace.experiment.runner import trial_seconds
 
     path = find_plan(plan)
     loaded, _ = plans.load(path)
-    build = designs.build if loaded.sweep is None else sweeps.build
-    design = build(loaded, place=str(path))
+    design = kinds.build(loaded, place=str(path))
     hours = trial_seconds(loaded) * len(design.trials) / 3600
     if as_json:
         print_json({**design.to_json(), "hours": hours})
@@ -103,15 +100,11 @@ def demo(output: Output = Path("experiments/stock-to-all"), as_json: Json = Fals
 
 
 def _run_plan(plan: Path, output: Path | None, retry: bool, as_json: bool) -> None:
-    from headrace.experiment import plan as plans
-    from headrace.experiment import runner
+    from headrace.experiment import kinds
     from headrace.report import progress
 
-    if plans.load(plan)[0].sweep is not None:
-        _sweep_plan(plan, output, retry, as_json)
-        return
     with progress.Watcher(stderr()) as watcher:
-        folder = run_until_signal(lambda: runner.run_experiment(plan, output, watcher.listen, retry=retry))
+        folder = run_until_signal(lambda: kinds.run(plan, output, watcher.listen, retry=retry))
     _conclude(folder, as_json)
 
 
@@ -132,23 +125,15 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Raise connections (or the rate) until throughput stops growing: knee, scalability law, objectives."""
-    _sweep_plan(find_plan(plan), output, retry, as_json, objective or (), passes)
-
-
-def _sweep_plan(
-    plan: Path,
-    output: Path | None,
-    retry: bool,
-    as_json: bool,
-    objectives: Sequence[str] = (),
-    passes: int | None = None,
-) -> None:
     from headrace.experiment.sweep import run_sweep
     from headrace.report import progress
 
+    path = find_plan(plan)
     with progress.Watcher(stderr()) as watcher:
         folder = run_until_signal(
-            lambda: run_sweep(plan, output, watcher.listen, objectives=objectives, passes=passes, retry=retry)
+            lambda: run_sweep(
+                path, output, watcher.listen, objectives=objective or (), passes=passes, retry=retry
+            )
         )
     _conclude(folder, as_json)
 
@@ -156,10 +141,11 @@ def _sweep_plan(
 def _conclude(folder: ExperimentFolder, as_json: bool) -> None:
     from headrace import report
     from headrace.analysis.study import analyse_experiment
+    from headrace.report.race import RaceReport, is_race
     from headrace.report.sweep import SweepReport, is_sweep
 
-    if is_sweep(folder):
-        found = SweepReport(folder)
+    if is_sweep(folder) or is_race(folder):
+        found = SweepReport(folder) if is_sweep(folder) else RaceReport(folder)
         page = found.write()
         if as_json:
             print_json(found.to_json())
@@ -198,7 +184,7 @@ def report_command(folder: Folder, objective: Objectives = None, as_json: Json =
 def status(folder: Folder, as_json: Json = False) -> None:
     """How far an experiment is, and whether the host is restored."""
     from headrace.agent import Agent, Journal
-    from headrace.experiment.sweep import as_decided
+    from headrace.experiment.kinds import as_decided
     from headrace.report import views
     from headrace.store import ExperimentFolder
 

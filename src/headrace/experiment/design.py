@@ -46,6 +46,8 @@ class Design:
             "blocks": plan.design.blocks,
             "alpha": plan.design.alpha,
             "equivalence": plan.design.equivalence,
+            # Only where it decides anything: designs frozen before there were races keep their hash.
+            **({"response": plan.design.response} if plan.design.kind == "race" else {}),
             "workload": plan.workload.model_dump(mode="json"),
             "volume": plan.volume.model_dump(mode="json"),
             "server": plan.server.model_dump(mode="json"),

@@ -37,7 +37,7 @@ class TargetTable(_Table):
 
 
 class DesignTable(_Table):
-    kind: Literal["factorial", "ladder"]
+    kind: Literal["factorial", "ladder", "race"]
     baseline: str | dict[str, str]
     blocks: Annotated[int, Field(ge=1, le=1000)] = 5
     seed: int = 1
@@ -46,6 +46,13 @@ class DesignTable(_Table):
     allow_weaker_durability: list[str] = []
     rungs: dict[str, list[str]] = {}
     exclude: list[dict[str, str]] = []
+    response: Literal["throughput", "p50", "p90", "p95", "p99", "p99.9"] = "throughput"
+
+    @model_validator(mode="after")
+    def _response_decides(self) -> DesignTable:
+        if self.response != "throughput" and self.kind != "race":
+            raise ValueError('response: only a race (kind = "race") is about one response')
+        return self
 
 
 class WorkloadTable(BaseModel):

@@ -92,17 +92,37 @@ async def run_experiment(
         raise PlanError(
             "a sweep finds its levels on the way", place=str(plan_path), hint="headrace sweep PLAN"
         )
+    if plan.design.kind == "race":
+        raise PlanError("a race decides on the way which trials to run", place=str(plan_path))
+
+    def build(is_root: bool) -> designs.Design:
+        return designs.build(plan, place=str(plan_path), is_root=is_root)
+
+    return await run_design(plan, text, build, Run, folder_path, listen, retry=retry)
+
+
+async def run_design(
+    plan: plans.Plan,
+    text: str,
+    build: Callable[[bool], designs.Design],
+    loop: type[Run],
+    folder_path: Path | None,
+    listen: Listener,
+    *,
+    retry: bool,
+) -> ExperimentFolder:
+    """What every kind of experiment does around its loop over the trials.
+
+    ``text`` is the plan file's; ``build`` makes the design, told whether we are root on the target.
+    """
     async with AsyncExitStack() as stack:
+        table = plan.target
         target = open_target(
-            TargetSpec.parse(
-                plan.target.address,
-                identity_file=plan.target.identity_file,
-                known_hosts=plan.target.known_hosts,
-            )
+            TargetSpec.parse(table.address, identity_file=table.identity_file, known_hosts=table.known_hosts)
         )
         await target.connect()
         stack.push_async_callback(target.close)
-        design = designs.build(plan, place=str(plan_path), is_root=target.is_root)
+        design = build(target.is_root)
         for name, reason in design.skipped:
             listen(Note(f"skipped {name}: {reason}"))
         for note in design.notes:
@@ -110,7 +130,7 @@ async def run_experiment(
         folder = open_folder(folder_path or Path("experiments") / plan.name, text, design)
         stack.enter_context(exclusive(folder.path))
         lab = await prepare_lab(target, folder, design, stack, listen)
-        await Run(lab, folder, listen, retry).all_trials()
+        await loop(lab, folder, listen, retry).all_trials()
     return folder
 
 

@@ -14,7 +14,6 @@ import hashlib
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,17 +26,9 @@ from headrace.analysis.usl import MIN_LEVELS
 from headrace.errors import NothingMeasured, PlanError
 from headrace.experiment import design as designs
 from headrace.experiment import plan as plans
-from headrace.experiment.runner import (
-    Listener,
-    Note,
-    Run,
-    exclusive,
-    open_folder,
-    prepare_lab,
-)
+from headrace.experiment.runner import Listener, Note, Run, run_design
 from headrace.model import Role, Treatment, TrialSpec, TrialState
 from headrace.store import ExperimentFolder, TrialRecord
-from headrace.target import TargetSpec, open_target
 
 KIND = "sweep"
 
@@ -227,23 +218,17 @@ async def run_sweep(
     As ``runner.run_experiment``: journaled, resumable, and the host restored first when cancelled.
     """
     plan, text = plans.load(plan_path)
-    async with AsyncExitStack() as stack:
-        table = plan.target
-        target = open_target(
-            TargetSpec.parse(table.address, identity_file=table.identity_file, known_hosts=table.known_hosts)
-        )
-        await target.connect()
-        stack.push_async_callback(target.close)
-        design = build(
-            plan, place=str(plan_path), is_root=target.is_root, objectives=objectives, passes=passes
-        )
-        for note in [*design.notes, *_too_few_operations(design)]:
+    asked: list[Objective] = []
+
+    def build_sweep(is_root: bool) -> SweepDesign:
+        design = build(plan, place=str(plan_path), is_root=is_root, objectives=objectives, passes=passes)
+        asked.extend(Objective(**o) for o in design.sweep["objectives"])
+        for note in _too_few_operations(design):
             listen(Note(note))
-        folder = open_folder(folder_path or Path("experiments") / plan.name, text, design)
-        stack.enter_context(exclusive(folder.path))
-        lab = await prepare_lab(target, folder, design, stack, listen)
-        await _SweepRun(lab, folder, listen, retry).all_trials()
-    return asking(folder, [Objective(**o) for o in design.sweep["objectives"]])
+        return design
+
+    folder = await run_design(plan, text, build_sweep, _SweepRun, folder_path, listen, retry=retry)
+    return asking(folder, asked)
 
 
 class _SweepRun(Run):

@@ -1,0 +1,35 @@
+"""The kinds of experiment, each with its design and its loop: the one place that tells them apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.experiment import design as designs
+from headrace.experiment import plan as plans
+from headrace.experiment import race, sweep
+from headrace.experiment.runner import Listener, run_experiment
+from headrace.store import ExperimentFolder
+
+
+def build(plan: plans.Plan, *, place: str, is_root: bool = True) -> designs.Design:
+    """The design of a plan of any kind. Raises PlanError with ``place`` and the key."""
+    if plan.sweep is not None:
+        return sweep.build(plan, place=place, is_root=is_root)
+    found = designs.build(plan, place=place, is_root=is_root)
+    return race.as_race(found, place) if plan.design.kind == race.KIND else found
+
+
+async def run(
+    plan_path: Path, folder_path: Path | None, listen: Listener, *, retry: bool = False
+) -> ExperimentFolder:
+    """Run or continue the plan of any kind: see ``runner.run_experiment``."""
+    plan, _ = plans.load(plan_path)
+    if plan.sweep is not None:
+        return await sweep.run_sweep(plan_path, folder_path, listen, retry=retry)
+    loop = race.run_race_plan if plan.design.kind == race.KIND else run_experiment
+    return await loop(plan_path, folder_path, listen, retry=retry)
+
+
+def as_decided(folder: ExperimentFolder) -> ExperimentFolder:
+    """The folder with the trials that are left to run in its design, where that is decided on the way."""
+    return race.as_decided(sweep.as_decided(folder))
