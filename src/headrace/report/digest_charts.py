@@ -40,12 +40,11 @@ def over_time(digest: Digest) -> Figure:
     assert digest.first_ns is not None
     assert digest.last_ns is not None
     whole = _whole_course(digest)
-    width_s = whole.width_ns / 1e9
     data: list[dict[str, Any]] = [
         {
             "type": "scatter", "mode": "lines", "name": "calls/s", "x0": _middle_ms(whole),
             "dx": whole.width_ns / 1e6,
-            "y": numbers(whole.count / width_s), "line": {"color": "@{accent}", "width": 1.6, "shape": "hvh"},
+            "y": numbers(rates(whole, digest)), "line": {"color": "@{accent}", "width": 1.6, "shape": "hvh"},
             "fill": "tozeroy", "fillcolor": "@{accent/0.14}", "hovertemplate": "%{y:,.4~g}/s",
         }
     ]  # fmt: skip
@@ -98,6 +97,16 @@ def _whole_course(digest: Digest) -> Course:
     assert digest.last_ns is not None
     every = QueryClass(ALL, slices=Slices(order, count, total, top))
     return traffic.course(every, digest.first_ns, digest.last_ns, digest.slice_ns)
+
+
+def rates(found: Course, digest: Digest) -> NDArray[np.float64]:
+    """Calls a second of each slice; NaN where it lies mostly outside of the capture: it would look calm."""
+    assert digest.first_ns is not None
+    assert digest.last_ns is not None
+    starts = found.start_ns + found.width_ns * np.arange(len(found.count), dtype=np.int64)
+    covered = np.minimum(starts + found.width_ns, digest.last_ns) - np.maximum(starts, digest.first_ns)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(covered >= found.width_ns / 4, found.count / (covered / 1e9), np.nan)
 
 
 def _middle_ms(found: Course) -> float:
@@ -196,7 +205,8 @@ def sparkline(values: NDArray[np.float64] | NDArray[np.int64], width: int = 110,
         paths.append(f"{pen}{n * step:.0f} {height - 1 - (height - 2) * value / top:.1f}")
         pen = "L"
     return Markup(
-        f'<svg class="spark" viewBox="0 0 {width} {height}" width="{width}" height="{height}" aria-hidden="true">'
+        f'<svg class="spark" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        'preserveAspectRatio="none" aria-hidden="true">'
         f'<path d="{"".join(paths)}"/></svg>'
     )
 

@@ -223,7 +223,7 @@ class _Page:
         if not digest.span_s or digest.first_ns is None or digest.last_ns is None:
             return Markup("")
         course = traffic.course(each, digest.first_ns, digest.last_ns, digest.slice_ns, 64)
-        return digest_charts.sparkline(course.count)
+        return digest_charts.sparkline(digest_charts.rates(course, digest))
 
     @cached_property
     def sections(self) -> list[dict[str, Any]]:
@@ -251,7 +251,7 @@ class _Page:
             "lines": [pair for pair in class_lines(digest, each, self._view) if pair[0] not in _IN_TABLES],
             "distribution": digest_charts.distribution(each.response, marks),
             "marks": [(name, value) for name, value in marks.items() if value is not None],
-            "calls": digest_charts.sparkline(course.count, 300, 40) if course else "",
+            "calls": digest_charts.sparkline(digest_charts.rates(course, digest), 300, 40) if course else "",
             "times": digest_charts.sparkline(course.mean_ns, 300, 40) if course else "",
             "peaks": (
                 int(course.count.max()),
