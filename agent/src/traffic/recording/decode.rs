@@ -1,8 +1,9 @@
 //! A block of events while it is read: cursors walk the columns side by side, and an event borrows from the block.
 
 use super::columns::{COLUMNS, Column, Cursor, Malformed, split, unzigzag};
-use super::encode::{Last, known, types_length};
-use super::frame::Header;
+use super::encode::{Last, hole_columns, known, types_length};
+use super::frame::{Header, MAX_UNPACKED_BYTES};
+use super::template::{NUMBER_HOLE, PLAIN, STRING_HOLE, TEMPLATE};
 use crate::traffic::event::{Command, Event, Outcome};
 
 type Range = (usize, usize);
@@ -19,11 +20,14 @@ pub struct Block {
     names: Vec<[Range; 3]>,
     texts: Vec<Range>,
     last: Vec<Last>,
+    /// Text and parameters of the current event, where they are put together from parts; and of all events so far.
+    text: Vec<u8>,
     parameters: Vec<u8>,
+    unpacked_bytes: usize,
     /// The event that was read last, without what it borrows: that stands at these indexes.
     current: Event<'static>,
     current_names: usize,
-    current_text: usize,
+    current_text: Option<Range>,
 }
 
 impl Block {
@@ -43,10 +47,12 @@ impl Block {
             names: Vec::new(),
             texts: Vec::new(),
             last: Vec::new(),
+            text: Vec::new(),
             parameters: Vec::new(),
+            unpacked_bytes: 0,
             current: Event::new(0, 0, Command::Ping),
             current_names: 0,
-            current_text: 0,
+            current_text: None,
         };
         match block.advance_start() {
             Ok(()) => Ok(block),
@@ -77,13 +83,13 @@ impl Block {
         let start_ns = self.next_start_ns;
         let (session, names) = self.read_session()?;
         let text = self.read_text()?;
+        self.current_text = self.unpack_text(text)?;
         let mut event = Event::new(start_ns, session, Command::Ping);
         self.read_numbers(text, &mut event)?;
         self.left -= 1;
         self.advance_start()?;
         self.current = event;
         self.current_names = names;
-        self.current_text = text;
         Ok(true)
     }
 
@@ -95,7 +101,7 @@ impl Block {
             user: slice(user),
             host: slice(host),
             database: slice(database),
-            text: slice(self.texts[self.current_text]),
+            text: self.current_text.map_or(&self.text[..], slice),
             parameters: &self.parameters,
             ..self.current
         }
@@ -153,12 +159,37 @@ impl Block {
         if code == 0 {
             let length = self.varint(Column::TextLength)?;
             let range = self.bytes(Column::TextBytes, length)?;
+            if range.0 == range.1 {
+                return Err(Malformed);
+            }
             self.texts.push(range);
             self.last.push(Last::default());
             return Ok(self.texts.len() - 1);
         }
         let index = usize::try_from(code - 1).map_err(|_| Malformed)?;
         if index < self.texts.len() { Ok(index) } else { Err(Malformed) }
+    }
+
+    /// Where the text stands in the block, or None where it was put together.
+    fn unpack_text(&mut self, text: usize) -> Result<Option<Range>, Malformed> {
+        let (start, end) = self.texts[text];
+        match self.raw[start] {
+            PLAIN => return Ok(Some((start + 1, end))),
+            TEMPLATE => {}
+            _ => return Err(Malformed),
+        }
+        self.text.clear();
+        let mut at = start + 1;
+        while let Some(found) = memchr::memchr2(NUMBER_HOLE, STRING_HOLE, &self.raw[at..end]) {
+            self.text.extend_from_slice(&self.raw[at..at + found]);
+            let (length, bytes) = hole_columns(self.raw[at + found]);
+            let length = self.cursors[length as usize].varint(&self.raw)?;
+            let (hole_start, hole_end) = self.cursors[bytes as usize].bytes(length)?;
+            self.text.extend_from_slice(&self.raw[hole_start..hole_end]);
+            at += found + 1;
+        }
+        self.text.extend_from_slice(&self.raw[at..end]);
+        Ok(None)
     }
 
     fn read_numbers(&mut self, text: usize, event: &mut Event<'static>) -> Result<(), Malformed> {
@@ -176,6 +207,13 @@ impl Block {
         event.is_state = known & known::STATE != 0;
         event.is_cut = known & known::CUT != 0;
         self.read_parameters(&mut last)?;
+        let text_bytes = self.current_text.map_or(self.text.len(), |(start, end)| end - start);
+        last.expect_length(text_bytes as u64 + self.parameters.len() as u64);
+        // Parts can be used again and again: a small block must not make endless work.
+        self.unpacked_bytes += text_bytes + self.parameters.len();
+        if self.unpacked_bytes > MAX_UNPACKED_BYTES {
+            return Err(Malformed);
+        }
 
         if known & known::RESPONSE != 0 {
             event.response_ns = Some(self.varint(Column::Response)?);

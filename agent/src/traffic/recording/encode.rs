@@ -7,6 +7,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::{COLUMNS, Column, join, put_varint, zigzag};
+use super::template::{NUMBER_HOLE, plain, split};
 use crate::traffic::event::{Command, Event, Outcome};
 
 /// Bits of the column `Known`: which numbers an event has, and which of its parts are those of the last time.
@@ -29,7 +30,7 @@ pub mod known {
 }
 
 /// What the last event with the same text had: the prediction for the next. Encoder and decoder keep it alike.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Last {
     pub known: u16,
     pub command: u64,
@@ -47,6 +48,40 @@ pub struct Last {
     pub parameter_length: u64,
     /// Range of the parameters' null bitmap and types.
     pub types: (usize, usize),
+    /// Bytes of text and parameters.
+    pub length: u64,
+}
+
+impl Default for Last {
+    fn default() -> Self {
+        Last {
+            known: 0,
+            command: 0,
+            outcome: 0,
+            lock: 0,
+            statement: 0,
+            rows_sent: 0,
+            rows_examined: 0,
+            rows_affected: 0,
+            // A packet's header and the command's byte: what a statement's first request has beside its text.
+            request_bytes: 5,
+            response_bytes: 0,
+            warnings: 0,
+            checksum: 0,
+            parameter_count: 0,
+            parameter_length: 0,
+            types: (0, 0),
+            length: 0,
+        }
+    }
+}
+
+impl Last {
+    /// Moves the prediction of the request's bytes by what text and parameters are longer than the last time.
+    pub fn expect_length(&mut self, length: u64) {
+        self.request_bytes = self.request_bytes.wrapping_add(length).wrapping_sub(self.length);
+        self.length = length;
+    }
 }
 
 pub fn command_code(command: Command) -> u64 {
@@ -134,6 +169,9 @@ pub struct Encoder {
     columns: [Vec<u8>; COLUMNS],
     events: u32,
     bytes: usize,
+    /// Text and parameters as a reader has to put them together again.
+    unpacked_bytes: usize,
+    splits: bool,
     span_ns: Option<(u64, u64)>,
     /// Session to its index; for each index who it is.
     sessions: HashMap<u64, usize>,
@@ -146,6 +184,16 @@ pub struct Encoder {
 }
 
 impl Encoder {
+    /// `splits` where statements have literals: a fingerprint has none to split off.
+    pub fn new(splits: bool) -> Self {
+        Encoder { splits, ..Encoder::default() }
+    }
+
+    /// Text and parameters of all events: a reader takes no block in which they are longer than its limit.
+    pub fn unpacked_bytes(&self) -> usize {
+        self.unpacked_bytes
+    }
+
     pub fn events(&self) -> u32 {
         self.events
     }
@@ -168,6 +216,7 @@ impl Encoder {
         }
         self.events = 0;
         self.bytes = 0;
+        self.unpacked_bytes = 0;
         self.span_ns = None;
         self.sessions.clear();
         self.session_names.clear();
@@ -185,7 +234,8 @@ impl Encoder {
         self.put(Column::Start, event.start_ns.wrapping_sub(previous));
         self.span_ns = Some((first, event.start_ns));
         self.put_session(event);
-        let text = self.put_text(event.text);
+        let text = self.put_text(event);
+        self.unpacked_bytes += event.text.len() + event.parameters.len();
         self.put_numbers(event, text);
         self.events += 1;
         self.bytes += self.columns.iter().map(Vec::len).sum::<usize>() - before;
@@ -228,15 +278,29 @@ impl Encoder {
         self.session_names[index] = names;
     }
 
-    fn put_text(&mut self, text: &[u8]) -> usize {
-        match self.texts.find_or_add(text, &mut self.columns[Column::TextBytes as usize]) {
+    fn put_text(&mut self, event: &Event<'_>) -> usize {
+        let mut template = std::mem::take(&mut self.scratch);
+        // A prepared statement's literals are in its parameters.
+        if self.splits && event.command == Command::Query {
+            split(event.text, &mut template, |kind, hole| {
+                let (length, bytes) = hole_columns(kind);
+                put_varint(&mut self.columns[length as usize], hole.len() as u64);
+                self.columns[bytes as usize].extend_from_slice(hole);
+            });
+        } else {
+            plain(event.text, &mut template);
+        }
+        let found = self.texts.find_or_add(&template, &mut self.columns[Column::TextBytes as usize]);
+        let length = template.len() as u64;
+        self.scratch = template;
+        match found {
             Ok(index) => {
                 self.put(Column::Text, index as u64 + 1);
                 index
             }
             Err(index) => {
                 self.put(Column::Text, 0);
-                self.put(Column::TextLength, text.len() as u64);
+                self.put(Column::TextLength, length);
                 self.last.push(Last::default());
                 index
             }
@@ -271,6 +335,7 @@ impl Encoder {
         self.put(Column::ParameterLength, zigzag(last.parameter_length, length));
         last.parameter_length = length;
 
+        last.expect_length(event.text.len() as u64 + length);
         if let Some(response) = event.response_ns {
             self.put(Column::Response, response);
         }
@@ -300,6 +365,15 @@ impl Encoder {
             last.checksum = checksum;
         }
         self.last[text] = last;
+    }
+}
+
+/// Where the lengths and the bytes of holes of a kind stand.
+pub fn hole_columns(kind: u8) -> (Column, Column) {
+    if kind == NUMBER_HOLE {
+        (Column::NumberLength, Column::NumberBytes)
+    } else {
+        (Column::StringLength, Column::StringBytes)
     }
 }
 

@@ -9,6 +9,8 @@ pub const VERSION: u16 = 1;
 pub const HEADER_BYTES: usize = 64;
 /// No block is larger, before or after compression: what a reader allocates is bounded by it.
 pub const MAX_BLOCK_BYTES: usize = 64 << 20;
+/// Nor are the texts and parameters of its events, put together again, longer than this.
+pub const MAX_UNPACKED_BYTES: usize = 64 << 20;
 /// No block has more events.
 pub const MAX_BLOCK_EVENTS: u32 = 1 << 16;
 

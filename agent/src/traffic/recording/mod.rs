@@ -7,6 +7,7 @@ mod frame;
 mod info;
 mod reader;
 mod source;
+mod template;
 mod text;
 mod window;
 mod writer;

@@ -1,6 +1,7 @@
 //! Whatever is written is read again, in order, whatever happened to the rest of the file.
 
 mod damage;
+mod size;
 
 use std::path::Path;
 
@@ -58,7 +59,18 @@ fn some_number() -> impl Strategy<Value = Option<u64>> {
 
 fn some_event() -> impl Strategy<Value = Owned> {
     let bytes = || collection::vec(any::<u8>(), 0..40);
-    let word = || sample::select(vec![&b""[..], b"a", b"select 1", b"\xff\x00\x01"]).prop_map(<[u8]>::to_vec);
+    let word = || {
+        sample::select(vec![
+            &b""[..],
+            b"a",
+            b"select 1",
+            b"\xff\x00\x01",
+            b"select c from t1 where a = 'it''s' and b=0x1F or c = \"\\\"\" -- 12",
+            b"select c from t1 where a = 'no' and b=12345 or c = \"some\" -- 9",
+            b"insert into t values (1, 'open \\",
+        ])
+        .prop_map(<[u8]>::to_vec)
+    };
     let numbers = collection::vec(some_number(), 8);
     (
         (any::<u64>(), 0..6u64, some_command(), some_outcome(), numbers, option::of(any::<u32>())),

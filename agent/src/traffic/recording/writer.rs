@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::encode::Encoder;
-use super::frame::{HEADER_BYTES, Header, Kind, MAX_BLOCK_BYTES, MAX_BLOCK_EVENTS, VERSION};
+use super::frame::{HEADER_BYTES, Header, Kind, MAX_BLOCK_BYTES, MAX_BLOCK_EVENTS, MAX_UNPACKED_BYTES};
 use super::info::{Info, Totals};
 use super::source::{Entry, Source};
 use super::text::Cleaner;
@@ -69,7 +69,7 @@ impl Default for WriterOptions {
 /// A recording that is being written. Without `finish` it ends with the last whole block.
 pub struct Writer {
     file: File,
-    path: PathBuf,
+    pub(super) path: PathBuf,
     options: WriterOptions,
     cleaner: Cleaner,
     window: Window,
@@ -156,7 +156,7 @@ impl Writer {
             cleaner: Cleaner::new(options.with_literals),
             window: Window::default(),
             late: Window::default(),
-            encoder: Encoder::default(),
+            encoder: Encoder::new(options.with_literals),
             written_ns: 0,
             now_ns: 0,
             starts: Starts::default(),
@@ -257,7 +257,9 @@ impl Writer {
 
     fn encode(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
         let more = event.text.len() + event.parameters.len();
-        if self.encoder.bytes() + more > self.options.block_bytes || self.encoder.events() >= MAX_BLOCK_EVENTS
+        if self.encoder.bytes() + more > self.options.block_bytes
+            || self.encoder.unpacked_bytes() + more > MAX_UNPACKED_BYTES
+            || self.encoder.events() >= MAX_BLOCK_EVENTS
         {
             self.write_events()?;
         }
@@ -320,7 +322,6 @@ impl Writer {
 
 impl Sink for Writer {
     fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
-        debug_assert_eq!(VERSION, 1);
         let mut event = event.clone();
         self.totals.events += 1;
         self.totals.state_events += u64::from(event.is_state);
@@ -334,7 +335,7 @@ impl Sink for Writer {
         self.totals.moved_events += u64::from(moved_ns != event.start_ns);
         event.start_ns = moved_ns;
         self.now_ns = self.now_ns.max(event.start_ns.saturating_add(event.response_ns.unwrap_or(0)));
-        self.totals.redacted_events += u64::from(self.cleaner.clean(&mut event, &mut self.window));
+        self.totals.redacted_events += u64::from(self.cleaner.clean(&event, &mut self.window));
         let limit = (2 * self.window.kept_bytes()).max(SORT_BYTES).min(self.options.window_bytes);
         if self.window.bytes() >= limit {
             self.drain(self.watermark())?;

@@ -18,7 +18,7 @@ fn small(finished: bool) -> Vec<u8> {
     let mut writer = Writer::create(&path, &options).unwrap();
     for index in 0..6 {
         let text = format!("select {index} from a_table_with_a_name /* {} */", "x".repeat(30));
-        let event = Event { text: text.as_bytes(), ..Event::new(1_000 + index, index % 2, Command::Query) };
+        let event = Event { text: text.as_bytes(), ..Event::new(1_000 + index, index % 2, Command::Prepare) };
         writer.event(&event).unwrap();
     }
     if finished {
