@@ -8,7 +8,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / "published"
 
 #: Kernel, file system with its mount option, chunk.
-Cell = tuple[str, str, str]
+Cell = tuple[str, ...]
 
 
 def table(name: str, column: str) -> dict[Cell, float]:

@@ -1,0 +1,141 @@
+"""Which configuration to take: ranks, cells that collapse, trade-offs, and what is good everywhere.
+
+Everything here describes a table of one number a cell. None of it is a test: with one observation a cell a rank
+can be luck, and whoever decides by it should measure the first few again in blocks (a race does that).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+#: Neighbours in rank that lie further apart than this, as a ratio, belong to different groups: no noise of a sound
+#: benchmark makes such a step.
+GAP = 1.5
+
+#: A group whose best cell has less than this part of the best of all has collapsed; others are slower.
+COLLAPSED = 0.25
+
+Cell = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cells that lie together, best first. ``is_collapsed``: not slower by degrees, but broken down."""
+
+    cells: tuple[Cell, ...]
+    best: float
+    worst: float
+    is_collapsed: bool
+
+
+def ranked(values: Mapping[Cell, float], *, is_higher_better: bool = True) -> list[tuple[Cell, float]]:
+    """Best first; equals in the order given."""
+    return sorted(values.items(), key=lambda item: -item[1] if is_higher_better else item[1])
+
+
+def groups(values: Mapping[Cell, float], *, is_higher_better: bool = True) -> list[Group]:
+    """The ranks, cut wherever two neighbours are further apart than GAP. Values are positive."""
+    order = ranked(values, is_higher_better=is_higher_better)
+    parts: list[list[tuple[Cell, float]]] = [order[:1]] if order else []
+    for previous, item in itertools.pairwise(order):
+        if _step(previous[1], item[1]) > GAP:
+            parts.append([])
+        parts[-1].append(item)
+    top = order[0][1] if order else 0.0
+    return [
+        Group(
+            tuple(cell for cell, _ in part),
+            part[0][1],
+            part[-1][1],
+            _step(top, part[0][1]) > 1 / COLLAPSED,
+        )
+        for part in parts
+    ]
+
+
+def _step(a: float, b: float) -> float:
+    return max(a, b) / min(a, b)
+
+
+@dataclass(frozen=True)
+class LevelPair:
+    """One level against another of the same factor, cell by cell, all else equal: ``ratios`` of ``level`` over
+    ``other``. ``behind`` are the cells in which ``level`` is worse by more than the margin, worst first."""
+
+    factor: str
+    level: str
+    other: str
+    ratios: Mapping[Cell, float]
+    behind: tuple[Cell, ...]
+
+    @property
+    def is_at_least_as_good(self) -> bool:
+        return not self.behind
+
+
+def level_pair(
+    values: Mapping[Cell, float],
+    factors: Sequence[str],
+    factor: str,
+    level: str,
+    other: str,
+    *,
+    margin: float = 0.03,
+    is_higher_better: bool = True,
+) -> LevelPair:
+    """Compare two levels wherever both were measured; cells are named by the levels of the other factors."""
+    place = factors.index(factor)
+    ratios = {}
+    for cell, value in values.items():
+        beside = (*cell[:place], other, *cell[place + 1 :])
+        if cell[place] == level and beside in values:
+            ratios[(*cell[:place], *cell[place + 1 :])] = value / values[beside]
+    merit = {cell: r if is_higher_better else 1 / r for cell, r in ratios.items()}
+    behind = sorted((c for c in merit if merit[c] < 1 / (1 + margin)), key=merit.__getitem__)
+    return LevelPair(factor, level, other, ratios, tuple(behind))
+
+
+def pareto(points: Mapping[Cell, Sequence[float]], is_higher_better: Sequence[bool]) -> list[Cell]:
+    """The cells that no other beats in every objective at once (ties count as beaten when one is strictly better),
+    in the order of the first objective, best first."""
+    signed = {
+        cell: [v if up else -v for v, up in zip(values, is_higher_better, strict=True)]
+        for cell, values in points.items()
+    }
+    front = [
+        cell
+        for cell, own in signed.items()
+        if not any(
+            all(a >= b for a, b in zip(other, own, strict=True)) and other != own for other in signed.values()
+        )
+    ]
+    return sorted(front, key=lambda cell: -signed[cell][0])
+
+
+@dataclass(frozen=True)
+class Robust:
+    """A configuration over several workloads: its response as a part of the best of each (1: the best there)."""
+
+    cell: Cell
+    worst: float
+    mean: float
+    parts: Mapping[str, float]
+
+
+def robust(workloads: Mapping[str, Mapping[Cell, float]], *, is_higher_better: bool = True) -> list[Robust]:
+    """Configurations measured under every workload, by the least regret: the one first that, in the workload that
+    suits it worst, keeps most of what the best there gives (minimax regret; Savage 1951, JASA 46)."""
+    common = set.intersection(*(set(values) for values in workloads.values())) if workloads else set()
+    found = []
+    order = next(iter(workloads.values()), {})
+    for cell in (c for c in order if c in common):
+        parts = {}
+        for name, values in workloads.items():
+            best = (max if is_higher_better else min)(values.values())
+            parts[name] = values[cell] / best if is_higher_better else best / values[cell]
+        mean = math.exp(sum(map(math.log, parts.values())) / len(parts))
+        found.append(Robust(cell, min(parts.values()), mean, parts))
+    return sorted(found, key=lambda r: (-r.worst, -r.mean))
