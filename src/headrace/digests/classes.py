@@ -250,5 +250,5 @@ def _pieces(parts: Mapping[str, pa.Table]) -> Iterator[tuple[str, str, str, pa.T
 
 
 def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = pc.cast(column, pa.float64()).to_numpy()
+    found: NDArray[np.float64] = pc.cast(column, pa.float64(), safe=False).to_numpy()
     return found

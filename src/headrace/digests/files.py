@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,20 +18,21 @@ if TYPE_CHECKING:
 
 _PARQUET, _ZSTD = b"PAR1", b"\x28\xb5\x2f\xfd"
 #: How the agent's first line begins.
-_LINES = b'{"type":"digest"'
+_LINES = re.compile(rb'\{"type": ?"digest"')
+_HEAD_BYTES = 32
 
 
 def is_digest(path: Path) -> bool:
     """By its first bytes, whatever its name; False for what is no file here."""
     try:
         with path.open("rb") as file:
-            head = file.read(len(_LINES))
+            head = file.read(_HEAD_BYTES)
             if head.startswith(_ZSTD):
                 file.seek(0)
-                head = zstandard.ZstdDecompressor().stream_reader(file).read(len(_LINES))
+                head = zstandard.ZstdDecompressor().stream_reader(file).read(_HEAD_BYTES)
     except (OSError, zstandard.ZstdError):
         return False
-    return head.startswith(_PARQUET) or head == _LINES
+    return head.startswith(_PARQUET) or _LINES.match(head) is not None
 
 
 def load(path: Path) -> pa.Table:

@@ -23,6 +23,7 @@ classes together, ``*`` for those that found no room.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ TABLE = pa.schema(
 ALL, OTHERS = "", "*"
 SECOND_NS = 1_000_000_000
 #: Bounds of the agent (docs/digest-format.md): a merge keeps what the agent would have kept of the whole.
-MOST_SLICES, MOST_CLASS_SLICES = 512, 524_288
+MOST_SLICES, MOST_CLASS_SLICES = 512, 262_144
 MOST_NAMES, MOST_NAMES_OF_ALL, MOST_ERRORS = 32, 1_024, 64
 MOST_PLACES = 20
 #: Errors beyond the lowest numbers.
@@ -106,7 +107,8 @@ def write(table: pa.Table, path: Path) -> None:
         os.chmod(draft, 0o600 if has_literals(table) else 0o644)
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull("no room for the digest", place=str(path)) from error
         raise StoreError(f"cannot be written: {error.strerror or error}", place=str(path)) from error
