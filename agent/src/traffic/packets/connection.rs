@@ -403,13 +403,20 @@ impl Connection {
         all: bool,
         output: &mut Output<'_, S>,
     ) -> anyhow::Result<bool> {
+        let theirs = &self.halves[1 - index(from)];
+        let waiting = theirs.held.first_key_value().filter(|(start, _)| **start <= theirs.next);
+        let needed = waiting.map_or(0, |(_, held)| held.acknowledged);
         let half = &mut self.halves[index(from)];
         let first = half.held.first_key_value().map(|(&start, held)| (start, held.time_ns));
-        let target = match first {
+        let mut target = match first {
             Some((start, _)) if all => start,
             Some((start, _)) => half.acknowledged.min(start),
             None => half.acknowledged,
         };
+        if needed > half.next {
+            // Only what the next packet of the other side came after: a gap a question, not one of all questions.
+            target = target.min(needed);
+        }
         if target <= half.next {
             return Ok(false);
         }

@@ -13,6 +13,7 @@
 mod connection;
 mod link;
 mod pcap;
+mod pcapng;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use self::table::Table;
 use self::window::Window;
 use super::coverage::Coverage;
 use super::stream::Streams;
+use crate::error::AgentError;
 
 /// Longest packet that is believed, in bytes: with segmentation offload they have up to 512 KiB.
 const MOST_CAPTURED: u32 = 16 << 20;
@@ -89,6 +91,9 @@ trait Frames {
 
     /// `skipped` bytes of the input that no frame could be made of.
     fn damage(&mut self, offset: u64, item: u64, skipped: u64, reason: &str);
+
+    /// Packets that the capture says it lost.
+    fn dropped(&mut self, packets: u64);
 }
 
 /// From frames to streams.
@@ -146,12 +151,18 @@ impl<S: Streams> Frames for Packets<'_, S> {
         self.coverage.damage(self.name, offset, item, reason);
         self.coverage.skipped_bytes += skipped;
     }
+
+    fn dropped(&mut self, packets: u64) {
+        self.coverage.dropped_packets = self.coverage.dropped_packets.saturating_add(packets);
+    }
 }
 
 /// Whether an input that begins so is a capture.
 #[must_use]
 pub fn is_capture(begin: &[u8]) -> bool {
-    begin.first_chunk().is_some_and(|&magic| pcap::Format::from_magic(magic).is_some())
+    begin
+        .first_chunk()
+        .is_some_and(|&magic| magic == pcapng::MAGIC || pcap::Format::from_magic(magic).is_some())
 }
 
 /// Reads a capture to its end and hands on what connections of the servers carry.
@@ -191,6 +202,7 @@ fn read_frames<R: Read>(window: &mut Window<R>, frames: &mut impl Frames) -> any
     };
     match pcap::Format::from_magic(magic) {
         Some(format) => pcap::read(format, window, frames),
-        None => Err(crate::error::AgentError::Input("neither pcap nor pcapng".to_owned()).into()),
+        None if magic == pcapng::MAGIC => pcapng::read(window, frames),
+        None => Err(AgentError::Input("neither pcap nor pcapng".to_owned()).into()),
     }
 }

@@ -126,8 +126,7 @@ fn resynchronise<R: Read>(
     window.consume(1);
     while window.fill(RECORD_BYTES)? {
         // Zeros begin no record: its times are not those of 1970.
-        if window.bytes().starts_with(&[0; RECORD_BYTES]) {
-            window.skip_zeros()?;
+        if window.skip_zeros()? > 0 {
             continue;
         }
         let record = format.record(window.bytes());

@@ -60,22 +60,34 @@ impl<R: Read> Window<R> {
         Ok(true)
     }
 
-    /// Skips zeros, as in the holes of a sparse file; true if any other byte follows.
-    pub fn skip_zeros(&mut self) -> std::io::Result<bool> {
+    /// Passes over zeros, as in the holes of a sparse file, but for the last few: what follows may begin with some.
+    /// How many were passed.
+    pub fn skip_zeros(&mut self) -> std::io::Result<u64> {
+        let begun = self.offset;
         loop {
             let bytes = self.bytes();
-            let words =
-                bytes.chunks_exact(64).take_while(|chunk| chunk.iter().fold(0, |a, b| a | b) == 0).count();
-            let rest = &bytes[words * 64..];
-            let zeros = words * 64 + rest.iter().take_while(|&&byte| byte == 0).count();
-            let is_all = zeros == bytes.len();
-            self.consume(zeros);
-            if !is_all {
-                return Ok(true);
-            }
-            if !self.fill(1)? {
-                return Ok(false);
+            let is_zero = |chunk: &&[u8]| chunk.iter().fold(0, |all, byte| all | byte) == 0;
+            let pages = bytes.chunks_exact(1024).take_while(is_zero).count() * 1024;
+            let zeros = pages + bytes[pages..].chunks_exact(16).take_while(is_zero).count() * 16;
+            let is_all = bytes.len() - zeros < 16;
+            self.consume(zeros.saturating_sub(16));
+            if !is_all || !self.fill(self.end - self.start + 1)? {
+                return Ok(self.offset - begun);
             }
         }
+    }
+
+    /// Passes over bytes without keeping them; how many there were.
+    pub fn skip(&mut self, count: u64) -> std::io::Result<u64> {
+        let mut left = count;
+        while left > 0 {
+            let now = left.min((self.end - self.start) as u64);
+            self.consume(now as usize);
+            left -= now;
+            if left > 0 && !self.fill(1)? {
+                break;
+            }
+        }
+        Ok(count - left)
     }
 }

@@ -1,6 +1,8 @@
 //! Captures made here, with every trouble, and what must come of them.
 
+mod formats;
 mod generate;
+mod random;
 mod troubles;
 
 use self::generate::{Calls, Packet, ethernet};
