@@ -141,6 +141,8 @@ pub struct Lexer<'a> {
     name_end: usize,
     /// Where a word begins for certain, digit or not: right behind such a dot.
     word_at: usize,
+    /// Whether backslashes escape.
+    escapes: bool,
     /// Where the first string begins that has a quote behind a backslash.
     escaped_at: Option<usize>,
 }
@@ -148,7 +150,27 @@ pub struct Lexer<'a> {
 impl<'a> Lexer<'a> {
     #[must_use]
     pub fn new(text: &'a [u8]) -> Self {
-        Self { text, at: 0, executable: 0, name_end: usize::MAX, word_at: usize::MAX, escaped_at: None }
+        Self {
+            text,
+            at: 0,
+            executable: 0,
+            name_end: usize::MAX,
+            word_at: usize::MAX,
+            escapes: true,
+            escaped_at: None,
+        }
+    }
+
+    /// As a server reads it under NO_BACKSLASH_ESCAPES.
+    #[must_use]
+    pub fn without_escapes(text: &'a [u8]) -> Self {
+        Self { escapes: false, ..Self::new(text) }
+    }
+
+    /// Whether what comes next is in an executable comment.
+    #[must_use]
+    pub fn is_executable(&self) -> bool {
+        self.executable > 0
     }
 
     /// Where the first string begins whose end depends on NO_BACKSLASH_ESCAPES.
@@ -294,7 +316,9 @@ impl<'a> Lexer<'a> {
         let mut at = quote + 1;
         while let Some(length) = memchr2(mark, b'\\', &self.text[at.min(self.text.len())..]) {
             at += length;
-            if self.text[at] == b'\\' {
+            if self.text[at] == b'\\' && !self.escapes {
+                at += 1;
+            } else if self.text[at] == b'\\' {
                 if self.escaped_at.is_none() && self.byte(at + 1) == mark {
                     self.escaped_at = Some(start);
                 }
@@ -420,6 +444,32 @@ impl<'a> Lexer<'a> {
             _ => 1,
         };
         self.token(Kind::Operator, start, start + length)
+    }
+}
+
+/// Appends what stands between two tokens without its comments: spaces, and the marks of executable ones.
+pub fn without_comments(between: &[u8], out: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some(&byte) = between.get(at) {
+        let rest = &between[at..];
+        let end = match (byte, rest.get(1), rest.get(2), rest.get(3)) {
+            (b'/', Some(b'*'), Some(b'!'), _)
+            | (b'/', Some(b'*'), Some(b'M' | b'm'), Some(b'!'))
+            | (b'*', Some(b'/'), ..) => {
+                out.extend_from_slice(&rest[..2]);
+                at += 2;
+                continue;
+            }
+            (b'/', Some(b'*'), ..) => memmem::find(&rest[2..], b"*/").map(|length| at + length + 4),
+            (b'#' | b'-', ..) => memchr(b'\n', rest).map(|length| at + length),
+            _ => {
+                out.push(byte);
+                at += 1;
+                continue;
+            }
+        };
+        out.push(b' ');
+        at = end.unwrap_or(between.len());
     }
 }
 

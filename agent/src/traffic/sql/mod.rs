@@ -1,8 +1,16 @@
 //! SQL as far as traffic needs it: literals, fingerprints, tables, what writes, passwords.
 
+mod functions;
 pub mod lexer;
 mod pt;
+mod redact;
+mod statements;
 mod strict;
+mod tables;
+
+pub use redact::redact;
+pub use statements::{is_read_only, verb};
+pub use tables::tables;
 
 /// Whose classes: our own, or percona-toolkit's for those who have a history of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]

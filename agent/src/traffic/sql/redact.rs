@@ -1,0 +1,358 @@
+//! Passwords taken out of statements.
+//!
+//! Taken out are the strings and hex values
+//! - behind IDENTIFIED (BY, AS, WITH ... BY, VIA ... USING, REPLACE), up to the next account or option;
+//! - of SET PASSWORD, and behind any name with `passw`, `passphrase`, `secret`, `auth_string`, `authentication_string` or
+//!   `sst_auth` in it (MASTER_PASSWORD, SOURCE_PASSWORD, OPTIONS (PASSWORD ...), columns and variables called so);
+//! - in calls of functions that encrypt, decrypt or make passwords, whatever the argument;
+//! - that are hashes of passwords by their look, or, in statements that are not about rows, addresses with a password or
+//!   SQL that is about passwords itself.
+//!
+//! Comments go where they speak of passwords.
+//!
+//! Values that reach such a column by their place in VALUES only are not found.
+
+use memchr::memmem;
+
+use super::lexer::{Kind, Lexer, Token, without_comments};
+
+/// What stands in place of a password.
+const HIDDEN: &[u8] = b"'***'";
+
+/// Replaces what `out` holds by `text` without its passwords; true if there were any.
+pub fn redact(text: &[u8], out: &mut Vec<u8>) -> bool {
+    out.clear();
+    let mut lexer = Lexer::new(text);
+    let mut search = Search::default();
+    let (mut copied, mut behind) = (0, 0);
+    let mut first_doubt = None;
+    let mut is_secret = false;
+    while let Some(token) = lexer.next() {
+        let is_broken = matches!(token.kind, Kind::Unterminated | Kind::Stray);
+        if is_broken && search.was_secret && lexer.escaped_at().is_some() {
+            first_doubt = lexer.escaped_at();
+            break;
+        }
+        let between = &text[behind..token.start];
+        behind = token.end;
+        if between.len() > 8 && speaks_of_passwords(between) {
+            out.extend_from_slice(&text[copied..token.start - between.len()]);
+            without_comments(between, out);
+            copied = token.start;
+            is_secret = true;
+        }
+        if search.hides(text, token) {
+            out.extend_from_slice(&text[copied..token.start]);
+            out.extend_from_slice(HIDDEN);
+            copied = token.end;
+            is_secret = true;
+        }
+    }
+    if let Some(doubt) = first_doubt {
+        // Strings do not end where we think: with a password about, nothing from there on is kept.
+        out.clear();
+        let _ = redact(&text[..doubt], out);
+        out.extend_from_slice(HIDDEN);
+        return true;
+    }
+    if text.len() - behind > 8 && speaks_of_passwords(&text[behind..]) {
+        out.extend_from_slice(&text[copied..behind]);
+        without_comments(&text[behind..], out);
+        return true;
+    }
+    out.extend_from_slice(&text[copied..]);
+    is_secret
+}
+
+fn speaks_of_passwords(text: &[u8]) -> bool {
+    contains_any_case(text, b"identified") || contains_any_case(text, b"passw")
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Armed {
+    #[default]
+    No,
+    /// Right behind a secret's name: an operator, a parenthesis or the value follows.
+    Name,
+    /// Behind its operator: everything to the end of the expression.
+    Value,
+    /// In the parentheses of a function.
+    Call,
+    /// Behind IDENTIFIED.
+    Identified,
+    /// SET PASSWORD, before and behind the equals sign.
+    SetPassword,
+    SetPasswordValue,
+}
+
+#[derive(Debug, Default)]
+struct Search {
+    armed: Armed,
+    depth: i32,
+    /// The depth at which it was armed.
+    base: i32,
+    /// Whether the statement is about rows, set at its first word.
+    is_about_rows: Option<bool>,
+    is_set: bool,
+    last_is_set: bool,
+    function: bool,
+    /// Something secret was named in the text.
+    was_secret: bool,
+}
+
+impl Search {
+    /// Looks at the next token; true if it must not be seen.
+    fn hides(&mut self, text: &[u8], token: Token) -> bool {
+        let part = &text[token.start..token.end];
+        let last_is_set = std::mem::take(&mut self.last_is_set);
+        match token.kind {
+            Kind::Word => self.word(part, last_is_set),
+            Kind::Quoted | Kind::Variable => self.name(part),
+            Kind::String | Kind::Bits | Kind::Unterminated => {
+                return self.armed_for_value() || self.looks_secret(part);
+            }
+            Kind::Operator => match self.armed {
+                Armed::Name => self.armed = Armed::Value,
+                Armed::SetPassword if part == b"=" => self.armed = Armed::SetPasswordValue,
+                _ => {}
+            },
+            Kind::Open => {
+                self.depth += 1;
+                if self.armed == Armed::Name && self.function {
+                    self.arm(Armed::Call);
+                }
+            }
+            Kind::Close => {
+                self.depth -= 1;
+                let is_end = self.depth < self.base;
+                if is_end
+                    && matches!(self.armed, Armed::Call | Armed::Value | Armed::Name | Armed::Identified)
+                {
+                    self.armed = Armed::No;
+                }
+            }
+            Kind::Comma => {
+                let ends = matches!(self.armed, Armed::Name | Armed::Value | Armed::Identified);
+                if ends && self.depth <= self.base {
+                    self.armed = Armed::No;
+                }
+            }
+            Kind::Semicolon => {
+                *self = Self { was_secret: self.was_secret, ..Self::default() };
+            }
+            _ => {}
+        }
+        self.function = token.kind == Kind::Word;
+        false
+    }
+
+    fn arm(&mut self, armed: Armed) {
+        self.armed = armed;
+        self.base = self.depth;
+        self.was_secret = true;
+    }
+
+    fn armed_for_value(&self) -> bool {
+        !matches!(self.armed, Armed::No | Armed::SetPassword)
+    }
+
+    fn word(&mut self, word: &[u8], last_is_set: bool) {
+        if self.is_about_rows.is_none() {
+            self.is_set = word.eq_ignore_ascii_case(b"set");
+            self.last_is_set = self.is_set;
+            self.is_about_rows =
+                Some(is_any(word, &["select", "insert", "update", "delete", "replace", "with", "values"]));
+            return;
+        }
+        if is_any(word, &["identified"]) {
+            return self.arm(Armed::Identified);
+        }
+        if last_is_set && is_any(word, &["password"]) {
+            return self.arm(Armed::SetPassword);
+        }
+        match self.armed {
+            Armed::No | Armed::Name | Armed::Value if is_secret_name(word) => self.arm(Armed::Name),
+            Armed::Identified if self.depth <= self.base && is_any(word, OPTIONS) => self.armed = Armed::No,
+            Armed::Name if !is_any(word, BETWEEN) => self.armed = Armed::No,
+            Armed::Value if self.depth <= self.base && is_any(word, ENDS) => self.armed = Armed::No,
+            _ => {}
+        }
+    }
+
+    fn name(&mut self, name: &[u8]) {
+        match self.armed {
+            Armed::No | Armed::Name | Armed::Value if is_secret_name(name) => self.arm(Armed::Name),
+            Armed::Name => self.armed = Armed::No,
+            _ => {}
+        }
+    }
+
+    /// Secret by its own look.
+    fn looks_secret(&self, string: &[u8]) -> bool {
+        let content = string.get(1..string.len().saturating_sub(1)).unwrap_or_default();
+        if let [b'*', digits @ ..] = content
+            && digits.len() == 40
+            && digits.iter().all(u8::is_ascii_hexdigit)
+        {
+            return true;
+        }
+        if content.starts_with(b"$A$005$") {
+            return true;
+        }
+        if self.is_about_rows != Some(false) {
+            return false;
+        }
+        // user:password@host, or a statement in a string.
+        let address = memmem::find(content, b"://").is_some_and(|at| {
+            let rest = &content[at + 3..];
+            let end = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
+            memchr::memchr(b'@', &rest[..end]).is_some_and(|at| rest[..at].contains(&b':'))
+        });
+        address || speaks_of_passwords(content)
+    }
+}
+
+/// What ends the secrets of an account.
+const OPTIONS: &[&str] =
+    &["require", "account", "comment", "attribute", "default", "failed_login_attempts", "password_lock_time"];
+/// What may stand between a name and its value.
+const BETWEEN: &[&str] = &[
+    "like", "in", "not", "is", "for", "binary", "rlike", "regexp", "between", "to", "as", "using", "by",
+    "with", "value", "values",
+];
+/// What ends an expression.
+const ENDS: &[&str] = &[
+    "and",
+    "or",
+    "xor",
+    "where",
+    "from",
+    "set",
+    "when",
+    "then",
+    "else",
+    "end",
+    "limit",
+    "order",
+    "group",
+    "having",
+    "union",
+    "on",
+    "join",
+    "as",
+    "for",
+    "returning",
+    "select",
+];
+
+fn is_any(word: &[u8], words: &[&str]) -> bool {
+    words.iter().any(|any| word.eq_ignore_ascii_case(any.as_bytes()))
+}
+
+/// Names of passwords, and of functions whose arguments are keys or passwords.
+fn is_secret_name(name: &[u8]) -> bool {
+    if name.len() < 6 {
+        return false;
+    }
+    let is_part = name.iter().enumerate().any(|(at, byte)| match byte | 0x20 {
+        b'p' => starts(&name[at..], "passw") || starts(&name[at..], "passphrase"),
+        b's' => starts(&name[at..], "secret") || starts(&name[at..], "sst_auth"),
+        b'a' => starts(&name[at..], "auth_string") || starts(&name[at..], "authentication_string"),
+        b'c' => starts(&name[at..], "crypt"),
+        _ => false,
+    });
+    is_part || is_any(name, &["encode", "decode", "keyring_key_store", "create_asymmetric_priv_key", "kdf"])
+}
+
+fn starts(text: &[u8], with: &str) -> bool {
+    text.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
+}
+
+/// Whether `text` has `what`, which is in lower case.
+fn contains_any_case(text: &[u8], what: &[u8]) -> bool {
+    text.windows(what.len()).any(|window| window.eq_ignore_ascii_case(what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::redact;
+
+    fn redacted(text: &str) -> (String, bool) {
+        let mut out = Vec::new();
+        let was = redact(text.as_bytes(), &mut out);
+        (String::from_utf8(out).unwrap(), was)
+    }
+
+    #[test]
+    fn no_password_is_left() {
+        for text in [
+            "CREATE USER 'bob'@'%' IDENTIFIED BY 'hunter2'",
+            "create user a identified by 'hunter2' , b identified by \"hunter2\" require ssl",
+            "CREATE USER a IDENTIFIED WITH caching_sha2_password BY 'hunter2' PASSWORD EXPIRE INTERVAL 90 DAY",
+            "CREATE USER a IDENTIFIED WITH caching_sha2_password AS 0x68756E74657232 /* hunter? */",
+            "CREATE USER a IDENTIFIED VIA ed25519 USING 'hunter2' OR mysql_native_password USING PASSWORD('hunter2')",
+            "ALTER USER a IDENTIFIED BY 'hunter2' REPLACE 'hunter2' RETAIN CURRENT PASSWORD",
+            "ALTER USER a ADD 2 FACTOR IDENTIFIED WITH x BY 'hunter2' ADD 3 FACTOR IDENTIFIED BY 'hunter2'",
+            "GRANT ALL ON *.* TO 'bob'@'%' IDENTIFIED BY PASSWORD 'hunter2' WITH GRANT OPTION",
+            "SET PASSWORD = 'hunter2'",
+            "set password for 'bob'@'%' = password('hunter2')",
+            "SET PASSWORD FOR 'bob' = 'hunter2' REPLACE 'hunter2'",
+            "CHANGE MASTER TO MASTER_HOST='h', MASTER_PASSWORD='hunter2', MASTER_PORT=3306",
+            "CHANGE REPLICATION SOURCE TO SOURCE_PASSWORD = \"hunter2\"",
+            "START GROUP_REPLICATION USER='u', PASSWORD='hunter2'",
+            "CREATE SERVER s FOREIGN DATA WRAPPER mysql OPTIONS (USER 'u', PASSWORD 'hunter2', HOST 'h')",
+            "CREATE TABLE f (a int) ENGINE=FEDERATED CONNECTION='mysql://u:hunter2@h:3306/d/t'",
+            "SELECT AES_ENCRYPT('data', 'hunter2'), aes_decrypt (c, concat('hunter2', 'x')) from t",
+            "SELECT * FROM u WHERE password = sha2(concat('hunter2', salt), 256) and x = 1",
+            "SELECT * FROM u WHERE name='a' AND `password`='hunter2'",
+            "SELECT * FROM u WHERE u.password IN ('hunter2', 'hunter2')",
+            "UPDATE mysql.user SET authentication_string = 'hunter2' WHERE user='x'",
+            "SET @app_password := 'hunter2'",
+            "SET GLOBAL wsrep_sst_auth = 'root:hunter2'",
+            "PREPARE s FROM 'alter user a identified by ''hunter2'''",
+            "SET @s = 'SET PASSWORD = \"hunter2\"'",
+            "select 1; create user a identified by 'hunter2'",
+            "/*!50001 create user a identified by 'hunter2' */",
+            "create user a identified by 'hunter2",
+            "create user 'it\\'s' identified by 'hunter2\\', 'b' identified by 'hunter2'",
+            "select aes_encrypt('a', x'68756E74657232'), 1",
+            "clone instance from 'u'@'h':3306 identified by 'hunter2'",
+            "select decode(x, 'hunter2'), 'b'",
+            "select 1 /* identified by 'hunter2' */ + 1",
+            "select 1 -- set password = 'hunter2'",
+        ] {
+            let (out, was) = redacted(text);
+            assert!(was, "{text}");
+            assert!(!out.contains("hunter2") && !out.contains("68756E"), "{text} -> {out}");
+            let mut again = Vec::new();
+            redact(out.as_bytes(), &mut again);
+            assert_eq!(out.as_bytes(), again, "not the same twice");
+        }
+    }
+
+    #[test]
+    fn what_is_none_stays() {
+        for text in [
+            "select c from sbtest1 where id = 'x' and y = \"z\"",
+            "insert into t values ('a', 'b'), (x'41', 'password')",
+            "CREATE USER a PASSWORD EXPIRE INTERVAL 90 DAY COMMENT 'hello'",
+            "update u set password_changed = now(), name = 'bob'",
+            "set names 'utf8mb4'",
+            "create table t (password varchar(255) not null, b varchar(10) default 'x')",
+        ] {
+            assert_eq!(redacted(text), (text.to_owned(), false), "{text}");
+        }
+        assert_eq!(
+            redacted(
+                "CREATE USER 'bob'@'%' IDENTIFIED BY 'x', 'eve'@'h' IDENTIFIED BY 'y' REQUIRE ISSUER 'ca'"
+            )
+            .0,
+            "CREATE USER 'bob'@'%' IDENTIFIED BY '***', 'eve'@'h' IDENTIFIED BY '***' REQUIRE ISSUER 'ca'"
+        );
+        assert_eq!(
+            redacted("select * from u where password='x' and name='bob' and 'a' = 1").0,
+            "select * from u where password='***' and name='bob' and 'a' = 1"
+        );
+        assert_eq!(redacted("select '*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19'").0, "select '***'");
+    }
+}
