@@ -22,7 +22,7 @@ LAYERS = [
     {"analysis"},
     {"workloads", "knobs", "volumes", "server"},
     {"snapshot", "digests"},
-    {"store"},
+    {"store", "foreign"},
     {"facts", "inventory"},
     {"agent"},
     {"target"},

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 #: benchmark makes such a step.
 GAP = 1.5
 
-#: A group whose best cell has less than this part of the best of all has collapsed; others are slower.
+#: A group whose best cell has less than this part of the worst in the largest group has collapsed.
 COLLAPSED = 0.25
 
 Cell = tuple[str, ...]
@@ -44,15 +44,16 @@ def groups(values: Mapping[Cell, float], *, is_higher_better: bool = True) -> li
         if _step(previous[1], item[1]) > GAP:
             parts.append([])
         parts[-1].append(item)
-    top = order[0][1] if order else 0.0
+    # Ties go to the better group.
+    most = max(range(len(parts)), key=lambda i: len(parts[i]), default=0)
     return [
         Group(
             tuple(cell for cell, _ in part),
             part[0][1],
             part[-1][1],
-            _step(top, part[0][1]) > 1 / COLLAPSED,
+            i > most and _step(parts[most][-1][1], part[0][1]) > 1 / COLLAPSED,
         )
-        for part in parts
+        for i, part in enumerate(parts)
     ]
 
 

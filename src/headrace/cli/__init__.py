@@ -6,10 +6,11 @@ from headrace.cli import (
     experiments,
     hosts,
     hunt,
+    imports,
     ladder,
     prove,
     top,
 )  # importing a module adds its commands
 from headrace.cli.shell import main
 
-__all__ = ["changes", "digest", "experiments", "hosts", "hunt", "ladder", "main", "prove", "top"]
+__all__ = ["changes", "digest", "experiments", "hosts", "hunt", "imports", "ladder", "main", "prove", "top"]

@@ -1,0 +1,79 @@
+"""The command that reads what others measured: import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.shell import Json, app, print_json, stdout
+from headrace.errors import PlanError
+
+EXAMPLE = "Example: headrace import table.csv --factor kernel --factor filesystem --response write_mb_s"
+
+
+@app.command(
+    "import",
+    short_help="Analyse a table, or what other benchmarks printed.",
+    epilog=f"{EXAMPLE}, or: headrace import out/*.json --names 'fio-{{filesystem}}-{{chunk}}.json' "
+    "--response write_iops",
+)
+def import_command(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A CSV table, or outputs of sysbench, fio (JSON), HammerDB or BenchBase.", metavar="FILE..."
+        ),
+    ],
+    factor: Annotated[
+        list[str] | None, typer.Option("--factor", help="A column that was varied; again for each.")
+    ] = None,
+    response: Annotated[
+        list[str] | None, typer.Option("--response", help="A column that was measured, more is better.")
+    ] = None,
+    latency: Annotated[
+        list[str] | None, typer.Option("--latency", help="A column that was measured, less is better.")
+    ] = None,
+    names: Annotated[
+        str,
+        typer.Option("--names", help="How a file's name tells its levels: 'fio-{filesystem}-{chunk}.json'."),
+    ] = "",
+    block: Annotated[
+        str, typer.Option("--block", help="The column that tells repeats measured together.")
+    ] = "",
+    alpha: Annotated[float, typer.Option("--alpha", min=0.0001, max=0.5)] = 0.05,
+    margin: Annotated[
+        float, typer.Option("--margin", min=0.0, max=1.0, help="Smaller differences do not matter.")
+    ] = 0.03,
+    as_json: Json = False,
+) -> None:
+    """What matters in results that were measured elsewhere, with the honesty due to one observation a cell."""
+    from headrace import foreign
+    from headrace.analysis.factors import studies_of
+
+    responses = {**dict.fromkeys(response or (), True), **dict.fromkeys(latency or (), False)}
+    if not responses:
+        raise PlanError("nothing to analyse", hint=f"name what was measured: {EXAMPLE}")
+    if names:
+        rows = foreign.read_outputs(files, names)
+        factors = factor or list(rows[0].levels)
+    else:
+        if not factor:
+            raise PlanError("no factor is named", hint=EXAMPLE)
+        factors = factor
+        rows = [row for path in files for row in foreign.read_csv(path, factors, list(responses))]
+    studies = studies_of(rows, factors, responses, block=block, alpha=alpha, margin=margin)
+    _show(studies, as_json)
+
+
+def _show(studies: Any, as_json: bool) -> None:
+    from headrace.report import effects
+
+    if as_json:
+        print_json({"studies": [effects.to_json(study) for study in studies]})
+        return
+    for i, study in enumerate(studies):
+        if i:
+            stdout().print()
+        stdout().print(effects.terminal(study))

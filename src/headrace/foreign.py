@@ -1,0 +1,206 @@
+"""Results that others measured: a table, or what a benchmark printed, as rows of factors' levels and responses.
+
+Each row is one run. What a file says is taken as it stands: nothing here can tell how long it ran, whether it was
+warm, or in which order the runs were made, and the analysis says so.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import PlanError
+
+#: More than this is no result of a benchmark.
+MAX_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run: its levels (also ones that are no factor of the analysis), numbers, and place for errors."""
+
+    place: str
+    levels: Mapping[str, str]
+    responses: Mapping[str, float]
+
+
+def read_csv(path: Path, factors: Sequence[str], responses: Sequence[str]) -> list[Row]:
+    """The rows of a table with a header. A cell of a response that is empty leaves it out of its row.
+
+    Raises PlanError naming line and column for a missing column, or a response that is no positive number: effects
+    are ratios, and of a zero there is none.
+    """
+    text = _text(path)
+    dialect = csv.excel_tab if "\t" in text.partition("\n")[0] else csv.excel
+    reader = csv.DictReader(io.StringIO(text), dialect=dialect)
+    there = reader.fieldnames or []
+    for name in (*factors, *responses):
+        if name not in there:
+            raise PlanError(f"no column {name!r}; there are: {', '.join(there) or 'none'}", place=str(path))
+    found = []
+    for cells in reader:
+        place = f"{path}:{reader.line_num}"
+        if None in cells or None in cells.values():
+            raise PlanError(f"{len(there)} columns in the header, not in this line", place=place)
+        numbers = {name: _number(cells[name], name, place) for name in responses if cells[name].strip()}
+        levels = {name: value.strip() for name, value in cells.items() if name not in responses}
+        found.append(Row(place, levels, numbers))
+    if not found:
+        raise PlanError("the table has no rows", place=str(path))
+    return found
+
+
+def read_outputs(paths: Sequence[Path], names: str) -> list[Row]:
+    """One row a file, whatever benchmark wrote it; ``names`` tells levels by the file's path, as in
+    ``results/{kernel}/{filesystem}-{threads}.json``: braces take what stands between the text around them.
+
+    Raises PlanError for a name that does not fit, or a file that no known benchmark wrote.
+    """
+    pattern = _pattern(names)
+    found = []
+    for path in paths:
+        match = pattern.search(str(path))
+        if match is None:
+            raise PlanError(f"the name does not fit {names!r}", place=str(path), hint="see --names")
+        found.append(Row(str(path), match.groupdict(), _responses(path)))
+    return found
+
+
+def _pattern(names: str) -> re.Pattern[str]:
+    parts = re.split(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", names)
+    if len(parts) == 1:
+        raise PlanError(
+            f"--names {names!r} has no factor in braces", hint="such as 'fio-{filesystem}-{chunk}.json'"
+        )
+    try:
+        return re.compile(
+            "".join(re.escape(part) if i % 2 == 0 else f"(?P<{part}>[^/]+?)" for i, part in enumerate(parts))
+            + "$"
+        )
+    except re.error as error:
+        raise PlanError(f"--names {names!r}: a factor stands twice") from error
+
+
+def _responses(path: Path) -> dict[str, float]:
+    text = _text(path)
+    for reader in _READERS:
+        found = reader(text)
+        if found:
+            return {name: value for name, value in found.items() if value > 0 and math.isfinite(value)}
+    raise PlanError(
+        "no result of sysbench, fio (--output-format=json), HammerDB or BenchBase (summary.json)",
+        place=str(path),
+    )
+
+
+def _sysbench(text: str) -> dict[str, float]:
+    """The final summary of sysbench 1.0."""
+    found = {}
+    for name, pattern in {
+        "transactions_s": r"^\s*transactions:\s+\d+\s+\(([\d.]+) per sec",
+        "queries_s": r"^\s*queries:\s+\d+\s+\(([\d.]+) per sec",
+        "reads_s": r"^\s*reads/s:\s+([\d.]+)",
+        "writes_s": r"^\s*writes/s:\s+([\d.]+)",
+        "read_mib_s": r"^\s*read, MiB/s:\s+([\d.]+)",
+        "written_mib_s": r"^\s*written, MiB/s:\s+([\d.]+)",
+        "mean_ms": r"^\s*avg:\s+([\d.]+)",
+        "max_ms": r"^\s*max:\s+([\d.]+)",
+    }.items():
+        match = re.search(pattern, text, re.MULTILINE)
+        if match:
+            found[name] = float(match[1])
+    match = re.search(r"^\s*(\d+)th percentile:\s+([\d.]+)", text, re.MULTILINE)
+    if match:
+        found[f"p{match[1]}_ms"] = float(match[2])
+    return found if {"transactions_s", "reads_s", "writes_s"} & set(found) else {}
+
+
+def _fio(text: str) -> dict[str, float]:
+    """fio's JSON; its jobs are added up, and the worst job's percentile stands: percentiles have no mean."""
+    content = _json(text)
+    jobs = content.get("jobs") if isinstance(content, dict) and "fio version" in content else None
+    if not isinstance(jobs, list):
+        return {}
+    found: dict[str, float] = {}
+    for job in jobs:
+        for side in ("read", "write"):
+            part = job.get(side, {}) if isinstance(job, dict) else {}
+            if not part.get("total_ios"):
+                continue
+            found[f"{side}_iops"] = found.get(f"{side}_iops", 0.0) + float(part.get("iops", 0))
+            # fio counts KiB.
+            found[f"{side}_mib_s"] = found.get(f"{side}_mib_s", 0.0) + float(part.get("bw", 0)) / 1024
+            percentiles = part.get("clat_ns", {}).get("percentile", {})
+            for key, name in (("50.000000", "p50"), ("99.000000", "p99"), ("99.900000", "p99.9")):
+                if key in percentiles:
+                    worst = max(found.get(f"{side}_{name}_ms", 0.0), percentiles[key] / 1e6)
+                    found[f"{side}_{name}_ms"] = worst
+    return found
+
+
+def _hammerdb(text: str) -> dict[str, float]:
+    """``System achieved 12345 NOPM from 28456 MySQL TPM``; the last one of several."""
+    matches = re.findall(r"System achieved (\d+) NOPM from (\d+) \S+ TPM", text)
+    return {"nopm": float(matches[-1][0]), "tpm": float(matches[-1][1])} if matches else {}
+
+
+def _benchbase(text: str) -> dict[str, float]:
+    """BenchBase's summary.json: requests a second, and its latencies in microseconds."""
+    content = _json(text)
+    if not isinstance(content, dict) or "Throughput (requests/second)" not in content:
+        return {}
+    found = {"requests_s": float(content["Throughput (requests/second)"])}
+    if "Goodput (requests/second)" in content:
+        found["goodput_s"] = float(content["Goodput (requests/second)"])
+    latencies = content.get("Latency Distribution", {})
+    for key, name in {
+        "Average Latency (microseconds)": "mean_ms",
+        "Median Latency (microseconds)": "p50_ms",
+        "90th Percentile Latency (microseconds)": "p90_ms",
+        "95th Percentile Latency (microseconds)": "p95_ms",
+        "99th Percentile Latency (microseconds)": "p99_ms",
+        "Maximum Latency (microseconds)": "max_ms",
+    }.items():
+        if key in latencies:
+            found[name] = float(latencies[key]) / 1e3
+    return found
+
+
+_READERS: tuple[Callable[[str], dict[str, float]], ...] = (_fio, _benchbase, _hammerdb, _sysbench)
+
+
+def _json(text: str) -> Any:
+    # fio may print warnings before its object.
+    start = text.find("{")
+    try:
+        return json.loads(text[start:]) if start >= 0 else None
+    except ValueError:
+        return None
+
+
+def _number(text: str, name: str, place: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise PlanError(f"{name} = {text!r}: must be a positive number", place=place)
+    return value
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise PlanError(f"larger than {MAX_BYTES >> 20} MiB: that is no result", place=str(path))
+        return path.read_text(encoding="utf-8-sig", errors="replace")
+    except FileNotFoundError as error:
+        raise PlanError("no such file", place=str(path)) from error
+    except OSError as error:
+        raise PlanError(f"cannot be read: {error}", place=str(path)) from error

@@ -1,0 +1,204 @@
+"""What an analysis of effects says: what matters in plain sentences, the ranks, and what cannot be claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group as Lines
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headrace.analysis import choice
+from headrace.analysis.effects import Conditional, Effects
+from headrace.analysis.factors import Study
+from headrace.report import text
+
+#: A term that explains less of the variation is not worth a sentence.
+MIN_SHARE = 0.05
+
+#: An interaction is told where a factor's spread differs between the levels of another by more than this ratio.
+MIN_DIFFERENCE = 1.25
+
+#: Ranks shown in a terminal before the rest is summed up.
+SHOWN_RANKS = 12
+
+
+def sentences(study: Study) -> list[str]:
+    """What matters, what depends on what, which cells broke down, and which levels are safe to take."""
+    found = [*_main(study), *_dependences(study), *_groups(study), *_levels(study)]
+    return found or ["No factor makes a difference worth a sentence."]
+
+
+def error_words(effects: Effects) -> str:
+    """What the intervals rest on."""
+    if effects.error == "repeats":
+        return (
+            f"The spread of repeats about their cells is the error: {100 * (effects.deviation or 0):.2g}%, "
+            f"{effects.error_degrees} degrees of freedom."
+        )
+    if effects.error == "interactions":
+        return (
+            "Each cell was measured once, so nothing here shows how much a second run would have differed. "
+            f"Interactions of three and more factors stand in for it ({100 * (effects.deviation or 0):.2g}%, "
+            f"{effects.error_degrees} degrees of freedom): p values and intervals suppose that there are none. "
+            "Where there are, a real effect can look like chance."
+        )
+    return (
+        "Each cell was measured once, and nothing could stand in for the error: these are estimates, without "
+        "intervals and without a verdict."
+    )
+
+
+def _main(study: Study) -> Iterator[str]:
+    for term in sorted(study.effects.terms, key=lambda t: -t.share):
+        if len(term.term) > 1 or term.share < MIN_SHARE:
+            continue
+        levels = [e for e in study.effects.levels if e.factor == term.term[0]]
+        order = sorted(levels, key=lambda e: -e.mean if study.is_higher_better else e.mean)
+        best, worst = order[0], order[-1]
+        ratio = max(best.mean, worst.mean) / min(best.mean, worst.mean)
+        yield (
+            f"{term.name} explains {100 * term.share:.0f}% of the variation: {best.level} is {ratio:.2f} times as "
+            f"good as {worst.level} on average{_certainty(study, term.p_holm)}."
+        )
+
+
+def _certainty(study: Study, p: float | None) -> str:
+    if p is None:
+        return ""
+    if p < study.alpha:
+        return f" (p = {p:.2g})"
+    return f" (not told from chance: p = {p:.2g})"
+
+
+def _dependences(study: Study) -> Iterator[str]:
+    """A factor that matters at one level of another and not at the next: what a main effect hides."""
+    pairs: dict[tuple[str, str], list[Conditional]] = {}
+    for conditional in study.effects.conditionals:
+        pairs.setdefault((conditional.factor, conditional.by), []).append(conditional)
+    shares = {frozenset(t.term): t for t in study.effects.terms if len(t.term) == 2}
+    for (factor, by), own in sorted(pairs.items(), key=lambda item: -_difference(item[1])):
+        term = shares[frozenset((factor, by))]
+        if _difference(own) < MIN_DIFFERENCE or term.share < MIN_SHARE:
+            continue
+        high, low = max(own, key=lambda c: c.spread), min(own, key=lambda c: c.spread)
+        yield (
+            f"The effect of {factor} depends on {by}: best over worst is {high.spread:.2f} at {high.at}, "
+            f"{low.spread:.2f} at {low.at}{_certainty(study, term.p_holm)}."
+        )
+
+
+def _difference(own: Sequence[Conditional]) -> float:
+    spreads = [c.spread for c in own]
+    return max(spreads) / min(spreads)
+
+
+def _groups(study: Study) -> Iterator[str]:
+    found = choice.groups(study.cells, is_higher_better=study.is_higher_better)
+    usual = max(found, key=lambda group: len(group.cells))
+    for group in found:
+        if group is usual:
+            continue
+        names = ", ".join(study.name(c) for c in group.cells[:6])
+        more = f" and {len(group.cells) - 6} more" if len(group.cells) > 6 else ""
+        cells = f"{len(group.cells)} cells" if len(group.cells) > 1 else "A cell"
+        what = ("collapse" if group.is_collapsed else "lie apart") + ("s" if len(group.cells) == 1 else "")
+        yield (
+            f"{cells} {what.replace('lie aparts', 'lies apart')}, at {_range(group)} where {len(usual.cells)} "
+            f"have {_range(usual)}: {names}{more}."
+        )
+
+
+def _range(group: choice.Group) -> str:
+    low, high = sorted((group.best, group.worst))
+    return text.count(low) if low == high else f"{text.count(low)} to {text.count(high)}"
+
+
+def _levels(study: Study) -> Iterator[str]:
+    """For factors of two levels: is the second at least as good as the first everywhere, and where not?"""
+    for factor, levels in study.effects.factors.items():
+        if len(levels) != 2:
+            continue
+        found = choice.level_pair(
+            study.cells,
+            study.factors,
+            factor,
+            levels[1],
+            levels[0],
+            margin=study.margin,
+            is_higher_better=study.is_higher_better,
+        )
+        margin = f"{100 * study.margin:g}%"
+        if not found.ratios:
+            continue
+        if found.is_at_least_as_good:
+            yield f"{factor} {levels[1]} is at least as good as {levels[0]} in every cell, within {margin}."
+        else:
+            where = ", ".join(f"{study.name(c)} ({found.ratios[c]:.2f})" for c in found.behind)
+            yield (
+                f"{factor} {levels[1]} is at least as good as {levels[0]} (within {margin}) in "
+                f"{len(found.ratios) - len(found.behind)} of {len(found.ratios)} cells, but not in: {where}."
+            )
+
+
+def to_json(study: Study) -> dict[str, Any]:
+    """One study as plain values; cells as objects of factor to level."""
+    effects = study.effects
+    return {
+        "response": study.response,
+        "is_higher_better": study.is_higher_better,
+        "alpha": study.alpha,
+        "margin": study.margin,
+        "sentences": sentences(study),
+        "error": {
+            "kind": effects.error,
+            "degrees": effects.error_degrees,
+            "deviation": effects.deviation,
+            "meaning": error_words(effects),
+        },
+        "observations": effects.observations,
+        "terms": [{**asdict(t), "term": list(t.term)} for t in effects.terms],
+        "levels": [asdict(level) for level in effects.levels],
+        "conditionals": [{**asdict(c), "spread": c.spread} for c in effects.conditionals],
+        "missing": [dict(cell) for cell in effects.missing],
+        "ranks": [
+            {"levels": dict(zip(study.factors, cell, strict=True)), "value": value}
+            for cell, value in choice.ranked(study.cells, is_higher_better=study.is_higher_better)
+        ],
+    }
+
+
+def terminal(study: Study) -> RenderableType:
+    """The sentences, the terms, and the first ranks."""
+    effects = study.effects
+    way = "more is better" if study.is_higher_better else "less is better"
+    parts: list[RenderableType] = [
+        Text(f"{text.clean(study.response)} ({way}; {effects.observations} observations)", style="bold")
+    ]
+    parts += [Text(f"- {text.clean(line)}") for line in sentences(study)]
+    terms = _table(("term", False), ("of variation", True), ("", False), ("p (Holm)", True))
+    for term in sorted(effects.terms, key=lambda t: -t.share):
+        bar = "█" * round(30 * term.share) or "▏"
+        p = "–" if term.p_holm is None else f"{term.p_holm:.2g}"
+        terms.add_row(Text(text.clean(term.name)), f"{100 * term.share:.1f}%", Text(bar, style="cyan"), p)
+    ranks = _table(("rank", True), *((text.clean(f), False) for f in study.factors), (study.response, True))
+    order = choice.ranked(study.cells, is_higher_better=study.is_higher_better)
+    for i, (cell, value) in enumerate(order[:SHOWN_RANKS], start=1):
+        ranks.add_row(str(i), *(Text(text.clean(level)) for level in cell), text.count(value))
+    parts += ["", terms, "", ranks]
+    if len(order) > SHOWN_RANKS:
+        parts.append(Text(f"and {len(order) - SHOWN_RANKS} more; --json has all", style="dim"))
+    if effects.missing:
+        parts.append(Text(f"{len(effects.missing)} cells were not measured", style="yellow"))
+    parts += ["", Text(error_words(effects), style="dim")]
+    return Lines(*parts)
+
+
+def _table(*columns: tuple[str, bool]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, is_number in columns:
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+    return table
