@@ -39,12 +39,23 @@ enum Command {
     Statements(host::server::statements::StatementsArguments),
     /// Print the plan of a statement that runs now, or of a digest, as JSON
     Explain(host::server::explain::ExplainArguments),
+    /// Play a recording again on a server of yours, and compare the answers
+    Replay(Box<traffic::replay::ReplayArguments>),
     /// Drive load: check, load the data, run, verify, clean
     #[command(subcommand)]
     Drive(drive::DriveCommand),
+    /// Print the query class of each statement on standard input, as JSON lines
+    Fingerprint(traffic::sql::command::FingerprintArguments),
+    /// Record traffic: captures and logs into one file that digest and replay read
+    Record(Box<traffic::recording::record::RecordArguments>),
+    /// Look into recordings, and make others of them
+    #[command(subcommand)]
+    Recording(Box<traffic::recording::commands::RecordingCommand>),
     /// The journal of changes: hold the lock, apply, record, roll back, show
     #[command(subcommand)]
     Journal(settings::JournalCommand),
+    /// Sum up traffic by query class, as JSON lines or as a table
+    Digest(Box<traffic::digest::command::DigestArguments>),
     /// Print bucket, lowest and highest value for each number of ns on standard input
     #[command(hide = true)]
     Buckets,
@@ -61,8 +72,13 @@ pub fn main() -> std::process::ExitCode {
         Command::Flamegraph(arguments) => stacks::draw(&arguments),
         Command::Statements(arguments) => host::server::statements::run(&arguments),
         Command::Explain(arguments) => host::server::explain::run(&arguments),
+        Command::Replay(arguments) => traffic::replay::run(&arguments),
         Command::Drive(command) => drive::run(&command),
+        Command::Fingerprint(arguments) => traffic::sql::command::run(&arguments),
+        Command::Record(arguments) => traffic::recording::record::run(&arguments),
+        Command::Recording(command) => traffic::recording::commands::run(&command),
         Command::Journal(command) => settings::run(&command),
+        Command::Digest(arguments) => traffic::digest::command::run(&arguments),
         Command::Buckets => histogram::print_buckets(std::io::stdin().lock(), std::io::stdout().lock()),
     };
     error::exit_code(result)

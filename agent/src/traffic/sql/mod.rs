@@ -1,5 +1,7 @@
 //! SQL as far as traffic needs it: literals, fingerprints, tables, what writes, passwords.
 
+mod anonymise;
+pub mod command;
 mod functions;
 pub mod lexer;
 mod pt;
@@ -8,6 +10,7 @@ mod statements;
 mod strict;
 mod tables;
 
+pub use anonymise::anonymise;
 pub use redact::redact;
 pub use statements::{is_read_only, verb};
 pub use tables::tables;
