@@ -9,24 +9,48 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// Sessions that are only known by user and host have this bit; numbers of threads are below it.
 const BY_NAME: u64 = 1 << 63;
 
-/// What a log says once and means for all events after it.
+/// What a log says once and means for all events after it; `None` for what it did not say yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Carried {
     /// `use db;` stands only where the database differs from that of the event before, whichever session that was.
-    pub(super) database: Vec<u8>,
+    pub(super) database: Option<Vec<u8>>,
     /// `# Time:` stands once a second in the older form. Needed only where no timestamp is set.
     pub(super) time_ns: Option<u64>,
 }
 
 impl Carried {
     pub(super) fn update(&mut self, header: &Header<'_>) {
-        if let Some(database) = header.used {
-            self.database.clear();
-            self.database.extend_from_slice(database);
+        if let Some(used) = header.used {
+            let database = self.database.get_or_insert_default();
+            database.clear();
+            database.extend_from_slice(used);
         }
         if let Some(time) = header.time {
             self.time_ns = Some(time.ns);
         }
+    }
+
+    /// A server that opens its log anew has written no database yet.
+    pub(super) fn reopen(&mut self) {
+        self.database.get_or_insert_default().clear();
+    }
+
+    /// Whether an event needs something that was said before all of this.
+    pub(super) fn lacks(&self, header: &Header<'_>) -> bool {
+        (self.database.is_none() && header.schema.is_none())
+            || (self.time_ns.is_none() && header.timestamp_ns.is_none() && header.time.is_none())
+    }
+
+    /// Takes from what was said before what was not said since.
+    pub(super) fn inherit(&mut self, before: &Carried) {
+        if self.database.is_none() {
+            self.database.clone_from(&before.database);
+        }
+        self.time_ns = self.time_ns.or(before.time_ns);
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.database.is_some() && self.time_ns.is_some()
     }
 }
 
@@ -51,7 +75,7 @@ pub(super) fn event<'a>(header: &Header<'a>, carried: &'a Carried, statement: &S
     event.lock_ns = header.lock_ns.and_then(duration);
     event.user = account.user;
     event.host = account.host;
-    event.database = header.schema.unwrap_or(&carried.database);
+    event.database = header.schema.or(carried.database.as_deref()).unwrap_or_default();
     event.rows_sent = header.rows_sent;
     event.rows_examined = header.rows_examined;
     event.rows_affected = header.rows_affected;

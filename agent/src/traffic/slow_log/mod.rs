@@ -24,11 +24,14 @@ mod account;
 mod boundary;
 mod event;
 mod header;
+mod look;
+mod parallel;
 mod parser;
 pub(super) mod time;
 
-use std::io::{ErrorKind, Read};
+use std::io::{self, Read};
 
+pub use self::parallel::read_parallel;
 pub use self::parser::MAX_EVENT_BYTES;
 use self::parser::Parser;
 use super::coverage::Coverage;
@@ -43,43 +46,82 @@ const BUFFER_BYTES: usize = 512 << 10;
 /// Reading failed, or the sink refused an event.
 pub fn read(input: impl Read, name: &str, sink: &mut dyn Sink) -> anyhow::Result<Coverage> {
     let mut parser = Parser::new(name);
-    drive(input, &mut parser, &mut |event: &Event<'_>| sink.event(event))?;
+    drive(input, &mut Buffer::new(BUFFER_BYTES), &mut parser, &mut |event: &Event<'_>| sink.event(event))?;
     Ok(parser.coverage)
 }
 
-/// Feeds a parser until its input ends or it has enough.
-fn drive(mut input: impl Read, parser: &mut Parser<'_>, sink: &mut impl Sink) -> anyhow::Result<()> {
-    let mut buffer = vec![0; BUFFER_BYTES];
-    // What is not taken yet is `buffer[from..to]`.
-    let (mut from, mut to) = (0, 0);
-    let mut problem = None;
+/// What was read and not yet taken.
+struct Buffer {
+    bytes: Vec<u8>,
+    from: usize,
+    to: usize,
+}
+
+impl Buffer {
+    fn new(bytes: usize) -> Self {
+        Self { bytes: vec![0; bytes], from: 0, to: 0 }
+    }
+
+    fn clear(&mut self) {
+        (self.from, self.to) = (0, 0);
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[self.from..self.to]
+    }
+
+    /// Reads once; 0 at the end. An event that does not fit makes more room.
+    fn read(&mut self, input: &mut impl Read) -> io::Result<usize> {
+        if self.to == self.bytes.len() {
+            self.bytes.copy_within(self.from.., 0);
+            self.to -= self.from;
+            self.from = 0;
+            if self.to > self.bytes.len() / 2 {
+                self.bytes.resize(self.bytes.len() * 2, 0);
+            }
+        }
+        loop {
+            match input.read(&mut self.bytes[self.to..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => {
+                    let count = other?;
+                    self.to += count;
+                    return Ok(count);
+                }
+            }
+        }
+    }
+
+    /// Reads until it is full or the input ends.
+    fn fill(&mut self, input: &mut impl Read) -> io::Result<()> {
+        while self.to < self.bytes.len() && self.read(input)? > 0 {}
+        Ok(())
+    }
+}
+
+/// Feeds a parser with what the buffer holds and the input gives, until that ends or the parser has enough.
+fn drive(
+    mut input: impl Read,
+    buffer: &mut Buffer,
+    parser: &mut Parser<'_>,
+    sink: &mut impl Sink,
+) -> anyhow::Result<()> {
+    let mut at_end = false;
     loop {
-        if to == buffer.len() {
-            buffer.copy_within(from.., 0);
-            to -= from;
-            from = 0;
-            if to > buffer.len() / 2 {
-                buffer.resize(buffer.len() * 2, 0);
-            }
+        buffer.from += parser.feed(buffer.bytes(), at_end, sink)?;
+        if at_end || parser.is_finished {
+            return Ok(());
         }
-        let count = match input.read(&mut buffer[to..]) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+        match buffer.read(&mut input) {
+            Ok(count) => at_end = count == 0,
             Err(error) if is_damage(&error) => {
-                problem = Some(error.to_string());
-                0
+                buffer.from += parser.feed(buffer.bytes(), true, sink)?;
+                parser.input_ended_early(&error.to_string());
+                return Ok(());
             }
-            other => other?,
-        };
-        to += count;
-        from += parser.feed(&buffer[from..to], count == 0, sink)?;
-        if count == 0 || parser.is_finished {
-            break;
+            Err(error) => return Err(error.into()),
         }
     }
-    if let Some(problem) = problem {
-        parser.input_ended_early(&problem);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

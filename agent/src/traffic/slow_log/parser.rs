@@ -18,6 +18,8 @@ pub(super) struct Parser<'n> {
     name: &'n str,
     pub(super) coverage: Coverage,
     pub(super) carried: Carried,
+    /// What was said before this part of a log: asked for once, when an event needs it.
+    inherited: Option<&'n dyn Fn() -> Carried>,
     mode: Mode,
     scan: Scan,
     /// Of the next byte in the input, and how many lines end before it.
@@ -84,13 +86,10 @@ impl<'n> Parser<'n> {
 
     /// Begins at the first firm boundary from `start` on, and ends at the first from `limit` on. The pieces begin
     /// `CONTEXT_BYTES` before `start`, or at 0.
-    pub(super) fn part(name: &'n str, start: u64, limit: u64) -> Self {
-        if start == 0 {
-            let skip = Skip { is_loose: true, is_counted: true, is_told: false };
-            return Self::with(name, 0, limit, skip);
-        }
-        let skip = Skip { is_loose: false, is_counted: false, is_told: true };
-        Self::with(name, start, limit, skip)
+    pub(super) fn part(name: &'n str, start: u64, limit: u64, inherited: &'n dyn Fn() -> Carried) -> Self {
+        let is_first = start == 0;
+        let skip = Skip { is_loose: is_first, is_counted: is_first, is_told: !is_first };
+        Self { inherited: Some(inherited), ..Self::with(name, start, limit, skip) }
     }
 
     fn with(name: &'n str, start: u64, limit: u64, skip: Skip) -> Self {
@@ -98,6 +97,7 @@ impl<'n> Parser<'n> {
             name,
             coverage: Coverage::default(),
             carried: Carried::default(),
+            inherited: None,
             mode: Mode::Skip(skip),
             scan: Scan::default(),
             offset: start.saturating_sub(CONTEXT_BYTES as u64),
@@ -234,7 +234,14 @@ impl Parser<'_> {
     ) -> anyhow::Result<()> {
         let event_bytes = &buffer[at..at + end.at];
         self.coverage.bytes += event_bytes.len() as u64;
-        let rest = without_banners(&event_bytes[body.min(event_bytes.len())..]);
+        let rest = &event_bytes[body.min(event_bytes.len())..];
+        let with_banners = rest.len();
+        let rest = without_banners(rest);
+        if self.carried.lacks(header)
+            && let Some(inherited) = self.inherited.take()
+        {
+            self.carried.inherit(&inherited());
+        }
         let (statement, kept) = match statement(rest, header, end) {
             Ok(found) if header.query_ns.is_some() => found,
             other => {
@@ -257,18 +264,21 @@ impl Parser<'_> {
         self.coverage.events += 1;
         let mut event = event(header, &self.carried, &statement);
         event.is_cut = end.by == By::Limit && kept == rest.len();
-        sink.event(&event)
+        sink.event(&event)?;
+        if rest.len() < with_banners {
+            self.carried.reopen();
+        }
+        Ok(())
     }
 
     /// Finds the next boundary.
     fn skip(&mut self, buffer: &[u8], at: usize, at_end: bool) -> Option<usize> {
         let Mode::Skip(skip) = &self.mode else { return Some(at) };
         let is_loose = skip.is_loose;
-        let mut from = at;
-        loop {
-            let is_start = from == 0 && self.offset == 0;
-            let line = if is_start { Some(0) } else { next_line(buffer, from) };
-            let Some(line) = line else { break };
+        // The first line of the input has no end of line before it.
+        let mut candidate =
+            if at == 0 && self.offset == 0 { Some(0) } else { next_line(buffer, at.max(1) - 1) };
+        while let Some(line) = candidate {
             let is_before = self.offset + (line as u64) < self.start;
             match classify(&buffer[line..], at_end) {
                 Line::Unknown => break,
@@ -279,7 +289,7 @@ impl Parser<'_> {
                     self.is_finished = is_firm && self.offset + line as u64 >= self.limit;
                     return Some(line);
                 }
-                _ => from = line.max(1),
+                _ => candidate = next_line(buffer, line),
             }
         }
         at_end.then(|| {
@@ -292,17 +302,22 @@ impl Parser<'_> {
     fn leave(&mut self, buffer: &[u8], at: usize) -> usize {
         let keep = buffer.len().saturating_sub(CONTEXT_BYTES + LINE_BYTES).max(at);
         self.skipped(buffer, at, keep, false);
+        let Mode::Skip(Skip { is_counted, .. }) = self.mode else { return keep };
+        self.is_finished |= !is_counted && self.offset + keep as u64 >= self.limit;
         keep
     }
 
     /// Accounts for what was skipped; the end of it may be a banner.
     fn skipped(&mut self, buffer: &[u8], from: usize, to: usize, is_last: bool) {
         let Mode::Skip(skip) = &mut self.mode else { return };
-        if !skip.is_counted || from == to {
+        let bytes = &buffer[from..to];
+        if !skip.is_counted || bytes.is_empty() {
             return;
         }
-        let bytes = &buffer[from..to];
         let garbage = if is_last { without_banners(bytes) } else { bytes };
+        if garbage.len() < bytes.len() {
+            self.carried.reopen();
+        }
         self.coverage.bytes += bytes.len() as u64;
         self.coverage.skipped_bytes += garbage.len() as u64;
         self.understood_bytes += (bytes.len() - garbage.len()) as u64;
@@ -322,9 +337,8 @@ impl Parser<'_> {
     }
 }
 
-/// The beginning of the next line that begins like a header.
+/// The beginning of the next line that begins like a header, after an end of line at or after `from`.
 fn next_line(buffer: &[u8], from: usize) -> Option<usize> {
-    let from = from.saturating_sub(1);
     memmem::find(buffer.get(from..)?, b"\n#").map(|found| from + found + 1)
 }
 

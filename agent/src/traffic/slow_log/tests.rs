@@ -35,7 +35,7 @@ impl Seen {
 pub(super) fn parsed(log: &[u8]) -> (Vec<Seen>, Coverage) {
     let mut events = Vec::new();
     let mut parser = Parser::new("log");
-    drive(log, &mut parser, &mut |event: &Event<'_>| {
+    drive(log, &mut Buffer::new(BUFFER_BYTES), &mut parser, &mut |event: &Event<'_>| {
         events.push(Seen::of(event));
         Ok(())
     })
@@ -55,7 +55,7 @@ const BANNER: &str = "/usr/sbin/mysqld, Version: 8.0.31 (Source distribution). s
     Tcp port: 3306  Unix socket: /run/mysqld.sock\nTime                 Id Command    Argument\n";
 
 /// One event of MySQL 8.0.
-fn event(second: u32, id: u32, statement: &str) -> String {
+pub(super) fn event(second: u32, id: u32, statement: &str) -> String {
     format!(
         "# Time: 2024-01-31T12:00:{second:02}.500000Z\n\
         # User@Host: app[app] @ web1 [10.0.0.1]  Id: {id:5}\n\
@@ -128,4 +128,97 @@ fn before_5_1_no_timestamp_is_set() {
     assert_eq!(coverage.damaged, 1);
     let texts: Vec<_> = events.iter().map(|event| event.text.as_str()).collect();
     assert_eq!(texts, ["select sleep(2) from n", "SET timestamp=5"], "the last is an event that is cut off");
+}
+
+/// A log with something of everything: dialects mixed, banners, databases, damage.
+pub(super) fn sample() -> String {
+    let older = "# Time: 240131 12:00:05\n# User@Host: a[a] @ localhost []\n# Thread_id: 7  Schema: db  QC_hit: No\n\
+        # Query_time: 1.0  Lock_time: 0.5  Rows_sent: 3  Rows_examined: 4\n# Rows_affected: 5  Bytes_sent: 6\n\
+        SET timestamp=1706702405;\nselect 'older';\n";
+    let ancient = "# User@Host: a[a] @ localhost []\n# Query_time: 1  Lock_time: 0\nselect 'ancient';\n";
+    [
+        BANNER,
+        &event(1, 8, "select 1"),
+        &event(2, 9, "select ';\nuse fake;\n# Time: flies'").replace("SET t", "use shop;\nSET t"),
+        &event(3, 8, "# administrator command: Init DB"),
+        older,
+        ancient,
+        "left over\n# of something\nuse no;\n",
+        &event(4, 8, "select 'open").replace("open;\n", "open\n"),
+        &event(5, 8, "select 5").replace("SET t", "use five;\nSET t"),
+        ancient,
+        &event(6, 8, "select 6"),
+        BANNER,
+        BANNER,
+        &event(7, 8, "select 7"),
+        "# Time: 2024-01-31T12:00:08Z\n# User@Host: b[b] @ localhost []\n",
+        &event(9, 8, "insert into t values ('\n# Time: 2024-01-31T12:00:02Z\n')")
+            .replace("SET t", "use nine;\nSET t"),
+        &event(10, 8, "select 10").replace("# Query_time: 0.25", "# Query_time: x"),
+        &event(11, 8, "select 11"),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_log_in_pieces_of_any_size() {
+    struct Pieces<'l>(&'l [u8], usize);
+    impl Read for Pieces<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let count = self.1.min(buffer.len()).min(self.0.len());
+            buffer[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+    let log = sample();
+    let (expected, coverage) = parsed(log.as_bytes());
+    let texts: Vec<_> = expected.iter().map(|event| event.text.as_str()).collect();
+    assert_eq!(
+        texts,
+        [
+            "select 1",
+            "select ';\nuse fake;\n# Time: flies'",
+            "",
+            "select 'older'",
+            "select 'ancient';\nleft over\n# of something\nuse no",
+            "select 5",
+            "select 'ancient'",
+            "select 6",
+            "select 7",
+            "insert into t values ('\n# Time: 2024-01-31T12:00:02Z\n')",
+            "select 11",
+        ]
+    );
+    let places: Vec<_> = coverage.places.iter().map(|place| (place.item, place.reason.as_str())).collect();
+    assert_eq!(
+        places,
+        [
+            (35, "a statement that is cut off"),
+            (65, "an event without a statement"),
+            (75, "an event without a Query_time that is a number"),
+        ]
+    );
+    let databases: Vec<_> = expected.iter().map(|event| event.database.as_str()).collect();
+    assert_eq!(databases, ["", "shop", "shop", "db", "shop", "five", "five", "five", "", "nine", "nine"]);
+    for size in 1..300 {
+        let mut events = Vec::new();
+        let mut sink = |event: &Event<'_>| {
+            events.push(Seen::of(event));
+            Ok(())
+        };
+        assert_eq!(read(Pieces(log.as_bytes(), size), "log", &mut sink).unwrap(), coverage);
+        assert!(events == expected, "pieces of {size}");
+    }
+}
+
+#[test]
+fn a_log_cut_at_every_byte_gives_its_whole_events() {
+    let log = sample();
+    let (whole, _) = parsed(log.as_bytes());
+    for end in 0..log.len() {
+        let (events, _) = parsed(&log.as_bytes()[..end]);
+        let count = events.len().saturating_sub(1);
+        assert_eq!(events[..count], whole[..count], "cut at {end}");
+    }
 }
