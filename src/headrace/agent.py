@@ -83,7 +83,7 @@ class Agent:
         """The plan of a statement that only reads, as text; or why there is none. It is not executed."""
         argv = [self.path, "explain", "--text", *login.argv]
         if database:
-            argv += ["--database", database]
+            argv += ["--mysql-database", database]
         answer = await self.target.run(argv, stdin=statement.encode(), check=False)
         if answer.exit_code:
             return answer.error_text.strip().removeprefix(f"{PROGRAM}: ")

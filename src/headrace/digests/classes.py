@@ -129,7 +129,8 @@ class Digest:
     last_ns: int | None
     coverage: Mapping[str, int]
     places: tuple[Mapping[str, Any], ...]
-    sources: Mapping[str, str]
+    #: (name of the input, host that read it)
+    sources: tuple[tuple[str, str], ...]
     filters: tuple[Mapping[str, Any], ...]
     all: QueryClass
     classes: tuple[QueryClass, ...]
@@ -174,12 +175,20 @@ def open_digest(table: pa.Table) -> Digest:
         first_ns=span.get("least"),
         last_ns=span.get("most"),
         coverage={row["name"]: row["count"] for row in parts.get("coverage", empty).to_pylist()},
-        places=tuple(json.loads(row["name"]) for row in parts.get("place", empty).to_pylist()),
-        sources={row["name"]: row["text"] or "" for row in parts.get("source", empty).to_pylist()},
-        filters=tuple(json.loads(row["name"]) for row in parts.get("filter", empty).to_pylist()),
+        places=tuple(sorted(map(json.loads, _names(parts, "place")), key=_place_order)),
+        sources=tuple((str(name), str(host)) for name, host in map(json.loads, _names(parts, "source"))),
+        filters=tuple(map(json.loads, _names(parts, "filter"))),
         all=whole,
         classes=tuple(ordered),
     )
+
+
+def _names(parts: Mapping[str, pa.Table], part: str) -> list[str]:
+    return parts[part]["name"].to_pylist() if part in parts else []
+
+
+def _place_order(place: Mapping[str, Any]) -> tuple[str, int]:
+    return str(place.get("input")), int(place.get("offset") or 0)
 
 
 def _strings(column: pa.ChunkedArray) -> NDArray[np.object_]:

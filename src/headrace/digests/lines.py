@@ -88,9 +88,9 @@ def _header(rows: Rows, line: Mapping[str, Any]) -> None:
     rows.add("header", ALL, "slice_ns", most=line["slice_ns"])
     rows.add("header", ALL, "heat_slice_ns", most=line["heat_slice_ns"])
     rows.add("header", ALL, "start_ns", least=line["first_ns"], most=line["last_ns"])
-    who = " ".join(str(line[key]) for key in ("host", "agent") if line.get(key))
     for name in line["inputs"]:
-        rows.add("source", ALL, name, count=1, text=who)
+        # Logs of many hosts have the same name.
+        rows.add("source", ALL, json.dumps([name, line.get("host") or ""], ensure_ascii=False), count=1)
     chosen = {key: value for key, value in (line.get("filter") or {}).items() if value not in (None, [], "")}
     if chosen:
         rows.add("filter", ALL, json.dumps(chosen, sort_keys=True), count=1)

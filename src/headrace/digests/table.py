@@ -6,7 +6,7 @@ All are whole numbers, so the merge of the parts is the digest of the whole, to 
 
     part            name                  count       sum      least, most
     header          mode, group, width    in ``text``; for the widths of slices: ``most``, ns
-    source          name of an input      times read                         text: host and agent that read it
+    source          JSON: input, host     times read
     filter          JSON as it was given
     coverage        counter                           what was read, or missed (docs/digest-format.md)
     place           JSON                                                     one place of damage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
@@ -66,7 +66,7 @@ def terminal(digest: Digest, view: View) -> RenderableType:
 def coverage(digest: Digest) -> list[RenderableType]:
     """What stands first in every report: nobody should trust a ranking of half the traffic unknowingly."""
     parts: list[RenderableType] = []
-    sources = [f"{name} ({who})" if who else name for name, who in digest.sources.items()]
+    sources = [f"{name} ({host})" if host else name for name, host in digest.sources]
     most = 3
     more = f" and {len(sources) - most} more" if len(sources) > most else ""
     group = "" if digest.group == ("class",) else f", by {', '.join(digest.group)}"
@@ -293,27 +293,45 @@ class Ranking:
         self._digest, self._shown, self._view = digest, shown, view
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        ranks = [Text(str(rank), style="dim") for rank in range(1, len(self._shown) + 1)]
+        names = [Text(clean(each.fingerprint)) for each in self._shown]
         for keep in range(max(column.keep for column in _COLUMNS), -1, -1):
             columns = [column for column in _COLUMNS if column.keep <= keep]
             cells = [[column.cell(self._digest, each) for column in columns] for each in self._shown]
-            widths = [
-                max(len(column.title), *(row[at].cell_len for row in cells))
-                for at, column in enumerate(columns)
-            ]
-            room = options.max_width - sum(widths) - 2 * len(widths) - len(str(len(self._shown))) - 2
-            if room >= MIN_FINGERPRINT or keep == 0:
-                yield self._table(columns, widths, cells)
+            rows = [[rank, *row, name] for rank, row, name in zip(ranks, cells, names, strict=True)]
+            titles = ("#", *(column.title for column in columns), " + ".join(self._digest.group))
+            table = Fitted(titles, rows)
+            if table.room(options.max_width) >= MIN_FINGERPRINT or keep == 0:
+                yield table
                 return
 
-    def _table(self, columns: list[_Column], widths: list[int], cells: list[list[Text]]) -> Table:
+
+class Fitted:
+    """A table whose last column, a text of any length, gets what room the others leave; those are never cut."""
+
+    def __init__(
+        self, titles: Sequence[str], rows: Sequence[Sequence[Text]], left: Sequence[str] = ()
+    ) -> None:
+        self._titles, self._rows, self._left = titles, rows, left
+        self._widths = [
+            max(len(title), *(row[at].cell_len for row in rows), 0) for at, title in enumerate(titles[:-1])
+        ]
+
+    def room(self, width: int) -> int:
+        return width - sum(self._widths) - 2 * len(self._widths)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        room = max(self.room(options.max_width), 8)
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        table.add_column("#", justify="right", style="dim", no_wrap=True, min_width=len(str(len(cells))))
-        for column, width in zip(columns, widths, strict=True):
-            table.add_column(column.title, justify="right", no_wrap=True, min_width=width)
-        table.add_column(" + ".join(self._digest.group), no_wrap=True, overflow="ellipsis", ratio=1)
-        for rank, (each, row) in enumerate(zip(self._shown, cells, strict=True), 1):
-            table.add_row(str(rank), *row, Text(clean(each.fingerprint)))
-        return table
+        for title, width in zip(self._titles[:-1], self._widths, strict=True):
+            justify: Literal["left", "right"] = "left" if title in self._left else "right"
+            table.add_column(title, justify=justify, no_wrap=True, min_width=width)
+        table.add_column(self._titles[-1], no_wrap=True)
+        for row in self._rows:
+            last = row[-1].copy()
+            last.truncate(room, overflow="ellipsis")
+            table.add_row(*row[:-1], last)
+        yield table
 
 
 # -- One class --------------------------------------------------------------------------------------------------

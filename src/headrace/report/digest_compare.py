@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from headrace.analysis import traffic
 from headrace.report import text
-from headrace.report.digest import clock, coverage, duration, percent, short_number
+from headrace.report.digest import Fitted, clock, coverage, duration, percent, short_number
 from headrace.report.text import clean
 
 if TYPE_CHECKING:
@@ -54,11 +53,8 @@ def _span(digest: Digest) -> str:
     return f"{digest.all.count:,} calls, {clock(digest.first_ns)} to {clock(digest.last_ns)} UTC"
 
 
-def _changes(changes: Sequence[Change]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title in ("load/s", "calls/s", "mean", "p50", "p95", "p99", "slices"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("class", no_wrap=True, overflow="ellipsis", ratio=1)
+def _changes(changes: Sequence[Change]) -> Fitted:
+    rows = []
     for each in changes:
         name = Text.assemble(_STATE[each.state], clean(each.either.fingerprint))
         if each.state == "both":
@@ -68,8 +64,8 @@ def _changes(changes: Sequence[Change]) -> Table:
             calls = f"{short_number(each.either.count)} ×"
             mean = text.milliseconds(traffic.mean_ns(each.either))
             cells, slices = [Text(calls), Text(f"{mean} ms"), Text(""), Text(""), Text("")], ""
-        table.add_row(load_change(each.load_change), *cells, slices, name)
-    return table
+        rows.append([Text(load_change(each.load_change)), *cells, Text(slices), name])
+    return Fitted(("load/s", "calls/s", "mean", "p50", "p95", "p99", "slices", "class"), rows)
 
 
 _STATE = {"new": ("new  ", "bold yellow"), "gone": ("gone  ", "bold blue"), "both": ("", "")}
@@ -149,18 +145,15 @@ def beside(
     parts: list[RenderableType] = []
     for name, digest in (("client", client), ("server", server)):
         parts += [Text(f"{name}: {_span(digest)}", style="bold"), *coverage(digest)]
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title in ("calls", "mean ms", *(f"{name} ms" for name in _SHOWN)):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("network + client", justify="right", no_wrap=True)
-    table.add_column("class", no_wrap=True, overflow="ellipsis", ratio=1)
+    rows = []
     for each in both[:limit]:
         share = percent(each.mean_share) if each.mean_share is not None else "–"
         mark = "" if each.is_same_calls else " ?"
         fingerprint = Text(clean(each.client.fingerprint))
-        table.add_row(*_side(each, 0), f"{share} of the mean{mark}", fingerprint)
-        table.add_row(*(Text(cell, style="dim") for cell in _side(each, 1)), *_gaps(each))
-    parts += ["", table]
+        rows.append([*map(Text, _side(each, 0)), Text(f"{share} of the mean{mark}"), fingerprint])
+        rows.append([*(Text(cell, style="dim") for cell in _side(each, 1)), *_gaps(each)])
+    titles = ("calls", "mean ms", *(f"{name} ms" for name in _SHOWN), "network + client", "class")
+    parts += ["", Fitted(titles, rows)]
     if any(not each.is_same_calls for each in both):
         note = "? the two sides did not count the same calls: even their means are of different ones"
         parts.append(Text(note, style="yellow"))
@@ -190,7 +183,7 @@ def _gaps(each: Sides) -> list[Text]:
         name: pair for name in ("p90", "p99", "p99.9") if (pair := each.percentiles_ns.get(name)) and pair[0]
     }
     shares = [f"{name} {1 - pair[1] / pair[0]:.0%}" for name, pair in pairs.items()]
-    return [Text("", style="dim"), Text(f"apart: {', '.join(shares)}" if shares else "", style="dim")]
+    return [Text(""), Text(f"apart: {', '.join(shares)}" if shares else "", style="dim")]
 
 
 def beside_json(

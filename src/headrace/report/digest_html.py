@@ -88,7 +88,7 @@ class _Page:
 
     @cached_property
     def title(self) -> str:
-        names = list(self._digest.sources)
+        names = [name for name, _ in self._digest.sources]
         more = f" and {len(names) - 2} more" if len(names) > 2 else ""
         return ", ".join(names[:2]) + more
 
@@ -97,7 +97,7 @@ class _Page:
         digest = self._digest
         group = f" by {', '.join(digest.group)}" if digest.group != ("class",) else ""
         when = f"{clock(digest.first_ns)} to {clock(digest.last_ns)} UTC" if digest.span_s else "no times"
-        hosts = sorted({who for who in digest.sources.values() if who})
+        hosts = sorted({host for _, host in digest.sources if host})
         return " · ".join([when, f"{digest.mode} fingerprints{group}", *hosts[:4]])
 
     @cached_property

@@ -27,7 +27,7 @@ def to_json(digest: Digest, view: View) -> dict[str, Any]:
     return {
         "mode": digest.mode,
         "group": list(digest.group),
-        "sources": dict(digest.sources),
+        "sources": [{"name": name, "host": host} for name, host in digest.sources],
         "filters": [dict(each) for each in digest.filters],
         "first_ns": digest.first_ns,
         "last_ns": digest.last_ns,
