@@ -22,6 +22,7 @@ mod window;
 use std::io::{ErrorKind, Read};
 use std::net::IpAddr;
 
+pub(super) use self::link::network;
 use self::link::{ACK, Endpoint, Link, Parsed, SYN, Segment};
 use self::table::Table;
 use self::window::Window;
@@ -97,7 +98,7 @@ trait Frames {
 }
 
 /// From frames to streams.
-struct Packets<'a, S> {
+pub(super) struct Packets<'a, S> {
     name: &'a str,
     servers: Servers,
     table: Table,
@@ -106,12 +107,18 @@ struct Packets<'a, S> {
 }
 
 impl<'a, S: Streams> Packets<'a, S> {
-    fn new(name: &'a str, options: &PacketOptions, streams: &'a mut S) -> Self {
+    pub fn new(name: &'a str, options: &PacketOptions, streams: &'a mut S) -> Self {
         let servers = Servers { ports: options.ports.clone(), addresses: options.addresses.clone() };
         Self { name, servers, table: Table::new(options), coverage: Coverage::default(), streams }
     }
 
-    fn parsed(&mut self, time_ns: u64, parsed: &Parsed<'_>, offset: u64, item: u64) -> anyhow::Result<()> {
+    pub fn parsed(
+        &mut self,
+        time_ns: u64,
+        parsed: &Parsed<'_>,
+        offset: u64,
+        item: u64,
+    ) -> anyhow::Result<()> {
         self.coverage.packets += 1;
         match parsed {
             Parsed::Segment(segment) => {
@@ -134,7 +141,7 @@ impl<'a, S: Streams> Packets<'a, S> {
         Ok(())
     }
 
-    fn finish(self) -> anyhow::Result<Coverage> {
+    pub fn finish(self) -> anyhow::Result<Coverage> {
         let Self { table, mut coverage, streams, .. } = self;
         table.finish(streams, &mut coverage)?;
         Ok(coverage)

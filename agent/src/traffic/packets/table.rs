@@ -282,16 +282,6 @@ impl Table {
         Ok(())
     }
 
-    /// The time goes on without packets: what a live capture says now and then.
-    pub fn tick<S: Streams>(
-        &mut self,
-        time_ns: u64,
-        streams: &mut S,
-        coverage: &mut Coverage,
-    ) -> anyhow::Result<()> {
-        self.watch(time_ns, streams, coverage)
-    }
-
     /// Ends all that is left, in the order in which it began.
     pub fn finish<S: Streams>(mut self, streams: &mut S, coverage: &mut Coverage) -> anyhow::Result<()> {
         let mut slots: Vec<u32> = self.found.values().copied().collect();

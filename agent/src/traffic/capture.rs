@@ -1,1 +1,0 @@
-//! Live capture on an interface.
