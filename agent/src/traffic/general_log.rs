@@ -1,1 +1,303 @@
-//! General logs: what was asked and when, without what came back.
+//! General query logs of MySQL, Percona Server and MariaDB: what clients sent, as it came.
+//!
+//! A line is `time TAB thread command TAB argument`, with the time in front of each since MySQL 5.7 and once a second
+//! before that and in MariaDB, where two TABs stand in its place and it is the server's local time. Nothing tells where
+//! an argument ends: it goes on until a line that looks like another event. What no general log knows is `None`: how
+//! long it took, what came back. Who is asking stands on the line of the login and is remembered for each thread.
+//! Values stand in the text of executed statements. A login that is refused has two lines: `Connect`, and `Connect`
+//! with "Access denied".
+
+mod sessions;
+
+use std::io::Read;
+
+use memchr::{memchr, memchr_iter};
+
+use self::sessions::Sessions;
+use super::commands;
+use super::coverage::Coverage;
+use super::event::{Command, Event, Outcome, Sink};
+use super::pieces::{Buffer, Pieces, drive, without_banners, without_return};
+use super::slow_log::MAX_EVENT_BYTES;
+use super::slow_log::time::{self, Stamp};
+
+const BUFFER_BYTES: usize = 512 << 10;
+/// What stands before an argument is not longer.
+const PREFIX_BYTES: usize = 96;
+const ACCESS_DENIED: u16 = 1045;
+
+/// How to read what the log does not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// How far the server's local time is ahead of UTC. Only logs without a zone need it.
+    pub utc_offset_s: i32,
+}
+
+/// Reads a whole log; local time is taken for UTC. `name` stands in the places of damage.
+///
+/// # Errors
+/// Reading failed, or the sink refused an event.
+pub fn read(input: impl Read, name: &str, sink: &mut dyn Sink) -> anyhow::Result<Coverage> {
+    read_with(input, name, &Options::default(), sink)
+}
+
+/// The same, with options.
+///
+/// # Errors
+/// Reading failed, or the sink refused an event.
+pub fn read_with(
+    input: impl Read,
+    name: &str,
+    options: &Options,
+    sink: &mut dyn Sink,
+) -> anyhow::Result<Coverage> {
+    let mut parser = Parser::new(name, options);
+    let mut sink = |event: &Event<'_>| sink.event(event);
+    drive(input, &mut Buffer::new(BUFFER_BYTES), &mut parser, &mut sink)?;
+    Ok(parser.coverage)
+}
+
+/// Whether a line begins an event: to tell this kind of log from others.
+#[must_use]
+pub fn is_event(line: &[u8]) -> bool {
+    matches!(prefix(line, true), Found::It(_))
+}
+
+struct Parser<'n> {
+    name: &'n str,
+    utc_offset_s: i32,
+    coverage: Coverage,
+    sessions: Sessions,
+    /// The last time that stood before a line.
+    time_ns: u64,
+    /// Of the next byte, and how many lines end before it.
+    offset: u64,
+    lines: u64,
+    /// Outside of any event, and whether that was told.
+    skips: Option<bool>,
+    /// How far the event that begins the buffer was searched for its end.
+    searched: usize,
+}
+
+/// What stands before an argument.
+struct Prefix<'a> {
+    time: Option<Stamp>,
+    thread: u64,
+    command: &'a [u8],
+    length: usize,
+}
+
+enum Found<'a> {
+    It(Prefix<'a>),
+    Nothing,
+    /// The buffer ends too early to tell.
+    Unknown,
+}
+
+fn prefix(text: &[u8], at_end: bool) -> Found<'_> {
+    let window = &text[..text.len().min(PREFIX_BYTES)];
+    let line = match memchr(b'\n', window) {
+        Some(length) => &window[..length],
+        None if at_end || window.len() == PREFIX_BYTES => window,
+        None if window.first().is_none_or(|first| *first == b'\t' || first.is_ascii_digit()) => {
+            return Found::Unknown;
+        }
+        None => return Found::Nothing,
+    };
+    parts(line).map_or(Found::Nothing, Found::It)
+}
+
+fn parts(line: &[u8]) -> Option<Prefix<'_>> {
+    let (time, rest) = match line.strip_prefix(b"\t\t") {
+        Some(rest) => (None, rest),
+        None => {
+            let (stamp, rest) = time::stamp(line)?;
+            (Some(stamp), rest.strip_prefix(b"\t")?)
+        }
+    };
+    let rest = rest.trim_ascii_start();
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if digits == 0 || digits > 19 {
+        return None;
+    }
+    let thread = rest[..digits].iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
+    let rest = rest[digits..].strip_prefix(b" ")?;
+    // A command without an argument still has its TAB, unless an editor took it.
+    let length = memchr(b'\t', rest).unwrap_or_else(|| without_return(rest).len());
+    let command = &rest[..length];
+    let is_word = |byte: &u8| byte.is_ascii_alphabetic() || matches!(byte, b' ' | b'_');
+    if !command.first()?.is_ascii_alphabetic() || !command.iter().all(is_word) {
+        return None;
+    }
+    let end = line.len() - rest.len() + length;
+    Some(Prefix { time, thread, command, length: (end + 1).min(line.len()) })
+}
+
+impl<'n> Parser<'n> {
+    fn new(name: &'n str, options: &Options) -> Self {
+        Self {
+            name,
+            utc_offset_s: options.utc_offset_s,
+            coverage: Coverage::default(),
+            sessions: Sessions::default(),
+            time_ns: 0,
+            offset: 0,
+            lines: 0,
+            skips: Some(false),
+            searched: 0,
+        }
+    }
+
+    /// The line after `from` that begins an event. `None` if there is none in the buffer; then the number is where to
+    /// look again.
+    fn next(text: &[u8], from: usize, at_end: bool) -> Result<usize, usize> {
+        for end in memchr_iter(b'\n', &text[from..]) {
+            let line = from + end + 1;
+            match prefix(&text[line..], at_end) {
+                Found::It(_) => return Ok(line),
+                Found::Nothing => {}
+                Found::Unknown if at_end => {}
+                Found::Unknown => return Err(line - 1),
+            }
+        }
+        Err(text.len().saturating_sub(1).max(from))
+    }
+
+    /// Skips to the first line of an event.
+    fn skip(&mut self, buffer: &[u8], at: usize, at_end: bool) -> Option<usize> {
+        let is_first = self.offset == 0 && at == 0;
+        let is_event = |at_end| prefix(&buffer[at..], at_end);
+        match (is_first, is_event(at_end)) {
+            (true, Found::It(_)) => {
+                self.skips = None;
+                return Some(at);
+            }
+            (true, Found::Unknown) if !at_end => return None,
+            _ => {}
+        }
+        // What is left may end with a banner, so its lines are kept.
+        let next = Self::next(buffer, at, at_end);
+        let to = match next {
+            Ok(line) => line,
+            Err(_) if at_end => buffer.len(),
+            Err(_) => buffer.len().saturating_sub(4 * super::pieces::LINE_BYTES).max(at),
+        };
+        let bytes = &buffer[at..to];
+        let garbage = if next.is_ok() || at_end { without_banners(bytes) } else { bytes };
+        self.coverage.bytes += bytes.len() as u64;
+        self.coverage.skipped_bytes += garbage.len() as u64;
+        if !garbage.is_empty() && self.skips == Some(false) {
+            self.skips = Some(true);
+            self.damage(buffer, at, "nothing here is an event of a general log");
+        }
+        if next.is_ok() {
+            self.skips = None;
+        }
+        (to > at).then_some(to)
+    }
+
+    /// Reads the event that begins at `at`.
+    fn one(
+        &mut self,
+        buffer: &[u8],
+        at: usize,
+        at_end: bool,
+        sink: &mut impl Sink,
+    ) -> anyhow::Result<Option<usize>> {
+        let text = &buffer[at..];
+        let window = &text[..text.len().min(MAX_EVENT_BYTES)];
+        let (end, is_cut) = match Self::next(window, self.searched, at_end || text.len() > window.len()) {
+            Ok(end) => (end, false),
+            Err(_) if text.len() > MAX_EVENT_BYTES => (MAX_EVENT_BYTES, true),
+            Err(_) if at_end => (text.len(), false),
+            Err(searched) => {
+                self.searched = searched;
+                return Ok(None);
+            }
+        };
+        self.searched = 0;
+        let Found::It(prefix) = prefix(text, true) else {
+            self.skips = Some(false);
+            return Ok(Some(at));
+        };
+        self.coverage.bytes += end as u64;
+        let whole = without_banners(&text[..end]);
+        let argument = whole.get(prefix.length..).unwrap_or_default();
+        if is_cut {
+            self.damage(buffer, at, "a statement longer than 16 MiB: cut there");
+            self.skips = Some(true);
+        } else if !whole.ends_with(b"\n") {
+            self.coverage.skipped_bytes += end as u64;
+            self.damage(buffer, at, "an event that is cut off");
+            return Ok(Some(at + end));
+        }
+        let argument = argument.strip_suffix(b"\n").map_or(argument, without_return);
+        self.event(&prefix, argument, is_cut, sink)?;
+        Ok(Some(at + end))
+    }
+
+    fn event(
+        &mut self,
+        prefix: &Prefix<'_>,
+        argument: &[u8],
+        is_cut: bool,
+        sink: &mut impl Sink,
+    ) -> anyhow::Result<()> {
+        if let Some(stamp) = prefix.time {
+            let offset_ns = if stamp.is_local { i64::from(self.utc_offset_s) * 1_000_000_000 } else { 0 };
+            self.time_ns = stamp.ns.saturating_add_signed(-offset_ns);
+        }
+        let command = commands::by_name(prefix.command);
+        let session = self.sessions.update(prefix.thread, command, argument);
+        let mut event = Event::new(self.time_ns, prefix.thread, command);
+        event.is_cut = is_cut;
+        if matches!(command, Command::Query | Command::Prepare | Command::Execute) {
+            event.text = argument;
+        }
+        if command == Command::Connect && argument.starts_with(b"Access denied") {
+            event.outcome = Outcome::Error(ACCESS_DENIED);
+        }
+        if let Some(session) = session {
+            event.user = session.user();
+            event.host = session.host();
+            event.database = session.database();
+        }
+        self.coverage.events += 1;
+        sink.event(&event)?;
+        self.sessions.after(prefix.thread, command, argument);
+        Ok(())
+    }
+
+    fn damage(&mut self, buffer: &[u8], at: usize, reason: &str) {
+        let line = self.lines + 1 + memchr_iter(b'\n', &buffer[..at]).count() as u64;
+        self.coverage.damage(self.name, self.offset + at as u64, line, reason);
+    }
+}
+
+impl Pieces for Parser<'_> {
+    fn feed(&mut self, bytes: &[u8], at_end: bool, sink: &mut impl Sink) -> anyhow::Result<usize> {
+        let mut at = 0;
+        while at < bytes.len() {
+            let next = match self.skips {
+                Some(_) => self.skip(bytes, at, at_end),
+                None => self.one(bytes, at, at_end, sink)?,
+            };
+            let Some(next) = next else { break };
+            at = next;
+        }
+        self.lines += memchr_iter(b'\n', &bytes[..at]).count() as u64;
+        self.offset += at as u64;
+        Ok(at)
+    }
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+
+    fn input_ended_early(&mut self, problem: &str) {
+        self.coverage.damage(self.name, self.offset, self.lines + 1, problem);
+    }
+}
+
+#[cfg(test)]
+mod tests;

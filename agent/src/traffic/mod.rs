@@ -9,6 +9,7 @@ pub mod event;
 pub mod general_log;
 pub mod input;
 pub mod packets;
+mod pieces;
 pub mod proxy;
 pub mod recording;
 pub mod replay;

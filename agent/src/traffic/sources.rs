@@ -8,7 +8,7 @@ use super::event::{Event, Sink};
 use super::packets::PacketOptions;
 use super::recording::{MAGIC, Reader};
 use super::wire::{Decoder, WireOptions};
-use super::{input, packets, slow_log};
+use super::{general_log, input, packets, slow_log};
 use crate::error::AgentError;
 
 /// So much of a file tells what it is: the head of a log, its settings and its first statement.
@@ -65,7 +65,7 @@ pub fn read(path: &Path, options: &SourceOptions, sink: &mut dyn Sink) -> anyhow
     match kind {
         Kind::Capture => read_capture(input, &name, options, sink),
         Kind::SlowLog => slow_log::read(input, &name, sink),
-        Kind::GeneralLog => anyhow::bail!("{name} is a general log: these cannot be read yet"),
+        Kind::GeneralLog => general_log::read(input, &name, sink),
         Kind::Recording => {
             if path == Path::new("-") || !input::is_plain(path)? {
                 let reason =

@@ -6,12 +6,13 @@
 //! one is a line of that kind after anything else. It counts unless it stands inside a literal or a comment, so that
 //! what is broken costs one event.
 
-use memchr::{memchr, memmem, memrchr};
+use memchr::{memchr, memmem};
 
 use super::time;
-
 /// A header line longer than this is none.
-pub(super) const LINE_BYTES: usize = 4096;
+pub(super) use crate::traffic::pieces::LINE_BYTES;
+use crate::traffic::pieces::{without_banner, without_return};
+
 const TIME: &[u8] = b"# Time: ";
 const USER: &[u8] = b"# User@Host: ";
 const QUERY_TIME: &[u8] = b"# Query_time: ";
@@ -63,10 +64,6 @@ fn is_account(text: &[u8]) -> bool {
     super::account::parse(text).is_some()
 }
 
-pub(super) fn without_return(line: &[u8]) -> &[u8] {
-    line.strip_suffix(b"\r").unwrap_or(line)
-}
-
 /// Whether what ends with `before` is a whole statement, so that a line after it may begin an event.
 pub(super) fn ends_statement(before: &[u8]) -> bool {
     before.ends_with(b";\n")
@@ -76,34 +73,6 @@ pub(super) fn ends_statement(before: &[u8]) -> bool {
 
 fn ends_banner(before: &[u8]) -> bool {
     without_banner(before).len() < before.len()
-}
-
-/// The text without the lines at its end that a server writes when it opens a log:
-/// "…, Version: … started with:", "Tcp port: …", "Time … Argument".
-pub(super) fn without_banner(text: &[u8]) -> &[u8] {
-    fn last_line(text: &[u8]) -> Option<(&[u8], &[u8])> {
-        let inner = text.strip_suffix(b"\n")?;
-        let from = memrchr(b'\n', &inner[inner.len().saturating_sub(LINE_BYTES)..])
-            .map_or(inner.len().saturating_sub(LINE_BYTES), |at| {
-                inner.len().saturating_sub(LINE_BYTES) + at + 1
-            });
-        Some((&text[..from], without_return(&inner[from..])))
-    }
-    let Some((text_left, line)) = last_line(text) else { return text };
-    if !(line.starts_with(b"Time") && line.ends_with(b"Argument")) {
-        return text;
-    }
-    let Some((text_left, line)) = last_line(text_left) else { return text };
-    if !line.get(..9).is_some_and(|start| start.eq_ignore_ascii_case(b"tcp port:")) {
-        return text;
-    }
-    let Some((text_left, line)) = last_line(text_left) else { return text };
-    let is_version = memmem::find(line, b", Version: ").is_some()
-        && (line.ends_with(b"started with:") || line.ends_with(b"embedded library"));
-    if !is_version {
-        return text;
-    }
-    text_left
 }
 
 /// Whether a place in a statement is inside a literal or a comment: asked for places further and further on.

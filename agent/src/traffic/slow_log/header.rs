@@ -3,8 +3,9 @@
 use memchr::{memchr, memmem};
 
 use super::account::{self, Account};
-use super::boundary::{Line, classify, without_return};
+use super::boundary::{Line, classify};
 use super::time::{self, Stamp};
+use crate::traffic::pieces::without_return;
 
 /// More seconds than this are no duration, but a server's subtraction that went below zero.
 const LONGEST_S: u64 = 1_000_000_000;

@@ -2,10 +2,11 @@
 
 use memchr::memmem;
 
-use super::boundary::{Line, classify, ends_statement, without_banner};
+use super::boundary::{Line, classify, ends_statement};
 use super::event::Carried;
 use super::header;
 use super::time;
+use crate::traffic::pieces::without_banner;
 
 /// Searched from the end in pieces of this size: forward is the fast direction.
 const BLOCK_BYTES: usize = 64 << 10;

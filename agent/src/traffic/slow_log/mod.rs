@@ -29,14 +29,14 @@ mod parallel;
 mod parser;
 pub(super) mod time;
 
-use std::io::{self, Read};
+use std::io::Read;
 
 pub use self::parallel::read_parallel;
 pub use self::parser::MAX_EVENT_BYTES;
 use self::parser::Parser;
 use super::coverage::Coverage;
 use super::event::{Event, Sink};
-use super::input::is_damage;
+use super::pieces::{Buffer, drive};
 
 const BUFFER_BYTES: usize = 512 << 10;
 
@@ -48,80 +48,6 @@ pub fn read(input: impl Read, name: &str, sink: &mut dyn Sink) -> anyhow::Result
     let mut parser = Parser::new(name);
     drive(input, &mut Buffer::new(BUFFER_BYTES), &mut parser, &mut |event: &Event<'_>| sink.event(event))?;
     Ok(parser.coverage)
-}
-
-/// What was read and not yet taken.
-struct Buffer {
-    bytes: Vec<u8>,
-    from: usize,
-    to: usize,
-}
-
-impl Buffer {
-    fn new(bytes: usize) -> Self {
-        Self { bytes: vec![0; bytes], from: 0, to: 0 }
-    }
-
-    fn clear(&mut self) {
-        (self.from, self.to) = (0, 0);
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[self.from..self.to]
-    }
-
-    /// Reads once; 0 at the end. An event that does not fit makes more room.
-    fn read(&mut self, input: &mut impl Read) -> io::Result<usize> {
-        if self.to == self.bytes.len() {
-            self.bytes.copy_within(self.from.., 0);
-            self.to -= self.from;
-            self.from = 0;
-            if self.to > self.bytes.len() / 2 {
-                self.bytes.resize(self.bytes.len() * 2, 0);
-            }
-        }
-        loop {
-            match input.read(&mut self.bytes[self.to..]) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => {
-                    let count = other?;
-                    self.to += count;
-                    return Ok(count);
-                }
-            }
-        }
-    }
-
-    /// Reads until it is full or the input ends.
-    fn fill(&mut self, input: &mut impl Read) -> io::Result<()> {
-        while self.to < self.bytes.len() && self.read(input)? > 0 {}
-        Ok(())
-    }
-}
-
-/// Feeds a parser with what the buffer holds and the input gives, until that ends or the parser has enough.
-fn drive(
-    mut input: impl Read,
-    buffer: &mut Buffer,
-    parser: &mut Parser<'_>,
-    sink: &mut impl Sink,
-) -> anyhow::Result<()> {
-    let mut at_end = false;
-    loop {
-        buffer.from += parser.feed(buffer.bytes(), at_end, sink)?;
-        if at_end || parser.is_finished {
-            return Ok(());
-        }
-        match buffer.read(&mut input) {
-            Ok(count) => at_end = count == 0,
-            Err(error) if is_damage(&error) => {
-                buffer.from += parser.feed(buffer.bytes(), true, sink)?;
-                parser.input_ended_early(&error.to_string());
-                return Ok(());
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
 }
 
 #[cfg(test)]

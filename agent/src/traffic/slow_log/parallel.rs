@@ -18,10 +18,11 @@ use super::boundary::LINE_BYTES;
 use super::event::Carried;
 use super::look::last_change;
 use super::parser::{CONTEXT_BYTES, Parser};
-use super::{Buffer, drive, read};
+use super::read;
 use crate::traffic::coverage::{Coverage, Place};
 use crate::traffic::event::Sink;
 use crate::traffic::input;
+use crate::traffic::pieces::{Buffer, drive};
 
 /// Small enough for a core's cache, large enough that its edges do not matter.
 const WINDOW_BYTES: u64 = 2 << 20;

@@ -2,11 +2,12 @@
 
 use memchr::{memchr, memchr_iter, memmem};
 
-use super::boundary::{LINE_BYTES, Lexer, Line, classify, ends_statement, without_banner};
+use super::boundary::{LINE_BYTES, Lexer, Line, classify, ends_statement};
 use super::event::{Carried, Statement, event};
 use super::header::{self, COMMAND, Header};
 use crate::traffic::coverage::Coverage;
 use crate::traffic::event::Sink;
+use crate::traffic::pieces::{Pieces, without_banners};
 
 /// An event with its header is kept up to this size; the rest of its statement is skipped, and counted.
 pub const MAX_EVENT_BYTES: usize = 16 << 20;
@@ -28,7 +29,7 @@ pub(super) struct Parser<'n> {
     /// No event before this is ours; a firm boundary from `limit` on ends the reading.
     start: u64,
     limit: u64,
-    pub(super) is_finished: bool,
+    is_finished: bool,
     /// Bytes of events, and of banners.
     pub(super) understood_bytes: u64,
 }
@@ -108,14 +109,10 @@ impl<'n> Parser<'n> {
             understood_bytes: 0,
         }
     }
+}
 
-    /// Takes what it can of `buffer`, which begins where the last piece was left. Gives how much that was.
-    pub(super) fn feed(
-        &mut self,
-        buffer: &[u8],
-        at_end: bool,
-        sink: &mut impl Sink,
-    ) -> anyhow::Result<usize> {
+impl Pieces for Parser<'_> {
+    fn feed(&mut self, buffer: &[u8], at_end: bool, sink: &mut impl Sink) -> anyhow::Result<usize> {
         let mut at = 0;
         while !self.is_finished {
             let next = match self.mode {
@@ -139,6 +136,14 @@ impl<'n> Parser<'n> {
         }
         self.offset += at as u64;
         Ok(at)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    fn input_ended_early(&mut self, problem: &str) {
+        self.coverage.damage(self.name, self.offset, self.lines.map_or(0, |lines| lines + 1), problem);
     }
 }
 
@@ -326,11 +331,6 @@ impl Parser<'_> {
         }
     }
 
-    /// The input is damaged from here on.
-    pub(super) fn input_ended_early(&mut self, problem: &str) {
-        self.coverage.damage(self.name, self.offset, self.lines.map_or(0, |lines| lines + 1), problem);
-    }
-
     fn damage(&mut self, buffer: &[u8], at: usize, reason: &str) {
         let line = self.lines.map_or(0, |lines| lines + 1 + memchr_iter(b'\n', &buffer[..at]).count() as u64);
         self.coverage.damage(self.name, self.offset + at as u64, line, reason);
@@ -340,17 +340,6 @@ impl Parser<'_> {
 /// The beginning of the next line that begins like a header, after an end of line at or after `from`.
 fn next_line(buffer: &[u8], from: usize) -> Option<usize> {
     memmem::find(buffer.get(from..)?, b"\n#").map(|found| from + found + 1)
-}
-
-fn without_banners(mut text: &[u8]) -> &[u8] {
-    while text.ends_with(b"Argument\n") || text.ends_with(b"Argument\r\n") {
-        let shorter = without_banner(text);
-        if shorter.len() == text.len() {
-            break;
-        }
-        text = shorter;
-    }
-    text
 }
 
 /// The statement that `rest` holds, and how many of its bytes that took.

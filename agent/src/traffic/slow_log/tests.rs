@@ -164,7 +164,7 @@ pub(super) fn sample() -> String {
 fn a_log_in_pieces_of_any_size() {
     struct Pieces<'l>(&'l [u8], usize);
     impl Read for Pieces<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
             let count = self.1.min(buffer.len()).min(self.0.len());
             buffer[..count].copy_from_slice(&self.0[..count]);
             self.0 = &self.0[count..];

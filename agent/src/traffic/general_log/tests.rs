@@ -1,0 +1,107 @@
+use super::*;
+
+type Seen = (u64, u64, String, String, String, Command, String, Outcome);
+
+fn parsed(log: &[u8]) -> (Vec<Seen>, Coverage) {
+    let mut events = Vec::new();
+    let mut sink = |event: &Event<'_>| {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        events.push((
+            event.start_ns,
+            event.session,
+            text(event.user),
+            text(event.host),
+            text(event.database),
+            event.command,
+            text(event.text),
+            event.outcome,
+        ));
+        Ok(())
+    };
+    let coverage = read(log, "log", &mut sink).unwrap();
+    assert_eq!(coverage.bytes, log.len() as u64);
+    (events, coverage)
+}
+
+const MYSQL: &str = "/usr/sbin/mysqld, Version: 8.0.31 (Source distribution). started with:\n\
+    Tcp port: 3306  Unix socket: /run/mysqld.sock\nTime                 Id Command    Argument\n\
+    2024-01-31T12:00:01.500000Z\t    8 Connect\troot@localhost on shop using Socket\n\
+    2024-01-31T12:00:02.000000Z\t    8 Query\tselect 1,\n 2\n\n2024-01-31 is no time\n\t\tnor this\n\
+    2024-01-31T12:00:02.000001Z\t    8 Init DB\tother\n\
+    2024-01-31T12:00:02.000002Z\t    8 Prepare\tselect ?\n\
+    2024-01-31T12:00:02.000003Z\t    8 Execute\tselect 'x'\n\
+    2024-01-31T12:00:02.000004Z\t    8 Close stmt\t\n\
+    2024-01-31T12:00:02.000005Z\t    9 Connect\tAccess denied for user 'a'b'@'h' (using password: YES)\n\
+    2024-01-31T12:00:02.000006Z\t    8 Query\tUSE `third`\n\
+    2024-01-31T12:00:02.000007Z\t    8 Quit\t\n";
+
+#[test]
+fn mysql_8() {
+    let (events, coverage) = parsed(MYSQL.as_bytes());
+    assert_eq!((coverage.damaged, coverage.skipped_bytes, coverage.events), (0, 0, 9), "{coverage:?}");
+    let short: Vec<_> = events.iter().map(|e| (e.2.as_str(), e.4.as_str(), e.5, e.6.as_str())).collect();
+    assert_eq!(
+        short,
+        [
+            ("root", "shop", Command::Connect, ""),
+            ("root", "shop", Command::Query, "select 1,\n 2\n\n2024-01-31 is no time\n\t\tnor this"),
+            ("root", "other", Command::InitDb, ""),
+            ("root", "other", Command::Prepare, "select ?"),
+            ("root", "other", Command::Execute, "select 'x'"),
+            ("root", "other", Command::Close, ""),
+            ("a'b", "", Command::Connect, ""),
+            ("root", "other", Command::Query, "USE `third`"),
+            ("root", "third", Command::Quit, ""),
+        ]
+    );
+    assert_eq!(events[0].0, 1_706_702_401_500_000_000);
+    assert_eq!((events[6].3.as_str(), events[6].7), ("h", Outcome::Error(1045)));
+}
+
+#[test]
+fn mariadb_tells_the_second_once() {
+    let log = "240131 12:00:05\t     8 Connect\ta@b@10.0.0.1 as anonymous on \n\t\t     8 Query\tselect 1\n\
+        \t\t    12 Query\tselect 2\n240131 12:00:06\t     8 Quit\t\n";
+    let (events, coverage) = parsed(log.as_bytes());
+    assert_eq!(coverage.damaged, 0);
+    let seconds: Vec<_> = events.iter().map(|event| event.0 / 1_000_000_000 - 1_706_702_400).collect();
+    assert_eq!(seconds, [5, 5, 5, 6]);
+    assert_eq!((events[1].2.as_str(), events[1].3.as_str(), events[2].2.as_str()), ("a@b", "10.0.0.1", ""));
+    let mut first = None;
+    let mut sink = |event: &Event<'_>| {
+        first.get_or_insert(event.start_ns);
+        Ok(())
+    };
+    read_with(log.as_bytes(), "log", &Options { utc_offset_s: 7200 }, &mut sink).unwrap();
+    assert_eq!(first, Some((1_706_702_405 - 7200) * 1_000_000_000));
+}
+
+#[test]
+fn pieces_and_cuts() {
+    struct Pieces<'l>(&'l [u8], usize);
+    impl Read for Pieces<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let count = self.1.min(buffer.len()).min(self.0.len());
+            buffer[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+    let log = format!("garbage\n{MYSQL}{MYSQL}");
+    let (whole, coverage) = parsed(log.as_bytes());
+    assert_eq!((coverage.damaged, coverage.skipped_bytes), (1, 8));
+    for size in 1..200 {
+        let mut texts = Vec::new();
+        let mut sink = |event: &Event<'_>| {
+            texts.push(String::from_utf8_lossy(event.text).into_owned());
+            Ok(())
+        };
+        assert_eq!(read(Pieces(log.as_bytes(), size), "log", &mut sink).unwrap(), coverage);
+        assert!(texts.iter().eq(whole.iter().map(|event| &event.6)), "pieces of {size}");
+    }
+    for end in 0..log.len() {
+        let (events, _) = parsed(&log.as_bytes()[..end]);
+        let count = events.len().saturating_sub(1);
+        assert_eq!(events[..count], whole[..count], "cut at {end}");
+    }
+}

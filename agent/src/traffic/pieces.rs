@@ -1,0 +1,138 @@
+//! Logs read in pieces: what a parser cannot take yet stays in the buffer.
+
+use std::io::{self, Read};
+
+use memchr::{memmem, memrchr};
+
+use super::event::Sink;
+use super::input::is_damage;
+
+/// Takes a log piece by piece.
+pub(super) trait Pieces {
+    /// Takes what it can of `bytes`, which begin where the last piece was left. Gives how much that was.
+    fn feed(&mut self, bytes: &[u8], at_end: bool, sink: &mut impl Sink) -> anyhow::Result<usize>;
+    fn is_finished(&self) -> bool;
+    /// The input is damaged from here on.
+    fn input_ended_early(&mut self, problem: &str);
+}
+
+/// What was read and not yet taken.
+pub(super) struct Buffer {
+    bytes: Vec<u8>,
+    from: usize,
+    to: usize,
+}
+
+impl Buffer {
+    pub(super) fn new(bytes: usize) -> Self {
+        Self { bytes: vec![0; bytes], from: 0, to: 0 }
+    }
+
+    pub(super) fn clear(&mut self) {
+        (self.from, self.to) = (0, 0);
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.from..self.to]
+    }
+
+    /// Reads once; 0 at the end. An event that does not fit makes more room.
+    fn read(&mut self, input: &mut impl Read) -> io::Result<usize> {
+        if self.to == self.bytes.len() {
+            self.bytes.copy_within(self.from.., 0);
+            self.to -= self.from;
+            self.from = 0;
+            if self.to > self.bytes.len() / 2 {
+                self.bytes.resize(self.bytes.len() * 2, 0);
+            }
+        }
+        loop {
+            match input.read(&mut self.bytes[self.to..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => {
+                    let count = other?;
+                    self.to += count;
+                    return Ok(count);
+                }
+            }
+        }
+    }
+
+    /// Reads until it is full or the input ends.
+    pub(super) fn fill(&mut self, input: &mut impl Read) -> io::Result<()> {
+        while self.to < self.bytes.len() && self.read(input)? > 0 {}
+        Ok(())
+    }
+}
+
+/// Feeds a parser with what the buffer holds and the input gives, until that ends or the parser has enough.
+pub(super) fn drive(
+    mut input: impl Read,
+    buffer: &mut Buffer,
+    parser: &mut impl Pieces,
+    sink: &mut impl Sink,
+) -> anyhow::Result<()> {
+    let mut at_end = false;
+    loop {
+        buffer.from += parser.feed(buffer.bytes(), at_end, sink)?;
+        if at_end || parser.is_finished() {
+            return Ok(());
+        }
+        match buffer.read(&mut input) {
+            Ok(count) => at_end = count == 0,
+            Err(error) if is_damage(&error) => {
+                buffer.from += parser.feed(buffer.bytes(), true, sink)?;
+                parser.input_ended_early(&error.to_string());
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Lines of a banner are not longer.
+pub(super) const LINE_BYTES: usize = 4096;
+
+/// The text without the banners at its end: the lines that a server writes when it opens a log.
+pub(super) fn without_banners(mut text: &[u8]) -> &[u8] {
+    while text.ends_with(b"Argument\n") || text.ends_with(b"Argument\r\n") {
+        let shorter = without_banner(text);
+        if shorter.len() == text.len() {
+            break;
+        }
+        text = shorter;
+    }
+    text
+}
+
+/// "…, Version: … started with:", "Tcp port: …", "Time … Argument".
+pub(super) fn without_banner(text: &[u8]) -> &[u8] {
+    let checks: [fn(&[u8]) -> bool; 3] = [
+        |line| line.starts_with(b"Time") && line.ends_with(b"Argument"),
+        |line| line.get(..9).is_some_and(|start| start.eq_ignore_ascii_case(b"tcp port:")),
+        |line| {
+            memmem::find(line, b", Version: ").is_some()
+                && (line.ends_with(b"started with:") || line.ends_with(b"embedded library"))
+        },
+    ];
+    let mut left = text;
+    for check in checks {
+        match last_line(left) {
+            Some((before, line)) if check(line) => left = before,
+            _ => return text,
+        }
+    }
+    left
+}
+
+/// What is before the last line, and that line without its end.
+fn last_line(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let inner = text.strip_suffix(b"\n")?;
+    let window = inner.len().saturating_sub(LINE_BYTES);
+    let from = window + memrchr(b'\n', &inner[window..]).map_or(0, |at| at + 1);
+    Some((&text[..from], without_return(&inner[from..])))
+}
+
+pub(super) fn without_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
