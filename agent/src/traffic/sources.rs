@@ -110,6 +110,15 @@ pub fn read_recording(
         events += u64::from(!event.is_state);
         sink.event(&event)?;
     }
+    let mut coverage = coverage_of(reader, name);
+    // What was recorded may have been cut since, or damaged.
+    coverage.events = events;
+    Ok(coverage)
+}
+
+/// What the recorders of a recording said, and the damage that was found in it until now.
+#[must_use]
+pub fn coverage_of(reader: &Reader, name: &str) -> Coverage {
     let mut coverage = Coverage::default();
     for info in reader.info() {
         match &info.totals {
@@ -120,9 +129,7 @@ pub fn read_recording(
         }
     }
     coverage.merge(reader.damage());
-    // What was recorded may have been cut since, or damaged.
-    coverage.events = events;
-    Ok(coverage)
+    coverage
 }
 
 /// Reads until it is clear what this is.

@@ -1,12 +1,19 @@
 //! Recordings: captured traffic in our own format (docs/recording.md). Blocks of columns, each whole in itself.
 
+mod anonymise;
 mod columns;
+pub mod commands;
 mod decode;
+mod describe;
+mod edit;
 mod encode;
 mod frame;
 mod info;
+mod owned;
 mod reader;
+pub mod record;
 mod source;
+mod state;
 mod template;
 mod text;
 mod window;

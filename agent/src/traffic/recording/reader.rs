@@ -236,6 +236,15 @@ impl Reader {
         Ok(Some(self.open[index].block.event()))
     }
 
+    /// When the next event starts; None at the end.
+    ///
+    /// # Errors
+    /// As with `next`.
+    pub fn next_start_ns(&mut self) -> anyhow::Result<Option<u64>> {
+        let index = self.earliest()?;
+        Ok(index.and_then(|index| self.open[index].block.next_start_ns()))
+    }
+
     /// The open block with the earliest event, after opening all that begin before it.
     fn earliest(&mut self) -> anyhow::Result<Option<usize>> {
         loop {

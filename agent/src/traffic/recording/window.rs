@@ -82,7 +82,7 @@ impl Window {
     }
 }
 
-fn without_parts(event: &Event<'_>) -> Event<'static> {
+pub fn without_parts(event: &Event<'_>) -> Event<'static> {
     let Event { start_ns, response_ns, first_byte_ns, lock_ns, session, command, outcome, statement, .. } =
         *event;
     let Event { parameter_count, rows_sent, rows_examined, rows_affected, .. } = *event;

@@ -328,8 +328,11 @@ impl Sink for Writer {
         let parts = [event.user, event.host, event.database, event.text, event.parameters];
         if parts.iter().map(|part| part.len()).sum::<usize>() > MAX_EVENT_BYTES {
             self.totals.oversized_events += 1;
-            (event.user, event.host, event.database, event.text, event.parameters) =
-                (b"", b"", b"", b"", b"");
+            for part in [&mut event.text, &mut event.user, &mut event.host, &mut event.database] {
+                *part = &part[..part.len().min(BEGINNING_BYTES)];
+            }
+            event.is_cut = true;
+            event.parameters = b"";
         }
         let moved_ns = self.starts.in_order(event.session, event.start_ns);
         self.totals.moved_events += u64::from(moved_ns != event.start_ns);
