@@ -9,8 +9,23 @@ from headrace.cli import (
     imports,
     ladder,
     prove,
+    replay,
     top,
+    tune,
 )  # importing a module adds its commands
 from headrace.cli.shell import main
 
-__all__ = ["changes", "digest", "experiments", "hosts", "hunt", "imports", "ladder", "main", "prove", "top"]
+__all__ = [
+    "changes",
+    "digest",
+    "experiments",
+    "hosts",
+    "hunt",
+    "imports",
+    "ladder",
+    "main",
+    "prove",
+    "replay",
+    "top",
+    "tune",
+]

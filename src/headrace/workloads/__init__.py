@@ -17,6 +17,7 @@ from headrace.workloads.memcached import Memcached
 from headrace.workloads.observe import Observe
 from headrace.workloads.oltp import Oltp
 from headrace.workloads.options import OptionDoc
+from headrace.workloads.replay import Replay
 from headrace.workloads.sql import Sql
 from headrace.workloads.sysbench_fileio import SysbenchFileio
 from headrace.workloads.sysbench_oltp import SysbenchOltp
@@ -40,11 +41,11 @@ __all__ = [
     "watches",
 ]
 
-_Kind = type[Oltp | Sql | Tpcc | Memcached | Fio | SysbenchFileio | SysbenchOltp | Observe]
+_Kind = type[Oltp | Sql | Tpcc | Replay | Memcached | Fio | SysbenchFileio | SysbenchOltp | Observe]
 
 _REGISTRY: dict[str, _Kind] = {
     workload.kind: workload
-    for workload in (Oltp, Sql, Tpcc, Memcached, Fio, SysbenchFileio, SysbenchOltp, Observe)
+    for workload in (Oltp, Sql, Tpcc, Replay, Memcached, Fio, SysbenchFileio, SysbenchOltp, Observe)
 }
 
 #: The names a plan may give as ``workload.kind``.

@@ -60,9 +60,9 @@ impl<C: Client> Engine<'_, C> {
         self.slots.len() - self.vacant.len()
     }
 
-    /// Nobody else will come: it is over when those who are there have left.
-    pub fn end(&mut self) {
-        self.schedule.end_ns = self.recorder.last_end_ns().max(self.schedule.start_ns);
+    /// Nobody else will come, and all have left: it was over with the last operation, but not before `least_ns`.
+    pub fn end(&mut self, least_ns: u64) {
+        self.schedule.end_ns = self.recorder.last_end_ns().max(self.schedule.start_ns).max(least_ns);
     }
 
     /// A free client goes on with what was given to it.

@@ -11,6 +11,8 @@ pub const OPERATIONS: [&str; 15] = [
     "select", "insert", "update", "delete", "replace", "call", "set", "begin", "commit", "rollback", "show", "ddl",
     "other", "prepare", "session",
 ];
+const COMMIT: u16 = 8;
+const ROLLBACK: u16 = 9;
 pub const OTHER: u16 = 12;
 pub const PREPARE: u16 = 13;
 /// What is no statement: ping, reset, change of the database.
@@ -32,6 +34,8 @@ pub struct Known {
     pub operation: u16,
     pub class: u32,
     pub is_read_only: bool,
+    /// Whether others wait for it, and it for others, where the order of commits is kept.
+    pub is_ordered: bool,
 }
 
 /// The name of a class.
@@ -84,7 +88,9 @@ impl Classifier {
             }
         };
         let operation = operation_of(sql::verb(text));
-        Known { operation, class, is_read_only: sql::is_read_only(text) }
+        let is_read_only = sql::is_read_only(text);
+        let is_ordered = !is_read_only || matches!(operation, COMMIT | ROLLBACK);
+        Known { operation, class, is_read_only, is_ordered }
     }
 
     /// The classes by their numbers.
@@ -112,6 +118,8 @@ mod tests {
 
     #[test]
     fn operations_have_their_names() {
+        assert_eq!(OPERATIONS[usize::from(COMMIT)], "commit");
+        assert_eq!(OPERATIONS[usize::from(ROLLBACK)], "rollback");
         assert_eq!(OPERATIONS[usize::from(OTHER)], "other");
         assert_eq!(OPERATIONS[usize::from(PREPARE)], "prepare");
         assert_eq!(OPERATIONS[usize::from(SESSION)], "session");
@@ -124,15 +132,14 @@ mod tests {
             ("SELECT 1", "select", true),
             ("WITH a AS (SELECT 1) SELECT * FROM a", "select", true),
             ("insert into t values (1)", "insert", false),
-            ("COMMIT", "commit", false),
+            ("COMMIT", "commit", true),
             ("ALTER TABLE t ADD a INT", "ddl", false),
             ("LOCK TABLES t READ", "other", false),
         ] {
             let known = classifier.know(text.as_bytes());
             assert_eq!(OPERATIONS[usize::from(known.operation)], operation, "{text}");
-            if reads {
-                assert!(known.is_read_only, "{text}");
-            }
+            assert_eq!(known.is_read_only, reads, "{text}");
+            assert_eq!(known.is_ordered, !reads || text == "COMMIT", "{text}");
         }
         let one = classifier.know(b"SELECT a FROM t WHERE b = 1");
         assert_eq!(one, classifier.know(b"SELECT a FROM t WHERE b = 2"));

@@ -163,7 +163,7 @@ impl<'a> Dispatch<'a> {
 
     fn hand_out(&mut self, events: &mut impl Events) -> anyhow::Result<()> {
         while let Some(event) = events.next()? {
-            if event.start_ns >= self.plan.until_ns || self.channel.stop.load(Ordering::Relaxed) {
+            if event.start_ns >= self.plan.until_ns || self.is_stopped() {
                 break;
             }
             if event.start_ns >= self.plan.since_ns || event.is_state {
@@ -213,7 +213,7 @@ impl<'a> Dispatch<'a> {
         self.follow_database(event);
         let Some(request) = self.request(event) else { return };
         let steps = match known {
-            Some(known) if self.plan.keeps_commit_order && !known.is_read_only => {
+            Some(known) if self.plan.keeps_commit_order && known.is_ordered => {
                 let end_ns = event.start_ns.saturating_add(event.response_ns.unwrap_or(0));
                 (0..self.plan.copies).map(|_| self.writes.step(event.start_ns, end_ns, self.channel.writes)).collect()
             }
@@ -421,7 +421,7 @@ impl<'a> Dispatch<'a> {
             // What makes room must be on its way first.
             self.flush();
             while !self.channel.budget.admits(size, seat.waiting.load(Ordering::Relaxed))
-                && !self.channel.stop.load(Ordering::Relaxed)
+                && !self.is_stopped()
             {
                 std::thread::sleep(ROOM_CHECK);
             }
@@ -429,6 +429,10 @@ impl<'a> Dispatch<'a> {
         self.channel.budget.take(&item);
         seat.waiting.fetch_add(1, Ordering::Relaxed);
         self.put(seat.thread, Delivery::Event(seat.key, item));
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.channel.stop.load(Ordering::Relaxed) || self.channel.progress.is_enough.load(Ordering::Relaxed)
     }
 
     fn put(&mut self, thread: usize, delivery: Delivery) {

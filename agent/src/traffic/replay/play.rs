@@ -49,6 +49,8 @@ pub struct Replay<'a> {
     pub address: Address,
     pub threads: usize,
     pub warmup_ns: u64,
+    /// After the warm-up; None: to the recording's end.
+    pub duration_ns: Option<u64>,
     pub timeout_ns: u64,
     pub queue_bytes: usize,
     pub is_checked: bool,
@@ -156,6 +158,7 @@ impl Stage<'_> {
         let Ok(schedule) = on_start.recv() else { bail!("stopped before the start") };
         let shared = Rc::new(Shared {
             start_ns: schedule.start_ns,
+            end_ns: replay.duration_ns.map_or(NO_END_NS, |length_ns| schedule.window_start_ns + length_ns),
             is_closed_loop: replay.plan.speed == Speed::Max,
             is_checked: replay.is_checked,
             capabilities: replay.capabilities,
@@ -267,15 +270,29 @@ impl<'a> Feed<Session<'a>> for Crew<'a> {
     fn feed(&mut self, engine: &mut Engine<'_, Session<'a>>, now: u64) -> u64 {
         let progress = self.stage.progress;
         let is_over = progress.is_over.load(Ordering::Acquire);
+        let is_enough = now >= self.shared.end_ns;
+        if is_enough {
+            progress.is_enough.store(true, Ordering::Relaxed);
+        }
         if self.inbox.take(&mut self.mail) {
             let mut mail = std::mem::take(&mut self.mail);
             for delivery in mail.drain(..) {
                 match delivery {
+                    // Places are not given away any more: who has left must not get another's events.
+                    Delivery::Open(..) if is_enough => {}
+                    Delivery::Event(_, item) if is_enough && !matches!(item.request, Request::Quit) => {
+                        self.stage.budget.give_back(&item);
+                    }
                     Delivery::Open(key, opening) => self.open(engine, key, opening),
                     Delivery::Event(key, item) => self.give(engine, key, item, now),
                 }
             }
             self.mail = mail;
+        }
+        if is_enough {
+            for key in self.outside.drain(..) {
+                self.seats.remove(&key);
+            }
         }
         if !self.outside.is_empty() {
             self.let_in(engine, now);
@@ -285,7 +302,7 @@ impl<'a> Feed<Session<'a>> for Crew<'a> {
         }
         if is_over {
             if engine.guests() == 0 {
-                engine.end();
+                engine.end(if is_enough { self.shared.end_ns } else { 0 });
             }
             return u64::MAX;
         }

@@ -212,4 +212,6 @@ pub struct Progress {
     pub read_until_ns: AtomicU64,
     /// There is no more.
     pub is_over: AtomicBool,
+    /// No more is wanted: what is left of the recording is beyond the replay's end.
+    pub is_enough: AtomicBool,
 }

@@ -36,6 +36,8 @@ const NO_CURSOR_ONCE: [u8; 5] = [0, 1, 0, 0, 0];
 /// What the sessions of a thread share.
 pub struct Shared<'a> {
     pub start_ns: u64,
+    /// Nothing is begun from here on.
+    pub end_ns: u64,
     /// In the closed loop of `max` an event is due when the one before is answered.
     pub is_closed_loop: bool,
     pub is_checked: bool,
@@ -222,6 +224,14 @@ impl<'a> Session<'a> {
         Progress::Broken(failure(error))
     }
 
+    /// Gives up what is left: it is beyond the replay's end.
+    fn drop_rest(&mut self) {
+        while let Some(item) = self.pop() {
+            let order = if matches!(item.request, Request::Quit) { self.shared.closes } else { self.shared.writes };
+            order.over(item.step);
+        }
+    }
+
     /// Gives up what is at work: the connection is gone.
     fn drop_work(&mut self) {
         if let Some(item) = self.at_work.take() {
@@ -310,9 +320,20 @@ impl Client for Session<'_> {
                     let item = self.pop();
                     self.shared.writes.over(item.map_or(Step::default(), |item| item.step));
                 }
-                _ if !self.shared.writes.allows(item.step) => return Turn::Held,
                 _ => {
                     let intended_ns = self.due_ns(item, since_ns);
+                    let end_ns = self.shared.end_ns;
+                    if intended_ns >= end_ns {
+                        // Its place must stay its own while events may still come for it.
+                        if now_ns() < end_ns {
+                            return Turn::Rest(end_ns);
+                        }
+                        self.drop_rest();
+                        return Turn::Over;
+                    }
+                    if !self.shared.writes.allows(item.step) {
+                        return Turn::Held;
+                    }
                     return Turn::Begin(Given { operation: usize::from(item.operation), intended_ns });
                 }
             }

@@ -1,0 +1,228 @@
+"""What a replay found, for people and as JSON: from the agent's lines, taken one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headrace.analysis.percentiles import Histogram, percentile_ns
+from headrace.report.text import clean, count, milliseconds
+
+#: Percentiles that are shown of each operation.
+SHOWN = ("p50", "p99", "max")
+#: Classes in the table of what takes time.
+CLASSES = 10
+_KINDS = ("response", "service", "failed")
+_DIFFERENT = {
+    "different_error": "error",
+    "different_rows": "number of rows",
+    "different_checksum": "content of the rows",
+    "different_affected": "rows affected",
+    "different_warnings": "warnings",
+}
+
+
+class Replayed:
+    """A replay as far as its lines have come."""
+
+    def __init__(self) -> None:
+        self.end: Mapping[str, Any] = {}
+        self.classes: list[Mapping[str, Any]] = []
+        self.statements = 0
+        self.errors = 0
+        self.at_s = 0.0
+        self._counts: dict[str, dict[str, int]] = {}
+        self._buckets: dict[tuple[str, str], dict[int, int]] = {}
+        self._extremes: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """The next line. What came before the window is in no number but the progress."""
+        if line["kind"] == "interval":
+            self.at_s = max(self.at_s, line["t_s"] + line["duration_s"])
+            if line["t_s"] >= 0 and line["operation"] != "connect":
+                self._add_interval(line)
+        elif line["kind"] == "class":
+            self.classes.append(line)
+        elif line["kind"] == "end":
+            self.end = line
+
+    def _add_interval(self, line: Mapping[str, Any]) -> None:
+        operation = line["operation"]
+        self.statements += line["count"]
+        self.errors += line["errors"]
+        counts = self._counts.setdefault(operation, {"count": 0, "errors": 0, "rows": 0, "bytes": 0})
+        for name in counts:
+            counts[name] += line[name]
+        for kind in _KINDS:
+            found = line[kind]
+            if not found["buckets"]:
+                continue
+            sums = self._buckets.setdefault((operation, kind), {})
+            for bucket, number in found["buckets"]:
+                sums[bucket] = sums.get(bucket, 0) + number
+            low, high = self._extremes.get((operation, kind), (found["min_ns"], found["max_ns"]))
+            self._extremes[operation, kind] = (min(low, found["min_ns"]), max(high, found["max_ns"]))
+
+    @property
+    def length_s(self) -> float:
+        """Of the measured window."""
+        return float(self.end["window_end_ns"] - self.end["window_start_ns"]) / 1e9 if self.end else self.at_s
+
+    def progress(self) -> str:
+        return f"{self.at_s:,.0f} s: {count(self.statements)} statements, {count(self.errors)} errors"
+
+    def operations(self) -> dict[str, dict[str, Any]]:
+        """Operation -> its counts, and percentiles in ns of its response (since it was due) and service times."""
+        found: dict[str, dict[str, Any]] = {}
+        for operation, counts in self._counts.items():
+            if not counts["count"] + counts["errors"]:
+                continue
+            times = {
+                f"{kind}_ns": {name: percentile_ns(self._histogram(operation, kind), name) for name in SHOWN}
+                for kind in ("response", "service")
+            }
+            found[operation] = {**counts, **times}
+        return found
+
+    def _histogram(self, operation: str, kind: str) -> Histogram:
+        buckets = self._buckets.get((operation, kind), {})
+        low, high = self._extremes.get((operation, kind), (None, None))
+        return Histogram.of(
+            np.array(list(buckets), dtype=np.int32),
+            np.array(list(buckets.values()), dtype=np.int64),
+            low,
+            high,
+        )
+
+
+def to_json(replayed: Replayed) -> dict[str, Any]:
+    """Everything: operations, classes with their differences, lag, what was left out, and why it is not valid."""
+    length_s = replayed.length_s
+    return {
+        "seconds": length_s,
+        "statements": replayed.statements,
+        "throughput_ops_s": replayed.statements / length_s if length_s else None,
+        "operations": replayed.operations(),
+        "classes": replayed.classes,
+        "end": dict(replayed.end),
+    }
+
+
+def terminal(replayed: Replayed) -> RenderableType:
+    """Throughput, times by operation and by class, lag, what differs, and what was left out."""
+    end = replayed.end
+    length_s = replayed.length_s
+    rate = replayed.statements / length_s if length_s else 0
+    parts: list[RenderableType] = [
+        Text(
+            f"{count(replayed.statements)} statements in {length_s:,.1f} s: {count(rate)} a second, "
+            f"{count(replayed.errors)} errors that the recording does not have"
+        ),
+        _lag(end),
+        Text(),
+        _operations(replayed),
+        Text(),
+        _classes(replayed),
+    ]
+    parts += _differences(replayed)
+    parts += [Text.assemble(("invalid: ", "bold red"), clean(reason)) for reason in end.get("invalid", [])]
+    parts += [Text.assemble(("! ", "bold yellow"), clean(reason)) for reason in end.get("warnings", [])]
+    parts += [Text(words, "dim") for words in _left_out(end.get("replay", {}))]
+    return Group(*parts)
+
+
+def _lag(end: Mapping[str, Any]) -> Text:
+    lag, own = end.get("lag", {}), end.get("lateness", {})
+    behind = ", ".join(f"{name} {milliseconds(lag.get(f'{name}_ns'))} ms" for name in SHOWN)
+    return Text(f"behind the schedule: {behind}; of that our own: p99 {milliseconds(own.get('p99_ns'))} ms")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left", no_wrap=True, overflow="ellipsis")
+    return table
+
+
+def _operations(replayed: Replayed) -> Table:
+    table = _table(
+        "operation", "count", "errors", "response p50", "p99", "max ms", "service p50", "p99", "max ms"
+    )
+    for operation, found in sorted(replayed.operations().items(), key=lambda item: -item[1]["count"]):
+        times = [milliseconds(found[kind][name]) for kind in ("response_ns", "service_ns") for name in SHOWN]
+        table.add_row(operation, count(found["count"]), count(found["errors"]), *times)
+    return table
+
+
+def _classes(replayed: Replayed) -> Table:
+    table = _table("class", "count", "recorded p50", "p99", "now p50", "p99 ms")
+    table.add_column("statement", no_wrap=True, overflow="ellipsis")
+    for line in sorted(replayed.classes, key=_time_of, reverse=True)[:CLASSES]:
+        times = [
+            milliseconds(line[when][name])
+            for when in ("recorded", "service")
+            for name in ("p50_ns", "p99_ns")
+        ]
+        table.add_row(clean(line["class"]), count(line["count"]), *times, clean(line["fingerprint"][:100]))
+    return table
+
+
+def _time_of(line: Mapping[str, Any]) -> float:
+    return float(line["count"] * (line["service"]["p50_ns"] or 0))
+
+
+def _differences(replayed: Replayed) -> list[RenderableType]:
+    comparison = replayed.end.get("comparison")
+    if not comparison:
+        return []
+    compared, different = comparison["compared"], comparison["different"]
+    if not different:
+        return [Text(), Text(f"compared {count(compared)} answers: all as recorded", "green")]
+    parts: list[RenderableType] = [
+        Text(),
+        Text.assemble(
+            (f"{count(different)} of {count(compared)} answers differ", "bold red"),
+            f" from the recording, in {count(comparison['classes_different'])} classes",
+        ),
+    ]
+    for line in replayed.classes:
+        if not line.get("different"):
+            continue
+        kinds = [f"{words} {count(line[key])}" for key, words in _DIFFERENT.items() if line[key]]
+        parts.append(
+            Text.assemble(
+                (clean(line["class"]), "bold"), f" {clean(line['fingerprint'][:100])}: {', '.join(kinds)}"
+            )
+        )
+        for example in line["examples"]:
+            parts.append(Text(f"    {clean(example['statement'][:160])}"))
+            parts.append(
+                Text(
+                    f"        recorded {_answer(example['recorded'])}; now {_answer(example['replayed'])}",
+                    "dim",
+                )
+            )
+    return parts
+
+
+def _answer(answer: Mapping[str, Any]) -> str:
+    if answer["error"]:
+        return f"error {answer['error']}"
+    return ", ".join(f"{name} {value}" for name, value in answer.items() if value is not None) or "unknown"
+
+
+def _left_out(replay: Mapping[str, Any]) -> list[str]:
+    words = {
+        "writes": "statements that do more than read",
+        "without_text": "statements whose text is not all there",
+        "unsupported": "commands that cannot be sent again (cursors, administration)",
+        "refused_logins": "logins that were refused when recorded",
+        "unknown_statements": "executions of statements nobody knows",
+    }
+    skipped = replay.get("skipped", {})
+    return [f"left out: {count(skipped[key])} {text}" for key, text in words.items() if skipped.get(key)]
