@@ -15,6 +15,7 @@ LAYERS = [
     {"__main__"},
     {"cli", "web"},
     {"report"},
+    {"tune"},
     {"hunt", "live", "prove", "rollout"},
     {"persist"},
     {"rules"},

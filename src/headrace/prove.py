@@ -23,6 +23,7 @@ from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.study import analyse_experiment
 from headrace.errors import NothingMeasured, PlanError, Refused
 from headrace.experiment import plan as plans
+from headrace.experiment.plan import AS_IS
 from headrace.experiment.runner import Listener, Note, run_experiment
 from headrace.facts import HostFacts
 from headrace.knobs import Cost
@@ -33,7 +34,6 @@ from headrace.rules.rule import Confidence, Remedy, Severity
 from headrace.snapshot import of_trial
 from headrace.store import ExperimentFolder
 
-AS_IS = "AS-IS"
 REMEDY = "REMEDY"
 #: A survey's trial is at least this long: rates of shorter ones are those of a few flushes.
 SURVEY_S = 10.0
@@ -91,15 +91,17 @@ class Bench:
     run: Callable[[Path, Path | None, Listener], Awaitable[ExperimentFolder]] = run_experiment
 
     @classmethod
-    def open(cls, plan_path: Path, folder: Path | None, listen: Listener, **options: Any) -> Bench:
-        """Raises PlanError for a plan that cannot be read."""
+    def open(
+        cls, plan_path: Path, folder: Path | None, listen: Listener, *, suffix: str = "proof", **options: Any
+    ) -> Bench:
+        """The bench of a plan file; without a folder, ``experiments/<plan's name>-<suffix>``. Raises PlanError."""
         plan, _ = plans.load(plan_path)
         response = options.get("response", "throughput")
         if response not in ("throughput", *PERCENTILES):
             raise PlanError(
                 f"response {response!r}: must be throughput, {', '.join(PERCENTILES)}", place=str(plan_path)
             )
-        where = folder or Path("experiments") / f"{plan.name}-proof"
+        where = folder or Path("experiments") / f"{plan.name}-{suffix}"
         return cls(plan, str(plan_path), where, listen, **options)
 
     @property

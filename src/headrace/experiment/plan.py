@@ -15,6 +15,12 @@ from headrace.model import Value, Vendor
 
 Settings = dict[str, Value]
 
+#: The name of what is there, in experiments that headrace designs itself.
+AS_IS = "AS-IS"
+
+#: What one response of an experiment can be.
+RESPONSE_NAMES = ("throughput", "p50", "p90", "p95", "p99", "p99.9")
+
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -193,6 +199,121 @@ class SweepTable(_Table):
         return {"design": design, "factors": {self.knob.removeprefix("workload."): factor}}
 
 
+class KnobRange(_Table):
+    """A knob that a tuning searches: from ``low`` to ``high``, or ``levels``. ``start`` is its value where a
+    starting point does not name it, and should be what holds today."""
+
+    knob: str
+    low: int | float | str | None = None
+    high: int | float | str | None = None
+    levels: list[Value] | None = None
+    start: Value | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> KnobRange:
+        if (self.levels is None) == (self.low is None or self.high is None):
+            raise ValueError("either low and high, or levels")
+        if self.levels is not None:
+            if len(self.levels) < 2 or len({repr(v) for v in self.levels}) != len(self.levels):
+                raise ValueError("at least two levels, each once")
+        elif not 0 <= self.number(self.low) < self.number(self.high):
+            raise ValueError("low must be 0 or more, and below high")
+        return self
+
+    @property
+    def is_size(self) -> bool:
+        return isinstance(self.low, str) or isinstance(self.high, str)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.is_size or (isinstance(self.low, int) and isinstance(self.high, int))
+
+    def ends(self) -> list[Value]:
+        """The values between which the others lie; all of them for levels."""
+        if self.levels is not None:
+            return list(self.levels)
+        assert self.low is not None  # the table's own check
+        assert self.high is not None
+        return [self.low, self.high]
+
+    def number(self, value: Any) -> float:
+        """A value of a range as a number; sizes in KiB."""
+        if not self.is_size:
+            return float(value)
+        match = re.fullmatch(r"(\d+)([KMGTP]?)", str(value), flags=re.IGNORECASE)
+        if not match:
+            raise ValueError(f"{value!r} is no size, such as 128M")
+        return int(match[1]) * 1024.0 ** (" KMGTP".index(match[2].upper() or " ") - 1)
+
+    def parameter(self, value: Value) -> str | int | float | bool:
+        """A value as the search keeps it."""
+        if self.levels is not None:
+            return ",".join(value) if isinstance(value, list) else value
+        return round(self.number(value)) if self.is_whole else self.number(value)
+
+    def value(self, parameter: Any) -> Value:
+        """The other way round."""
+        if self.levels is not None:
+            return next(v for v in self.levels if self.parameter(v) == parameter)
+        if self.is_size:
+            # In whole MiB where that is exact enough: servers round, and people read it.
+            kib = int(parameter)
+            return f"{round(kib / 1024)}M" if kib >= 64 * 1024 or kib % 1024 == 0 else f"{kib}K"
+        return int(parameter) if self.is_whole else float(parameter)
+
+
+class TuneTable(_Table):
+    """Many knobs searched at once, in place of ``[design]`` and factors: see docs/tune.md.
+
+    The search ends after ``trials`` or ``minutes``, whichever comes first; then the best are confirmed
+    against the base in ``blocks``. ``objective`` is throughput or a percentile, or two of these;
+    ``constraints`` are limits such as ``p99=10ms`` and ``memory=2G``. ``start`` lists settings to try first.
+    """
+
+    knobs: Annotated[dict[str, KnobRange], Field(min_length=1, max_length=100)]
+    trials: Annotated[int, Field(ge=1, le=10_000)] = 60
+    minutes: Annotated[float, Field(gt=0)] | None = None
+    objective: str | list[str] = "throughput"
+    constraints: list[str] = []
+    start: list[Settings] = []
+    sampler: Literal["auto", "tpe", "gp", "random"] = "auto"
+    confirm: Annotated[int, Field(ge=1, le=10)] = 2
+    blocks: Annotated[int, Field(ge=2, le=1000)] = 5
+    seed: int = 1
+    alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
+    equivalence: Annotated[float, Field(gt=0, lt=1)] = 0.03
+    allow_weaker_durability: list[str] = []
+
+    @property
+    def objectives(self) -> list[str]:
+        return [self.objective] if isinstance(self.objective, str) else list(self.objective)
+
+    @field_validator("objective")
+    @classmethod
+    def _known(cls, value: str | list[str]) -> str | list[str]:
+        names = [value] if isinstance(value, str) else value
+        if not 1 <= len(names) <= 2 or len(set(names)) != len(names):
+            raise ValueError("one objective, or two different ones")
+        for name in names:
+            if name not in RESPONSE_NAMES:
+                raise ValueError(f"one of {', '.join(RESPONSE_NAMES)}")
+        return value
+
+    def tables(self) -> dict[str, Any]:
+        """The confirmation as the design it is: a ladder whose rungs are known when the search has ended."""
+        design = DesignTable(
+            kind="ladder",
+            baseline=AS_IS,
+            rungs={AS_IS: []},
+            blocks=self.blocks,
+            seed=self.seed,
+            alpha=self.alpha,
+            equivalence=self.equivalence,
+            allow_weaker_durability=self.allow_weaker_durability,
+        )
+        return {"design": design}
+
+
 class Plan(_Table):
     """A whole plan file, valid by itself; knobs and workload options are checked by ``design.build``."""
 
@@ -207,6 +328,7 @@ class Plan(_Table):
     bundles: dict[str, Settings] = {}
     factors: dict[str, FactorTable] = {}
     sweep: SweepTable | None = None
+    tune: TuneTable | None = None
 
 
 def load(path: Path) -> tuple[Plan, str]:
@@ -228,18 +350,19 @@ def parse(text: str, place: str) -> Plan:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise PlanError(f"not valid TOML: {error}", place=place) from error
-    is_sweep = "sweep" in content
-    if is_sweep:
-        for table in ("design", "factors", "bundles"):
+    own = [table for table in ("sweep", "tune") if table in content]
+    if own:
+        for table in ("design", "factors", "bundles", *(["sweep"] if "tune" in own else [])):
             if table in content:
-                raise PlanError(f"{table}: a sweep ([sweep]) has its own design", place=place)
+                raise PlanError(f"{table}: a {own[-1]} ([{own[-1]}]) has its own design", place=place)
         content["design"] = {"kind": "factorial", "baseline": {}}
     try:
         plan = Plan.model_validate(content)
     except ValidationError as error:
-        guide = "docs/sweep.md" if is_sweep else "docs/plans.md"
+        guide = f"docs/{own[-1]}.md" if own else "docs/plans.md"
         raise PlanError(_describe(error), place=place, hint=f"{guide} describes every key") from error
-    return plan if plan.sweep is None else plan.model_copy(update=plan.sweep.tables())
+    designed = plan.sweep or plan.tune
+    return plan if designed is None else plan.model_copy(update=designed.tables())
 
 
 def _describe(error: ValidationError) -> str:

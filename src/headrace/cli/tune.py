@@ -1,0 +1,63 @@
+"""The command that searches many knobs at once: tune."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.experiments import PlanFile, find_plan
+from headrace.cli.shell import Json, app, print_json, run_until_signal, stderr, stdout
+
+
+@app.command(
+    short_help="Search many knobs, confirm the best against what is there.",
+    epilog="Example: headrace tune tune --minutes 30",
+)
+def tune(
+    plan: PlanFile,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where it all goes [experiments/NAME-tune].")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", min=0.1, help="End the search after these [the plan's].")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", min=1, max=10_000, help="Most points [the plan's].")
+    ] = None,
+    advise: Annotated[bool, typer.Option(help="Start from what the rules say of the workload, too.")] = True,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Measure disturbed and failed points again.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Search the knobs of a plan's [tune] for the best settings, then confirm them in interleaved blocks.
+
+    Failed starts count as bad points; constraints such as p99=10ms hold; durability is never weakened unless
+    the plan allows it by name. The same command again continues."""
+    from headrace import tune as tuning
+    from headrace.experiment.search import table_of
+    from headrace.prove import Bench
+    from headrace.report import progress
+    from headrace.report import tune as report
+
+    path = find_plan(plan)
+    with progress.Watcher(stderr()) as watcher:
+        bench = Bench.open(path, output, watcher.listen, suffix="tune")
+        table = table_of(bench.plan, str(path))
+        given = {"minutes": minutes, "trials": trials}
+        table = table.model_copy(update={k: v for k, v in given.items() if v is not None})
+        bench = replace(
+            bench, plan=bench.plan.model_copy(update={"tune": table}), response=table.objectives[0]
+        )
+        tuned = run_until_signal(lambda: tuning.tune(bench, advise=advise, retry=retry))
+    content = report.to_json(tuned)
+    (tuned.folder / "report.json").write_text(json.dumps(content, indent=2, default=str) + "\n")
+    if as_json:
+        print_json(content)
+    else:
+        stdout().print(report.terminal(tuned))
+    stderr().print(f"report: {tuned.folder / 'report.json'}", soft_wrap=True, highlight=False)

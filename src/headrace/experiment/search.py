@@ -1,0 +1,248 @@
+"""The search of a tuning: one trial a point, each point proposed from all that were seen.
+
+What a point is stands in ``points.json`` before its trial begins, so that a search that was killed goes on
+with the same points. Its trials are no comparison: the best of many noisy values is flattered, and what
+drifts while a search goes on is part of every value. They only choose what is worth confirming."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+
+from headrace.analysis.sweep import SEARCH
+from headrace.analysis.trials import THROUGHPUT, TrialResponse, trial_responses
+from headrace.errors import NothingMeasured, PlanError
+from headrace.experiment import design as designs
+from headrace.experiment import plan as plans
+from headrace.experiment import space
+from headrace.experiment.plan import AS_IS, Settings, TuneTable
+from headrace.experiment.runner import Listener, Note, Run, run_design
+from headrace.model import Role, Treatment, TrialSpec, TrialState, Value
+from headrace.store import ExperimentFolder, TrialRecord
+
+POINTS = "points.json"
+KIND = "search"
+
+#: Units of a constraint's limit -> factor: latencies in ns, memory in bytes.
+_UNITS = {
+    "us": 1e3, "ms": 1e6, "s": 1e9, "K": 1024.0, "M": 1024.0**2, "G": 1024.0**3, "T": 1024.0**4,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """``p99=10ms`` or ``memory=2G``: what must not be exceeded, in ns or bytes."""
+
+    text: str
+    name: str
+    limit: float
+
+    @classmethod
+    def parse(cls, text: str, place: str) -> Constraint:
+        name, _, limit = text.partition("=")
+        number = limit.rstrip("usmKMGT")
+        unit = limit[len(number) :]
+        allowed = ("us", "ms", "s") if name in plans.RESPONSE_NAMES[1:] else ("K", "M", "G", "T")
+        known = name in (*plans.RESPONSE_NAMES[1:], "memory")
+        try:
+            value = float(number) * _UNITS[unit] if known and unit in allowed else math.nan
+        except (ValueError, KeyError):
+            value = math.nan
+        if not (math.isfinite(value) and value > 0):
+            raise PlanError(
+                f"tune.constraints = {text!r}: must be such as p99=10ms or memory=2G", place=place
+            )
+        return cls(text, name, value)
+
+    def excess(self, response: TrialResponse, memory_bytes: float | None) -> float:
+        """By how much the trial breaks it, in log units; 1 where the trial cannot tell."""
+        found = memory_bytes if self.name == "memory" else response.value(self.name)
+        return math.log(found / self.limit) if found else 1.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """One trial of the search: its point's name, what it set, and what it answered. ``state`` as in the record."""
+
+    number: int
+    settings: Mapping[str, Value]
+    state: TrialState
+    reason: str
+    response: TrialResponse | None
+    seen: space.Seen | None
+
+
+def build(plan: plans.Plan, place: str, is_root: bool) -> designs.Design:
+    """The design of the search: the base alone is known; the points come on the way. Raises PlanError."""
+    table = table_of(plan, place)
+    try:
+        space.check(table.knobs, table.allow_weaker_durability)
+        for settings in table.start:
+            space.point_of(table.knobs, settings)
+    except PlanError as error:
+        raise PlanError(error.message, place=place, hint=error.hint) from error
+    for text in table.constraints:
+        Constraint.parse(text, place)
+    base = designs.build(plan, place=place, is_root=is_root)
+    trials = tuple(
+        TrialSpec(n, SEARCH, n, AS_IS if n == 1 else name_of(n), Role.CANDIDATE)
+        for n in range(1, table.trials + 1)
+    )
+    # Every point must pass the checks of a plan, so the ends of the ranges are treatments for the length of
+    # one check.
+    for name, found in table.knobs.items():
+        for value in found.ends():
+            designs._check(plan, Treatment(f"{name} = {value}", {}, {**plan.base, found.knob: value}))
+    design = SearchDesign(base.plan, base.treatments, trials, base.baselines, base.skipped, base.notes)
+    # How long the search goes on, and what follows it, changes none of its points.
+    content = {**design.to_json(), "trials": [], "blocks": 0, "tune": {**design.to_json()["tune"], **_LATER}}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return replace(design, hash=digest)
+
+
+#: What may be given anew when a search goes on.
+_LATER = {"trials": 0, "minutes": None, "confirm": 0, "blocks": 0}
+
+
+class SearchDesign(designs.Design):
+    """As frozen: the treatments beyond the base are in POINTS."""
+
+    def to_json(self) -> dict[str, Any]:
+        table = self.plan.tune
+        assert table is not None
+        return {**super().to_json(), "kind": KIND, "tune": table.model_dump(mode="json")}
+
+
+def table_of(plan: plans.Plan, place: str) -> TuneTable:
+    if plan.tune is None:
+        raise PlanError("the plan has no [tune]", place=place, hint="docs/tune.md")
+    return plan.tune
+
+
+def name_of(number: int) -> str:
+    return f"P{number:03d}"
+
+
+def points_of(folder: ExperimentFolder) -> dict[int, Settings]:
+    """Trial's number -> settings of the points proposed so far; AS_IS sets nothing."""
+    path = folder.path / POINTS
+    return {int(n): s for n, s in json.loads(path.read_text()).items()} if path.exists() else {}
+
+
+def found_in(folder: ExperimentFolder, table: TuneTable) -> list[Found]:
+    """What the search has seen, in order."""
+    records = sorted(folder.trials(), key=lambda r: r.number)
+    points = points_of(folder)
+    sound = [r for r in records if r.state is TrialState.COMPLETE]
+    responses = {r.number: r for r in trial_responses(folder, sound)}
+    constraints = [Constraint.parse(text, str(folder.path)) for text in table.constraints]
+    return [_found(folder, table, constraints, r, points.get(r.number, {}), responses) for r in records]
+
+
+def _found(
+    folder: ExperimentFolder,
+    table: TuneTable,
+    constraints: Sequence[Constraint],
+    record: TrialRecord,
+    settings: Settings,
+    responses: Mapping[int, TrialResponse],
+) -> Found:
+    response = responses.get(record.number)
+    point = space.point_of(table.knobs, settings)
+    seen: space.Seen | None = None
+    if record.state is TrialState.FAILED:
+        seen = space.Seen(point, None, {})
+    elif response is not None:
+        values = [response.value(name) for name in table.objectives]
+        if all(values):
+            memory = _memory(folder, record) if any(c.name == "memory" for c in constraints) else None
+            logs = tuple(
+                math.log(value or 1.0) * (1 if name == THROUGHPUT else -1)
+                for name, value in zip(table.objectives, values, strict=True)
+            )
+            seen = space.Seen(point, logs, {c.text: c.excess(response, memory) for c in constraints})
+    return Found(record.number, settings, record.state, record.reason, response, seen)
+
+
+def _memory(folder: ExperimentFolder, record: TrialRecord) -> float | None:
+    """The most resident memory of the server in the trial, in bytes."""
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(
+        folder.trial_path(record.number) / "samples.parquet",
+        columns=["label", "value"],
+        filters=[("sampler", "=", "process"), ("metric", "=", "rss_bytes")],
+    )
+    is_server = pc.match_substring_regex(table["label"], r"/(mysqld|mariadbd)$")
+    largest = pc.max(table.filter(is_server)["value"]).as_py()
+    return float(largest) if largest is not None else None
+
+
+async def run_search(
+    plan: plans.Plan, text: str, place: str, folder_path: Path, listen: Listener, *, retry: bool = False
+) -> ExperimentFolder:
+    """Run or continue the search; as ``runner.run_experiment``."""
+    return await run_design(
+        plan, text, lambda is_root: build(plan, place, is_root), _SearchRun, folder_path, listen, retry=retry
+    )
+
+
+class _SearchRun(Run):
+    async def all_trials(self) -> None:
+        table = table_of(self._lab.design.plan, str(self._folder.path))
+        began = time.monotonic()
+        points = points_of(self._folder)
+        again = {r.number for r in self._folder.trials() if r.state is not TrialState.COMPLETE}
+        again = again if self._retry else set()
+        for number in range(1, table.trials + 1):
+            found = found_in(self._folder, table)
+            if any(f.number == number and number not in again for f in found):
+                continue
+            if table.minutes is not None and time.monotonic() - began > 60 * table.minutes and number > 1:
+                self._listen(
+                    Note(f"{table.minutes:g} minutes are over: the search ends with {len(found)} points")
+                )
+                break
+            if number not in points:
+                points[number] = self._next(table, number, found)
+                self._folder.write_output(POINTS, json.dumps(points, indent=1) + "\n")
+            await self._measure(number, points[number], table.trials)
+            again.discard(number)
+        if not any(f.seen and f.seen.values for f in found_in(self._folder, table)):
+            reasons = {f.reason for f in found_in(self._folder, table)}
+            raise NothingMeasured("no point could be measured:\n" + "\n".join(sorted(reasons)))
+
+    def _next(self, table: TuneTable, number: int, found: Sequence[Found]) -> Settings:
+        """What is there first, then the starting points, then what the model proposes."""
+        if number == 1:
+            return {}
+        if number - 2 < len(table.start):
+            return dict(table.start[number - 2])
+        point = space.propose(
+            table.knobs,
+            [f.seen for f in found if f.seen is not None],
+            table.seed,
+            number,
+            sampler=table.sampler,
+            constraints=table.constraints,
+            objectives=len(table.objectives),
+        )
+        return space.settings_of(table.knobs, point)
+
+    async def _measure(self, number: int, settings: Settings, total: int) -> None:
+        design = self._lab.design
+        if number > 1:
+            treatment = Treatment(name_of(number), {}, {**design.plan.base, **settings})
+            self._lab = replace(self._lab, design=replace(design, treatments=(*design.treatments, treatment)))
+            said = ", ".join(f"{k.removeprefix('server.')}={v}" for k, v in settings.items())
+            self._listen(Note(f"{treatment.name}: {said}"))
+        name = AS_IS if number == 1 else name_of(number)
+        await self._one(TrialSpec(number, SEARCH, number, name, Role.CANDIDATE), number - 1, total)

@@ -1,0 +1,189 @@
+"""What a tuning may set: knobs with their ranges, and the library that proposes the next point in them.
+
+A point maps names of the plan's ``[tune.knobs]`` to values. Numbers are searched on a log scale where their range
+spans a factor of ten or more: from 128M to 8G the doublings matter, not the bytes.
+
+Proposals come from Optuna's tree-structured Parzen estimator (Bergstra et al. 2011, NIPS 24; multivariate:
+Falkner, Klein & Hutter 2018, ICML), or from its Gaussian processes where PyTorch is installed: that alone
+needs more room than everything else together, so it is an extra (``headrace[gp]``)."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace import knobs
+from headrace.errors import PlanError
+from headrace.experiment.plan import KnobRange, Settings
+from headrace.model import Value
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+#: From this ratio of high to low on, a range is searched by its logarithm.
+LOG_FROM = 10.0
+
+#: Points drawn at random before the model proposes any.
+STARTUP = 10
+
+Point = Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A point that was tried. ``values`` are what to maximise, one an objective (None: it failed, which is
+    worse than anything measured); ``excess`` by how much each constraint was broken, 0 or less where it
+    holds."""
+
+    point: Point
+    values: tuple[float, ...] | None
+    excess: Mapping[str, float]
+
+    @property
+    def is_feasible(self) -> bool:
+        return self.values is not None and all(value <= 0 for value in self.excess.values())
+
+
+def settings_of(space: Mapping[str, KnobRange], point: Point) -> Settings:
+    """The knobs' settings of a point."""
+    return {space[name].knob: value for name, value in point.items()}
+
+
+def check(space: Mapping[str, KnobRange], allow_weaker: Sequence[str]) -> None:
+    """Every range's ends, or levels, are values the knob takes, and none weakens durability unasked."""
+    taken: dict[str, str] = {}
+    for name, found in space.items():
+        if found.knob in taken:
+            raise PlanError(f"tune.knobs.{name}: {found.knob} is searched by {taken[found.knob]}, too")
+        taken[found.knob] = name
+        if found.knob.startswith("workload."):
+            raise PlanError(
+                f"tune.knobs.{name}: {found.knob} asks another question, and makes no answer better"
+            )
+        for value in found.ends():
+            try:
+                knobs.check(found.knob, value)
+            except PlanError as error:
+                raise PlanError(f"tune.knobs.{name}: {error.message}", hint=error.hint) from error
+            reason = knobs.weakens_durability(found.knob, value)
+            if reason and found.knob not in allow_weaker:
+                raise PlanError(
+                    f"tune.knobs.{name}: {found.knob} = {value!r} weakens what survives a crash: {reason}",
+                    hint=f'if you mean it: tune.allow_weaker_durability = ["{found.knob}"]',
+                )
+
+
+def point_of(space: Mapping[str, KnobRange], settings: Mapping[str, Value]) -> dict[str, Value]:
+    """The point that settings name, with each knob that they leave open at its ``start``. Raises PlanError
+    for a knob that is not searched."""
+    names = {found.knob: name for name, found in space.items()}
+    for knob in settings:
+        if knob not in names:
+            raise PlanError(f"{knob} is not among [tune.knobs]")
+    found: dict[str, Value] = {n: r.start for n, r in space.items() if r.start is not None}
+    return found | {names[knob]: value for knob, value in settings.items()}
+
+
+def has_gaussian_processes() -> bool:
+    return importlib.util.find_spec("torch") is not None
+
+
+def propose(
+    space: Mapping[str, KnobRange],
+    seen: Sequence[Seen],
+    seed: int,
+    number: int,
+    *,
+    sampler: str = "auto",
+    constraints: Sequence[str] = (),
+    objectives: int = 1,
+) -> dict[str, Value]:
+    """The point of trial ``number``: the same one for the same points seen and the same seed, whatever was
+    killed in between."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(
+        directions=["maximize"] * objectives,
+        sampler=_sampler(sampler, seed * 100_003 + number, bool(constraints)),
+    )
+    for trial in frozen(space, seen, constraints, objectives):
+        study.add_trial(trial)
+    asked = study.ask({name: _distribution(found) for name, found in space.items()})
+    return {name: space[name].value(asked.params[name]) for name in space}
+
+
+def frozen(
+    space: Mapping[str, KnobRange], seen: Sequence[Seen], constraints: Sequence[str], objectives: int
+) -> list[Any]:
+    """The points seen as the library keeps them."""
+    import optuna
+
+    distributions = {name: _distribution(found) for name, found in space.items()}
+    worst = [min((s.values[i] for s in seen if s.values is not None), default=0.0) for i in range(objectives)]
+    found = []
+    for one in seen:
+        params = {name: space[name].parameter(value) for name, value in one.point.items()}
+        if set(params) != set(space) or not all(_holds(distributions[n], params[n]) for n in params):
+            continue  # a start outside of the ranges, or one that leaves a knob at a value nobody named
+        # A server that does not start is worse than anything that was measured, by a factor of e.
+        values = list(one.values) if one.values is not None else [value - 1.0 for value in worst]
+        excess = {name: one.excess.get(name, 1.0 if one.values is None else 0.0) for name in constraints}
+        found.append(
+            optuna.trial.create_trial(
+                params=params, distributions=distributions, values=values, constraints=excess or None
+            )
+        )
+    return found
+
+
+def importance(space: Mapping[str, KnobRange], seen: Sequence[Seen]) -> dict[str, float]:
+    """What part of the difference between good and other points each knob explains, the largest first; empty
+    with too few points (PED-ANOVA: Watanabe, Bansal & Hutter 2023, IJCAI)."""
+    import optuna
+
+    study = optuna.create_study(direction="maximize")
+    for trial in frozen(space, [one for one in seen if one.values is not None], (), 1):
+        study.add_trial(trial)
+    if len(study.trials) < 2 * STARTUP:
+        return {}
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+    found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    return {name: float(value) for name, value in found.items()}
+
+
+def _sampler(name: str, seed: int, has_constraints: bool) -> Any:
+    import optuna
+
+    if name == "random":
+        return optuna.samplers.RandomSampler(seed=seed)
+    if name == "gp" or (name == "auto" and has_gaussian_processes()):
+        if not has_gaussian_processes():
+            raise PlanError('tune.sampler = "gp": PyTorch is missing', hint="pip install 'headrace[gp]'")
+        return optuna.samplers.GPSampler(seed=seed, n_startup_trials=STARTUP)
+    return optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=STARTUP)
+
+
+def _distribution(found: KnobRange) -> BaseDistribution:
+    import optuna
+
+    if found.levels is not None:
+        return optuna.distributions.CategoricalDistribution([found.parameter(v) for v in found.levels])
+    low, high = (found.number(v) for v in found.ends())
+    is_log = low > 0 and high / low >= LOG_FROM
+    if found.is_whole:
+        return optuna.distributions.IntDistribution(int(low), int(high), log=is_log)
+    return optuna.distributions.FloatDistribution(low, high, log=is_log)
+
+
+def _holds(distribution: BaseDistribution, value: Any) -> bool:
+    return bool(distribution._contains(distribution.to_internal_repr(value)))
+
+
+def best_first(seen: Sequence[Seen]) -> list[Seen]:
+    """The feasible points, the best of the first objective first."""
+    sound = [one for one in seen if one.is_feasible and one.values is not None]
+    return sorted(sound, key=lambda one: -one.values[0] if one.values is not None else math.inf)

@@ -1,0 +1,191 @@
+"""Tuning: search many knobs, confirm the best against what is there, say what could be left alone.
+
+The search starts from what is there, the plan's own starting points and what the rules advise. Its best
+points are then measured beside the base in interleaved blocks, together with a lean one: the best without the
+knobs that hardly mattered. Only that experiment makes a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import tomli_w
+
+from headrace.analysis.choice import Cell, pareto
+from headrace.analysis.result import Effect, Verdict
+from headrace.analysis.study import analyse_experiment
+from headrace.errors import NothingMeasured, PlanError
+from headrace.experiment import plan as plans
+from headrace.experiment import search, space
+from headrace.experiment.plan import AS_IS, Settings, TuneTable
+from headrace.experiment.runner import Note
+from headrace.experiment.search import Found
+from headrace.model import Value
+from headrace.prove import Bench, candidates
+from headrace.store import ExperimentFolder
+
+LEAN = "LEAN"
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """A candidate beside the base: ``effects`` by response, each from interleaved blocks."""
+
+    name: str
+    settings: Mapping[str, Value]
+    effects: Mapping[str, Effect]
+
+    def is_better(self, response: str) -> bool:
+        effect = self.effects.get(response)
+        return effect is not None and effect.verdict is Verdict.BETTER
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a tuning found. ``winner`` is None where nothing was confirmed to be better than what is there;
+    ``lean`` may stand in for it where the blocks cannot tell them apart. ``front`` are the points that no
+    other beats in both objectives (with one objective: the best)."""
+
+    table: TuneTable
+    found: Sequence[Found]
+    front: Sequence[Found]
+    importance: Mapping[str, float]
+    advice: Sequence[Settings]
+    confirmed: Sequence[Confirmed]
+    winner: Confirmed | None
+    folder: Path
+    confirm_folder: Path | None
+
+
+async def tune(bench: Bench, *, advise: bool = True, retry: bool = False) -> Tuned:
+    """Search, then confirm; continues where it was stopped. Raises a HeadraceError."""
+    table = search.table_of(bench.plan, bench.place)
+    bench.folder.mkdir(parents=True, exist_ok=True)
+    advice = await _advice(bench, table) if advise else []
+    table = table.model_copy(update={"start": [*table.start, *(a for a in advice if a not in table.start)]})
+    plan = bench.plan.model_copy(update={"tune": table})
+    text = tomli_w.dumps(bench.plan.model_dump(mode="json", exclude_none=True))
+    folder = await search.run_search(
+        plan, text, bench.place, bench.folder / "search", bench.listen, retry=retry
+    )
+    found = search.found_in(folder, table)
+    importance = space.importance(table.knobs, [f.seen for f in found if f.seen is not None])
+    front = front_of(found, table)
+    confirmed, confirm_folder = await _confirm(bench, table, found, front, importance)
+    better = [c for c in confirmed if c.name != LEAN and c.is_better(bench.response)]
+    winner = max(better, key=lambda c: _gain(c, bench.response), default=None)
+    return Tuned(
+        table, found, front, importance, advice, confirmed, winner, bench.folder,
+        confirm_folder.path if confirm_folder else None,
+    )  # fmt: skip
+
+
+async def _advice(bench: Bench, table: TuneTable) -> list[Settings]:
+    """What the rules would set of the knobs that are searched, all of it together: one point to start from."""
+    try:
+        judgement, evidence = await bench.survey("survey", {})
+    except NothingMeasured as error:
+        bench.listen(Note(f"no advice to start from: {error.message}"))
+        return []
+    ready, _ = candidates(judgement, evidence, bench, bench.base)
+    searched = {found.knob: found for found in table.knobs.values()}
+    advised: Settings = {}
+    for _, options in ready:
+        for knob, value in options[0].items():
+            if knob in searched and knob not in advised and _lies_in(searched[knob], value):
+                advised[knob] = value
+    if advised:
+        bench.listen(Note("the rules advise: " + ", ".join(f"{k}={v}" for k, v in advised.items())))
+    return [advised] if advised else []
+
+
+def _lies_in(found: plans.KnobRange, value: Value) -> bool:
+    if found.levels is not None:
+        return value in found.levels
+    low, high = (found.number(v) for v in found.ends())
+    try:
+        return low <= found.number(value) <= high
+    except ValueError:
+        return False
+
+
+def front_of(found: Sequence[Found], table: TuneTable) -> list[Found]:
+    """The feasible points that none beats in every objective, the best of the first one first."""
+    points: dict[Cell, Sequence[float]] = {
+        (str(f.number),): f.seen.values
+        for f in found
+        if f.seen is not None and f.seen.values is not None and f.seen.is_feasible
+    }
+    best = pareto(points, [True] * len(table.objectives))
+    by_number = {str(f.number): f for f in found}
+    return [by_number[cell[0]] for cell in best]
+
+
+async def _confirm(
+    bench: Bench,
+    table: TuneTable,
+    found: Sequence[Found],
+    front: Sequence[Found],
+    importance: Mapping[str, float],
+) -> tuple[list[Confirmed], ExperimentFolder | None]:
+    """The best points and a lean one against the base, interleaved."""
+    candidates_ = chosen(table, found, front)
+    if not candidates_:
+        bench.listen(Note("no point of the search promises more than what is there"))
+        return [], None
+    treatments: dict[str, Settings] = {search.name_of(f.number): dict(f.settings) for f in candidates_}
+    lean = lean_of(table, dict(candidates_[0].settings), importance)
+    if lean and lean not in treatments.values():
+        treatments[LEAN] = lean
+    bench.listen(Note(f"confirming {', '.join(treatments)} against {AS_IS}, {table.blocks} blocks"))
+    tested = replace(bench, blocks=table.blocks)
+    try:
+        folder, _ = await tested.compare("confirm", treatments, {})
+    except PlanError as error:
+        raise PlanError(error.message, place=bench.place, hint=error.hint) from error
+    effects = analyse_experiment(folder).effects
+    confirmed = [
+        Confirmed(name, settings, {e.response: e for e in effects if e.treatment == name})
+        for name, settings in treatments.items()
+    ]
+    return confirmed, folder
+
+
+def chosen(table: TuneTable, found: Sequence[Found], front: Sequence[Found]) -> list[Found]:
+    """What is worth confirming: of two objectives the ends of the front and its middle, else the best points;
+    never what is there, and only what looked better than it."""
+    own = next((f.seen for f in found if f.number == 1), None)
+    base = own.values if own else None
+    if len(table.objectives) > 1:
+        spread = [front[0], front[len(front) // 2], front[-1]] if front else []
+        ranked = list(dict.fromkeys(f.number for f in spread))
+    else:
+        order = sorted(
+            (f for f in found if f.seen is not None and f.seen.is_feasible),
+            key=lambda f: -(f.seen.values[0] if f.seen and f.seen.values else 0.0),
+        )
+        ranked = [
+            f.number
+            for f in order
+            if base is None or (f.seen and f.seen.values and f.seen.values[0] > base[0])
+        ]
+    by_number = {f.number: f for f in found}
+    return [by_number[n] for n in ranked if n != 1][: max(table.confirm, 1)]
+
+
+def lean_of(table: TuneTable, settings: Settings, importance: Mapping[str, float]) -> Settings:
+    """The settings without the knobs that explain less than an equal share of what made points good; empty
+    where that would leave none, or leaves all. Whether they can be left alone is for the confirmation to
+    say."""
+    if not importance:
+        return {}
+    equal = 1 / len(importance)
+    kept = {table.knobs[name].knob for name, share in importance.items() if share >= equal}
+    lean = {knob: value for knob, value in settings.items() if knob in kept}
+    return lean if 0 < len(lean) < len(settings) else {}
+
+
+def _gain(confirmed: Confirmed, response: str) -> float:
+    ratio = confirmed.effects[response].ratio.estimate
+    return ratio if response == "throughput" else 1 / ratio

@@ -1,0 +1,240 @@
+"""Tuning without a server: ranges and their errors, proposals on functions with a known best, what is
+confirmed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headrace.analysis.trials import TrialResponse
+from headrace.errors import PlanError
+from headrace.experiment import plan as plans
+from headrace.experiment import search, space
+from headrace.experiment.plan import KnobRange, TuneTable
+from headrace.experiment.search import Constraint, Found
+from headrace.experiment.space import Seen
+from headrace.model import Role, TrialState, Value
+from headrace.tune import chosen, front_of, lean_of
+
+PLAN = """
+name = "t"
+[workload]
+kind = "oltp"
+seconds = 1
+[tune]
+{more}
+[tune.knobs]
+pool = {{ knob = "server.innodb_buffer_pool_size", low = "64M", high = "4G", start = "128M" }}
+capacity = {{ knob = "server.innodb_io_capacity", low = 100, high = 20000, start = 200 }}
+flush = {{ knob = "server.innodb_flush_method", levels = ["fsync", "O_DIRECT"], start = "fsync" }}
+"""
+
+
+def parsed(more: str = "", **replaced: str) -> plans.Plan:
+    text = PLAN.format(more=more)
+    for old, new in replaced.items():
+        text = text.replace(old, new)
+    return plans.parse(text, "tune.toml")
+
+
+def table(more: str = "") -> TuneTable:
+    found = parsed(more).tune
+    assert found is not None
+    return found
+
+
+def test_the_shipped_plan_is_sound() -> None:
+    plan, _ = plans.load(Path("examples/tune.toml"))
+    design = search.build(plan, "tune.toml", is_root=True)
+    assert plan.tune is not None
+    assert len(plan.tune.knobs) == 15
+    assert design.trials[0].treatment == "AS-IS"
+    assert design.to_json()["kind"] == "search"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ('objective = "p98"', "one of throughput"),
+        ('objective = ["p99", "p99"]', "two different ones"),
+        ('constraints = ["p99=fast"]', "must be such as p99=10ms or memory=2G"),
+        ('constraints = ["memory=2ms"]', "must be such as"),
+        ('start = [{ "server.max_connections" = 5 }]', "server.max_connections is not among [tune.knobs]"),
+        ("trials = 0", "tune.trials = 0"),
+        ("[design]\nkind = 'ladder'\nbaseline = 'x'", "has its own design"),
+    ],
+)
+def test_an_error_names_the_key(more: str, said: str) -> None:
+    with pytest.raises(PlanError) as error:
+        search.build(parsed(more), "tune.toml", is_root=True)
+    assert said in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("knob", "said"),
+    [
+        ('x = { knob = "server.innodb_io_capacity", low = 5, high = 1 }', "low must be"),
+        ('x = { knob = "server.innodb_io_capacity", low = 100 }', "either low and high, or levels"),
+        ('x = { knob = "server.innodb_io_capacity", levels = [200] }', "at least two levels"),
+        ('x = { knob = "server.innodb_io_capacity", low = 1, high = 100 }', "at least 100"),
+        ('x = { knob = "server.innodb_flush_method", levels = ["fsync", "maybe"] }', "flush_method"),
+        (
+            'x = { knob = "server.innodb_flush_log_at_trx_commit", levels = [0, 1] }',
+            "weakens what survives a crash",
+        ),
+        ('x = { knob = "workload.connections", low = 1, high = 9 }', "asks another question"),
+    ],
+)
+def test_a_bad_range(knob: str, said: str) -> None:
+    text = PLAN.format(more="").partition("pool =")[0] + knob
+    with pytest.raises(PlanError) as error:
+        search.build(plans.parse(text, "tune.toml"), "tune.toml", is_root=True)
+    assert said in error.value.message
+
+
+def test_sizes_go_there_and_back() -> None:
+    found = KnobRange(knob="x", low="64K", high="8G")
+    for text in ("64K", "96K", "1M", "128M", "8192M"):
+        assert found.value(found.parameter(text)) == text
+    assert found.value(found.parameter("8G")) == "8192M"
+    levels = KnobRange(knob="x", levels=[["noatime"], ["noatime", "nodiratime"], True])
+    for value in [*levels.levels] if levels.levels else []:
+        assert levels.value(levels.parameter(value)) == value
+
+
+def test_the_same_points_for_the_same_past() -> None:
+    seen = [Seen({"pool": "1G", "capacity": 500, "flush": "fsync"}, (1.0,), {})]
+    knobs = table().knobs
+    first = space.propose(knobs, seen, 7, 3)
+    assert space.propose(knobs, seen, 7, 3) == first
+    assert space.propose(knobs, seen, 7, 4) != first
+    assert set(first) == {"pool", "capacity", "flush"}
+
+
+# A response surface with a ridge: the pool and the capacity only pay together, one level is a cliff, half of
+# the rest does nothing. Noise as of real trials.
+
+MANY = {
+    **{f"n{i}": KnobRange(knob=f"server.n{i}", low=1, high=1000, start=10) for i in range(9)},
+    "pool": KnobRange(knob="server.pool", low="64M", high="4G", start="128M"),
+    "capacity": KnobRange(knob="server.capacity", low=100, high=20_000, start=200),
+    "flush": KnobRange(knob="server.flush", levels=["a", "b", "c"], start="a"),
+    "switch": KnobRange(knob="server.switch", levels=[True, False], start=False),
+    "ratio": KnobRange(knob="server.ratio", low=0.0, high=1.0, start=0.1),
+    "threads": KnobRange(knob="server.threads", low=1, high=64, start=4),
+}
+
+
+def truth(point: Mapping[str, Value]) -> float:
+    """The log of throughput at a point: from 0 at a stock server's to 1.6 (a factor of 5)."""
+    pool = math.log2(MANY["pool"].number(point["pool"]) / MANY["pool"].number("64M")) / 6
+    capacity = math.log(float(str(point["capacity"])) / 100) / math.log(200)
+    flush = {"a": 0.0, "b": 0.25, "c": -1.0}[str(point["flush"])]
+    ratio = -1.2 * (float(str(point["ratio"])) - 0.7) ** 2
+    threads = -0.08 * (math.log2(float(str(point["threads"]))) - 4) ** 2
+    return 0.4 * pool + 1.0 * pool * capacity + flush + ratio + threads + 0.1 * (point["switch"] is True)
+
+
+def searched(sampler: str, seed: int, budget: int = 60) -> float:
+    """What the best point of a search is truly worth."""
+    rng = np.random.default_rng(seed)
+    start = space.point_of(MANY, {})
+    seen = [Seen(start, (truth(start) + rng.normal(0, 0.03),), {})]
+    for number in range(2, budget + 1):
+        point = space.propose(MANY, seen, seed, number, sampler=sampler)
+        seen.append(Seen(point, (truth(point) + rng.normal(0, 0.03),), {}))
+    return truth(space.best_first(seen)[0].point)
+
+
+def test_a_search_beats_random_search_with_the_same_budget() -> None:
+    proposed = [searched("tpe", seed) for seed in range(4)]
+    at_random = [searched("random", seed) for seed in range(4)]
+    assert np.mean(proposed) > np.mean(at_random) + 0.1, (proposed, at_random)
+    assert np.median(proposed) > np.median(at_random)
+
+
+def test_what_matters_is_told_from_what_does_nothing() -> None:
+    rng = np.random.default_rng(1)
+    seen: list[Seen] = []
+    for number in range(1, 80):
+        point = space.propose(MANY, seen, 3, number)
+        seen.append(Seen(point, (truth(point) + rng.normal(0, 0.03),), {}))
+    found = space.importance(MANY, seen)
+    assert sum(found.values()) == pytest.approx(1)
+    useless = [share for name, share in found.items() if name.startswith("n")]
+    useful = [found[name] for name in ("pool", "capacity", "flush", "ratio", "threads")]
+    assert np.mean(useful) > 1.5 * np.mean(useless)
+    assert max(found, key=found.__getitem__) in ("pool", "capacity", "flush", "ratio", "threads")
+
+
+def test_failures_and_broken_constraints_are_avoided() -> None:
+    """Everything with a large pool fails; what is fast breaks the constraint above a capacity of 2,000."""
+    knobs = {name: MANY[name] for name in ("pool", "capacity")}
+    seen: list[Seen] = []
+    for number in range(1, 60):
+        point = space.propose(knobs, seen, 5, number, constraints=["p99=10ms"])
+        pool, capacity = MANY["pool"].number(point["pool"]), float(str(point["capacity"]))
+        if pool > MANY["pool"].number("1G"):
+            seen.append(Seen(point, None, {}))
+        else:
+            excess = math.log(capacity / 2000)
+            seen.append(Seen(point, (math.log(capacity),), {"p99=10ms": excess}))
+    late = seen[30:]
+    assert sum(one.values is None for one in late) < sum(one.values is None for one in seen[:15]) * 2
+    best = space.best_first(seen)[0]
+    assert 1000 < float(str(best.point["capacity"])) <= 2000
+
+
+def at(
+    number: int, *values: float, settings: Mapping[str, Value] | None = None, excess: float = -1.0
+) -> Found:
+    response = TrialResponse(number, 0, "x", Role.CANDIDATE, math.exp(values[0]))
+    seen = Seen({}, values, {"c": excess})
+    return Found(number, settings or {"k": number}, TrialState.COMPLETE, "", response, seen)
+
+
+def test_what_is_confirmed_is_better_than_what_is_there() -> None:
+    found = [at(1, 1.0), at(2, 0.5), at(3, 2.0), at(4, 3.0, excess=0.2), at(5, 1.5), at(6, 1.2)]
+    assert [f.number for f in chosen(table("confirm = 2"), found, [])] == [3, 5]
+    assert chosen(table(), [at(1, 1.0), at(2, 0.9)], []) == []
+
+
+def test_two_objectives_have_a_front() -> None:
+    two = table('objective = ["throughput", "p99"]\nconfirm = 3')
+    found = [
+        at(1, 1.0, -1.0),
+        at(2, 3.0, -3.0),
+        at(3, 2.0, -2.0),
+        at(4, 1.5, -2.5),
+        at(5, 4.0, -4.0, excess=1),
+    ]
+    front = front_of(found, two)
+    assert [f.number for f in front] == [2, 3, 1]
+    assert [f.number for f in chosen(two, found, front)] == [2, 3]
+
+
+def test_the_lean_candidate_leaves_out_what_hardly_mattered() -> None:
+    settings: dict[str, Value] = {
+        "server.innodb_buffer_pool_size": "1G",
+        "server.innodb_io_capacity": 900,
+        "server.innodb_flush_method": "fsync",
+    }
+    shares = {"pool": 0.6, "capacity": 0.35, "flush": 0.05}
+    assert set(lean_of(table(), settings, shares)) == set(settings) - {"server.innodb_flush_method"}
+    assert lean_of(table(), settings, {}) == {}
+    assert lean_of(table(), {"server.innodb_flush_method": "fsync"}, shares) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "is_broken"),
+    [("memory=2G", 1.0, False), ("memory=2G", 3.0, True), ("memory=2G", None, True)],
+)
+def test_constraints(text: str, value: float | None, is_broken: bool) -> None:
+    found = Constraint.parse(text, "x")
+    response = TrialResponse(1, 0, "x", Role.CANDIDATE, 1.0)
+    size: Callable[[float], float] = lambda gib: gib * 2**30  # noqa: E731
+    assert (found.excess(response, None if value is None else size(value)) > 0) is is_broken
