@@ -1,5 +1,8 @@
 //! Functions that only compute, and words that stand in front of a parenthesis without being a function.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 /// Whether a name in front of a parenthesis changes nothing: a stored function may, so what is not known does not count.
 pub fn only_computes(name: &[u8]) -> bool {
     let mut lower = [0; 40];
@@ -7,11 +10,13 @@ pub fn only_computes(name: &[u8]) -> bool {
     lower.copy_from_slice(name);
     lower.make_ascii_lowercase();
     let Ok(name) = std::str::from_utf8(lower) else { return false };
-    GROUPS.iter().any(|group| group.split_ascii_whitespace().any(|known| known == name))
-        || name.starts_with("st_")
+    KNOWN.contains(name) || name.starts_with("st_")
 }
 
-const GROUPS: &[&str] = &[WORDS, TYPES, AGGREGATES, NUMBERS, STRINGS, TIMES, JSON, OTHERS, PLACES];
+static KNOWN: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    let groups = [WORDS, TYPES, AGGREGATES, NUMBERS, STRINGS, TIMES, JSON, OTHERS, PLACES];
+    groups.iter().flat_map(|group| group.split_ascii_whitespace()).collect()
+});
 
 const WORDS: &str = "in values value and or not xor on by as is all any some from join when then else like rlike regexp over \
     where union using exists select having between interval except intersect index key partition row lateral case rows \

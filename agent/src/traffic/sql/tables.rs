@@ -2,10 +2,12 @@
 
 use super::lexer::{Kind, Lexer};
 
+/// More tables than any join has; hostile lists cost no more.
+const MOST: usize = 256;
 /// Deeper parentheses are read as if they were this deep.
 const DEPTH: usize = 32;
 
-/// Tables of a statement, `table` or `database.table`, in the order in which they stand there, each once. Names are as
+/// Tables of a statement, `table` or `database.table`, in the order in which they stand there, each once and 256 at most. Names are as
 /// written, without their quotes. Names of WITH are no tables.
 #[must_use]
 pub fn tables(text: &[u8]) -> Vec<Vec<u8>> {
@@ -16,8 +18,8 @@ pub fn tables(text: &[u8]) -> Vec<Vec<u8>> {
         depth: 0,
         tables: Vec::new(),
         parts: Vec::new(),
-        words: [b"", b""],
-        is_first: true,
+        last: b"",
+        first: b"",
         starts_parenthesis: false,
     };
     finder.run();
@@ -53,9 +55,9 @@ struct Finder<'a> {
     depth: usize,
     tables: Vec<Vec<u8>>,
     parts: Vec<Vec<u8>>,
-    /// The last two words.
-    words: [&'a [u8]; 2],
-    is_first: bool,
+    /// The last word, and the statement's first.
+    last: &'a [u8],
+    first: &'a [u8],
     /// Nothing stands between this and a parenthesis.
     starts_parenthesis: bool,
 }
@@ -70,8 +72,10 @@ impl<'a> Finder<'a> {
                     if !self.keyword(part, starts) {
                         self.name(part);
                     }
-                    self.words = [self.words[1], part];
-                    self.is_first = false;
+                    self.last = part;
+                    if self.first.is_empty() {
+                        self.first = part;
+                    }
                 }
                 Kind::Quoted => self.name(part),
                 Kind::String if part[0] == b'"' => self.name(part),
@@ -103,8 +107,7 @@ impl<'a> Finder<'a> {
                 Kind::Semicolon => {
                     self.depth = 0;
                     self.frames[0] = Frame::default();
-                    self.is_first = true;
-                    self.words = [b"", b""];
+                    (self.first, self.last) = (b"", b"");
                 }
                 _ => self.frame().next = Next::Other,
             }
@@ -127,7 +130,7 @@ impl<'a> Finder<'a> {
         let Some(lower) = lower.get_mut(..word.len()) else { return false };
         lower.copy_from_slice(word);
         lower.make_ascii_lowercase();
-        let is_first = self.is_first || starts;
+        let is_first = self.first.is_empty() || starts;
         match &*lower {
             b"select" | b"delete" | b"show" => {
                 self.frame().is_with = false;
@@ -185,16 +188,11 @@ impl<'a> Finder<'a> {
     }
 
     fn was(&self, word: &[u8]) -> bool {
-        self.words[1].eq_ignore_ascii_case(word)
-    }
-
-    fn first_word(&self) -> &'a [u8] {
-        let mut lexer = Lexer::new(self.text);
-        lexer.next().map_or(b"", |token| &self.text[token.start..token.end])
+        self.last.eq_ignore_ascii_case(word)
     }
 
     fn is_first_word(&self, word: &[u8]) -> bool {
-        self.first_word().eq_ignore_ascii_case(word)
+        self.first.eq_ignore_ascii_case(word)
     }
 
     /// CREATE INDEX, DROP INDEX, CREATE TRIGGER ... ON.
@@ -244,7 +242,8 @@ impl<'a> Finder<'a> {
         self.frame().next = Next::Other;
         match frame.next {
             Next::Other => {}
-            Next::Part => self.parts.push(bare(part)),
+            Next::Part if self.parts.len() < MOST => self.parts.push(bare(part)),
+            Next::Part => {}
             Next::Table => {
                 let mut table = bare(part);
                 let mut ahead = self.lexer;
@@ -263,7 +262,11 @@ impl<'a> Finder<'a> {
                 let is_function = frame.has_from
                     && frame.is_list
                     && ahead.next().is_some_and(|token| token.kind == Kind::Open);
-                if !is_function && !self.parts.contains(&table) && !self.tables.contains(&table) {
+                if !is_function
+                    && self.tables.len() < MOST
+                    && !self.parts.contains(&table)
+                    && !self.tables.contains(&table)
+                {
                     self.tables.push(table);
                 }
             }
