@@ -193,6 +193,7 @@ impl Connection {
 
     pub fn open<S: Streams>(&mut self, output: &mut Output<'_, S>) -> anyhow::Result<()> {
         self.state = State::Open;
+        output.coverage.sessions += 1;
         let opened = Opened {
             session: self.session,
             client: self.client.socket(),

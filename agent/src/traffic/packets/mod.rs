@@ -174,7 +174,7 @@ pub fn is_capture(begin: &[u8]) -> bool {
 
 /// Reads a capture to its end and hands on what connections of the servers carry.
 ///
-/// The counts are those of packets and of the file; sessions and events are the decoder's to count.
+/// The counts are those of the file, of packets and of sessions; what is in these is the decoder's to count.
 ///
 /// # Errors
 /// The input cannot be read or is no capture; or as `streams` says.

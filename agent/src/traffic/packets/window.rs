@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read};
 
 const FIRST_CAPACITY: usize = 1 << 20;
+static ZEROS: [u8; 4096] = [0; 4096];
 
 pub struct Window<R> {
     input: R,
@@ -66,9 +67,11 @@ impl<R: Read> Window<R> {
         let begun = self.offset;
         loop {
             let bytes = self.bytes();
-            let is_zero = |chunk: &&[u8]| chunk.iter().fold(0, |all, byte| all | byte) == 0;
-            let pages = bytes.chunks_exact(1024).take_while(is_zero).count() * 1024;
-            let zeros = pages + bytes[pages..].chunks_exact(16).take_while(is_zero).count() * 16;
+            let zeros_of = |bytes: &[u8], size: usize| {
+                bytes.chunks_exact(size).take_while(|chunk| **chunk == ZEROS[..size]).count() * size
+            };
+            let pages = zeros_of(bytes, ZEROS.len());
+            let zeros = pages + zeros_of(&bytes[pages..], 16);
             let is_all = bytes.len() - zeros < 16;
             self.consume(zeros.saturating_sub(16));
             if !is_all || !self.fill(self.end - self.start + 1)? {

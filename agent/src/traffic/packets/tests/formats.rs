@@ -407,3 +407,24 @@ fn memory_is_bounded() {
     assert_eq!((coverage.gaps, coverage.gap_bytes), (1, 4));
     assert_eq!(calls.said(100, Client).len(), 20_004);
 }
+
+#[test]
+fn sixteen_gigabytes_of_nothing() {
+    // As the hole of a sparse file reads, between two halves of a capture.
+    const HOLE: u64 = 16 << 30;
+    let good = generate::ethernet(&talk().packets);
+    let begin =
+        pcap(1, talk().packets.iter().take(4).map(|packet| (packet.time_ns, packet.ethernet()))).len();
+    let sparse = good[..begin].chain(io::repeat(0).take(HOLE)).chain(&good[begin..]);
+    let mut calls = Calls::default();
+    let coverage = read(sparse, "sparse", &PacketOptions::default(), &mut calls).unwrap();
+    check(&calls);
+    assert_eq!((coverage.packets, coverage.damaged, coverage.skipped_bytes), (9, 1, HOLE));
+    // Nothing else, and in the other format.
+    for header in [&pcap(1, [])[..], &pcapng()[..28]] {
+        let zeros = header.chain(io::repeat(0).take(1 << 26));
+        let coverage = read(zeros, "zeros", &PacketOptions::default(), &mut Calls::default()).unwrap();
+        assert_eq!((coverage.packets, coverage.damaged), (0, 1));
+        assert!(coverage.skipped_bytes >= 1 << 26);
+    }
+}

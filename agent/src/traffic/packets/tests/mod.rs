@@ -13,7 +13,7 @@ fn read_bytes(capture: &[u8]) -> (Calls, Coverage) {
     let mut calls = Calls::default();
     let coverage = read(capture, "test", &PacketOptions::default(), &mut calls).unwrap();
     assert_eq!(calls.opened().len(), calls.closed(), "every session is closed");
-    assert_eq!(coverage.bytes, capture.len() as u64);
+    assert_eq!((coverage.bytes, coverage.sessions), (capture.len() as u64, calls.closed() as u64));
     (calls, coverage)
 }
 
