@@ -51,6 +51,8 @@ enum Command {
     /// Look into recordings, and make others of them
     #[command(subcommand)]
     Recording(Box<traffic::recording::commands::RecordingCommand>),
+    /// Pass every byte of clients on to a server, and record what they mean
+    Proxy(Box<traffic::proxy::ProxyArguments>),
     /// The journal of changes: hold the lock, apply, record, roll back, show
     #[command(subcommand)]
     Journal(settings::JournalCommand),
@@ -77,6 +79,7 @@ pub fn main() -> std::process::ExitCode {
         Command::Fingerprint(arguments) => traffic::sql::command::run(&arguments),
         Command::Record(arguments) => traffic::recording::record::run(&arguments),
         Command::Recording(command) => traffic::recording::commands::run(&command),
+        Command::Proxy(arguments) => traffic::proxy::run(&arguments),
         Command::Journal(command) => settings::run(&command),
         Command::Digest(arguments) => traffic::digest::command::run(&arguments),
         Command::Buckets => histogram::print_buckets(std::io::stdin().lock(), std::io::stdout().lock()),

@@ -13,6 +13,11 @@ pub fn thread_cpu_ns() -> u64 {
     read(ClockId::ThreadCPUTime)
 }
 
+/// CPU time of this process, all threads.
+pub fn process_cpu_ns() -> u64 {
+    read(ClockId::ProcessCPUTime)
+}
+
 /// What to add to a time of the driver's clock for ns since the epoch. Read once a trial: an adjustment of the
 /// time of day in between must not bend the trial's own times.
 pub fn epoch_offset_ns() -> i64 {

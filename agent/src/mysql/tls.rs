@@ -30,20 +30,26 @@ pub fn decide(mode: TlsMode, is_socket: bool, greeting: &Greeting) -> Result<boo
 
 /// A TLS session with the server of these options, before its handshake.
 pub fn session(options: &Options) -> Result<ClientConnection, Error> {
+    ClientConnection::new(config(options.tls, options.tls_ca.as_deref())?, server_name(&options.endpoint)?)
+        .map_err(|cause| Error::Tls(cause.to_string()))
+}
+
+/// How a server's certificate is checked, for any number of sessions.
+pub fn config(mode: TlsMode, authority: Option<&Path>) -> Result<Arc<ClientConfig>, Error> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|cause| Error::Tls(cause.to_string()))?;
-    let config = match options.tls {
+    let config = match mode {
         TlsMode::VerifyIdentity => {
             let verifier =
-                WebPkiServerVerifier::builder_with_provider(Arc::new(authorities(options)?), provider)
+                WebPkiServerVerifier::builder_with_provider(Arc::new(authorities(authority)?), provider)
                     .build()
                     .map_err(|cause| Error::Tls(cause.to_string()))?;
             builder.with_webpki_verifier(verifier)
         }
         TlsMode::VerifyCa => builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyName {
-            roots: Some(authorities(options)?),
+            roots: Some(authorities(authority)?),
             provider,
         })),
         TlsMode::Disabled | TlsMode::Preferred | TlsMode::Required => {
@@ -52,11 +58,11 @@ pub fn session(options: &Options) -> Result<ClientConnection, Error> {
     };
     let mut config = config.with_no_client_auth();
     config.resumption = rustls::client::Resumption::disabled();
-    ClientConnection::new(Arc::new(config), server_name(&options.endpoint)?)
-        .map_err(|cause| Error::Tls(cause.to_string()))
+    Ok(Arc::new(config))
 }
 
-fn server_name(endpoint: &Endpoint) -> Result<ServerName<'static>, Error> {
+/// The name that a certificate must have.
+pub fn server_name(endpoint: &Endpoint) -> Result<ServerName<'static>, Error> {
     match endpoint {
         Endpoint::Socket(_) => Ok(ServerName::IpAddress(IpAddr::from([127, 0, 0, 1]).into())),
         Endpoint::Tcp { host, .. } => ServerName::try_from(host.clone())
@@ -64,9 +70,9 @@ fn server_name(endpoint: &Endpoint) -> Result<ServerName<'static>, Error> {
     }
 }
 
-fn authorities(options: &Options) -> Result<RootCertStore, Error> {
+fn authorities(authority: Option<&Path>) -> Result<RootCertStore, Error> {
     // `ServerArguments` makes sure of the file.
-    let path = options.tls_ca.as_deref().unwrap_or(Path::new(""));
+    let path = authority.unwrap_or(Path::new(""));
     let error =
         |cause: &dyn std::fmt::Display| Error::Tls(format!("authorities of {}: {cause}", path.display()));
     let mut roots = RootCertStore::empty();

@@ -24,7 +24,7 @@ pub struct Coverage {
     pub midstream_sessions: u64,
     /// Replicas that fetch the binary log: recognised, and left alone from there on.
     pub replication_sessions: u64,
-    /// Executions of statements whose prepare was not seen.
+    /// Executions of statements whose prepare was not seen, or what they bind could not be told behind a gap.
     pub unknown_statements: u64,
     /// Requests whose answer was never seen whole.
     pub unanswered: u64,

@@ -176,7 +176,7 @@ impl EpollNet {
 }
 
 /// How much of it the socket took.
-fn send_now(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
+pub fn send_now(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     let mut sent = 0;
     while sent < bytes.len() {
         match send(socket, &bytes[sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {

@@ -20,6 +20,7 @@ use rustix::net::sockopt::set_tcp_nodelay;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use self::epoll::EpollNet;
+pub use self::epoll::send_now;
 use self::uring::UringNet;
 use crate::error::AgentError;
 use crate::mysql::Endpoint;

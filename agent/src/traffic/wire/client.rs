@@ -90,11 +90,15 @@ impl Session {
             let side = &mut self.client;
             let left = side.left.unwrap_or(0);
             let count = left.min(input.len());
-            if side.target == Target::Request {
+            if side.target == Target::Request && !side.request.is_cut {
                 let room = shared.options.max_text_bytes.saturating_sub(side.request.body.len()).min(count);
-                side.request.is_cut |= room < count;
                 side.request.body.extend_from_slice(&input[..room]);
+                if room < count {
+                    side.request.is_cut = true;
+                    shared.damage(self.id, "a request is longer than is kept");
+                }
             }
+            let side = &mut self.client;
             input = &input[count..];
             side.left = Some(left - count);
             if left > count {

@@ -36,8 +36,8 @@ const SPARE_REQUESTS: usize = 64;
 pub struct WireOptions {
     /// Sum up the rows of every answer (`RowsChecksum`).
     pub checksum: bool,
-    /// Text and data that one session may hold while it waits for answers, and again for its prepared statements. A
-    /// longer request becomes an event without text, counted as damage.
+    /// Text of one request that is kept, and of all prepared statements of a session; twice as much may wait for
+    /// answers. Of what is longer an event has the beginning (`is_cut`), and it is counted as damage.
     pub max_text_bytes: usize,
     /// Name of the input, for places of damage.
     pub name: String,

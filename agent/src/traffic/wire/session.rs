@@ -12,12 +12,12 @@ use super::login::parse_change_user;
 use super::resync;
 use super::server::ServerSide;
 use super::statements::{Bound, Statements, text_start};
+use crate::traffic::commands::by_byte;
 use crate::traffic::event::{Command, Event, Outcome};
 use crate::traffic::stream::{Opened, Side};
 
 /// Requests that may wait for their answers. No client sends so many ahead.
 const MOST_PENDING: usize = 65_536;
-pub const QUERY: u8 = 0x03;
 pub const SEND_LONG_DATA: u8 = 0x18;
 pub const BULK_EXECUTE: u8 = 0xFA;
 
@@ -88,7 +88,7 @@ impl Request {
     }
 
     fn text(&self) -> &[u8] {
-        if self.is_cut { b"" } else { self.body.get(self.text_at..).unwrap_or(b"") }
+        self.body.get(self.text_at..).unwrap_or(b"")
     }
 
     fn parameters(&self) -> &[u8] {
@@ -107,11 +107,12 @@ pub struct Compression {
 }
 
 pub struct Session {
-    id: u64,
+    pub id: u64,
     pub phase: Phase,
     /// An answer fitted its request since bytes were missed last.
     is_verified: bool,
     is_logged_in: bool,
+    was_lost: bool,
     last_side: Option<Side>,
     pub server_flags: Flags,
     pub dialect: Dialect,
@@ -134,6 +135,7 @@ impl Session {
             phase: Phase::Start,
             is_verified: false,
             is_logged_in: false,
+            was_lost: false,
             last_side: None,
             server_flags: Flags::empty(),
             dialect: Dialect::default(),
@@ -256,6 +258,7 @@ impl Session {
         }
         self.end_open(shared)?;
         self.phase = Phase::Lost;
+        self.was_lost = true;
         self.client = ClientSide::default();
         self.server = ServerSide::default();
         if let Some(compression) = &mut self.compression {
@@ -299,6 +302,7 @@ impl Session {
             Phase::Greeted | Phase::LoggingIn | Phase::Commands => {}
         }
         let missing = missing.and_then(|missing| usize::try_from(missing).ok());
+        self.last_side = Some(from);
         // What nobody would have looked at is not missed; of a request, only its text is.
         if let (Some(missing), None) = (missing, &self.compression) {
             match from {
@@ -336,7 +340,11 @@ impl Session {
             self.dialect.deprecates_eof = Some(true);
             self.finish(self.answer.last_byte_ns, shared)?;
         }
-        request.command = command(request.body.first().copied().unwrap_or(0));
+        request.command = match by_byte(request.body.first().copied().unwrap_or(0)) {
+            // Logins have no byte of their own; whoever sends this one is told so.
+            Command::Connect => Command::Other(0x0B),
+            command => command,
+        };
         if request.command == Command::Query {
             self.find_text(&mut request);
         }
@@ -360,7 +368,7 @@ impl Session {
         if has_attributes {
             match text_start(&request.body) {
                 Ok(start) => request.text_at = start,
-                Err(_) => request.is_cut = true,
+                Err(_) => (request.is_cut, request.text_at) = (true, request.body.len()),
             }
         }
     }
@@ -426,7 +434,10 @@ impl Session {
                 request.wire_bytes += statement.ahead_bytes;
                 let attributes = self.dialect.has_attributes == Some(true);
                 let bound = match (request.is_cut, is_bulk) {
-                    (true, _) => return statement.forget_long(),
+                    (true, _) => {
+                        statement.forget_long();
+                        return;
+                    }
                     (false, true) => statement.bind_bulk(&request.body, &mut request.parameters),
                     (false, false) => statement.bind(&request.body, attributes, &mut request.parameters),
                 };
@@ -435,7 +446,15 @@ impl Session {
                         request.parameter_count = statement.parameters;
                         request.bound = Some(bound);
                     }
-                    Err(error) => shared.damage(self.id, &error.to_string()),
+                    // Types, or data sent ahead, may lie in a gap.
+                    Err(_) if self.was_lost => {
+                        request.is_cut = true;
+                        shared.coverage.unknown_statements += 1;
+                    }
+                    Err(error) => {
+                        request.is_cut = true;
+                        shared.damage(self.id, &error.to_string());
+                    }
                 }
             }
             _ => {}
@@ -496,7 +515,8 @@ impl Session {
                 let Some(prepared) = self.answer.prepared else { return };
                 let most = shared.options.max_text_bytes;
                 let (id, parameters) = (prepared.statement, prepared.parameters);
-                if !self.statements.insert(id, request.text(), parameters, most) {
+                let text = (request.text(), request.is_cut);
+                if !self.statements.insert(id, text, parameters, most) {
                     shared.damage(self.id, "a session has more prepared statements than are kept");
                 }
             }
@@ -524,14 +544,12 @@ impl Session {
         end_ns: Option<u64>,
         shared: &mut Shared<'_>,
     ) -> anyhow::Result<()> {
-        if request.is_cut {
-            shared.damage(self.id, "a request is not whole, or longer than is kept: its text is left out");
-        }
         let mut event = Event::new(request.start_ns, self.id, request.command);
         (event.user, event.host, event.database) = (&self.user, &self.host, &self.database);
         event.statement = request.statement;
         event.request_bytes = Some(request.wire_bytes);
         event.outcome = Outcome::Unanswered;
+        event.is_cut = request.is_cut;
         match request.command {
             Command::Query => event.text = request.text(),
             Command::Prepare => {
@@ -547,7 +565,10 @@ impl Session {
                 }
             }
             Command::Execute | Command::Fetch | Command::Other(BULK_EXECUTE) => {
-                event.text = self.statements.text(request.statement);
+                if let Some(statement) = request.statement.and_then(|id| self.statements.get(id)) {
+                    event.text = &statement.text;
+                    event.is_cut |= statement.is_cut;
+                }
                 event.parameters = request.parameters();
                 event.parameter_count = request.parameter_count;
             }
@@ -593,22 +614,5 @@ impl Shared<'_> {
 
     fn most_pending_bytes(&self) -> usize {
         self.options.max_text_bytes.saturating_mul(2)
-    }
-}
-
-fn command(byte: u8) -> Command {
-    match byte {
-        0x01 => Command::Quit,
-        0x02 => Command::InitDb,
-        QUERY => Command::Query,
-        0x0E => Command::Ping,
-        0x11 => Command::ChangeUser,
-        0x16 => Command::Prepare,
-        0x17 => Command::Execute,
-        0x19 => Command::Close,
-        0x1A => Command::ResetStatement,
-        0x1C => Command::Fetch,
-        0x1F => Command::ResetConnection,
-        other => Command::Other(other),
     }
 }

@@ -44,6 +44,8 @@ pub type Numbered<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 #[derive(Debug, Default)]
 pub struct Statement {
     pub text: Vec<u8>,
+    /// Only the beginning of the text is kept.
+    pub is_cut: bool,
     pub parameters: u16,
     /// Two bytes a parameter, as the first execution gave them.
     types: Vec<u8>,
@@ -78,14 +80,15 @@ impl Statements {
     }
 
     /// False where it is not kept, because the session has more than `most_bytes` of them or too many.
-    pub fn insert(&mut self, id: u32, text: &[u8], parameters: u16, most_bytes: usize) -> bool {
+    pub fn insert(&mut self, id: u32, text: (&[u8], bool), parameters: u16, most_bytes: usize) -> bool {
+        let (text, is_cut) = text;
         self.last = id;
         self.remove(id);
         if self.by_id.len() >= MOST_STATEMENTS || self.bytes + text.len() > most_bytes {
             return false;
         }
         self.bytes += text.len();
-        self.by_id.insert(id, Statement { text: text.to_vec(), parameters, ..Statement::default() });
+        self.by_id.insert(id, Statement { text: text.to_vec(), is_cut, parameters, ..Statement::default() });
         true
     }
 
@@ -105,11 +108,6 @@ impl Statements {
 
     pub fn resolve(&self, id: u32) -> u32 {
         if id == LAST { self.last } else { id }
-    }
-
-    /// The text, where it is known.
-    pub fn text(&self, id: Option<u32>) -> &[u8] {
-        id.and_then(|id| self.get(id)).map_or(b"", |statement| &statement.text)
     }
 }
 

@@ -1,5 +1,8 @@
 //! Scripts of both sides, byte by byte, and what must come out of them.
 
+mod commands;
+mod damage;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use mysql_common::constants::CapabilityFlags as Flags;

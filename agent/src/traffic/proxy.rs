@@ -1,1 +1,0 @@
-//! A proxy that records what passes through it.

@@ -1,0 +1,328 @@
+"""The capture proxy and the decoder of the wire, against what real servers count themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+from pymysql.constants import CLIENT
+
+from tests.driver import drive, driven
+from tests.mysqld import find_mysqld
+from tests.programs import agent_path, has
+from tests.proxies import proxy
+from tests.servers import Server, mariadb, mysql
+
+pytestmark = pytest.mark.real
+
+PASSWORD = "pass word#'1"
+COUNTED = ("Com_select", "Com_stmt_prepare", "Com_stmt_execute", "Com_stmt_close", "Com_insert", "Com_update")
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="hr-proxy-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def certificate(folder: Path) -> tuple[Path, Path]:
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=proxy",
+         "-keyout", "p.key", "-out", "p.pem"], cwd=folder, check=True, capture_output=True,
+    )  # fmt: skip
+    for name in ("p.key", "p.pem"):
+        (folder / name).chmod(0o644)
+    return folder / "p.pem", folder / "p.key"
+
+
+@pytest.fixture(scope="module")
+def maria(folder: Path, certificate: tuple[Path, Path]) -> Iterator[Server]:
+    if not has("mariadbd"):
+        pytest.skip("mariadbd is not installed")
+    tls = (f"--ssl-cert={certificate[0]}", f"--ssl-key={certificate[1]}")
+    with mariadb(folder / "m", "--local-infile=1", "--plugin-maturity=beta", *tls) as server:
+        secret = PASSWORD.replace("'", "\\'")
+        server.sql(
+            "INSTALL SONAME 'auth_ed25519'",
+            "CREATE DATABASE shop",
+            "CREATE TABLE shop.t (id INT PRIMARY KEY AUTO_INCREMENT, name TEXT)",
+            "INSERT INTO shop.t (name) VALUES ('one'), ('two'), (NULL)",
+            f"CREATE USER app IDENTIFIED VIA mysql_native_password USING PASSWORD('{secret}')",
+            f"CREATE USER curve IDENTIFIED VIA ed25519 USING PASSWORD('{secret}')",
+            "GRANT ALL ON shop.* TO app",
+            "GRANT ALL ON shop.* TO curve",
+        )
+        yield server
+
+
+@pytest.fixture(scope="module")
+def oracle(folder: Path) -> Iterator[Server]:
+    found = find_mysqld(folder)
+    if isinstance(found, str):
+        pytest.skip(found)
+    with mysql(found, folder / "o", "--local-infile=1") as server:
+        secret = PASSWORD.replace("'", "\\'")
+        server.sql(
+            "CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY AUTO_INCREMENT, name TEXT)"
+        )
+        for user, plugin in (("app", "mysql_native_password"), ("cached", "caching_sha2_password")):
+            server.sql(
+                f"CREATE USER {user} IDENTIFIED WITH {plugin} BY '{secret}'", f"GRANT ALL ON shop.* TO {user}"
+            )
+        yield server
+
+
+@pytest.fixture(params=["maria", "oracle"])
+def server(request: pytest.FixtureRequest) -> Server:
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+def connect(port: int, user: str = "app", **options: Any) -> Any:
+    options = {"ssl_disabled": True, **options}
+    return contextlib.closing(
+        pymysql.connect(
+            host="127.0.0.1", port=port, user=user, password=PASSWORD, database="shop", autocommit=True,
+            local_infile=True, **options,
+        )
+    )  # fmt: skip
+
+
+def session_status(cursor: Any) -> dict[str, int]:
+    cursor.execute("SHOW SESSION STATUS")
+    return {name: int(value) for name, value in cursor.fetchall() if value.isdigit()}
+
+
+def target(server: Server) -> tuple[str, str]:
+    return "--server", f"127.0.0.1:{server.port}"
+
+
+def test_a_session_is_what_the_server_counted(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "rows"
+    file.write_text("7,seven\n8,eight\n")
+    with (
+        proxy(tmp_path, *target(server), "--checksums") as seen,
+        connect(seen.port, client_flag=CLIENT.MULTI_STATEMENTS) as connection,
+        connection.cursor() as cursor,
+    ):
+        before = session_status(cursor)
+        for number in range(20):
+            cursor.execute("INSERT INTO t (name) VALUES (%s)", (f"row {number}",))
+        cursor.execute("SELECT * FROM t WHERE id < %s", (10,))
+        first = len(cursor.fetchall())
+        cursor.execute("SELECT 1; SELECT 2 UNION SELECT 3; UPDATE t SET name = 'x' WHERE id = 1")
+        while cursor.nextset():
+            pass
+        with pytest.raises(pymysql.Error):
+            cursor.execute("SELECT * FROM missing")
+        cursor.execute("SELECT CAST('a' AS SIGNED)")
+        cursor.execute("SELECT REPEAT('x', 3000000) UNION ALL SELECT REPEAT('y', 3000000)")
+        cursor.execute(f"LOAD DATA LOCAL INFILE '{file}' INTO TABLE t FIELDS TERMINATED BY ',' (@a, name)")
+        connection.select_db("shop")
+        connection.ping(reconnect=False)
+        after = session_status(cursor)
+    assert seen.summary["gaps"] == 0
+    assert seen.summary["coverage"]["damaged"] == 0
+    queries = seen.of("Query")
+    starts = [number for number, event in enumerate(seen.events) if event["text"] == "SHOW SESSION STATUS"]
+    between = seen.events[starts[0] + 1 : starts[1]]
+    received = sum(event["request_bytes"] for event in [*between, seen.events[starts[1]]])
+    assert received == after["Bytes_received"] - before["Bytes_received"]
+    sent = sum(event["response_bytes"] for event in [seen.events[starts[0]], *between])
+    # The server looks at its counter while it writes the answer: what it buffers then is sent later.
+    assert abs(sent - (after["Bytes_sent"] - before["Bytes_sent"])) < 32768
+    assert len([event for event in queries if event["text"].startswith("INSERT")]) == 20
+    assert after["Com_insert"] - before["Com_insert"] == 20
+    (multi,) = seen.texts("SELECT 1;")
+    assert (multi["rows_sent"], multi["rows_affected"], multi["outcome"]) == (3, 1, "ok")
+    assert [event["outcome"] for event in seen.texts("SELECT * FROM missing")] == [1146]
+    assert seen.texts("SELECT CAST")[0]["warnings"] == 1
+    assert seen.texts("SELECT * FROM t")[0]["rows_sent"] == first
+    assert seen.texts("SELECT REPEAT")[0]["rows_sent"] == 2
+    assert seen.texts("LOAD")[0]["rows_affected"] == 2
+    assert [event["database"] for event in seen.of("InitDb")] == ["shop"]
+    assert len(seen.of("Ping")) == len(seen.of("Connect")) == len(seen.of("Quit")) == 1
+    assert {event["user"] for event in seen.events} == {"app"}
+
+
+def sysbench(port: int, *options: str) -> None:
+    argv = [
+        "sysbench",
+        "oltp_read_write",
+        "--db-driver=mysql",
+        "--mysql-host=127.0.0.1",
+        f"--mysql-port={port}",
+    ]
+    argv += [
+        "--mysql-user=app",
+        f"--mysql-password={PASSWORD}",
+        "--mysql-db=shop",
+        "--tables=1",
+        "--table-size=200",
+    ]
+    for verb in ("prepare", "run", "cleanup"):
+        done = subprocess.run([*argv, "--threads=2", "--time=0", "--events=200", *options, verb],
+                              capture_output=True, check=False, text=True)  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def global_status(server: Server) -> dict[str, int]:
+    rows = server.sql("SHOW GLOBAL STATUS LIKE 'Com\\_%'")
+    return {str(name): int(str(value)) for name, value in rows}
+
+
+@pytest.mark.skipif(not has("sysbench"), reason="sysbench is not installed")
+@pytest.mark.parametrize("mode", ["auto", "disable"])
+def test_sysbench_is_counted_as_the_server_counts_it(maria: Server, tmp_path: Path, mode: str) -> None:
+    before = global_status(maria)
+    with proxy(tmp_path, *target(maria)) as seen:
+        sysbench(seen.port, f"--db-ps-mode={mode}")
+    after = global_status(maria)
+    counted = {name: after[name] - before[name] for name in COUNTED}
+    texts = Counter(event["text"].lstrip().split()[0].lower() for event in seen.of("Query"))
+    executed = Counter(event["text"].lstrip().split()[0].lower() for event in seen.of("Execute"))
+    assert seen.summary["coverage"]["unknown_statements"] == 0
+    assert seen.summary["coverage"]["damaged"] == 0
+    for verb in ("select", "insert", "update"):
+        assert counted[f"Com_{verb}"] == texts[verb] + executed[verb], verb
+    assert counted["Com_stmt_prepare"] == len(seen.of("Prepare"))
+    assert counted["Com_stmt_execute"] == len(seen.of("Execute"))
+    assert counted["Com_stmt_close"] == len(seen.of("Close"))
+    assert (len(seen.of("Execute")) > 1000) == (mode == "auto")
+
+
+@pytest.mark.skipif(not has("mariadb"), reason="the mariadb client is not installed")
+@pytest.mark.parametrize("options", [(), ("--compress",)])
+def test_the_command_line_client(server: Server, tmp_path: Path, options: tuple[str, ...]) -> None:
+    (tmp_path / "my.cnf").write_text(f'[client]\nuser=app\npassword="{PASSWORD}"\n')
+    with proxy(tmp_path, *target(server)) as seen:
+        done = subprocess.run(
+            ["mariadb", f"--defaults-file={tmp_path}/my.cnf", "--skip-ssl", "-h127.0.0.1", f"-P{seen.port}",
+             *options, "shop", "-e", "SELECT COUNT(*) FROM t; SELECT REPEAT('abc', 100000) AS a; SELECT nope"],
+            capture_output=True, check=False, text=True,
+        )  # fmt: skip
+    assert "1054" in done.stderr
+    outcomes = {event["text"]: (event["outcome"], event["rows_sent"]) for event in seen.of("Query")}
+    assert outcomes["SELECT COUNT(*) FROM t"] == ("ok", 1)
+    assert outcomes["SELECT nope"] == (1054, 0)
+    long = seen.texts("SELECT REPEAT")[0]["response_bytes"]
+    assert long < 50_000 if options else long > 300_000
+    assert seen.summary["coverage"]["damaged"] == 0
+
+
+def test_encryption_ends_at_the_proxy(server: Server, tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    context = ssl.create_default_context(cafile=str(certificate[0]))
+    context.check_hostname = False
+    ends = ("--tls-cert", certificate[0], "--tls-key", certificate[1])
+    users = ("app", "curve") if "mariadb" in str(server.argv[0]) else ("app", "cached")
+    ways: list[tuple[str, ...]] = [
+        ("--server-socket", server.socket),
+        (*target(server), "--server-tls", "required"),
+    ]
+    for way in ways:
+        with proxy(tmp_path, *way, *ends) as seen:
+            for user in users[: 1 if "curve" in users else 2]:
+                with (
+                    connect(seen.port, user, ssl_disabled=False, ssl=context) as connection,
+                    connection.cursor() as cursor,
+                ):
+                    cursor.execute("SELECT %s", ("x" * 100_000,))
+                    assert cursor.fetchall() == (("x" * 100_000,),)
+            with connect(seen.port) as connection, connection.cursor() as cursor:
+                cursor.execute("SELECT 'plain'")
+        assert seen.summary["coverage"]["tls_sessions"] == 0
+        assert len(seen.texts("SELECT 'xxx")) == len(users[: 1 if "curve" in users else 2])
+        assert len(seen.texts("SELECT 'plain'")) == 1
+        assert {event["outcome"] for event in seen.of("Connect")} == {"ok"}
+
+
+def test_ed25519_goes_through(maria: Server, tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    (tmp_path / "password").write_text(PASSWORD)
+    with proxy(tmp_path, *target(maria), "--tls-cert", certificate[0], "--tls-key", certificate[1]) as seen:
+        for mode in ("required", "disabled"):
+            done = subprocess.run(
+                [agent_path(), "sample", "--duration", "0s", "--samplers", "mysql_status", "--mysql-user", "curve",
+                 "--mysql-host", "127.0.0.1", "--mysql-port", str(seen.port), "--mysql-tls", mode,
+                 "--mysql-password-file", str(tmp_path / "password")], capture_output=True, check=False, text=True,
+            )  # fmt: skip
+            assert '"error"' not in done.stdout, done.stdout
+    assert [event["outcome"] for event in seen.of("Connect")] == ["ok", "ok"]
+
+
+def test_what_is_encrypted_is_passed_on_and_counted(maria: Server, tmp_path: Path) -> None:
+    with (
+        proxy(tmp_path, *target(maria)) as seen,
+        connect(seen.port, ssl_disabled=False, ssl={"ca": None}) as link,
+    ):
+        link.ping(reconnect=False)
+    assert seen.summary["coverage"]["tls_sessions"] == 1
+    assert seen.events == []
+    with proxy(tmp_path, *target(maria), "--no-tls") as hidden, connect(hidden.port) as link:
+        link.ping(reconnect=False)
+    assert len(hidden.of("Ping")) == 1
+
+
+def test_limits_and_servers_that_are_away(maria: Server, tmp_path: Path) -> None:
+    with proxy(tmp_path, *target(maria), "--max-sessions", "1") as seen, connect(seen.port):
+        with pytest.raises(pymysql.Error) as refused:
+            connect(seen.port)
+        assert refused.value.args[0] == 1040
+    assert seen.summary["refused"] == 1
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        with proxy(tmp_path, "--server", f"127.0.0.1:{nobody.getsockname()[1]}") as seen:
+            with pytest.raises(pymysql.Error) as away:
+                connect(seen.port)
+            assert away.value.args[0] == 1105
+    assert seen.summary["unreachable"] == 1
+
+
+def test_recording_never_holds_up_the_traffic(maria: Server, tmp_path: Path) -> None:
+    """With room for nothing, all sessions have gaps, and every answer comes all the same."""
+    with (
+        proxy(tmp_path, *target(maria), "--queue-mib", "0") as seen,
+        connect(seen.port) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("SELECT 1")
+        assert cursor.fetchall() == ((1,),)
+    assert seen.summary["gaps"] >= 1
+    assert seen.summary["gap_bytes"] == seen.summary["client_bytes"] + seen.summary["server_bytes"]
+    assert seen.events == []
+
+
+def test_the_driver_through_the_proxy(maria: Server, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text(PASSWORD)
+    table = {"kind": "oltp", "tables": 1, "table_size": 1000}
+    with proxy(tmp_path, *target(maria)) as seen:
+        login = ["--mysql-host", "127.0.0.1", "--mysql-port", str(seen.port), "--mysql-user", "app"]
+        login += [
+            "--mysql-password-file",
+            str(tmp_path / "password"),
+            "--mysql-database",
+            "shop",
+            "--mysql-tls",
+            "disabled",
+        ]
+        drive(login, {"workload": table}, verb="load")
+        before = maria.status("Com_stmt_execute")
+        run = driven(login, {"workload": {**table, "script": "point_select"}, "connections": 4, "seconds": 1})
+        executed = maria.status("Com_stmt_execute") - before
+        drive(login, {"workload": table}, verb="clean")
+    assert seen.summary["coverage"]["damaged"] == 0
+    executions = seen.of("Execute")
+    assert len(executions) == executed >= run.sum("count") > 100
+    assert all(event["rows_sent"] == 1 and event["parameter_count"] == 1 for event in executions)
