@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import Any
 
 from headrace.analysis import headline
 from headrace.analysis.compare import geometric_mean, noise_floor, paired_effect, unpaired_effect
+from headrace.analysis.history import Point
 from headrace.analysis.percentiles import PERCENTILES, jackknife, merge
 from headrace.analysis.result import Analysis, Comparison, Effect, Interval, NoiseFloor, TreatmentSummary
 from headrace.analysis.trials import RESPONSES, THROUGHPUT, TrialResponse, trial_responses
@@ -73,6 +75,39 @@ def analyse_experiment(folder: ExperimentFolder) -> Analysis:
         failed=_failed(records),
     )
     return replace(analysis, headline=text)
+
+
+def baseline_trials(folder: ExperimentFolder) -> dict[str, list[TrialResponse]]:
+    """Condition -> the trials of its baseline that can be analysed, both of each block."""
+    design = _read_design(folder)
+    by_treatment = _by_treatment(_usable_trials(folder, folder.trials())[0])
+    return {condition: by_treatment.get(name, []) for condition, name in design.baselines.items()}
+
+
+def points_of(folder: ExperimentFolder, treatment: str, response: str) -> Point:
+    """The experiment as one point of a series: all trials of a treatment ("" is the baseline) that can be
+    analysed.
+
+    Raises PlanError for an unknown treatment or response, one that no trial answered, or several baselines.
+    """
+    design = _read_design(folder)
+    if response not in RESPONSES:
+        raise PlanError(f"response {response!r}: must be one of {', '.join(RESPONSES)}")
+    if not treatment and len(design.baselines) > 1:
+        names = ", ".join(design.baselines.values())
+        raise PlanError("several conditions: name a --treatment", place=str(folder.path), hint=names)
+    name = treatment or next(iter(design.baselines.values()), "")
+    if name not in design.treatments:
+        raise PlanError(
+            f"no treatment {name!r}",
+            place=str(folder.path),
+            hint="there are: " + ", ".join(design.treatments),
+        )
+    responses, _ = _usable_trials(folder, [r for r in folder.trials() if r.treatment == name])
+    values = [value for trial in responses if (value := trial.value(response))]
+    if not values:
+        raise PlanError(f"no trial of {name} tells its {response}", place=str(folder.path))
+    return Point(folder.path.name, tuple(math.log(value) for value in values))
 
 
 def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:

@@ -13,6 +13,7 @@ from headrace.cli import (
     replay,
     top,
     tune,
+    watch,
 )  # importing a module adds its commands
 from headrace.cli.shell import main
 
@@ -30,4 +31,5 @@ __all__ = [
     "replay",
     "top",
     "tune",
+    "watch",
 ]

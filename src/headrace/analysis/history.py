@@ -1,0 +1,150 @@
+"""Results over versions or days: where the level changed, and where only the noise did.
+
+A point is what one version (or day) measured: the mean of its trials' logs. Were nothing but noise in a
+stretch of points, their order would carry nothing; so the largest split of the stretch (by the CUSUM
+statistic) is held against the largest splits of the same points in random orders. A split that beats all but
+alpha of these is a change, and both sides are looked at again. The first test alone decides whether a steady
+series raises an alarm, so its rate is alpha, whatever the noise is like, as long as it does not drift by
+itself.
+
+Points need no equal noise within a trial, but points that follow each other on a machine that drifts are no random
+order: interleave versions, or run the baseline beside each (``headrace run``), where the machine is not trusted.
+
+Sources: Matteson & James 2014, A nonparametric approach for multiple change point analysis, JASA 109
+(divisive, by permutation); Daly et al. 2020, The use of change point detection to identify software
+performance regressions, ICPE; Page 1954, Continuous inspection schemes, Biometrika 41 (CUSUM)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace.analysis import intervals
+from headrace.analysis.result import Interval, Verdict
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Random orders that a split is held against.
+ORDERS = 999
+
+#: The fewest points at which any split can beat all but 5% of the orders: of six, 1 in 20 orders has a split
+#: as large.
+MIN_POINTS = 7
+
+
+@dataclass(frozen=True)
+class Point:
+    """One version or day: the natural logs of its trials' responses."""
+
+    name: str
+    logs: tuple[float, ...]
+
+    @property
+    def log(self) -> float:
+        return math.fsum(self.logs) / len(self.logs)
+
+
+@dataclass(frozen=True)
+class Change:
+    """From ``at`` on (the first point of the new level): the new level over the old one, with the interval of
+    points as replicates, and the part of random orders that have as large a split."""
+
+    at: int
+    name: str
+    ratio: Interval
+    p: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class History:
+    """A whole series. ``changes`` in order; ``noise`` is the standard deviation of points about their level,
+    in log units; ``latest`` is the last change if it is still the current level."""
+
+    points: tuple[Point, ...]
+    changes: tuple[Change, ...]
+    noise: float
+
+    @property
+    def segments(self) -> list[tuple[int, int]]:
+        """Half-open ranges of points with one level each."""
+        edges = [0, *(c.at for c in self.changes), len(self.points)]
+        return list(itertools.pairwise(edges))
+
+    @property
+    def latest(self) -> Change | None:
+        return self.changes[-1] if self.changes else None
+
+
+def watch(
+    points: Sequence[Point],
+    *,
+    alpha: float = 0.05,
+    margin: float = 0.03,
+    is_higher_better: bool = True,
+    seed: int = 1,
+) -> History:
+    """The changes of a series; none where it is too short to tell (fewer than MIN_POINTS). ``margin``: a
+    change surely smaller than this is ``equivalent``: there, but of no matter."""
+    values = np.array([p.log for p in points])
+    generator = np.random.default_rng(seed)
+    found = sorted(_split(values, 0, len(values), alpha, generator))
+    edges = [0, *(at for at, _ in found), len(values)]
+    residuals = np.concatenate([values[a:b] - values[a:b].mean() for a, b in itertools.pairwise(edges)])
+    degrees = len(values) - len(edges) + 1
+    noise = math.sqrt(float(residuals @ residuals) / degrees) if degrees > 0 else 0.0
+    changes = []
+    for place, (at, p) in enumerate(found, start=1):
+        before = {i: float(values[i]) for i in range(edges[place - 1], at)}
+        after = {i: float(values[i]) for i in range(at, edges[place + 1])}
+        ratio = intervals.welch(before, after, alpha)
+        changes.append(Change(at, points[at].name, ratio, p, _verdict(ratio, margin, is_higher_better)))
+    return History(tuple(points), tuple(changes), noise)
+
+
+def _split(
+    values: NDArray[np.float64], start: int, end: int, alpha: float, generator: np.random.Generator
+) -> list[tuple[int, float]]:
+    """(first point of the new level, p) of every change in ``values[start:end]``."""
+    part = values[start:end]
+    if len(part) < MIN_POINTS:
+        return []
+    largest, at = _cusum(part[None, :])
+    orders = generator.permuted(np.tile(part, (ORDERS, 1)), axis=1)
+    p = (1 + int((_cusum(orders)[0] >= largest[0] * (1 - 1e-12)).sum())) / (ORDERS + 1)
+    if p > alpha:
+        return []
+    middle = start + int(at[0])
+    return [
+        (middle, p),
+        *_split(values, start, middle, alpha, generator),
+        *_split(values, middle, end, alpha, generator),
+    ]
+
+
+def _cusum(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """For each row the largest standardised difference of means over all splits, and the length of its left side.
+
+    A side of one point is no level: the first and the last point alone are no split.
+    """
+    n = rows.shape[1]
+    left = np.arange(2, n - 1)
+    sums = np.cumsum(rows - rows.mean(axis=1, keepdims=True), axis=1)[:, 1 : n - 2]
+    sizes = np.abs(sums) / np.sqrt(left * (n - left) / n)
+    best = sizes.argmax(axis=1)
+    return sizes[np.arange(len(rows)), best], left[best]
+
+
+def _verdict(ratio: Interval, margin: float, is_higher_better: bool) -> Verdict:
+    if ratio.low is None or ratio.high is None:
+        return Verdict.NOT_ENOUGH_DATA
+    if ratio.low >= 1 / (1 + margin) and ratio.high <= 1 + margin:
+        return Verdict.EQUIVALENT
+    better = ratio.estimate > 1 if is_higher_better else ratio.estimate < 1
+    return Verdict.BETTER if better else Verdict.WORSE

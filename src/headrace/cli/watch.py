@@ -1,0 +1,134 @@
+"""Commands about results over time and about our own verdicts: watch, audit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.shell import Json, app, print_json, stderr, stdout
+from headrace.errors import PlanError
+
+#: A script's sign that the latest level is worse than the one before it.
+REGRESSION = 13
+
+
+@app.command(
+    short_help="Did a series of results change, or only its noise?",
+    epilog="Example: headrace watch nightly/2026-* --response p99; headrace watch history.csv --response tps",
+)
+def watch(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Experiments' folders in order of time, or one CSV with a row a trial.", metavar="SOURCE..."
+        ),
+    ],
+    response: Annotated[
+        str, typer.Option("--response", help="throughput, p50 to p99.9; or a column of the CSV.")
+    ] = "throughput",
+    treatment: Annotated[
+        str, typer.Option("--treatment", help="Whose trials [the baseline's].", show_default=False)
+    ] = "",
+    name: Annotated[str, typer.Option("--name", help="The CSV's column that names the point.")] = "version",
+    lower: Annotated[bool, typer.Option("--lower-is-better", help="The CSV's column is a latency.")] = False,
+    alpha: Annotated[float, typer.Option("--alpha", min=0.0001, max=0.5)] = 0.05,
+    margin: Annotated[
+        float, typer.Option("--margin", min=0.0, max=1.0, help="Smaller changes do not matter.")
+    ] = 0.03,
+    as_json: Json = False,
+) -> None:
+    """Find the changes in a series of results, with the noise told apart. Exit code 13: the latest is for the
+    worse."""
+    from headrace.analysis import history
+    from headrace.analysis.result import Verdict
+    from headrace.report import history as report
+
+    if len(sources) == 1 and sources[0].is_file():
+        points, is_higher_better = _table(sources[0], name, response), not lower
+    else:
+        points, is_higher_better = _experiments(sources, treatment, response), response == "throughput"
+    found = history.watch(points, alpha=alpha, margin=margin, is_higher_better=is_higher_better)
+    if as_json:
+        print_json(report.to_json(found, response))
+    else:
+        stdout().print(report.terminal(found, response))
+    if found.latest is not None and found.latest.verdict is Verdict.WORSE:
+        raise typer.Exit(REGRESSION)
+
+
+def _table(path: Path, name: str, response: str) -> list[Any]:
+    import math
+
+    from headrace import foreign
+    from headrace.analysis.history import Point
+
+    logs: dict[str, list[float]] = {}
+    for row in foreign.read_csv(path, [name], [response]):
+        if response in row.responses:
+            logs.setdefault(row.levels[name], []).append(math.log(row.responses[response]))
+    return [Point(point, tuple(values)) for point, values in logs.items()]
+
+
+def _experiments(sources: list[Path], treatment: str, response: str) -> list[Any]:
+    from headrace.analysis.study import points_of
+    from headrace.store import ExperimentFolder
+
+    return [points_of(ExperimentFolder.open(path), treatment, response) for path in sources]
+
+
+@app.command(
+    short_help="How often do our own verdicts cry wolf?",
+    epilog="Example: headrace audit; headrace audit experiments/stock-to-all",
+)
+def audit(
+    folder: Annotated[
+        Path | None, typer.Argument(help="An experiment whose A/A pairs are audited.", metavar="[FOLDER]")
+    ] = None,
+    studies: Annotated[
+        int, typer.Option("--studies", min=100, max=1_000_000, help="Simulated studies of each kind.")
+    ] = 2000,
+    alpha: Annotated[float, typer.Option("--alpha", min=0.0001, max=0.5)] = 0.05,
+    seed: Annotated[int, typer.Option("--seed")] = 1,
+    as_json: Json = False,
+) -> None:
+    """The false-alarm rate of compare, race and watch where nothing differs: simulated, or on this machine's
+    trials.
+
+    Exit code 1 when a rate is above alpha by more than chance allows.
+    """
+    from headrace.analysis import audit as audits
+    from headrace.report import history as report
+
+    if folder is None:
+        stderr().print(f"{studies} studies of each kind ...", style="dim")
+        rates = list(audits.simulate(studies, alpha=alpha, seed=seed))
+    else:
+        rates = _audit_folder(folder, alpha, seed)
+    if as_json:
+        print_json(report.rates_json(rates))
+    else:
+        stdout().print(report.rates(rates))
+    if not all(rate.holds for rate in rates):
+        raise typer.Exit(1)
+
+
+def _audit_folder(folder: Path, alpha: float, seed: int) -> list[Any]:
+    from headrace.analysis import audit as audits
+    from headrace.analysis.study import baseline_trials
+    from headrace.analysis.trials import RESPONSES
+    from headrace.store import ExperimentFolder
+
+    trials = baseline_trials(ExperimentFolder.open(folder))
+    found = [
+        rate
+        for own in trials.values()
+        for response in RESPONSES
+        if (rate := audits.of_pairs(response, own, alpha=alpha, seed=seed))
+    ]
+    if not found:
+        raise PlanError(
+            "no two blocks with both trials of the baseline", place=str(folder), hint="headrace run PLAN"
+        )
+    return found

@@ -1,0 +1,157 @@
+"""Series over versions: changes found where they are, hardly any where none is, and the command's exit code."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import signal
+
+from headrace.analysis import audit
+from headrace.analysis.history import History, Point, watch
+from headrace.analysis.result import Verdict
+from tests.synthetic import Shape, make
+
+ALPHA = 0.05
+BETWEEN_TRIALS = 0.02
+
+
+def measured(
+    rng: np.random.Generator, levels: Sequence[float], trials: int = 3, seconds: int = 60
+) -> list[Point]:
+    """Trials whose seconds are autocorrelated by 0.9, off by 2% from trial to trial, around each point's level."""
+    shocks = rng.normal(0, 0.1 * math.sqrt(1 - 0.9**2), (len(levels), trials, seconds + 50))
+    means = 1 + signal.lfilter([1], [1, -0.9], shocks, axis=-1)[..., 50:].mean(axis=-1)
+    logs = np.log(means) + rng.normal(0, BETWEEN_TRIALS, means.shape) + np.array(levels)[:, None]
+    return [Point(f"v{i}", tuple(map(float, row))) for i, row in enumerate(logs)]
+
+
+@pytest.mark.parametrize("length", [8, 20])
+def test_a_steady_series_raises_hardly_any_alarm(length: int) -> None:
+    rng = np.random.default_rng(length)
+    studies = 400
+    alarms = sum(bool(watch(measured(rng, [0.0] * length, trials=1)).changes) for _ in range(studies))
+    assert alarms / studies <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / studies)
+
+
+def test_a_step_is_found_where_it_is() -> None:
+    rng = np.random.default_rng(2)
+    places = []
+    for _ in range(40):
+        found = watch(measured(rng, [0.0] * 10 + [math.log(0.9)] * 8))
+        assert found.latest is not None
+        places.append(found.changes[0].at)
+        ratio = found.changes[0].ratio
+        assert ratio.low is not None
+        assert ratio.high is not None
+    assert np.mean([abs(p - 10) <= 1 for p in places]) > 0.9
+
+
+def test_two_steps_and_their_verdicts() -> None:
+    rng = np.random.default_rng(3)
+    found = watch(measured(rng, [0.0] * 10 + [0.2] * 10 + [-0.1] * 10))
+    assert [c.at for c in found.changes] == [10, 20]
+    assert [c.verdict for c in found.changes] == [Verdict.BETTER, Verdict.WORSE]
+    assert found.segments == [(0, 10), (10, 20), (20, 30)]
+    assert 0.005 < found.noise < 0.04
+    slower = watch(measured(rng, [0.0] * 10 + [0.2] * 10), is_higher_better=False)
+    assert slower.changes[0].verdict is Verdict.WORSE
+
+
+def test_a_change_too_small_to_matter_says_so() -> None:
+    rng = np.random.default_rng(4)
+    points = [Point(str(i), (0.005 * (i >= 15) + rng.normal(0, 0.0005),)) for i in range(30)]
+    assert [c.verdict for c in watch(points, margin=0.03).changes] == [Verdict.EQUIVALENT]
+
+
+def test_too_few_points_tell_nothing() -> None:
+    found = watch([Point(str(i), (float(i // 3),)) for i in range(6)])
+    assert found.changes == ()
+
+
+def test_one_wild_point_is_no_level() -> None:
+    rng = np.random.default_rng(5)
+    alarms = 0
+    for _ in range(100):
+        points = measured(rng, [0.0] * 12)
+        points[5] = Point("wild", (-0.3,))
+        alarms += any(
+            c.at in (5, 6) and c.verdict is Verdict.WORSE and c.p < 0.01 for c in watch(points).changes
+        )
+    assert alarms < 10
+
+
+def same(a: History, b: History) -> bool:
+    return [(c.at, c.p) for c in a.changes] == [(c.at, c.p) for c in b.changes]
+
+
+def test_the_same_series_gives_the_same_answer() -> None:
+    points = measured(np.random.default_rng(6), [0.0] * 10 + [0.1] * 10)
+    assert same(watch(points), watch(points))
+
+
+# The commands.
+
+
+def headrace(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "headrace", *argv], capture_output=True, text=True, check=False
+    )
+
+
+def csv_of(path: Path, points: Sequence[Point]) -> Path:
+    rows = [f"{p.name},{math.exp(log):.3f}" for p in points for log in p.logs]
+    path.write_text("version,tps\n" + "\n".join(rows) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(("step", "code"), [(-0.2, 13), (0.2, 0), (0.0, 0)])
+def test_a_script_is_told_by_the_exit_code(tmp_path: Path, step: float, code: int) -> None:
+    points = measured(np.random.default_rng(12), [7.0] * 8 + [7.0 + step] * 8)
+    file = csv_of(tmp_path / "t.csv", points)
+    found = headrace("watch", str(file), "--response", "tps")
+    assert found.returncode == code, found.stderr
+    said = " ".join(found.stdout.split())
+    assert ("No change in 16 points" in said) == (step == 0)
+    if step:
+        content = json.loads(headrace("watch", str(file), "--response", "tps", "--json").stdout)
+        assert content["changes"][0]["name"] == "v8"
+
+
+def test_experiments_are_points(tmp_path: Path) -> None:
+    folders = []
+    for i in range(8):
+        shape = Shape(
+            effects={"STOCK": 1.0, "X": 1.2}, blocks=2, seed=i, base_ops_s=4000.0 if i < 4 else 2500.0
+        )
+        folders.append(str(make(tmp_path / f"day{i}", shape).path))
+    found = headrace("watch", *folders)
+    assert found.returncode == 13, found.stderr + found.stdout
+    assert "the last at day4" in " ".join(found.stdout.split())
+    wrong = headrace("watch", *folders, "--treatment", "Y")
+    assert (wrong.returncode, "there are: STOCK, X" in wrong.stderr) == (3, True)
+    assert "p98" in headrace("watch", *folders, "--response", "p98").stderr
+
+
+def test_the_audit_holds_here_and_on_an_experiment(tmp_path: Path) -> None:
+    simulated = headrace("audit", "--studies", "300", "--json")
+    assert simulated.returncode == 0, simulated.stderr
+    rates = json.loads(simulated.stdout)["rates"]
+    assert [rate["studies"] for rate in rates] == [300, 300, 300]
+    assert all(rate["holds"] for rate in rates)
+    folder = make(tmp_path / "e", Shape(blocks=8)).path
+    own = headrace("audit", str(folder), "--json")
+    assert own.returncode == 0, own.stderr
+    (throughput, *_) = json.loads(own.stdout)["rates"]
+    assert throughput["studies"] == 2**8
+
+
+def test_an_audit_finds_a_test_that_cries_wolf() -> None:
+    assert not audit.Rate("broken", 2000, 200, 0.05).holds
+    assert audit.Rate("sound", 2000, 110, 0.05).holds
