@@ -1,0 +1,421 @@
+"""The commands ``record`` and ``recording``: what production sends, kept in a file, and what can be made of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.shell import Json, TargetOption, app, on_target, print_json, stderr, stdout
+from headrace.errors import CommandFailed, DiskFull, HeadraceError, PlanError, Refused, StoreError
+
+if TYPE_CHECKING:
+    from headrace.target import Process, Target
+
+#: For so long ``--estimate`` records, into a file that it removes again.
+ESTIMATE_S = 5
+#: A recorder that was told to stop has this long to write what it has.
+STOP_LIMIT_S = 60.0
+
+Literals = Annotated[
+    bool,
+    typer.Option(
+        "--with-literals", help="Keep values, which a replay needs; passwords are removed all the same."
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Write over a FILE that is there.")]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The new recording.")]
+Recording = Annotated[Path, typer.Argument(metavar="FILE", show_default=False)]
+
+
+@app.command(
+    short_help="Keep what clients send to a server, to digest it or to play it again.",
+    epilog="Example: headrace record -t db1 /var/log/mysql/slow.log --follow --duration 10m -o db1.rec",
+)
+def record(
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SOURCE]...",
+            help="On the target: a capture, slow log, general log or recording.",
+            show_default=False,
+        ),
+    ],
+    output: Output,
+    target: TargetOption = "local",
+    interface: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Capture packets of this interface of the target; any for all."),
+    ] = "",
+    follow: Annotated[bool, typer.Option(help="Wait for more, through rotation, until stopped.")] = False,
+    duration: Annotated[str, typer.Option(metavar="TIME", help="Stop after this time: 10m.")] = "",
+    size: Annotated[
+        int, typer.Option(metavar="MIB", min=0, help="Stop at this size.", show_default=False)
+    ] = 0,
+    port: Annotated[
+        list[int] | None,
+        typer.Option("--port", help="Port of the servers in a capture [3306].", show_default=False),
+    ] = None,
+    with_literals: Literals = False,
+    force: Force = False,
+    estimate: Annotated[
+        bool,
+        typer.Option("--estimate", help=f"Record {ESTIMATE_S} s, throw it away, say what an hour costs."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Record on a target and bring the file here. Ctrl-C stops the recorder and collects what it has."""
+    if bool(sources) == bool(interface):
+        raise typer.BadParameter("name a SOURCE on the target, or an --interface")
+    options = [word for each in port or [] for word in ("--port", str(each))]
+    options += ["--interface", interface] if interface else []
+    options += ["--follow"] if follow else []
+    options += ["--with-literals"] if with_literals else []
+    if output.exists() and not force and not estimate:
+        raise Refused("exists already", place=str(output), hint="another name, or --force")
+    if estimate:
+        options += ["--duration", f"{ESTIMATE_S}s"]
+    else:
+        options += ["--duration", duration] if duration else []
+        options += ["--size", str(size)] if size else []
+
+    async def work(host: Any) -> dict[str, Any]:
+        return await _record(host, [*options, "--", *(sources or [])], None if estimate else output)
+
+    summary = on_target(target, work)
+    if estimate:
+        summary = _an_hour(summary)
+    if as_json:
+        print_json(summary)
+    else:
+        stdout().print(_table(_rows_of_estimate(summary) if estimate else _rows_of_record(summary, output)))
+
+
+async def _record(host: Target, arguments: list[str], output: Path | None) -> dict[str, Any]:
+    """Record into a private folder of the target; bring the file to ``output``, if there is one."""
+    from headrace.agent import Agent
+    from headrace.target import to_the_end
+
+    path = (await Agent.install(host)).path
+    made = await host.run(["mktemp", "-d", "/var/tmp/headrace-record.XXXXXXXX"])
+    folder = made.text.strip()
+    try:
+        file = f"{folder}/recording"
+        process = await host.spawn([path, "record", "--progress", "1s", "-o", file, *arguments])
+        await process.close_stdin()
+        stopped = await _watch(process)
+        code = await to_the_end(process.wait(STOP_LIMIT_S))
+        lines = [line async for line in process.lines()]
+        if not lines:
+            _raise_for(code, await process.error_text(), host.name)
+        if output is not None:
+            await to_the_end(_bring(host, file, output))
+        if code:
+            stderr().print(_said(await process.error_text()), style="yellow", highlight=False, markup=False)
+        summary: dict[str, Any] = json.loads(lines[-1])
+        return {**summary, "was_stopped": stopped, "target": host.name}
+    finally:
+        await to_the_end(host.run(["rm", "-rf", "--", folder], check=False))
+
+
+async def _watch(process: Process) -> bool:
+    """Show how it goes until it ends; the first Ctrl-C asks it to finish, and is true."""
+    waiting = asyncio.ensure_future(process.wait())
+    status = stderr().status("recording ...") if stderr().is_terminal else None
+    try:
+        with status or contextlib.nullcontext():
+            while not waiting.done():
+                await asyncio.wait([waiting], timeout=1.0)
+                if status and (line := _last_progress(await process.error_text())):
+                    rate, mib = line["events_per_s"], line["bytes"] / (1 << 20)
+                    status.update(f"{line['events']:,} events, {rate:,.0f}/s, {mib:,.1f} MiB; Ctrl-C ends it")
+        return False
+    except asyncio.CancelledError:
+        await process.signal("INT")
+        task = asyncio.current_task()
+        if task is not None:
+            # It was a wish to end the recording, and that is what happens.
+            task.uncancel()
+        return True
+    finally:
+        waiting.cancel()
+
+
+def _last_progress(text: str) -> dict[str, Any] | None:
+    for line in reversed(text.splitlines()):
+        if line.startswith("{"):
+            with contextlib.suppress(ValueError):
+                found: dict[str, Any] = json.loads(line)
+                return found
+    return None
+
+
+async def _bring(host: Target, file: str, output: Path) -> None:
+    """Copy the recording here; it is only kept if it is what stands there, byte by byte."""
+    said = (await host.run(["sha256sum", "--", file], timeout_s=None)).text.split()[0].lstrip("\\")
+    part = output.with_name(f".{output.name}.part")
+    try:
+        # Nobody else may read it, not even while it comes.
+        part.unlink(missing_ok=True)
+        part.touch(mode=0o600)
+        await host.get(file, part)
+        part.chmod(0o600)
+        with part.open("rb") as content:
+            found = hashlib.file_digest(content, "sha256").hexdigest()
+        if found != said:
+            raise StoreError(f"arrived damaged: sha256 {found}, it was {said}", place=str(output))
+        part.replace(output)
+    except OSError as error:
+        raise StoreError(f"cannot be written: {error.strerror or error}", place=str(output)) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _raise_for(code: int, said: str, place: str) -> None:
+    """The agent's exit codes are ours: docs/exit-codes.md."""
+    known: dict[int, type[HeadraceError]] = {2: PlanError, 5: Refused, 8: DiskFull}
+    message = _said(said).removeprefix("refused: ").removeprefix("bad input: ")
+    raise known.get(code, CommandFailed)(message or f"the agent ended with code {code}", place=place)
+
+
+def _said(text: str) -> str:
+    from headrace.report.text import clean_lines
+
+    lines = [line for line in text.splitlines() if not line.startswith("{")]
+    return clean_lines("\n".join(lines).strip()).removeprefix("headrace-agent: ")
+
+
+def _an_hour(summary: dict[str, Any]) -> dict[str, Any]:
+    seconds = max(float(summary["duration_s"]), 0.001)
+    events, size = summary["totals"]["events"], summary["bytes"]
+    return {
+        "seconds": seconds,
+        "events_per_s": round(events / seconds, 1),
+        "bytes_per_event": summary["bytes_per_event"],
+        "mib_per_hour": round(size / seconds * 3600 / (1 << 20), 1),
+        "cpu_percent": round(100 * float(summary["cpu_s"]) / seconds, 2),
+    }
+
+
+def _rows_of_estimate(found: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
+        ("recorded for", f"{found['seconds']:.1f} s"),
+        ("events", f"{found['events_per_s']:,}/s"),
+        ("an hour takes", f"{found['mib_per_hour']:,} MiB"),
+        ("CPU", f"{found['cpu_percent']}% of one core"),
+    ]
+
+
+def _rows_of_record(found: dict[str, Any], output: Path) -> list[tuple[str, str]]:
+    totals, coverage = found["totals"], found["totals"]["coverage"]
+    rows = [
+        ("recording", str(output)),
+        ("events", f"{totals['events']:,} in {found['duration_s']} s"),
+        ("size", f"{found['bytes']:,} bytes, {found['bytes_per_event']} an event"),
+        ("literals", "kept" if found["with_literals"] else "not kept"),
+        ("passwords removed", f"{totals['redacted_events']:,}"),
+    ]
+    return rows + _missed(coverage)
+
+
+def _missed(coverage: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the source could not see; nothing where it saw all."""
+    names = {
+        "damaged": "places of damage",
+        "tls_sessions": "sessions with TLS",
+        "midstream_sessions": "sessions joined in the middle",
+        "dropped_packets": "packets dropped",
+        "cut_packets": "packets cut",
+        "gaps": "holes in streams",
+        "unknown_statements": "executions of unknown statements",
+        "unanswered": "requests without an answer",
+    }
+    return [(name, f"{coverage[key]:,}") for key, name in names.items() if coverage.get(key)]
+
+
+def _table(rows: list[tuple[str, str]]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    from headrace.report.text import clean
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, Text(clean(value)))
+    return table
+
+
+# -- recording ... ----------------------------------------------------------------------------------------------
+
+recordings = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Look into recordings, and make others of them."
+)
+app.add_typer(recordings, name="recording")
+
+
+def _agent(arguments: list[str], accepted: tuple[int, ...] = (0,)) -> dict[str, Any]:
+    async def work(host: Any) -> dict[str, Any]:
+        from headrace.agent import Agent
+
+        path = (await Agent.install(host)).path
+        done = await host.run([path, "recording", *arguments], timeout_s=None, check=False)
+        if done.exit_code not in accepted or not done.stdout.strip():
+            _raise_for(done.exit_code, done.error_text, "recording")
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    return on_target("local", work)
+
+
+def _made(arguments: list[str], output: Path, force: bool, as_json: bool) -> None:
+    command, *rest = arguments
+    found = _agent([command, "--output", str(output), *(["--force"] if force else []), *rest])
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        ("recording", str(output)),
+        ("events", f"{found['events']:,} of {found['events_read']:,}"),
+        ("to restore sessions", f"{found['state_events']:,}"),
+        ("size", f"{found['bytes']:,} bytes"),
+    ]
+    rows += [("no room to restore", f"{found['state_events_forgotten']:,}")] * bool(
+        found["state_events_forgotten"]
+    )
+    rows += [("places of damage", f"{found['damaged']:,}")] * bool(found["damaged"])
+    stdout().print(_table(rows))
+
+
+@recordings.command(short_help="What is in it?")
+def info(
+    file: Recording,
+    quick: Annotated[bool, typer.Option("--quick", help="Only what headers and index tell.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Events, sessions, commands, users, hosts, databases, and what its sources could not see."""
+    found = _agent(["info", *(["--quick"] if quick else []), "--", str(file)])
+    if as_json:
+        print_json(found)
+    else:
+        stdout().print(_table(_rows_of_info(found)))
+
+
+def _rows_of_info(found: dict[str, Any]) -> list[tuple[str, str]]:
+    first, last = found["first_start_ns"], found["last_start_ns"]
+    segments, blocks = found["segments"], found["blocks"]
+    literals = {True: "kept", False: "not kept"}[bool(segments and segments[0]["with_literals"])]
+    anonymised = ", pseudonyms" if segments and segments[0]["is_anonymised"] else ""
+    rows = [
+        ("recording", found["file"]),
+        ("recorded on", ", ".join(sorted({each["host"] for each in segments}))),
+        ("sources", "; ".join(source for each in segments for source in each["sources"])),
+        (
+            "time",
+            "-" if first is None else f"{_moment(first)} to {_moment(last)}, {(last - first) / 1e9:,.1f} s",
+        ),
+        ("events", f"{found['events']:,}"),
+        ("literals", literals + anonymised),
+        ("size", f"{found['bytes']:,} bytes, {found['bytes_per_event']} an event"),
+        ("blocks", f"{blocks['events']:,}, index {'there' if blocks['has_index'] else 'missing'}"),
+    ]
+    if "sessions" in found:
+        more = " or more" if found["has_more_sessions"] else ""
+        rows.append(("sessions", f"{found['sessions']:,}{more}"))
+        rows.append(("errors, unanswered", f"{found['errors']:,}, {found['unanswered']:,}"))
+        rows.append(("commands", _counts(found["commands"].items())))
+        for kind in ("users", "hosts", "databases"):
+            names = [(each["name"] or "(none)", each["events"]) for each in found[kind]["names"]]
+            rows.append((kind, _counts(names)))
+    unfinished = sum(each["totals"] is None for each in segments)
+    rows += [("killed recorders", str(unfinished))] * bool(unfinished)
+    return rows + _missed(found["coverage"])
+
+
+def _counts(items: Any, most: int = 8) -> str:
+    ranked = sorted(items, key=lambda item: -item[1])
+    text = ", ".join(f"{name} {count:,}" for name, count in ranked[:most])
+    return f"{text}, and {len(ranked) - most} more" if len(ranked) > most else text or "-"
+
+
+def _moment(time_ns: int) -> str:
+    from datetime import UTC, datetime
+
+    return f"{datetime.fromtimestamp(time_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+@recordings.command(short_help="Can all of it still be read?")
+def verify(file: Recording, as_json: Json = False) -> None:
+    """Read every byte; the exit code is 9 where anything is damaged or missing."""
+    found = _agent(["verify", "--", str(file)], accepted=(0, 2))
+    if as_json:
+        print_json(found)
+    else:
+        places = [f"at byte {each['offset']:,}: {each['reason']}" for each in found["damage"]["places"]]
+        rows = [("events", f"{found['events']:,}"), ("events lost", f"{found['events_lost']:,}")]
+        stdout().print(_table([*rows, ("damage", "\n".join(places) or "none")]))
+    if not found["is_whole"]:
+        raise StoreError(
+            "is damaged", place=str(file), hint="what is whole can be kept with `headrace recording cut`"
+        )
+
+
+@recordings.command(short_help="Keep a stretch of time.")
+def cut(
+    file: Recording,
+    output: Output,
+    since: Annotated[str, typer.Option(metavar="TIME", help="UTC, or +30s after the first event.")] = "+0s",
+    until: Annotated[str, typer.Option(metavar="TIME", help="As --since; not included.")] = "",
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Keep what starts in a stretch of time, and what its sessions need to be played."""
+    bounds = ["--since", since, *(["--until", until] if until else [])]
+    _made(["cut", *bounds, "--", str(file)], output, force, as_json)
+
+
+@recordings.command("filter", short_help="Keep what fits all conditions.")
+def filter_recording(
+    file: Recording,
+    conditions: Annotated[
+        list[str], typer.Argument(metavar="CONDITION...", help="user=app, response>=100ms, read_only=yes ...")
+    ],
+    output: Output,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Keep what fits all conditions, and what its sessions need to be played."""
+    _made(["filter", "--", str(file), *conditions], output, force, as_json)
+
+
+@recordings.command(short_help="Make one recording of several.")
+def merge(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", show_default=False)],
+    output: Output,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Make one recording of several hosts' files, in the order of their starts; sessions stay apart."""
+    _made(["merge", "--", *map(str, files)], output, force, as_json)
+
+
+@recordings.command(short_help="Replace values, users and hosts by pseudonyms.")
+def anonymise(
+    file: Recording,
+    output: Output,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="32 bytes, for the same pseudonyms again [a random key]."),
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Replace values, users and hosts by pseudonyms of the same type and length; names of tables stay."""
+    key = ["--key-file", str(key_file)] if key_file else []
+    _made(["anonymise", *key, "--", str(file)], output, force, as_json)
