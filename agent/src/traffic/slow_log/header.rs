@@ -97,33 +97,50 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// `Key: value  Key: value`, with one blank or two between.
-    fn fields(&mut self, mut rest: &'a [u8]) {
+    /// `Key: value  Key: value`, with one blank or two between. The keys that stand in every event come first and in
+    /// their order: these need no search.
+    fn fields(&mut self, rest: &'a [u8]) {
+        let mut rest = skip_blanks(rest);
+        if let Some(after) = rest.strip_prefix(b"Query_time: ") {
+            rest = take_seconds(after, &mut self.query_ns);
+            rest = after_key(rest, b"Lock_time: ", |rest| take_seconds(rest, &mut self.lock_ns));
+            rest = after_key(rest, b"Rows_sent: ", |rest| take_number(rest, &mut self.rows_sent));
+            rest = after_key(rest, b"Rows_examined: ", |rest| take_number(rest, &mut self.rows_examined));
+        } else if let Some(after) = rest.strip_prefix(b"Thread_id: ") {
+            rest = skip_blanks(take_number(after, &mut self.thread));
+        }
         while let Some(colon) = memchr(b':', rest) {
             let key = &rest[..colon];
-            let key = &key[memchr::memrchr(b' ', key).map_or(0, |blank| blank + 1)..];
             rest = &rest[colon + 1..];
             rest = rest.strip_prefix(b" ").unwrap_or(rest);
-            let length = if key == b"Schema" { schema_length(rest) } else { value_length(rest) };
-            self.field(key, &rest[..length]);
-            rest = &rest[length..];
+            rest = skip_blanks(self.field(key, rest));
         }
     }
 
-    fn field(&mut self, key: &[u8], value: &'a [u8]) {
+    /// Takes the value of a key; gives what follows it.
+    fn field(&mut self, key: &[u8], rest: &'a [u8]) -> &'a [u8] {
         match key {
-            b"Query_time" => self.query_ns = seconds(value),
-            b"Lock_time" => self.lock_ns = seconds(value),
-            b"Rows_sent" => self.rows_sent = number(value),
-            b"Rows_examined" => self.rows_examined = number(value),
-            b"Rows_affected" => self.rows_affected = number(value),
-            b"Bytes_sent" => self.bytes_sent = number(value),
-            b"Thread_id" => self.thread = number(value),
-            b"Errno" => self.errno = number(value).and_then(|errno| u16::try_from(errno).ok()),
-            b"Start" => self.start = time::stamp(value).map(|(stamp, _)| stamp),
-            b"Schema" => self.schema = Some(value),
+            b"Query_time" => return take_seconds(rest, &mut self.query_ns),
+            b"Lock_time" => return take_seconds(rest, &mut self.lock_ns),
+            b"Rows_sent" => return take_number(rest, &mut self.rows_sent),
+            b"Rows_examined" => return take_number(rest, &mut self.rows_examined),
+            b"Rows_affected" => return take_number(rest, &mut self.rows_affected),
+            b"Bytes_sent" => return take_number(rest, &mut self.bytes_sent),
+            b"Thread_id" => return take_number(rest, &mut self.thread),
+            b"Schema" => {
+                let (schema, rest) = rest.split_at(schema_length(rest));
+                self.schema = Some(schema);
+                return rest;
+            }
             _ => {}
         }
+        let (value, rest) = rest.split_at(value_length(rest));
+        match key {
+            b"Errno" => self.errno = number(value).and_then(|errno| u16::try_from(errno).ok()),
+            b"Start" => self.start = time::stamp(value).map(|(stamp, _)| stamp),
+            _ => {}
+        }
+        rest
     }
 
     /// `use db;` and `SET timestamp=1;`, each at most once and in this order.
@@ -192,6 +209,11 @@ fn setting(text: &[u8]) -> Option<Option<u64>> {
 
 /// A name is not quoted, so it ends where the last key that servers write after it begins.
 fn schema_length(text: &[u8]) -> usize {
+    for end in [&b"  QC_hit: No"[..], b"  Last_errno: 0  Killed: 0"] {
+        if text.ends_with(end) {
+            return text.len() - end.len();
+        }
+    }
     let next =
         [&b"  QC_hit: "[..], b"  Last_errno: "].iter().filter_map(|key| memmem::rfind(text, key)).max();
     next.unwrap_or(text.len())
@@ -201,16 +223,47 @@ fn value_length(text: &[u8]) -> usize {
     memchr(b' ', text).unwrap_or(text.len())
 }
 
-fn number(text: &[u8]) -> Option<u64> {
-    if text.is_empty() || text.len() > 20 {
-        return None;
+fn skip_blanks(mut text: &[u8]) -> &[u8] {
+    while let [b' ', rest @ ..] = text {
+        text = rest;
     }
-    text.iter().try_fold(0u64, |sum, byte| {
-        if !byte.is_ascii_digit() {
-            return None;
-        }
-        sum.checked_mul(10)?.checked_add(u64::from(byte - b'0'))
-    })
+    text
+}
+
+/// Takes a value if its key comes next.
+fn after_key<'a>(rest: &'a [u8], key: &[u8], take: impl FnOnce(&'a [u8]) -> &'a [u8]) -> &'a [u8] {
+    let rest = skip_blanks(rest);
+    match rest.strip_prefix(key) {
+        Some(after) => skip_blanks(take(after)),
+        None => rest,
+    }
+}
+
+fn take_number<'a>(text: &'a [u8], into: &mut Option<u64>) -> &'a [u8] {
+    let mut value = 0u64;
+    let mut at = 0;
+    while let Some(byte @ b'0'..=b'9') = text.get(at) {
+        value = value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
+        at += 1;
+    }
+    if matches!(text.get(at), None | Some(b' ')) && (1..=19).contains(&at) {
+        *into = Some(value);
+        return &text[at..];
+    }
+    *into = None;
+    &text[value_length(text)..]
+}
+
+fn take_seconds<'a>(text: &'a [u8], into: &mut Option<u64>) -> &'a [u8] {
+    let (value, rest) = text.split_at(text.iter().position(|byte| *byte == b' ').unwrap_or(text.len()));
+    *into = seconds(value);
+    rest
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    let mut value = None;
+    take_number(text, &mut value);
+    value
 }
 
 /// `12.345678` in ns.

@@ -84,6 +84,14 @@ impl Region<'_> {
             }
             end = begin;
         }
+        // The first line of a file has no end of line before it.
+        if self.from == 0 && self.buffer.starts_with(&needle[1..]) {
+            return match check(self, 0) {
+                Found::It(found) => Some(Some(found)),
+                Found::Nothing => Some(None),
+                Found::Unclear => None,
+            };
+        }
         Some(None)
     }
 

@@ -255,4 +255,4 @@ fn number_places<'c>(file: &File, coverages: impl Iterator<Item = &'c mut Covera
 const _: () = assert!(WINDOW_BYTES > LINE_BYTES as u64);
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

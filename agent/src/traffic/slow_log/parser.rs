@@ -172,6 +172,9 @@ impl Parser<'_> {
         self.scan = Scan::default();
         self.carried.update(&header);
         self.finish(buffer, at, &header, body, &end, sink)?;
+        if without_banners(&text[..end.at]).len() < end.at {
+            self.carried.reopen();
+        }
         if end.by == By::Limit {
             self.mode = Mode::Skip(Skip { is_loose: false, is_counted: true, is_told: true });
         }
@@ -182,10 +185,13 @@ impl Parser<'_> {
     /// Finds the end of the event that begins `text` and whose statement begins at `body`.
     fn end(&mut self, text: &[u8], body: usize, at_end: bool) -> Option<End> {
         // From the end of the header's last line, because there may be no statement.
-        let mut from = self.scan.from.max(body.saturating_sub(1));
+        let from = self.scan.from.max(body.saturating_sub(1));
         let window = &text[..text.len().min(MAX_EVENT_BYTES)];
-        while let Some(found) = window.get(from..).and_then(|rest| memmem::find(rest, b"\n#")) {
+        for found in memchr_iter(b'\n', window.get(from..).unwrap_or_default()) {
             let line = from + found + 1;
+            if text.get(line).is_some_and(|first| *first != b'#') {
+                continue;
+            }
             match classify(&text[line..], at_end) {
                 Line::Unknown => {
                     self.scan.from = line - 1;
@@ -200,7 +206,6 @@ impl Parser<'_> {
                     self.scan.refused.get_or_insert(line);
                 }
             }
-            from = line;
         }
         if text.len() > MAX_EVENT_BYTES {
             return Some(End { at: MAX_EVENT_BYTES, is_firm: false, by: By::Limit });
@@ -239,9 +244,7 @@ impl Parser<'_> {
     ) -> anyhow::Result<()> {
         let event_bytes = &buffer[at..at + end.at];
         self.coverage.bytes += event_bytes.len() as u64;
-        let rest = &event_bytes[body.min(event_bytes.len())..];
-        let with_banners = rest.len();
-        let rest = without_banners(rest);
+        let rest = without_banners(&event_bytes[body.min(event_bytes.len())..]);
         if self.carried.lacks(header)
             && let Some(inherited) = self.inherited.take()
         {
@@ -269,11 +272,7 @@ impl Parser<'_> {
         self.coverage.events += 1;
         let mut event = event(header, &self.carried, &statement);
         event.is_cut = end.by == By::Limit && kept == rest.len();
-        sink.event(&event)?;
-        if rest.len() < with_banners {
-            self.carried.reopen();
-        }
-        Ok(())
+        sink.event(&event)
     }
 
     /// Finds the next boundary.

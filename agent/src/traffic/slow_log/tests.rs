@@ -222,3 +222,50 @@ fn a_log_cut_at_every_byte_gives_its_whole_events() {
         assert_eq!(events[..count], whole[..count], "cut at {end}");
     }
 }
+
+mod properties {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Lines as they stand in logs, whole and damaged, in any order.
+    fn lines() -> impl Strategy<Value = String> {
+        let line = prop_oneof![
+            Just(event(1, 8, "select 1")),
+            Just(event(2, 8, "select 'open\n;").replace("SET t", "use x;\nSET t")),
+            Just(BANNER.to_owned()),
+            Just("# Time: 2024-01-31T12:00:01.5Z\n".to_owned()),
+            Just("# Time: 240131 12:00:05\n".to_owned()),
+            Just("# User@Host: a[a] @ localhost []  Id: 3\n".to_owned()),
+            Just("# Thread_id: 7  Schema: db  QC_hit: No\n".to_owned()),
+            Just("# Query_time: 1.0  Lock_time: 0.5\n".to_owned()),
+            Just("use db;\n".to_owned()),
+            Just("SET timestamp=5;\n".to_owned()),
+            Just("# administrator command: Ping;\n".to_owned()),
+            Just("select '\n".to_owned()),
+            Just("';\n".to_owned()),
+            Just(";\n\0\0\0".to_owned()),
+            Just("\r\n".to_owned()),
+            "[ -~\n]{0,30}",
+        ];
+        let cut = (line, 0..200usize)
+            .prop_map(|(line, at)| if at < 20 { line[..at.min(line.len())].to_owned() } else { line });
+        proptest::collection::vec(cut, 0..40).prop_map(|lines| lines.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        /// `parsed` checks that each byte is accounted for.
+        #[test]
+        fn any_log_is_accounted_for_and_the_same_in_parts(log in lines(), window_bytes in 1u64..2000) {
+            parsed(log.as_bytes());
+            super::super::parallel::tests::same(log.as_bytes(), window_bytes, 1);
+        }
+
+        #[test]
+        fn any_bytes_are_accounted_for(log in proptest::collection::vec(any::<u8>(), 0..500)) {
+            parsed(&log);
+        }
+    }
+}

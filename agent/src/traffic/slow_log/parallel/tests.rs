@@ -16,7 +16,7 @@ impl Sink for Keep {
 
 /// Reads in windows of a size; the events of all threads in the order of the log.
 #[track_caller]
-fn same(log: &[u8], window_bytes: u64, workers: usize) {
+pub(in crate::traffic::slow_log) fn same(log: &[u8], window_bytes: u64, workers: usize) {
     let (expected, expected_coverage) = parsed(log);
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(log).unwrap();
