@@ -144,10 +144,12 @@ impl<'a> Writer<'a> {
             Kind::Word => self.word(token),
             Kind::String | Kind::Unterminated => {
                 self.literal();
+                let mut is_broken = token.kind == Kind::Unterminated;
                 if lexer.escaped_at().is_some() {
                     self.certain = self.certain.min(self.out.len());
+                    is_broken |= self.text.get(token.end).is_some_and(u8::is_ascii_alphanumeric);
                 }
-                if token.kind == Kind::Unterminated {
+                if is_broken {
                     self.broken = true;
                     return Break(());
                 }
@@ -172,6 +174,10 @@ impl<'a> Writer<'a> {
             Kind::Comma => self.comma(),
             Kind::Dot => {
                 self.write_semicolon();
+                // Right behind a variable it would belong to the name.
+                if self.last == Last::At || self.last == Last::Name && !self.out.ends_with(b"`") {
+                    self.out.push(b' ');
+                }
                 self.out.push(b'.');
                 self.last = Last::Dot;
             }
@@ -233,6 +239,8 @@ impl<'a> Writer<'a> {
         let mut start = self.out.len();
         lower_onto(self.out, self.text, token.start, token.end);
         match &self.out[start..] {
+            // A dot right behind it makes a name of it, and of what follows.
+            b"null" | b"true" | b"false" if self.text.get(token.end) == Some(&b'.') => {}
             b"null" | b"true" | b"false" if self.last != Last::Dot && !self.is_behind_is() => {
                 self.cut(space);
                 return self.literal();
