@@ -143,8 +143,9 @@ fn head(input: &mut impl Read, name: &str) -> anyhow::Result<(Kind, Vec<u8>)> {
             Err(error) => return Err(anyhow::Error::new(error).context(format!("cannot read {name}"))),
         };
         head.extend_from_slice(&buffer[..bytes]);
-        // Four bytes may be those of a capture, and the magic of a recording has eight.
-        if (head.len() >= MAGIC.len() || bytes == 0)
+        // The first bytes may be a magic, the longest of which has eight; after these every new line may tell.
+        let is_begin = head.len() >= MAGIC.len() && head.len() < MAGIC.len() + bytes;
+        if (is_begin || bytes == 0 || buffer[..bytes].contains(&b'\n'))
             && let Some(kind) = kind_of(&head)
         {
             return Ok((kind, head));

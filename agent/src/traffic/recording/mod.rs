@@ -8,6 +8,7 @@ mod describe;
 mod edit;
 mod encode;
 mod frame;
+pub mod fuzzing;
 mod info;
 mod owned;
 mod reader;

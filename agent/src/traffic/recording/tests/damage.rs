@@ -2,12 +2,15 @@
 
 use std::io::{Seek, SeekFrom, Write};
 
+use proptest::prelude::{any, proptest};
+use proptest::{collection, sample};
+
 use super::{read_all, with_literals};
 use crate::traffic::coverage::Coverage;
 use crate::traffic::event::{Command, Event, Sink};
 use crate::traffic::recording::frame::{HEADER_BYTES, Header, Kind};
 use crate::traffic::recording::source::{Entry, Source};
-use crate::traffic::recording::{Reader, Writer, WriterOptions};
+use crate::traffic::recording::{Reader, Writer, WriterOptions, fuzzing};
 
 /// Three blocks of two events each; `finished` with totals and an index.
 fn small(finished: bool) -> Vec<u8> {
@@ -175,4 +178,29 @@ fn what_is_no_recording_is_refused() {
     later[..HEADER_BYTES].copy_from_slice(&header.encode());
     let error = Reader::of_bytes(later).err().unwrap().to_string();
     assert!(error.contains("version 2"), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_without_a_panic(mut data in collection::vec(any::<u8>(), 0..300)) {
+        fuzzing::recording(&data);
+        // Small numbers are what columns begin with: more of the decoder is reached.
+        for byte in &mut data {
+            *byte %= 40;
+        }
+        fuzzing::recording(&data);
+    }
+
+    #[test]
+    fn a_wrong_byte_in_a_block_with_a_right_checksum_is_no_panic(at in any::<sample::Index>(), byte in any::<u8>()) {
+        let bytes = small(false);
+        let (start, length, header) = blocks_of(&bytes)[1];
+        let mut raw = Vec::new();
+        let mut decompressor = zstd::bulk::Decompressor::new().unwrap();
+        header.open(&bytes[start + HEADER_BYTES..start + length], &mut decompressor, &mut raw).unwrap();
+        let at = at.index(raw.len());
+        raw[at] = byte;
+        let payload = [&2_u16.to_le_bytes()[..], &raw].concat();
+        fuzzing::recording(&payload);
+    }
 }
