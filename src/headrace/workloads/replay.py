@@ -197,14 +197,15 @@ class Replay:
 
 
 def measured(path: Path, seconds: float) -> Measurement:
-    """The tables of what the agent wrote, without the operations that the recording does not have.
+    """The tables of what the agent wrote, without the operations that the window does not have.
 
     Raises WorkloadFailed as ``drive.lines.measurement`` does.
     """
     import pyarrow.compute as pc
 
     whole = measurement([Source(path)])
-    counts = whole.intervals.group_by("operation").aggregate([("count", "sum"), ("errors", "sum")])
+    window = whole.intervals.filter(pc.greater_equal(whole.intervals["t_s"], 0))
+    counts = window.group_by("operation").aggregate([("count", "sum"), ("errors", "sum")])
     seen = pc.or_(pc.greater(counts["count_sum"], 0), pc.greater(counts["errors_sum"], 0))
     names = counts["operation"].filter(seen)
     warnings = list(whole.warnings)
