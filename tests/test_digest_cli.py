@@ -17,7 +17,8 @@ import pymysql
 import pytest
 
 from headrace.agent import find_binary
-from tests import digests
+from headrace.errors import HeadraceError
+from tests import digests, sshd
 from tests.digests import START_NS, Event, Shape
 from tests.servers import Server, mariadb
 from tests.test_cli import SCRIPTS, headrace
@@ -293,3 +294,24 @@ def test_samples_are_explained_but_never_executed(shop: Shop) -> None:
     [refused] = [plan for fingerprint, plan in plans.items() if fingerprint.startswith("insert")]
     assert "only statements that read" in refused
     assert shop.server.sql("SELECT COUNT(*), SUM(price) FROM shop.t") == before
+
+
+@pytest.mark.real
+@pytest.mark.skipif(sshd.program() is None, reason="sshd is not installed")
+async def test_a_host_digests_its_own_log_and_sends_the_table(shop: Shop, tmp_path: Path) -> None:
+    from headrace.cli.digest import _digest
+    from headrace.digests.classes import open_digest
+
+    folder = tmp_path / "sshd"
+    folder.mkdir()
+    with sshd.running_sshd(folder) as server:
+        target = server.target()
+        await target.connect()
+        try:
+            found = open_digest(await _digest(target, [shop.log], ["--mode", "pt"]))
+            with pytest.raises(HeadraceError, match=r"no-such\.log"):
+                await _digest(target, ["/no-such.log"], [])
+        finally:
+            await target.close()
+    assert found.all.count == Path(shop.log).read_text().count("# Query_time:")
+    assert found.mode == "pt"

@@ -200,6 +200,15 @@ def test_files_are_known_by_what_is_in_them(tmp_path: Path) -> None:
         assert not files.is_digest(tmp_path / name)
 
 
+def test_many_files_merge_some_at_a_time(tmp_path: Path) -> None:
+    events = digests.traffic(2, 600)
+    paths = []
+    for number in range(19):
+        paths.append(tmp_path / f"{number}.parquet")
+        write(table(events[number::19]), paths[-1])
+    assert same_but_for_sources(files.load_all(paths), table(events))
+
+
 def test_damaged_and_foreign_files_are_one_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     write(table([Event(START_NS)]), path)

@@ -270,7 +270,7 @@ def _open(table: pa.Table) -> Digest:
 
 def _read(sources: list[str], asked: _Asked) -> pa.Table:
     """One digest of all sources: those that are digests are read here, the rest where it is."""
-    from headrace.digests.files import is_digest, load
+    from headrace.digests.files import is_digest, load_all
     from headrace.digests.merge import merge
 
     if not sources:
@@ -280,7 +280,8 @@ def _read(sources: list[str], asked: _Asked) -> pa.Table:
     is_here = asked.targets == ("local",)
     ready = [source for source in sources if is_here and source != "-" and is_digest(Path(source))]
     raw = [source for source in sources if source not in ready]
-    parts, places = [load(Path(source)) for source in ready], list(ready)
+    parts = [load_all([Path(source) for source in ready])] if ready else []
+    places = ready[:1]
     if ready and (asked.since or asked.until or asked.filters):
         raise PlanError(
             "a digest cannot be filtered any more",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,14 @@ import zstandard
 
 from headrace.digests import table as tables
 from headrace.digests.lines import read_lines
+from headrace.digests.merge import merge
 from headrace.errors import StoreError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+#: Files that are merged in one go.
+AT_ONCE = 8
 
 _PARQUET, _ZSTD = b"PAR1", b"\x28\xb5\x2f\xfd"
 #: How the agent's first line begins.
@@ -33,6 +38,15 @@ def is_digest(path: Path) -> bool:
     except (OSError, zstandard.ZstdError):
         return False
     return head.startswith(_PARQUET) or _LINES.match(head) is not None
+
+
+def load_all(paths: Sequence[Path]) -> pa.Table:
+    """One digest of many files, some at a time: memory does not grow with their number. Raises StoreError."""
+    whole = load(paths[0])
+    for at in range(1, len(paths), AT_ONCE):
+        some = paths[at : at + AT_ONCE]
+        whole = merge([whole, *map(load, some)], [str(path) for path in (paths[0], *some)])
+    return whole
 
 
 def load(path: Path) -> pa.Table:

@@ -42,7 +42,7 @@ def over_time(digest: Digest) -> Figure:
     whole = _whole_course(digest)
     data: list[dict[str, Any]] = [
         {
-            "type": "scatter", "mode": "lines", "name": "calls/s", "x0": _middle_ms(whole),
+            "type": "scatter", "mode": _mode(len(whole.count)), "name": "calls/s", "x0": _middle_ms(whole),
             "dx": whole.width_ns / 1e6,
             "y": numbers(rates(whole, digest)), "line": {"color": "@{accent}", "width": 1.6, "shape": "hvh"},
             "fill": "tozeroy", "fillcolor": "@{accent/0.14}", "hovertemplate": "%{y:,.4~g}/s",
@@ -57,7 +57,7 @@ def over_time(digest: Digest) -> Figure:
         shown += [value / 1e6 for _, value in points]
         data.append(
             {
-                "type": "scatter", "mode": "lines+markers" if len(points) < 40 else "lines", "name": name,
+                "type": "scatter", "mode": _mode(len(points)), "name": name,
                 "yaxis": "y2", "x": [(at + width / 2) / 1e6 for at, _ in points],
                 "y": numbers(value / 1e6 for _, value in points),
                 "line": {"color": colour, "width": 1.6, "dash": dash}, "marker": {"size": 4, "color": colour},
@@ -97,6 +97,11 @@ def _whole_course(digest: Digest) -> Course:
     assert digest.last_ns is not None
     every = QueryClass(ALL, slices=Slices(order, count, total, top))
     return traffic.course(every, digest.first_ns, digest.last_ns, digest.slice_ns)
+
+
+def _mode(points: int) -> str:
+    """A single point between gaps is no line."""
+    return "lines+markers" if points < 40 else "lines"
 
 
 def rates(found: Course, digest: Digest) -> NDArray[np.float64]:
