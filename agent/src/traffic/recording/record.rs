@@ -15,9 +15,12 @@ use super::writer::{Writer, WriterOptions};
 use crate::duration::parse_duration;
 use crate::error::AgentError;
 use crate::stop::StopSignal;
+use crate::traffic::capture::{self, CaptureOptions};
 use crate::traffic::coverage::Coverage;
 use crate::traffic::event::{Event, Sink};
+use crate::traffic::packets::PacketOptions;
 use crate::traffic::sources::{self, SourceOptions};
+use crate::traffic::wire::{Decoder, WireOptions};
 
 /// How often limits are looked at, and what has waited is written.
 const TICK: Duration = Duration::from_millis(100);
@@ -25,8 +28,11 @@ const TICK: Duration = Duration::from_millis(100);
 #[derive(Args)]
 pub struct RecordArguments {
     /// Captures, slow logs, general logs or recordings, compressed or not; - for a pipe (tcpdump -w -)
-    #[arg(value_name = "SOURCE", required = true)]
+    #[arg(value_name = "SOURCE", required_unless_present = "interface")]
     sources: Vec<PathBuf>,
+    /// Capture packets of this interface; any for all of them (needs root, or CAP_NET_RAW)
+    #[arg(long, value_name = "NAME", conflicts_with = "sources")]
+    interface: Option<String>,
     /// The recording (docs/recording.md); it is readable by you alone
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -61,7 +67,22 @@ struct Shared {
     writer: Mutex<Option<Writer>>,
     /// Somebody or a limit says that it is enough.
     is_over: AtomicBool,
+    /// What waited could not be written.
+    failure: Mutex<Option<anyhow::Error>>,
     sessions_from: AtomicU64,
+}
+
+impl Shared {
+    /// Writes an event of one of several sources.
+    fn keep(&self, event: &Event<'_>, index: usize, count: usize) -> anyhow::Result<()> {
+        let from = self.sessions_from.load(Ordering::Relaxed);
+        let session = apart(event.session, index, count).wrapping_add(from);
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        match writer.as_mut() {
+            Some(writer) => writer.event(&Event { session, ..event.clone() }),
+            None => Err(Stopped.into()),
+        }
+    }
 }
 
 /// Ends the reading of a source that does not listen to signals.
@@ -77,10 +98,9 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
     refuse_same_file(&arguments.output, &arguments.sources)?;
     // Before the file is there: from now on a signal ends it well.
     let stop = StopSignal::install()?;
-    let info = Info {
-        sources: arguments.sources.iter().map(|path| path.display().to_string()).collect(),
-        ..Info::of_this_host()
-    };
+    let files = arguments.sources.iter().map(|path| path.display().to_string());
+    let interface = arguments.interface.iter().map(|name| format!("interface {name}"));
+    let info = Info { sources: files.chain(interface).collect(), ..Info::of_this_host() };
     let options = WriterOptions {
         with_literals: arguments.with_literals,
         force: arguments.force,
@@ -96,6 +116,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
     let shared = Shared {
         writer: Mutex::new(Some(writer)),
         is_over: AtomicBool::new(false),
+        failure: Mutex::new(None),
         sessions_from: AtomicU64::new(sessions_from),
     };
     let began = Instant::now();
@@ -103,19 +124,23 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
     let result = std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let _done = done;
-            read_all(arguments, &shared)
+            match &arguments.interface {
+                Some(name) => capture_all(name, arguments, &shared, &stop),
+                None => read_all(arguments, &shared),
+            }
         });
         watch(arguments, &shared, &stop, &is_done);
         reader.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the reader of a source panicked")))
     });
     let (coverage, failure) = result?;
+    let unwritten = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
     let writer = shared.writer.into_inner().unwrap_or_else(PoisonError::into_inner);
     let Some(writer) = writer else {
         anyhow::bail!("the recording is gone");
     };
     let totals = writer.finish(&coverage)?;
     println!("{}", summary(arguments, &totals, began.elapsed())?);
-    failure.map_or(Ok(()), Err)
+    unwritten.or(failure).map_or(Ok(()), Err)
 }
 
 /// Reads source after source. An error of one is given back beside what was covered until then: what was recorded
@@ -138,18 +163,12 @@ fn read_all(
             state: true,
         };
         let mut events = 0;
-        let from = shared.sessions_from.load(Ordering::Relaxed);
         let mut sink = |event: &Event<'_>| {
             if shared.is_over.load(Ordering::Relaxed) && !options.follow {
                 return Err(Stopped.into());
             }
             events += 1;
-            let session = apart(event.session, index, arguments.sources.len()).wrapping_add(from);
-            let mut writer = shared.writer.lock().unwrap_or_else(PoisonError::into_inner);
-            match writer.as_mut() {
-                Some(writer) => writer.event(&Event { session, ..event.clone() }),
-                None => Err(Stopped.into()),
-            }
+            shared.keep(event, index, arguments.sources.len())
         };
         match sources::read(path, &options, &mut sink) {
             Ok(read) => coverage.merge(&read),
@@ -164,6 +183,29 @@ fn read_all(
         }
     }
     Ok((coverage, None))
+}
+
+/// Captures until somebody or a limit stops it. What was seen by then is kept, whatever stopped it.
+fn capture_all(
+    name: &str,
+    arguments: &RecordArguments,
+    shared: &Shared,
+    stop: &StopSignal,
+) -> anyhow::Result<(Coverage, Option<anyhow::Error>)> {
+    let wire =
+        WireOptions { checksum: arguments.with_literals, name: name.to_owned(), ..WireOptions::default() };
+    let mut decoder = Decoder::with_options(|event: &Event<'_>| shared.keep(event, 0, 1), wire);
+    let options = CaptureOptions {
+        interface: (name != "any").then(|| name.to_owned()),
+        packets: PacketOptions { ports: arguments.ports.clone(), ..PacketOptions::default() },
+        ..CaptureOptions::default()
+    };
+    let captured = capture::capture(&options, stop, &mut decoder)?;
+    let mut coverage = captured.coverage;
+    coverage.merge(&decoder.finish()?);
+    let ended = captured.ended;
+    let failure = ended.is_early().then(|| anyhow::anyhow!("the capture on {name} ended by itself: {ended}"));
+    Ok((coverage, failure))
 }
 
 /// Looks at limits and signals, writes what has waited, and says how it goes, until the reading is over.
@@ -182,11 +224,14 @@ fn watch(
             let Some(writer) = writer.as_mut() else {
                 return;
             };
-            // An error comes back with the next event.
-            let _ = writer.tick();
+            if let Err(error) = writer.tick() {
+                *shared.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            }
             (writer.totals().events, writer.bytes())
         };
-        let is_enough = arguments.duration.is_some_and(|limit| began.elapsed() >= limit)
+        let has_failed = shared.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let is_enough = has_failed
+            || arguments.duration.is_some_and(|limit| began.elapsed() >= limit)
             || arguments.size.is_some_and(|mib| bytes >= mib << 20);
         if (is_enough || stop.is_set()) && !shared.is_over.swap(true, Ordering::Relaxed) {
             // Whatever waits for its next bytes listens to this.

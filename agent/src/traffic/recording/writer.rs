@@ -312,7 +312,12 @@ impl Writer {
         let sequence = self.entries.last().map_or(0, |entry| entry.header.sequence.wrapping_add(1));
         Header::frame(kind, sequence, events, span_ns, raw, &mut self.compressor, &mut self.frame)?;
         // One write a block: what a crash leaves is whole blocks and at most one torn one.
-        self.file.write_all(&self.frame).with_context(|| format!("cannot write {}", self.path.display()))?;
+        if let Err(error) = self.file.write_all(&self.frame) {
+            // A torn block in the middle would be damage: what comes next takes its place.
+            let _ =
+                self.file.set_len(self.offset).and_then(|()| self.file.seek(SeekFrom::Start(self.offset)));
+            return Err(error).with_context(|| format!("cannot write {}", self.path.display()));
+        }
         let header = self.frame.first_chunk::<HEADER_BYTES>().and_then(Header::decode);
         self.entries.push(Entry { offset: self.offset, header: header.context("a block's own header")? });
         self.offset += self.frame.len() as u64;
