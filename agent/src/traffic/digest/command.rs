@@ -12,15 +12,19 @@ use clap::{Args, ValueEnum};
 
 use crate::duration::parse_duration;
 use crate::error::AgentError;
+use crate::stop::StopSignal;
+use crate::traffic::capture::{self, CaptureOptions};
 use crate::traffic::coverage::Coverage;
 use crate::traffic::digest::group::Dimension;
 use crate::traffic::digest::lines::Source;
 use crate::traffic::digest::progress::Progress;
 use crate::traffic::digest::{Digest, DigestOptions};
-use crate::traffic::event::Event;
+use crate::traffic::event::{Event, Sink};
 use crate::traffic::filter::{Filter, Selection, parse_moment};
+use crate::traffic::packets::PacketOptions;
 use crate::traffic::sources::{self, Kind, SourceOptions};
 use crate::traffic::sql::Mode;
+use crate::traffic::wire::{Decoder, WireOptions};
 use crate::traffic::{input, slow_log};
 
 const MOST_WORKERS: usize = 64;
@@ -29,8 +33,11 @@ const MOST_WORKERS: usize = 64;
 #[derive(Args)]
 pub struct DigestArguments {
     /// Slow logs, general logs, captures (pcap, pcapng), recordings, also compressed; `-` is standard input
-    #[arg(value_name = "FILE", default_value = "-")]
+    #[arg(value_name = "FILE", default_value = "-", conflicts_with = "interface")]
     files: Vec<PathBuf>,
+    /// Capture packets of this interface until SIGINT or SIGTERM; any for all of them (needs root, or CAP_NET_RAW)
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
     /// Fingerprints: headrace's own, or those and the ids of pt-query-digest
     #[arg(long, value_enum, default_value_t = ModeName::Strict)]
     mode: ModeName,
@@ -94,11 +101,15 @@ pub fn run(arguments: &DigestArguments) -> anyhow::Result<()> {
     if let Some(every) = arguments.every {
         return run_every(arguments, &options, every, &mut out);
     }
-    let progress = Progress::start(&arguments.files, arguments.follow);
-    let mut source = Source::default();
+    let mut source = Source { inputs: inputs(arguments), ..Source::default() };
     let mut whole = Digest::new(&options);
+    if let Some(interface) = &arguments.interface {
+        source.coverage = capture_on(interface, arguments, &mut whole)?;
+        write(&mut whole, &source, arguments, &mut out)?;
+        return out.finish();
+    }
+    let progress = Progress::start(&arguments.files, arguments.follow);
     for path in &arguments.files {
-        source.inputs.push(name_of(path));
         for (digest, coverage) in read(path, arguments, &options)? {
             whole.merge(digest);
             source.coverage.merge(&coverage);
@@ -130,6 +141,13 @@ fn options(arguments: &DigestArguments) -> DigestOptions {
     }
 }
 
+fn inputs(arguments: &DigestArguments) -> Vec<String> {
+    match &arguments.interface {
+        Some(interface) => vec![format!("interface {interface}")],
+        None => arguments.files.iter().map(|path| name_of(path)).collect(),
+    }
+}
+
 fn name_of(path: &Path) -> String {
     if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
 }
@@ -151,6 +169,24 @@ fn read(
     Ok(vec![(digest, coverage)])
 }
 
+/// Digests what passes, until somebody stops it or it would cost the host too much.
+fn capture_on(name: &str, arguments: &DigestArguments, sink: &mut dyn Sink) -> anyhow::Result<Coverage> {
+    let options = CaptureOptions {
+        interface: (name != "any").then(|| name.to_owned()),
+        packets: PacketOptions { ports: arguments.ports.clone(), ..PacketOptions::default() },
+        ..CaptureOptions::default()
+    };
+    let wire = WireOptions { name: format!("interface {name}"), ..WireOptions::default() };
+    let mut decoder = Decoder::with_options(|event: &Event<'_>| sink.event(event), wire);
+    let captured = capture::capture(&options, &StopSignal::install()?, &mut decoder)?;
+    if captured.ended.is_early() {
+        eprintln!("headrace-agent: the capture on {name} ended by itself: {}", captured.ended);
+    }
+    let mut coverage = captured.coverage;
+    coverage.merge(&decoder.finish()?);
+    Ok(coverage)
+}
+
 fn source_options(arguments: &DigestArguments) -> SourceOptions {
     SourceOptions { follow: arguments.follow, ports: arguments.ports.clone(), ..SourceOptions::default() }
 }
@@ -169,19 +205,21 @@ fn run_every(
     let take = || {
         std::mem::replace(&mut *current.lock().unwrap_or_else(PoisonError::into_inner), Digest::new(options))
     };
-    let mut source =
-        Source { inputs: arguments.files.iter().map(|path| name_of(path)).collect(), ..Source::default() };
+    let mut source = Source { inputs: inputs(arguments), ..Source::default() };
     let (done, is_done) = channel::<()>();
     let coverage = std::thread::scope(|scope| -> anyhow::Result<Coverage> {
         let reader = scope.spawn(|| {
             // Dropped when the reading is over, however it ended.
             let _done = done;
             let mut coverage = Coverage::default();
+            let mut sink = |event: &Event<'_>| {
+                current.lock().unwrap_or_else(PoisonError::into_inner).count(event);
+                Ok(())
+            };
+            if let Some(interface) = &arguments.interface {
+                return capture_on(interface, arguments, &mut sink);
+            }
             for path in &arguments.files {
-                let mut sink = |event: &Event<'_>| {
-                    current.lock().unwrap_or_else(PoisonError::into_inner).count(event);
-                    Ok(())
-                };
                 coverage.merge(&sources::read(path, &source_options(arguments), &mut sink)?);
             }
             Ok(coverage)
@@ -234,7 +272,7 @@ impl Out {
         Ok(Out::Plain(BufWriter::new(Box::new(file))))
     }
 
-    fn finish(self: &mut Self) -> anyhow::Result<()> {
+    fn finish(&mut self) -> anyhow::Result<()> {
         match self {
             Out::Plain(writer) => writer.flush()?,
             Out::Zstd(encoder) => encoder.do_finish()?,
