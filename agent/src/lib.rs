@@ -58,6 +58,9 @@ enum Command {
     Journal(settings::JournalCommand),
     /// Sum up traffic by query class, as JSON lines or as a table
     Digest(Box<traffic::digest::command::DigestArguments>),
+    /// Print what a file of traffic holds, one JSON line an event
+    #[command(hide = true)]
+    Events(traffic::events::EventsArguments),
     /// Print bucket, lowest and highest value for each number of ns on standard input
     #[command(hide = true)]
     Buckets,
@@ -82,6 +85,7 @@ pub fn main() -> std::process::ExitCode {
         Command::Proxy(arguments) => traffic::proxy::run(&arguments),
         Command::Journal(command) => settings::run(&command),
         Command::Digest(arguments) => traffic::digest::command::run(&arguments),
+        Command::Events(arguments) => traffic::events::run(&arguments),
         Command::Buckets => histogram::print_buckets(std::io::stdin().lock(), std::io::stdout().lock()),
     };
     error::exit_code(result)

@@ -6,6 +6,7 @@ pub mod commands;
 pub mod coverage;
 pub mod digest;
 pub mod event;
+pub mod events;
 pub mod filter;
 pub mod general_log;
 pub mod input;

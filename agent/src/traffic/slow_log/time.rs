@@ -60,7 +60,7 @@ fn old(text: &[u8]) -> Option<(Stamp, &[u8])> {
 #[must_use]
 pub fn same_but_for_zone(local_s: u64, utc_s: u64) -> bool {
     let difference = local_s.abs_diff(utc_s);
-    difference % ZONE_STEP_S.unsigned_abs() == 0 && difference <= 15 * 3600
+    difference.is_multiple_of(ZONE_STEP_S.unsigned_abs()) && difference <= 15 * 3600
 }
 
 fn digit(byte: u8) -> Option<i64> {

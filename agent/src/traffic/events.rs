@@ -1,0 +1,135 @@
+//! `headrace-agent events`: what a file of traffic holds, one JSON line an event. For tests, and for a close look.
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::coverage::Coverage;
+use super::event::{Event, Outcome, Sink};
+use super::input;
+use super::slow_log;
+use super::sources::{self, Kind, SourceOptions};
+
+#[derive(clap::Args)]
+pub struct EventsArguments {
+    /// A capture, a log or a recording; `-` is standard input
+    file: PathBuf,
+    /// Wait for more at the end of the file, until a signal
+    #[arg(long)]
+    follow: bool,
+    /// Ports of the servers, for captures
+    #[arg(long, default_value = "3306", value_delimiter = ',')]
+    ports: Vec<u16>,
+    /// Print only how many events there are
+    #[arg(long)]
+    count: bool,
+    /// Threads that read a plain slow log; only with --count, because they keep no order
+    #[arg(long, default_value_t = 1, requires = "count")]
+    workers: usize,
+}
+
+/// Text is what of it is UTF-8; everything else is replaced.
+#[derive(Serialize)]
+struct Line<'a> {
+    start_ns: u64,
+    response_ns: Option<u64>,
+    lock_ns: Option<u64>,
+    session: u64,
+    user: &'a str,
+    host: &'a str,
+    database: &'a str,
+    command: &'a str,
+    outcome: &'a str,
+    errno: Option<u16>,
+    text: &'a str,
+    text_bytes: usize,
+    is_cut: bool,
+    rows_sent: Option<u64>,
+    rows_examined: Option<u64>,
+    rows_affected: Option<u64>,
+    request_bytes: Option<u64>,
+    response_bytes: Option<u64>,
+}
+
+/// Prints the events, and the coverage as the last line.
+///
+/// # Errors
+/// The file cannot be read or is nothing known, or nobody reads what is printed.
+pub fn run(arguments: &EventsArguments) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let coverage = if arguments.count { count(arguments)? } else { print(arguments, &mut out)? };
+    serde_json::to_writer(&mut out, &serde_json::json!({ "coverage": coverage }))?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
+}
+
+fn options(arguments: &EventsArguments) -> SourceOptions {
+    SourceOptions { follow: arguments.follow, ports: arguments.ports.clone(), ..SourceOptions::default() }
+}
+
+/// Only counts.
+struct Nothing;
+
+impl Sink for Nothing {
+    fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
+        std::hint::black_box(event.start_ns);
+        Ok(())
+    }
+}
+
+fn count(arguments: &EventsArguments) -> anyhow::Result<Coverage> {
+    let path = &arguments.file;
+    let in_parts = arguments.workers > 1 && !arguments.follow && input::is_plain(path)?;
+    if !in_parts || sources::kind(path)? != Kind::SlowLog {
+        return sources::read(path, &options(arguments), &mut Nothing);
+    }
+    let mut sum = Coverage::default();
+    for (_, coverage) in slow_log::read_parallel(path, arguments.workers, || Nothing)? {
+        sum.merge(&coverage);
+    }
+    Ok(sum)
+}
+
+fn print(arguments: &EventsArguments, out: &mut impl Write) -> anyhow::Result<Coverage> {
+    let follow = arguments.follow;
+    let mut sink = |event: &Event<'_>| {
+        line(event, out)?;
+        // Whoever follows wants to see it now.
+        if follow { Ok(out.flush()?) } else { Ok(()) }
+    };
+    sources::read(&arguments.file, &options(arguments), &mut sink)
+}
+
+fn line(event: &Event<'_>, out: &mut impl Write) -> anyhow::Result<()> {
+    let [user, host, database, text] =
+        [event.user, event.host, event.database, event.text].map(String::from_utf8_lossy);
+    let (outcome, errno) = match event.outcome {
+        Outcome::Unknown => ("unknown", None),
+        Outcome::Ok => ("ok", None),
+        Outcome::Error(errno) => ("error", Some(errno)),
+        Outcome::Unanswered => ("unanswered", None),
+    };
+    let line = Line {
+        start_ns: event.start_ns,
+        response_ns: event.response_ns,
+        lock_ns: event.lock_ns,
+        session: event.session,
+        user: &user,
+        host: &host,
+        database: &database,
+        command: &super::digest::group::command_name(event.command),
+        outcome,
+        errno,
+        text: &text,
+        text_bytes: event.text.len(),
+        is_cut: event.is_cut,
+        rows_sent: event.rows_sent,
+        rows_examined: event.rows_examined,
+        rows_affected: event.rows_affected,
+        request_bytes: event.request_bytes,
+        response_bytes: event.response_bytes,
+    };
+    serde_json::to_writer(&mut *out, &line)?;
+    Ok(out.write_all(b"\n")?)
+}
