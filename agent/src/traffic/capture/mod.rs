@@ -82,15 +82,19 @@ pub fn capture(
     let mut looked: Option<Instant> = None;
     let ended = loop {
         let is_stopped = wait(&ring, stop, LOOK)?;
-        // After the end was asked for, what the ring has belongs to it.
-        while ring.next_block(|packet| {
-            item += 1;
-            let parsed = network(packet.protocol, packet.data, packet.wire_bytes);
-            let offset = bytes;
-            bytes += packet.data.len() as u64;
-            packets.parsed(packet.time_ns, &parsed, offset, item)
-        })? {
-            if options.max_bytes.is_some_and(|most| bytes >= most) {
+        // Also after the end was asked for: what the ring has belongs to it. One lap and no more, so that a flood
+        // cannot keep us from looking at what it costs.
+        for _ in 0..ring.blocks() {
+            let is_full = options.max_bytes.is_some_and(|most| bytes >= most);
+            let has_more = !is_full
+                && ring.next_block(|packet| {
+                    item += 1;
+                    let parsed = network(packet.protocol, packet.data, packet.wire_bytes);
+                    let offset = bytes;
+                    bytes += packet.data.len() as u64;
+                    packets.parsed(packet.time_ns, &parsed, offset, item)
+                })?;
+            if !has_more {
                 break;
             }
         }

@@ -114,6 +114,10 @@ impl Ring {
         Ok(())
     }
 
+    pub fn blocks(&self) -> usize {
+        self.blocks
+    }
+
     /// Hands on the packets of the next full block and gives it back; false if there is none.
     pub fn next_block<E>(&mut self, mut take: impl FnMut(Packet<'_>) -> Result<(), E>) -> Result<bool, E> {
         // SAFETY: `at` is below `blocks`, and blocks are aligned to pages.

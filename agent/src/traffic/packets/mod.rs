@@ -8,6 +8,9 @@
 //! what the program on the captured host saw: from the first byte of its request on the wire to the last byte of the
 //! answer that completed the order, network included when captured at the client.
 //!
+//! A packet that was captured on several interfaces (a bridge and its port) counts once, its copies as retransmitted;
+//! where addresses are translated between the two, its connection is seen twice, and one interface has to be chosen.
+//!
 //! Fragments of IP are not put together: TCP avoids them. The first one counts, others are damage, and a gap.
 
 mod connection;
