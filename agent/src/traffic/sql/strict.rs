@@ -17,7 +17,7 @@ use memchr::memmem;
 use super::lexer::{Kind, Lexer, Token};
 
 /// Deeper parentheses are kept as they are; their lists are not looked at.
-const DEPTH: usize = 32;
+const DEPTH: usize = 16;
 /// Elements of an IN list are looked for among those before while these are no longer than this: hostile lists of
 /// a million different elements cost no more than others.
 const SEARCHED: usize = 1024;
@@ -239,6 +239,8 @@ impl<'a> Writer<'a> {
         let mut start = self.out.len();
         lower_onto(self.out, self.text, token.start, token.end);
         match &self.out[start..] {
+            // Most words.
+            word if !matches!(word.len(), 4..=6) => {}
             // A dot right behind it makes a name of it, and of what follows.
             b"null" | b"true" | b"false" if self.text.get(token.end) == Some(&b'.') => {}
             b"null" | b"true" | b"false" if self.last != Last::Dot && !self.is_behind_is() => {
@@ -535,6 +537,7 @@ impl<'a> Writer<'a> {
 fn lower_onto(out: &mut Vec<u8>, text: &[u8], start: usize, end: usize) {
     let mut at = start;
     let length = out.len() + (end - start);
+    out.reserve(end - start + 8);
     while at < end {
         if let Some(chunk) = text[at..].first_chunk::<8>() {
             out.extend_from_slice(&lower(u64::from_le_bytes(*chunk)).to_le_bytes());
