@@ -102,8 +102,11 @@ def write(table: pa.Table, path: Path) -> None:
     draft = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        draft.touch(mode=0o600)  # before anything of a sample is in it
         marked = table.replace_schema_metadata({"headrace": f"digest {FORMAT}"})
         pq.write_table(marked, draft, compression="zstd", row_group_size=1 << 18)
+        with draft.open("rb+") as file:
+            os.fsync(file.fileno())
         os.chmod(draft, 0o600 if has_literals(table) else 0o644)
         draft.replace(path)
     except OSError as error:

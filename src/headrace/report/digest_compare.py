@@ -131,7 +131,7 @@ def _figures(each: QueryClass | None) -> dict[str, Any] | None:
 
 # -- Client and server ------------------------------------------------------------------------------------------
 
-_SHOWN = ("p50", "p90", "p99", "p99.9")
+_SHOWN = ("p90", "p99", "p99.9")
 
 
 def beside(
@@ -150,9 +150,11 @@ def beside(
         share = percent(each.mean_share) if each.mean_share is not None else "–"
         mark = "" if each.is_same_calls else " ?"
         fingerprint = Text(clean(each.client.fingerprint))
-        rows.append([*map(Text, _side(each, 0)), Text(f"{share} of the mean{mark}"), fingerprint])
-        rows.append([*(Text(cell, style="dim") for cell in _side(each, 1)), *_gaps(each)])
-    titles = ("calls", "mean ms", *(f"{name} ms" for name in _SHOWN), "network + client", "class")
+        rows.append([*map(Text, _side(each, 0)), Text(f"mean {share}{mark}"), fingerprint])
+        rows.append(
+            [*(Text(cell, style="dim") for cell in _side(each, 1)), Text(_gaps(each), style="dim"), Text("")]
+        )
+    titles = ("calls", "mean ms", *_SHOWN, "network + client", "class")
     parts += ["", Fitted(titles, rows)]
     if any(not each.is_same_calls for each in both):
         note = "? the two sides did not count the same calls: even their means are of different ones"
@@ -178,12 +180,9 @@ def _side(each: Sides, side: int) -> list[str]:
     return cells
 
 
-def _gaps(each: Sides) -> list[Text]:
-    pairs = {
-        name: pair for name in ("p90", "p99", "p99.9") if (pair := each.percentiles_ns.get(name)) and pair[0]
-    }
-    shares = [f"{name} {1 - pair[1] / pair[0]:.0%}" for name, pair in pairs.items()]
-    return [Text(""), Text(f"apart: {', '.join(shares)}" if shares else "", style="dim")]
+def _gaps(each: Sides) -> str:
+    pairs = {name: pair for name in _SHOWN if (pair := each.percentiles_ns.get(name)) and pair[0]}
+    return ", ".join(f"{name} {1 - pair[1] / pair[0]:.0%}" for name, pair in pairs.items())
 
 
 def beside_json(
