@@ -335,8 +335,9 @@ mod tests {
     fn commands_and_what_only_reads() {
         let holds = |source: &str, command, text: &[u8]| {
             let selection = Selection { filters: vec![source.parse().unwrap()], ..Selection::default() };
-            let holds = selection.acceptor()(&Event { text, ..Event::new(1, 1, command) });
-            holds
+            let event = Event { text, ..Event::new(1, 1, command) };
+            let mut accepts = selection.acceptor();
+            accepts(&event)
         };
         assert!(
             holds("command=Init DB", Command::InitDb, b"") && holds("command=init_db", Command::InitDb, b"")

@@ -121,11 +121,11 @@ pub fn split(raw: &[u8]) -> Result<[Cursor; COLUMNS], Malformed> {
         return Err(Malformed);
     }
     let mut lengths = [0; COLUMNS];
-    for index in 0..count {
-        let length = head.varint(raw)?;
-        if index < COLUMNS {
-            lengths[index] = length;
-        }
+    for length in &mut lengths {
+        *length = head.varint(raw)?;
+    }
+    for _ in COLUMNS..count {
+        head.varint(raw)?;
     }
     let mut cursors = [Cursor::default(); COLUMNS];
     for (cursor, length) in cursors.iter_mut().zip(lengths) {

@@ -209,6 +209,8 @@ impl Reader {
     ///
     /// # Errors
     /// The file cannot be read any more. Damage is no error: it is counted, and the rest is read.
+    // An Iterator cannot lend what it gives.
+    #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> anyhow::Result<Option<Event<'_>>> {
         let index = loop {
             let Some(index) = self.earliest()? else {
@@ -322,7 +324,7 @@ impl Reader {
 /// The entries of an index that stands at `end`; None where they cannot be what was written.
 fn entries_of_index(raw: &[u8], end: u64) -> Option<Vec<Entry>> {
     const ENTRY_BYTES: usize = 8 + HEADER_BYTES;
-    if raw.len() % ENTRY_BYTES != 0 {
+    if !raw.len().is_multiple_of(ENTRY_BYTES) {
         return None;
     }
     let mut at = 0;
