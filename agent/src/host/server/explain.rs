@@ -1,6 +1,6 @@
-//! `headrace-agent explain`: the plan of a statement that runs now, or of the last one known of a digest.
+//! `headrace-agent explain`: the plan of a statement that runs now, of the last one known of a digest, or of a given one.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use clap::Args;
@@ -10,11 +10,16 @@ use serde_json::{Map, Value};
 use super::{SYNTAX_ERROR, named_server, rows};
 use crate::error::AgentError;
 use crate::mysql::{Connection, Error, Options, ServerArguments};
+use crate::traffic::sql;
 
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 const TIME_LIMIT_S: u64 = 3;
 /// What may stand behind EXPLAIN. Whatever else a text begins with is not sent to the server.
 const EXPLAINABLE: [&str; 6] = ["SELECT", "WITH", "INSERT", "REPLACE", "UPDATE", "DELETE"];
+/// What a statement from outside may begin with: one that was captured and only reads.
+const READS: [&str; 2] = ["SELECT", "WITH"];
+/// A longer statement from outside is not explained.
+const MAX_TEXT_BYTES: u64 = 1 << 20;
 /// Where servers keep whole statements: MySQL 8 one a digest, MariaDB those of its history, where it is on.
 const SAMPLES: [&str; 4] = [
     "SELECT QUERY_SAMPLE_TEXT, SCHEMA_NAME FROM performance_schema.events_statements_summary_by_digest",
@@ -28,11 +33,14 @@ pub struct ExplainArguments {
     #[command(flatten)]
     server: Box<ServerArguments>,
     /// The connection whose statement runs now: `id` of `headrace-agent statements`
-    #[arg(long, value_name = "ID", required_unless_present = "digest", conflicts_with = "digest")]
+    #[arg(long, value_name = "ID", required_unless_present_any = ["digest", "text"], conflicts_with = "digest")]
     thread: Option<u64>,
     /// A class of statements: `digest` of `headrace-agent statements`, or at least its first 16 digits
     #[arg(long, value_name = "DIGEST", value_parser = parse_digest)]
     digest: Option<String>,
+    /// A statement that only reads, on standard input; it is not executed
+    #[arg(long, conflicts_with_all = ["thread", "digest"])]
+    text: bool,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -47,7 +55,7 @@ pub fn run(arguments: &ExplainArguments) -> anyhow::Result<()> {
     let plan = match (arguments.thread, &arguments.digest) {
         (Some(thread), _) => of_thread(&mut Connection::open(&options)?, thread)?,
         (None, Some(digest)) => of_digest(options, digest)?,
-        (None, None) => unreachable!("one of them is required"),
+        (None, None) => of_input(&options)?,
     };
     if plan == (Plan::Traditional { rows: Vec::new() }) {
         anyhow::bail!("it executes no statement that has a plan");
@@ -88,7 +96,42 @@ fn of_digest(mut options: Options, digest: &str) -> anyhow::Result<Plan> {
         return Err(AgentError::Refused(format!("digest {digest}: {problem}")).into());
     }
     options.database = schema.or(options.database);
-    let mut connection = Connection::open(&options)?;
+    plan_of(&options, &text)
+}
+
+/// The plan of the statement on standard input.
+fn of_input(options: &Options) -> anyhow::Result<Plan> {
+    let mut text = String::new();
+    std::io::stdin().lock().take(MAX_TEXT_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_TEXT_BYTES {
+        return Err(AgentError::Input("the statement is longer than 1 MiB".to_owned()).into());
+    }
+    let text = text.trim().trim_end_matches(';');
+    let begins_well = begins_with(without_comments(text), &READS);
+    if !begins_well || !sql::is_read_only(text.as_bytes()) {
+        return Err(AgentError::Refused("only statements that read are explained".to_owned()).into());
+    }
+    plan_of(options, without_comments(text))
+}
+
+/// A text without the comments before its first word. Those that servers execute (`/*!`, `/*M!`) are no comments.
+fn without_comments(text: &str) -> &str {
+    let mut rest = text.trim_start();
+    loop {
+        let next = if rest.starts_with("/*") && !rest.starts_with("/*!") && !rest.starts_with("/*M!") {
+            rest.split_once("*/").map(|(_, after)| after)
+        } else if rest.starts_with("-- ") || rest.starts_with('#') {
+            rest.split_once('\n').map(|(_, after)| after)
+        } else {
+            return rest;
+        };
+        // A comment without an end leaves nothing.
+        rest = next.unwrap_or_default().trim_start();
+    }
+}
+
+fn plan_of(options: &Options, text: &str) -> anyhow::Result<Plan> {
+    let mut connection = Connection::open(options)?;
     // A plan may cost reads of constant tables and subqueries, but must never write.
     connection.execute("SET SESSION TRANSACTION READ ONLY")?;
     let limit = if connection.is_mariadb() {
@@ -117,12 +160,16 @@ fn sample_of(connection: &mut Connection, digest: &str) -> Result<Option<(String
 
 /// Why a text must not or cannot be explained.
 fn problem_of(text: &str) -> Option<&'static str> {
-    let first = text.trim_start().split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
-    if !EXPLAINABLE.iter().any(|word| first.eq_ignore_ascii_case(word)) {
+    if !begins_with(text.trim_start(), &EXPLAINABLE) {
         return Some("its statement is none that can be explained");
     }
     // The server cuts what it remembers at performance_schema_max_sql_text_length.
     text.ends_with("...").then_some("the server remembers only the beginning of its statement")
+}
+
+fn begins_with(text: &str, words: &[&str]) -> bool {
+    let first = text.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+    words.iter().any(|word| first.eq_ignore_ascii_case(word))
 }
 
 fn plan(connection: &mut Connection, sql: &str) -> Result<Plan, Error> {
@@ -150,7 +197,24 @@ fn parse_digest(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_digest, problem_of};
+    use super::{READS, begins_with, parse_digest, problem_of, without_comments};
+
+    #[test]
+    fn comments_go_but_not_those_that_servers_execute() {
+        for text in [
+            "SELECT 1",
+            "/* app:a */ select 1",
+            "-- x\n# y\n/*a*//*b*/ SELECT 1",
+            "with a as (select 1) table a",
+        ] {
+            assert!(begins_with(without_comments(text), &READS), "{text}");
+        }
+        for text in
+            ["/*!ANALYZE*/ SELECT 1", "/*M!100100 DELETE*/ SELECT", "/* SELECT 1", "--", "DELETE FROM t", ""]
+        {
+            assert!(!begins_with(without_comments(text), &READS), "{text}");
+        }
+    }
 
     #[test]
     fn only_what_explain_takes_and_only_whole_is_sent() {
