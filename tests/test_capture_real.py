@@ -1,0 +1,110 @@
+"""Captures of sysbench, by tcpdump and by the agent itself: what they count is what the server counted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.programs import agent_path, has
+from tests.servers import Server, mariadb
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not (has("mariadbd") and has("sysbench") and has("tcpdump")), reason="needs them all"),
+]
+
+# No commits: asking for the counters makes some.
+VERBS = ("select", "insert", "update", "delete", "begin")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    folder = Path(tempfile.mkdtemp(prefix="hr-capture-"))
+    folder.chmod(0o755)
+    with mariadb(folder / "m") as running:
+        running.sql(
+            "CREATE USER sb@'127.0.0.1'", "GRANT ALL ON *.* TO sb@'127.0.0.1'", "CREATE DATABASE sbtest"
+        )
+        _sysbench(running, "prepare", "disable")
+        yield running
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sysbench(server: Server, command: str, prepared: str) -> None:
+    argv = ["sysbench", "--mysql-host=127.0.0.1", f"--mysql-port={server.port}", "--mysql-user=sb"]
+    argv += [f"--db-ps-mode={prepared}", "--tables=2", "--table-size=1000", "--threads=4", "--time=3"]
+    subprocess.run([*argv, "oltp_read_write", command], check=True, capture_output=True, timeout=100)
+
+
+def _counts(agent: str, file: Path, port: int, group: str) -> tuple[dict[str, int], Counter[str]]:
+    """Coverage, and how often each command or verb was sent."""
+    argv = [agent, "digest", "--port", str(port), "--group", group, str(file)]
+    text = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=100).stdout
+    coverage: dict[str, int] = {}
+    counts: Counter[str] = Counter()
+    for line in map(json.loads, text.splitlines()):
+        if line["type"] == "digest":
+            coverage = line["coverage"]
+        if line["type"] == "class":
+            name = line["key"]["command"] if group == "command" else line["verb"]
+            counts[(name or "none").lower()] += line["count"]
+    return coverage, counts
+
+
+@pytest.mark.parametrize("prepared", ["disable", "auto"])
+@pytest.mark.parametrize("interface", ["lo", "any"])
+def test_counts_are_the_servers(server: Server, tmp_path: Path, prepared: str, interface: str) -> None:
+    agent = agent_path()
+    capture, recording = tmp_path / "x.pcap", tmp_path / "x.recording"
+    dump = [
+        "tcpdump",
+        "-i",
+        interface,
+        "-B",
+        "65536",
+        "-Z",
+        "root",
+        "-w",
+        str(capture),
+        f"port {server.port}",
+    ]
+    record = [agent, "record", "--interface", interface, "--port", str(server.port)]
+    record += ["--with-literals", "-o", str(recording)]
+    names = [f"Com_{verb}" for verb in VERBS]
+    names += ["Com_stmt_prepare", "Com_stmt_execute", "Com_stmt_close"]
+    watchers = [subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) for argv in (dump, record)]
+    try:
+        time.sleep(2)
+        before = {name: server.status(name) for name in names}
+        _sysbench(server, "run", prepared)
+        told = {name: server.status(name) - before[name] for name in names}
+        time.sleep(1)
+    finally:
+        for watcher in watchers:
+            watcher.send_signal(signal.SIGINT)
+        errors = [watcher.communicate(timeout=60)[1] for watcher in watchers]
+    assert [watcher.returncode for watcher in watchers] == [0, 0], errors
+    for file in (capture, recording):
+        coverage, commands = _counts(agent, file, server.port, "command")
+        for name in ("gaps", "damaged", "dropped_packets", "unknown_statements", "midstream_sessions"):
+            assert coverage[name] == 0, (file, coverage)
+        assert coverage["sessions"] == 4
+        if prepared == "auto":
+            assert told["Com_stmt_execute"] > 1000
+            assert commands["execute"] == told["Com_stmt_execute"], (file, commands)
+            assert commands["prepare"] == told["Com_stmt_prepare"], (file, commands)
+        else:
+            assert commands["query"] > 1000
+            _, verbs = _counts(agent, file, server.port, "class")
+            assert {verb: verbs[verb] for verb in VERBS} == {verb: told[f"Com_{verb}"] for verb in VERBS}, (
+                file
+            )
