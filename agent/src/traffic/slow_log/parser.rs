@@ -171,12 +171,12 @@ impl Parser<'_> {
         let Some(end) = self.end(text, body, at_end) else { return Ok(None) };
         self.scan = Scan::default();
         self.carried.update(&header);
-        self.finish(buffer, at, &header, body, &end, sink)?;
+        let is_whole = self.finish(buffer, at, &header, body, &end, sink)?;
         if without_banners(&text[..end.at]).len() < end.at {
             self.carried.reopen();
         }
         if end.by == By::Limit {
-            self.mode = Mode::Skip(Skip { is_loose: false, is_counted: true, is_told: true });
+            self.mode = Mode::Skip(Skip { is_loose: is_whole, is_counted: true, is_told: true });
         }
         self.is_finished = end.is_firm && self.offset + (at + end.at) as u64 >= self.limit;
         Ok(Some(at + end.at))
@@ -232,7 +232,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Gives the event, or says why there is none.
+    /// Gives the event, or says why there is none. True if its statement ended before the limit of an event did.
     fn finish(
         &mut self,
         buffer: &[u8],
@@ -241,7 +241,7 @@ impl Parser<'_> {
         body: usize,
         end: &End,
         sink: &mut impl Sink,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<bool> {
         let event_bytes = &buffer[at..at + end.at];
         self.coverage.bytes += event_bytes.len() as u64;
         let rest = without_banners(&event_bytes[body.min(event_bytes.len())..]);
@@ -259,7 +259,7 @@ impl Parser<'_> {
                     at,
                     other.err().unwrap_or("an event without a Query_time that is a number"),
                 );
-                return Ok(());
+                return Ok(false);
             }
         };
         if kept < rest.len() {
@@ -272,7 +272,8 @@ impl Parser<'_> {
         self.coverage.events += 1;
         let mut event = event(header, &self.carried, &statement);
         event.is_cut = end.by == By::Limit && kept == rest.len();
-        sink.event(&event)
+        sink.event(&event)?;
+        Ok(kept < rest.len())
     }
 
     /// Finds the next boundary.

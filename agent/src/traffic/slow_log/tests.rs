@@ -223,6 +223,36 @@ fn a_log_cut_at_every_byte_gives_its_whole_events() {
     }
 }
 
+#[test]
+fn blocks_of_zeros_cost_no_event() {
+    for zeros in [1, 100, 70_000, MAX_EVENT_BYTES + 100_000] {
+        let zeros = "\0".repeat(zeros);
+        let log = format!(
+            "{}{zeros}\n{}{}",
+            event(1, 8, "select 1"),
+            event(2, 8, "select 2"),
+            event(3, 8, "select 3")
+        );
+        let (events, coverage) = parsed(log.as_bytes());
+        let texts: Vec<_> = events.iter().map(|event| event.text.as_str()).collect();
+        assert_eq!(texts, ["select 1", "select 2", "select 3"]);
+        assert_eq!((coverage.damaged, coverage.skipped_bytes), (1, zeros.len() as u64 + 1));
+    }
+}
+
+#[test]
+fn a_statement_that_is_too_long_is_cut_and_says_so() {
+    let long = format!("select '{}'", "x".repeat(MAX_EVENT_BYTES));
+    let log = format!("{}{}{}", event(1, 8, "select 1"), event(2, 8, &long), event(3, 8, "select 3"));
+    let mut cut = Vec::new();
+    let mut sink = |event: &Event<'_>| {
+        cut.push(event.is_cut);
+        Ok(())
+    };
+    let coverage = read(log.as_bytes(), "log", &mut sink).unwrap();
+    assert_eq!((cut, coverage.damaged), (vec![false, true, false], 1));
+}
+
 mod properties {
     use proptest::prelude::*;
 
