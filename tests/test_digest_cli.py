@@ -315,3 +315,28 @@ async def test_a_host_digests_its_own_log_and_sends_the_table(shop: Shop, tmp_pa
             await target.close()
     assert found.all.count == Path(shop.log).read_text().count("# Query_time:")
     assert found.mode == "pt"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DELETE FROM t", "/*!ANALYZE*/ SELECT 1", "/*M!100000 DELETE FROM t*/ SELECT 1", "SELECT 1; DELETE FROM t",
+        "SELECT * FROM t INTO OUTFILE '/tmp/headrace-never'", "SELECT * FROM t FOR UPDATE", "ANALYZE SELECT 1", "",
+    ],
+)  # fmt: skip
+def test_nothing_but_reads_is_explained(shop: Shop, text: str) -> None:
+    argv = [
+        str(find_binary()),
+        "explain",
+        "--text",
+        "--mysql-socket",
+        shop.server.socket,
+        "--mysql-user",
+        "root",
+    ]
+    answer = subprocess.run(
+        [*argv, "--mysql-database", "shop"], input=text, text=True, capture_output=True, check=False
+    )
+    assert answer.returncode == 5, (answer.stdout, answer.stderr)
+    assert "only statements that read" in answer.stderr
