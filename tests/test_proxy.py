@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import shutil
 import socket
 import ssl
 import subprocess
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -326,3 +329,52 @@ def test_the_driver_through_the_proxy(maria: Server, tmp_path: Path) -> None:
     executions = seen.of("Execute")
     assert len(executions) == executed >= run.sum("count") > 100
     assert all(event["rows_sent"] == 1 and event["parameter_count"] == 1 for event in executions)
+
+
+@contextlib.contextmanager
+def tcpdump(port: int, path: Path) -> Iterator[None]:
+    argv = ["tcpdump", "-i", "lo", "-U", "-B", "32768", "-s", "0", "-w", str(path), f"tcp port {port}"]
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert "listening" in process.stderr.readline() + process.stderr.readline()
+    yield
+    # The kernel hands packets over in blocks.
+    time.sleep(1)
+    process.terminate()
+    _, said = process.communicate(timeout=30)
+    assert "\n0 packets dropped by kernel" in said
+
+
+def classes(path: Path, port: int) -> dict[tuple[str, str], tuple[int, ...]]:
+    """Of a digest, by command and class: calls, rows, affected rows, failed, and bytes of requests and answers."""
+    argv = [agent_path(), "digest", str(path), "--group", "command,class", "--port", str(port)]
+    done = subprocess.run(argv, capture_output=True, check=True, text=True)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    sums = ("rows_sent", "rows_affected", "request_bytes", "response_bytes")
+    return {
+        (line["key"]["command"], line["fingerprint"]): (
+            line["count"],
+            line["failed"],
+            line["unanswered"],
+            *((line[name] or {}).get("sum", 0) for name in sums),
+        )
+        for line in lines
+        if line["type"] == "class"
+    }
+
+
+@pytest.mark.skipif(not has("sysbench") or not has("tcpdump"), reason="sysbench or tcpdump is not installed")
+@pytest.mark.skipif(os.geteuid() != 0, reason="a capture needs root")
+@pytest.mark.parametrize("mode", ["auto", "disable"])
+def test_a_capture_and_the_proxy_see_the_same(maria: Server, tmp_path: Path, mode: str) -> None:
+    recording, capture = tmp_path / "proxy.recording", tmp_path / "capture.pcap"
+    with (
+        proxy(tmp_path, *target(maria), "-o", recording, "--checksums", lines=False) as seen,
+        tcpdump(maria.port, capture),
+    ):
+        sysbench(seen.port, f"--db-ps-mode={mode}")
+    assert seen.summary["gaps"] == 0
+    assert recording.stat().st_mode & 0o777 == 0o600
+    by_proxy, by_capture = classes(recording, maria.port), classes(capture, maria.port)
+    assert by_proxy == by_capture
+    assert sum(counts[0] for counts in by_proxy.values()) > 4000

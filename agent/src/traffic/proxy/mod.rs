@@ -23,7 +23,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
@@ -159,22 +159,20 @@ pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
         .clamp(1, 256);
     let (sender, batches) = channel();
     let mut inboxes = Vec::new();
-    let (mut workers, mut used) = (Vec::new(), Vec::new());
+    let mut workers = Vec::new();
     for _ in 0..threads {
-        let (give_back, take_back) = channel();
-        let tap = Tap::new(sender.clone(), take_back, queue.clone(), arguments.queue_mib << 20);
+        let tap = Tap::new(sender.clone(), queue.clone(), arguments.queue_mib << 20);
         let inbox = Arc::new(Inbox::new()?);
         let worker = Worker::new(inbox.clone(), settings.clone(), totals.clone(), tap)?;
         workers.push(std::thread::spawn(move || worker.run()));
         inboxes.push(inbox);
-        used.push(give_back);
     }
     drop(sender);
     let options =
         WireOptions { checksum: arguments.checksums, name: "proxy".to_owned(), ..WireOptions::default() };
     let decoder = Decoder::with_options(out, options);
     let shared = queue.clone();
-    let decoding = std::thread::spawn(move || decode(&batches, &used, &shared, decoder));
+    let decoding = std::thread::spawn(move || decode(&batches, &shared, decoder));
     accept(&listener, &stop, &inboxes, &totals, arguments.max_sessions)?;
     drop(listener);
     let grace_ns = u64::try_from(arguments.grace.as_nanos()).unwrap_or(u64::MAX);
@@ -227,14 +225,9 @@ fn accept(
     }
 }
 
-fn decode(
-    batches: &Receiver<Vec<u8>>,
-    used: &[Sender<Vec<u8>>],
-    queue: &Queue,
-    mut decoder: Decoder<Out>,
-) -> anyhow::Result<Coverage> {
+fn decode(batches: &Receiver<Vec<u8>>, queue: &Queue, mut decoder: Decoder<Out>) -> anyhow::Result<Coverage> {
     let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-    let result = tap::drain(batches, used, queue, &mut decoder, nowhere, Out::tick);
+    let result = tap::drain(batches, queue, &mut decoder, nowhere, Out::tick);
     if let Err(error) = result {
         // The traffic goes on; whoever started us should know at once.
         eprintln!("headrace-agent: recording has stopped: {error:#}");

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::traffic::event::Sink;
@@ -14,6 +15,8 @@ use crate::traffic::wire::Decoder;
 /// A batch goes out when it has so many bytes, or is so old.
 const BATCH: usize = 128 * 1024;
 pub const BATCH_NS: u64 = 10_000_000;
+/// Buffers that are kept to be filled again.
+const MOST_USED: usize = 16;
 /// Bytes before the content of a record: time, session, length, kind.
 const HEAD: usize = 8 + 8 + 4 + 1;
 const TICK: Duration = Duration::from_millis(200);
@@ -29,8 +32,25 @@ const SERVER_GAP: u8 = 5;
 #[derive(Debug, Default)]
 pub struct Queue {
     waiting: AtomicUsize,
+    /// Buffers of batches that were decoded, to be filled again.
+    used: Mutex<Vec<Vec<u8>>>,
     pub gaps: AtomicU64,
     pub gap_bytes: AtomicU64,
+}
+
+impl Queue {
+    fn take_buffer(&self) -> Vec<u8> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn give_back(&self, mut buffer: Vec<u8>) {
+        self.waiting.fetch_sub(buffer.len(), Relaxed);
+        buffer.clear();
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if used.len() < MOST_USED {
+            used.push(buffer);
+        }
+    }
 }
 
 /// Bytes of a session that the decoder will not see, by side.
@@ -42,20 +62,14 @@ pub struct Tap {
     batch: Vec<u8>,
     begun_ns: u64,
     sender: Sender<Vec<u8>>,
-    used: Receiver<Vec<u8>>,
     queue: Arc<Queue>,
     most_bytes: usize,
     is_dead: bool,
 }
 
 impl Tap {
-    pub fn new(
-        sender: Sender<Vec<u8>>,
-        used: Receiver<Vec<u8>>,
-        queue: Arc<Queue>,
-        most_bytes: usize,
-    ) -> Self {
-        Tap { batch: Vec::new(), begun_ns: 0, sender, used, queue, most_bytes, is_dead: false }
+    pub fn new(sender: Sender<Vec<u8>>, queue: Arc<Queue>, most_bytes: usize) -> Self {
+        Tap { batch: Vec::new(), begun_ns: 0, sender, queue, most_bytes, is_dead: false }
     }
 
     pub fn opened(&mut self, time_ns: u64, session: u64, client: SocketAddr) {
@@ -96,9 +110,7 @@ impl Tap {
     }
 
     pub fn hand_over(&mut self) {
-        let mut next = self.used.try_recv().unwrap_or_default();
-        next.clear();
-        let batch = std::mem::replace(&mut self.batch, next);
+        let batch = std::mem::replace(&mut self.batch, self.queue.take_buffer());
         let length = batch.len();
         self.queue.waiting.fetch_add(length, Relaxed);
         if self.sender.send(batch).is_err() {
@@ -136,22 +148,19 @@ impl Tap {
 /// The decoder's end: takes batches until all taps are gone. `tick` is called now and then.
 pub fn drain<S: Sink>(
     batches: &Receiver<Vec<u8>>,
-    used: &[Sender<Vec<u8>>],
     queue: &Queue,
     decoder: &mut Decoder<S>,
     server: SocketAddr,
     mut tick: impl FnMut(&mut S) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let mut turn = 0;
+    let mut turn = 0_u32;
     loop {
         match batches.recv_timeout(TICK) {
             Ok(batch) => {
                 let result = feed(&batch, decoder, server);
-                queue.waiting.fetch_sub(batch.len(), Relaxed);
+                queue.give_back(batch);
                 result?;
-                turn += 1;
-                // A thread that has ended needs none.
-                let _ = used[turn % used.len()].send(batch);
+                turn = turn.wrapping_add(1);
                 if turn.is_multiple_of(64) {
                     tick(decoder.sink())?;
                 }

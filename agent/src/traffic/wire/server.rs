@@ -36,6 +36,11 @@ impl ServerSide {
         self.partial.is_empty()
     }
 
+    /// Bytes of packets that are not whole, or that nobody asked for.
+    pub fn held_bytes(&self) -> u64 {
+        self.partial.len() as u64
+    }
+
     /// Skips missing bytes where all of them lie in a row that nobody looks at.
     pub fn pass_unseen(&mut self, missing: usize) -> bool {
         if missing > self.skip {
@@ -124,7 +129,7 @@ impl Session {
         }
         let held = self.server.partial.len();
         if held + input.len() > MOST_HELD {
-            shared.coverage.skipped_bytes += (held + input.len()) as u64;
+            shared.coverage.skipped_bytes += input.len() as u64;
             return self.lose(Some("an answer that nobody asked for"), shared);
         }
         self.server.partial.extend_from_slice(input);

@@ -272,7 +272,8 @@ impl Session {
         if self.answer.stage == Stage::MaybeEnd {
             self.finish(self.answer.last_byte_ns, shared)?;
         }
-        shared.coverage.skipped_bytes += self.client.unfinished_bytes();
+        let unfinished = self.client.unfinished_bytes() + self.server.held_bytes();
+        shared.coverage.skipped_bytes += unfinished;
         while let Some(request) = self.requests.pop_front() {
             if self.is_verified || self.phase == Phase::LoggingIn {
                 shared.coverage.unanswered += 1;
