@@ -172,6 +172,7 @@ impl Table {
             if !std::mem::replace(&mut connection.is_watched, true) {
                 let session = connection.session;
                 self.watched.push_back(Watched { since_ns: time_ns, slot, session });
+                self.forget_unwatched();
             }
         } else {
             connection.stalled_ns = None;
@@ -251,11 +252,13 @@ impl Table {
         streams: &mut S,
         coverage: &mut Coverage,
     ) -> anyhow::Result<()> {
-        while let Some(first) = self.watched.front() {
-            if time_ns.saturating_sub(first.since_ns) < GRACE_NS {
+        while let Some(first) = self.watched.front_mut() {
+            // A clock that was set back: it waits from then on.
+            first.since_ns = first.since_ns.min(time_ns);
+            if time_ns - first.since_ns < GRACE_NS {
                 break;
             }
-            let Some(Watched { slot, session, .. }) = self.watched.pop_front() else { break };
+            let Some(Watched { since_ns: asked_ns, slot, session }) = self.watched.pop_front() else { break };
             let (connection, mut output) = self.split(slot, streams, coverage);
             if connection.session != session {
                 continue;
@@ -264,7 +267,9 @@ impl Table {
                 connection.is_watched = false;
                 continue;
             };
-            let waited_ns = time_ns.saturating_sub(since_ns);
+            let since_ns = since_ns.min(asked_ns);
+            connection.stalled_ns = Some(since_ns);
+            let waited_ns = time_ns - since_ns;
             if waited_ns >= GRACE_NS {
                 let is_hopeless = waited_ns >= HOLE_NS && !connection.is_heard_since(since_ns);
                 connection.force(is_hopeless, &mut output)?;
@@ -280,6 +285,14 @@ impl Table {
             }
         }
         Ok(())
+    }
+
+    /// Entries of connections that are gone go when their time comes; where the time stands still, here.
+    fn forget_unwatched(&mut self) {
+        if self.watched.len() > 2 * self.slots.len() {
+            let slots = &self.slots;
+            self.watched.retain(|entry| slots[entry.slot as usize].connection.session == entry.session);
+        }
     }
 
     /// Ends all that is left, in the order in which it began.

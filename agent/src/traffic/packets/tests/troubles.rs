@@ -365,3 +365,20 @@ fn data_with_the_first_packet() {
         nothing_lost(&coverage);
     }
 }
+
+#[test]
+fn clock_set_back() {
+    let mut talk = whole();
+    talk.packets.remove(4);
+    talk.packets.iter_mut().skip(6).for_each(|packet| packet.time_ns -= 3_600_000_000_000);
+    // Long after, by the clock that was set back; another connection makes the time go on.
+    let mut other = Talk::new(40_001, 1, 1);
+    other.time_ns = START_NS - 3_600_000_000_000 + 1_000_000_000;
+    other.shake();
+    let (calls, coverage) = read_packets(&[talk.packets[..8].to_vec(), other.packets].concat());
+    assert_eq!((coverage.gaps, coverage.gap_bytes), (1, 12));
+    let gap = calls.calls.iter().position(|call| matches!(call, Call::Gap(..)));
+    assert!(
+        gap < calls.calls.iter().position(|call| matches!(call, Call::Opened(opened) if opened.session == 2))
+    );
+}
