@@ -15,7 +15,7 @@ use super::writer::{Writer, WriterOptions};
 use crate::duration::parse_duration;
 use crate::error::AgentError;
 use crate::stop::StopSignal;
-use crate::traffic::capture::{self, CaptureOptions};
+use crate::traffic::capture::{self, CaptureOptions, Limits};
 use crate::traffic::coverage::Coverage;
 use crate::traffic::event::{Event, Sink};
 use crate::traffic::packets::PacketOptions;
@@ -51,6 +51,9 @@ pub struct RecordArguments {
     /// Port of a server in captured packets; can be given more than once
     #[arg(long = "port", value_name = "PORT", default_value = "3306")]
     ports: Vec<u16>,
+    /// Stop a capture that needs more of one core than this for seconds, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
+    max_cpu: u32,
     /// Stop after this time
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
@@ -198,6 +201,7 @@ fn capture_all(
     let options = CaptureOptions {
         interface: (name != "any").then(|| name.to_owned()),
         packets: PacketOptions { ports: arguments.ports.clone(), ..PacketOptions::default() },
+        limits: Limits { max_cpu_share: f64::from(arguments.max_cpu) / 100.0, ..Limits::default() },
         ..CaptureOptions::default()
     };
     let captured = capture::capture(&options, stop, &mut decoder)?;
