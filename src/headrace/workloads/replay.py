@@ -67,7 +67,7 @@ class ReplayOptions(Options):
         "is to blame; 0: only if the driver is",
     )
     timeout_s: Annotated[float, Field(ge=0.001, le=1e6)] = Field(
-        60.0, description="a statement without an answer for so long fails, and its connection with it"
+        600.0, description="a statement without an answer for so long fails, and its connection with it"
     )
     memory_mb: Annotated[int, Field(ge=104, le=1_000_000)] = Field(
         200, description="the most memory that the replay may take"

@@ -32,9 +32,9 @@ impl Accounts {
         }
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the user map {}", path.display()))?;
-        for (recorded, user, password) in parse(&text).map_err(|(line, reason)| {
-            AgentError::Input(format!("{}:{line}: {reason}", path.display()))
-        })? {
+        for (recorded, user, password) in parse(&text)
+            .map_err(|(line, reason)| AgentError::Input(format!("{}:{line}: {reason}", path.display())))?
+        {
             let options = accounts.options[0].for_account(user, Password::new(password));
             accounts.numbers.insert(recorded.into_bytes(), accounts.options.len());
             accounts.options.push(options);

@@ -8,8 +8,8 @@ use crate::traffic::sql::{self, Mode};
 
 /// Operations of a replay: what has a latency of its own in the lines.
 pub const OPERATIONS: [&str; 15] = [
-    "select", "insert", "update", "delete", "replace", "call", "set", "begin", "commit", "rollback", "show", "ddl",
-    "other", "prepare", "session",
+    "select", "insert", "update", "delete", "replace", "call", "set", "begin", "commit", "rollback", "show",
+    "ddl", "other", "prepare", "session",
 ];
 const COMMIT: u16 = 8;
 const ROLLBACK: u16 = 9;
@@ -150,7 +150,8 @@ mod tests {
     fn classes_have_a_limit() {
         let mut classifier = Classifier::new();
         for number in 0..MAX_CLASSES + 10 {
-            let table: String = number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect();
+            let table: String =
+                number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect();
             classifier.know(format!("SELECT 1 FROM z{table}").as_bytes());
         }
         assert_eq!(classifier.classes.len(), MAX_CLASSES + 1);

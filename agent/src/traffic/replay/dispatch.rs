@@ -21,7 +21,7 @@ const BATCH: usize = 128;
 /// How often the reader looks whether there is room again.
 const ROOM_CHECK: Duration = Duration::from_micros(200);
 /// A session whose login was not recorded connects so long before its first event.
-const LEAD_NS: u64 = 50_000_000;
+pub const LEAD_NS: u64 = 100_000_000;
 /// Texts of prepared statements that are kept once for all who use them.
 const MAX_TEXTS: usize = 1 << 14;
 const MAX_TEXT_BYTES: usize = 8 << 20;
@@ -29,11 +29,20 @@ const MAX_TEXT_BYTES: usize = 8 << 20;
 /// Where events come from, in the order of their starts.
 pub trait Events {
     fn next(&mut self) -> anyhow::Result<Option<Event<'_>>>;
+
+    /// Places that could not be read, and events that came out of order.
+    fn troubles(&self) -> (u64, u64) {
+        (0, 0)
+    }
 }
 
 impl Events for Reader {
     fn next(&mut self) -> anyhow::Result<Option<Event<'_>>> {
         Reader::next(self)
+    }
+
+    fn troubles(&self) -> (u64, u64) {
+        (self.damage().damaged, self.unordered())
     }
 }
 
@@ -76,6 +85,11 @@ pub struct Counts {
     pub refused_logins: u64,
     pub first_ns: Option<u64>,
     pub last_ns: u64,
+    /// Of the recording: what could not be read, and what came out of order.
+    pub damaged: u64,
+    pub unordered: u64,
+    /// Recorded time in which nothing was at work, and that was left out.
+    pub cut_ns: u64,
 }
 
 impl Counts {
@@ -91,6 +105,9 @@ impl Counts {
                 "unsupported": self.unsupported,
                 "refused_logins": self.refused_logins,
             },
+            "damaged": self.damaged,
+            "unordered": self.unordered,
+            "skipped_idle_ns": self.cut_ns,
             "recorded_ns": self.first_ns.map_or(0, |first_ns| self.last_ns - first_ns),
         })
     }
@@ -149,7 +166,8 @@ impl<'a> Dispatch<'a> {
     /// Hands out all events; ends early when the replay is stopped.
     pub fn run(mut self, events: &mut impl Events) -> anyhow::Result<(Counts, Vec<Class>)> {
         let result = self.hand_out(events);
-        let mut last: Vec<_> = std::mem::take(&mut self.players).into_values().flat_map(|p| p.seats).collect();
+        let mut last: Vec<_> =
+            std::mem::take(&mut self.players).into_values().flat_map(|p| p.seats).collect();
         last.sort_by_key(|seat| seat.key);
         for seat in &last {
             self.push(seat, self.quit(Step::default()));
@@ -158,6 +176,8 @@ impl<'a> Dispatch<'a> {
         // Also after an error: whoever plays must come to an end.
         self.channel.progress.is_over.store(true, Ordering::Release);
         result?;
+        self.counts.cut_ns = self.timeline.cut_ns();
+        (self.counts.damaged, self.counts.unordered) = events.troubles();
         Ok((self.counts, self.classifier.into_classes()))
     }
 
@@ -186,13 +206,13 @@ impl<'a> Dispatch<'a> {
             Command::Connect if matches!(event.outcome, Outcome::Error(_)) => self.counts.refused_logins += 1,
             Command::Connect => {
                 self.close(event.session, event.start_ns);
-                self.open(event, self.at_ns);
+                self.open(event, false);
             }
             Command::Quit => self.close(event.session, event.start_ns),
             Command::Fetch | Command::Other(_) => self.counts.unsupported += 1,
             _ => {
                 if !self.players.contains_key(&event.session) {
-                    self.open(event, self.at_ns.saturating_sub(LEAD_NS));
+                    self.open(event, true);
                 }
                 self.take_request(event);
             }
@@ -215,7 +235,9 @@ impl<'a> Dispatch<'a> {
         let steps = match known {
             Some(known) if self.plan.keeps_commit_order && known.is_ordered => {
                 let end_ns = event.start_ns.saturating_add(event.response_ns.unwrap_or(0));
-                (0..self.plan.copies).map(|_| self.writes.step(event.start_ns, end_ns, self.channel.writes)).collect()
+                (0..self.plan.copies)
+                    .map(|_| self.writes.step(event.start_ns, end_ns, self.channel.writes))
+                    .collect()
             }
             _ => vec![Step::default(); self.plan.copies as usize],
         };
@@ -322,7 +344,7 @@ impl<'a> Dispatch<'a> {
         }
     }
 
-    fn open(&mut self, event: &Event<'_>, at_ns: u64) {
+    fn open(&mut self, event: &Event<'_>, is_first_event: bool) {
         self.counts.sessions += 1;
         let step = match self.plan.speed {
             // As fast as possible, but not on more connections than there were.
@@ -341,7 +363,9 @@ impl<'a> Dispatch<'a> {
             let database = (!event.database.is_empty())
                 .then(|| String::from_utf8_lossy(self.mapped(event.database)).into_owned());
             let opening = Opening {
-                at_ns,
+                at_ns: self.at_ns,
+                // Not all in one instant where a recording began in the middle of thousands.
+                lead_ns: if is_first_event { LEAD_NS + u64::from(key % 64) * 1_000_000 } else { 0 },
                 account: self.accounts.number_of(event.user),
                 database,
                 waiting: Arc::clone(&seat.waiting),

@@ -96,7 +96,7 @@ pub struct ReplayArguments {
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     duration: Option<Duration>,
     /// A statement that takes longer fails, and its connection with it
-    #[arg(long, default_value = "60s", value_parser = parse_duration, value_name = "TIME")]
+    #[arg(long, default_value = "10m", value_parser = parse_duration, value_name = "TIME")]
     timeout: Duration,
     /// The replay is invalid where 1% of the statements are sent later than this, also if the server is to blame
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
@@ -189,7 +189,8 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
     }
     let mut capabilities = CapabilityFlags::CLIENT_MULTI_STATEMENTS;
     capabilities.set(CapabilityFlags::CLIENT_FOUND_ROWS, arguments.found_rows);
-    let map = arguments.database_map.iter().map(|(from, to)| (from.clone().into_bytes(), to.clone().into_bytes()));
+    let map =
+        arguments.database_map.iter().map(|(from, to)| (from.clone().into_bytes(), to.clone().into_bytes()));
     let replay = Replay {
         plan: Plan {
             speed: arguments.speed,

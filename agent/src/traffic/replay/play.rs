@@ -68,7 +68,11 @@ enum Message {
 }
 
 /// Plays and writes the lines to `output`, or to standard output.
-pub fn run(replay: &Replay<'_>, events: &mut (impl Events + Send), output: Option<&Path>) -> anyhow::Result<()> {
+pub fn run(
+    replay: &Replay<'_>,
+    events: &mut (impl Events + Send),
+    output: Option<&Path>,
+) -> anyhow::Result<()> {
     let stop_signal = StopSignal::install()?;
     let stop = AtomicBool::new(false);
     let output = Output::open(output)?;
@@ -87,7 +91,10 @@ pub fn run(replay: &Replay<'_>, events: &mut (impl Events + Send), output: Optio
     std::thread::scope(|scope| {
         let stopping = StopsAtEnd(&stop);
         let watched = scope.spawn(|| watch(&stop_signal, &stop));
-        let reader = scope.spawn(|| Dispatch::new(&replay.plan, replay.accounts, stage.channel()).run(events));
+        let reader = scope.spawn(|| {
+            let _ending = SaysItIsOver(stage.progress);
+            Dispatch::new(&replay.plan, replay.accounts, stage.channel()).run(events)
+        });
         let (sender, messages) = channel();
         let mut starts = Vec::new();
         for index in 0..replay.threads {
@@ -95,13 +102,15 @@ pub fn run(replay: &Replay<'_>, events: &mut (impl Events + Send), output: Optio
             starts.push(start);
             let (sender, stage) = (sender.clone(), &stage);
             scope.spawn(move || {
+                let _panicking = StopsOnPanic(stage.stop);
                 let ended = stage.play(index, &sender, &on_start);
                 let _ = sender.send(ended.unwrap_or_else(Message::Failed));
             });
         }
         drop(sender);
         let read = || {
-            let result = reader.join().map_err(|_| anyhow!("the thread that reads the recording panicked"))?;
+            let result =
+                reader.join().map_err(|_| anyhow!("the thread that reads the recording panicked"))?;
             result as anyhow::Result<(Counts, Vec<Class>)>
         };
         let result = stage.conduct(&messages, starts, &output, read);
@@ -110,6 +119,26 @@ pub fn run(replay: &Replay<'_>, events: &mut (impl Events + Send), output: Optio
         result
     })?;
     output.finish()
+}
+
+/// Nobody may wait for a reader that is gone, also when it panicked.
+struct SaysItIsOver<'a>(&'a Progress);
+
+impl Drop for SaysItIsOver<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Release);
+    }
+}
+
+/// The reader and the other threads would wait for what a thread holds that panicked.
+struct StopsOnPanic<'a>(&'a AtomicBool);
+
+impl Drop for StopsOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 /// What all threads of a replay can see.
@@ -327,7 +356,8 @@ impl<'a> Crew<'a> {
         let account = &self.stage.replay.accounts.options[opening.account];
         let database = opening.database.or_else(|| account.database.clone());
         let session = Session::new(Rc::clone(&self.shared), account, database, opening.waiting);
-        engine.enter(key as usize, session, self.shared.start_ns + opening.at_ns)
+        let due_ns = self.shared.start_ns + opening.at_ns - opening.lead_ns;
+        engine.enter(key as usize, session, due_ns)
     }
 
     fn give(&mut self, engine: &mut Engine<'_, Session<'a>>, key: u32, item: Item, now: u64) {

@@ -166,6 +166,8 @@ pub struct Seat {
 /// A session that begins.
 pub struct Opening {
     pub at_ns: u64,
+    /// It connects so long before that: its login was not recorded, its first event was.
+    pub lead_ns: u64,
     pub account: usize,
     pub database: Option<String>,
     pub waiting: Arc<AtomicUsize>,

@@ -56,6 +56,12 @@ impl Results {
                  transactions"
             ));
         }
+        if counts.damaged > 0 {
+            warnings.push(format!(
+                "{} places of the recording are damaged: what stood there was not sent",
+                counts.damaged
+            ));
+        }
         if unknown_statements > 0 {
             warnings.push(format!(
                 "{unknown_statements} executions of statements whose text the recording does not have were left out"

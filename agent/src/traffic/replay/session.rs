@@ -227,7 +227,8 @@ impl<'a> Session<'a> {
     /// Gives up what is left: it is beyond the replay's end.
     fn drop_rest(&mut self) {
         while let Some(item) = self.pop() {
-            let order = if matches!(item.request, Request::Quit) { self.shared.closes } else { self.shared.writes };
+            let order =
+                if matches!(item.request, Request::Quit) { self.shared.closes } else { self.shared.writes };
             order.over(item.step);
         }
     }

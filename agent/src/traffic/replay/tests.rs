@@ -127,7 +127,11 @@ fn words(deliveries: &[Delivery]) -> Vec<String> {
     };
     let word = |delivery: &Delivery| match delivery {
         Delivery::Open(key, opening) => {
-            format!("{key} open {} {}", opening.at_ns as f64 / MS as f64, opening.database.as_deref().unwrap_or("-"))
+            format!(
+                "{key} open {} {}",
+                opening.at_ns as f64 / MS as f64,
+                opening.database.as_deref().unwrap_or("-")
+            )
         }
         Delivery::Event(key, event) => format!("{key} {}", item(event)),
     };
@@ -172,7 +176,9 @@ fn a_session_from_its_login_to_its_end() {
 
 #[test]
 fn a_log_tells_neither_logins_nor_changes_of_the_database() {
-    let query = |at, text, database: &'static [u8]| with(event(at, 5, Command::Query, text), |e| e.database = database);
+    let query = |at, text, database: &'static [u8]| {
+        with(event(at, 5, Command::Query, text), |e| e.database = database)
+    };
     let events = vec![
         query(100, "SELECT 1", b"a"),
         query(110, "SELECT 2", b"b"),
@@ -197,7 +203,9 @@ fn a_log_tells_neither_logins_nor_changes_of_the_database() {
 #[test]
 fn databases_have_other_names() {
     let databases = HashMap::from([(b"a".to_vec(), b"x".to_vec())]);
-    let query = |at, text, database: &'static [u8]| with(event(at, 5, Command::Query, text), |e| e.database = database);
+    let query = |at, text, database: &'static [u8]| {
+        with(event(at, 5, Command::Query, text), |e| e.database = database)
+    };
     let events = vec![
         with(event(0, 5, Command::Connect, ""), |e| e.database = b"a"),
         with(event(1, 5, Command::InitDb, ""), |e| e.database = b"b"),
@@ -234,8 +242,11 @@ fn sessions_are_played_by_several_at_once() {
 #[test]
 fn parts_of_a_recording() {
     let events = |texts: [&'static str; 4]| {
-        let mut made: Vec<_> =
-            texts.iter().enumerate().map(|(at, text)| event(at as u64 * 10, 1, Command::Query, text)).collect();
+        let mut made: Vec<_> = texts
+            .iter()
+            .enumerate()
+            .map(|(at, text)| event(at as u64 * 10, 1, Command::Query, text))
+            .collect();
         made[0].0.is_state = true;
         made
     };
@@ -277,7 +288,14 @@ fn the_cap_holds_and_nothing_waits_for_ever() {
     const EVENTS: usize = 4_000;
     // The first session has most of the events, and is worked on last.
     let events = (0..EVENTS)
-        .map(|at| event(at as u64, if at % 10 == 0 { at as u64 / 10 % 5 } else { 0 }, Command::Query, "SELECT 12345"))
+        .map(|at| {
+            event(
+                at as u64,
+                if at % 10 == 0 { at as u64 / 10 % 5 } else { 0 },
+                Command::Query,
+                "SELECT 12345",
+            )
+        })
         .collect();
     let bench = Bench::new(1, 4_000);
     let mut queues: HashMap<u32, VecDeque<Item>> = HashMap::new();
