@@ -336,7 +336,7 @@ def tcpdump(port: int, path: Path) -> Iterator[None]:
     argv = ["tcpdump", "-i", "lo", "-U", "-B", "32768", "-s", "0", "-w", str(path), f"tcp port {port}"]
     process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    assert "listening" in process.stderr.readline() + process.stderr.readline()
+    assert any("listening" in line for line in process.stderr)
     yield
     # The kernel hands packets over in blocks.
     time.sleep(1)
