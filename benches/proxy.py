@@ -25,6 +25,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.driver import drive, driven
 from tests.servers import Server, mariadb
 
+from headrace.store import bucket_bounds
+
 SECONDS = float(os.environ.get("HEADRACE_BENCH_SECONDS", "3"))
 ROUNDS = int(os.environ.get("HEADRACE_BENCH_ROUNDS", "3"))
 CONNECTIONS = 8
@@ -71,7 +73,6 @@ def login(port: int) -> list[str]:
 def measure(port: int) -> Cost:
     run = driven(login(port), {"workload": TABLE, "connections": CONNECTIONS, "seconds": SECONDS})
     histogram = run.histogram("response")
-    low_ns = lowest(sorted(histogram))
     count = sum(histogram.values())
 
     def percentile(share: float) -> float:
@@ -79,23 +80,10 @@ def measure(port: int) -> Cost:
         for bucket in sorted(histogram):
             seen += histogram[bucket]
             if seen >= share * count:
-                return low_ns[bucket] / 1e3
+                return float(bucket_bounds(bucket)[0]) / 1e3
         return float("nan")
 
     return Cost(count, count / SECONDS, percentile(0.5), percentile(0.99))
-
-
-def lowest(buckets: list[int]) -> dict[int, int]:
-    """Bucket -> its lowest value in ns, found by asking the agent for values around it."""
-    low, wanted = {}, set(buckets)
-    values = [round(1000 * 1.003**step) for step in range(6000)]
-    asked = "\n".join(map(str, values))
-    done = subprocess.run([AGENT, "buckets"], input=asked, capture_output=True, text=True, check=True)
-    for line in done.stdout.splitlines():
-        bucket, bottom, _ = map(int, line.split())
-        if bucket in wanted:
-            low[bucket] = bottom
-    return {bucket: low.get(bucket, 0) for bucket in buckets}
 
 
 @contextlib.contextmanager
