@@ -22,6 +22,7 @@ mod table;
 mod tests;
 mod window;
 
+use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
 use std::net::IpAddr;
 
@@ -106,13 +107,22 @@ pub(super) struct Packets<'a, S> {
     servers: Servers,
     table: Table,
     coverage: Coverage,
+    /// Packets by the ports of those that are no server's: to say where else to look.
+    others: HashMap<u16, u64>,
     streams: &'a mut S,
 }
 
 impl<'a, S: Streams> Packets<'a, S> {
     pub fn new(name: &'a str, options: &PacketOptions, streams: &'a mut S) -> Self {
         let servers = Servers { ports: options.ports.clone(), addresses: options.addresses.clone() };
-        Self { name, servers, table: Table::new(options), coverage: Coverage::default(), streams }
+        Self {
+            name,
+            servers,
+            table: Table::new(options),
+            coverage: Coverage::default(),
+            others: HashMap::new(),
+            streams,
+        }
     }
 
     pub fn parsed(
@@ -127,6 +137,8 @@ impl<'a, S: Streams> Packets<'a, S> {
             Parsed::Segment(segment) => {
                 if !self.servers.has(segment.source) && !self.servers.has(segment.destination) {
                     self.coverage.other_packets += 1;
+                    *self.others.entry(segment.source.port).or_default() += 1;
+                    *self.others.entry(segment.destination.port).or_default() += 1;
                     return Ok(());
                 }
                 if segment.data.len() < segment.length as usize {
@@ -144,7 +156,26 @@ impl<'a, S: Streams> Packets<'a, S> {
         Ok(())
     }
 
+    /// Where to look when nothing was found: a wrong port is the commonest mistake, and looks like a silent server.
+    fn advice(&self) -> Option<String> {
+        if self.others.is_empty() || self.coverage.other_packets < self.coverage.packets {
+            return None;
+        }
+        let mut ports: Vec<_> = self.others.iter().map(|(port, packets)| (*packets, *port)).collect();
+        ports.sort_unstable_by(|a, b| b.cmp(a));
+        let named: Vec<_> =
+            ports.iter().take(3).map(|(packets, port)| format!("{port} ({packets})")).collect();
+        Some(format!(
+            "{}: no packet of a server; its busiest ports: {} (see --port)",
+            self.name,
+            named.join(", ")
+        ))
+    }
+
     pub fn finish(self) -> anyhow::Result<Coverage> {
+        if let Some(advice) = self.advice() {
+            eprintln!("headrace-agent: {advice}");
+        }
         let Self { table, mut coverage, streams, .. } = self;
         table.finish(streams, &mut coverage)?;
         Ok(coverage)
