@@ -58,6 +58,7 @@ def lag(server: Server, folder: Path) -> None:
     """The driver's open loop, captured, and played at its own moments."""
     pacing = {"kind": "open", "arrivals": "poisson", "rate_ops_s": RATE_OPS_S}
     recording = recorded(server, folder, 32, pacing)
+    driver = json.loads(drive(server, 32, pacing).output.splitlines()[-1])
     runs = [replayed(server, recording) for _ in range(ROUNDS)]
     own_us, all_us = (
         statistics.median(played.end[key]["p99_ns"] / 1e3 for played, _ in runs)
@@ -70,6 +71,7 @@ def lag(server: Server, folder: Path) -> None:
         f"  p99 lag {all_us:.0f} us, of that ours {own_us:.0f} us (target below 1,000: {met(own_us < 1000)})"
     )
     print(f"  the thread waited for a core {waited:.0%} of the time; an idle machine has 0%")
+    print(f"  the driver's own lateness under the same load: p99 {driver['lateness']['p99_ns'] / 1e3:.0f} us")
 
 
 def cpu(server: Server, folder: Path) -> None:

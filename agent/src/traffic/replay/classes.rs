@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::queue::Numbers;
 use crate::traffic::sql::{self, Mode};
 
 /// Operations of a replay: what has a latency of its own in the lines.
@@ -46,7 +47,7 @@ pub struct Class {
 }
 
 pub struct Classifier {
-    texts: HashMap<u64, Known>,
+    texts: Numbers<u64, Known>,
     numbers: HashMap<Vec<u8>, u32>,
     classes: Vec<Class>,
     fingerprint: Vec<u8>,
@@ -55,7 +56,12 @@ pub struct Classifier {
 impl Classifier {
     pub fn new() -> Self {
         let rest = Class { id: "others".to_owned(), fingerprint: b"(all other classes)".to_vec() };
-        Self { texts: HashMap::new(), numbers: HashMap::new(), classes: vec![rest], fingerprint: Vec::new() }
+        Self {
+            texts: Numbers::default(),
+            numbers: HashMap::new(),
+            classes: vec![rest],
+            fingerprint: Vec::new(),
+        }
     }
 
     pub fn know(&mut self, text: &[u8]) -> Known {

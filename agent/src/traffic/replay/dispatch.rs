@@ -1,6 +1,7 @@
 //! The reader's side: events of a recording become what sessions send, and go to the threads that play them.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::accounts::Accounts;
 use super::classes::{Class, Classifier, Known, NONE, PREPARE, SESSION};
 use super::order::{Order, Planner, Step};
-use super::queue::{Budget, Delivery, Expected, Inbox, Item, Opening, Progress, Request, Seat};
+use super::queue::{Budget, Delivery, Expected, Inbox, Item, Numbers, Opening, Progress, Request, Seat};
 use super::timeline::{Speed, Timeline};
 use crate::traffic::event::{Command, Event, Outcome};
 use crate::traffic::recording::Reader;
@@ -115,7 +116,7 @@ impl Counts {
 
 /// A session of the recording: where its copies are.
 struct Player {
-    seats: Vec<Seat>,
+    seats: Rc<[Seat]>,
     database: Vec<u8>,
     /// It may just have changed its database by a statement.
     may_change_database: bool,
@@ -127,13 +128,13 @@ pub struct Dispatch<'a> {
     channel: Channel<'a>,
     timeline: Timeline,
     classifier: Classifier,
-    texts: HashMap<u64, Arc<[u8]>>,
+    texts: Numbers<u64, Arc<[u8]>>,
     text_bytes: usize,
     /// Bytes of a text that the next event is the first to have.
     new_text: usize,
     writes: Planner,
     closes: Planner,
-    players: HashMap<u64, Player>,
+    players: Numbers<u64, Player>,
     next_key: u32,
     batches: Vec<Vec<Delivery>>,
     batched: usize,
@@ -146,12 +147,12 @@ impl<'a> Dispatch<'a> {
         Self {
             timeline: Timeline::new(plan.speed, plan.longest_idle_ns),
             classifier: Classifier::new(),
-            texts: HashMap::new(),
+            texts: Numbers::default(),
             text_bytes: 0,
             new_text: 0,
             writes: Planner::default(),
             closes: Planner::default(),
-            players: HashMap::new(),
+            players: Numbers::default(),
             next_key: 0,
             batches: channel.inboxes.iter().map(|_| Vec::new()).collect(),
             batched: 0,
@@ -166,8 +167,8 @@ impl<'a> Dispatch<'a> {
     /// Hands out all events; ends early when the replay is stopped.
     pub fn run(mut self, events: &mut impl Events) -> anyhow::Result<(Counts, Vec<Class>)> {
         let result = self.hand_out(events);
-        let mut last: Vec<_> =
-            std::mem::take(&mut self.players).into_values().flat_map(|p| p.seats).collect();
+        let players = std::mem::take(&mut self.players);
+        let mut last: Vec<_> = players.values().flat_map(|player| player.seats.iter().cloned()).collect();
         last.sort_by_key(|seat| seat.key);
         for seat in &last {
             self.push(seat, self.quit(Step::default()));
@@ -232,24 +233,21 @@ impl<'a> Dispatch<'a> {
         }
         self.follow_database(event);
         let Some(request) = self.request(event) else { return };
-        let steps = match known {
-            Some(known) if self.plan.keeps_commit_order && known.is_ordered => {
-                let end_ns = event.start_ns.saturating_add(event.response_ns.unwrap_or(0));
-                (0..self.plan.copies)
-                    .map(|_| self.writes.step(event.start_ns, end_ns, self.channel.writes))
-                    .collect()
-            }
-            _ => vec![Step::default(); self.plan.copies as usize],
-        };
         let Some(player) = self.players.get_mut(&event.session) else { return };
         player.may_change_database = matches!(event.command, Command::Query) && starts_with_use(event.text);
-        let seats = player.seats.clone();
+        let seats = Rc::clone(&player.seats);
+        let is_ordered = self.plan.keeps_commit_order && known.is_some_and(|known| known.is_ordered);
+        let end_ns = event.start_ns.saturating_add(event.response_ns.unwrap_or(0));
         let mut request = Some(request);
         for (place, seat) in seats.iter().enumerate() {
             let is_last = place + 1 == seats.len();
             let own = if is_last { request.take() } else { request.as_ref().map(Request::copy) };
             let Some(own) = own else { return };
-            let item = self.item(event, own, known, steps[place]);
+            let step = match is_ordered {
+                true => self.writes.step(event.start_ns, end_ns, self.channel.writes),
+                false => Step::default(),
+            };
+            let item = self.item(event, own, known, step);
             self.push(seat, item);
             self.counts.sent += 1;
         }
@@ -295,11 +293,10 @@ impl<'a> Dispatch<'a> {
                 Some(name) => Request::InitDb(name.into()),
                 None => Request::Query(event.text.into()),
             }),
-            Command::Prepare => match event.statement {
-                Some(statement) => Some(Request::Prepare { statement, text: self.shared(event.text) }),
-                // Nothing can refer to it.
-                None => None,
-            },
+            // Without a number nothing can refer to it.
+            Command::Prepare => {
+                event.statement.map(|statement| Request::Prepare { statement, text: self.shared(event.text) })
+            }
             // A log writes the values into the text: then it is a statement like any other.
             Command::Execute if event.statement.is_none() && event.parameter_count == 0 => {
                 if event.text.is_empty() {
@@ -335,8 +332,8 @@ impl<'a> Dispatch<'a> {
         if is_known || matches!(event.command, Command::InitDb) {
             return;
         }
-        let seats = player.seats.clone();
-        for seat in &seats {
+        let seats = Rc::clone(&player.seats);
+        for seat in seats.iter() {
             let expected = Expected { outcome: Outcome::Ok, ..Expected::NOTHING };
             let request = Request::InitDb(self.mapped(event.database).into());
             let item = Item { expected, ..self.item(event, request, None, Step::default()) };
@@ -374,13 +371,14 @@ impl<'a> Dispatch<'a> {
             self.put(seat.thread, Delivery::Open(key, Box::new(opening)));
             seats.push(seat);
         }
-        let player = Player { seats, database: event.database.to_vec(), may_change_database: false };
+        let player =
+            Player { seats: seats.into(), database: event.database.to_vec(), may_change_database: false };
         self.players.insert(event.session, player);
     }
 
     fn close(&mut self, session: u64, at_ns: u64) {
         let Some(player) = self.players.remove(&session) else { return };
-        for seat in &player.seats {
+        for seat in player.seats.iter() {
             let step = match self.plan.speed {
                 Speed::Max => self.closes.step(at_ns, at_ns, self.channel.closes),
                 Speed::Factor(_) => Step::default(),
@@ -444,7 +442,7 @@ impl<'a> Dispatch<'a> {
         if !self.channel.budget.admits(size, seat.waiting.load(Ordering::Relaxed)) {
             // What makes room must be on its way first.
             self.flush();
-            while !self.channel.budget.admits(size, seat.waiting.load(Ordering::Relaxed))
+            while !self.channel.budget.admits_many(size, seat.waiting.load(Ordering::Relaxed))
                 && !self.is_stopped()
             {
                 std::thread::sleep(ROOM_CHECK);

@@ -1,7 +1,6 @@
 //! The threads of a replay: one reads, the others play, and the one that began it writes what they found.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +14,7 @@ use super::accounts::Accounts;
 use super::classes::{Class, OPERATIONS};
 use super::dispatch::{Channel, Counts, Dispatch, Events, Plan};
 use super::order::Order;
-use super::queue::{Budget, Delivery, Inbox, Item, Opening, Progress, Request};
+use super::queue::{Budget, Delivery, Inbox, Item, Numbers, Opening, Progress, Request};
 use super::results::{Results, Verdict};
 use super::session::{Session, Shared};
 use super::tally::Tally;
@@ -200,7 +199,7 @@ impl Stage<'_> {
             stage: self,
             inbox: &self.inboxes[index],
             shared: Rc::clone(&shared),
-            seats: HashMap::new(),
+            seats: Numbers::default(),
             outside: Vec::new(),
             mail: Vec::new(),
         };
@@ -284,7 +283,7 @@ struct Crew<'a> {
     stage: &'a Stage<'a>,
     inbox: &'a Inbox,
     shared: Rc<Shared<'a>>,
-    seats: HashMap<u32, Seat>,
+    seats: Numbers<u32, Seat>,
     /// Those that may not come in yet.
     outside: Vec<u32>,
     mail: Vec<Delivery>,
@@ -334,6 +333,9 @@ impl<'a> Feed<Session<'a>> for Crew<'a> {
                 engine.end(if is_enough { self.shared.end_ns } else { 0 });
             }
             return u64::MAX;
+        }
+        if now < self.shared.start_ns {
+            return self.shared.start_ns;
         }
         // What is due before the horizon is here already.
         let horizon = self.shared.start_ns + progress.read_until_ns.load(Ordering::Acquire);

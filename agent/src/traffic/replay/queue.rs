@@ -4,11 +4,40 @@
 //! has nothing to do always gets its next event: whoever holds up the others can go on, so the reader never waits for
 //! ever. Nothing is dropped.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::order::Step;
 use crate::traffic::event::Outcome;
+
+/// Keys that are numbers, spread by a multiplication: a look-up stands in the way of every event.
+pub type Numbers<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
+
+#[derive(Default)]
+pub struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // The table takes the upper bits as well as the lower ones.
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(26);
+    }
+}
 
 /// What the allocator and the queue add to an event, roughly.
 const OVERHEAD: usize = 48;
@@ -125,6 +154,11 @@ impl Budget {
     /// Whether a session may get another event. `waiting` is how many it has.
     pub fn admits(&self, size: usize, waiting: usize) -> bool {
         waiting == 0 || self.used() + size <= self.cap
+    }
+
+    /// The same for a reader that has waited: it goes on when it can do so for a while, not for every event.
+    pub fn admits_many(&self, size: usize, waiting: usize) -> bool {
+        waiting == 0 || (self.admits(size, waiting) && self.used() <= self.cap - self.cap / 8)
     }
 
     pub fn is_half_full(&self) -> bool {
