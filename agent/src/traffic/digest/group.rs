@@ -111,11 +111,11 @@ fn push(out: &mut Vec<u8>, part: &[u8]) {
     out.extend_from_slice(part);
 }
 
-/// A key taken apart: the values of the dimensions but the class, in their order, and the fingerprint.
-pub fn read_key<'a>(
-    group: &[Dimension],
-    mut key: &'a [u8],
-) -> (Vec<(Dimension, &'a [u8])>, Option<&'a [u8]>) {
+/// The values of the dimensions but the class, in their order, and the fingerprint.
+pub type Key<'a> = (Vec<(Dimension, &'a [u8])>, Option<&'a [u8]>);
+
+/// A key taken apart.
+pub fn read_key<'a>(group: &[Dimension], mut key: &'a [u8]) -> Key<'a> {
     let mut parts = Vec::new();
     for dimension in group.iter().filter(|dimension| **dimension != Dimension::Class) {
         let Some((length, rest)) = key.split_first_chunk::<2>() else { break };

@@ -220,7 +220,7 @@ impl Digest {
             self.slices = 0;
             for tally in self.tallies.iter_mut().chain(self.others.as_deref_mut()) {
                 tally.slices.coarsen(by);
-                self.slices += tally.slices.len();
+                self.slices += tally.slices.count();
             }
             if self.slices <= self.options.most_slices || shift >= WIDEST {
                 return;

@@ -69,7 +69,7 @@ impl<T> Default for Slices<T> {
 }
 
 impl<T: Content> Slices<T> {
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 

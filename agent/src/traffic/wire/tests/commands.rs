@@ -60,7 +60,7 @@ pub fn everything(flags: Flags) -> Talk {
     talk.client(0, b"\x09").server(1, &[b"Uptime: 5"]);
     talk.client(0, b"\x1f").server(1, &[OK]);
     talk.client(0, b"\x11eve\0\x03abclast\0\x2d\0mysql_native_password\0");
-    talk.server(1, &[b"\xfemysql_native_password\012345678901234567890\0"])
+    talk.server(1, &[b"\xfemysql_native_password\x0012345678901234567890\0"])
         .client(2, b"answer")
         .server(3, &[OK]);
     talk.query("select 1", &[b"\xff\x15\x04#42000no"]);
