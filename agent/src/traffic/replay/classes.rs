@@ -120,7 +120,7 @@ fn operation_of(verb: impl AsRef<[u8]>) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Classifier, MAX_CLASSES, OPERATIONS, OTHER, PREPARE, REST, SESSION};
+    use super::{COMMIT, Classifier, MAX_CLASSES, OPERATIONS, OTHER, PREPARE, REST, ROLLBACK, SESSION};
 
     #[test]
     fn operations_have_their_names() {
