@@ -31,7 +31,7 @@ impl Owned {
             response_ns: self.response_ns,
             first_byte_ns: self.first_byte_ns,
             lock_ns: self.rows.map(|rows| rows / 2),
-            user: if self.name % 5 == 0 { b"" } else { name.as_bytes() },
+            user: if self.name.is_multiple_of(5) { b"" } else { name.as_bytes() },
             host: name.as_bytes(),
             database: &name.as_bytes()[..4],
             outcome: match self.outcome {
