@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import random
 from collections.abc import Iterable, Mapping
@@ -12,7 +11,8 @@ from typing import Any
 
 from headrace import knobs, workloads
 from headrace.errors import PlanError
-from headrace.experiment.plan import FactorTable, Plan, Settings
+from headrace.experiment import fractions
+from headrace.experiment.plan import ALL, NONE, DesignTable, FactorTable, Plan, Settings
 from headrace.model import Role, Treatment, TrialSpec, Value
 from headrace.server import LAYOUT_VARIABLES
 
@@ -48,6 +48,7 @@ class Design:
             "equivalence": plan.design.equivalence,
             # Only where it decides anything: designs frozen before there were races keep their hash.
             **({"response": plan.design.response} if plan.design.kind == "race" else {}),
+            **_method(plan.design),
             "workload": plan.workload.model_dump(mode="json"),
             "volume": plan.volume.model_dump(mode="json"),
             "server": plan.server.model_dump(mode="json"),
@@ -84,6 +85,13 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
         lost = [name for name in baselines.values() if name not in names]
         if lost:
             raise PlanError(f"the baseline {lost[0]!r} needs root", place=place, hint="run as root")
+        if skipped and plan.design.kind in fractions.CHOSEN:
+            name, reason = skipped[0]
+            raise PlanError(
+                f"{name!r}: {reason}, and a design of kind {plan.design.kind!r} needs every treatment",
+                place=place,
+                hint="run as root",
+            )
     trials = tuple(_order(plan, treatments, baselines))
     design = Design(plan, tuple(treatments), trials, baselines, tuple(skipped), tuple(notes))
     canonical = json.dumps(design.to_json(), sort_keys=True)
@@ -98,10 +106,30 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
     )
 
 
+def _method(table: DesignTable) -> dict[str, Any]:
+    """What the analysis must know of how treatments were chosen and ordered. Empty where there is nothing to say:
+    designs frozen before there were such keep their hash."""
+    found: dict[str, Any] = {}
+    if table.kind == "screening":
+        found["resolution"] = table.resolution or fractions.PLACKETT_BURMAN
+    if table.kind == "optimal":
+        found |= {"runs": table.runs, "interactions": table.interactions}
+    if table.hard:
+        found["hard"] = table.hard
+    return found
+
+
 def _levels(plan: Plan) -> dict[str, dict[str, Settings]]:
     """Factor -> level's name -> settings."""
     factors: dict[str, dict[str, Settings]] = {}
-    if plan.design.kind == "ladder":
+    if plan.design.kind == "leave-one-out":
+        if CONFIGURATION in plan.factors:
+            raise PlanError(f"factors.{CONFIGURATION}: in a leave-one-out this name belongs to the bundles")
+        rungs = _left_out(plan)
+        factors[CONFIGURATION] = {
+            rung: _bundle(plan, "design.leave_out", names) for rung, names in rungs.items()
+        }
+    elif plan.design.kind == "ladder":
         if not plan.design.rungs:
             raise PlanError('design.rungs: a ladder needs rungs, such as STOCK = [] and ALL = ["MYSQL"]')
         if CONFIGURATION in plan.factors:
@@ -109,13 +137,25 @@ def _levels(plan: Plan) -> dict[str, dict[str, Settings]]:
         factors[CONFIGURATION] = {
             rung: _bundle(plan, f"design.rungs.{rung}", names) for rung, names in plan.design.rungs.items()
         }
-    elif plan.design.rungs:
+    if plan.design.rungs and plan.design.kind != "ladder":
         raise PlanError('design.rungs: only in a ladder (design.kind = "ladder")')
-    elif not plan.factors:
+    if not factors and not plan.factors:
         raise PlanError("factors: a factorial design needs at least one factor")
     for name, factor in plan.factors.items():
         factors[name] = _factor_levels(plan, name, factor)
+    for name in plan.design.hard:
+        if name not in factors:
+            raise PlanError(f"design.hard = {name!r}: no such factor; there are: {', '.join(factors)}")
     return factors
+
+
+def _left_out(plan: Plan) -> dict[str, list[str]]:
+    """Rungs: all bundles, then all without each; none of them where that is the baseline."""
+    names = plan.design.leave_out or list(plan.bundles)
+    if len(set(names)) != len(names) or len(names) < 2:
+        raise PlanError(f"design.leave_out = {names!r}: two bundles at least, each once")
+    rungs = {ALL: names} | {f"{ALL}-{left}": [n for n in names if n != left] for left in names}
+    return ({NONE: []} if plan.design.baseline == NONE else {}) | rungs
 
 
 def _factor_levels(plan: Plan, name: str, factor: FactorTable) -> dict[str, Settings]:
@@ -171,13 +211,11 @@ def _treatments(
     baseline_levels = _baseline_levels(plan, factors)
     conditions = [name for name, levels in factors.items() if _is_condition(levels)]
     treatments, baselines = [], {}
-    for combination in itertools.product(*(levels.items() for levels in factors.values())):
-        chosen = {factor: level for factor, (level, _) in zip(factors, combination, strict=True)}
-        if any(all(chosen.get(f) == v for f, v in rule.items()) for rule in plan.design.exclude):
-            continue
+    names = {factor: tuple(levels) for factor, levels in factors.items()}
+    for chosen in fractions.combinations(plan.design, names, conditions, baseline_levels):
         settings: Settings = {}
-        for factor, (level, content) in zip(factors, combination, strict=True):
-            settings = _merge(settings, content, f"factors.{factor}.levels.{level}")
+        for factor, level in chosen.items():
+            settings = _merge(settings, factors[factor][level], f"factors.{factor}.levels.{level}")
         condition = " ".join(f"{f}={chosen[f]}" for f in conditions)
         subject = " ".join(
             chosen[f] if len(factors) - len(conditions) == 1 else f"{f}={chosen[f]}"
@@ -306,14 +344,33 @@ def _without_root(
 
 
 def _order(plan: Plan, treatments: list[Treatment], baselines: Mapping[str, str]) -> Iterable[TrialSpec]:
-    """Blocks in a fresh random order each; the baseline of every condition stands twice in each block."""
+    """Blocks in a fresh random order each; the baseline of every condition stands twice in each block. The levels
+    of a hard factor follow each other in a random order, and everything else is random within each."""
+    levels = {t.name: t.levels for t in treatments}
     generator = random.Random(plan.design.seed)
     number = 0
     for block in range(1, plan.design.blocks + 1):
         entries = [(t.name, Role.CANDIDATE) for t in treatments if baselines[t.condition] != t.name]
         entries += [(name, Role.BASELINE) for name in baselines.values()]
         entries += [(name, Role.REPEAT) for name in baselines.values()]
-        generator.shuffle(entries)
+        entries = _arranged(entries, levels, plan.design.hard, generator)
         for position, (name, role) in enumerate(entries, start=1):
             number += 1
             yield TrialSpec(number, block, position, name, role)
+
+
+def _arranged(
+    entries: list[tuple[str, Role]],
+    levels: Mapping[str, Mapping[str, str]],
+    hard: list[str],
+    generator: random.Random,
+) -> list[tuple[str, Role]]:
+    if not hard:
+        generator.shuffle(entries)
+        return entries
+    plots: dict[str, list[tuple[str, Role]]] = {}
+    for entry in entries:
+        plots.setdefault(levels[entry[0]][hard[0]], []).append(entry)
+    order = list(plots)
+    generator.shuffle(order)
+    return [e for level in order for e in _arranged(plots[level], levels, hard[1:], generator)]

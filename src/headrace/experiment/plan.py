@@ -18,6 +18,9 @@ Settings = dict[str, Value]
 #: The name of what is there, in experiments that headrace designs itself.
 AS_IS = "AS-IS"
 
+#: The names of all bundles together and of none, in an experiment that leaves one out.
+ALL, NONE = "ALL", "NONE"
+
 #: What one response of an experiment can be.
 RESPONSE_NAMES = ("throughput", "p50", "p90", "p95", "p99", "p99.9")
 
@@ -42,8 +45,23 @@ class TargetTable(_Table):
         return value
 
 
+#: Keys of ``[design]`` that only one kind reads.
+_KIND_OF_KEY = {
+    "resolution": "screening",
+    "runs": "optimal",
+    "interactions": "optimal",
+    "include": "optimal",
+    "leave_out": "leave-one-out",
+    "rungs": "ladder",
+}
+
+
 class DesignTable(_Table):
-    kind: Literal["factorial", "ladder", "race"]
+    """``resolution`` is that of a screening (without: Plackett-Burman). ``runs``, ``interactions`` and ``include``
+    belong to ``optimal``; ``leave_out`` names the bundles of ``leave-one-out`` (without: all of them). Factors
+    named by ``hard`` change as seldom as a block allows, the first the most seldom."""
+
+    kind: Literal["factorial", "ladder", "race", "leave-one-out", "screening", "optimal"]
     baseline: str | dict[str, str]
     blocks: Annotated[int, Field(ge=1, le=1000)] = 5
     seed: int = 1
@@ -53,6 +71,35 @@ class DesignTable(_Table):
     rungs: dict[str, list[str]] = {}
     exclude: list[dict[str, str]] = []
     response: Literal["throughput", "p50", "p90", "p95", "p99", "p99.9"] = "throughput"
+    resolution: Literal["III", "IV", "V"] | None = None
+    runs: Annotated[int, Field(ge=2, le=10_000)] | None = None
+    interactions: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = []
+    include: list[dict[str, str]] = []
+    leave_out: list[str] = []
+    hard: list[str] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _all_is_the_baseline(cls, values: Any) -> Any:
+        """What one of is left out is what all else is compared with, unless the plan says otherwise."""
+        if isinstance(values, dict) and values.get("kind") == "leave-one-out":
+            return {"baseline": ALL, **values}
+        return values
+
+    @model_validator(mode="after")
+    def _keys_of_this_kind(self) -> DesignTable:
+        for key, kind in _KIND_OF_KEY.items():
+            value = getattr(self, key)
+            # What is wrong with rungs is told by the design, which knows what else is there.
+            if value and kind != self.kind and key != "rungs":
+                raise ValueError(f'{key} = {value!r}: only of a design of kind = "{kind}"')
+        if self.kind == "optimal" and self.runs is None:
+            raise ValueError("runs: how many treatments an optimal design picks")
+        if self.hard and self.kind == "race":
+            raise ValueError(f"hard = {self.hard!r}: a race has no blocks of a fixed order")
+        if len(set(self.hard)) != len(self.hard):
+            raise ValueError(f"hard = {self.hard!r}: each factor once")
+        return self
 
     @model_validator(mode="after")
     def _response_decides(self) -> DesignTable:
