@@ -193,7 +193,7 @@ def ratio_ticks(low: float, high: float) -> list[float]:
     for step in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1):
         first, last = max(1, math.ceil(low / step)), math.floor(high / step)
         # Equal steps crowd at the right of a log axis: only while the last two stay a label apart.
-        if last - first < 7 and step / high > 0.09 * math.log(high / low):
+        if 2 <= last - first < 7 and step / high > 0.09 * math.log(high / low):
             return [round(k * step, 6) for k in range(first, last + 1)]
     rounds = [m * 10.0**e for e in range(-6, 7) for m in ((1, 2, 5) if high / low < 200 else (1,))]
     return [float(f"{r:g}") for r in rounds if low <= r <= high]

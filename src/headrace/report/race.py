@@ -44,7 +44,8 @@ class RaceReport:
             return f"No treatment could be measured{where}."
         if len(race.survivors) == 1:
             return f"{race.leader} wins{where}: every other treatment is worse, or failed."
-        others = f"{len(race.survivors) - 1} of the others stand"
+        count = len(race.survivors) - 1
+        others = f"{count} of the others stand{'s' if count == 1 else ''}"
         if race.is_decided:
             return f"{race.leader} is within {margin} of the best{where}; {others}, not told apart."
         if self.progress.is_over:
@@ -86,9 +87,13 @@ class RaceReport:
         }
 
     def write(self) -> Path:
-        """Write ``report.json`` into the folder; its path. Raises DiskFull when there is no room."""
+        """Write ``report.json`` and ``report.html`` into the folder; the page's path. Raises DiskFull when there
+        is no room."""
+        from headrace.report import race_html
+
         content = json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n"
-        return self.folder.write_output("report.json", content)
+        self.folder.write_output("report.json", content)
+        return self.folder.write_output("report.html", race_html.page_of(self))
 
     def terminal(self) -> RenderableType:
         parts: list[RenderableType] = []
