@@ -275,7 +275,8 @@ fn ends_by_itself() {
         return;
     };
     assert_eq!(captured.ended, Ended::Size);
-    assert!((100_000..1_000_000).contains(&captured.coverage.bytes));
+    // The limit is looked at between blocks of the ring.
+    assert!((100_000..16_000_000).contains(&captured.coverage.bytes));
     let soon = |options: &mut CaptureOptions| options.duration = Some(Duration::from_millis(100));
     assert_eq!(capture_talk(None, soon, 1).unwrap().0.ended, Ended::Duration);
     let greedy = |options: &mut CaptureOptions| options.limits.min_available_bytes = u64::MAX;
