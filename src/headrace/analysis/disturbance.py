@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from headrace.analysis.steady import warm_up_too_short
+from headrace.analysis.steady import unsteady
 from headrace.analysis.trials import window_seconds
 from headrace.store import RECONNECT, TrialData, TrialRecord
 
@@ -227,7 +227,7 @@ def _operations(trial: _Trial) -> Iterator[_Reason]:
 
 
 def _steady(trial: _Trial) -> Iterator[_Reason]:
-    text = None if trial.per_second is None else warm_up_too_short(trial.per_second)
+    text = None if trial.per_second is None else unsteady(trial.per_second)
     if text is not None:
         yield _Reason(text, is_invalid=False)
 

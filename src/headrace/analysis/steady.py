@@ -1,4 +1,4 @@
-"""Had the trial reached a steady state when its measured window began?
+"""Had the trial reached a steady state when its measured window began, and did it stay there?
 
 MSER-5 looks for the cut that makes the standard error of the mean of what is left smallest, over means of 5
 seconds: a transient at the start inflates it, so the best cut falls where the transient ends.
@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headrace.analysis import changes
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: Seconds in a batch: the 5 of MSER-5.
 BATCH = 5
 
-#: Two minutes. MSER cuts a part of any noise: of 2,000 simulated series without a transient (variation 20%,
-#: autocorrelation 0.8) ``warm_up_too_short`` would warn falsely of 22% at 1 minute, 14% at 2 and 0.2% at 10.
+#: Two minutes. MSER cuts a part of any noise, so that a cut alone is no reason to warn: of simulated series
+#: without a transient (autocorrelation 0.9) it falls late enough for a warning in 19% at 2 minutes and 9% at 4.
+#: What it cuts must also differ from the rest by more than chance makes it, as in ``changes``.
 MIN_BATCHES = 24
 
 #: A cut beyond this part of the window means that the dropped warm-up was too short.
@@ -49,13 +52,22 @@ def mser5(per_second: NDArray[np.float64]) -> int | None:
     return int(np.argmin(errors[: n // 2 + 1])) * BATCH
 
 
+def unsteady(per_second: NDArray[np.float64]) -> str | None:
+    """A sentence about one trial that was not in one state all through its window, else None."""
+    found = changes.judge(per_second)
+    warming = warm_up_too_short(per_second)
+    if found is None or (warming and found.kind in (changes.Kind.STEADY, changes.Kind.WARMING_UP)):
+        return warming
+    return changes.sentence(found)
+
+
 def warm_up_too_short(per_second: NDArray[np.float64]) -> str | None:
     """A sentence when the measured window of one trial still holds warm-up, else None."""
     cut = mser5(per_second)
     if cut is None or cut <= LATE * len(per_second):
         return None
     whole, steady = float(np.mean(per_second)), float(np.mean(per_second[cut:]))
-    if steady <= 0 or abs(whole / steady - 1) <= MIN_SHIFT:
+    if steady <= 0 or abs(whole / steady - 1) <= MIN_SHIFT or not changes.is_change(per_second, cut):
         return None
     return (
         f"not steady: throughput settles only {cut} s into the measured {len(per_second)} s, where it is "
