@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.shell import Json, app, print_json, stdout
+from headrace.cli.shell import Json, PageFile, app, print_json, stdout, write_page
 from headrace.errors import PlanError
 
 EXAMPLE = "Example: headrace import table.csv --factor kernel --factor filesystem --response write_mb_s"
@@ -46,6 +46,7 @@ def import_command(
     margin: Annotated[
         float, typer.Option("--margin", min=0.0, max=1.0, help="Smaller differences do not matter.")
     ] = 0.03,
+    page: PageFile = None,
     as_json: Json = False,
 ) -> None:
     """What matters in results that were measured elsewhere, with the honesty due to one observation a cell."""
@@ -64,6 +65,10 @@ def import_command(
         factors = factor
         rows = [row for path in files for row in foreign.read_csv(path, factors, list(responses))]
     studies = studies_of(rows, factors, responses, block=block, alpha=alpha, margin=margin)
+    if page is not None:
+        from headrace.report import effects_html
+
+        write_page(page, effects_html.page_of(studies, files))
     _show(studies, as_json)
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -31,6 +32,7 @@ app = typer.Typer(
     epilog="Start with `headrace doctor`, then `headrace demo`. Exit codes: docs/exit-codes.md.",
 )
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+PageFile = Annotated[Path | None, typer.Option("--page", metavar="FILE", help="Write an HTML page.")]
 TargetOption = Annotated[
     str, typer.Option("--target", "-t", help="local, user@host[:port], or a folder with a saved host.")
 ]
@@ -114,6 +116,15 @@ def stdout() -> Console:
 
 def print_json(content: Any) -> None:
     typer.echo(json.dumps(content, indent=2, sort_keys=False, default=str))
+
+
+def write_page(path: Path, content: str) -> None:
+    """Write an HTML page and say where it is."""
+    try:
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise HeadraceError(f"cannot be written: {error.strerror}", place=str(path)) from error
+    stderr().print(f"page: {path}", soft_wrap=True, highlight=False, markup=False)
 
 
 def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
