@@ -7,9 +7,14 @@ Where cells were measured more than once, the spread of the repeats about their 
 Where each was measured once there is none, and the interactions of three and more factors stand in for it: they
 are supposed to be small, which nothing in the data can show. With neither, there are estimates and no interval.
 
+Factors that were kept while others changed (``hard``) were set up less often than the trials are many: their error
+is that between set-ups, within blocks (a split plot). Taking the trials' would be a test of as many set-ups as
+there are trials, and too sure.
+
 Sources: Box, Hunter & Hunter 2005, Statistics for Experimenters, 2nd ed., ch. 5 and 6 (factorials, one observation
 a cell); Langsrud 2003, ANOVA for unbalanced data, Statistics and Computing 13 (type II); Searle, Speed & Milliken
-1980, Population marginal means, The American Statistician 34; Holm 1979, Scand. J. Statist. 6.
+1980, Population marginal means, The American Statistician 34; Holm 1979, Scand. J. Statist. 6; Jones & Nachtsheim
+2009, Split-plot designs: what, why, and how, J. Quality Technology 41; Henderson 1953, Biometrics 9 (method 3).
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headrace.analysis.aliasing import contrasts as _contrasts
 from headrace.analysis.intervals import scaled, t_quantile
 from headrace.analysis.result import Interval
 
@@ -50,13 +56,14 @@ class Observation:
 class TermEffect:
     """How much of the variation a term explains. ``share`` of the sum of squares about the mean (type II terms of
     an unbalanced table need not add up to 1); ``p`` is None without an error term, and ``p_holm`` is adjusted for
-    the number of terms."""
+    the number of terms. ``error_degrees`` are those of the error that it is tested by."""
 
     term: Term
     degrees: int
     share: float
     p: float | None
     p_holm: float | None
+    error_degrees: int = 0
 
     @property
     def name(self) -> str:
@@ -72,6 +79,26 @@ class LevelEffect:
     level: str
     mean: float
     ratio: Interval
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A term of two levels a factor, as one ratio: of a main effect the second level over the first; of a pair,
+    the square root of how much the one ratio grows with the other factor. Intervals cover together (Bonferroni).
+    """
+
+    term: Term
+    ratio: Interval
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """What effects of ``factors`` and their interactions are tested by. ``deviation`` in log units, on the scale
+    of single trials; None where ``degrees`` is 0: nothing was set up twice."""
+
+    factors: Term
+    deviation: float | None
+    degrees: int
 
 
 @dataclass(frozen=True)
@@ -91,8 +118,10 @@ class Conditional:
 
 @dataclass(frozen=True)
 class Effects:
-    """A whole analysis. ``error`` says what the error term is: ``repeats``, ``interactions`` or ``none``;
-    ``deviation`` is its standard deviation in log units."""
+    """A whole analysis. ``error`` says what the error term is: ``repeats``, ``interactions`` (of three and more
+    factors), ``residual`` (whatever is not in a model that was chosen) or ``none``; ``deviation`` is its standard
+    deviation in log units. ``strata`` are those of hard factors, outermost first. ``unknown`` are levels that were
+    never measured where they could be compared with the first of their factor."""
 
     factors: Mapping[str, tuple[str, ...]]
     observations: int
@@ -103,19 +132,36 @@ class Effects:
     levels: tuple[LevelEffect, ...]
     conditionals: tuple[Conditional, ...]
     missing: tuple[Mapping[str, str], ...]
+    contrasts: tuple[Contrast, ...] = ()
+    strata: tuple[Stratum, ...] = ()
+    unknown: tuple[tuple[str, str], ...] = ()
 
 
-def analyse(observations: Sequence[Observation], *, alpha: float = 0.05) -> Effects:
-    """Effects of all factors that vary, and of their pairs. Raises ValueError below two observations, or where no
-    factor has two levels."""
+def analyse(
+    observations: Sequence[Observation],
+    *,
+    alpha: float = 0.05,
+    pairs: Sequence[Term] | None = None,
+    hard: Sequence[str] = (),
+    planned: Sequence[Mapping[str, str]] | None = None,
+) -> Effects:
+    """Effects of all factors that vary, and of ``pairs`` (without: all that were measured whole).
+
+    ``hard`` are factors that were kept while others changed, outermost first, anew in each block. ``planned`` are
+    the cells of the design (without: all combinations). Raises ValueError below two observations, or where no
+    factor has two levels.
+    """
     factors = _factors(observations)
     if not factors or len(observations) < 2:
         raise ValueError("effects need a factor with two levels")
-    model = _Model(factors, observations)
-    terms = [(name,) for name in factors] + list(itertools.combinations(factors, 2))
-    terms = [t for t in terms if model.can_fit(t)]
-    error, variance, degrees = model.error(terms)
-    found = _terms(model, terms, variance, degrees)
+    model = _Model(factors, observations, [name for name in hard if name in factors])
+    chosen = itertools.combinations(factors, 2) if pairs is None else pairs
+    terms = [(name,) for name in factors] + [t for t in chosen if set(t) <= set(factors)]
+    terms = [t for t in terms if len(t) == 1 or model.can_fit(t)]
+    error, variance, degrees = model.error(terms, "interactions" if pairs is None else "residual")
+    errors = [*model.strata(), (variance, degrees)]
+    found = _terms(model, terms, errors)
+    levels, unknown = _levels(model, terms, errors, alpha)
     return Effects(
         factors=factors,
         observations=len(observations),
@@ -123,10 +169,20 @@ def analyse(observations: Sequence[Observation], *, alpha: float = 0.05) -> Effe
         error_degrees=degrees,
         deviation=math.sqrt(variance) if variance is not None else None,
         terms=found,
-        levels=_levels(model, terms, variance, degrees, alpha),
+        levels=levels,
         conditionals=_conditionals(model, terms),
-        missing=model.missing(),
+        missing=model.missing(planned),
+        contrasts=_contrasts_of(model, terms, errors, alpha),
+        strata=tuple(
+            Stratum(tuple(model.hard[: i + 1]), math.sqrt(v) if v is not None else None, d)
+            for i, (v, d) in enumerate(errors[:-1])
+        ),
+        unknown=unknown,
     )
+
+
+#: A variance, None where there is no error term, and its degrees of freedom.
+_Error = tuple[float | None, int]
 
 
 def _factors(observations: Sequence[Observation]) -> dict[str, tuple[str, ...]]:
@@ -138,8 +194,14 @@ def _factors(observations: Sequence[Observation]) -> dict[str, tuple[str, ...]]:
 class _Model:
     """Design matrices of terms, by sum-to-zero contrasts, and least squares on them."""
 
-    def __init__(self, factors: Mapping[str, tuple[str, ...]], observations: Sequence[Observation]) -> None:
+    def __init__(
+        self,
+        factors: Mapping[str, tuple[str, ...]],
+        observations: Sequence[Observation],
+        hard: Sequence[str] = (),
+    ) -> None:
         self.factors = factors
+        self.hard = list(hard)
         self.y = np.array([o.log for o in observations])
         self._codes = {
             name: np.array([levels.index(o.levels[name]) for o in observations])
@@ -150,14 +212,28 @@ class _Model:
         rows = [blocks.index(o.block) for o in observations if o.block is not None]
         self._blocks = _contrasts(len(blocks))[rows] if known else None
         self._cells = [tuple(o.levels[name] for name in factors) for o in observations]
+        self._units = [
+            _dummies(
+                [(o.block if known else None, *(o.levels[n] for n in hard[:depth])) for o in observations]
+            )
+            for depth in range(1, len(hard) + 1)
+        ]
+        self._fits: dict[tuple[tuple[Term, ...], int], tuple[float, int, Floats]] = {}
 
-    def missing(self) -> tuple[Mapping[str, str], ...]:
+    def missing(self, planned: Sequence[Mapping[str, str]] | None) -> tuple[Mapping[str, str], ...]:
         there = set(self._cells)
-        return tuple(
-            dict(zip(self.factors, cell, strict=True))
-            for cell in itertools.product(*self.factors.values())
-            if cell not in there
+        cells = (
+            itertools.product(*self.factors.values())
+            if planned is None
+            else dict.fromkeys(tuple(cell[name] for name in self.factors) for cell in planned)
         )
+        return tuple(dict(zip(self.factors, cell, strict=True)) for cell in cells if cell not in there)
+
+    def depth(self, term: Term) -> int:
+        """How many hard factors were kept between two changes of this term's levels: which error is its own."""
+        if set(term) <= set(self.hard):
+            return max(self.hard.index(name) for name in term)
+        return len(self.hard)
 
     def columns(self, term: Term) -> Floats:
         found = np.ones((len(self.y), 1))
@@ -166,15 +242,24 @@ class _Model:
             found = (found[:, :, None] * own[:, None, :]).reshape(len(self.y), -1)
         return found
 
-    def matrix(self, terms: Sequence[Term]) -> Floats:
-        parts = [np.ones((len(self.y), 1)), *(self.columns(t) for t in terms)]
-        if self._blocks is not None:
-            parts.append(self._blocks)
-        return np.hstack(parts)
+    def nuisance(self, depth: int) -> list[Floats]:
+        """Columns of what is common to trials: their block; behind it, each set-up of the first hard factors."""
+        if depth:
+            return [self._units[depth - 1]]
+        return [] if self._blocks is None else [self._blocks]
 
-    def fit(self, terms: Sequence[Term]) -> tuple[float, int, Floats]:
+    def matrix(self, terms: Sequence[Term], depth: int = 0) -> Floats:
+        parts = [np.ones((len(self.y), 1)), *(self.columns(t) for t in terms)]
+        return np.hstack([*parts, *self.nuisance(depth)])
+
+    def fit(self, terms: Sequence[Term], depth: int = 0) -> tuple[float, int, Floats]:
         """Residual sum of squares, rank, coefficients (least norm where levels were never measured together)."""
-        matrix = self.matrix(terms)
+        key = (tuple(terms), depth)
+        if key not in self._fits:
+            self._fits[key] = self._fit(self.matrix(terms, depth))
+        return self._fits[key]
+
+    def _fit(self, matrix: Floats) -> tuple[float, int, Floats]:
         coefficients, _, rank, _ = np.linalg.lstsq(matrix, self.y, rcond=None)
         residual = self.y - matrix @ coefficients
         return float(residual @ residual), int(rank), coefficients
@@ -184,54 +269,70 @@ class _Model:
         there = {tuple(self._codes[name][i] for name in term) for i in range(len(self.y))}
         return len(there) == math.prod(len(self.factors[name]) for name in term)
 
-    def error(self, terms: Sequence[Term]) -> tuple[str, float | None, int]:
-        """What the error term is, its variance and degrees of freedom."""
-        cells = sorted(set(self._cells))
-        if len(cells) < len(self.y):
-            dummies = np.zeros((len(self.y), len(cells)))
-            dummies[np.arange(len(self.y)), [cells.index(c) for c in self._cells]] = 1
-            full = dummies if self._blocks is None else np.hstack([dummies, self._blocks])
-            coefficients, _, rank, _ = np.linalg.lstsq(full, self.y, rcond=None)
-            residual = self.y - full @ coefficients
-            degrees = len(self.y) - int(rank)
+    def error(self, terms: Sequence[Term], instead: str) -> tuple[str, float | None, int]:
+        """What the error term of the trials is (``instead``, where no cell was repeated), its variance and degrees
+        of freedom."""
+        depth = len(self.hard)
+        if len(set(self._cells)) < len(self.y):
+            squares, rank = self._within_cells(depth)
+            degrees = len(self.y) - rank
             if degrees > 0:
-                return "repeats", float(residual @ residual) / degrees, degrees
-        squares, rank, _ = self.fit(terms)
+                return "repeats", squares / degrees, degrees
+        squares, rank, _ = self.fit(terms, depth)
         degrees = len(self.y) - rank
         if degrees > 0 and len(self.factors) > 2:
-            return "interactions", squares / degrees, degrees
+            return instead, squares / degrees, degrees
         return "none", None, 0
 
+    def strata(self) -> list[_Error]:
+        """The error between set-ups of each hard factor: what they explain beyond cells and what is around."""
+        found: list[_Error] = []
+        around = self._within_cells(0) if self.hard else (0.0, 0)
+        for depth in range(1, len(self.hard) + 1):
+            inner = self._within_cells(depth)
+            degrees = inner[1] - around[1]
+            known = self._blocks is not None and degrees > 0
+            found.append((max(around[0] - inner[0], 0.0) / degrees, degrees) if known else (None, 0))
+            around = inner
+        return found
 
-def _contrasts(levels: int) -> Floats:
-    """Sum to zero: a row a level, ``levels - 1`` columns."""
-    return np.vstack([np.eye(levels - 1), -np.ones(levels - 1)])
+    def _within_cells(self, depth: int) -> tuple[float, int]:
+        """Residual sum of squares about cells and what is common to trials, and the rank."""
+        squares, rank, _ = self._fit(np.hstack([_dummies(self._cells), *self.nuisance(depth)]))
+        return squares, rank
 
 
-def _terms(
-    model: _Model, terms: Sequence[Term], variance: float | None, degrees: int
-) -> tuple[TermEffect, ...]:
+def _dummies(keys: Sequence[object]) -> Floats:
+    """A column for each different key."""
+    places = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    found = np.zeros((len(keys), len(places)))
+    found[np.arange(len(keys)), [places[key] for key in keys]] = 1
+    return found
+
+
+def _terms(model: _Model, terms: Sequence[Term], errors: Sequence[_Error]) -> tuple[TermEffect, ...]:
     from scipy.special import fdtrc
 
     total = float(((model.y - model.y.mean()) ** 2).sum())
-    rows: list[tuple[Term, int, float, float | None]] = []
+    rows: list[tuple[Term, int, float, float | None, int]] = []
     for term in terms:
+        depth = model.depth(term)
+        variance, degrees = errors[depth]
         # Type II: beyond every term that does not contain this one.
         others = [t for t in terms if t != term and not set(term) <= set(t)]
-        without, rank_without, _ = model.fit(others)
-        with_it, rank_with, _ = model.fit([*others, term])
+        without, rank_without, _ = model.fit(others, depth)
+        with_it, rank_with, _ = model.fit([*others, term], depth)
         own = rank_with - rank_without
         squares = max(without - with_it, 0.0)
         p = None
         if variance is not None and own:
             ratio = math.inf if variance == 0 else squares / own / variance
             p = float(fdtrc(own, degrees, ratio)) if math.isfinite(ratio) else 0.0
-        rows.append((term, own, squares / total if total else 0.0, p))
-    adjusted = holm([p for *_, p in rows if p is not None])
+        rows.append((term, own, squares / total if total else 0.0, p, degrees))
+    adjusted = iter(holm([p for *_, p, _ in rows if p is not None]))
     return tuple(
-        TermEffect(term, own, share, p, next(adjusted) if p is not None else None)
-        for adjusted in [iter(adjusted)]
-        for term, own, share, p in rows
+        TermEffect(term, own, share, p, next(adjusted) if p is not None else None, degrees)
+        for term, own, share, p, degrees in rows
     )
 
 
@@ -246,36 +347,73 @@ def holm(values: Sequence[float]) -> list[float]:
     return found
 
 
+class _Solved:
+    """A model of all terms at one depth: linear combinations of its coefficients, and their errors."""
+
+    def __init__(self, model: _Model, terms: Sequence[Term], depth: int) -> None:
+        matrix = model.matrix(terms, depth)
+        _, _, self.coefficients = model.fit(terms, depth)
+        inverse = np.linalg.pinv(matrix)
+        self._spread = inverse @ inverse.T
+        # A combination can be told from these data only where this leaves it as it is.
+        self._there = inverse @ matrix
+        self.places: dict[Term, slice] = {}
+        position = 1
+        for term in terms:
+            width = math.prod(len(model.factors[name]) - 1 for name in term)
+            self.places[term] = slice(position, position + width)
+            position += width
+
+    def interval(self, term: Term, weights: Floats, error: _Error, alpha: float) -> Interval | None:
+        """exp of the weighted coefficients of a term; None where it cannot be told from the others."""
+        whole = np.zeros(len(self.coefficients))
+        whole[self.places[term]] = weights
+        if not np.allclose(whole @ self._there, whole, atol=1e-6):
+            return None
+        ratio = math.exp(float(whole @ self.coefficients))
+        variance, degrees = error
+        if variance is None or not weights.any():
+            return Interval(ratio, None, None)
+        half = t_quantile(degrees, alpha) * math.sqrt(variance * float(whole @ self._spread @ whole))
+        return Interval(ratio, scaled(ratio, -half), scaled(ratio, half))
+
+
 def _levels(
-    model: _Model, terms: Sequence[Term], variance: float | None, degrees: int, alpha: float
-) -> tuple[LevelEffect, ...]:
-    _, _, coefficients = model.fit(terms)
-    inverse = np.linalg.pinv(model.matrix(terms).T @ model.matrix(terms))
+    model: _Model, terms: Sequence[Term], errors: Sequence[_Error], alpha: float
+) -> tuple[tuple[LevelEffect, ...], tuple[tuple[str, str], ...]]:
+    """The levels of every factor, and those that cannot be compared with their first."""
     comparisons = sum(len(levels) - 1 for levels in model.factors.values())
+    solved = {depth: _Solved(model, terms, depth) for depth in range(len(errors))}
+    found, unknown = [], []
+    for factor, levels in model.factors.items():
+        term = (factor,)
+        depth = model.depth(term)
+        # With contrasts that sum to zero, marginal means over all cells depend on the own columns alone.
+        rows = _contrasts(len(levels))
+        for i, level in enumerate(levels):
+            interval = solved[depth].interval(term, rows[i] - rows[0], errors[depth], alpha / comparisons)
+            if interval is None:
+                unknown.append((factor, level))
+                continue
+            plain = solved[0].coefficients
+            mean = math.exp(plain[0] + rows[i] @ plain[solved[0].places[term]])
+            found.append(LevelEffect(factor, level, mean, interval))
+    return tuple(found), tuple(unknown)
+
+
+def _contrasts_of(
+    model: _Model, terms: Sequence[Term], errors: Sequence[_Error], alpha: float
+) -> tuple[Contrast, ...]:
+    own = [t for t in terms if all(len(model.factors[name]) == 2 for name in t)]
+    solved = {depth: _Solved(model, terms, depth) for depth in {model.depth(t) for t in own}}
     found = []
-    position = 1
-    for term in terms:
-        width = model.columns(term).shape[1]
-        if len(term) == 1:
-            # With contrasts that sum to zero, marginal means over all cells depend on the own columns alone.
-            rows = _contrasts(width + 1)
-            own = slice(position, position + width)
-            for i, level in enumerate(model.factors[term[0]]):
-                mean = math.exp(coefficients[0] + rows[i] @ coefficients[own])
-                difference = rows[i] - rows[0]
-                log = float(difference @ coefficients[own])
-                half = None
-                if variance is not None and i:
-                    spread = math.sqrt(variance * float(difference @ inverse[own, own] @ difference))
-                    half = t_quantile(degrees, alpha / comparisons) * spread
-                ratio = math.exp(log)
-                interval = Interval(
-                    ratio,
-                    scaled(ratio, -half) if half is not None else None,
-                    scaled(ratio, half) if half is not None else None,
-                )
-                found.append(LevelEffect(term[0], level, mean, interval))
-        position += width
+    for term in own:
+        depth = model.depth(term)
+        # The first level is coded 1, the second -1: the product of two has the sign of "both the same".
+        weights = np.array([-2.0 if len(term) == 1 else 2.0])
+        interval = solved[depth].interval(term, weights, errors[depth], alpha / len(own))
+        if interval is not None:
+            found.append(Contrast(term, interval))
     return tuple(found)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from headrace.analysis.aliasing import Aliasing
 from headrace.analysis.choice import Cell
-from headrace.analysis.effects import Effects, Observation, analyse
+from headrace.analysis.effects import Effects, Observation, Term, analyse
 from headrace.errors import PlanError
 from headrace.foreign import Row
 
@@ -15,7 +16,8 @@ from headrace.foreign import Row
 @dataclass(frozen=True)
 class Study:
     """One response of a table of trials. ``cells`` are geometric means over repeats, named by the levels of
-    ``factors``; ``alpha`` and ``margin`` are what sentences are told by."""
+    ``factors``; ``alpha`` and ``margin`` are what sentences are told by. Of an experiment, ``condition`` is the
+    question that was asked, ``names`` the treatments by cell, and ``aliasing`` what a screening cannot tell."""
 
     response: str
     is_higher_better: bool
@@ -23,13 +25,16 @@ class Study:
     cells: Mapping[Cell, float]
     alpha: float = 0.05
     margin: float = 0.03
+    condition: str = ""
+    names: Mapping[Cell, str] = field(default_factory=dict)
+    aliasing: Aliasing | None = None
 
     @property
     def factors(self) -> tuple[str, ...]:
         return tuple(self.effects.factors)
 
     def name(self, cell: Cell) -> str:
-        return " ".join(cell)
+        return self.names.get(cell) or " ".join(cell)
 
 
 def study(
@@ -39,9 +44,13 @@ def study(
     is_higher_better: bool,
     alpha: float = 0.05,
     margin: float = 0.03,
+    pairs: Sequence[Term] | None = None,
+    hard: Sequence[str] = (),
+    planned: Sequence[Mapping[str, str]] | None = None,
 ) -> Study:
-    """Raises ValueError where no factor has two levels."""
-    effects = analyse(observations, alpha=alpha)
+    """``pairs``, ``hard`` and ``planned`` are those of ``effects.analyse``. Raises ValueError where no factor has
+    two levels."""
+    effects = analyse(observations, alpha=alpha, pairs=pairs, hard=hard, planned=planned)
     logs: dict[Cell, list[float]] = {}
     for seen in observations:
         logs.setdefault(tuple(seen.levels[f] for f in effects.factors), []).append(seen.log)

@@ -95,7 +95,7 @@ def blocks_needed(logs: ByBlock, alpha: float, equivalence: float, resolution: f
         critical = t_quantile(n - 1, alpha)
 
         def reach(distance: float) -> float:
-            return _chance_beyond(critical, n - 1, (distance - resolution) * math.sqrt(n) / deviation)
+            return chance_beyond(critical, n - 1, (distance - resolution) * math.sqrt(n) / deviation)
 
         differs = reach(effect)
         # Both ends must lie inside: by Bonferroni's inequality at least this, and nearly exactly.
@@ -113,7 +113,7 @@ def blocks_needed(logs: ByBlock, alpha: float, equivalence: float, resolution: f
     return high
 
 
-def _chance_beyond(critical: float, degrees: int, noncentrality: float) -> float:
+def chance_beyond(critical: float, degrees: int, noncentrality: float) -> float:
     """P(T > critical) for a noncentral t."""
     from scipy.special import nctdtr
 

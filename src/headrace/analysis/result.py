@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.analysis.factors import Study
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ class Analysis:
 
     ``operations`` summarises each kind of operation alone, by its name, where there are several. A treatment with
     a trial in which none of a kind ended well is absent there: a mean over the other trials would flatter it.
+    ``studies`` are of the factors, for each condition and response: see ``matters.studies``.
     """
 
     name: str
@@ -98,6 +103,7 @@ class Analysis:
     excluded: Mapping[int, str]
     headline: str
     operations: Mapping[str, tuple[TreatmentSummary, ...]] = field(default_factory=dict)
+    studies: tuple[Study, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.analysis import headline
+from headrace.analysis import headline, matters
 from headrace.analysis.compare import geometric_mean, noise_floor, paired_effect, unpaired_effect
 from headrace.analysis.history import Point
 from headrace.analysis.percentiles import PERCENTILES, jackknife, merge
@@ -30,6 +30,9 @@ class _Design:
     baselines: Mapping[str, str]
     workload: Mapping[str, Any]
     trials: int
+    kind: str = ""
+    hard: Sequence[str] = ()
+    interactions: Sequence[Sequence[str]] = ()
 
     @property
     def candidates(self) -> int:
@@ -64,6 +67,17 @@ def analyse_experiment(folder: ExperimentFolder) -> Analysis:
         excluded=excluded,
         headline="",
         operations=_operations(design, by_treatment),
+        studies=tuple(
+            matters.studies(
+                tuple(design.treatments.values()),
+                responses,
+                kind=design.kind,
+                hard=design.hard,
+                interactions=design.interactions,
+                alpha=design.alpha,
+                margin=design.equivalence,
+            )
+        ),
     )
     done = len(responses) + len(excluded)
     text = headline.of_experiment(
@@ -178,6 +192,9 @@ def _read_design(folder: ExperimentFolder) -> _Design:
             baselines=content["baselines"],
             workload=content["workload"],
             trials=len(content["trials"]),
+            kind=str(content.get("kind", "")),
+            hard=[str(name) for name in content.get("hard", ())],
+            interactions=[(str(a), str(b)) for a, b in content.get("interactions", ())],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -11,8 +12,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.analysis import choice
-from headrace.analysis.effects import Conditional, Effects
+from headrace.analysis import choice, matters
+from headrace.analysis.aliasing import Aliasing
+from headrace.analysis.effects import Conditional, Effects, Term
 from headrace.analysis.factors import Study
 from headrace.report import text
 
@@ -22,6 +24,12 @@ MIN_SHARE = 0.05
 #: An interaction is told where a factor's spread differs between the levels of another by more than this ratio.
 MIN_DIFFERENCE = 1.25
 
+#: Pairs that one line about confounding names.
+MAX_ALIASES = 4
+
+#: A weight this close to 1 is one: the two are the same column.
+WHOLE = 1e-6
+
 #: Ranks shown in a terminal before the rest is summed up.
 SHOWN_RANKS = 12
 
@@ -29,7 +37,51 @@ SHOWN_RANKS = 12
 def sentences(study: Study) -> list[str]:
     """What matters, what depends on what, which cells broke down, and which levels are safe to take."""
     found = [*_main(study), *_dependences(study), *_groups(study), *_levels(study)]
-    return found or ["No factor makes a difference worth a sentence."]
+    return [*(found or ["No factor makes a difference worth a sentence."]), *_unknown(study)]
+
+
+def _unknown(study: Study) -> Iterator[str]:
+    for factor, level in study.effects.unknown:
+        yield f"{factor} {level} was never measured where it could be told from other factors: it is not compared."
+
+
+def confounded(study: Study) -> list[str]:
+    """What each effect of a screening may be in truth."""
+    return [] if study.aliasing is None else alias_lines(study.aliasing)
+
+
+def alias_lines(found: Aliasing) -> list[str]:
+    """A line a term that is confounded with a pair, in the order of the model: the heaviest pairs."""
+    lines = []
+    for term in found.terms:
+        own = [a for a in found.aliases if a.term == term]
+        if not own:
+            continue
+        shown = ", ".join(f"{_signed(a.weight)}{_name(a.other)}" for a in own[:MAX_ALIASES])
+        more = f" and {len(own) - MAX_ALIASES} more pairs" if len(own) > MAX_ALIASES else ""
+        lines.append(f"{_name(term)} is confounded with {shown}{more}")
+    return lines
+
+
+def _signed(weight: float) -> str:
+    """How much of the other effect is in this one; nothing where it is all of it."""
+    if abs(abs(weight) - 1) < WHOLE:
+        return "" if weight > 0 else "-"
+    return f"{weight:.2g} "
+
+
+def _name(term: Term) -> str:
+    return " x ".join(term)
+
+
+def limits(study: Study) -> tuple[float, ...]:
+    """The ratio beyond which a contrast of a design without repeats is told from chance (Lenth); else none."""
+    effects = study.effects
+    is_whole = len(effects.contrasts) == len(effects.terms)
+    if effects.error == "repeats" or effects.strata or not is_whole:
+        return ()
+    margin = matters.lenth_margin([math.log(c.ratio.estimate) for c in effects.contrasts], study.alpha)
+    return () if margin is None else (math.exp(margin),)
 
 
 def error_words(effects: Effects) -> str:
@@ -38,6 +90,12 @@ def error_words(effects: Effects) -> str:
         return (
             f"The spread of repeats about their cells is the error: {100 * (effects.deviation or 0):.2g}%, "
             f"{effects.error_degrees} degrees of freedom."
+        )
+    if effects.error == "residual":
+        return (
+            "Each treatment was measured once: what the model leaves over stands in for the error "
+            f"({100 * (effects.deviation or 0):.2g}%, {effects.error_degrees} degrees of freedom). Interactions "
+            "that are not in the model are in it, and make it larger."
         )
     if effects.error == "interactions":
         return (
@@ -50,6 +108,24 @@ def error_words(effects: Effects) -> str:
         "Each cell was measured once, and nothing could stand in for the error: these are estimates, without "
         "intervals and without a verdict."
     )
+
+
+def strata_words(effects: Effects) -> list[str]:
+    """What factors that are hard to change were tested by."""
+    found = []
+    for stratum in effects.strata:
+        factors = " and ".join(stratum.factors)
+        if stratum.deviation is None:
+            found.append(
+                f"{factors} was set up once a level: nothing shows how much a second set-up would have differed, "
+                "so its effects are estimates, without intervals and without a verdict."
+            )
+        else:
+            found.append(
+                f"{factors} is hard to change: its effects are tested by how set-ups differ "
+                f"({100 * stratum.deviation:.2g}%, {stratum.degrees} degrees of freedom), not by how trials do."
+            )
+    return found
 
 
 def _main(study: Study) -> Iterator[str]:
@@ -159,6 +235,11 @@ def to_json(study: Study) -> dict[str, Any]:
             "deviation": effects.deviation,
             "meaning": error_words(effects),
         },
+        "strata": [asdict(s) for s in effects.strata],
+        "contrasts": [asdict(c) for c in effects.contrasts],
+        "chance_ratio": next(iter(limits(study)), None),
+        "unknown": [list(pair) for pair in effects.unknown],
+        "confounded": confounded(study),
         "observations": effects.observations,
         "terms": [{**asdict(t), "term": list(t.term)} for t in effects.terms],
         "levels": [asdict(level) for level in effects.levels],
@@ -193,7 +274,7 @@ def terminal(study: Study) -> RenderableType:
         parts.append(Text(f"and {len(order) - SHOWN_RANKS} more; --json has all", style="dim"))
     if effects.missing:
         parts.append(Text(f"{len(effects.missing)} cells were not measured", style="yellow"))
-    parts += ["", Text(error_words(effects), style="dim")]
+    parts += ["", *(Text(text.clean(w), style="dim") for w in (error_words(effects), *strata_words(effects)))]
     return Lines(*parts)
 
 

@@ -1,0 +1,108 @@
+"""What matters in an experiment of several factors: its trials as observations, each condition by itself."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from headrace.analysis import aliasing
+from headrace.analysis.effects import Observation, Term
+from headrace.analysis.factors import Study, study
+from headrace.analysis.intervals import t_quantile
+from headrace.analysis.trials import THROUGHPUT, TrialResponse
+from headrace.model import Treatment
+
+#: Responses that are told, and whether more is better.
+TOLD: Mapping[str, bool] = {THROUGHPUT: True, "p99": False}
+
+#: Kinds whose trials are decided on the way: what leaves early leaves because it is slow.
+_DECIDED = ("race",)
+
+
+def studies(
+    treatments: Sequence[Treatment],
+    trials: Sequence[TrialResponse],
+    *,
+    kind: str,
+    hard: Sequence[str] = (),
+    interactions: Sequence[Sequence[str]] = (),
+    alpha: float = 0.05,
+    margin: float = 0.03,
+) -> list[Study]:
+    """A study for each condition and response, where two factors at least vary; none for a race.
+
+    An observation is a treatment in a block: the baseline's two trials are averaged in log, so that it does not
+    weigh twice and what was orthogonal remains so. A response that some trial cannot state (too few operations for
+    a percentile) has no study: those that can are not a fair choice.
+    """
+    if kind in _DECIDED:
+        return []
+    found = []
+    for condition in dict.fromkeys(t.condition for t in treatments):
+        own = [t for t in treatments if t.condition == condition]
+        planned = [t.levels for t in own]
+        factors = aliasing.varying(planned)
+        if len(factors) < 2:
+            continue
+        confounded = None
+        pairs: list[Term] | None = None
+        if kind in ("screening", "optimal"):
+            cells = [{name: cell[name] for name in factors} for cell in planned]
+            named = [(a, b) for a, b in interactions if a in factors and b in factors]
+            confounded = aliasing.structure(cells, interactions=named if kind == "optimal" else None)
+            pairs = [t for t in confounded.terms if len(t) == 2]
+        for response, is_higher_better in TOLD.items():
+            seen = _observations(response, own, trials, list(factors))
+            try:
+                one = study(
+                    response,
+                    seen,
+                    is_higher_better=is_higher_better,
+                    alpha=alpha,
+                    margin=margin,
+                    pairs=pairs,
+                    hard=hard,
+                    planned=planned,
+                )
+            except ValueError:
+                continue  # nothing varies yet in what was measured so far
+            if len(one.factors) < 2:
+                continue
+            names = {tuple(t.levels[f] for f in one.factors): t.configuration for t in own}
+            found.append(replace(one, condition=condition, names=names, aliasing=confounded))
+    return found
+
+
+def _observations(
+    response: str, treatments: Sequence[Treatment], trials: Sequence[TrialResponse], factors: Sequence[str]
+) -> list[Observation]:
+    levels = {t.name: {name: t.levels[name] for name in factors} for t in treatments}
+    logs: dict[tuple[int, str], list[float]] = {}
+    for trial in trials:
+        if trial.treatment not in levels:
+            continue
+        value = trial.value(response)
+        if not value:
+            return []
+        logs.setdefault((trial.block, trial.treatment), []).append(math.log(value))
+    return [
+        Observation(levels[name], math.fsum(own) / len(own), block) for (block, name), own in logs.items()
+    ]
+
+
+def lenth_margin(logs: Sequence[float], alpha: float = 0.05) -> float | None:
+    """How large one of ``logs`` (contrasts of equal variance, most of them nil) must be to be told from chance,
+    all of them together: for a design without repeats. None below 5 contrasts, which show no spread.
+
+    Source: Lenth 1989, Quick and easy analysis of unreplicated factorials, Technometrics 31 (simultaneous margin).
+    """
+    if len(logs) < 5:
+        return None
+    sizes = [abs(v) for v in logs]
+    first = 1.5 * statistics.median(sizes)
+    inner = [v for v in sizes if v < 2.5 * first]
+    pseudo_error = 1.5 * statistics.median(inner) if inner else 0.0
+    each = 1 - (1 - alpha) ** (1 / len(logs))
+    return t_quantile(len(logs) / 3, each) * pseudo_error
