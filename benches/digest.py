@@ -137,7 +137,7 @@ def run(argv: Sequence[str], file: Path) -> Run:
 
 
 def wait(process: subprocess.Popen[bytes], start: float, size: int) -> Run:
-    """Its memory is read while it runs: what wait4 tells of a child begins with that of its parent, this Python."""
+    """Its memory is read while it runs: what wait4 tells of a child begins with its parent's, this Python."""
     memory_mb, pid = 0.0, 0
     while not pid:
         with contextlib.suppress(OSError, StopIteration, ValueError):
