@@ -114,5 +114,6 @@ EXIT_CODES: dict[int, str] = {
     10: "no trial ended that can be analysed",
     11: "the server did not start",
     12: "the workload failed",
+    13: "`headrace watch`: the latest change of a series is for the worse",
     130: "stopped by Ctrl-C; the machine was restored",
 }
