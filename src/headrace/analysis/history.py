@@ -92,6 +92,8 @@ def watch(
 ) -> History:
     """The changes of a series; none where it is too short to tell (fewer than MIN_POINTS). ``margin``: a
     change surely smaller than this is ``equivalent``: there, but of no matter."""
+    if not points:
+        return History((), (), 0.0)
     values = np.array([p.log for p in points])
     generator = np.random.default_rng(seed)
     found = sorted(_split(values, 0, len(values), alpha, generator))

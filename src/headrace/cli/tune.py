@@ -41,7 +41,7 @@ def tune(
     from headrace import tune as tuning
     from headrace.experiment.search import table_of
     from headrace.prove import Bench
-    from headrace.report import progress
+    from headrace.report import progress, tune_html
     from headrace.report import tune as report
 
     path = find_plan(plan)
@@ -56,8 +56,10 @@ def tune(
         tuned = run_until_signal(lambda: tuning.tune(bench, advise=advise, retry=retry))
     content = report.to_json(tuned)
     (tuned.folder / "report.json").write_text(json.dumps(content, indent=2, default=str) + "\n")
+    page = tuned.folder / "report.html"
+    page.write_text(tune_html.page_of(tuned, bench.plan.name), encoding="utf-8")
     if as_json:
         print_json(content)
     else:
         stdout().print(report.terminal(tuned))
-    stderr().print(f"report: {tuned.folder / 'report.json'}", soft_wrap=True, highlight=False)
+    stderr().print(f"report: {page}", soft_wrap=True, highlight=False)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.shell import Json, app, print_json, stderr, stdout
+from headrace.cli.shell import Json, PageFile, app, print_json, stderr, stdout, write_page
 from headrace.errors import PlanError
 
 #: A script's sign that the latest level is worse than the one before it.
@@ -37,6 +37,7 @@ def watch(
     margin: Annotated[
         float, typer.Option("--margin", min=0.0, max=1.0, help="Smaller changes do not matter.")
     ] = 0.03,
+    page: PageFile = None,
     as_json: Json = False,
 ) -> None:
     """Find the changes in a series of results, with the noise told apart. Exit code 13: the latest is for the
@@ -50,6 +51,13 @@ def watch(
     else:
         points, is_higher_better = _experiments(sources, treatment, response), response == "throughput"
     found = history.watch(points, alpha=alpha, margin=margin, is_higher_better=is_higher_better)
+    if page is not None:
+        from headrace.report import history_html
+
+        is_time_ns = response != "throughput" and not (len(sources) == 1 and sources[0].is_file())
+        write_page(
+            page, history_html.page_of(found, response, alpha=alpha, margin=margin, is_time_ns=is_time_ns)
+        )
     if as_json:
         print_json(report.to_json(found, response))
     else:

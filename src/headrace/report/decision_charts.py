@@ -66,15 +66,20 @@ def bars(rows: Sequence[tuple[str, float, str, str, str]], x_title: str, top: fl
             "cliponaxis": False,
         },
     ]
-    layout = charts._rows_layout(shown, x_title)
+    layout = charts._rows_layout(shown, label(x_title))
     layout["xaxis"] |= {"range": [0, top * 1.22], "nticks": 6}
     return {"data": data, "layout": layout}
 
 
 def lines(
-    steps: Sequence[str], x_title: str, y_title: str, found: Sequence[tuple[str, str, Sequence[float]]]
+    steps: Sequence[str],
+    x_title: str,
+    y_title: str,
+    found: Sequence[tuple[str, str, Sequence[float]]],
+    axis: Mapping[str, Any],
 ) -> Figure:
-    """(name, colour, values) a line over named steps: where lines are not parallel, factors interact."""
+    """(name, colour, values) a line over named steps, all plots of a page on one ``axis``: where lines are not
+    parallel, factors interact."""
     symbols = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
     data = [
         {
@@ -92,13 +97,14 @@ def lines(
         }
         for i, (name, colour, values) in enumerate(found)
     ]
-    layout = _layout(label(x_title), label(y_title), height=270)
+    layout = _layout(x_title, y_title, height=270)
     layout["xaxis"] |= {
         "tickvals": list(range(len(steps))),
-        "ticktext": [label(text.short(s, 18)) for s in steps],
-        "range": [-0.25, len(steps) - 0.75],
+        "ticktext": [label(text.short(s, max(5, 44 // len(steps)))) for s in steps],
+        "range": [-0.35, len(steps) - 0.65],
+        "tickangle": 0,
     }
-    layout["yaxis"] |= value_axis([v for _, _, values in found for v in values if math.isfinite(v)])
+    layout["yaxis"] |= axis
     return {"data": data, "layout": layout}
 
 
@@ -198,7 +204,7 @@ def series(
                 "mode": "lines",
                 "x": [start - 0.5, end - 0.5],
                 "y": numbers([value, value]),
-                "line": {"color": "@{line2}", "width": 2.4},
+                "line": {"color": "@{soft}", "width": 2.4},
                 "hoverinfo": "skip",
             }
         )
@@ -238,7 +244,7 @@ def value_axis(values: Sequence[float]) -> dict[str, Any]:
             reach = (high - low) * 0.12 or high * 0.02
             return {"range": [low - reach, high + reach], "nticks": 6}
         return {"range": [min(0.0, low), high * 1.08], "nticks": 6}
-    each = (1, 2, 5) if high / low < 300 else (1,)
+    each = (1, 1.5, 2, 3, 5, 7) if high / low < 12 else (1, 2, 5) if high / low < 300 else (1,)
     rounds = [m * 10.0**e for e in range(-9, 13) for m in each]
     ticks = [r for r in rounds if low / 1.3 <= r <= high * 1.3]
     return {
@@ -272,6 +278,6 @@ def _layout(x_title: str, y_title: str, height: int = HEIGHT_PX) -> dict[str, An
         "showlegend": False,
         "hovermode": "closest",
         "margin": {"l": 62, "r": 14, "t": 10, "b": 46},
-        "xaxis": {"title": {"text": x_title}, "fixedrange": True, "zeroline": False},
-        "yaxis": {"title": {"text": y_title}, "fixedrange": True, "zeroline": False},
+        "xaxis": {"title": {"text": label(x_title)}, "fixedrange": True, "zeroline": False},
+        "yaxis": {"title": {"text": label(y_title)}, "fixedrange": True, "zeroline": False},
     }

@@ -41,7 +41,7 @@ def page_of(studies: Sequence[Study], sources: Sequence[Path]) -> str:
             eyebrow="headrace import",
             title=names + more,
             lead="Results that were measured elsewhere: what matters in them, and how sure one can be.",
-            verdicts=[],
+            verdicts=[effects.sentences(study)[0] for study in studies],
             keys=list(_keys(studies)),
             cautions=[
                 f"{len(study.effects.missing)} cells of {study.response} were not measured"
@@ -135,6 +135,7 @@ def _terms(study: Study) -> Table:
 def _plots(study: Study) -> Iterator[Chart]:
     found = study.effects
     pairs = [t for t in found.terms if len(t.term) == 2]
+    axis = decision_charts.value_axis([v for c in found.conditionals for v in c.means.values()])
     for term in sorted(pairs, key=lambda t: -t.share)[:MOST_PAIRS]:
         first, second = term.term
         # The factor with more levels along the axis, the other as lines.
@@ -152,7 +153,7 @@ def _plots(study: Study) -> Iterator[Chart]:
         ]
         p = "" if term.p_holm is None else f", p = {term.p_holm:.2g}"
         yield Chart(
-            decision_charts.lines(steps, along, study.response, shown),
+            decision_charts.lines(steps, along, study.response, shown, axis),
             f"{along} by {by}",
             f"{100 * term.share:.1f}% of the variation{p}",
             [(name, colour, "") for name, colour, _ in shown],
@@ -178,7 +179,7 @@ def _ranks(study: Study) -> Iterator[Part]:
     )
     legend += [("collapsed", "@{worse}", "■")] if any(g.is_collapsed for g in groups) else []
     see = "A rank can be luck: measure the first few again in blocks before you decide. A race does."
-    yield Chart(decision_charts.bars(rows, charts.label(study.response)), see=see, legend=legend)
+    yield Chart(decision_charts.bars(rows, study.response), see=see, legend=legend)
     listed: list[Sequence[str | Cell]] = [
         (
             str(i),
@@ -257,7 +258,7 @@ def _method() -> Section:
         (
             "A group lies apart",
             f"where two neighbours in rank differ by more than {choice.GAP:g} times. A group below "
-            f"{100 * choice.COLLAPSED:.0f}% of the largest one has collapsed: it broke down, and is not just slow.",
+            f"{100 * choice.COLLAPSED:.0f}% of the largest one has collapsed: it broke down.",
         ),
         (
             "Sources:",
