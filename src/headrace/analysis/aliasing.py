@@ -168,3 +168,14 @@ def _resolution(signs: Floats) -> tuple[int, bool]:
         if means and max(means) > _NIL:
             return length, max(means) < 1 - _NIL
     return 0, False
+
+
+def whole_terms(cells: Sequence[Mapping[str, str]]) -> list[Term]:
+    """The model of a factorial: main effects, and every pair of which all combinations are there."""
+    levels = varying(cells)
+    pairs = [
+        (a, b)
+        for a, b in itertools.combinations(levels, 2)
+        if len({(cell[a], cell[b]) for cell in cells}) == len(levels[a]) * len(levels[b])
+    ]
+    return [*((name,) for name in levels), *pairs]

@@ -14,8 +14,10 @@ from headrace.analysis.intervals import t_quantile
 from headrace.analysis.trials import THROUGHPUT, TrialResponse
 from headrace.model import Treatment
 
-#: Responses that are told, and whether more is better.
-TOLD: Mapping[str, bool] = {THROUGHPUT: True, "p99": False}
+#: Responses that are told, by the name they have in a study (the p99 in milliseconds), and whether more is better.
+TOLD: Mapping[str, bool] = {THROUGHPUT: True, "p99_ms": False}
+
+_NS_PER_MS = 1e6
 
 #: Kinds whose trials are decided on the way: what leaves early leaves because it is slow.
 _DECIDED = ("race",)
@@ -83,12 +85,16 @@ def _observations(
     for trial in trials:
         if trial.treatment not in levels:
             continue
-        value = trial.value(response)
+        value = trial.value(response) if response == THROUGHPUT else trial.value("p99")
         if not value:
             return []
+        value = value if response == THROUGHPUT else value / _NS_PER_MS
         logs.setdefault((trial.block, trial.treatment), []).append(math.log(value))
+    # In the order of the plan, whatever the order of the trials: a factor's first level is the plan's.
+    order = {name: i for i, name in enumerate(levels)}
     return [
-        Observation(levels[name], math.fsum(own) / len(own), block) for (block, name), own in logs.items()
+        Observation(levels[name], math.fsum(own) / len(own), block)
+        for (block, name), own in sorted(logs.items(), key=lambda item: (order[item[0][1]], item[0][0]))
     ]
 
 

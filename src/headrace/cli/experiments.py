@@ -45,22 +45,33 @@ def plan_list() -> None:
 
 
 @plan_app.command("show", epilog="Example: headrace plan show stock-to-all")
-def plan_show(plan: PlanFile, as_json: Json = False) -> None:
-    """The treatments and trials of a plan, and the hours they will take."""
+def plan_show(
+    plan: PlanFile,
+    sd: Annotated[
+        float, typer.Option("--sd", min=1e-4, max=2.0, help="Spread between trials, 0.02 is 2%.")
+    ] = 0.02,
+    as_json: Json = False,
+) -> None:
+    """The treatments and trials of a plan, the hours they will take, and what they can and cannot tell."""
     from headrace.experiment import kinds
     from headrace.experiment import plan as plans
     from headrace.experiment.runner import trial_seconds
+    from headrace.report import designs
 
     path = find_plan(plan)
     loaded, _ = plans.load(path)
     design = kinds.build(loaded, place=str(path))
     hours = trial_seconds(loaded) * len(design.trials) / 3600
+    content = design.to_json()
+    outlook = None if loaded.sweep or loaded.tune else designs.outlook(content, sd)
     if as_json:
-        print_json({**design.to_json(), "hours": hours})
+        print_json({**content, "hours": hours, "outlook": outlook and designs.to_json(outlook)})
     else:
         from headrace.report import views
 
-        stdout().print(views.design(design.to_json(), hours))
+        stdout().print(views.design(content, hours))
+        if outlook:
+            stdout().print(designs.terminal(outlook))
 
 
 @plan_app.command("options", epilog="Example: headrace plan options fio")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -45,15 +45,18 @@ def _unknown(study: Study) -> Iterator[str]:
         yield f"{factor} {level} was never measured where it could be told from other factors: it is not compared."
 
 
-def confounded(study: Study) -> list[str]:
-    """What each effect of a screening may be in truth."""
-    return [] if study.aliasing is None else alias_lines(study.aliasing)
+def confounded(study: Study, *, is_sure: bool = False) -> list[str]:
+    """What each effect of a screening may be in truth; with ``is_sure`` only those that are told from chance."""
+    if study.aliasing is None:
+        return []
+    sure = {t.term for t in study.effects.terms if t.p_holm is not None and t.p_holm < study.alpha}
+    return alias_lines(study.aliasing, sure if is_sure else None)
 
 
-def alias_lines(found: Aliasing) -> list[str]:
+def alias_lines(found: Aliasing, only: Collection[Term] | None = None) -> list[str]:
     """A line a term that is confounded with a pair, in the order of the model: the heaviest pairs."""
     lines = []
-    for term in found.terms:
+    for term in (t for t in found.terms if only is None or t in only):
         own = [a for a in found.aliases if a.term == term]
         if not own:
             continue
@@ -78,7 +81,7 @@ def limits(study: Study) -> tuple[float, ...]:
     """The ratio beyond which a contrast of a design without repeats is told from chance (Lenth); else none."""
     effects = study.effects
     is_whole = len(effects.contrasts) == len(effects.terms)
-    if effects.error == "repeats" or effects.strata or not is_whole:
+    if effects.error != "none" or effects.strata or not is_whole:
         return ()
     margin = matters.lenth_margin([math.log(c.ratio.estimate) for c in effects.contrasts], study.alpha)
     return () if margin is None else (math.exp(margin),)
@@ -260,11 +263,7 @@ def terminal(study: Study) -> RenderableType:
         Text(f"{text.clean(study.response)} ({way}; {effects.observations} observations)", style="bold")
     ]
     parts += [Text(f"- {text.clean(line)}") for line in sentences(study)]
-    terms = _table(("term", False), ("of variation", True), ("", False), ("p (Holm)", True))
-    for term in sorted(effects.terms, key=lambda t: -t.share):
-        bar = "█" * round(30 * term.share) or "▏"
-        p = "–" if term.p_holm is None else f"{term.p_holm:.2g}"
-        terms.add_row(Text(text.clean(term.name)), f"{100 * term.share:.1f}%", Text(bar, style="cyan"), p)
+    terms = terms_table(effects)
     ranks = _table(("rank", True), *((text.clean(f), False) for f in study.factors), (study.response, True))
     order = choice.ranked(study.cells, is_higher_better=study.is_higher_better)
     for i, (cell, value) in enumerate(order[:SHOWN_RANKS], start=1):
@@ -276,6 +275,16 @@ def terminal(study: Study) -> RenderableType:
         parts.append(Text(f"{len(effects.missing)} cells were not measured", style="yellow"))
     parts += ["", *(Text(text.clean(w), style="dim") for w in (error_words(effects), *strata_words(effects)))]
     return Lines(*parts)
+
+
+def terms_table(effects: Effects) -> Table:
+    """Every term with its share, the largest first."""
+    terms = _table(("term", False), ("of variation", True), ("", False), ("p (Holm)", True))
+    for term in sorted(effects.terms, key=lambda t: -t.share):
+        bar = "█" * round(30 * term.share) or "▏"
+        p = "–" if term.p_holm is None else f"{term.p_holm:.2g}"
+        terms.add_row(Text(text.clean(term.name)), f"{100 * term.share:.1f}%", Text(bar, style="cyan"), p)
+    return terms
 
 
 def _table(*columns: tuple[str, bool]) -> Table:

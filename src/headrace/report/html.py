@@ -25,7 +25,7 @@ from headrace.analysis.result import Analysis, Effect, Interval, NoiseFloor, Ver
 from headrace.errors import StoreError, TargetError
 from headrace.facts import HostFacts
 from headrace.model import Facts, TrialState
-from headrace.report import charts, tables, text
+from headrace.report import charts, matters, tables, text
 from headrace.report.evidence import Evidence
 from headrace.report.sections import Machines, Paces
 from headrace.store import ExperimentFolder
@@ -128,6 +128,7 @@ class _Page:
         self.evidence = evidence
         self.figures = Figures()
         self.groups = tables.groups(folder.design, analysis, evidence.records)
+        self.matters = matters.cards(analysis, self.figures.add)
         self.latencies, self.share_latencies = LATENCIES, SHARE_LATENCIES
         self.verdicts = tuple(_CHIP.items())
         self._folder = folder

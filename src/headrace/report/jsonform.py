@@ -12,6 +12,7 @@
                           operation, rate)
     effects[]             treatment, baseline, condition, response, ratio, verdict, blocks, blocks_needed,
                           comparisons, noise_floor (of the same condition and response)
+    factors[]             what matters, for each condition and response: see docs/effects.md
     noise[]               condition, response, ratio, floor, blocks
     trials[]              number, block, position, treatment, role, state, reason, excluded (why it is not
                           analysed, or null), throughput_ops_s, p99_ns, started_ns, finished_ns, facts_hash,
@@ -34,7 +35,7 @@ from headrace import __version__
 from headrace.analysis.result import Analysis, Effect, Interval, TreatmentSummary
 from headrace.analysis.trials import TrialResponse, trial_responses
 from headrace.model import TrialState
-from headrace.report import tables
+from headrace.report import matters, tables
 from headrace.store import ExperimentFolder, TrialRecord
 
 FORMAT_VERSION = 1
@@ -79,6 +80,7 @@ def to_json(
             }
             for n in analysis.noise
         ],
+        "factors": matters.to_json(analysis),
         "trials": [_trial(record, analysis, responses.get(record.number)) for record in records],
         "cautions": tables.cautions(records),
         "planned_trials": len(design["trials"]),

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from headrace.analysis.result import Analysis, Verdict
 from headrace.model import TrialState
-from headrace.report import tables, text
+from headrace.report import matters, tables, text
 from headrace.store import ExperimentFolder, TrialRecord
 
 _STYLE = {
@@ -55,6 +55,7 @@ def result(folder: ExperimentFolder, analysis: Analysis) -> RenderableType:
         if 0 < len(analysis.operations) <= MAX_OPERATIONS:
             parts += [_operations(folder, analysis, group), ""]
     parts += [Text(line) for line in _legend(groups, analysis)]
+    parts += matters.terminal(analysis)
     if any(s.latency_kind == "response" for s in analysis.summaries) and not tables.is_open_loop(
         folder.design
     ):

@@ -1,0 +1,164 @@
+"""What a design will be able to tell, before it has run: confounding, hard factors, the smallest effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headrace.analysis import aliasing, power
+from headrace.analysis.aliasing import Aliasing
+from headrace.analysis.intervals import POWER
+from headrace.analysis.power import Detectable
+from headrace.report import effects, text
+
+_ROMAN = {1: "I", 2: "II", 3: "III", 4: "IV", 5: "V"}
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """``baseline`` is the smallest ratio to the baseline that is found; ``factors`` the same for each factor on
+    average over the others. ``plots`` maps a hard factor to how often a block sets it up; ``notes`` are sentences.
+    """
+
+    sd: float
+    baseline: Detectable | None
+    factors: tuple[Detectable, ...]
+    aliasing: Aliasing | None
+    plots: Mapping[str, int]
+    notes: tuple[str, ...]
+
+
+def outlook(content: Mapping[str, Any], sd: float) -> Outlook:
+    """``content`` is that of design.json; ``sd`` the spread between trials of one treatment, in log units.
+
+    Of several conditions the first speaks for all: they have the same treatments, unless some are excluded.
+    """
+    kind, blocks, alpha = content["kind"], int(content["blocks"]), float(content["alpha"])
+    condition = next(iter(content["baselines"]), "")
+    cells = [t["levels"] for t in content["treatments"] if t["condition"] == condition]
+    levels = aliasing.varying(cells)
+    hard = [name for name in content.get("hard", ()) if name in levels]
+    found = _aliasing(content, cells, levels)
+    detectable: list[Detectable] = []
+    # A race decides on the way: what it detects is no number that stands before.
+    if kind != "race" and len(levels) > 1:
+        terms = found.terms if found else aliasing.whole_terms(cells)
+        detectable = power.of_factors(cells, terms, hard, blocks, sd, alpha)
+    baseline = None
+    if kind != "race" and len(cells) > 1:
+        treatments, baselines = len(content["treatments"]), len(content["baselines"])
+        baseline = power.against_baseline(treatments, baselines, blocks, sd, alpha)
+    plots = {
+        name: len({tuple(cell[h] for h in hard[: i + 1]) for cell in cells}) for i, name in enumerate(hard)
+    }
+    return Outlook(sd, baseline, tuple(detectable), found, plots, tuple(_notes(hard, blocks, kind)))
+
+
+def _aliasing(
+    content: Mapping[str, Any], cells: list[dict[str, str]], levels: Mapping[str, tuple[str, ...]]
+) -> Aliasing | None:
+    if content["kind"] not in ("screening", "optimal"):
+        return None
+    named = [(a, b) for a, b in content.get("interactions", ()) if a in levels and b in levels]
+    own = [{name: cell[name] for name in levels} for cell in cells]
+    return aliasing.structure(own, interactions=named if content["kind"] == "optimal" else None)
+
+
+def _notes(hard: list[str], blocks: int, kind: str) -> list[str]:
+    notes = []
+    if blocks < 2 and kind != "race":
+        notes.append("One block: nothing shows how much a repeat differs, so there are no intervals.")
+    if hard:
+        notes.append(
+            "The A/A pair of a block shares its set-up: it shows the noise of trials, not that of set-ups."
+        )
+    return notes
+
+
+def to_json(found: Outlook) -> dict[str, Any]:
+    """As plain values; ``confounded`` has a line a term."""
+    aliases = found.aliasing
+    return {
+        "sd": found.sd,
+        "power": POWER,
+        "baseline": asdict(found.baseline) if found.baseline else None,
+        "factors": [asdict(d) for d in found.factors],
+        "hard": dict(found.plots),
+        "notes": list(found.notes),
+        "aliasing": None
+        if aliases is None
+        else {
+            "runs": aliases.runs,
+            "resolution": aliases.resolution or None,
+            "is_partial": aliases.is_partial,
+            "efficiency": aliases.efficiency,
+            "terms": [list(t) for t in aliases.terms],
+            "aliases": [asdict(a) for a in aliases.aliases],
+            "confounded": effects.alias_lines(aliases),
+        },
+    }
+
+
+def terminal(found: Outlook) -> RenderableType:
+    """What a reader must know before hours are spent."""
+    parts: list[RenderableType] = []
+    for i, (name, plots) in enumerate(found.plots.items()):
+        within = " within the ones before" if i else ""
+        parts.append(
+            Text(text.clean(f"{name} is hard to change: {plots} set-ups a block, in a random order{within}."))
+        )
+    parts += _detects(found)
+    if found.aliasing is not None:
+        parts += ["", *_confounding(found.aliasing)]
+    parts += [Text(note, style="yellow") for note in found.notes]
+    return Group(*parts)
+
+
+def _detects(found: Outlook) -> list[RenderableType]:
+    rows = [d for d in (found.baseline, *found.factors) if d is not None]
+    if not any(d.ratio for d in rows):
+        return []
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("effect of", overflow="fold")
+    for column in ("is found from", "degrees of freedom"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        least = " at least" if row.is_least else ""
+        name = row.what if row is found.baseline else f"{row.what}, on average"
+        table.add_row(Text(text.clean(name)), f"{percent(row.ratio)}{least}", str(row.degrees))
+    told = (
+        f"Found in {100 * POWER:g} of 100 experiments, adjusted for all comparisons, if trials of the same "
+        f"treatment spread by {100 * found.sd:g}% (--sd)."
+    )
+    return ["", table, Text(told, style="dim")]
+
+
+def percent(ratio: float | None) -> str:
+    """How far a ratio lies above 1."""
+    if ratio is None:
+        return "–"
+    if ratio >= 3:
+        return f"{ratio:.3g} times" if ratio < 1000 else "nothing"
+    return f"{100 * (ratio - 1):.2g}%"
+
+
+def _confounding(found: Aliasing) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    if found.resolution:
+        partly = ", in part" if found.is_partial else ""
+        meaning = {
+            3: f"main effects are confounded with pairs{partly}",
+            4: f"pairs are confounded with pairs{partly}, main effects with none",
+            5: "neither main effects nor pairs are confounded with each other",
+        }.get(found.resolution, "even main effects are confounded")
+        parts.append(Text(f"Resolution {_ROMAN[found.resolution]}: {meaning}."))
+    lines = effects.alias_lines(found)
+    parts += [Text(text.clean(f"  {line}")) for line in lines]
+    if not lines:
+        parts.append(Text("No pair of factors is confounded with what is estimated."))
+    return parts
