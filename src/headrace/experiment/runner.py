@@ -29,6 +29,7 @@ from headrace.model import Role, ServerEndpoint, TrialSpec, TrialState
 from headrace.server import build_dataset, dataset_folder
 from headrace.store import RECONNECT, ExperimentFolder, TrialRecord
 from headrace.target import Target, TargetSpec, open_target, to_the_end
+from headrace.workloads import precondition
 
 #: What a trial costs beside warm-up and measuring, before one has been timed: [s] for planning only.
 OVERHEAD_WITH_SERVER_S = 3.0
@@ -76,7 +77,8 @@ def trial_seconds(plan: plans.Plan) -> float:
     """The wall time to expect of one trial, before one has been timed."""
     needs_server = workloads.make_workload(plan.workload.kind, plan.workload.options).needs_server
     overhead = OVERHEAD_WITH_SERVER_S if needs_server else OVERHEAD_S
-    return plan.workload.warmup_s + plan.workload.seconds + overhead
+    rounds_s = precondition.least_seconds(plan.workload.options)
+    return rounds_s + plan.workload.warmup_s + plan.workload.seconds + overhead
 
 
 async def run_experiment(

@@ -15,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,7 +27,8 @@ from headrace.errors import WorkloadFailed
 from headrace.model import Tool, Value
 from headrace.target import Target
 from headrace.workloads import tool
-from headrace.workloads.options import Described, Options, Size
+from headrace.workloads.options import Described, Size
+from headrace.workloads.precondition import Preconditioned, precondition
 from headrace.workloads.tables import Phase, Slice, boundaries, measurement, percentile_ns, to_histogram
 from headrace.workloads.workload import Context, Measurement
 
@@ -39,7 +41,7 @@ _LAST_BIN_NS = ((1 << 34) - (1 << 27)) + (1 << 26)
 _FILES = "headrace-fio"
 
 
-class FioOptions(Options):
+class FioOptions(Preconditioned):
     """Names and meanings are fio's. Defaults are a database's random reads, not fio's own."""
 
     rw: Literal["read", "write", "rw", "randread", "randwrite", "randrw"] = Field(
@@ -102,9 +104,11 @@ class Fio:
         await tool.run_to_end(context, argv, name="fio-prepare", cwd=context.folder)
 
     async def run(self, context: Context) -> Measurement:
+        warnings = await precondition(self._options, partial(self._phase, context), context.raw)
         warmup = await self._phase(context, "warmup", context.warmup_s) if context.warmup_s > 0 else None
         window = await self._phase(context, "window", context.seconds)
-        return measurement(window, warmup, seconds=context.seconds, what="fio")
+        measured = measurement(window, warmup, seconds=context.seconds, what="fio")
+        return replace(measured, warnings=(*measured.warnings, *warnings))
 
     async def cleanup(self, context: Context) -> None:
         argv = ["find", ".", "-maxdepth", "1", "-name", f"{_FILES}.*", "-delete"]

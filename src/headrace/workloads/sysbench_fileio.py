@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -14,7 +15,8 @@ from headrace.errors import WorkloadFailed
 from headrace.model import Tool, Value
 from headrace.target import Target
 from headrace.workloads import sysbench, tool
-from headrace.workloads.options import CommaList, Described, Options, Size
+from headrace.workloads.options import CommaList, Described, Size
+from headrace.workloads.precondition import Preconditioned, precondition
 from headrace.workloads.sysbench import SYSBENCH, Report
 from headrace.workloads.tables import Phase, measurement, with_bounds
 from headrace.workloads.workload import Context, Measurement
@@ -29,7 +31,7 @@ _SECOND = re.compile(
 )
 
 
-class FileioOptions(Options):
+class FileioOptions(Preconditioned):
     """Names, meanings and defaults are sysbench's, but for the test mode, which it demands."""
 
     file_test_mode: Literal["seqwr", "seqrewr", "seqrd", "rndrd", "rndwr", "rndrw"] = Field(
@@ -87,9 +89,11 @@ class SysbenchFileio:
         await tool.run_to_end(context, argv, name="sysbench-prepare", cwd=context.folder)
 
     async def run(self, context: Context) -> Measurement:
+        warnings = await precondition(self._options, partial(self._phase, context), context.raw)
         warmup = await self._phase(context, "warmup", context.warmup_s) if context.warmup_s > 0 else None
         window = await self._phase(context, "window", context.seconds)
-        return measurement(window, warmup, seconds=context.seconds, what="sysbench fileio")
+        measured = measurement(window, warmup, seconds=context.seconds, what="sysbench fileio")
+        return replace(measured, warnings=(*measured.warnings, *warnings))
 
     async def cleanup(self, context: Context) -> None:
         argv = [*self._files(), "cleanup"]
