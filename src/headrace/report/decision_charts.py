@@ -98,6 +98,7 @@ def lines(
         for i, (name, colour, values) in enumerate(found)
     ]
     layout = _layout(x_title, y_title, height=270)
+    layout["margin"] |= {"l": 62 if y_title else 44}
     layout["xaxis"] |= {
         "tickvals": list(range(len(steps))),
         "ticktext": [label(text.short(s, max(5, 44 // len(steps)))) for s in steps],
@@ -109,11 +110,15 @@ def lines(
 
 
 def search(
-    points: Sequence[tuple[int, float | None, str, str]], best: Sequence[tuple[int, float]], y_title: str
+    points: Sequence[tuple[int, float | None, str, str]],
+    best: Sequence[tuple[int, float]],
+    y_title: str,
+    *,
+    is_lower_better: bool = False,
 ) -> Figure:
     """(trial, value, what it is, hint) a point; ``best`` is the best value so far as (trial, value).
 
-    What it is: ``good``, ``broken`` (a constraint), ``failed`` (drawn at the bottom), ``base``.
+    What it is: ``good``, ``broken`` (a constraint), ``failed`` (drawn at the worse end), ``base``.
     """
     looks = {
         "good": ("@{accent/0.8}", "circle", 7),
@@ -123,7 +128,7 @@ def search(
     }
     values = [v for _, v, _, _ in points if v is not None]
     axis = value_axis(values)
-    low = min(values, default=1.0)
+    worst = (max if is_lower_better else min)(values, default=1.0)
     data: list[dict[str, Any]] = []
     if best:
         last = max(n for n, *_ in points)
@@ -139,7 +144,7 @@ def search(
             }
         )
     for kind, (colour, symbol, size) in looks.items():
-        own = [(n, low if v is None else v, hint) for n, v, k, hint in points if k == kind]
+        own = [(n, worst if v is None else v, hint) for n, v, k, hint in points if k == kind]
         if own:
             data.append(_points(own, colour, symbol, size))
     layout = _layout("trial of the search", y_title)

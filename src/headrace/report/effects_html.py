@@ -153,7 +153,7 @@ def _plots(study: Study) -> Iterator[Chart]:
         ]
         p = "" if term.p_holm is None else f", p = {term.p_holm:.2g}"
         yield Chart(
-            decision_charts.lines(steps, along, study.response, shown, axis),
+            decision_charts.lines(steps, along, "", shown, axis),
             f"{along} by {by}",
             f"{100 * term.share:.1f}% of the variation{p}",
             [(name, colour, "") for name, colour, _ in shown],

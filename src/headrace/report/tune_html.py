@@ -82,7 +82,7 @@ def _keys(tuned: Tuned) -> Iterator[Key]:
     if tuned.importance:
         name, share = max(tuned.importance.items(), key=lambda item: item[1])
         knob = tuned.table.knobs[name].knob.removeprefix("server.")
-        yield Key("What matters most", text.short(knob, 40), f"{100 * share:.0f}%, a hint")
+        yield Key("What matters most", f"{100 * share:.0f}%", f"{knob}; a hint")
 
 
 def _chip(effect: Effect) -> str:
@@ -184,7 +184,9 @@ def _search(tuned: Tuned) -> Iterator[Part]:
         if not points:
             continue
         kinds = [_LEGEND[kind] for kind in _LEGEND if any(p[2] == kind for p in points)]
-        figure = decision_charts.search(points, _best(tuned.found, objective), unit(objective))
+        figure = decision_charts.search(
+            points, _best(tuned.found, objective), unit(objective), is_lower_better=is_latency(objective)
+        )
         shown.append(Chart(figure, objective, legend=[*kinds, ("best so far", "@{better}", "")]))
     if shown:
         yield Row(shown)
