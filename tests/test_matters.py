@@ -309,6 +309,26 @@ def test_a_treatment_against_the_baseline_too() -> None:
     assert hits / 2000 == pytest.approx(POWER, abs=3 * math.sqrt(0.16 / 2000))
 
 
+def test_what_differs_by_the_margin_is_rarely_called_equivalent() -> None:
+    """TOST: at a true ratio on the margin's edge at most half of alpha, at a true 1 nearly always."""
+    from headrace.analysis import compare, intervals
+    from headrace.analysis.result import Verdict
+
+    generator = random.Random(12)
+
+    def share(ratio: float) -> float:
+        hits = 0
+        for _ in range(3000):
+            logs = {block: math.log(ratio) + generator.gauss(0, 0.01) for block in range(5)}
+            found = compare.verdict("throughput", intervals.geometric(logs, 0.05), 0.03)
+            hits += found is Verdict.EQUIVALENT
+        return hits / 3000
+
+    for edge in (1.03, 1 / 1.03):
+        assert share(edge) <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / 3000)
+    assert share(1.0) > 0.9
+
+
 def test_plan_show_tells_of_set_ups_confounding_and_one_block() -> None:
     factors = two_levels(5)
     text = plan_text(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
@@ -17,6 +17,8 @@ from headrace.report.effects import error_words, sentences, strata_words
 
 #: Terms that have a bar, and pairs that have a plot: the largest.
 MOST_TERMS, MOST_PAIRS = 20, 4
+
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 
 Add = Callable[[charts.Figure], dict[str, Any]]
 
@@ -135,6 +137,50 @@ def pareto(study: Study) -> charts.Figure:
     return charts.ratios(rows, f"second level over the first ({way})", floor, span)
 
 
+def interaction(
+    steps: Sequence[str],
+    x_title: str,
+    y_title: str,
+    lines: Sequence[tuple[str, str, Sequence[float]]],
+    axis: Mapping[str, Any],
+) -> charts.Figure:
+    """(name, colour, values) a line over the levels of the other factor; all plots of a card share ``axis``."""
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "x": list(range(len(steps))),
+            "y": charts.numbers(values),
+            "line": {"color": colour, "width": 2},
+            "marker": {"color": colour, "size": 8, "symbol": _SYMBOLS[i % len(_SYMBOLS)]},
+            "customdata": [
+                f"{charts.label(name)}, {charts.label(step)}: {text.count(value)}"
+                for step, value in zip(steps, values, strict=True)
+            ],
+            "hovertemplate": "%{customdata}<extra></extra>",
+        }
+        for i, (name, colour, values) in enumerate(lines)
+    ]
+    x_axis = {
+        "title": {"text": charts.label(x_title)},
+        "tickvals": list(range(len(steps))),
+        "ticktext": [charts.label(text.short(step, max(5, 44 // len(steps)))) for step in steps],
+        "range": [-0.25, len(steps) - 0.75],
+        "fixedrange": True,
+        "zeroline": False,
+    }
+    title = {"text": charts.label(y_title)}
+    layout = {
+        "height": 270,
+        "showlegend": False,
+        "hovermode": "closest",
+        "margin": {"l": 62, "r": 14, "t": 10, "b": 46},
+        "xaxis": x_axis,
+        "yaxis": {"title": title, "fixedrange": True, "zeroline": False, **axis},
+    }
+    return {"data": data, "layout": layout}
+
+
 def _pairs(study: Study, add: Add) -> Iterator[dict[str, Any]]:
     """The largest interactions: the factor with more levels along the axis, the other as lines."""
     found = study.effects
@@ -155,5 +201,5 @@ def _pairs(study: Study, add: Add) -> Iterator[dict[str, Any]]:
         yield {
             "title": f"{along} by {by}: {100 * term.share:.1f}% of the variation{p}",
             "legend": [{"name": name, "colour": colour, "dash": "solid"} for name, colour, _ in lines],
-            **add(decision_charts.lines(steps, along, study.response, lines, axis)),
+            **add(interaction(steps, along, study.response, lines, axis)),
         }

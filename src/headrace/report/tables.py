@@ -75,7 +75,7 @@ class Group:
 
 
 def groups(design: Mapping[str, Any], analysis: Analysis, records: Sequence[TrialRecord]) -> list[Group]:
-    """Conditions in the design's order. A ladder keeps its order; other designs go from fast to slow."""
+    """Conditions in the design's order. Ladders keep their order; other designs go from fast to slow."""
     summaries = {s.treatment: s for s in analysis.summaries}
     by_condition: dict[str, list[Mapping[str, Any]]] = {}
     for treatment in design["treatments"]:
@@ -84,7 +84,7 @@ def groups(design: Mapping[str, Any], analysis: Analysis, records: Sequence[Tria
     for condition, treatments in by_condition.items():
         baseline = design["baselines"].get(condition, "")
         rows = [_row(t, baseline, summaries.get(t["name"]), analysis, records) for t in treatments]
-        if design.get("kind") != "ladder":
+        if design.get("kind") not in ("ladder", "leave-one-out"):
             rows.sort(key=lambda r: (not r.is_baseline, -_speed(r)))
         noise = {n.response: n for n in analysis.noise if n.condition == condition}
         found.append(Group(condition, baseline, tuple(rows), noise))
