@@ -91,7 +91,8 @@ def files(server: Server, pcap: Path, name: str) -> None:
     rate = size_mb / wall_s
     print(
         f"sysbench read-write, {name}: digest of {size_mb:.0f} MB, {coverage['events']:,} events: "
-        f"{rate:.0f} MB/s, {size_mb / cpu_s:.0f} MB per s of CPU (target {DIGEST_MB_S:.0f}: {met(rate >= DIGEST_MB_S)})"
+        f"{rate:.0f} MB/s, {size_mb / cpu_s:.0f} MB per s of CPU "
+        f"(target {DIGEST_MB_S:.0f}: {met(rate >= DIGEST_MB_S)})"
     )
     for literals in ((), ("--with-literals",)):
         out = pcap.with_suffix(".rec")
