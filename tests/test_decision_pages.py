@@ -7,6 +7,8 @@ import itertools
 import json
 import math
 import re
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,7 @@ from headrace.store import (
 )
 from headrace.tune import Confirmed, Tuned, front_of
 from tests import browser, synthetic
+from tests.published import FOLDER
 from tests.test_report import Outline
 from tests.test_tune import table as tune_table
 
@@ -406,3 +409,39 @@ def test_a_browser_draws_it_without_an_error_or_a_request(which: str, request: p
             assert tab.evaluate("document.querySelectorAll('.plot').length") > 0
         assert tab.seen.errors == []
         assert tab.seen.network == []
+
+
+def command(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "headrace", *argv], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_commands_write_their_pages(tmp_path: Path) -> None:
+    page, file = tmp_path / "p.html", FOLDER / "pinterest-2015-async-rndwr.csv"
+    factors = ["--factor", "kernel", "--factor", "filesystem", "--factor", "raid_chunk"]
+    done = command("import", str(file), *factors, "--response", "write_mb_s", "--page", str(page))
+    assert done.returncode == 0, done.stderr
+    assert f"page: {page}" in done.stderr
+    said = " ".join(" ".join(Outline(page.read_text()).words).split())
+    assert "4 cells collapse, at 87.0 to 103 where 16 have 530 to 661" in said
+    rows = [f"v{i},{1000 * (1 + (i > 8) / 4) + i % 3}" for i in range(18)]
+    (tmp_path / "t.csv").write_text("version,tps\n" + "\n".join(rows) + "\n")
+    done = command("watch", str(tmp_path / "t.csv"), "--response", "tps", "--page", str(page), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["changes"][0]["name"] == "v9"
+    assert "the last at v9" in page.read_text()
+    done = command(
+        "watch", str(tmp_path / "t.csv"), "--response", "tps", "--page", str(tmp_path / "no" / "p.html")
+    )
+    assert done.returncode == 1
+    assert "cannot be written: No such file or directory" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_latencies_of_experiments_are_shown_in_ms(tmp_path: Path) -> None:
+    found = watch([Point(str(i), (math.log(5e6),)) for i in range(8)])
+    page = history_html.page_of(found, "p99", alpha=0.05, margin=0.03, is_time_ns=True)
+    (figure,) = figures(page)
+    assert figure["data"][0]["y"] == [5.0] * 8
+    assert figure["layout"]["yaxis"]["title"]["text"] == "p99 [ms]"
