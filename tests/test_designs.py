@@ -313,3 +313,31 @@ def test_hard_factors_change_no_more_often_than_they_must(hard: list[str]) -> No
 def test_designs_frozen_before_keep_their_hash() -> None:
     text = plan_text('kind = "factorial"\nbaseline = "200"', {"table_open_cache": [200, 400]})
     assert build(text).hash.startswith("12fc1d853d32678e")
+
+
+def test_a_design_that_needs_every_treatment_is_refused_without_root() -> None:
+    factors = two_levels(3)
+    text = plan_text(
+        f'kind = "screening"\nbaseline = {baseline(factors)[:-1]}, swap = "60" }}',
+        factors,
+        '[factors.swap]\nknob = "host.vm.swappiness"\nlevels = [60, 1]\n[base]\n"host.vm.swappiness" = 60\n',
+    )
+    assert build(text).treatments
+    with pytest.raises(PlanError, match="needs root"):
+        build(text, is_root=False)
+
+
+def test_more_combinations_than_can_be_looked_at_are_refused() -> None:
+    factors = {name: list(range(100, 110)) for name in ("table_open_cache", "max_connections", "x", "y", "z")}
+    with pytest.raises(PlanError, match="100000 combinations"):
+        build(plan_text(f'kind = "factorial"\nbaseline = {baseline(factors)}', factors))
+
+
+def test_the_pick_is_deterministic_and_never_twice() -> None:
+    generator = np.random.default_rng(5)
+    candidates = generator.normal(size=(40, 4))
+    found = fractions.pick(candidates, 8, [3, 7], 2)
+    assert found == fractions.pick(candidates, 8, [3, 7], 2)
+    assert len(set(found)) == 8
+    assert {3, 7} <= set(found)
+    assert found == sorted(found)

@@ -298,8 +298,19 @@ class _Model:
 
     def _within_cells(self, depth: int) -> tuple[float, int]:
         """Residual sum of squares about cells and what is common to trials, and the rank."""
-        squares, rank, _ = self._fit(np.hstack([_dummies(self._cells), *self.nuisance(depth)]))
-        return squares, rank
+        # The cells are swept out by their means (Frisch & Waugh 1933, Econometrica 1): there may be a thousand.
+        places = {cell: i for i, cell in enumerate(dict.fromkeys(self._cells))}
+        codes = np.array([places[cell] for cell in self._cells])
+        around = np.hstack([self.y[:, None], *self.nuisance(depth)])
+        sums = np.zeros((len(places), around.shape[1]))
+        np.add.at(sums, codes, around)
+        swept = around - (sums / np.bincount(codes)[:, None])[codes]
+        rest, columns = swept[:, 0], swept[:, 1:]
+        if columns.shape[1] == 0:
+            return float(rest @ rest), len(places)
+        weights = np.linalg.lstsq(columns, rest, rcond=1e-10)[0]
+        left = rest - columns @ weights
+        return float(left @ left), len(places) + int(np.linalg.matrix_rank(columns, tol=1e-8))
 
 
 def _dummies(keys: Sequence[object]) -> Floats:

@@ -41,8 +41,9 @@ def sentences(study: Study) -> list[str]:
 
 
 def _unknown(study: Study) -> Iterator[str]:
-    for factor, level in study.effects.unknown:
-        yield f"{factor} {level} was never measured where it could be told from other factors: it is not compared."
+    names = [f"{factor} {level}" for factor, level in study.effects.unknown]
+    if names:
+        yield f"Never measured where they could be told from other factors, so not compared: {', '.join(names)}."
 
 
 def confounded(study: Study, *, is_sure: bool = False) -> list[str]:

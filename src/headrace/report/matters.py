@@ -45,6 +45,8 @@ def notes(study: Study) -> list[str]:
         f"An effect beyond {100 * (limit - 1):.2g}% either way is told from chance (Lenth's simultaneous margin)."
         for limit in effects.limits(study)
     ]
+    if study.effects.missing and study.aliasing:
+        found.append("With treatments missing, more is confounded than the design says.")
     if study.effects.missing:
         names = ", ".join(
             study.names.get(tuple(c.values()), " ".join(c.values())) for c in study.effects.missing[:6]
