@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,10 @@ from scipy import signal
 
 from headrace.analysis import changes
 from headrace.analysis.changes import Kind, judge, sentence
+from headrace.analysis.disturbance import find_disturbance
 from headrace.analysis.steady import unsteady
+from headrace.store import LATENCY, SAMPLES, TrialData
+from tests.test_analysis_disturbance import RECORD, START_NS, intervals
 
 Floats = NDArray[np.float64]
 
@@ -97,3 +102,18 @@ def test_a_constant_series_is_steady_and_an_exact_step_is_not() -> None:
 def test_any_series_has_an_answer(values: list[float]) -> None:
     text = unsteady(np.array(values))
     assert text is None or "throughput" in text
+
+
+def test_a_trial_that_shifts_has_a_warning_and_stays_valid() -> None:
+    seconds = 600
+    record = replace(RECORD, window_end_ns=START_NS + seconds * 10**9)
+    work = intervals(seconds=seconds)
+    counts = [800 if t >= 420 else 1000 + t % 7 for t in range(-10, seconds)]
+    work = work.set_column(work.schema.get_field_index("count"), "count", pa.array(counts, pa.int64()))
+    data = TrialData(work, LATENCY.empty_table(), SAMPLES.empty_table())
+    found = find_disturbance(record, data, {"workload": {"seconds": 600.0}})
+    told = [text for text in found.warnings if "throughput" in text]
+    assert told == [
+        "throughput shifts inside the measured 600 s: -20% at 420 s; its mean is of several states"
+    ]
+    assert not found.invalid
