@@ -9,7 +9,6 @@ import html as entities
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import jinja2
 import numpy as np
 from markupsafe import Markup
 
@@ -49,14 +48,7 @@ def render(digest: Digest, view: View) -> str:
             html._resource(__package__, "templates/report.js"),
         ]
     hashes = " ".join(f"'sha256-{html._digest(script)}'" for script in scripts)
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader(__package__),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= html._FILTERS
+    environment = html.environment()
     environment.filters |= {"percent": percent, "number": short_number, "lines": _lines}
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     return environment.get_template("digest.html").render(

@@ -51,22 +51,31 @@ def render(folder: ExperimentFolder, analysis: Analysis, evidence: Evidence) -> 
         _resource(__package__, "templates/report.js"),
     ]
     hashes = " ".join(f"'sha256-{_digest(s)}'" for s in scripts)
-    environment = jinja2.Environment(
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
+    return (
+        environment()
+        .get_template("report.html")
+        .render(
+            page=page,
+            csp=f"{policy}; script-src {hashes}",
+            css=_resource(__package__, "templates/report.css"),
+            scripts=scripts,
+            version=__version__,
+        )
+    )
+
+
+def environment() -> jinja2.Environment:
+    """The templates, every text of a page escaped, and what shows its numbers."""
+    found = jinja2.Environment(
         loader=jinja2.PackageLoader(__package__),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= _FILTERS
-    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
-    return environment.get_template("report.html").render(
-        page=page,
-        csp=f"{policy}; script-src {hashes}",
-        css=_resource(__package__, "templates/report.css"),
-        scripts=scripts,
-        version=__version__,
-    )
+    found.filters |= _FILTERS
+    return found
 
 
 def _wrappable(captured: str) -> Markup:

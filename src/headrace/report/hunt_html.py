@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-import jinja2
-
 from headrace import __version__
 from headrace.analysis.resources import cores
 from headrace.report import html
@@ -18,14 +16,7 @@ if TYPE_CHECKING:
 
 def render(hunt: Hunt, flame_graph: str = "") -> str:
     """The page as text; ``flame_graph`` is an SVG that our own agent drew."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader(__package__),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= html._FILTERS
+    environment = html.environment()
     environment.filters |= {"settings": settings_text, "notes": notes_text, "waits": waits}
     return environment.get_template("hunt.html").render(
         hunt=hunt,

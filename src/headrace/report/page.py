@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import jinja2
-
 from headrace import __version__
 from headrace.report import charts, html
 
@@ -124,19 +122,6 @@ class Page:
     figures: html.Figures = field(default_factory=html.Figures)
 
 
-def environment() -> jinja2.Environment:
-    """The templates, with what every page's texts pass through."""
-    found = jinja2.Environment(
-        loader=jinja2.PackageLoader(__package__),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    found.filters |= html._FILTERS
-    return found
-
-
 def render(page: Page) -> str:
     """The page as text."""
     scripts = [
@@ -153,4 +138,4 @@ def render(page: Page) -> str:
         "scripts": scripts,
         "version": __version__,
     }
-    return environment().get_template("page.html").render(**context)
+    return html.environment().get_template("page.html").render(**context)

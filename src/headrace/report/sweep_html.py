@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-import jinja2
-
 from headrace import __version__
 from headrace.analysis.sweep import SEARCH, Answer, Sweep, round_peak
 from headrace.model import TrialState
@@ -25,14 +23,7 @@ def render(folder: ExperimentFolder, sweep: Sweep, search_end: str, evidence: Ev
         html._resource(__package__, "templates/report.js"),
     ]
     hashes = " ".join(f"'sha256-{html._digest(s)}'" for s in scripts)
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader(__package__),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= html._FILTERS
+    environment = html.environment()
     environment.filters |= _FILTERS
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
     return environment.get_template("sweep.html").render(
