@@ -24,7 +24,7 @@ from headrace.model import Facts
 from headrace.report import designs as outlooks
 from headrace.store import ExperimentFolder
 from tests import browser, synthetic
-from tests.test_designs import baseline, build, plan_text, screening, two_levels
+from tests.test_designs import LEFT_OUT, baseline, build, plan_text, screening, two_levels
 
 Levels = Mapping[str, str]
 
@@ -130,6 +130,17 @@ def test_an_experiment_of_one_factor_or_a_race_has_no_such_section(tmp_path: Pat
     console = Console(file=io.StringIO(), width=100)
     console.print(report.terminal.result(folder, analyse_experiment(folder)))
     assert "What matters" not in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_leave_one_out_says_what_can_go(tmp_path: Path) -> None:
+    rest = {"ALL": 1.0, "ALL-mysql": 0.4, "ALL-je": 1.0, "ALL-cache": 0.8}
+    design = build(LEFT_OUT.format(more="blocks = 12"))
+    folder = experiment(tmp_path / "e", design, lambda levels: rest[levels["configuration"]])
+    found = analyse_experiment(folder)
+    needed, rest_of_it = found.headline.split("; ", 1)
+    assert needed.startswith("ALL needs mysql (0.40x without it), cache (0.80x")
+    assert rest_of_it.startswith("je (1.00x without it) can go (equivalent within 3%).")
+    assert found.studies == ()
 
 
 def test_the_terminal_tells_the_sentences(factorial: ExperimentFolder) -> None:
@@ -347,6 +358,21 @@ def test_plan_show_tells_of_set_ups_confounding_and_one_block() -> None:
     content = outlooks.to_json(outlook)
     assert json.loads(json.dumps(content, allow_nan=False))
     assert all(d["ratio"] is None for d in content["factors"])
+
+
+def test_the_command_prints_it_and_its_json() -> None:
+    from tests.test_cli import headrace
+
+    answer = headrace("plan", "show", "screening", "--sd", "0.05")
+    assert answer.returncode == 0, answer.stderr
+    assert "pool is confounded with log x neighbors" in " ".join(answer.stdout.split())
+    small, large = (
+        json.loads(headrace("plan", "show", "screening", "--sd", sd, "--json").stdout)["outlook"]
+        for sd in ("0.02", "0.05")
+    )
+    assert small["sd"] == 0.02
+    assert 1 < small["factors"][0]["ratio"] < large["factors"][0]["ratio"]
+    assert small["aliasing"]["resolution"] == 3
 
 
 def test_the_example_is_a_screening_of_seven_in_eight_runs() -> None:

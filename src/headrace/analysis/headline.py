@@ -41,6 +41,26 @@ def of_experiment(
     return " ".join(parts)
 
 
+def of_left_out(effects: Iterable[Effect], names: Mapping[str, str], equivalence: float) -> str:
+    """What each bundle does among the others. ``effects`` are of all but one over all, ``names`` their bundles."""
+    wording = {
+        Verdict.WORSE: "ALL needs {}",
+        Verdict.BETTER: "ALL is faster without {}",
+        Verdict.EQUIVALENT: f"{{}} can go (equivalent within {equivalence:.0%})",
+        Verdict.NOT_ENOUGH_DATA: "not decided: {}",
+    }
+    own = [e for e in effects if e.response == THROUGHPUT and e.treatment in names]
+    parts = []
+    for verdict, words in wording.items():
+        found = [e for e in own if e.verdict is verdict]
+        listed = ", ".join(
+            f"{names[e.treatment]} ({e.ratio.estimate:.2f}x without it{e.condition and f' at {e.condition}'})"
+            for e in sorted(found, key=lambda e: e.ratio.estimate)
+        )
+        parts += [words.format(listed)] if found else []
+    return f"{'; '.join(parts)}." if parts else ""
+
+
 def of_comparison(a: str, b: str, effects: Iterable[Effect], equivalence: float) -> str:
     """The headline of two experiments; ``effects`` are B / A."""
     throughput = [e for e in effects if e.response == THROUGHPUT]

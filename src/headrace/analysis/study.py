@@ -88,7 +88,20 @@ def analyse_experiment(folder: ExperimentFolder) -> Analysis:
         planned=design.trials,
         failed=_failed(records),
     )
-    return replace(analysis, headline=text)
+    return replace(analysis, headline=f"{_left_out(design, effects)} {text}".strip())
+
+
+def _left_out(design: _Design, effects: Sequence[Effect]) -> str:
+    """What a leave-one-out says of its bundles, where ALL is the baseline."""
+    if design.kind != "leave-one-out":
+        return ""
+    levels = {
+        name: treatment.levels.get("configuration", "") for name, treatment in design.treatments.items()
+    }
+    if any(levels.get(name) != "ALL" for name in design.baselines.values()):
+        return ""
+    names = {name: level.removeprefix("ALL-") for name, level in levels.items() if level != "ALL"}
+    return headline.of_left_out(effects, names, design.equivalence)
 
 
 def baseline_trials(folder: ExperimentFolder) -> dict[str, list[TrialResponse]]:

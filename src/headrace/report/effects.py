@@ -127,7 +127,7 @@ def strata_words(effects: Effects) -> list[str]:
         else:
             found.append(
                 f"{factors} is hard to change: its effects are tested by how set-ups differ "
-                f"({100 * stratum.deviation:.2g}%, {stratum.degrees} degrees of freedom), not by how trials do."
+                f"({100 * stratum.deviation:.2g}%; degrees of freedom: {stratum.degrees}), not by how trials do."
             )
     return found
 

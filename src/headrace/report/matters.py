@@ -130,6 +130,9 @@ def pareto(study: Study) -> charts.Figure:
             limit is not None and abs(math.log(ratio.estimate)) > math.log(limit)
         )
         name = " x ".join(contrast.term)
+        if len(contrast.term) == 1:
+            first, second = study.effects.factors[name]
+            name = f"{name}: {second} / {first}"
         colour = "@{accent}" if is_sure else "@{muted}"
         hint = f"<b>{charts.label(name)}</b>: {text.ratio(ratio.estimate)} ({text.between(ratio)})"
         rows.append(charts.Row(name, ratio, colour, "circle" if is_sure else "circle-open", hint))
