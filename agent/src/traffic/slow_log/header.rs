@@ -153,7 +153,7 @@ impl<'a> Header<'a> {
                 }
                 continue;
             }
-            let end = if keyword == b"use " { use_length(rest) } else { memchr(b'\n', rest) };
+            let end = if keyword == b"use " { use_length(rest, at_end) } else { memchr(b'\n', rest) };
             let (length, next) = match end {
                 Some(length) => (length, length + 1),
                 None if at_end => (rest.len(), rest.len()),
@@ -178,13 +178,18 @@ impl<'a> Header<'a> {
 }
 
 /// Length of the line `use db;`. The name is not quoted: where the line does not end like one, it goes on to `SET`.
-fn use_length(text: &[u8]) -> Option<usize> {
+/// `None` where the buffer ends too early to tell.
+fn use_length(text: &[u8], at_end: bool) -> Option<usize> {
     let first = memchr(b'\n', text)?;
     if without_return(&text[..first]).ends_with(b";") {
         return Some(first);
     }
     let window = &text[..text.len().min(super::boundary::LINE_BYTES)];
-    Some(memmem::find(window, b";\nSET ").map_or(first, |at| at + 1))
+    match memmem::find(window, b";\nSET ") {
+        Some(at) => Some(at + 1),
+        None if at_end || window.len() == super::boundary::LINE_BYTES => Some(first),
+        None => None,
+    }
 }
 
 /// The values of a `SET` that the server wrote: its timestamp if it has one. `None` for any other `SET`.
