@@ -146,7 +146,8 @@ class TestOltp(OnServer):
         }
         workload = make_workload(self.kind, {**self.options, **options})
         await workload.prepare(context)
-        stall = stopped(self.server.pid, WARMUP_S + 1.0, 0.8)
+        # From when the driver is connected: a busy machine starts it late.
+        stall = stopped(self.server, int(str(options["connections"])), WARMUP_S + 1.0, 0.8)
         measured, _ = await asyncio.gather(workload.run(context), stall)
         failed = [r for r in measured.latency.to_pylist() if r["kind"] == "failed"]
         assert sum(r["count"] for r in failed) == 4
@@ -326,11 +327,15 @@ async def test_a_client_elsewhere_needs_a_server_with_a_network(tmp_path: Path) 
         await make_workload("oltp", {"clients": ["root@lg1"]}).run(context)
 
 
-async def stopped(pid: int, delay_s: float, seconds: float) -> None:
-    """Stop a process after a while, for a while."""
+async def stopped(server: servers.Server, clients: int, delay_s: float, seconds: float) -> None:
+    """Stop a server for a while, some time after so many clients beside us are connected."""
+    for _ in range(400):
+        if await asyncio.to_thread(server.status, "Threads_connected") > clients:
+            break
+        await asyncio.sleep(0.05)
     await asyncio.sleep(delay_s)
-    os.kill(pid, signal.SIGSTOP)
+    os.kill(server.pid, signal.SIGSTOP)
     try:
         await asyncio.sleep(seconds)
     finally:
-        os.kill(pid, signal.SIGCONT)
+        os.kill(server.pid, signal.SIGCONT)
