@@ -11,21 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.shell import (
+    NO_LOGIN,
     Json,
-    MysqlDefaultsFile,
-    MysqlHost,
-    MysqlPasswordFile,
-    MysqlPort,
-    MysqlSocket,
-    MysqlTls,
-    MysqlUser,
     TargetOption,
     app,
     on_target,
     print_json,
-    server_login,
     stderr,
     stdout,
+    takes_login,
 )
 from headrace.model import ServerLogin, Value
 
@@ -43,6 +37,7 @@ class Persist(StrEnum):
     short_help="Change settings of a live host, so that they can always be undone.",
     epilog="Example: headrace apply host.vm.swappiness=1 host.rps_cpus@eth0=f -t root@db1 --confirm-within 60s",
 )
+@takes_login
 def apply(
     settings: Annotated[list[str], typer.Argument(metavar="FINDING|KNOB[@INSTANCE]=VALUE...")],
     target: TargetOption = "local",
@@ -60,13 +55,7 @@ def apply(
     allow_weaker: Annotated[
         list[str] | None, typer.Option("--allow-weaker", metavar="KNOB", help="May weaken durability.")
     ] = None,
-    mysql_socket: MysqlSocket = "",
-    mysql_host: MysqlHost = "",
-    mysql_port: MysqlPort = 0,
-    mysql_user: MysqlUser = "",
-    mysql_password_file: MysqlPasswordFile = "",
-    mysql_defaults_file: MysqlDefaultsFile = "",
-    mysql_tls: MysqlTls = "",
+    login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
     """Change settings now, all of them or none. The originals are on the host's disk before that."""
@@ -76,14 +65,12 @@ def apply(
 
     seconds = _seconds(confirm_within)
     wanted = rollout.settings_of(settings, _remedies)
-    login = _login(
-        mysql_socket, mysql_host, mysql_port, mysql_user, mysql_password_file, mysql_defaults_file, mysql_tls
-    )
+    server_there = login if login.is_named else None
     lasting = "" if persist is Persist.NO else persist.value
 
     async def work(host: Any) -> tuple[rollouts.Plan, rollouts.Rollout | None]:
         agent = await Agent.install(host)
-        server = login
+        server = server_there
         if server is None and any(name.startswith("server.") for name in wanted):
             server, _ = await usual_login(agent, None)
         plan = await rollout.prepare(agent, wanted, server, allow_weaker=allow_weaker or (), lasting=lasting)
@@ -188,6 +175,7 @@ def journal(target: TargetOption = "local", as_json: Json = False) -> None:
     short_help="What can be set, and how it stands on a host.",
     epilog="Example: headrace knobs innodb_io; headrace knobs '*@eth0' -t root@db1; headrace knobs show host.thp",
 )
+@takes_login
 def knobs(
     words: Annotated[
         list[str] | None,
@@ -195,13 +183,7 @@ def knobs(
     ] = None,
     target: TargetOption = "local",
     as_markdown: Annotated[bool, typer.Option("--markdown", help="As a page of documentation.")] = False,
-    mysql_socket: MysqlSocket = "",
-    mysql_host: MysqlHost = "",
-    mysql_port: MysqlPort = 0,
-    mysql_user: MysqlUser = "",
-    mysql_password_file: MysqlPasswordFile = "",
-    mysql_defaults_file: MysqlDefaultsFile = "",
-    mysql_tls: MysqlTls = "",
+    login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
     """What can be set on a host: the value now, the unit, what a change costs. `show NAME` explains one."""
@@ -216,15 +198,13 @@ def knobs(
         return
     if more:
         raise typer.BadParameter("give one area or pattern, or show NAME")
-    login = _login(
-        mysql_socket, mysql_host, mysql_port, mysql_user, mysql_password_file, mysql_defaults_file, mysql_tls
-    )
+    server_there = login if login.is_named else None
 
     async def work(host: Any) -> list[views.Row]:
         from headrace.agent import Agent
 
         agent = await Agent.install(host)
-        return await views.rows(agent, login, pattern)
+        return await views.rows(agent, server_there, pattern)
 
     rows = on_target(target, work)
     if as_json:
@@ -245,13 +225,6 @@ def _show_knobs(names: list[str], *, as_json: bool) -> None:
     else:
         for knob in found:
             stdout().print(views.page(knob), soft_wrap=True, highlight=False)
-
-
-def _login(
-    socket: str, host: str, port: int, user: str, password_file: str, defaults_file: str, tls: str
-) -> ServerLogin | None:
-    login = server_login(socket, host, port, user, password_file, defaults_file, tls)
-    return login if login.is_named else None
 
 
 def _remedies(text: str) -> Mapping[str, Value] | None:

@@ -10,21 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.shell import (
+    NO_LOGIN,
     Json,
-    MysqlDefaultsFile,
-    MysqlHost,
-    MysqlPasswordFile,
-    MysqlPort,
-    MysqlSocket,
-    MysqlTls,
-    MysqlUser,
     app,
     on_target,
     print_json,
     run_until_signal,
-    server_login,
     stderr,
     stdout,
+    takes_login,
 )
 from headrace.errors import CommandFailed, DiskFull, HeadraceError, PlanError, Refused, StoreError
 from headrace.model import ServerLogin
@@ -145,6 +139,7 @@ class _Asked:
     short_help="What does this traffic consist of: which queries, how often, how slow?",
     epilog="Example: headrace digest slow.log --objective 10ms --page digest.html",
 )
+@takes_login
 def digest(
     sources: Sources = None,
     target: Targets = ["local"],  # noqa: B006
@@ -168,13 +163,7 @@ def digest(
     reviewed_by: ReviewedByOption = "",
     comment: CommentOption = "",
     explain: ExplainOption = False,
-    mysql_socket: MysqlSocket = "",
-    mysql_host: MysqlHost = "",
-    mysql_port: MysqlPort = 0,
-    mysql_user: MysqlUser = "",
-    mysql_password_file: MysqlPasswordFile = "",
-    mysql_defaults_file: MysqlDefaultsFile = "",
-    mysql_tls: MysqlTls = "",
+    login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
     """Sum up traffic by query class: share of time, percentiles, rows, errors, and what nobody could see."""
@@ -187,15 +176,6 @@ def digest(
     elif history is not None and not sources:
         _show_history(history, query_class, reviewed_by, comment, limit, as_json)
     else:
-        login = server_login(
-            mysql_socket,
-            mysql_host,
-            mysql_port,
-            mysql_user,
-            mysql_password_file,
-            mysql_defaults_file,
-            mysql_tls,
-        )
         table = _read(sources or [], asked)
         _keep(table, save, history)
         found = _open(table)

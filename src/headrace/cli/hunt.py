@@ -11,21 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from headrace.cli.shell import (
+    NO_LOGIN,
     Json,
-    MysqlDefaultsFile,
-    MysqlHost,
-    MysqlPasswordFile,
-    MysqlPort,
-    MysqlSocket,
-    MysqlTls,
-    MysqlUser,
     TargetOption,
     app,
     on_target,
     print_json,
-    server_login,
     stderr,
     stdout,
+    takes_login,
 )
 from headrace.model import ServerLogin
 
@@ -45,6 +39,7 @@ app.add_typer(rules_app, name="rules")
     short_help="What is saturated, why, and what would help?",
     epilog="Example: headrace hunt --target root@db1 --seconds 120 --save db1.hunt",
 )
+@takes_login
 def hunt(
     target: TargetOption = "local",
     seconds: Annotated[
@@ -67,13 +62,7 @@ def hunt(
     page: Annotated[Path | None, typer.Option("--page", help="Write an HTML page.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Show what is fine and every gap, too.")] = False,
     brief: Annotated[bool, typer.Option("--brief", help="A line for each host.")] = False,
-    mysql_socket: MysqlSocket = "",
-    mysql_host: MysqlHost = "",
-    mysql_port: MysqlPort = 0,
-    mysql_user: MysqlUser = "",
-    mysql_password_file: MysqlPasswordFile = "",
-    mysql_defaults_file: MysqlDefaultsFile = "",
-    mysql_tls: MysqlTls = "",
+    login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
     """Watch a host, say what limits it, and offer a test for every remedy. Changes nothing."""
@@ -89,15 +78,6 @@ def hunt(
         _print_saved(paths, limits, as_json=as_json, brief=brief, everything=everything)
         found = _examine(paths[0], limits) if save or page else None
     else:
-        login = server_login(
-            mysql_socket,
-            mysql_host,
-            mysql_port,
-            mysql_user,
-            mysql_password_file,
-            mysql_defaults_file,
-            mysql_tls,
-        )
         found = hunts.examine(_watch(target, seconds, login, limits, profile))
         # So that `headrace apply` and `headrace prove` know what an id means.
         write(found.snapshot, last_path())

@@ -9,22 +9,17 @@ import typer
 
 from headrace.cli.experiments import find_plan
 from headrace.cli.shell import (
+    NO_LOGIN,
     Json,
-    MysqlDefaultsFile,
-    MysqlHost,
-    MysqlPasswordFile,
-    MysqlPort,
-    MysqlSocket,
-    MysqlTls,
-    MysqlUser,
     TargetOption,
     app,
     print_json,
     run_until_signal,
-    server_login,
     stderr,
     stdout,
+    takes_login,
 )
+from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
     from headrace.experiment.plan import Plan
@@ -71,6 +66,7 @@ Weaker = Annotated[
     short_help="Test the remedies of findings on a workload, keep what is proven.",
     epilog="Example: headrace prove --auto --plan stock-to-all; headrace prove POOL01 --plan my.toml --blocks 6",
 )
+@takes_login
 def prove(
     findings: Findings = None,
     plan: PlanOption = Path("stock-to-all"),
@@ -85,13 +81,7 @@ def prove(
     seconds: Seconds = 20.0,
     settle: Settle = 3.0,
     counter: Counter = "mysql_status.questions",
-    mysql_socket: MysqlSocket = "",
-    mysql_host: MysqlHost = "",
-    mysql_port: MysqlPort = 0,
-    mysql_user: MysqlUser = "",
-    mysql_password_file: MysqlPasswordFile = "",
-    mysql_defaults_file: MysqlDefaultsFile = "",
-    mysql_tls: MysqlTls = "",
+    login: ServerLogin = NO_LOGIN,
     allow_weaker: Weaker = None,
     as_json: Json = False,
 ) -> None:
@@ -110,15 +100,6 @@ def prove(
         return
     if not findings or len(findings) != 1:
         raise typer.BadParameter("--live proves one finding at a time")
-    login = server_login(
-        mysql_socket,
-        mysql_host,
-        mysql_port,
-        mysql_user,
-        mysql_password_file,
-        mysql_defaults_file,
-        mysql_tls,
-    )
     plan_of_it = proofs.live_plan(target, login, counter, seconds=seconds, settle_s=settle)
     _prove_live(findings[0], source, plan_of_it, output, blocks, weaker, as_json)
 

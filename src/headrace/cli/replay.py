@@ -8,23 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.shell import (
+    NO_LOGIN,
     Json,
-    MysqlDefaultsFile,
-    MysqlHost,
-    MysqlPasswordFile,
-    MysqlPort,
-    MysqlSocket,
-    MysqlTls,
-    MysqlUser,
     TargetOption,
     app,
     on_target,
     print_json,
-    server_login,
     stderr,
     stdout,
+    takes_login,
 )
 from headrace.errors import CommandFailed, PlanError, Refused, WorkloadFailed
+from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
     from headrace.report.replay import Replayed
@@ -69,6 +64,7 @@ FoundRowsOption = Annotated[
     short_help="Play recorded traffic on a server: how fast is it there, and are the answers the same?",
     epilog="Example: headrace replay shop.rec --mysql-socket /run/copy.sock --check",
 )
+@takes_login
 def replay(
     recording: Recording,
     target: TargetOption = "local",
@@ -87,13 +83,7 @@ def replay(
     database_map: DatabaseMapOption = None,
     user_map: UserMapOption = "",
     found_rows: FoundRowsOption = False,
-    mysql_socket: MysqlSocket = "",
-    mysql_host: MysqlHost = "",
-    mysql_port: MysqlPort = 0,
-    mysql_user: MysqlUser = "",
-    mysql_password_file: MysqlPasswordFile = "",
-    mysql_defaults_file: MysqlDefaultsFile = "",
-    mysql_tls: MysqlTls = "",
+    login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
     """Send what a recording holds to a server again: same sessions, same moments; then say how it went.
@@ -102,9 +92,6 @@ def replay(
     """
     from headrace.report import replay as report
 
-    login = server_login(
-        mysql_socket, mysql_host, mysql_port, mysql_user, mysql_password_file, mysql_defaults_file, mysql_tls
-    )
     values = [
         ("--speed", speed),
         ("--skip-idle", skip_idle),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -59,11 +61,39 @@ MysqlTls = Annotated[
 ]
 
 
-def server_login(
-    socket: str, host: str, port: int, user: str, password_file: str, defaults_file: str, tls: str
-) -> ServerLogin:
-    """The values of the options above, in their order; a port of 0 leaves the choice to the agent."""
-    return ServerLogin(socket, host, port or None, user, password_file, defaults_file, tls)
+NO_LOGIN = ServerLogin()
+
+_LOGIN_OPTIONS: Mapping[str, tuple[Any, str | int]] = {
+    "socket": (MysqlSocket, ""),
+    "host": (MysqlHost, ""),
+    "port": (MysqlPort, 0),
+    "user": (MysqlUser, ""),
+    "password_file": (MysqlPasswordFile, ""),
+    "defaults_file": (MysqlDefaultsFile, ""),
+    "tls": (MysqlTls, ""),
+}
+
+
+def takes_login(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options above in place of its parameter ``login``: typer has no groups of options."""
+    hints = get_type_hints(command, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    for name, found in inspect.signature(command).parameters.items():
+        if name != "login":
+            parameters.append(found.replace(annotation=hints[name]))
+            continue
+        for option, (annotation, default) in _LOGIN_OPTIONS.items():
+            parameters.append(found.replace(name=f"mysql_{option}", annotation=annotation, default=default))
+
+    @functools.wraps(command)
+    def with_login(**given: Any) -> None:
+        values = {option: given.pop(f"mysql_{option}") for option in _LOGIN_OPTIONS}
+        # A port of 0 leaves the choice to the agent.
+        command(login=ServerLogin(**{**values, "port": values["port"] or None}), **given)
+
+    with_login.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_login.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_login
 
 
 def main() -> None:

@@ -9,21 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.shell import (
+    NO_LOGIN,
     Json,
-    MysqlDefaultsFile,
-    MysqlHost,
-    MysqlPasswordFile,
-    MysqlPort,
-    MysqlSocket,
-    MysqlTls,
-    MysqlUser,
     TargetOption,
     app,
     print_json,
     run_until_signal,
-    server_login,
     stdout,
+    takes_login,
 )
+from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
     from headrace.agent import Agent
@@ -39,15 +34,10 @@ ONCE_LINES = 40
     short_help="A live view of a host and its server.",
     epilog="Example: headrace top --target root@db1. Without a terminal, or with --once, one snapshot is printed.",
 )
+@takes_login
 def top(
     target: TargetOption = "local",
-    mysql_socket: MysqlSocket = "",
-    mysql_host: MysqlHost = "",
-    mysql_port: MysqlPort = 0,
-    mysql_user: MysqlUser = "",
-    mysql_password_file: MysqlPasswordFile = "",
-    mysql_defaults_file: MysqlDefaultsFile = "",
-    mysql_tls: MysqlTls = "",
+    login: ServerLogin = NO_LOGIN,
     once: Annotated[
         bool, typer.Option("--once", help="Print the overview after a few samples, and end.")
     ] = False,
@@ -56,18 +46,7 @@ def top(
     """Cores, memory, devices, network and the server, a sample a second. Changes nothing. Keys: ? in the view."""
     from headrace.hunt import usual_login
     from headrace.live import Feed
-    from headrace.model import ServerLogin
     from headrace.target import TargetSpec
-
-    login = server_login(
-        mysql_socket,
-        mysql_host,
-        mysql_port,
-        mysql_user,
-        mysql_password_file,
-        mysql_defaults_file,
-        mysql_tls,
-    )
 
     async def find_login(agent: Agent, login: ServerLogin | None) -> ServerLogin | None:
         return (await usual_login(agent, login))[0]
