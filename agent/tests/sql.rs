@@ -21,10 +21,20 @@ const MARK: &str = "zqj";
 /// The same in numbers and hex.
 const NUMBER: &str = "7713";
 
-/// A literal as a client may write it.
+/// A literal as a client may write it, some with a word in front.
 fn literal() -> impl Strategy<Value = String> {
+    prop_oneof![25 => bare_literal(), 1 => words().prop_map(|text| format!("date '{text}'"))]
+}
+
+/// A text for between quotes, with the mark somewhere in it.
+fn words() -> impl Strategy<Value = String> {
     let inside = "[ -&(-\\[\\]-~éß日本😀\n\t]{0,12}".prop_map(|text| text.replace(['"', '`'], "."));
-    let words = (inside.clone(), inside).prop_map(|(a, b)| format!("{a}{MARK}{b}"));
+    (inside.clone(), inside).prop_map(|(a, b)| format!("{a}{MARK}{b}"))
+}
+
+/// A literal that says nothing of itself: any of them may stand for any other.
+fn bare_literal() -> impl Strategy<Value = String> {
+    let words = words().boxed();
     prop_oneof![
         words.clone().prop_map(|text| format!("'{text}'")),
         words.clone().prop_map(|text| format!("\"{text}\"")),
@@ -39,7 +49,6 @@ fn literal() -> impl Strategy<Value = String> {
         words.clone().prop_map(|text| format!("'{{\"a\": \"{text}\"}}'")),
         words.clone().prop_map(|text| format!("'-- {text}'")),
         words.clone().prop_map(|text| format!("'/* {text}'")),
-        words.prop_map(|text| format!("date '{text}'")),
         Just(format!("x'{NUMBER}AF'")),
         Just(format!("0x{NUMBER}af")),
         Just(format!("X'{NUMBER}'")),
@@ -100,6 +109,12 @@ const STATEMENTS: &[&str] = &[
     "select a from t where b = § ) ) ( (",
 ];
 
+/// Those whose class no literal changes: a list of literals outside IN and VALUES is one of its length, and so are the
+/// words of LOAD DATA and of a column.
+fn of_one_class() -> Vec<&'static str> {
+    STATEMENTS.iter().copied().filter(|text| !text.contains("load") && !text.contains("create")).collect()
+}
+
 fn statement() -> impl Strategy<Value = String> {
     let parts = vec((literal(), blank()), 64);
     (0..STATEMENTS.len(), parts, 1..40usize).prop_map(|(number, parts, many)| {
@@ -123,7 +138,7 @@ fn statement() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn no_literal_is_left(text in statement()) {
@@ -167,11 +182,13 @@ proptest! {
     }
 
     #[test]
-    fn literals_and_blanks_make_no_class(number in 0..STATEMENTS.len(), a in vec((literal(), blank()), 64), many in 1..9usize) {
+    fn literals_and_blanks_make_no_class(
+        statement in prop::sample::select(of_one_class()), a in vec((bare_literal(), blank()), 64), many in 2..9usize,
+    ) {
         let of = |literals: bool| {
             let mut parts = a.iter().cycle();
             let mut text = String::new();
-            for letter in STATEMENTS[number].chars() {
+            for letter in statement.chars() {
                 let (literal, blank) = parts.next().expect("a cycle has no end");
                 match letter {
                     '§' => text += if literals { literal } else { "1" },
@@ -183,10 +200,6 @@ proptest! {
             text
         };
         let (with, without) = (of(true), of(false));
-        // Words in front of a literal, and lists of one outside IN and VALUES, are another class; a sign is one where
-        // no number can stand.
-        prop_assume!(!with.contains("date '") && (many > 1 || !STATEMENTS[number].contains('¤')));
-        prop_assume!(!STATEMENTS[number].contains("load") && !STATEMENTS[number].contains("create"));
         prop_assert_eq!(shown(&strict(with.as_bytes())), shown(&strict(without.as_bytes())), "{:?}", with);
     }
 
