@@ -65,10 +65,12 @@ class Agent:
         owner: str,
         interval_s: float = 1.0,
         endpoint: ServerEndpoint | None = None,
+        cpus: str = "",
     ) -> Process:
         """Sample the host (and the server of ``endpoint``) into a file of the target until it gets TERM.
 
-        Whole milliseconds; at least 10. A name that ends in ``.zst`` is compressed.
+        Whole milliseconds; at least 10. A name that ends in ``.zst`` is compressed. ``cpus`` are those it may
+        run on; empty: all.
         """
         argv = [self.path, "sample", "--interval", f"{round(interval_s * 1000)}ms", "--output", output]
         if endpoint is not None:
@@ -77,6 +79,7 @@ class Agent:
             else:
                 argv += ["--mysql-host", "127.0.0.1", "--mysql-port", str(endpoint.port)]
             argv += ["--mysql-user", endpoint.user]
+        argv = ["taskset", "-c", cpus, *argv] if cpus else argv
         return await self.target.spawn(argv, env={OWNER_VARIABLE: owner}, detached=True)
 
     async def explain(self, statement: str, database: str, login: ServerLogin) -> str:

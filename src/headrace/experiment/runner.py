@@ -27,7 +27,7 @@ from headrace.experiment.trial import Lab, restore, run_trial, server_spec, volu
 from headrace.facts import HostFacts
 from headrace.model import Role, ServerEndpoint, TrialSpec, TrialState
 from headrace.server import build_dataset, dataset_folder
-from headrace.store import RECONNECT, ExperimentFolder, TrialRecord
+from headrace.store import RECONNECT, ExperimentFolder, TrialData, TrialRecord
 from headrace.target import Target, TargetSpec, open_target, to_the_end
 from headrace.workloads import precondition
 
@@ -328,22 +328,14 @@ class Run:
         try:
             record, data = await run_trial(self._lab, spec, draft, lambda text: self._listen(Step(text)))
             if record.state is not TrialState.FAILED:
-                record = _judge(record, find_disturbance(record, data, self._folder.design))
+                record = judge(record, find_disturbance(record, data, self._folder.design))
             # Persisted after every trial, because a later one may fail and lose it.
             draft.commit(record, data)
         except BaseException:
             draft.discard()
             raise
         self._durations_s.append(time.monotonic() - began)
-        seconds = (record.window_end_ns - record.window_start_ns) / 1e9
-        operations = sum(
-            count or 0
-            for t_s, operation, count in zip(
-                *(data.intervals[name].to_pylist() for name in ("t_s", "operation", "count")), strict=True
-            )
-            if t_s >= 0 and operation != RECONNECT
-        )
-        throughput = operations / seconds if seconds > 0 else 0.0
+        throughput = observed_ops_s(record, data)
         self._listen(TrialEnded(record, throughput, done + 1, total, self._left_s(total - done - 1)))
         return record
 
@@ -362,7 +354,20 @@ class Run:
             )
 
 
-def _judge(record: TrialRecord, disturbance: Disturbance) -> TrialRecord:
+def observed_ops_s(record: TrialRecord, data: TrialData) -> float:
+    """The throughput, for whoever watches."""
+    seconds = (record.window_end_ns - record.window_start_ns) / 1e9
+    operations = sum(
+        count or 0
+        for t_s, operation, count in zip(
+            *(data.intervals[name].to_pylist() for name in ("t_s", "operation", "count")), strict=True
+        )
+        if t_s >= 0 and operation != RECONNECT
+    )
+    return operations / seconds if seconds > 0 else 0.0
+
+
+def judge(record: TrialRecord, disturbance: Disturbance) -> TrialRecord:
     """The record with what disturbed the trial, beside what its workload says itself."""
     reasons = [*([record.reason] if record.reason else []), *disturbance.invalid]
     return replace(

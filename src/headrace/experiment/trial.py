@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace import __version__, knobs, workloads
@@ -41,6 +41,23 @@ FACTS_FILE = "facts.json"
 OBSERVATIONS = (ServerStartFailed, WorkloadFailed, TreatmentFailed, Refused)
 
 
+class LeftAlone(HeadraceError):
+    """The other side of a pair ended before both were measured."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two trials that share a machine at the same moment: ``cpus`` are its own (as taskset lists them).
+
+    ``meet`` waits for the other side, ``agree`` for its proposal of an instant, too; both raise LeftAlone. What
+    the two share is set by whoever starts them: a side changes nothing of the host.
+    """
+
+    cpus: str
+    meet: Callable[[], Awaitable[None]]
+    agree: Callable[[int], Awaitable[int]]
+
+
 @dataclass(frozen=True)
 class Lab:
     """A target made ready for trials."""
@@ -58,6 +75,7 @@ class Lab:
     clients: Mapping[str, Target] = field(default_factory=dict)
     #: Where those that are not the target reach the server; empty without any.
     network_host: str = ""
+    side: Side | None = None
 
 
 def volume_spec(design: Design, treatment: Treatment) -> VolumeSpec:
@@ -139,9 +157,11 @@ async def run_trial(
             state, reason = TrialState.INVALID, "; ".join(steps.invalid)
     except OBSERVATIONS as error:
         state, reason = TrialState.FAILED, error.message
+    except LeftAlone as error:
+        state, reason = TrialState.INVALID, error.message
     finally:
         # Cancelled or not, the host is restored before anything else happens.
-        await to_the_end(restore(lab.journal))
+        await to_the_end(restore(lab.journal, everyone=lab.side is None))
     clock.mark("finished")
     record = TrialRecord(
         number=spec.number,
@@ -163,9 +183,9 @@ async def run_trial(
     return record, data
 
 
-async def restore(journal: Journal) -> list[str]:
+async def restore(journal: Journal, *, everyone: bool = True) -> list[str]:
     """Undo what is still in the journal; what was undone, as text. Raises when something could not be."""
-    undone = await journal.rollback(everyone=True)
+    undone = await journal.rollback(everyone=everyone)
     failed = [u for u in undone if u.error]
     if failed:
         raise HeadraceError(
@@ -217,7 +237,7 @@ class _Steps:
                 mounted(lab.target, lab.journal, spec, lab.scratch, "volume")
             )
             self._note_volume(volume)
-            areas = ("host", "volume", "server") if live else ("host",)
+            areas = ("host", "volume", "server") if live else () if lab.side else ("host",)
             login = workloads.live_login(workload)
             for applied in await lab.journal.change(live_changes(treatment, lab.facts, areas=areas), login):
                 self.knobs[applied.path] = {"before": applied.before, "after": applied.after}
@@ -233,14 +253,22 @@ class _Steps:
                 warmup_s=lab.design.plan.workload.warmup_s,
                 raw=self._draft.raw,
                 clients=tuple(lab.clients[address] for address in workloads.driven_from(workload)[0]),
+                cpus=lab.side.cpus if lab.side else "",
+                agree=lab.side.agree if lab.side else None,
             )
             if not workload.needs_server and not live:
                 self._step("prepare", "files")
                 await workload.prepare(context)
                 await drop_cached(lab.target, context.folder)
+            if lab.side is not None:
+                self._step("meet", "waiting for the other side")
+                await lab.side.meet()
             async with self._sampled(endpoint):
                 self._step("workload", "measuring")
                 measurement = await workload.run(context)
+                if lab.side is not None:
+                    # Taking one side down would disturb the other.
+                    await lab.side.meet()
                 self._step("collect", "collecting")
             await self._keep_facts(endpoint, login)
             self.window_ns = (measurement.window_start_ns, measurement.window_end_ns)
@@ -282,9 +310,10 @@ class _Steps:
         await restore_dataset(lab.target, lab.dataset, datadir, owner=lab.owner)
         await drop_cached(lab.target, datadir)
         self._step("server", "starting the server")
+        spec = server_spec(lab.design, self._treatment)
         server = PrivateServer(
             lab.target,
-            server_spec(lab.design, self._treatment),
+            replace(spec, cpus=lab.side.cpus) if lab.side else spec,
             datadir=datadir,
             rundir=f"{lab.scratch}/run",
             owner=lab.owner,
@@ -315,7 +344,10 @@ class _Steps:
         lab = self._lab
         output = f"{lab.scratch}/{SAMPLES_FILE}"
         await lab.target.run(["rm", "-f", output])
-        process = await lab.agent.start_sampler(output, owner=lab.owner, interval_s=1.0, endpoint=endpoint)
+        cpus = lab.side.cpus if lab.side else ""
+        process = await lab.agent.start_sampler(
+            output, owner=lab.owner, interval_s=1.0, endpoint=endpoint, cpus=cpus
+        )
         try:
             yield
         finally:

@@ -126,8 +126,16 @@ class PrivateServer:
         await self._target.write(f"{self._rundir}/my.cnf", content.encode())
         # The allocator is given to the server alone, not to setpriv; one that we inherited is taken away.
         preload = [f"LD_PRELOAD={library.path}"] if library.path else ["-u", "LD_PRELOAD"]
+        pinned = ["taskset", "-c", self._spec.cpus] if self._spec.cpus else []
         self._process = await self._target.spawn(
-            [*program.prefix, "env", *preload, program.server, f"--defaults-file={self._rundir}/my.cnf"],
+            [
+                *pinned,
+                *program.prefix,
+                "env",
+                *preload,
+                program.server,
+                f"--defaults-file={self._rundir}/my.cnf",
+            ],
             env={OWNER_VARIABLE: self._owner},
             stdout_path=f"{self._rundir}/stdout.log",
             stderr_path=f"{self._rundir}/stderr.log",

@@ -56,7 +56,8 @@ class ServerSpec:
     """A private server. ``variables`` maps name to value as a plan writes it: ``innodb_io_capacity``, 2000.
 
     ``binary`` is the path of ``mariadbd`` or ``mysqld`` on the target, the installed one when None. With
-    ``port`` 0 the server has no network; otherwise it listens on 127.0.0.1. Raises PlanError.
+    ``port`` 0 the server has no network; otherwise it listens on 127.0.0.1. ``cpus`` are those it may run on, as
+    taskset lists them; empty: all. Raises PlanError.
     """
 
     vendor: Vendor
@@ -64,6 +65,7 @@ class ServerSpec:
     variables: Mapping[str, Value] = field(default_factory=dict)
     allocator: str = "system"
     port: int = 0
+    cpus: str = ""
 
     def __post_init__(self) -> None:
         if self.allocator not in ALLOCATORS:

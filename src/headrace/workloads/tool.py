@@ -75,7 +75,7 @@ async def run_measured(
     local = {stream: context.raw / f"{name}.{stream}" for stream in paths}
     (context.raw / f"{name}.command").write_text(shlex.join(argv) + "\n")
     process = await target.spawn(
-        ["env", f"--chdir={cwd}", *argv],
+        pinned(context, ["env", f"--chdir={cwd}", *argv]),
         env=environment(context),
         stdout_path=paths["stdout"],
         stderr_path=paths["stderr"],
@@ -129,6 +129,11 @@ async def make_folder(context: Context) -> None:
         await context.target.run(["mkdir", "-p", "--", context.folder])
     except CommandFailed as error:
         raise WorkloadFailed(f"cannot make {context.folder}: {error.message}") from error
+
+
+def pinned(context: Context, argv: Sequence[str]) -> list[str]:
+    """The command, on the CPUs that the load may use."""
+    return ["taskset", "-c", context.cpus, *argv] if context.cpus else list(argv)
 
 
 def environment(context: Context) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +20,10 @@ class Context:
     ``folder`` is on the volume under test; the workload may write there and makes it when it is missing.
     ``raw`` is a local folder for the tool's own output. ``endpoint.database`` exists already. ``clients`` are the
     machines that ``clients_of`` named, in that order; one may be ``target`` itself.
+
+    ``cpus`` are those that the load may be driven from, as taskset lists them (empty: all). With ``agree`` another
+    trial runs at the same moment: whoever knows when its load will begin, in ns since the epoch here, asks for the
+    instant at which both do.
     """
 
     target: Target
@@ -30,6 +34,8 @@ class Context:
     warmup_s: float
     raw: Path
     clients: tuple[Target, ...] = ()
+    cpus: str = ""
+    agree: Callable[[int], Awaitable[int]] | None = None
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,8 @@ async def drive(context: Context, spec: Mapping[str, Any], seats: Sequence[Seat]
             drivers.append(driver)
         await _all(driver.ready() for driver in drivers)
         at_ns = time.time_ns() + round((LEAD_S + ROUND_TRIPS_OF_LEAD * slowest_s) * 1e9)
+        if context.agree is not None:
+            at_ns = await context.agree(at_ns)
         await _all(driver.start(at_ns + clocks[driver.target].offset_ns) for driver in drivers)
         limit_s = spec["warmup_s"] + spec["seconds"] + spec["operation_timeout_s"] + END_GRACE_S
         lost = await _wait_for_all(drivers, limit_s)
@@ -130,6 +132,7 @@ class _Driver:
             argv += ["--output", self._path("jsonl.zst")]
             (self._context.raw / f"{self._file}.command").write_text(shlex.join(argv) + "\n")
             (self._context.raw / f"{self._file}.json").write_text(json.dumps(self._spec, indent=1) + "\n")
+            argv = tool.pinned(self._context, argv)
             self._process = await self.target.spawn(argv, env=tool.environment(self._context))
             try:
                 yield
