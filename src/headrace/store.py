@@ -2,6 +2,7 @@
 
     <experiment>/plan.toml  design.json  facts/<hash>.json
     <experiment>/trials/<NNNN>/trial.json  intervals.parquet  latency.parquet  samples.parquet  raw/
+    <experiment>/set-aside/<NNNN>.<K>      trials of blocks that a machine gave back: in no number
 
 A trial is written into ``trials/.<NNNN>.part`` and renamed when it is complete, so a killed runner leaves
 either a whole trial or none. Every reader of Parquet can read the tables; DuckDB is the embedded one.
@@ -13,10 +14,11 @@ formula stands in ``agent/src/histogram.rs``; ``tests/test_histogram.py`` holds 
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,7 +116,10 @@ def bucket_value(bucket: NDArray[np.int32] | int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """``trial.json``. Times are ns since the epoch on the target's clock; the window is the measured part."""
+    """``trial.json``. Times are ns since the epoch on the target's clock; the window is the measured part.
+
+    ``earlier`` tells of each time that this trial was measured before, and did not count: its state and reason.
+    """
 
     number: int
     block: int
@@ -131,6 +136,9 @@ class TrialRecord:
     versions: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     cpus: int = 0
+    #: ``tcg`` where the machine's processors were emulated, ``kvm`` where a hypervisor ran them; empty: not known.
+    accel: str = ""
+    earlier: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -219,13 +227,7 @@ class TrialDraft:
             text = json.dumps(asdict(record), indent=2, sort_keys=True)
             (self._folder / "trial.json").write_text(text + "\n")
             _sync_tree(self._folder)
-            # An invalid trial that was measured again is set aside first: no moment has half a trial.
-            old = self._final.with_name(f".{self._final.name}.old.part")
-            if self._final.exists():
-                self._final.rename(old)
-            self._folder.rename(self._final)
-            _sync(self._final.parent)
-            shutil.rmtree(old, ignore_errors=True)
+            _make_visible(self._folder, self._final)
         except OSError as error:
             raise _write_error(error, self._folder) from error
 
@@ -295,6 +297,60 @@ class ExperimentFolder:
             raise _write_error(error, draft) from error
         return TrialDraft(draft, final)
 
+    def adopt_trial(self, other: ExperimentFolder, number: int) -> TrialRecord:
+        """Take a trial out of another folder on the same file system, by one rename, with the facts of its host."""
+        source = other.trial_path(number)
+        record = _read_record(source / "trial.json")
+        self.save_facts(other.facts(record.facts_hash))
+        try:
+            _make_visible(source, self.trial_path(number))
+        except OSError as error:
+            raise _write_error(error, source) from error
+        return record
+
+    def set_aside(self, number: int) -> Path:
+        """Move a trial to where nothing looks for it, by one rename; where it is now."""
+        aside = self.path / "set-aside"
+        try:
+            aside.mkdir(exist_ok=True)
+            path = next(p for k in itertools.count(1) if not (p := aside / f"{number:04d}.{k}").exists())
+            self.trial_path(number).rename(path)
+            _sync(aside)
+            _sync(self.path / "trials")
+        except OSError as error:
+            raise _write_error(error, self.trial_path(number)) from error
+        return path
+
+    def set_aside_count(self) -> int:
+        """How many trials were measured in vain, because their machine gave their block back."""
+        return sum(1 for _ in (self.path / "set-aside").glob("[0-9]*"))
+
+    def pack_trial(self, number: int) -> dict[str, bytes]:
+        """A trial and its host's facts as they are on disk, by their names within the folder."""
+        trial = self.trial_path(number)
+        record = _read_record(trial / "trial.json")
+        files = [path for path in sorted(trial.rglob("*")) if path.is_file()]
+        files.append(self.path / "facts" / f"{record.facts_hash}.json")
+        return {str(path.relative_to(self.path)): path.read_bytes() for path in files}
+
+    def unpack_trial(self, number: int, files: Mapping[str, bytes]) -> None:
+        """The other way round; the trial is whole on disk when this returns. Raises StoreError for a name that
+        leads out of the trial."""
+        trial = self.trial_path(number)
+        inside = (trial.relative_to(self.path).parts, ("facts",))
+        try:
+            (trial / "raw").mkdir(parents=True, exist_ok=True)
+            for name, content in files.items():
+                parts = Path(name).parts
+                if not any(parts[: len(own)] == own for own in inside) or ".." in parts:
+                    raise StoreError(f"no name for a file of a trial: {name!r}", place=str(trial))
+                path = self.path / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            _sync_tree(trial)
+        except OSError as error:
+            raise _write_error(error, trial) from error
+
     def discard_drafts(self) -> int:
         """Remove what a killed runner left half-written; the number of trials it cost."""
         drafts = list((self.path / "trials").glob(".*.part"))
@@ -305,6 +361,19 @@ class ExperimentFolder:
     def trials(self) -> list[TrialRecord]:
         """Every trial on disk, by number."""
         return [_read_record(p / "trial.json") for p in sorted((self.path / "trials").glob("[0-9]*"))]
+
+    def trial(self, number: int) -> TrialRecord | None:
+        """One trial, if it is on disk."""
+        path = self.trial_path(number) / "trial.json"
+        return _read_record(path) if path.exists() else None
+
+    def remove_trial(self, number: int) -> None:
+        """Forget a trial, in one rename: what is measured again together must not be whole before it is."""
+        final = self.trial_path(number)
+        if final.exists():
+            old = final.with_name(f".{final.name}.old.part")
+            final.rename(old)
+            shutil.rmtree(old, ignore_errors=True)
 
     def save_facts(self, facts: Facts) -> None:
         name = f"facts/{facts.hash}.json"
@@ -387,6 +456,16 @@ def _write_error(error: OSError, path: Path) -> Exception:
             "no room left", place=str(path), hint="free some space, then run the same command again"
         )
     return StoreError(f"cannot be written: {error.strerror or error}", place=str(path))
+
+
+def _make_visible(draft: Path, final: Path) -> None:
+    # An invalid trial that was measured again is moved away first: no moment has half a trial.
+    old = final.with_name(f".{final.name}.old.part")
+    if final.exists():
+        final.rename(old)
+    draft.rename(final)
+    _sync(final.parent)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _sync_tree(folder: Path) -> None:

@@ -20,6 +20,7 @@ from headrace.analysis.trials import THROUGHPUT, trial_responses
 from headrace.errors import NothingMeasured, PlanError
 from headrace.experiment import design as designs
 from headrace.experiment import plan as plans
+from headrace.experiment.again import Again
 from headrace.experiment.runner import Listener, Note, Run, run_design
 from headrace.model import Role, TrialSpec, TrialState
 from headrace.store import ExperimentFolder, TrialRecord
@@ -164,10 +165,16 @@ class _RaceRun(Run):
     async def all_trials(self) -> None:
         again = {r.number for r in self._folder.trials() if r.state is not TrialState.COMPLETE}
         again = again if self._retry else set()
+        longest = len(self._lab.design.trials)
+        repeats = Again(self._folder.trials(), longest, lambda text: self._listen(Note(text)))
+        measured: set[int] = set()
         values: dict[int, float | None] = {}
         told = 0
         while True:
             records = [r for r in self._folder.trials() if r.number not in again]
+            # What was disturbed is not there yet: its block is judged when it was measured again.
+            disturbed = {r.number: r for r in records if r.number in measured and repeats.wants(r)}
+            records = [r for r in records if r.number not in disturbed]
             values |= values_of(self._folder, [r for r in records if r.number not in values])
             found = follow(self._folder.design, records, values)
             told = self._tell(found, told)
@@ -175,8 +182,13 @@ class _RaceRun(Run):
                 break
             done = {r.number for r in records}
             trials = list(_trials(found.runners, int(self._folder.design["seed"])))
-            following = next(t for t in trials if t.number not in done)
+            missing = [t for t in trials if t.number not in done]
+            # At the end of the block: by then it may be over.
+            following = next((t for t in missing if t.number not in disturbed), missing[0])
+            if following.number in disturbed:
+                repeats.begin(disturbed[following.number])
             await self._one(following, len(done), len(trials))
+            measured.add(following.number)
             again.discard(following.number)
         if not any(r.state is TrialState.COMPLETE for r in records):
             reasons = {f"{r.treatment}: {r.reason}" for r in records}

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from headrace.analysis.sweep import SEARCH
 from headrace.analysis.trials import THROUGHPUT, TrialResponse, trial_responses
 from headrace.errors import NothingMeasured, PlanError
+from headrace.experiment import again as repeating
 from headrace.experiment import design as designs
 from headrace.experiment import plan as plans
 from headrace.experiment import space
@@ -197,7 +198,7 @@ async def run_search(
 
 class _SearchRun(Run):
     async def all_trials(self) -> None:
-        table = table_of(self._lab.design.plan, str(self._folder.path))
+        table = table_of(self._design.plan, str(self._folder.path))
         began = time.monotonic()
         points = points_of(self._folder)
         again = {r.number for r in self._folder.trials() if r.state is not TrialState.COMPLETE}
@@ -238,11 +239,17 @@ class _SearchRun(Run):
         return space.settings_of(table.knobs, point)
 
     async def _measure(self, number: int, settings: Settings, total: int) -> None:
-        design = self._lab.design
+        design = self._design
         if number > 1:
             treatment = Treatment(name_of(number), {}, {**design.plan.base, **settings})
-            self._lab = replace(self._lab, design=replace(design, treatments=(*design.treatments, treatment)))
+            self._design = replace(design, treatments=(*design.treatments, treatment))
             said = ", ".join(f"{k.removeprefix('server.')}={v}" for k, v in settings.items())
             self._listen(Note(f"{treatment.name}: {said}"))
         name = AS_IS if number == 1 else name_of(number)
-        await self._one(TrialSpec(number, SEARCH, number, name, Role.CANDIDATE), number - 1, total)
+        spec = TrialSpec(number, SEARCH, number, name, Role.CANDIDATE)
+        repeats = repeating.Again(self._folder.trials(), total, lambda text: self._listen(Note(text)))
+        record = await self._one(spec, number - 1, total)
+        # At once: the next point is proposed from this one.
+        while repeats.wants(record):
+            repeats.begin(record)
+            record = await self._one(spec, number - 1, total)
