@@ -34,6 +34,16 @@ class HostFacts:
         return _text(self._table("cpu").get("model"))
 
     @property
+    def accel(self) -> str:
+        """``tcg`` where the processors are emulated by software, ``kvm`` on KVM, empty where nothing shows it."""
+        clocks = " ".join(map(str, (self._table("clock_source").get("available") or ())))
+        model = self.cpu_model or ""
+        if "kvm-clock" in clocks:
+            return "kvm"
+        # QEMU names its own model so; on KVM it offers kvm-clock, unless somebody took that away.
+        return "tcg" if model.startswith(("QEMU TCG CPU", "QEMU Virtual CPU")) else ""
+
+    @property
     def cpu_count(self) -> int:
         """Logical CPUs that are online."""
         return int(self._required("cpu", "online_count"))
@@ -181,6 +191,73 @@ class HostFacts:
         if value is None:
             raise TargetError(f"the facts do not say {table}.{key}", place=self.hostname)
         return value
+
+
+#: What the kernel keeps for itself of equal memory differs from boot to boot by less than this share.
+MEMORY_TOLERANCE = 0.01
+
+#: Devices that somebody makes and removes: no part of a machine.
+_MADE_DEVICES = frozenset({"device-mapper", "loop", "md", "ram", "zram"})
+
+
+def differences(one: Facts, other: Facts) -> list[str]:
+    """In what two machines that should be equal are not, each as ``what: one / other``: hardware, kernel, and the
+    settings of the whole host that no trial sets."""
+    a, b = _likeness(one), _likeness(other)
+    found = []
+    for name in a:
+        values = a[name], b[name]
+        if name == "memory" and None not in values:
+            if abs(values[0] / values[1] - 1) > MEMORY_TOLERANCE:
+                found.append(f"{name}: {_gib(values[0])} / {_gib(values[1])}")
+        elif isinstance(values[0], dict) and isinstance(values[1], dict):
+            named = {**values[0], **values[1]}
+            unlike = [key for key in named if values[0].get(key) != values[1].get(key)]
+            found += [f"{name}: {', '.join(unlike)}"] if unlike else []
+        elif values[0] != values[1]:
+            found.append(f"{name}: {_shown(values[0])} / {_shown(values[1])}")
+    return found
+
+
+def _likeness(facts: Facts) -> dict[str, Any]:
+    data = facts.data
+    tables = {name: data.get(name) or {} for name in ("kernel", "os", "cpu", "memory", "clock_source")}
+    cpu = tables["cpu"]
+    policies = (cpu.get("frequency") or {}).get("policies") or ()
+    disks = [
+        f"{device.get('model') or device.get('driver') or device['name']} {_gib(device.get('size_bytes'))}"
+        for device in data.get("block_devices") or ()
+        if device.get("kind") not in _MADE_DEVICES
+        and not device["name"].startswith(("zram", "ram", "sr", "fd"))
+    ]
+    nics = [
+        f"{nic.get('driver')} {nic.get('speed_mbit_s') or '?'} Mbit/s"
+        for nic in data.get("network_interfaces") or ()
+        if nic.get("physical") and nic.get("operstate") == "up"
+    ]
+    return {
+        "CPU": cpu.get("model"),
+        "CPUs online": cpu.get("online_count"),
+        "CPU layout": [cpu.get(name) for name in ("sockets", "cores", "threads_per_core", "smt")],
+        "microcode": cpu.get("microcode"),
+        "CPU governor": sorted({str(policy.get("governor")) for policy in policies}),
+        "CPU mitigations": data.get("mitigations"),
+        "clock source": tables["clock_source"].get("selected"),
+        "memory": tables["memory"].get("total_bytes"),
+        "NUMA nodes": len(data.get("numa_nodes") or ()),
+        "kernel": tables["kernel"].get("release"),
+        "kernel build": tables["kernel"].get("version"),
+        "system": tables["os"].get("name"),
+        "transparent huge pages": HostFacts(facts).transparent_huge_pages,
+        "disks": sorted(disks),
+        "network": sorted(nics),
+    }
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join("?" if part is None else str(part) for part in value) or "none"
+    return "?" if value is None else str(value)
 
 
 def _text(value: object) -> str | None:

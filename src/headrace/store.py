@@ -298,7 +298,7 @@ class ExperimentFolder:
         return TrialDraft(draft, final)
 
     def adopt_trial(self, other: ExperimentFolder, number: int) -> TrialRecord:
-        """Take a trial out of another folder on the same file system, by one rename, with the facts of its host."""
+        """Take a trial out of another folder on this file system, by one rename, with the facts of its host."""
         source = other.trial_path(number)
         record = _read_record(source / "trial.json")
         self.save_facts(other.facts(record.facts_hash))
