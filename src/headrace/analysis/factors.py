@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace.analysis.aliasing import Aliasing
 from headrace.analysis.choice import Cell
+from headrace.analysis.decision import Question
 from headrace.analysis.effects import Effects, Observation, Term, analyse
 from headrace.errors import PlanError
 from headrace.foreign import Row
@@ -28,6 +30,9 @@ class Study:
     condition: str = ""
     names: Mapping[Cell, str] = field(default_factory=dict)
     aliasing: Aliasing | None = None
+    #: By block where ``is_blocked``, else by number of repeat.
+    logs: Mapping[Cell, Mapping[int, float]] = field(default_factory=dict)
+    is_blocked: bool = False
 
     @property
     def factors(self) -> tuple[str, ...]:
@@ -51,11 +56,45 @@ def study(
     """``pairs``, ``hard`` and ``planned`` are those of ``effects.analyse``. Raises ValueError where no factor has
     two levels."""
     effects = analyse(observations, alpha=alpha, pairs=pairs, hard=hard, planned=planned)
-    logs: dict[Cell, list[float]] = {}
+    logs: dict[Cell, list[tuple[int | None, float]]] = {}
     for seen in observations:
-        logs.setdefault(tuple(seen.levels[f] for f in effects.factors), []).append(seen.log)
-    cells = {cell: math.exp(math.fsum(own) / len(own)) for cell, own in logs.items()}
-    return Study(response, is_higher_better, effects, cells, alpha, margin)
+        logs.setdefault(tuple(seen.levels[f] for f in effects.factors), []).append((seen.block, seen.log))
+    is_blocked = all(seen.block is not None for seen in observations)
+    return Study(
+        response,
+        is_higher_better,
+        effects,
+        cells={cell: math.exp(math.fsum(v for _, v in own) / len(own)) for cell, own in logs.items()},
+        alpha=alpha,
+        margin=margin,
+        logs={cell: _by_block(own) if is_blocked else _by_repeat(own) for cell, own in logs.items()},
+        is_blocked=is_blocked,
+    )
+
+
+def _by_block(own: Sequence[tuple[int | None, float]]) -> dict[int, float]:
+    found: dict[int, list[float]] = {}
+    for block, value in own:
+        found.setdefault(block or 0, []).append(value)
+    return {block: math.fsum(values) / len(values) for block, values in found.items()}
+
+
+def _by_repeat(own: Sequence[tuple[int | None, float]]) -> dict[int, float]:
+    return {i: value for i, (_, value) in enumerate(own)}
+
+
+def questions_of(studies: Sequence[Study]) -> list[Question]:
+    """What a table's studies ask of its configurations."""
+    return [
+        Question(
+            one.response,
+            one.condition,
+            one.is_higher_better,
+            {one.name(cell): own for cell, own in one.logs.items()},
+            one.is_blocked,
+        )
+        for one in studies
+    ]
 
 
 def studies_of(
@@ -64,25 +103,31 @@ def studies_of(
     responses: Mapping[str, bool],
     *,
     block: str = "",
+    condition: str = "",
     alpha: float = 0.05,
     margin: float = 0.03,
 ) -> list[Study]:
-    """A study for each of ``responses`` (name -> more is better). ``block`` names the level that tells repeats
-    which were measured together.
+    """A study for each of ``responses`` (name -> more is better) that was measured, in each condition. ``block``
+    names the level that tells which repeats were measured together, ``condition`` the one that tells workloads
+    apart: its levels are never compared.
 
     Raises PlanError for a factor or a response that a row does not have, and where no factor has two levels.
     """
     blocks = list(dict.fromkeys(row.levels.get(block, "") for row in rows))
     for row in rows:
-        for name in (*factors, *([block] if block else [])):
+        for name in (*factors, *filter(None, (block, condition))):
             if not row.levels.get(name):
                 raise PlanError(f"no {name!r} here", place=row.place)
-    found = []
-    for response, is_higher_better in responses.items():
-        own = [row for row in rows if response in row.responses]
-        if not own:
+    for response in responses:
+        if not any(response in row.responses for row in rows):
             there = ", ".join(sorted({name for row in rows for name in row.responses})) or "none"
             raise PlanError(f"no row has a {response!r}; there are: {there}")
+    asked = list(dict.fromkeys(row.levels[condition] for row in rows)) if condition else [""]
+    found = []
+    for at, (response, is_higher_better) in itertools.product(asked, responses.items()):
+        own = [r for r in rows if response in r.responses and (not condition or r.levels[condition] == at)]
+        if not own:
+            continue
         observations = [
             Observation(
                 {name: row.levels[name] for name in factors},
@@ -92,9 +137,8 @@ def studies_of(
             for row in own
         ]
         try:
-            found.append(
-                study(response, observations, is_higher_better=is_higher_better, alpha=alpha, margin=margin)
-            )
+            one = study(response, observations, is_higher_better=is_higher_better, alpha=alpha, margin=margin)
         except ValueError as error:
             raise PlanError(f"{response}: {error}", hint="name a column that varies with --factor") from error
+        found.append(replace(one, condition=f"{condition}={at}" if condition else ""))
     return found

@@ -20,7 +20,7 @@ TOLD: Mapping[str, bool] = {THROUGHPUT: True, "p99_ms": False}
 _NS_PER_MS = 1e6
 
 #: Kinds whose trials are decided on the way: what leaves early leaves because it is slow.
-_DECIDED = ("race",)
+DECIDED = ("race",)
 
 
 def studies(
@@ -39,7 +39,7 @@ def studies(
     weigh twice and what was orthogonal remains so. A response that some trial cannot state (too few operations for
     a percentile) has no study: those that can are not a fair choice.
     """
-    if kind in _DECIDED:
+    if kind in DECIDED:
         return []
     found = []
     for condition in dict.fromkeys(t.condition for t in treatments):

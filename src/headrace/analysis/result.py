@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headrace.analysis.decision import Decision
     from headrace.analysis.factors import Study
 
 
@@ -91,7 +92,8 @@ class Analysis:
 
     ``operations`` summarises each kind of operation alone, by its name, where there are several. A treatment with
     a trial in which none of a kind ended well is absent there: a mean over the other trials would flatter it.
-    ``studies`` are of the factors, for each condition and response: see ``matters.studies``.
+    ``studies`` are of the factors, for each condition and response: see ``matters.studies``. ``decision`` says
+    which configuration to take; None where there are two in one condition, which their effect compares.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Analysis:
     headline: str
     operations: Mapping[str, tuple[TreatmentSummary, ...]] = field(default_factory=dict)
     studies: tuple[Study, ...] = ()
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.analysis import headline, matters
+from headrace.analysis import decision, headline, matters
 from headrace.analysis.compare import geometric_mean, noise_floor, paired_effect, unpaired_effect
 from headrace.analysis.history import Point
 from headrace.analysis.percentiles import PERCENTILES, jackknife, merge
@@ -78,6 +78,7 @@ def analyse_experiment(folder: ExperimentFolder) -> Analysis:
                 margin=design.equivalence,
             )
         ),
+        decision=_decision(design, responses),
     )
     done = len(responses) + len(excluded)
     text = headline.of_experiment(
@@ -89,6 +90,14 @@ def analyse_experiment(folder: ExperimentFolder) -> Analysis:
         failed=_failed(records),
     )
     return replace(analysis, headline=f"{_left_out(design, effects)} {text}".strip())
+
+
+def _decision(design: _Design, responses: Sequence[TrialResponse]) -> decision.Decision | None:
+    if len(design.treatments) < 3 or design.kind in matters.DECIDED:
+        return None
+    questions = decision.of_trials(tuple(design.treatments.values()), responses)
+    found = decision.decide(questions, alpha=design.alpha, margin=design.equivalence)
+    return found if found.bests else None
 
 
 def _left_out(design: _Design, effects: Sequence[Effect]) -> str:

@@ -1,0 +1,447 @@
+"""Which configuration to take, with what it may cost: the best for each objective, those that no other beats in
+throughput and latency at once, and the one that loses least wherever it is put.
+
+The best is not simply the first in rank: with it stand all that cannot be told from it. Of ``K`` configurations
+one is truly the best; with probability 1 - alpha none of its ``K - 1`` differences to the others is misjudged by
+more than its half-width at alpha / (K - 1). Then it is among those that nobody beats, and nobody loses more to it
+than the upper ends say. So ``K - 1`` comparisons are paid for, though the same data tell which configuration
+leads.
+
+A loss is told as the part that is kept: 0.96 of the best throughput, or a latency of which the best is 0.96.
+
+Sources: Hsu 1984, Constrained simultaneous confidence intervals for multiple comparisons with the best, Annals of
+Statistics 12 (with Gupta 1965, Technometrics 7, for the set that holds the best); Savage 1951, The theory of
+statistical decision, JASA 46 (minimax regret).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace.analysis import intervals, race
+from headrace.analysis.result import Interval
+from headrace.analysis.trials import THROUGHPUT, TrialResponse
+from headrace.model import Treatment
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+#: The latency that a throughput is weighed against.
+TAIL = "p99"
+
+
+class Certainty(StrEnum):
+    """How sure a choice is. ``WITHIN``: others may be better, by no more than the margin."""
+
+    SURE = "sure"
+    WITHIN = "within the margin"
+    NOT_ENOUGH_DATA = "not enough data"
+
+
+@dataclass(frozen=True)
+class Question:
+    """One response in one condition. ``logs`` maps each configuration to its natural logs by block; ``is_paired``
+    is False where these are mere repeats. ``resolution``: what its measuring cannot tell apart, in log units.
+
+    ``left_out`` were measured, but not enough: without an answer in some trial (those that have one would be a
+    flattering choice), or in one block where others have several."""
+
+    response: str
+    condition: str
+    is_higher_better: bool
+    logs: Mapping[str, Mapping[int, float]]
+    is_paired: bool = True
+    resolution: Mapping[str, float] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.response} @ {self.condition}" if self.condition else self.response
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """``mean`` is geometric, in the response's unit. ``kept``: the part of the best's response (1 for the best)
+    with its simultaneous interval, None where no block has both. ``may_be_best`` is None without intervals."""
+
+    name: str
+    mean: float
+    kept: Interval | None
+    may_be_best: bool | None
+
+
+@dataclass(frozen=True)
+class Best:
+    """The answer to one question. ``candidates`` by rank, the leader first. ``blocks_needed`` would settle an open
+    one, if the differences and the spread are what they seem."""
+
+    question: Question
+    candidates: tuple[Candidate, ...]
+    certainty: Certainty
+    blocks: int
+    blocks_needed: int | None = None
+
+    @property
+    def leader(self) -> Candidate:
+        return self.candidates[0]
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """Those that may be the best, beside the leader."""
+        return tuple(c.name for c in self.candidates[1:] if c.may_be_best)
+
+
+@dataclass(frozen=True)
+class Front:
+    """Two objectives at once. ``points`` are the geometric means of what was measured in both; ``members`` those
+    that no other beats in both, in the order of the first. ``beaten`` are those that one other beats in both with
+    confidence (None without intervals): one that belongs on the front is with probability alpha at most."""
+
+    condition: str
+    responses: tuple[str, str]
+    is_higher_better: tuple[bool, bool]
+    points: Mapping[str, tuple[float, float]]
+    members: tuple[str, ...]
+    beaten: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Everywhere:
+    """A configuration over several questions. ``worst`` is what it keeps of the best where it keeps least, at
+    ``where``; ``mean`` the geometric mean of what it keeps; ``kept`` each, by the question's name."""
+
+    name: str
+    worst: Interval
+    where: str
+    mean: float
+    kept: Mapping[str, Interval]
+
+
+@dataclass(frozen=True)
+class Robust:
+    """The least regret first. ``left_out`` were not measured for every question. ``rivals`` may lose less than the
+    first."""
+
+    questions: tuple[str, ...]
+    is_higher_better: bool
+    order: tuple[Everywhere, ...]
+    certainty: Certainty
+    rivals: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Decision:
+    alpha: float
+    margin: float
+    bests: tuple[Best, ...]
+    fronts: tuple[Front, ...]
+    robusts: tuple[Robust, ...]
+
+
+def decide(questions: Sequence[Question], *, alpha: float = 0.05, margin: float = 0.03) -> Decision:
+    """The choices that the answers allow. Questions with fewer than two configurations are no choice.
+
+    Each best, and each robust choice, is a claim of its own at ``alpha``.
+    """
+    asked = [q for q in map(_sound, questions) if len(q.logs) > 1]
+    robusts = []
+    for way in (True, False):
+        own = [q for q in asked if q.is_higher_better is way]
+        if len(own) > 1 and (found := _robust(own, alpha, margin)):
+            robusts.append(found)
+    return Decision(
+        alpha,
+        margin,
+        tuple(_best(q, alpha, margin) for q in asked),
+        tuple(_fronts(asked, alpha)),
+        tuple(robusts),
+    )
+
+
+def _sound(question: Question) -> Question:
+    """Without what has one block where others have several: it would leave nobody with an interval."""
+    most = max((len(own) for own in question.logs.values()), default=0)
+    short = [name for name, own in question.logs.items() if len(own) < 2 <= most]
+    if not short or not question.is_paired:
+        return question
+    logs = {name: own for name, own in question.logs.items() if name not in short}
+    return replace(question, logs=logs, left_out=(*question.left_out, *short))
+
+
+def of_trials(treatments: Sequence[Treatment], trials: Sequence[TrialResponse]) -> list[Question]:
+    """An experiment's questions: throughput and p99 of each condition, one value a treatment and block (the
+    baseline's two averaged in log)."""
+    found = []
+    for condition in dict.fromkeys(t.condition for t in treatments):
+        names = {t.name: t.configuration for t in treatments if t.condition == condition}
+        own = [t for t in trials if t.treatment in names]
+        for response in (THROUGHPUT, TAIL):
+            logs: dict[str, dict[int, list[float]]] = {}
+            resolution: dict[str, list[float]] = {}
+            silent = set()
+            for trial in own:
+                name, value = names[trial.treatment], trial.value(response)
+                if value is None:
+                    silent.add(name)
+                    continue
+                logs.setdefault(name, {}).setdefault(trial.block, []).append(math.log(value))
+                resolution.setdefault(name, []).append(trial.resolution_log(response))
+            order = [name for name in names.values() if name in logs and name not in silent]
+            found.append(
+                Question(
+                    response,
+                    condition,
+                    response == THROUGHPUT,
+                    {name: {b: sum(v) / len(v) for b, v in logs[name].items()} for name in order},
+                    resolution={name: sum(resolution[name]) / len(resolution[name]) for name in order},
+                    left_out=tuple(name for name in names.values() if name in silent),
+                )
+            )
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """``mean[i, j]``: how much better i is than j, in log units (NaN: never side by side). ``half(level)`` are
+    one-sided half-widths, NaN where there is no interval."""
+
+    mean: Floats
+    error: Floats
+    degrees: Floats
+    resolution: Floats
+    blocks: int
+
+    def half(self, level: float) -> Floats:
+        from scipy.special import stdtrit
+
+        return np.asarray(stdtrit(self.degrees, 1 - level) * self.error + self.resolution)
+
+
+def _pairs(question: Question) -> _Pairs:
+    names = list(question.logs)
+    sign = 1.0 if question.is_higher_better else -1.0
+    own = np.array([question.resolution.get(name, 0.0) for name in names])
+    resolution = own[:, None] + own[None, :]
+    if not question.is_paired:
+        return _unpaired(question, sign, resolution)
+    blocks = sorted({b for logs in question.logs.values() for b in logs})
+    table = np.array([[sign * question.logs[n].get(b, math.nan) for b in blocks] for n in names])
+    found = race.pairs(table, race.pool(table))
+    # One common block gives an estimate, but no interval.
+    differences = table[:, None, :] - table[None, :, :]
+    there = ~np.isnan(differences)
+    single = np.where(there, differences, 0).sum(axis=2) / np.where(
+        there.any(axis=2), there.sum(axis=2), np.nan
+    )
+    return _Pairs(single, found.error, found.degrees, resolution, len(blocks))
+
+
+def _unpaired(question: Question, sign: float, resolution: Floats) -> _Pairs:
+    """Repeats that share no blocks: one spread for all, about the configurations' own means."""
+    logs = [np.array(list(own.values())) for own in question.logs.values()]
+    counts = np.array([len(own) for own in logs], dtype=float)
+    means = sign * np.array([own.mean() for own in logs])
+    degrees = float(counts.sum() - len(logs))
+    squares = sum(float(((own - own.mean()) ** 2).sum()) for own in logs)
+    deviation = math.sqrt(squares / degrees) if degrees else math.nan
+    error = deviation * np.sqrt(1 / counts[:, None] + 1 / counts[None, :])
+    mean = means[:, None] - means[None, :]
+    return _Pairs(mean, error, np.full_like(mean, degrees or math.nan), resolution, int(counts.min()))
+
+
+@dataclass(frozen=True, eq=False)
+class _Standing:
+    """Losses to the best in log units, by configuration: estimate and ends; ``unbeaten`` may be the best."""
+
+    pairs: _Pairs
+    order: list[int]
+    loss: Floats
+    low: Floats
+    high: Floats
+    unbeaten: NDArray[np.bool_]
+
+    @property
+    def has_intervals(self) -> bool:
+        return bool(np.isfinite(self.high).any())
+
+    def kept(self, i: int) -> Interval | None:
+        """The part of the best's response; no ends where there is no interval."""
+        if math.isnan(self.loss[i]):
+            return None
+        if math.isnan(self.high[i]):
+            return Interval(math.exp(-self.loss[i]), None, None)
+        return Interval(
+            math.exp(-self.loss[i]), intervals.scaled(1.0, -float(self.high[i])), math.exp(-self.low[i])
+        )
+
+
+def _stand(question: Question, alpha: float) -> _Standing:
+    pairs = _pairs(question)
+    count = len(question.logs)
+    half = pairs.half(alpha / (2 * (count - 1)))
+    np.fill_diagonal(half, 0.0)
+    loss = np.array([_most(pairs.mean[:, i]) for i in range(count)])
+    means = [math.fsum(own.values()) / len(own) for own in question.logs.values()]
+    sign = 1.0 if question.is_higher_better else -1.0
+    order = sorted(
+        range(count), key=lambda i: (math.inf if math.isnan(loss[i]) else loss[i], -sign * means[i])
+    )
+    others = ~np.eye(count, dtype=bool)
+    beats = np.nan_to_num(pairs.mean - half, nan=-math.inf) > 0
+    unbeaten = np.array([not row.any() for row in beats.T])
+    low, high = np.full(count, math.nan), np.full(count, math.nan)
+    for i in range(count):
+        rivals = unbeaten & others[:, i]
+        ends = pairs.mean[rivals, i] + half[rivals, i]
+        if rivals.any() and np.isnan(ends).any():
+            continue
+        # Only those that may be the best can be what it loses to.
+        high[i] = max(float(ends.max(initial=0.0)), 0.0, 0.0 if math.isnan(loss[i]) else loss[i])
+        floor = (pairs.mean - half)[rivals, i]
+        low[i] = 0.0 if unbeaten[i] else max(float(floor.min()), 0.0)
+    return _Standing(pairs, order, loss, low, high, unbeaten)
+
+
+def _most(losses: Floats) -> float:
+    return float(np.nanmax(losses)) if (~np.isnan(losses)).sum() > 1 else math.nan
+
+
+def _best(question: Question, alpha: float, margin: float) -> Best:
+    found = _stand(question, alpha)
+    names = list(question.logs)
+    first = found.order[0]
+    certainty = Certainty.NOT_ENOUGH_DATA
+    if found.has_intervals and not math.isnan(found.high[first]):
+        if found.unbeaten.sum() == 1:
+            certainty = Certainty.SURE
+        elif found.high[first] <= math.log1p(margin):
+            certainty = Certainty.WITHIN
+    candidates = []
+    for i in found.order:
+        logs = question.logs[names[i]].values()
+        mean = math.exp(math.fsum(logs) / len(logs))
+        may_be = bool(found.unbeaten[i]) if found.has_intervals else None
+        candidates.append(Candidate(names[i], mean, found.kept(i), may_be))
+    needed = None
+    if certainty is Certainty.NOT_ENOUGH_DATA and found.has_intervals and question.is_paired:
+        needed = _blocks_needed(question, candidates, alpha, margin)
+    return Best(question, tuple(candidates), certainty, found.pairs.blocks, needed)
+
+
+def _blocks_needed(
+    question: Question, candidates: Sequence[Candidate], alpha: float, margin: float
+) -> int | None:
+    """As many as the rival needs that is hardest to tell from the leader."""
+    leader, *rest = candidates
+    most = 0
+    for rival in (c for c in rest if c.may_be_best):
+        a, b = question.logs[leader.name], question.logs[rival.name]
+        ratios = {block: b[block] - a[block] for block in a if block in b}
+        resolution = question.resolution.get(leader.name, 0.0) + question.resolution.get(rival.name, 0.0)
+        needed = intervals.blocks_needed(ratios, alpha / len(rest), margin, resolution)
+        if needed is None:
+            return None
+        most = max(most, needed)
+    return most or None
+
+
+def _fronts(questions: Sequence[Question], alpha: float) -> list[Front]:
+    """Throughput beside latency in each condition: the first response where more is better and the first where
+    less is, else the first two."""
+    found = []
+    for condition in dict.fromkeys(q.condition for q in questions):
+        own = [q for q in questions if q.condition == condition]
+        up, down = ([q for q in own if q.is_higher_better is way] for way in (True, False))
+        pair = (up[0], down[0]) if up and down else tuple(own[:2])
+        if len(pair) == 2:
+            found.append(_front(pair[0], pair[1], alpha))
+    return [front for front in found if len(front.points) > 1]
+
+
+def _front(a: Question, b: Question, alpha: float) -> Front:
+    names = [name for name in a.logs if name in b.logs]
+    points, merits = {}, {}
+    for name in names:
+        logs = [math.fsum(q.logs[name].values()) / len(q.logs[name]) for q in (a, b)]
+        points[name] = (math.exp(logs[0]), math.exp(logs[1]))
+        merits[name] = [v if q.is_higher_better else -v for v, q in zip(logs, (a, b), strict=True)]
+    members = [
+        name
+        for name, own in merits.items()
+        if not any(m != own and m[0] >= own[0] and m[1] >= own[1] for m in merits.values())
+    ]
+    beaten: tuple[str, ...] | None = None
+    if len(names) > 1:
+        lower = []
+        for q in (a, b):
+            pairs = _pairs(q)
+            places = [list(q.logs).index(name) for name in names]
+            half = pairs.half(alpha / (len(names) - 1))
+            lower.append((pairs.mean - half)[np.ix_(places, places)])
+        if np.isfinite(lower[0] + lower[1])[~np.eye(len(names), dtype=bool)].any():
+            with np.errstate(invalid="ignore"):
+                both = (lower[0] > 0) & (lower[1] > 0)
+            beaten = tuple(name for name, by in zip(names, both.T, strict=True) if by.any())
+    return Front(
+        a.condition if a.condition == b.condition else "",
+        (a.response, b.response),
+        (a.is_higher_better, b.is_higher_better),
+        points,
+        tuple(sorted(members, key=lambda name: -merits[name][0])),
+        beaten,
+    )
+
+
+def _robust(questions: Sequence[Question], alpha: float, margin: float) -> Robust | None:
+    """The least worst loss to each question's best, all intervals together at ``alpha``."""
+    common = [name for name in questions[0].logs if all(name in q.logs for q in questions)]
+    everyone = dict.fromkeys(name for q in questions for name in (*q.logs, *q.left_out))
+    if len(common) < 2:
+        return None
+    kept: dict[str, dict[str, Interval]] = {name: {} for name in common}
+    for question in questions:
+        found = _stand(question, alpha / len(questions))
+        for i, name in enumerate(question.logs):
+            own = found.kept(i)
+            if name in kept and own is not None:
+                kept[name][question.name] = own
+    order = [_everywhere(name, own) for name, own in kept.items() if len(own) == len(questions)]
+    if len(order) < 2:
+        return None
+    order.sort(key=lambda e: (-e.worst.estimate, -e.mean))
+    first, rest = order[0], order[1:]
+    certainty, rivals = Certainty.NOT_ENOUGH_DATA, []
+    low = first.worst.low
+    if low is not None and all(e.worst.high is not None for e in rest):
+        rivals = [e.name for e in rest if e.worst.high is not None and e.worst.high > low]
+        if not rivals:
+            certainty = Certainty.SURE
+        elif low >= 1 / (1 + margin):
+            certainty = Certainty.WITHIN
+    return Robust(
+        tuple(q.name for q in questions),
+        questions[0].is_higher_better,
+        tuple(order),
+        certainty,
+        tuple(rivals),
+        tuple(name for name in everyone if name not in {e.name for e in order}),
+    )
+
+
+def _everywhere(name: str, kept: Mapping[str, Interval]) -> Everywhere:
+    where = min(kept, key=lambda question: kept[question].estimate)
+    lows = [i.low for i in kept.values() if i.low is not None]
+    highs = [i.high for i in kept.values() if i.high is not None]
+    is_known = len(lows) == len(kept)
+    worst = Interval(kept[where].estimate, min(lows) if is_known else None, min(highs) if is_known else None)
+    mean = math.exp(math.fsum(math.log(i.estimate) for i in kept.values()) / len(kept))
+    return Everywhere(name, worst, where, mean, dict(kept))
