@@ -12,11 +12,13 @@ from typing import Any
 from headrace import knobs, workloads
 from headrace.errors import PlanError
 from headrace.experiment import fractions
-from headrace.experiment.plan import ALL, NONE, DesignTable, FactorTable, Plan, Settings
+from headrace.experiment.plan import ALL, NONE, DesignTable, FactorTable, Plan, Settings, TargetTable
 from headrace.model import Role, Treatment, TrialSpec, Value
 from headrace.server import LAYOUT_VARIABLES
 
 CONFIGURATION = "configuration"
+
+_OF_MACHINES = {"addresses", "equal", "allow_shared"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class Design:
             "workload": plan.workload.model_dump(mode="json"),
             "volume": plan.volume.model_dump(mode="json"),
             "server": plan.server.model_dump(mode="json"),
-            "target": plan.target.model_dump(mode="json"),
+            "target": plan.target.model_dump(mode="json", exclude=_OF_MACHINES),
+            **_machines(plan.target),
             "base": plan.base,
             "baselines": dict(self.baselines),
             "treatments": [asdict(t) for t in self.treatments],
@@ -94,7 +97,9 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
             )
     trials = tuple(_order(plan, treatments, baselines))
     design = Design(plan, tuple(treatments), trials, baselines, tuple(skipped), tuple(notes))
-    canonical = json.dumps(design.to_json(), sort_keys=True)
+    # Each block is of one machine, so which machines there are may change while an experiment is under way.
+    content = {key: value for key, value in design.to_json().items() if key != "machines"}
+    canonical = json.dumps(content, sort_keys=True)
     return Design(
         plan,
         design.treatments,
@@ -104,6 +109,11 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
         design.notes,
         hashlib.sha256(canonical.encode()).hexdigest(),
     )
+
+
+def _machines(table: TargetTable) -> dict[str, Any]:
+    """Only where there are several: designs frozen before that keep their hash."""
+    return {"machines": table.model_dump(mode="json", include=_OF_MACHINES)} if table.addresses else {}
 
 
 def _method(table: DesignTable) -> dict[str, Any]:

@@ -36,6 +36,25 @@ class TargetTable(_Table):
     scratch: str = "/var/tmp/headrace"
     identity_file: str | None = None
     known_hosts: str | None = None
+    #: In place of ``address``: equal machines, over which the blocks are spread. See docs/cluster.md.
+    addresses: list[str] = []
+    equal: bool = False
+    allow_shared: bool = False
+
+    @model_validator(mode="after")
+    def _one_or_many(self) -> TargetTable:
+        if self.addresses and "address" in self.model_fields_set:
+            raise ValueError("either address, or addresses for several equal machines")
+        if len(set(self.addresses)) != len(self.addresses):
+            raise ValueError(f"addresses = {self.addresses!r}: each machine once")
+        if not self.addresses and (self.equal or self.allow_shared):
+            raise ValueError("equal and allow_shared: only of several machines (addresses)")
+        return self
+
+    @property
+    def machines(self) -> list[str]:
+        """Every address at which a trial may run."""
+        return self.addresses or [self.address]
 
     @field_validator("scratch")
     @classmethod
@@ -376,6 +395,14 @@ class Plan(_Table):
     factors: dict[str, FactorTable] = {}
     sweep: SweepTable | None = None
     tune: TuneTable | None = None
+
+    @model_validator(mode="after")
+    def _fixed_blocks(self) -> Plan:
+        """Blocks run at the same time on several machines: none may depend on what another one showed."""
+        decides = "sweep" if self.sweep else "tune" if self.tune else self.design.kind
+        if self.target.addresses and decides in ("sweep", "tune", "race"):
+            raise ValueError(f"target.addresses: a {decides} decides on the way what to run: name one address")
+        return self
 
 
 def load(path: Path) -> tuple[Plan, str]:
