@@ -401,7 +401,9 @@ class Plan(_Table):
         """Blocks run at the same time on several machines: none may depend on what another one showed."""
         decides = "sweep" if self.sweep else "tune" if self.tune else self.design.kind
         if self.target.addresses and decides in ("sweep", "tune", "race"):
-            raise ValueError(f"target.addresses: a {decides} decides on the way what to run: name one address")
+            raise ValueError(
+                f"target.addresses: a {decides} decides on the way what to run: name one address"
+            )
         return self
 
 
