@@ -15,7 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from headrace.errors import Busy, CommandFailed, DiskFull, HeadraceError, NotReady, Refused, TargetError
+from headrace.errors import (
+    Busy,
+    CommandFailed,
+    DiskFull,
+    HeadraceError,
+    Held,
+    NotReady,
+    Refused,
+    TargetError,
+)
 from headrace.model import OWNER_VARIABLE, Facts, ServerEndpoint, ServerLogin
 from headrace.target import Process, Target
 from headrace.target.fixture import FixtureTarget
@@ -263,7 +272,7 @@ class Journal:
 
     @contextlib.asynccontextmanager
     async def hold(self) -> AsyncIterator[None]:
-        """Hold the host for the whole context. Raises Busy, saying who holds it.
+        """Hold the host for the whole context. Raises Held, saying who holds it.
 
         When the holding process dies under us, what runs in the context is cancelled and TargetError raised:
         another controller might change the host now.
@@ -300,7 +309,10 @@ class Journal:
         try:
             line = await asyncio.wait_for(anext(process.lines(), ""), HOLD_TIMEOUT_S)
             if line != "held":
-                _raise_for(await process.wait(10), await process.error_text(), self._agent.target.name)
+                try:
+                    _raise_for(await process.wait(10), await process.error_text(), self._agent.target.name)
+                except Busy as error:
+                    raise Held(error.message, place=error.place, hint=error.hint) from None
         except BaseException:
             await process.signal("KILL")
             raise

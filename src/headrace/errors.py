@@ -66,6 +66,10 @@ class Busy(HeadraceError):
     exit_code = 7
 
 
+class Held(Busy):
+    """Somebody else works on the host: it runs one trial at a time, whoever asks."""
+
+
 class DiskFull(HeadraceError):
     """No room for what must be written, on the target or in the experiment folder."""
 

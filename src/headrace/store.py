@@ -224,8 +224,18 @@ class TrialDraft:
             pq.write_table(
                 data.samples, self._folder / "samples.parquet", compression="zstd", row_group_size=65536
             )
-            text = json.dumps(asdict(record), indent=2, sort_keys=True)
-            (self._folder / "trial.json").write_text(text + "\n")
+            _write_record(self._folder / "trial.json", record)
+            _sync_tree(self._folder)
+            _make_visible(self._folder, self._final)
+        except OSError as error:
+            raise _write_error(error, self._folder) from error
+
+    def take(self, source: Path, record: TrialRecord) -> None:
+        """Commit what stands in another folder, with this record in place of its own."""
+        try:
+            shutil.copytree(source, self._folder, copy_function=_link_or_copy, dirs_exist_ok=True)
+            (self._folder / "trial.json").unlink()
+            _write_record(self._folder / "trial.json", record)
             _sync_tree(self._folder)
             _make_visible(self._folder, self._final)
         except OSError as error:
@@ -297,15 +307,16 @@ class ExperimentFolder:
             raise _write_error(error, draft) from error
         return TrialDraft(draft, final)
 
-    def adopt_trial(self, other: ExperimentFolder, number: int) -> TrialRecord:
-        """Take a trial out of another folder on this file system, by one rename, with the facts of its host."""
-        source = other.trial_path(number)
-        record = _read_record(source / "trial.json")
-        self.save_facts(other.facts(record.facts_hash))
-        try:
-            _make_visible(source, self.trial_path(number))
-        except OSError as error:
-            raise _write_error(error, source) from error
+    def adopt_trial(self, other: ExperimentFolder, number: int, machine: str) -> TrialRecord:
+        """Make a trial of another folder ours, too, by one rename, with the facts of its host.
+
+        ``machine`` is what our plan calls the machine it was measured on.
+        """
+        source, draft = other.trial_path(number), self.begin_trial(number)
+        record = replace(_read_record(source / "trial.json"), machine=machine)
+        if record.facts_hash:
+            self.save_facts(other.facts(record.facts_hash))
+        draft.take(source, record)
         return record
 
     def set_aside(self, number: int) -> Path:
@@ -330,7 +341,8 @@ class ExperimentFolder:
         trial = self.trial_path(number)
         record = _read_record(trial / "trial.json")
         files = [path for path in sorted(trial.rglob("*")) if path.is_file()]
-        files.append(self.path / "facts" / f"{record.facts_hash}.json")
+        if record.facts_hash:
+            files.append(self.path / "facts" / f"{record.facts_hash}.json")
         return {str(path.relative_to(self.path)): path.read_bytes() for path in files}
 
     def unpack_trial(self, number: int, files: Mapping[str, bytes]) -> None:
@@ -446,6 +458,17 @@ def _read_record(path: Path) -> TrialRecord:
             place=str(path),
             hint="move the trial's folder away and run `headrace run` again: it is measured anew",
         ) from error
+
+
+def _write_record(path: Path, record: TrialRecord) -> None:
+    path.write_text(json.dumps(asdict(record), indent=2, sort_keys=True) + "\n")
+
+
+def _link_or_copy(source: str, path: str) -> None:
+    try:
+        os.link(source, path)
+    except OSError:  # not every file system has links
+        shutil.copyfile(source, path)
 
 
 def _write_error(error: OSError, path: Path) -> Exception:
