@@ -112,6 +112,7 @@ class _Trial:
     errors: int
     per_second: NDArray[np.float64] | None
     counters: Mapping[tuple[str, str, str], _Counter]
+    servers: int = 1
 
     def select(self, sampler: str, metric: str) -> dict[str, _Counter]:
         """Label -> counter; empty where the host or the sampler does not have it."""
@@ -131,6 +132,7 @@ def find_disturbance(
     """
     seconds = window_seconds(record)
     operations, errors, per_second = _work(data.intervals, seconds)
+    is_duet = bool(design.get("duet"))
     trial = _Trial(
         seconds=seconds,
         planned_seconds=float(design["workload"]["seconds"]),
@@ -140,11 +142,17 @@ def find_disturbance(
         errors=errors,
         per_second=per_second,
         counters=_counters(data.samples, record),
+        servers=2 if is_duet else 1,
     )
     # Where the load is not ours, whatever runs on the host belongs to it.
     is_live = design["workload"].get("kind") == "observe"
     checks = [check for check in _CHECKS if not (is_live and check is _foreign_programs)]
-    reasons = [reason for check in checks for reason in check(trial)]
+    # What comes from outside hits both sides of a duet at the same moment: that it cancels is what a duet is for.
+    reasons = [
+        reason._replace(is_invalid=reason.is_invalid and not (is_duet and check in _SHARED))
+        for check in checks
+        for reason in check(trial)
+    ]
     return Disturbance(
         tuple(r.text for r in reasons if r.is_invalid), tuple(r.text for r in reasons if not r.is_invalid)
     )
@@ -316,11 +324,11 @@ def _foreign_programs(trial: _Trial) -> Iterator[_Reason]:
             if label not in memory or memory[label].peak > 0:
                 cores[label] = cores.get(label, 0.0) + counter.growth / TICKS_PER_SECOND / span_s
     servers = [label for label in cores if _program(label) in SERVER_PROGRAMS]
-    own = max(servers, key=lambda label: cores[label], default="")
+    own = sorted(servers, key=lambda label: -cores[label])[: trial.servers]
     # By program, because a build or a backup is many processes of which none is busy for long.
     foreign: dict[str, list[str]] = {}
     for label in cores:
-        if label != own and not OWN_PROGRAMS.fullmatch(_program(label)):
+        if label not in own and not OWN_PROGRAMS.fullmatch(_program(label)):
             foreign.setdefault(_program(label), []).append(label)
     for program, labels in foreign.items():
         used = sum(cores[label] for label in labels)
@@ -336,6 +344,9 @@ def _program(label: str) -> str:
     """The program of a process label ``<pid>/<comm>``; comm itself may hold slashes."""
     return label.partition("/")[2]
 
+
+#: What befalls the whole machine.
+_SHARED = (_array_resync, _throttling, _steal, _foreign_programs)
 
 _CHECKS: tuple[Callable[[_Trial], Iterator[_Reason]], ...] = (
     _window,

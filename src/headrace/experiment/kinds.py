@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.experiment import design as designs
+from headrace.experiment import duet, race, sweep
 from headrace.experiment import plan as plans
-from headrace.experiment import race, sweep
 from headrace.experiment.runner import Listener, run_experiment
 from headrace.store import ExperimentFolder
 
@@ -16,6 +16,8 @@ def build(plan: plans.Plan, *, place: str, is_root: bool = True) -> designs.Desi
     if plan.sweep is not None:
         return sweep.build(plan, place=place, is_root=is_root)
     found = designs.build(plan, place=place, is_root=is_root)
+    if plan.design.duet:
+        return duet.as_duet(found, place)
     return race.as_race(found, place) if plan.design.kind == race.KIND else found
 
 
@@ -27,6 +29,7 @@ async def run(
     if plan.sweep is not None:
         return await sweep.run_sweep(plan_path, folder_path, listen, retry=retry)
     loop = race.run_race_plan if plan.design.kind == race.KIND else run_experiment
+    loop = duet.run_duet if plan.design.duet else loop
     return await loop(plan_path, folder_path, listen, retry=retry)
 
 

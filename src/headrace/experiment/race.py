@@ -165,7 +165,7 @@ class _RaceRun(Run):
     async def all_trials(self) -> None:
         again = {r.number for r in self._folder.trials() if r.state is not TrialState.COMPLETE}
         again = again if self._retry else set()
-        longest = len(self._lab.design.trials)
+        longest = len(self._design.trials)
         repeats = Again(self._folder.trials(), longest, lambda text: self._listen(Note(text)))
         measured: set[int] = set()
         values: dict[int, float | None] = {}

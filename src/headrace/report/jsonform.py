@@ -17,6 +17,10 @@
     trials[]              number, block, position, treatment, role, state, reason, excluded (why it is not
                           analysed, or null), throughput_ops_s, p99_ns, started_ns, finished_ns, facts_hash,
                           warnings[]
+    duet                  null, or of trials that ran side by side: cpus[] of the two halves, is_half_a_machine
+                          (true: so are the absolute numbers), sides (pairs, bias of the second half over the
+                          first, alone and together: how much a trial moved by itself and against the other of
+                          its pair), notes[]
     cautions[]            what makes pairing by block doubtful: trials of a block far apart, or on a changed host
     planned_trials        how many the design has
     versions              program -> every version that trials ran
@@ -35,7 +39,7 @@ from headrace import __version__
 from headrace.analysis.result import Analysis, Effect, Interval, TreatmentSummary
 from headrace.analysis.trials import TrialResponse, trial_responses
 from headrace.model import TrialState
-from headrace.report import matters, tables
+from headrace.report import duet, matters, tables
 from headrace.store import ExperimentFolder, TrialRecord
 
 FORMAT_VERSION = 1
@@ -82,6 +86,7 @@ def to_json(
         ],
         "factors": matters.to_json(analysis),
         "trials": [_trial(record, analysis, responses.get(record.number)) for record in records],
+        "duet": duet.to_json(folder, records, responses),
         "cautions": tables.cautions(records),
         "planned_trials": len(design["trials"]),
         "versions": tables.versions(records),

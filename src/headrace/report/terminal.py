@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.analysis.result import Analysis, Verdict
+from headrace.analysis.trials import trial_responses
 from headrace.model import TrialState
-from headrace.report import matters, tables, text
+from headrace.report import duet, matters, tables, text
 from headrace.store import ExperimentFolder, TrialRecord
 
 _STYLE = {
@@ -55,6 +56,10 @@ def result(folder: ExperimentFolder, analysis: Analysis) -> RenderableType:
         if 0 < len(analysis.operations) <= MAX_OPERATIONS:
             parts += [_operations(folder, analysis, group), ""]
     parts += [Text(line) for line in _legend(groups, analysis)]
+    if duet.is_duet(folder):
+        sound = [r for r in records if r.state is TrialState.COMPLETE]
+        responses = {r.number: r for r in trial_responses(folder, sound)}
+        parts += [Text(text.clean(line)) for line in duet.sentences(folder, records, responses)]
     parts += matters.terminal(analysis)
     if any(s.latency_kind == "response" for s in analysis.summaries) and not tables.is_open_loop(
         folder.design

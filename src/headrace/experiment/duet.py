@@ -1,0 +1,383 @@
+"""A duet: a treatment and its baseline are measured side by side, at the same moment, each on half of the machine.
+
+What a noisy machine does to both at once cancels in their ratio, where in trials one after the other it would have
+to be averaged away. Each side has its own CPUs, server, volume and driver, and both loads begin at one instant.
+Which side has which half is drawn anew for each pair, and comes out even over two blocks, so that a better half
+decides nothing. A pair is a block of the analysis: two trials that share their moment, and nothing else does.
+
+Source: Bulej, Horký, Tůma, Farquet & Prokopec 2020, Duet benchmarking: improving measurement accuracy in the
+cloud, ICPE (arXiv 2001.05811). That pinning makes fewer false alarms than letting both share all CPUs: Japke,
+Hamdan, Baumann & Bermbach 2025, Investigating the impact of isolation on synchronized benchmarks, UCC
+(arXiv 2511.03533).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from headrace import workloads
+from headrace.analysis.disturbance import find_disturbance
+from headrace.errors import NothingMeasured, NotReady, PlanError
+from headrace.experiment import design as designs
+from headrace.experiment import plan as plans
+from headrace.experiment.again import Again
+from headrace.experiment.runner import (
+    Listener,
+    Note,
+    Run,
+    Step,
+    TrialEnded,
+    TrialStarted,
+    as_repeated,
+    judge,
+    observed_ops_s,
+    run_design,
+)
+from headrace.experiment.trial import Lab, LeftAlone, Side, live_changes, restore, run_trial
+from headrace.facts import HostFacts
+from headrace.model import Role, Treatment, TrialSpec, TrialState
+from headrace.store import ExperimentFolder, TrialData, TrialDraft, TrialRecord
+from headrace.target import to_the_end
+
+#: What may differ between two sides. Everything else is one for the whole machine, or another question.
+OWN = ("server.", "volume.")
+
+_REASONS = {
+    "host.": "the kernel's settings are shared by both sides",
+    "machine.": "both sides run on the same machine and kernel",
+    "workload.": "two sides with different loads are two different questions",
+}
+
+#: A volume of each side's own; of the others there is only one.
+DEVICES = ("directory", "loop", "zram")
+
+#: Two windows that share less than this are no pair.
+MIN_OVERLAP = 0.95
+
+Pair = tuple[TrialSpec, TrialSpec]
+Measured = tuple[TrialRecord, TrialData]
+
+
+class DuetDesign(designs.Design):
+    """As any design, but for its trials: two of each pair (its ``block``), ``position`` is the half of the
+    machine."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "duet": True}
+
+
+def as_duet(design: designs.Design, place: str) -> DuetDesign:
+    """The design of a plan with ``duet = true``. Raises PlanError for what two sides cannot each have."""
+    try:
+        _check_plan(design.plan)
+        for treatment in design.treatments:
+            _check(design, treatment)
+    except PlanError as error:
+        raise PlanError(error.message, place=place, hint=error.hint) from error
+    if len(design.treatments) == len(design.baselines):
+        raise PlanError("a duet needs a treatment beside its baseline", place=place)
+    duet = DuetDesign(
+        design.plan, design.treatments, tuple(_trials(design)), design.baselines, design.skipped, design.notes
+    )
+    canonical = json.dumps(duet.to_json(), sort_keys=True)
+    return replace(duet, hash=hashlib.sha256(canonical.encode()).hexdigest())
+
+
+def _check_plan(plan: plans.Plan) -> None:
+    workload = workloads.make_workload(plan.workload.kind, plan.workload.options)
+    if workloads.watches(workload) or plan.workload.kind == "memcached":
+        raise PlanError(
+            f"design.duet: with {plan.workload.kind} there is nothing that each side has for itself",
+            hint="duet = false: one after the other, in random order",
+        )
+    if workloads.driven_from(workload)[0] or plan.server.port:
+        raise PlanError(
+            "design.duet: each side drives its own server over its own socket",
+            hint="leave server.port and workload.clients out",
+        )
+
+
+def _check(design: designs.Design, treatment: Treatment) -> None:
+    baseline = design.treatment(design.baselines[treatment.condition])
+    for knob in {**treatment.settings, **baseline.settings}:
+        if knob.startswith(OWN) or treatment.settings.get(knob) == baseline.settings.get(knob):
+            continue
+        reason = next((r for area, r in _REASONS.items() if knob.startswith(area)), "both sides share it")
+        raise PlanError(
+            f"{knob} in {treatment.name}: not in a duet: {reason}",
+            hint=f"in a duet {' and '.join(area + '*' for area in OWN)} may differ; otherwise duet = false",
+        )
+    device = str(treatment.settings.get("volume.device", design.plan.volume.device))
+    if device not in DEVICES:
+        raise PlanError(
+            f"volume.device = {device!r} in {treatment.name}: two sides need two volumes alike at once",
+            hint=f"one of {', '.join(DEVICES)}; otherwise duet = false",
+        )
+
+
+def _trials(design: designs.Design) -> Iterator[TrialSpec]:
+    """Pairs in a random order in each of the plan's blocks: each treatment with its baseline, and the baseline
+    with itself. The sides are drawn in the first of two blocks and swapped in the second."""
+    generator = random.Random(design.plan.design.seed)
+    swapped: dict[str, bool] = {}
+    number = pair = 0
+    for block in range(design.plan.design.blocks):
+        names = [t.name for t in design.treatments]
+        for name in names:
+            swapped[name] = generator.random() < 0.5 if block % 2 == 0 else not swapped[name]
+        generator.shuffle(names)
+        for name in names:
+            baseline = design.baselines[design.treatment(name).condition]
+            second = (name, Role.REPEAT if name == baseline else Role.CANDIDATE)
+            sides = [(baseline, Role.BASELINE), second]
+            pair += 1
+            for position, (treatment, role) in enumerate(sides[::-1] if swapped[name] else sides, start=1):
+                number += 1
+                yield TrialSpec(number, pair, position, treatment, role)
+
+
+def halves(cpu: Mapping[str, Any], allowed: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The CPUs of either side: whole cores, the same number each, none in both. ``cpu`` is the table of a host's
+    facts. Raises NotReady with fewer than two CPUs."""
+    place = {row["cpu"]: (row.get("socket") or 0, row.get("core") or 0) for row in cpu.get("topology") or ()}
+    cores: dict[tuple[int, int], list[int]] = {}
+    for number in sorted(allowed):
+        cores.setdefault(place.get(number, (0, number)), []).append(number)
+    if len(cores) < 2:
+        # Two threads of one core: better than nothing, and no worse for one side than for the other.
+        cores = {(0, number): [number] for number in sorted(allowed)}
+    if len(cores) < 2:
+        raise NotReady(
+            f"a duet needs two CPUs, one for each side: this machine lets us use {len(allowed)}",
+            hint="duet = false: one after the other, in random order",
+        )
+    ordered = [cores[key] for key in sorted(cores)]
+    half = len(ordered) // 2
+    first, second = ordered[:half], ordered[half : 2 * half]
+    return [n for core in first for n in core], [n for core in second for n in core]
+
+
+def cpu_list(text: str) -> list[int]:
+    """``0-3,8`` -> [0, 1, 2, 3, 8]."""
+    found: list[int] = []
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+class Meeting:
+    """Where two sides wait for each other. Who ends early calls ``leave``: nobody waits for him any more."""
+
+    def __init__(self) -> None:
+        self._barrier = asyncio.Barrier(2)
+        self._at_ns = 0
+
+    async def meet(self) -> None:
+        try:
+            await self._barrier.wait()
+        except asyncio.BrokenBarrierError:
+            raise LeftAlone("the other side of its pair ended before both were measured") from None
+
+    async def agree(self, at_ns: int) -> int:
+        self._at_ns = max(self._at_ns, at_ns)
+        await self.meet()
+        return self._at_ns
+
+    async def leave(self) -> None:
+        await self._barrier.abort()
+
+
+@dataclass(frozen=True)
+class _Halves:
+    """Where the two sides run, as taskset lists CPUs."""
+
+    first: str
+    second: str
+
+    def of(self, spec: TrialSpec) -> str:
+        return self.first if spec.position == 1 else self.second
+
+
+async def run_duet(
+    plan_path: Path, folder_path: Path | None, listen: Listener, *, retry: bool = False
+) -> ExperimentFolder:
+    """Run or continue the duet of a plan file: as ``runner.run_experiment``."""
+    plan, text = plans.load(plan_path)
+
+    def build(is_root: bool) -> designs.Design:
+        return as_duet(designs.build(plan, place=str(plan_path), is_root=is_root), str(plan_path))
+
+    return await run_design(plan, text, build, _DuetRun, folder_path, listen, retry=retry)
+
+
+class _DuetRun(Run):
+    """The loop over the pairs. A pair is whole on disk or measured again, both sides of it."""
+
+    async def all_trials(self) -> None:
+        pairs = _pairs(self._design.trials)
+        on_disk = {r.number: r for r in self._folder.trials()}
+        if self._retry:
+            on_disk = {n: r for n, r in on_disk.items() if r.state is TrialState.COMPLETE}
+        left = [pair for pair in pairs if any(spec.number not in on_disk for spec in pair)]
+        total = len(self._design.trials)
+        if left and len(left) < len(pairs):
+            self._listen(Note(f"continuing: {len(pairs) - len(left)} of {len(pairs)} pairs are done"))
+        repeats = Again(on_disk.values(), total, lambda text: self._listen(Note(text)))
+        if left:
+            found = await self._halves()
+            self._listen(Note(f"side by side, on CPUs {found.first} and {found.second}"))
+        for pair in left:
+            done = total - 2 * (len(left) - left.index(pair))
+            records = await self._pair(pair, found, done, total)
+            while disturbed := _disturbed(records, repeats):
+                repeats.begin(disturbed)
+                records = await self._pair(pair, found, done, total)
+            on_disk |= {r.number: r for r in records}
+            for record in records:
+                self._stop_when_hopeless(record)
+        if not any(r.state is TrialState.COMPLETE for r in on_disk.values()):
+            reasons = {f"{r.treatment}: {r.reason}" for r in on_disk.values()}
+            raise NothingMeasured("no pair is complete:\n" + "\n".join(sorted(reasons)))
+
+    async def _halves(self) -> _Halves:
+        lab = self._lab
+        status = (await lab.target.read("/proc/self/status")).decode("ascii", "replace")
+        allowed = next(
+            (cpu_list(line.partition(":")[2]) for line in status.splitlines() if "Cpus_allowed_list" in line),
+            HostFacts(lab.facts).online_cpus,
+        )
+        first, second = halves(lab.facts.data.get("cpu") or {}, allowed)
+        return _Halves(",".join(map(str, first)), ",".join(map(str, second)))
+
+    async def _pair(self, pair: Pair, found: _Halves, done: int, total: int) -> list[TrialRecord]:
+        first, second = pair
+        both = replace(first, treatment=f"{first.treatment} | {second.treatment}")
+        self._listen(TrialStarted(both, done, total, self._left_s(total - done)))
+        began = time.monotonic()
+        drafts = [self._folder.begin_trial(spec.number) for spec in pair]
+        try:
+            measured = await self._together(pair, drafts, found)
+            measured = [(self._judged(record, data), data) for record, data in measured]
+            measured = [(record, data) for record, (_, data) in zip(_paired(measured), measured, strict=True)]
+            old = [self._folder.trial(spec.number) for spec in pair]
+            for spec in pair:
+                self._folder.remove_trial(spec.number)
+            records = []
+            for (record, data), before, draft in zip(measured, old, drafts, strict=True):
+                records.append(as_repeated(record, before))
+                draft.commit(records[-1], data)
+        except BaseException:
+            for draft in drafts:
+                draft.discard()
+            raise
+        self._durations_s += [(time.monotonic() - began) / 2] * 2
+        for i, (record, data) in enumerate(measured, start=1):
+            left_s = self._left_s(total - done - i)
+            self._listen(TrialEnded(record, observed_ops_s(record, data), done + i, total, left_s))
+        return records
+
+    async def _together(self, pair: Pair, drafts: Sequence[TrialDraft], found: _Halves) -> list[Measured]:
+        """Both trials, begun and ended together; whatever happens, the host is as it was before."""
+        lab = self._lab
+        meeting = Meeting()
+        try:
+            shared = await self._shared(lab, pair[0])
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [
+                        group.create_task(self._side(lab, spec, draft, found.of(spec), meeting))
+                        for spec, draft in zip(pair, drafts, strict=True)
+                    ]
+            except BaseExceptionGroup as several:
+                raise several.exceptions[0] from None
+        finally:
+            await to_the_end(restore(lab.journal))
+        results = [task.result() for task in tasks]
+        return [(replace(r, knobs={**shared, **r.knobs}), data) for r, data in results]
+
+    async def _shared(self, lab: Lab, spec: TrialSpec) -> dict[str, dict[str, Any]]:
+        """What the base sets on the host, once for both."""
+        treatment = lab.design.treatment(spec.treatment)
+        applied = await lab.journal.change(live_changes(treatment, lab.facts))
+        return {one.path: {"before": one.before, "after": one.after} for one in applied}
+
+    async def _side(
+        self, lab: Lab, spec: TrialSpec, draft: TrialDraft, cpus: str, meeting: Meeting
+    ) -> Measured:
+        name = "ab"[spec.position - 1]
+        journal = lab.journal.part(name)
+        own = replace(
+            lab,
+            journal=journal,
+            owner=journal.owner,
+            scratch=f"{lab.scratch}/{name}",
+            side=Side(cpus, meeting.meet, meeting.agree),
+        )
+        await lab.target.run(["mkdir", "-p", "-m", "0755", own.scratch])
+
+        def tell(text: str) -> None:
+            self._listen(Step(f"{spec.treatment}: {text}"))
+
+        try:
+            record, data = await run_trial(own, spec, draft, tell)
+        finally:
+            with contextlib.suppress(RuntimeError):
+                await meeting.leave()
+        where = {"before": None, "after": cpus}
+        return replace(record, knobs={**record.knobs, "duet.cpus": where}), data
+
+    def _judged(self, record: TrialRecord, data: TrialData) -> TrialRecord:
+        if record.state is TrialState.FAILED or record.window_end_ns == 0:
+            return record
+        return judge(record, find_disturbance(record, data, self._folder.design))
+
+
+def _pairs(trials: Sequence[TrialSpec]) -> list[Pair]:
+    by_block: dict[int, list[TrialSpec]] = {}
+    for spec in trials:
+        by_block.setdefault(spec.block, []).append(spec)
+    return [(first, second) for first, second in by_block.values()]
+
+
+def _paired(measured: Sequence[Measured]) -> list[TrialRecord]:
+    """The records of a pair: one side alone is no measurement, however well it went."""
+    first, second = (record for record, _ in measured)
+    if first.state is second.state is TrialState.COMPLETE:
+        start = max(first.window_start_ns, second.window_start_ns)
+        end = min(first.window_end_ns, second.window_end_ns)
+        longest = max(r.window_end_ns - r.window_start_ns for r in (first, second))
+        share = (end - start) / longest if longest else 0.0
+        if share >= MIN_OVERLAP:
+            return [first, second]
+        why = f"the two windows share only {max(share, 0):.0%} of their time"
+        return [replace(r, state=TrialState.INVALID, reason=why) for r in (first, second)]
+    return [_beside(first, second), _beside(second, first)]
+
+
+def _disturbed(records: Sequence[TrialRecord], repeats: Again) -> TrialRecord | None:
+    """The side for which the pair is measured again; none where a side failed, which it would do again."""
+    if any(r.state is TrialState.FAILED for r in records):
+        return None
+    return next((r for r in records if repeats.wants(r)), None)
+
+
+def _beside(record: TrialRecord, other: TrialRecord) -> TrialRecord:
+    if record.state is not TrialState.COMPLETE:
+        return record
+    why = f"the other side of its pair ({other.treatment}) is {other.state}: {other.reason}"
+    return replace(record, state=TrialState.INVALID, reason=why)
+
+
+def trials_at_once(design: Mapping[str, Any]) -> int:
+    """How many trials run at the same moment. ``design`` is the content of design.json."""
+    return 2 if design.get("duet") else 1
