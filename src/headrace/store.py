@@ -138,6 +138,8 @@ class TrialRecord:
     cpus: int = 0
     #: ``tcg`` where the machine's processors were emulated, ``kvm`` where a hypervisor ran them; empty: not known.
     accel: str = ""
+    #: What the plan calls the machine it was measured on.
+    machine: str = ""
     earlier: list[str] = field(default_factory=list)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headrace import knobs, workloads
 from headrace.errors import PlanError
-from headrace.experiment import fractions
+from headrace.experiment import fractions, volume
 from headrace.experiment.plan import ALL, NONE, DesignTable, FactorTable, Plan, Settings, TargetTable
 from headrace.model import Role, Treatment, TrialSpec, Value
 from headrace.server import LAYOUT_VARIABLES
@@ -19,6 +20,9 @@ from headrace.server import LAYOUT_VARIABLES
 CONFIGURATION = "configuration"
 
 _OF_MACHINES = {"addresses", "equal", "allow_shared"}
+
+#: The address of a machine that headrace makes itself.
+VM = "vm"
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,11 @@ class Design:
             **({"response": plan.design.response} if plan.design.kind == "race" else {}),
             **_method(plan.design),
             "workload": plan.workload.model_dump(mode="json"),
-            "volume": plan.volume.model_dump(mode="json"),
+            "volume": volume.table(plan.volume),
             "server": plan.server.model_dump(mode="json"),
             "target": plan.target.model_dump(mode="json", exclude=_OF_MACHINES),
             **_machines(plan.target),
+            **({"machine": plan.machine.makes()} if plan.machine else {}),
             "base": plan.base,
             "baselines": dict(self.baselines),
             "treatments": [asdict(t) for t in self.treatments],
@@ -73,6 +78,7 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
     """
     try:
         levels_by_factor = _levels(plan)
+        plan = _with_reboots_hard(plan, levels_by_factor)
         treatments, baselines = _treatments(plan, levels_by_factor)
         for treatment in treatments:
             _check(plan, treatment)
@@ -157,6 +163,36 @@ def _levels(plan: Plan) -> dict[str, dict[str, Settings]]:
         if name not in factors:
             raise PlanError(f"design.hard = {name!r}: no such factor; there are: {', '.join(factors)}")
     return factors
+
+
+def _with_reboots_hard(plan: Plan, factors: Mapping[str, Mapping[str, Settings]]) -> Plan:
+    """The plan with every factor that costs a reboot among the hard ones, and before the others."""
+    costly = [
+        name
+        for name, levels in factors.items()
+        if any(_needs_reboot(knob) for settings in levels.values() for knob in settings)
+    ]
+    if not costly:
+        return plan
+    if plan.design.kind == "race":
+        raise PlanError(
+            f"factors.{costly[0]}: each level costs a reboot, and a race has no blocks of a fixed order",
+            hint='kind = "factorial" reboots once a level and block',
+        )
+    before = [name for name in plan.design.hard if name in costly]
+    hard = [*before, *(name for name in costly if name not in before)]
+    hard += [name for name in plan.design.hard if name not in hard]
+    return plan.model_copy(update={"design": plan.design.model_copy(update={"hard": hard})})
+
+
+def _needs_reboot(knob: str) -> bool:
+    return knob.startswith("machine.")
+
+
+def kernel_of(plan: Plan, treatment: Treatment) -> str | None:
+    """The kernel a treatment asks for, as the plan names it; None where it is the one that is there."""
+    own = treatment.settings.get("machine.kernel")
+    return str(own) if own is not None else plan.machine.kernel if plan.machine else None
 
 
 def _left_out(plan: Plan) -> dict[str, list[str]]:
@@ -281,6 +317,8 @@ def _check(plan: Plan, treatment: Treatment) -> None:
             continue
         name, _, instance = knob.partition("@")
         knobs.check(name, value)
+        if _needs_reboot(knob):
+            _check_may_reboot(plan, f"{knob} in {treatment.name}")
         reason = knobs.weakens_durability(name, value)
         if reason and knob not in plan.design.allow_weaker_durability:
             raise PlanError(
@@ -308,6 +346,24 @@ def _check(plan: Plan, treatment: Treatment) -> None:
             hint="set it in [workload], and run one experiment for each data set",
         )
     _check_layout(plan, treatment)
+    volume.check(plan, treatment)
+
+
+def _check_may_reboot(plan: Plan, what: str) -> None:
+    address, table = plan.target.address, plan.machine
+    if address == VM:
+        return
+    if "@" not in address:
+        raise PlanError(
+            f"{what}: it costs a reboot, and headrace never reboots {address!r}",
+            hint='[target] address = "vm", or a host over SSH that [machine] allows to reboot',
+        )
+    host = re.sub(r":\d+$", "", address.partition("@")[2]).strip("[]")
+    if table is None or not table.allow_reboot or not {host, address} & set(table.hosts):
+        raise PlanError(
+            f"{what}: it costs a reboot of {host}, and nobody allowed that",
+            hint=f'if you mean it: [machine] allow_reboot = true and hosts = ["{host}"]',
+        )
 
 
 def _check_layout(plan: Plan, treatment: Treatment) -> None:
@@ -328,7 +384,7 @@ def workload_options(plan: Plan, treatment: Treatment) -> Settings:
 
 
 def _needs_root(knob: str) -> bool:
-    return knob.startswith(("volume.", "host."))
+    return knob.startswith(("machine.", "volume.", "host."))
 
 
 def _without_root(

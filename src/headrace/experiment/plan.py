@@ -30,7 +30,7 @@ class _Table(BaseModel):
 
 
 class TargetTable(_Table):
-    """Where the trials run: ``local``, ``user@host[:port]`` or a folder with a saved host."""
+    """Where the trials run: ``local``, ``user@host[:port]``, ``vm`` or a folder with a saved host."""
 
     address: str = "local"
     scratch: str = "/var/tmp/headrace"
@@ -64,6 +64,40 @@ class TargetTable(_Table):
         return value
 
 
+class MachineTable(_Table):
+    """The machine under test, where headrace may boot it: see docs/kernels.md.
+
+    With ``[target] address = "vm"`` it is made of these: ``disks`` data disks of ``disk_size`` each, with
+    ``disk_queues`` queues, throttled to ``disk_iops`` (0: not), and network cards with ``nic_queues``. ``keep``
+    leaves it up when the experiment ends. A host over SSH is booted only with ``allow_reboot``, and where
+    ``hosts`` lists it; ``patience_s`` is how long its boot may take.
+    """
+
+    kernel: Annotated[str, Field(min_length=1)] | None = None
+    cpus: Annotated[int, Field(ge=1, le=1024)] = 2
+    memory: str = "1G"
+    disks: Annotated[int, Field(ge=0, le=24)] = 1
+    disk_size: str = "1G"
+    disk_queues: Annotated[int, Field(ge=1, le=256)] = 1
+    disk_iops: Annotated[int, Field(ge=0)] = 0
+    nic_queues: Annotated[int, Field(ge=1, le=256)] = 1
+    keep: bool = False
+    allow_reboot: bool = False
+    hosts: list[str] = []
+    patience_s: Annotated[float, Field(ge=10, le=86400)] = 900.0
+
+    @field_validator("memory", "disk_size")
+    @classmethod
+    def _is_size(cls, value: str) -> str:
+        if not re.fullmatch(r"[1-9]\d*[KMGT]", value):
+            raise ValueError("a number with K, M, G or T, such as 2G")
+        return value
+
+    def makes(self) -> dict[str, Any]:
+        """What a virtual machine is made of. Whether it stays up, and which hosts may reboot, is no part of it."""
+        return self.model_dump(mode="json", exclude={"keep", "allow_reboot", "hosts", "patience_s"})
+
+
 #: Keys of ``[design]`` that only one kind reads.
 _KIND_OF_KEY = {
     "resolution": "screening",
@@ -78,7 +112,8 @@ _KIND_OF_KEY = {
 class DesignTable(_Table):
     """``resolution`` is that of a screening (without: Plackett-Burman). ``runs``, ``interactions`` and ``include``
     belong to ``optimal``; ``leave_out`` names the bundles of ``leave-one-out`` (without: all of them). Factors
-    named by ``hard`` change as seldom as a block allows, the first the most seldom."""
+    named by ``hard`` change as seldom as a block allows, the first the most seldom. With ``duet`` each treatment is
+    measured beside its baseline, at the same moment, each on half of the machine."""
 
     kind: Literal["factorial", "ladder", "race", "leave-one-out", "screening", "optimal"]
     baseline: str | dict[str, str]
@@ -96,6 +131,7 @@ class DesignTable(_Table):
     include: list[dict[str, str]] = []
     leave_out: list[str] = []
     hard: list[str] = []
+    duet: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -116,6 +152,9 @@ class DesignTable(_Table):
             raise ValueError("runs: how many treatments an optimal design picks")
         if self.hard and self.kind == "race":
             raise ValueError(f"hard = {self.hard!r}: a race has no blocks of a fixed order")
+        if self.duet and (self.kind == "race" or self.hard):
+            what = "a race" if self.kind == "race" else "an order by hard factors"
+            raise ValueError(f"duet = true: not with {what}: each treatment runs beside its baseline")
         if len(set(self.hard)) != len(self.hard):
             raise ValueError(f"hard = {self.hard!r}: each factor once")
         return self
@@ -141,11 +180,15 @@ class WorkloadTable(BaseModel):
 
 
 class VolumeTable(_Table):
-    """The device under test. ``devices`` lists, by stable id, the only real devices a plan may destroy."""
+    """The device under test. ``devices`` lists, by stable id, the only real devices a plan may destroy.
+
+    ``raid_over`` is what several devices are put together from: those listed, or loops of ``size`` each.
+    """
 
     device: str = "directory"
     size: str = "4G"
     devices: list[str] = []
+    raid_over: Literal["block", "loop"] = "block"
 
 
 class ServerTable(_Table):
@@ -386,6 +429,7 @@ class Plan(_Table):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
     description: str = ""
     target: TargetTable = TargetTable()
+    machine: MachineTable | None = None
     design: DesignTable
     workload: WorkloadTable
     volume: VolumeTable = VolumeTable()

@@ -24,14 +24,14 @@ from headrace.errors import (
     WorkloadFailed,
 )
 from headrace.experiment.design import Design, workload_options
-from headrace.experiment.plan import size_in_bytes
+from headrace.experiment.volume import spec_of
 from headrace.facts import HostFacts
 from headrace.knobs.change import Change, changes
-from headrace.model import Facts, ServerEndpoint, ServerLogin, Treatment, TrialSpec, TrialState, Value
+from headrace.model import Facts, ServerEndpoint, ServerLogin, Treatment, TrialSpec, TrialState
 from headrace.server import PrivateServer, ServerSpec, restore_dataset
 from headrace.store import SAMPLES, TrialData, TrialDraft, TrialRecord, empty_data, read_samples
 from headrace.target import Target, to_the_end
-from headrace.volumes import DeviceSpec, Volume, VolumeSpec, mounted
+from headrace.volumes import Volume, VolumeSpec, mounted
 
 SAMPLES_FILE = "samples.jsonl.zst"
 #: How host, volume and server were configured while the trial ran: what rules look at beside the samples.
@@ -76,29 +76,13 @@ class Lab:
     #: Where those that are not the target reach the server; empty without any.
     network_host: str = ""
     side: Side | None = None
+    #: ``tcg`` where its processors are emulated, ``kvm`` where a hypervisor runs them; empty where nobody knows.
+    accel: str = ""
 
 
 def volume_spec(design: Design, treatment: Treatment) -> VolumeSpec:
     """The volume of a treatment; what it does not say is the plan's ``[volume]``."""
-    table = design.plan.volume
-    own = {k.removeprefix("volume."): v for k, v in treatment.settings.items() if k.startswith("volume.")}
-    kind = str(own.pop("device", table.device))
-    identity = ""
-    if kind.startswith("/dev/"):
-        kind, identity = "block", kind
-        if identity not in table.devices:
-            raise Refused(
-                f"{identity} is not listed in volume.devices: its content would be lost",
-                hint=f'if that is what you want: [volume] devices = ["{identity}"]',
-            )
-    filesystem = str(own.pop("filesystem", "xfs"))
-    mkfs_options = _words(own.pop("mkfs_options", []))
-    mount_options = _words(own.pop("mount_options", []))
-    device = DeviceSpec(kind=kind, size_bytes=size_in_bytes(table.size), id=identity)
-    if kind == "directory":
-        return VolumeSpec(device, "", (), (), {})
-    queue = {name: str(value) for name, value in own.items()}
-    return VolumeSpec(device, filesystem, mkfs_options, mount_options, queue)
+    return spec_of(design.plan, treatment)
 
 
 def server_spec(design: Design, treatment: Treatment) -> ServerSpec:
@@ -118,12 +102,6 @@ def live_changes(treatment: Treatment, facts: Facts, *, areas: tuple[str, ...] =
         if name.partition(".")[0] in areas:
             found += changes(knobs.find(name), instance, value, host)
     return found
-
-
-def _words(value: Value) -> tuple[str, ...]:
-    if isinstance(value, list):
-        return tuple(value)
-    return tuple(str(value).split(",")) if value else ()
 
 
 class _Clock:
@@ -179,6 +157,8 @@ async def run_trial(
         versions={"headrace": __version__, **lab.versions, **steps.versions},
         warnings=steps.warnings,
         cpus=HostFacts(lab.facts).cpu_count,
+        accel=lab.accel,
+        machine=lab.target.name,
     )
     return record, data
 

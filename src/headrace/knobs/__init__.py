@@ -1,4 +1,4 @@
-"""Every knob, found by name: ``volume.*``, ``host.*``, ``server.*`` and ``workload.*``. One record each."""
+"""Every knob by name: ``machine.*``, ``volume.*``, ``host.*``, ``server.*``, ``workload.*``. One record each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 import re
 
 from headrace.errors import PlanError
-from headrace.knobs import devices, engine, host, replication, server, session, volume
+from headrace.knobs import devices, engine, host, machine, replication, server, session, volume
 from headrace.knobs.instance import Instance, instances, matches, resolve
 from headrace.knobs.knob import Cost, Durability, Kind, Knob, Versions
 from headrace.model import Value
@@ -27,8 +27,11 @@ __all__ = [
     "weakens_durability",
 ]
 
-_FILES = (volume, host, devices, server, engine, session, replication)
+_FILES = (machine, volume, host, devices, server, engine, session, replication)
 CATALOGUE: dict[str, Knob] = {knob.name: knob for file in _FILES for knob in file.KNOBS}
+
+
+AREAS = "machine., volume., host., server. or workload."
 
 
 def find(name: str) -> Knob:
@@ -51,7 +54,7 @@ def find(name: str) -> Knob:
     raise PlanError(
         "no such knob",
         place=name,
-        hint=f"did you mean {meant}?" if meant else "names start with volume., host., server. or workload.",
+        hint=f"did you mean {meant}?" if meant else f"names start with {AREAS}",
     )
 
 

@@ -1,0 +1,199 @@
+"""The machine under test as something that a plan varies: which kernel it runs.
+
+A ``Machine`` brings a kernel up and says how to reach the host then. What runs in between, trial by trial, is the
+runner's. There are three: a machine that is taken as it is, a virtual one of our own, and a host over SSH that the
+plan allows to reboot (``reboot``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from headrace.errors import Busy, HeadraceError, NotReady, PlanError, TargetError, TreatmentFailed
+from headrace.experiment.design import VM, Design, kernel_of
+from headrace.experiment.plan import MachineTable, Plan, size_in_bytes
+from headrace.target import Target, TargetSpec, open_target
+
+Tell = Callable[[str], None]
+
+#: How long a machine that may be gone is asked for a sign of life: a VM that was killed refuses at once.
+SIGN_OF_LIFE_S = 30.0
+
+
+class Machine(Protocol):
+    """A machine whose kernel may be chosen. ``accel`` is ``tcg`` where its processors are emulated, ``kvm`` where
+    a hypervisor runs them, and empty where that is not known here."""
+
+    accel: str
+    #: Whether it can be booted anew when it dies.
+    boots: bool
+
+    def must_boot(self, kernel: str | None) -> bool:
+        """Whether ``ready`` would boot it: every connection ends then."""
+
+    async def ready(self, kernel: str | None, tell: Tell) -> TargetSpec:
+        """Bring it up with this kernel, unless it runs already, and say how to reach it. None leaves the kernel.
+
+        Raises TreatmentFailed where the kernel does not come up but the machine is there for others.
+        """
+
+    def died(self) -> None:
+        """It was found dead: ``ready`` brings it up again."""
+
+    async def release(self, tell: Tell) -> None:
+        """The experiment is over: leave the machine as it was found."""
+
+
+class AsItIs:
+    """A machine that is never booted."""
+
+    accel = ""
+    boots = False
+
+    def __init__(self, spec: TargetSpec) -> None:
+        self._spec = spec
+
+    def must_boot(self, kernel: str | None) -> bool:
+        return False
+
+    async def ready(self, kernel: str | None, tell: Tell) -> TargetSpec:
+        return self._spec
+
+    def died(self) -> None:
+        """Nothing of ours to bring up again."""
+
+    async def release(self, tell: Tell) -> None:
+        """Nothing was changed."""
+
+
+class VirtualMachine:
+    """A virtual machine of this experiment: its name tells a later run which one to take over."""
+
+    boots = True
+
+    def __init__(self, name: str, table: MachineTable) -> None:
+        self.name = name
+        self.accel = ""
+        self._table = table
+        self._kernel: str | None = None
+        self._vm: Any = None
+
+    def must_boot(self, kernel: str | None) -> bool:
+        return self._vm is None or kernel != self._kernel
+
+    async def ready(self, kernel: str | None, tell: Tell) -> TargetSpec:
+        if kernel is None:
+            raise PlanError("machine.kernel: a virtual machine needs a kernel", hint='such as "6.12"')
+        try:
+            if self._vm is None:
+                self._vm, self._kernel = await self._up(kernel, tell)
+            if self._kernel != kernel:
+                tell(f"booting kernel {kernel}")
+                self._kernel = None  # until it is up, nobody knows
+                await self._vm.reboot(kernel, tell)
+                self._kernel = kernel
+        except (Busy, NotReady, PlanError):
+            raise
+        except TargetError as error:
+            raise TreatmentFailed(
+                f"kernel {kernel} does not come up: {error.message}", place=self.name
+            ) from error
+        self.accel = str(self._vm.accel)
+        spec: TargetSpec = self._vm.target
+        return spec
+
+    async def _up(self, kernel: str, tell: Tell) -> tuple[Any, str]:
+        """The VM with the kernel it runs: one that a killed run left is taken over as it is."""
+        from headrace import vm
+
+        running = {found.name: found for found in vm.running()}.get(self.name)
+        has = str(running.spec.kernel) if running is not None else kernel
+        tell(f"taking over the virtual machine {self.name}" if running else f"booting kernel {kernel}")
+        return await vm.up(self.spec(has), tell), has
+
+    def spec(self, kernel: str) -> Any:
+        from headrace.vm import DiskSpec, VmSpec
+
+        table = self._table
+        disk = DiskSpec(
+            size_bytes=size_in_bytes(table.disk_size),
+            queues=table.disk_queues,
+            iops=table.disk_iops,
+            bytes_s=0,
+        )
+        return VmSpec(
+            name=self.name,
+            kernel=kernel,
+            cpus=table.cpus,
+            memory_bytes=size_in_bytes(table.memory),
+            disks=(disk,) * table.disks,
+            nic_queues=table.nic_queues,
+        )
+
+    def died(self) -> None:
+        self._vm, self._kernel = None, None
+
+    async def release(self, tell: Tell) -> None:
+        if self._vm is None:
+            return
+        if self._table.keep:
+            tell(f"the virtual machine {self.name} stays up: `headrace lab down {self.name}` ends it")
+            return
+        await self._vm.down()
+        self._vm = None
+
+
+def vm_name(plan: Plan, design_hash: str, folder: Path) -> str:
+    """The same for every run of one experiment, and for no other: the folder is part of it."""
+    place = hashlib.sha256(f"{design_hash} {folder.absolute()}".encode()).hexdigest()
+    return f"{plan.name[:24].lower().strip('._-').replace('_', '-').replace('.', '-')}-{place[:8]}"
+
+
+def open_machine(design: Design, folder: Path) -> Machine:
+    """The machine of a plan, not up yet."""
+    plan = design.plan
+    table = plan.machine or MachineTable()
+    if plan.target.address == VM:
+        return VirtualMachine(vm_name(plan, design.hash, folder), table)
+    spec = target_spec(plan)
+    if any(kernel_of(plan, treatment) for treatment in design.treatments):
+        from headrace.experiment.reboot import RebootedHost
+
+        return RebootedHost(spec, table)
+    return AsItIs(spec)
+
+
+def target_spec(plan: Plan) -> TargetSpec:
+    """Where the plan's target is; not of a virtual machine, which has its address when it is up."""
+    table = plan.target
+    return TargetSpec.parse(table.address, identity_file=table.identity_file, known_hosts=table.known_hosts)
+
+
+def is_kernel(wanted: str, release: str) -> bool:
+    """Whether ``uname -r`` says what the plan asks for: a series (6.1) or a release. A path tells nothing."""
+    if "/" in wanted:
+        return True
+    return release == wanted or bool(re.match(re.escape(wanted) + r"[.-]", release))
+
+
+async def boot_id(target: Target) -> str:
+    """Another one after every boot."""
+    return (await target.read("/proc/sys/kernel/random/boot_id")).decode("ascii", "replace").strip()
+
+
+async def is_there(spec: TargetSpec, boot: str) -> bool:
+    """Whether the host still answers, and was not booted since."""
+    target = open_target(spec)
+    try:
+        async with asyncio.timeout(SIGN_OF_LIFE_S):
+            await target.connect()
+            return await boot_id(target) == boot
+    except (TimeoutError, HeadraceError, OSError):
+        return False
+    finally:
+        await target.close()

@@ -1,0 +1,16 @@
+"""Knobs of the machine itself. A new value holds after a boot, so a factor of one is always hard to change."""
+
+from __future__ import annotations
+
+from headrace.knobs.knob import Cost, Kind, Knob
+
+KNOBS = (
+    Knob(
+        "machine.kernel",
+        Kind.TEXT,
+        Cost.REBOOT,
+        "The kernel: a series of Debian's packages (6.1, 6.12), a release as `uname -r` prints it, or a path. "
+        "Needs a machine that may reboot: see kernels.md.",
+        "headrace: Kernels as a factor",
+    ),
+)
