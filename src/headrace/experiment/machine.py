@@ -151,7 +151,7 @@ class VirtualMachine:
 def vm_name(plan: Plan, design_hash: str, folder: Path) -> str:
     """The same for every run of one experiment, and for no other: the folder is part of it."""
     place = hashlib.sha256(f"{design_hash} {folder.absolute()}".encode()).hexdigest()
-    return f"{plan.name[:24].lower().strip('._-').replace('_', '-').replace('.', '-')}-{place[:8]}"
+    return f"{re.sub('[^a-z0-9]+', '-', plan.name.lower())[:22].strip('-')}-{place[:8]}"
 
 
 def open_machine(design: Design, folder: Path) -> Machine:

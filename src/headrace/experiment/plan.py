@@ -68,17 +68,17 @@ class MachineTable(_Table):
     """The machine under test, where headrace may boot it: see docs/kernels.md.
 
     With ``[target] address = "vm"`` it is made of these: ``disks`` data disks of ``disk_size`` each, with
-    ``disk_queues`` queues, throttled to ``disk_iops`` (0: not), and network cards with ``nic_queues``. ``keep``
-    leaves it up when the experiment ends. A host over SSH is booted only with ``allow_reboot``, and where
-    ``hosts`` lists it; ``patience_s`` is how long its boot may take.
+    ``disk_queues`` queues (0: one a processor), throttled to ``disk_iops`` (0: not), and a network card with
+    ``nic_queues``. ``keep`` leaves it up when the experiment ends. A host over SSH is booted only with
+    ``allow_reboot``, and where ``hosts`` lists it; ``patience_s`` is how long its boot may take.
     """
 
     kernel: Annotated[str, Field(min_length=1)] | None = None
     cpus: Annotated[int, Field(ge=1, le=1024)] = 2
-    memory: str = "1G"
+    memory: str = "2G"
     disks: Annotated[int, Field(ge=0, le=24)] = 1
     disk_size: str = "1G"
-    disk_queues: Annotated[int, Field(ge=1, le=256)] = 1
+    disk_queues: Annotated[int, Field(ge=0, le=1024)] = 0
     disk_iops: Annotated[int, Field(ge=0)] = 0
     nic_queues: Annotated[int, Field(ge=1, le=256)] = 1
     keep: bool = False

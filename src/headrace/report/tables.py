@@ -1,4 +1,4 @@
-"""The rows of a report: the same for the terminal, the page and ``report.json``."""
+"""The rows of a report: the same for the terminal, the page and ``report.json``; and a terminal's tables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from rich.table import Table
 
 from headrace.analysis.result import Analysis, Effect, Interval, NoiseFloor, TreatmentSummary, Verdict
 from headrace.model import TrialState
@@ -42,6 +44,14 @@ FIGURES: Mapping[str, Figure] = {
 
 #: Recorded by a trial to say where it ran; a difference in these is no difference in configuration.
 _IDENTITIES = ("volume.device",)
+
+
+def of_columns(*columns: tuple[str, bool], **looks: Any) -> Table:
+    """A terminal's table without rules: (title, is it a number) a column. ``looks`` are rich's."""
+    table = Table(box=None, pad_edge=False, header_style="bold", **looks)
+    for title, is_number in columns:
+        table.add_column(title, justify="right" if is_number else "left", overflow="fold")
+    return table
 
 
 @dataclass(frozen=True)
@@ -264,12 +274,21 @@ def executed(records: Sequence[TrialRecord]) -> list[TrialRecord]:
     return sorted(records, key=lambda r: (started_ns(r), r.number))
 
 
+#: Of processors that software imitates: an instruction costs there what it costs nowhere else.
+EMULATED = (
+    "measured on an emulated machine (no KVM): only the direction of a difference can be trusted there, "
+    "never its size"
+)
+
+
 def cautions(records: Sequence[TrialRecord]) -> list[str]:
-    """Blocks whose analysed trials shared neither their time nor their host: there, pairing cancels less."""
+    """Machines that cannot tell sizes, and blocks whose analysed trials shared neither their time nor their host:
+    there, pairing cancels less."""
     blocks: dict[int, list[TrialRecord]] = {}
     for record in executed(records):
         blocks.setdefault(record.block, []).append(record)
-    found = _apart(blocks, records)
+    found = [EMULATED] if any(r.accel == "tcg" for r in records) else []
+    found += _apart(blocks, records)
     sound = [r for r in records if r.state is TrialState.COMPLETE]
     found += _changed(sound, {r.number: r.facts_hash for r in sound}, "on a host with different facts")
     for program in versions(sound):
