@@ -26,6 +26,7 @@ LAYERS = [
     {"store", "foreign"},
     {"facts", "inventory"},
     {"agent"},
+    {"vm"},
     {"target"},
     {"model"},
     {"errors"},

@@ -1,0 +1,24 @@
+"""Virtual machines: Debian under QEMU with a chosen kernel, CPUs, memory, disks and network queues.
+
+``up`` gives a machine that answers over ssh; it outlives the process that started it, until ``down``. KVM is used
+where it works, software emulation elsewhere: then only the direction of a result can be trusted, never its size.
+"""
+
+from headrace.vm.machine import Vm, down, find, running, up
+from headrace.vm.qemu import Accel
+from headrace.vm.spec import DiskSpec, VmSpec
+from headrace.vm.state import Record, Status, statuses
+
+__all__ = [
+    "Accel",
+    "DiskSpec",
+    "Record",
+    "Status",
+    "Vm",
+    "VmSpec",
+    "down",
+    "find",
+    "running",
+    "statuses",
+    "up",
+]

@@ -1,0 +1,124 @@
+"""Where images, kernels and machines are kept, and who may change a folder there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headrace.errors import Busy, NotReady
+from headrace.target import Target
+
+__all__ = ["Tell", "folder", "locked", "missing_programs", "require_programs", "timed"]
+
+Tell = Callable[[str], None]
+T = TypeVar("T")
+#: Where Debian's own packages bring what we start.
+PACKAGES = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "qemu-img": "qemu-utils",
+    "mmdebstrap": "mmdebstrap",
+    "mke2fs": "e2fsprogs",
+    "ssh-keygen": "openssh-client",
+    "apt-get": "apt",
+    "dpkg-deb": "dpkg",
+    "depmod": "kmod",
+    "ip": "iproute2",
+}
+POLL_S = 0.1
+
+
+def folder(*parts: str) -> Path:
+    """A folder of ours under the user's cache, made when it is missing; nobody else may look into it."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    path = Path(base, "headrace", "vm")
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = path.joinpath(*parts)
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return path
+
+
+@contextlib.asynccontextmanager
+async def locked(path: Path, what: str, tell: Tell, patience_s: float) -> AsyncIterator[None]:
+    """The only one who works in this folder, which is made if need be. The lock ends with our process.
+
+    The folder itself is locked, so that no lock file is left behind. Raises Busy after ``patience_s``.
+    """
+    deadline = time.monotonic() + patience_s
+    told = False
+    while True:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _still_there(path, descriptor):
+                break
+        except BlockingIOError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        if time.monotonic() > deadline:
+            raise Busy(f"another process works on {what} for more than {patience_s:g} s", place=str(path))
+        if not told:
+            tell(f"another process works on {what}: waiting")
+            told = True
+        await asyncio.sleep(POLL_S)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether some process works in this folder now."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _still_there(path: Path, descriptor: int) -> bool:
+    """Whoever had the lock before us may have removed the folder."""
+    with contextlib.suppress(FileNotFoundError):
+        found, ours = path.stat(), os.fstat(descriptor)
+        return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
+    return False
+
+
+async def missing_programs(host: Target, *programs: str) -> list[str]:
+    script = 'for p; do command -v "$p" >/dev/null || echo "$p"; done'
+    return (await host.run(["sh", "-c", script, "sh", *programs])).text.split()
+
+
+async def require_programs(host: Target, *programs: str) -> None:
+    """Raise NotReady, with the packages to install, unless every program is here."""
+    missing = await missing_programs(host, *programs)
+    if missing:
+        packages = " ".join(sorted({PACKAGES[program] for program in missing}))
+        raise NotReady(
+            "missing: " + ", ".join(missing), hint=f"apt-get install -y --no-install-recommends {packages}"
+        )
+
+
+async def timed(steps: list[tuple[str, float]], tell: Tell, what: str, work: Coroutine[Any, Any, T]) -> T:
+    """Await it, and note how long the step took."""
+    tell(what)
+    start = time.monotonic()
+    try:
+        return await work
+    finally:
+        steps.append((what, time.monotonic() - start))

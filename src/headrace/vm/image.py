@@ -1,0 +1,223 @@
+"""The guest's root: Debian with what experiments need, built once by mmdebstrap and kept.
+
+Its folder is named by a hash of what is asked for, so that a change of the recipe builds a new one, and a
+security update of Debian does not. Kernels are not in it: their modules are a disk of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import CommandFailed, DiskFull, NotReady
+from headrace.target import Target
+from headrace.vm.cache import Tell, folder, locked, require_programs
+
+__all__ = ["Image", "cached", "recipe", "root_image"]
+
+SUITE = "bookworm"
+PACKAGES = (
+    "openssh-server,iproute2,procps,kmod,util-linux,mount,sudo,ethtool,numactl,zstd",
+    "mdadm,lvm2,dmsetup,thin-provisioning-tools,xfsprogs,btrfs-progs,e2fsprogs",
+    "fio,sysbench,memcached,mariadb-server,mariadb-client,libjemalloc2,libtcmalloc-minimal4",
+)
+#: What nobody reads in a guest.
+LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
+#: The file system's size; the image and a machine's overlay take what is written.
+ROOT_SIZE = "24G"
+LEAST_FREE_BYTES = 4 << 30
+BUILD_PATIENCE_S = 1800.0
+FILES = Path(__file__).parent / "guest"
+DEBIAN_MIRROR = "http://deb.debian.org/debian"
+SECURITY_MIRROR = "http://deb.debian.org/debian-security"
+
+
+@dataclass(frozen=True)
+class Image:
+    """A root that machines start from. ``identity`` is the private key that it lets in."""
+
+    key: str
+    folder: Path
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "root.img"
+
+    @property
+    def identity(self) -> Path:
+        return self.folder / "id"
+
+    def known_host(self, port: int) -> str:
+        """The line of a known_hosts file for a guest behind this port."""
+        kind, key, *_ = (self.folder / "host_key").read_text().split()
+        return f"[127.0.0.1]:{port} {kind} {key}\n"
+
+    @property
+    def complete(self) -> bool:
+        return all((self.folder / name).is_file() for name in ("root.img", "id", "host_key", "image.json"))
+
+
+def recipe() -> dict[str, Any]:
+    """Everything that makes the image what it is."""
+    files = {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(FILES.iterdir())
+        if file.is_file()
+    }
+    return {
+        "suite": SUITE,
+        "packages": PACKAGES,
+        "left_out": LEFT_OUT,
+        "root_size": ROOT_SIZE,
+        "files": files,
+    }
+
+
+def current() -> Image:
+    """The image of this version of headrace, built or not."""
+    key = hashlib.sha256(json.dumps(recipe(), sort_keys=True).encode()).hexdigest()[:16]
+    return Image(key, folder("roots") / key)
+
+
+def cached() -> list[Image]:
+    """The images that are here, those of older versions of headrace too."""
+    return [
+        image
+        for path in sorted(folder("roots").iterdir())
+        if not path.name.startswith(".") and (image := Image(path.name, path)).complete
+    ]
+
+
+async def root_image(host: Target, tell: Tell) -> Image:
+    """The image, built when it is not here. Raises NotReady, DiskFull, TargetError."""
+    image = current()
+    if image.complete:
+        return image
+    await require_programs(host, "mmdebstrap", "mke2fs", "ssh-keygen")
+    async with locked(folder("roots"), "the root image", tell, BUILD_PATIENCE_S):
+        if not image.complete:
+            await _remove_leftovers(host)
+            await _build(host, image, tell)
+    return image
+
+
+async def _build(host: Target, image: Image, tell: Tell) -> None:
+    free = shutil.disk_usage(folder("roots")).free
+    if free < LEAST_FREE_BYTES:
+        raise DiskFull(
+            f"{free / 2**30:.1f} GiB are free, and building the root image takes {LEAST_FREE_BYTES >> 30}",
+            place=str(folder("roots")),
+            hint="free some, or set XDG_CACHE_HOME to a larger disk",
+        )
+    tell("building the root image, once: a minute or two")
+    start = time.monotonic()
+    async with _workshop(host) as place:
+        await host.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "headrace-lab", "-f", f"{place}/id"]
+        )
+        for file in FILES.iterdir():
+            if file.is_file():
+                shutil.copy(file, place / file.name)
+        (place / "out").mkdir()
+        os.chmod(place / "out", 0o777)
+        await _bootstrap(host, place, tell)
+        draft = folder("roots") / f".{image.key}.part"
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(mode=0o700)
+        out = place / "out" / "root.img"
+        await host.run(
+            ["cp", "--sparse=always", str(out), str(draft / "root.img")], timeout_s=BUILD_PATIENCE_S
+        )
+        shutil.copy(f"{out}.host_key", draft / "host_key")
+        shutil.copy(place / "id", draft / "id")
+        packages = dict(line.split(" ", 1) for line in Path(f"{out}.packages").read_text().splitlines())
+        for name, mode in (("root.img", 0o600), ("id", 0o600), ("host_key", 0o644)):
+            os.chmod(draft / name, mode)
+        description = {
+            **recipe(),
+            "built_at": time.time(),
+            "took_s": time.monotonic() - start,
+            "versions": packages,
+        }
+        (draft / "image.json").write_text(json.dumps(description, indent=2))
+        shutil.rmtree(image.folder, ignore_errors=True)
+        draft.rename(image.folder)
+    tell(f"the root image is built: {time.monotonic() - start:.0f} s")
+
+
+@asynccontextmanager
+async def _workshop(host: Target) -> AsyncIterator[Path]:
+    """A folder to build in that a user namespace can read; as root our own cache will do."""
+    base = folder("roots") if host.is_root else Path(os.environ.get("TMPDIR", "/var/tmp"))
+    place = Path(tempfile.mkdtemp(prefix=".headrace-root-", dir=base))
+    # Others may pass through it to what they know the name of; the name is ours alone.
+    place.chmod(0o711)
+    try:
+        yield place
+    finally:
+        await _remove(host, place)
+
+
+async def _remove(host: Target, place: Path) -> None:
+    # A killed mmdebstrap takes its mounts with it; should one be left, rm must not follow it.
+    await host.run(
+        ["rm", "-rf", "--one-file-system", "--", str(place)], timeout_s=BUILD_PATIENCE_S, check=False
+    )
+
+
+async def _remove_leftovers(host: Target) -> None:
+    """What a build left that was killed. Only under the lock."""
+    for place in folder("roots").glob(".*"):
+        await _remove(host, place)
+
+
+async def _bootstrap(host: Target, place: Path, tell: Tell) -> None:
+    hook = f'sh {place}/customize "$1" {place} {place}/out/root.img {ROOT_SIZE}'
+    argv = ["mmdebstrap", "--variant=minbase", "--format=null", f"--include={','.join(PACKAGES)}"]
+    argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in LEFT_OUT]
+    argv += ['--aptopt=APT::Install-Recommends "false"', f"--customize-hook={hook}", SUITE, "/dev/null"]
+    argv += await _sources(host)
+    process = await host.spawn(argv, env={"TMPDIR": str(place / "out")})
+    try:
+        code = await process.wait(BUILD_PATIENCE_S)
+    except TimeoutError:
+        raise CommandFailed(f"mmdebstrap did not end within {BUILD_PATIENCE_S:g} s") from None
+    finally:
+        await process.signal("KILL")
+    if code == 0:
+        return
+    words = (await process.error_text()).strip().splitlines()[-12:]
+    text = "\n".join(words)
+    if "newuidmap" in text or "subuid" in text:
+        raise NotReady(
+            text,
+            place="mmdebstrap",
+            hint="apt-get install -y uidmap, with lines for you in /etc/subuid and /etc/subgid; or run as root",
+        )
+    raise CommandFailed(
+        f"exit code {code}: {text}", place="mmdebstrap", hint="is the Debian mirror reachable?"
+    )
+
+
+async def _sources(host: Target) -> list[str]:
+    """The lines of sources.list: this machine's own mirrors of the suite where it has some."""
+    listed = await host.run(
+        ["apt-get", "indextargets", "--format", "$(ORIGIN) $(CODENAME) $(REPO_URI)"], check=False
+    )
+    mirrors = {}
+    for line in listed.text.splitlines():
+        origin, codename, uri = (*line.split(), "", "", "")[:3]
+        if origin == "Debian" and codename in (SUITE, f"{SUITE}-security", f"{SUITE}-updates"):
+            mirrors[codename] = uri
+    mirrors.setdefault(SUITE, DEBIAN_MIRROR)
+    mirrors.setdefault(f"{SUITE}-security", SECURITY_MIRROR)
+    return [f"deb {uri} {codename} main" for codename, uri in sorted(mirrors.items())]

@@ -1,0 +1,177 @@
+"""What is known of a machine between one process of ours and the next: a file, and the truth of /proc."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from headrace.errors import PlanError
+from headrace.vm.cache import folder, is_locked
+from headrace.vm.qemu import Accel
+from headrace.vm.spec import VmSpec
+
+__all__ = ["MARK", "Record", "Status", "alive", "machine_folder", "namespace_of", "read", "statuses", "write"]
+
+#: Each process of a machine carries its folder in this variable: found even if nobody wrote down its number.
+MARK = "HEADRACE_VM"
+STATE = "state.json"
+MOST_STATE_BYTES = 1 << 20
+Phase = Literal["booting", "running"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A machine as its state file has it. ``pid`` is 0 until QEMU is started.
+
+    A number alone may be another process by now: ``start_ticks`` and ``boot_id`` say which one was meant.
+    ``steps`` are what its last start did, and the seconds of each.
+    """
+
+    spec: VmSpec
+    phase: Phase
+    owner: str
+    release: str
+    image: str
+    accel: Accel
+    port: int
+    machine_id: str
+    namespace: str
+    started_at: float
+    pid: int = 0
+    start_ticks: int = 0
+    boot_id: str = ""
+    steps: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def alive(self) -> bool:
+        return self.pid > 0 and alive(self.pid, self.start_ticks, self.boot_id)
+
+
+@dataclass(frozen=True)
+class Status:
+    """What is there of a machine. ``dead``: its QEMU ended or was killed; ``unfinished``: whoever booted it was.
+
+    ``leftover`` is a network namespace of ours without a machine. ``disk_bytes`` is what its files take.
+    """
+
+    name: str
+    state: Literal["running", "booting", "dead", "unfinished", "leftover"]
+    record: Record | None
+    disk_bytes: int = 0
+
+
+def machine_folder(name: str) -> Path:
+    """Where a machine's files are; not made by this."""
+    return folder("machines") / name
+
+
+def read(place: Path) -> Record | None:
+    """The record of the machine in this folder; None where there is none that can be read."""
+    try:
+        with (place / STATE).open("rb") as file:
+            content: dict[str, Any] = json.loads(file.read(MOST_STATE_BYTES))
+        spec = VmSpec.from_json(content.pop("spec"))
+        spec.check()
+        content["steps"] = tuple((str(what), float(took_s)) for what, took_s in content["steps"])
+        record = Record(spec=spec, **content)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, PlanError):
+        return None
+    numbers = (record.port, record.pid, record.start_ticks)
+    return record if all(type(number) is int for number in numbers) else None
+
+
+def write(place: Path, record: Record) -> None:
+    """Whole or not at all."""
+    descriptor, draft = tempfile.mkstemp(prefix=".state.", dir=place)
+    with open(descriptor, "w") as file:
+        json.dump(asdict(record), file, indent=2)
+    os.replace(draft, place / STATE)
+
+
+def identity(pid: int) -> tuple[int, str]:
+    """When a process started, in ticks since the boot with this id. Raises ProcessLookupError."""
+    ticks = _start_ticks(pid)
+    if ticks is None:
+        raise ProcessLookupError(pid)
+    return ticks, boot_id()
+
+
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def alive(pid: int, start_ticks: int, boot: str) -> bool:
+    return boot == boot_id() and _start_ticks(pid) == start_ticks
+
+
+def _start_ticks(pid: int) -> int | None:
+    """Field 22 of /proc/PID/stat; None for a process that ended, a zombie too."""
+    try:
+        # The name in parentheses may hold anything, parentheses too.
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return None if fields[0] in ("Z", "X") else int(fields[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def is_process(pid: int) -> bool:
+    return _start_ticks(pid) is not None
+
+
+def marked(place: Path) -> list[int]:
+    """Every process of the machine in this folder, as far as we may see."""
+    wanted = f"{MARK}={place}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if (
+                    wanted in (entry / "environ").read_bytes().split(b"\0")
+                    and _start_ticks(int(entry.name)) is not None
+                ):
+                    found.append(int(entry.name))
+    return found
+
+
+def namespace_of(name: str) -> str:
+    """The network namespace of a machine: other users, with other caches, have machines of that name too."""
+    return f"{_namespace_prefix()}{name}"
+
+
+def _namespace_prefix() -> str:
+    return f"headrace-{hashlib.sha256(str(folder('machines')).encode()).hexdigest()[:6]}-"
+
+
+def namespaces() -> dict[str, str]:
+    """Machine name -> namespace, of all that are ours, with or without a machine."""
+    prefix = _namespace_prefix()
+    try:
+        names = [entry.name for entry in Path("/run/netns").iterdir()]
+    except OSError:
+        return {}
+    return {name.removeprefix(prefix): name for name in names if name.startswith(prefix)}
+
+
+def statuses() -> list[Status]:
+    """Everything that is there, by name."""
+    found = {place.name: _status(place) for place in folder("machines").iterdir() if place.is_dir()}
+    for name in namespaces():
+        found.setdefault(name, Status(name, "leftover", None))
+    return [found[name] for name in sorted(found)]
+
+
+def _status(place: Path) -> Status:
+    record = read(place)
+    # A sparse file's blocks, not its length.
+    size = sum(file.stat().st_blocks * 512 for file in place.iterdir() if file.is_file())
+    if is_locked(place) and (record is None or record.phase == "booting"):
+        return Status(place.name, "booting", record, size)
+    if record is None or record.phase == "booting":
+        return Status(place.name, "unfinished", record, size)
+    return Status(place.name, "running" if record.alive else "dead", record, size)
