@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.knobs.knob import Cost, Durability, Kind, Knob
 
+_MD = "mdadm(8), md(4)"
 _QUEUE = "Linux Documentation/ABI/stable/sysfs-block"
 
 
@@ -39,8 +40,72 @@ KNOBS = (
         "volume.device",
         Kind.TEXT,
         Cost.REBUILD,
-        "What the volume stands on: directory, loop, zram, or a real device listed in volume.devices.",
+        "What the volume stands on: directory, loop, zram, a real device listed in volume.devices, or "
+        "several of them as md, lvm, dm-stripe or btrfs-raid.",
         "headrace: Volumes",
+    ),
+    Knob(
+        "volume.raid_level",
+        Kind.CHOICE,
+        Cost.REBUILD,
+        "How several devices become one: 0 stripes, 1 mirrors, 10 both, 5 and 6 stripes with one or two parities.",
+        _MD,
+        allowed=("0", "1", "10", "5", "6"),
+    ),
+    Knob(
+        "volume.raid_chunk",
+        Kind.SIZE,
+        Cost.REBUILD,
+        "What one device holds before the next one's turn: a power of two from 4K; of every level but 1.",
+        _MD,
+        unit="bytes",
+        low=4096,
+        high=64 * 2**20,
+        formerly="mdadm's default was 64K until version 3.1, and is 512K since",
+    ),
+    Knob(
+        "volume.raid_devices",
+        Kind.INTEGER,
+        Cost.REBUILD,
+        "How many of volume.devices, or of loops, become one: the first ones; all of them where this is not set.",
+        _MD,
+        low=2,
+        high=384,
+    ),
+    Knob(
+        "volume.raid_bitmap",
+        Kind.CHOICE,
+        Cost.REBUILD,
+        "Whether md notes where it writes, so that after a crash it synchronises only that; internal unless set.",
+        _MD,
+        allowed=("none", "internal"),
+    ),
+    Knob(
+        "volume.stripe_cache",
+        Kind.INTEGER,
+        Cost.REBUILD,
+        "Stripes that a RAID 5 or 6 keeps in memory; each costs a page a member.",
+        "Linux Documentation/admin-guide/md.rst: stripe_cache_size",
+        unit="stripes",
+        low=17,
+        high=32768,
+    ),
+    Knob(
+        "volume.initial_sync",
+        Kind.CHOICE,
+        Cost.REBUILD,
+        "Whether a new array is taken for clean, or its first synchronisation waited for before the trial.",
+        "mdadm(8): --assume-clean",
+        allowed=("assume-clean", "wait"),
+    ),
+    Knob(
+        "volume.filesystem_size",
+        Kind.SIZE,
+        Cost.REBUILD,
+        "How large the file system is made; its whole device where this is not set.",
+        "mkfs.xfs(8): -d size; mke2fs(8): fs-size; mkfs.btrfs(8): -b",
+        unit="bytes",
+        low=16 * 2**20,
     ),
     Knob(
         "volume.filesystem",

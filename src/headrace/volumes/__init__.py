@@ -15,18 +15,23 @@ from headrace.agent import Applied, Journal
 from headrace.errors import CommandFailed, HeadraceError, PlanError, TreatmentFailed
 from headrace.model import Tool
 from headrace.target import Target, to_the_end
-from headrace.volumes import directory
+from headrace.volumes import directory, geometry
 from headrace.volumes.block import BLOCK
-from headrace.volumes.device import Device, DeviceKind, DeviceSpec, Site
+from headrace.volumes.btrfs_raid import BTRFS_RAID
+from headrace.volumes.device import Device, DeviceKind, DeviceSpec, Raid, Site
 from headrace.volumes.filesystems import FILESYSTEMS, Filesystem, kernel_words
 from headrace.volumes.loop import LOOP
+from headrace.volumes.mapped import DM_STRIPE, LVM
+from headrace.volumes.md import MD
 from headrace.volumes.zram import ZRAM
 
 __all__ = [
     "DEVICES",
     "FILESYSTEMS",
+    "MADE_OF_OTHERS",
     "Device",
     "DeviceSpec",
+    "Raid",
     "Volume",
     "VolumeSpec",
     "check",
@@ -35,20 +40,35 @@ __all__ = [
 ]
 
 #: The kinds of block device; ``directory`` beside them is none.
-DEVICES: Mapping[str, DeviceKind] = {"loop": LOOP, "zram": ZRAM, "block": BLOCK}
+DEVICES: Mapping[str, DeviceKind] = {
+    "loop": LOOP,
+    "zram": ZRAM,
+    "block": BLOCK,
+    "md": MD,
+    "lvm": LVM,
+    "dm-stripe": DM_STRIPE,
+    "btrfs-raid": BTRFS_RAID,
+}
+
+#: Those that several devices are put together to.
+MADE_OF_OTHERS = frozenset({"md", "lvm", "dm-stripe", "btrfs-raid"})
 
 _MOUNT_TOOLS = (Tool("mount", "mount", ("mount", "--version")), Tool("findmnt", "util-linux"))
 
 
 @dataclass(frozen=True)
 class VolumeSpec:
-    """What to build. ``queue`` maps a file of ``/sys/block/<device>/queue`` to its value."""
+    """What to build. ``queue`` maps a file of ``/sys/block/<device>/queue`` to its value.
+
+    ``filesystem_bytes`` is the size of a file system that does not take its whole device; 0 is all of it.
+    """
 
     device: DeviceSpec
     filesystem: str
     mkfs_options: tuple[str, ...]
     mount_options: tuple[str, ...]
     queue: Mapping[str, str]
+    filesystem_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,8 +100,16 @@ def check(spec: VolumeSpec) -> None:
         return
     _must_be_known(spec)
     DEVICES[spec.device.kind].check(spec.device)
-    if spec.device.parents:
-        raise PlanError(f"a {spec.device.kind} device is not made of other devices")
+    if (spec.device.parents or spec.device.raid) and spec.device.kind not in MADE_OF_OTHERS:
+        raise PlanError(
+            f"a {spec.device.kind} device is not made of other devices",
+            hint=f"volume.raid_* and stripe_cache are of volume.device = {' or '.join(sorted(MADE_OF_OTHERS))}",
+        )
+    if spec.device.kind == "btrfs-raid" and (spec.filesystem != "btrfs" or spec.filesystem_bytes):
+        raise PlanError(
+            "volume.device = 'btrfs-raid': only btrfs spreads over several devices, and takes all of them",
+            hint='volume.filesystem = "btrfs", without volume.filesystem_size',
+        )
     if spec.filesystem == "btrfs" and "read_ahead_kb" in spec.queue:
         raise PlanError(
             "volume.read_ahead_kb: btrfs reads ahead by a setting of its own and ignores the queue's",
@@ -139,14 +167,18 @@ async def _build(site: Site, spec: VolumeSpec) -> Volume:
     device = await kind.attach(site, spec.device)
     settings = await _set_queue(site, device, spec.queue)
     try:
-        await site.run(filesystem.mkfs_argv(device, spec.mkfs_options))
+        await site.run(filesystem.mkfs_argv(device, spec.mkfs_options, spec.filesystem_bytes))
     except CommandFailed as error:
         raise TreatmentFailed(error.message, place=error.place, hint=error.hint) from error
     path = await _mount(site, device, spec, filesystem)
     answer = await site.run(
         ["findmnt", "--kernel", "--noheadings", "--raw", "--output", "OPTIONS", "--mountpoint", path]
     )
-    return Volume(path, device.path, settings, tuple(answer.text.strip().split(",")), tuple(site.warnings))
+    options = tuple(answer.text.strip().split(","))
+    if not geometry.is_set_by(spec.mkfs_options) and not geometry.is_set_by(spec.mount_options):
+        wrong = await geometry.mismatch(site, device, spec.filesystem, options)
+        site.warnings.extend([wrong] if wrong else [])
+    return Volume(path, device.path, settings, options, tuple(site.warnings))
 
 
 async def _set_queue(site: Site, device: Device, queue: Mapping[str, str]) -> list[Applied]:
@@ -154,14 +186,26 @@ async def _set_queue(site: Site, device: Device, queue: Mapping[str, str]) -> li
         return []
     # A new scheduler sets nr_requests and others anew, and max_sectors_kb the read-ahead.
     names = sorted(queue, key=lambda name: (name != "scheduler", name == "read_ahead_kb"))
-    return await site.journal.apply({f"/sys/block/{device.kernel_name}/queue/{n}": queue[n] for n in names})
+    return await site.journal.apply(
+        {f"/sys/block/{of}/queue/{name}": queue[name] for name in names for of in _queues(device, name)}
+    )
+
+
+def _queues(device: Device, setting: str) -> list[str]:
+    """The devices whose queues a setting is for. An array has no requests, they wait in the queues of its members;
+    but it is the array that files are read ahead from."""
+    if not device.members or (setting == "read_ahead_kb" and not device.others):
+        return [device.kernel_name]
+    return [path.removeprefix("/dev/") for path in device.members]
 
 
 async def _mount(site: Site, device: Device, spec: VolumeSpec, filesystem: Filesystem) -> str:
     path = f"{site.folder}/{site.name}"
     await site.record({"kind": "remove", "path": path}, {"kind": "mount", "path": path})
     await site.run(["mkdir", path])
-    options = ["-o", ",".join(spec.mount_options)] if spec.mount_options else []
+    # Where no udev looks at new devices, the kernel knows the others of a file system only by being told.
+    wanted = [*spec.mount_options, *(f"device={path}" for path in device.others)]
+    options = ["-o", ",".join(wanted)] if wanted else []
     before = await site.run(["dmesg"], check=False)
     answer = await site.run(["mount", "-t", spec.filesystem, *options, device.path, path], check=False)
     if answer.exit_code != 0:

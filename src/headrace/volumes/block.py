@@ -1,9 +1,10 @@
-"""A real block device, whose content is lost. Taken only if it is nobody's: see ``_must_be_free``."""
+"""A real block device, whose content is lost. Taken only if it is nobody's: see ``must_be_free``."""
 
 from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import DiskFull, PlanError, Refused
@@ -29,15 +30,23 @@ class Block:
 
     async def attach(self, site: Site, spec: DeviceSpec) -> Device:
         site.must_be_root("a block device")
-        path = await _must_be_free(site, spec)
+        path = (await must_be_free(site, spec)).path
         mark = str(uuid.uuid4())
         # The agent looks once more, with an exclusive open, before it journals: it refuses what we overlooked.
         await site.record({"kind": "wipe", "device": spec.id, "uuid": mark})
         return Device(path, uuid=mark)
 
 
-async def _must_be_free(site: Site, spec: DeviceSpec) -> str:
-    """The device's path now. Raises Refused unless nothing on the host uses it and it carries no signature."""
+@dataclass(frozen=True)
+class Free:
+    """A device that nobody uses: its path now, and its size."""
+
+    path: str
+    size_bytes: int
+
+
+async def must_be_free(site: Site, spec: DeviceSpec) -> Free:
+    """The device as it is now. Raises Refused unless nothing on the host uses it and it carries no signature."""
     path = (await site.run(["readlink", "--canonicalize", spec.id])).text.strip()
     if not await site.target.exists(spec.id):
         raise Refused("there is no such device", place=spec.id)
@@ -65,7 +74,7 @@ async def _must_be_free(site: Site, spec: DeviceSpec) -> str:
     if device["size"] < spec.size_bytes:
         sizes = f"{size_text(device['size'])}, and the plan asks for {size_text(spec.size_bytes)}"
         raise DiskFull(f"{path} has {sizes}", place=spec.id)
-    return path
+    return Free(path, int(device["size"]))
 
 
 BLOCK = Block()

@@ -1,7 +1,6 @@
 """What a kind of block device is to a volume, and the site where one is built.
 
-A new kind (an md array over ``DeviceSpec.parents``) is one file with a ``DeviceKind`` and one line in
-``volumes.DEVICES``.
+A new kind is one file with a ``DeviceKind`` and one line in ``volumes.DEVICES``.
 """
 
 from __future__ import annotations
@@ -20,18 +19,43 @@ PATIENCE_S = 900.0
 
 
 @dataclass(frozen=True)
+class Raid:
+    """How several devices become one. What is 0 or empty was not asked for.
+
+    ``level`` is 0, 1, 10, 5 or 6; ``chunk_bytes`` the bytes on one device before the next one's turn; ``bitmap``
+    ``internal`` or ``none``; ``stripe_cache`` in stripes, of level 5 and 6; ``initial_sync`` ``wait`` or
+    ``assume-clean``.
+    """
+
+    level: int
+    chunk_bytes: int = 0
+    bitmap: str = ""
+    stripe_cache: int = 0
+    initial_sync: str = ""
+
+
+@dataclass(frozen=True)
 class DeviceSpec:
     """What a volume stands on.
 
     ``size_bytes`` is the size of a loop or zram device; of a ``block`` device, the least it must have.
-    ``id`` is the stable name of a ``block`` device, ``/dev/disk/by-id/...``. ``parents`` is for kinds that are
-    made of other devices; no such kind is there yet.
+    ``id`` is the stable name of a ``block`` device, ``/dev/disk/by-id/...``. ``parents`` are the devices that
+    a kind such as md is made of, as ``raid`` says.
     """
 
     kind: str
     size_bytes: int
     id: str
     parents: tuple[DeviceSpec, ...] = ()
+    raid: Raid | None = None
+
+
+@dataclass(frozen=True)
+class Stripe:
+    """What a file system should know of an array: the bytes of a chunk, and of the data of a whole stripe."""
+
+    unit_bytes: int
+    width_bytes: int
 
 
 @dataclass(frozen=True)
@@ -39,12 +63,17 @@ class Device:
     """A block device that is ours until the journal is rolled back.
 
     ``uuid``, where set, is what its file system must carry, so that only ours is ever wiped. ``discard`` says
-    whether making a file system may discard the device's content first.
+    whether making a file system may discard the device's content first. ``members`` are the paths of what it is
+    made of, whose queues hold the requests; ``others`` those that a file system over several devices takes beside
+    ``path``.
     """
 
     path: str
     uuid: str = ""
     discard: bool = True
+    members: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    stripe: Stripe | None = None
 
     @property
     def kernel_name(self) -> str:

@@ -17,6 +17,7 @@ LABEL = "headrace"
 class Filesystem:
     """How to make one. The tuples are options of its mkfs, in that program's own words.
 
+    ``size`` are those that make it smaller than its device; empty where the size stands after the device.
     ``extended_option`` is an option that counts only once: what the plan writes is joined to ours.
     ``traps`` maps a mount option that once was common to what became of it.
     """
@@ -25,19 +26,26 @@ class Filesystem:
     options: tuple[str, ...]
     no_discard: tuple[str, ...]
     uuid: tuple[str, ...]
+    size: tuple[str, ...] = ()
     extended_option: str = ""
     traps: Mapping[str, str] = field(default_factory=dict)
 
-    def mkfs_argv(self, device: Device, options: Sequence[str]) -> list[str]:
-        """The command that makes it on ``device``; ``options`` may be words or whole phrases (``-m crc=1``)."""
+    def mkfs_argv(self, device: Device, options: Sequence[str], size_bytes: int = 0) -> list[str]:
+        """The command that makes it on ``device``; ``options`` may be words or whole phrases (``-m crc=1``).
+
+        ``size_bytes`` is its own size, where it does not take the whole device.
+        """
         words = [*self.options]
+        if size_bytes:
+            words += [word.format(size_bytes) for word in self.size]
         if not device.discard:
             words += self.no_discard
         if device.uuid:
             words += [word.format(device.uuid) for word in self.uuid]
         for option in options:
             words += shlex.split(option)
-        return [self.tool.program, *_joined(words, self.extended_option), device.path]
+        last = [f"{size_bytes // 1024}k"] if size_bytes and not self.size else []
+        return [self.tool.program, *_joined(words, self.extended_option), device.path, *device.others, *last]
 
     def trap(self, mount_options: Sequence[str]) -> str | None:
         """What is known about an option of a mount that failed."""
@@ -67,6 +75,7 @@ FILESYSTEMS: Mapping[str, Filesystem] = {
         options=("-q", "-f", "-L", LABEL),
         no_discard=("-K",),
         uuid=("-m", "uuid={}"),
+        size=("-d", "size={}"),
         traps={
             "nobarrier": _NO_XFS_BARRIER,
             "barrier": _NO_XFS_BARRIER,
@@ -90,6 +99,7 @@ FILESYSTEMS: Mapping[str, Filesystem] = {
         options=("-q", "-f", "-L", LABEL),
         no_discard=("-K",),
         uuid=("-U", "{}"),
+        size=("-b", "{}"),
         traps={"inode_cache": "btrfs dropped it in Linux 5.11"},
     ),
 }

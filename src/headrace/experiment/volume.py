@@ -1,0 +1,145 @@
+"""What a plan says of its volume, as what to build: the settings of a treatment over the table ``[volume]``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from headrace import volumes
+from headrace.errors import PlanError, Refused
+from headrace.experiment.plan import Plan, VolumeTable, size_in_bytes
+from headrace.model import Treatment, Value
+from headrace.volumes import DeviceSpec, Raid, VolumeSpec
+
+#: So many loops where a plan says not how many: enough for every level.
+DEFAULT_LOOPS = 4
+
+_RAID = ("raid_level", "raid_chunk", "raid_devices", "raid_bitmap", "stripe_cache", "initial_sync")
+
+#: Kinds that know one level; of the others a plan says which.
+_ONLY_LEVEL = {"lvm": 0, "dm-stripe": 0}
+
+
+def spec_of(plan: Plan, treatment: Treatment) -> VolumeSpec:
+    """The volume of a treatment; what it does not say is the plan's ``[volume]``.
+
+    Raises Refused for a device that the plan does not list, PlanError for settings that do not fit together.
+    """
+    table = plan.volume
+    own = {k.removeprefix("volume."): v for k, v in treatment.settings.items() if k.startswith("volume.")}
+    kind = str(own.pop("device", table.device))
+    identity = ""
+    if kind.startswith("/dev/"):
+        kind, identity = "block", kind
+        if identity not in table.devices:
+            raise Refused(
+                f"{identity} is not listed in volume.devices: its content would be lost",
+                hint=f'if that is what you want: [volume] devices = ["{identity}"]',
+            )
+    raid = {name: own.pop(name) for name in _RAID if name in own}
+    filesystem = str(own.pop("filesystem", "btrfs" if kind == "btrfs-raid" else "xfs"))
+    filesystem_size = str(own.pop("filesystem_size", "0"))
+    mkfs_options = _words(own.pop("mkfs_options", []))
+    mount_options = _words(own.pop("mount_options", []))
+    if kind in volumes.MADE_OF_OTHERS:
+        device = _of_others(table, kind, raid)
+    elif raid:
+        names = ", ".join(f"volume.{name} = {value}" for name, value in raid.items())
+        raise PlanError(
+            f"{names}: a {kind} volume is one device",
+            hint=f"volume.device = {' or '.join(sorted(volumes.MADE_OF_OTHERS))}",
+        )
+    else:
+        device = DeviceSpec(kind=kind, size_bytes=size_in_bytes(table.size), id=identity)
+    if kind == "directory":
+        return VolumeSpec(device, "", (), (), {})
+    queue = {name: str(value) for name, value in own.items()}
+    size_bytes = _size(filesystem_size)
+    return VolumeSpec(device, filesystem, mkfs_options, mount_options, queue, size_bytes)
+
+
+def table(written: VolumeTable) -> dict[str, Any]:
+    """The table as a design keeps it. Without what was not written: designs frozen before keep their hash."""
+    found: dict[str, Any] = written.model_dump(mode="json")
+    if written.raid_over == "block":
+        del found["raid_over"]
+    return found
+
+
+def check(plan: Plan, treatment: Treatment) -> None:
+    """Raise PlanError, before anything runs, for devices that cannot become one as the treatment says."""
+    kind = str(treatment.settings.get("volume.device", plan.volume.device))
+    has_raid = any(f"volume.{name}" in treatment.settings for name in _RAID)
+    if kind not in volumes.MADE_OF_OTHERS and not has_raid:
+        return
+    try:
+        volumes.check(spec_of(plan, treatment))
+    except PlanError as error:
+        hint = error.hint or _way_out(plan, treatment, error.message)
+        raise PlanError(f"{error.message}, in {treatment.name}", hint=hint) from error
+
+
+def _of_others(table: VolumeTable, kind: str, raid: Mapping[str, Value]) -> DeviceSpec:
+    size_bytes = size_in_bytes(table.size)
+    if table.raid_over == "loop":
+        count = int(str(raid.get("raid_devices", DEFAULT_LOOPS)))
+        parents = tuple(DeviceSpec("loop", size_bytes, "") for _ in range(count))
+    else:
+        count = int(str(raid.get("raid_devices", len(table.devices))))
+        if count > len(table.devices):
+            raise PlanError(
+                f"volume.raid_devices = {count}: [volume] devices lists {len(table.devices)}",
+                hint='list as many, by /dev/disk/by-id/..., or try it with raid_over = "loop"',
+            )
+        parents = tuple(DeviceSpec("block", size_bytes, identity) for identity in table.devices[:count])
+    return DeviceSpec(kind, size_bytes, "", parents, _raid(kind, raid))
+
+
+def _raid(kind: str, raid: Mapping[str, Value]) -> Raid | None:
+    level = raid.get("raid_level", _ONLY_LEVEL.get(kind))
+    if level is None:
+        return None
+    return Raid(
+        level=int(str(level)),
+        chunk_bytes=_size(str(raid.get("raid_chunk", "0"))),
+        bitmap=str(raid.get("raid_bitmap", "")),
+        stripe_cache=int(str(raid.get("stripe_cache", 0))),
+        initial_sync=str(raid.get("initial_sync", "")),
+    )
+
+
+def _way_out(plan: Plan, treatment: Treatment, message: str) -> str | None:
+    """How to leave out what does not exist together, in the words of this plan."""
+    named = re.match(r"volume\.\w+", message)
+    if not named:
+        return None
+    levels = {
+        factor: treatment.levels[factor]
+        for factor, table in plan.factors.items()
+        if factor in treatment.levels and _sets(table.knob, table.levels, (named[0], "volume.raid_level"))
+    }
+    if named[0] in plan.base:
+        return f"set {named[0]} in the levels that have one, in place of [base]"
+    if len(levels) < 2:
+        return None
+    pairs = ", ".join(f'{factor} = "{level}"' for factor, level in levels.items())
+    return f"leave the combination out: [design] exclude = [{{ {pairs} }}]"
+
+
+def _sets(knob: str | None, levels: object, names: tuple[str, ...]) -> bool:
+    if knob is not None:
+        return knob in names
+    settings = levels.values() if isinstance(levels, dict) else ()
+    return any(name in setting for setting in settings if isinstance(setting, dict) for name in names)
+
+
+def _size(text: str) -> int:
+    """A size of a knob, which was checked by its record."""
+    return size_in_bytes(text)
+
+
+def _words(value: Value) -> tuple[str, ...]:
+    if isinstance(value, list):
+        return tuple(value)
+    return tuple(str(value).split(",")) if value else ()

@@ -1,0 +1,36 @@
+"""Several devices under one btrfs, which does the RAID itself: there is no device above them."""
+
+from __future__ import annotations
+
+import uuid
+
+from headrace.model import Tool
+from headrace.volumes import members
+from headrace.volumes.block import BLOCK
+from headrace.volumes.device import Device, DeviceSpec, Site
+from headrace.volumes.loop import LOOP
+
+#: Its own RAID 5 and 6 lose what is written during a crash: btrfs(5).
+LEVELS = (0, 1, 10)
+
+
+class BtrfsRaid:
+    tools: tuple[Tool, ...] = (*BLOCK.tools, *LOOP.tools)
+
+    def check(self, spec: DeviceSpec) -> None:
+        members.refuse(members.check(spec, LEVELS), spec.kind, "chunk_bytes", "bitmap", "initial_sync")
+
+    async def attach(self, site: Site, spec: DeviceSpec) -> Device:
+        site.must_be_root("a btrfs over several devices")
+        own = str(uuid.uuid4())
+        paths = await members.take(site, spec.parents, [own] * len(spec.parents))
+        return Device(
+            paths[0],
+            uuid=own,
+            discard=members.may_discard(spec.parents),
+            members=paths,
+            others=paths[1:],
+        )
+
+
+BTRFS_RAID = BtrfsRaid()
