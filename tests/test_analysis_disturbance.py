@@ -83,11 +83,15 @@ def intervals(*, count: int = 1000, errors: int = 0, seconds: int = SECONDS) -> 
 
 
 def judge(
-    more: Series | None = None, *, record: TrialRecord = RECORD, work: pa.Table | None = None
+    more: Series | None = None,
+    *,
+    record: TrialRecord = RECORD,
+    work: pa.Table | None = None,
+    is_duet: bool = False,
 ) -> Disturbance:
     table = samples(quiet() | (more or {}))
     data = TrialData(intervals() if work is None else work, LATENCY.empty_table(), table)
-    return find_disturbance(record, data, DESIGN)
+    return find_disturbance(record, data, {**DESIGN, "duet": is_duet})
 
 
 def test_a_quiet_trial_is_undisturbed() -> None:
@@ -250,6 +254,19 @@ def test_a_second_server_is_foreign_and_the_one_under_test_is_not() -> None:
     assert judge(process("50/mariadbd", cores=1.5)) == Disturbance()
     (reason,) = judge(servers).invalid
     assert "mariadbd, used 0.60 cores" in reason
+
+
+def test_in_a_duet_both_servers_are_ours_and_what_comes_from_outside_is_a_warning() -> None:
+    servers = process("50/mariadbd", cores=0.9) | process("60/mariadbd", cores=0.6)
+    assert judge(servers, is_duet=True) == Disturbance()
+    found = judge(servers | process("70/mariadbd", cores=0.55) | process("80/tar", cores=0.8), is_duet=True)
+    assert found.invalid == ()
+    assert [text.split(", used")[0] for text in found.warnings] == [
+        "another program, mariadbd",
+        "another program, tar",
+    ]
+    # What hits one side alone still counts: one of the two was killed.
+    assert judge({("vmstat", "oom_kill", ""): growing(1)}, is_duet=True).invalid
 
 
 def test_a_process_that_restarted_is_not_counted_backwards() -> None:
