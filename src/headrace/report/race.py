@@ -34,7 +34,8 @@ class RaceReport:
         self.folder = races.as_decided(folder)
         self.progress = races.progress_of(folder)
         self.response = races.response_of(folder.design)
-        self.full_trials = len(folder.design["treatments"]) * int(folder.design["blocks"])
+        #: What a full study of as many blocks as the race came to would have run.
+        self.full_trials = len(folder.design["treatments"]) * len(self.progress.runners)
 
     def headline(self, condition: str, race: Race) -> str:
         """One sentence: the winner, or the class that stands, or what is still open."""
@@ -53,10 +54,36 @@ class RaceReport:
         return f"After {race.blocks} blocks{where} {race.leader} leads; {others}."
 
     def saved(self) -> str:
-        """What the race ran, beside as many blocks of everything."""
+        """What the race ran, beside all treatments in as many blocks as it came to."""
         ran = len(self.records)
         part = f"{100 * ran / self.full_trials:.0f}%" if self.full_trials else "–"
-        return f"{ran} trials ran; {self.full_trials} would have been all treatments in all blocks ({part})."
+        said = f"{ran} trials ran; {self.full_trials} would have been all treatments in all blocks"
+        said += f" that it came to ({part})."
+        if self.seconds:
+            said += f" They took {text.seconds(self.seconds)}, where all would have taken"
+            said += f" about {text.seconds(self.full_seconds)}."
+        again = sum(len(r.earlier) for r in self.records)
+        if again:
+            said += f" {again} more {'was' if again == 1 else 'were'} disturbed, and measured again."
+        return said
+
+    @property
+    def seconds(self) -> float:
+        """How long the trials took, with all that is set up for them."""
+        return sum(
+            (r.times_ns["finished"] - r.times_ns["started"]) / 1e9
+            for r in self.records
+            if {"started", "finished"} <= r.times_ns.keys()
+        )
+
+    @property
+    def full_seconds(self) -> float:
+        """How long a full study would have taken: each treatment's own time, in every block."""
+        own: dict[str, list[float]] = {}
+        for r in self.records:
+            if {"started", "finished"} <= r.times_ns.keys():
+                own.setdefault(r.treatment, []).append((r.times_ns["finished"] - r.times_ns["started"]) / 1e9)
+        return len(self.progress.runners) * sum(sum(times) / len(times) for times in own.values())
 
     def to_json(self) -> dict[str, Any]:
         """The content of ``report.json``."""
@@ -69,6 +96,9 @@ class RaceReport:
             "is_over": self.progress.is_over,
             "trials": len(self.records),
             "full_trials": self.full_trials,
+            "seconds": self.seconds,
+            "full_seconds": self.full_seconds,
+            "measured_again": sum(len(r.earlier) for r in self.records),
             "races": [
                 {
                     "condition": condition,
@@ -119,12 +149,14 @@ class RaceReport:
     def _table(self, race: Race) -> Table:
         form = text.count if self.response == THROUGHPUT else text.milliseconds
         unit = "ops/s" if self.response == THROUGHPUT else f"{self.response}, ms"
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column, right in (
-            ("treatment", False), ("blocks", True), (unit, True), ("/ leader", True), ("interval", True),
+        table = tables.of_columns(
+            ("treatment", False),
+            ("blocks", True),
+            (unit, True),
+            ("/ leader", True),
+            ("interval", True),
             ("", False),
-        ):  # fmt: skip
-            table.add_column(column, justify="right" if right else "left", overflow="fold")
+        )
         order = {name: i for i, name in enumerate(race.survivors)}
         for s in sorted(race.standings, key=lambda s: (order.get(s.treatment, len(order)), -s.blocks)):
             table.add_row(
