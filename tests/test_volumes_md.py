@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -212,6 +213,25 @@ def test_designs_of_before_keep_their_hash() -> None:
     (made, loops) = (built(table=f"devices = {json.dumps(DISKS)}"), built())
     assert "raid_over" not in made.to_json()["volume"]
     assert loops.to_json()["volume"]["raid_over"] == "loop"
+
+
+@pytest.mark.parametrize(
+    ("name", "levels", "count"), [("pinterest-2015", {0}, 288), ("raid-xfs-ext4", {6, 10}, 60)]
+)
+def test_the_examples_build_arrays_of_four_disks(name: str, levels: set[int], count: int) -> None:
+    path = Path(plan.__file__).parent.parent / "examples" / f"{name}.toml"
+    loaded, _ = plan.load(path)
+    made = design.build(loaded, place=name)
+    assert len(made.treatments) == count
+    for spec in specs(made):
+        volumes.check(spec)
+        assert spec.device.raid
+        assert spec.device.raid.level in levels
+        assert [parent.id for parent in spec.device.parents] == list(DISKS[:4])
+    # What the comments say can be done on a machine without spare disks.
+    table = loaded.volume.model_copy(update={"raid_over": "loop", "devices": []})
+    loops = loaded.model_copy(update={"volume": table})
+    assert {p.kind for t in made.treatments for p in spec_of(loops, t).device.parents} == {"loop"}
 
 
 # Geometry
