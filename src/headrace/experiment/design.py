@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from headrace.experiment import fractions, volume
 from headrace.experiment.plan import ALL, NONE, DesignTable, FactorTable, Plan, Settings, TargetTable
 from headrace.model import Role, Treatment, TrialSpec, Value
 from headrace.server import LAYOUT_VARIABLES
+from headrace.target import TargetSpec
 
 CONFIGURATION = "configuration"
 
@@ -358,7 +358,7 @@ def _check_may_reboot(plan: Plan, what: str) -> None:
             f"{what}: it costs a reboot, and headrace never reboots {address!r}",
             hint='[target] address = "vm", or a host over SSH that [machine] allows to reboot',
         )
-    host = re.sub(r":\d+$", "", address.partition("@")[2]).strip("[]")
+    host = TargetSpec.parse(address).host
     if table is None or not table.allow_reboot or not {host, address} & set(table.hosts):
         raise PlanError(
             f"{what}: it costs a reboot of {host}, and nobody allowed that",

@@ -192,14 +192,19 @@ async def _clients(
     """Reach every machine that any treatment drives from, before the first trial; and where those that are not the
     target reach its server, empty without any."""
     plan = design.plan
-    keys = {"identity_file": plan.target.identity_file, "known_hosts": plan.target.known_hosts}
+    table = plan.target
     specs: dict[str, TargetSpec] = {}
     network_host = ""
     for treatment in design.treatments:
         options = designs.workload_options(plan, treatment)
         workload = workloads.make_workload(plan.workload.kind, options)
         addresses, server_address = workloads.driven_from(workload)
-        specs |= {address: TargetSpec.parse(address, **keys) for address in addresses}
+        specs |= {
+            address: TargetSpec.parse(
+                address, identity_file=table.identity_file, known_hosts=table.known_hosts
+            )
+            for address in addresses
+        }
         if any(specs[address] != own for address in addresses):
             network_host = server_address or own.host
             _require_network(plan, network_host)

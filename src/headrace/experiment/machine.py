@@ -12,9 +12,10 @@ import hashlib
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from headrace.errors import Busy, HeadraceError, NotReady, PlanError, TargetError, TreatmentFailed
+from headrace import vm
+from headrace.errors import HeadraceError, PlanError, TargetError, TreatmentFailed
 from headrace.experiment.design import VM, Design, kernel_of
 from headrace.experiment.plan import MachineTable, Plan, size_in_bytes
 from headrace.target import Target, TargetSpec, open_target
@@ -76,57 +77,45 @@ class VirtualMachine:
 
     boots = True
 
-    def __init__(self, name: str, table: MachineTable) -> None:
+    def __init__(self, name: str, owner: str, table: MachineTable) -> None:
         self.name = name
         self.accel = ""
+        self._owner = owner
         self._table = table
-        self._kernel: str | None = None
-        self._vm: Any = None
+        self._vm: vm.Vm | None = None
 
     def must_boot(self, kernel: str | None) -> bool:
-        return self._vm is None or kernel != self._kernel
+        return self._vm is None or kernel not in (None, self._vm.spec.kernel)
 
     async def ready(self, kernel: str | None, tell: Tell) -> TargetSpec:
         if kernel is None:
-            raise PlanError("machine.kernel: a virtual machine needs a kernel", hint='such as "6.12"')
+            raise PlanError("machine.kernel: a virtual machine needs one", hint='[machine] kernel = "6.12"')
         try:
-            if self._vm is None:
-                self._vm, self._kernel = await self._up(kernel, tell)
-            if self._kernel != kernel:
-                tell(f"booting kernel {kernel}")
-                self._kernel = None  # until it is up, nobody knows
-                await self._vm.reboot(kernel, tell)
-                self._kernel = kernel
-        except (Busy, NotReady, PlanError):
-            raise
+            self._vm = await self._with(kernel, tell)
         except TargetError as error:
+            # Nothing is left of a virtual machine that did not come up: the next kernel gets a new one.
+            self._vm = None
             raise TreatmentFailed(
                 f"kernel {kernel} does not come up: {error.message}", place=self.name
             ) from error
-        self.accel = str(self._vm.accel)
-        spec: TargetSpec = self._vm.target
-        return spec
+        self.accel = self._vm.accel
+        return self._vm.target
 
-    async def _up(self, kernel: str, tell: Tell) -> tuple[Any, str]:
-        """The VM with the kernel it runs: one that a killed run left is taken over as it is."""
-        from headrace import vm
+    async def _with(self, kernel: str, tell: Tell) -> vm.Vm:
+        """The machine that runs, of this run or of one that was killed, with this kernel; or a new one."""
+        running = vm.find(self.name)
+        wanted = self._spec(running.spec.kernel if running else kernel)
+        machine = await vm.up(wanted, tell, owner=self._owner)
+        if machine.spec.kernel != kernel:
+            await machine.reboot(kernel, tell)
+        return machine
 
-        running = {found.name: found for found in vm.running()}.get(self.name)
-        has = str(running.spec.kernel) if running is not None else kernel
-        tell(f"taking over the virtual machine {self.name}" if running else f"booting kernel {kernel}")
-        return await vm.up(self.spec(has), tell), has
-
-    def spec(self, kernel: str) -> Any:
-        from headrace.vm import DiskSpec, VmSpec
-
+    def _spec(self, kernel: str) -> vm.VmSpec:
         table = self._table
-        disk = DiskSpec(
-            size_bytes=size_in_bytes(table.disk_size),
-            queues=table.disk_queues,
-            iops=table.disk_iops,
-            bytes_s=0,
+        disk = vm.DiskSpec(
+            size_bytes=size_in_bytes(table.disk_size), queues=table.disk_queues, iops=table.disk_iops
         )
-        return VmSpec(
+        return vm.VmSpec(
             name=self.name,
             kernel=kernel,
             cpus=table.cpus,
@@ -136,15 +125,13 @@ class VirtualMachine:
         )
 
     def died(self) -> None:
-        self._vm, self._kernel = None, None
+        self._vm = None
 
     async def release(self, tell: Tell) -> None:
-        if self._vm is None:
+        if self._table.keep and self._vm is not None:
+            tell(f"machine {self.name} stays up: `headrace lab down {self.name}` ends it")
             return
-        if self._table.keep:
-            tell(f"the virtual machine {self.name} stays up: `headrace lab down {self.name}` ends it")
-            return
-        await self._vm.down()
+        await vm.down(self.name)
         self._vm = None
 
 
@@ -159,7 +146,7 @@ def open_machine(design: Design, folder: Path) -> Machine:
     plan = design.plan
     table = plan.machine or MachineTable()
     if plan.target.address == VM:
-        return VirtualMachine(vm_name(plan, design.hash, folder), table)
+        return VirtualMachine(vm_name(plan, design.hash, folder), str(folder.absolute()), table)
     spec = target_spec(plan)
     if any(kernel_of(plan, treatment) for treatment in design.treatments):
         from headrace.experiment.reboot import RebootedHost

@@ -1,0 +1,184 @@
+"""Boot loaders: which kernel the next boot runs, and which all others do. GRUB and systemd-boot."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from headrace.errors import CommandFailed, NotReady, Refused
+from headrace.target import Target
+
+#: A kernel that panics boots again after so many seconds: the default one, then.
+PANIC_S = 30
+
+GRUB_CONFIG = "/boot/grub/grub.cfg"
+GRUB_OURS = "/etc/default/grub.d/zz-headrace.cfg"
+#: GRUB reads these and can write them where they lie on a plain disk.
+WRITABLE = ("ext2", "ext3", "ext4", "xfs", "vfat")
+TIMEOUT_S = 300.0
+
+GRUB_TEXT = """\
+# Written by headrace, which removes it when its experiment ends.
+GRUB_DEFAULT={entry}
+GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX panic={panic_s}"
+# A boot that failed must not wait for somebody at the console.
+GRUB_RECORDFAIL_TIMEOUT=5
+"""
+
+EFI_DEFAULT = "/sys/firmware/efi/efivars/LoaderEntryDefault-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+
+Undo = list[dict[str, Any]]
+
+
+class Loader(Protocol):
+    """A boot loader of a host."""
+
+    async def undo_of_default(self, target: Target) -> Undo:
+        """How to undo ``pin``, asked before it."""
+
+    async def pin(self, target: Target, release: str) -> None:
+        """Every boot without a choice of its own runs this kernel from now on, and boots again after a panic."""
+
+    def undo_of_next(self) -> Undo: ...
+
+    async def set_next(self, target: Target, release: str) -> None:
+        """The next boot, and only that, runs this kernel, and boots the default again after a panic."""
+
+
+async def find_loader(target: Target) -> Loader:
+    """The one the host boots with. Raises NotReady or Refused where a boot could not be undone by itself."""
+    installed = await target.run(["bootctl", "is-installed"], check=False)
+    if installed.exit_code == 0 and installed.text.strip() == "yes":
+        return SystemdBoot()
+    if not await target.exists(GRUB_CONFIG):
+        raise NotReady("neither systemd-boot nor GRUB as Debian has it was found", place=target.name)
+    await _refuse_what_grub_cannot_write(target)
+    return Grub()
+
+
+async def _refuse_what_grub_cannot_write(target: Target) -> None:
+    """GRUB forgets a choice for the next boot by writing a file. Where it cannot, that choice would stay."""
+    found = await target.run(["findmnt", "-n", "-o", "FSTYPE,SOURCE", "-T", "/boot/grub"])
+    kind, _, source = found.text.strip().partition(" ")
+    device = (await target.run(["lsblk", "-n", "-d", "-o", "TYPE", source.strip()], check=False)).text.strip()
+    if kind not in WRITABLE or device not in ("part", "disk"):
+        raise Refused(
+            f"/boot/grub is on {kind or 'no known file system'} on {device or 'no known device'}: GRUB cannot "
+            "write there, and would boot the kernel under test again and again",
+            place=target.name,
+            hint="a /boot on a plain partition with ext4 or xfs",
+        )
+
+
+class Grub:
+    async def undo_of_default(self, target: Target) -> Undo:
+        if await target.exists(GRUB_OURS):
+            raise Refused("left by an experiment whose journal is gone", place=f"{target.name}:{GRUB_OURS}")
+        return [{"file": GRUB_OURS, "content": None}, {"run": ["update-grub"]}]
+
+    async def pin(self, target: Target, release: str) -> None:
+        entry = await self._entry(target, release)
+        await target.run(["mkdir", "-p", "/etc/default/grub.d"])
+        content = GRUB_TEXT.format(entry=shlex.quote(entry), panic_s=PANIC_S)
+        await target.write(GRUB_OURS, content.encode())
+        await target.run(["update-grub"], timeout_s=TIMEOUT_S)
+
+    def undo_of_next(self) -> Undo:
+        return [{"run": ["grub-editenv", "-", "unset", "next_entry"]}]
+
+    async def set_next(self, target: Target, release: str) -> None:
+        await target.run(["grub-reboot", await self._entry(target, release)])
+
+    async def _entry(self, target: Target, release: str) -> str:
+        content = (await target.read(GRUB_CONFIG)).decode("utf-8", "replace")
+        entry = grub_entry(content, release)
+        if entry is None:
+            raise NotReady(f"GRUB has no entry for kernel {release}", place=f"{target.name}:{GRUB_CONFIG}")
+        return entry
+
+
+def grub_entry(config: str, release: str) -> str | None:
+    """The entry of a kernel in grub.cfg, as ``grub-reboot`` takes it: ids of submenus and entry, joined by ``>``.
+
+    The innermost, because the menu's first entry is another kernel after the next update; none for recovery.
+    """
+    linux = re.compile(rf"\s*linux\S*\s+\S*/vmlinuz-{re.escape(release)}(\s(?P<options>.*))?$")
+    opening = re.compile(r"\s*(?P<kind>menuentry|submenu)\s.*\$menuentry_id_option\s+'(?P<id>[^']+)'.*\{\s*$")
+    stack: list[str | None] = []
+    found: list[str] = []
+    for line in config.splitlines():
+        if match := opening.match(line):
+            stack.append(match["id"])
+        elif re.search(r"\{\s*$", line):
+            stack.append(None)
+        elif re.match(r"\s*\}\s*$", line):
+            del stack[-1:]
+        elif (match := linux.match(line)) and stack and stack[-1] is not None:
+            is_recovery = re.search(r"\b(single|recovery)\b", match["options"] or "")
+            if not is_recovery:
+                found.append(">".join(part for part in stack if part is not None))
+    return max(found, key=lambda entry: entry.count(">"), default=None)
+
+
+class SystemdBoot:
+    async def undo_of_default(self, target: Target) -> Undo:
+        entries = await self._entries(target)
+        undo: Undo = [{"run": ["bootctl", "set-default", await self._default(target)]}]
+        for entry in entries:
+            path = str(entry.get("path", ""))
+            if path.endswith(".conf"):
+                content = (await target.read(path)).decode("utf-8", "replace")
+                undo.append({"file": path, "content": content})
+        return undo
+
+    async def pin(self, target: Target, release: str) -> None:
+        await target.run(["bootctl", "set-default", await self._id(target, release)])
+
+    def undo_of_next(self) -> Undo:
+        return [{"run": ["bootctl", "set-oneshot", ""]}]
+
+    async def set_next(self, target: Target, release: str) -> None:
+        identity = await self._id(target, release)
+        path = next(str(e.get("path", "")) for e in await self._entries(target) if e.get("id") == identity)
+        if path.endswith(".conf"):
+            content = (await target.read(path)).decode("utf-8", "replace")
+            await target.write(path, with_panic(content).encode())
+        await target.run(["bootctl", "set-oneshot", identity])
+
+    async def _default(self, target: Target) -> str:
+        """What the firmware's variable says; empty where there is none: then systemd-boot chooses."""
+        try:
+            content = await target.read(EFI_DEFAULT)
+        except FileNotFoundError:
+            return ""
+        # Four bytes of attributes, then UTF-16.
+        return content[4:].decode("utf-16-le", "replace").rstrip("\0")
+
+    async def _entries(self, target: Target) -> Sequence[dict[str, Any]]:
+        try:
+            answer = await target.run(["bootctl", "list", "--json=short"], timeout_s=TIMEOUT_S)
+            entries: list[dict[str, Any]] = json.loads(answer.stdout)
+        except (CommandFailed, ValueError) as error:
+            raise NotReady(f"bootctl does not list its entries: {error}", place=target.name) from error
+        return entries
+
+    async def _id(self, target: Target, release: str) -> str:
+        for entry in await self._entries(target):
+            named = str(entry.get("id", "")).removesuffix(".conf")
+            if entry.get("version") == release or re.search(
+                rf"(^|-){re.escape(release)}(\+\d+(-\d+)?)?$", named
+            ):
+                return str(entry["id"])
+        raise NotReady(f"systemd-boot has no entry for kernel {release}", place=target.name)
+
+
+def with_panic(entry: str) -> str:
+    """An entry of systemd-boot whose kernel boots again after a panic."""
+    if re.search(r"^options\s.*\bpanic=", entry, flags=re.MULTILINE):
+        return entry
+    if re.search(r"^options\s", entry, flags=re.MULTILINE):
+        return re.sub(r"^(options\s.*)$", rf"\1 panic={PANIC_S}", entry, count=1, flags=re.MULTILINE)
+    return f"{entry.rstrip()}\noptions panic={PANIC_S}\n"
