@@ -34,8 +34,10 @@ class RaceReport:
         self.folder = races.as_decided(folder)
         self.progress = races.progress_of(folder)
         self.response = races.response_of(folder.design)
-        #: What a full study of as many blocks as the race came to would have run.
-        self.full_trials = len(folder.design["treatments"]) * len(self.progress.runners)
+        everyone = len(folder.design["treatments"])
+        #: All treatments in all blocks of the plan, and in those that the race came to.
+        self.full_trials = everyone * int(folder.design["blocks"])
+        self.same_trials = everyone * len(self.progress.runners)
 
     def headline(self, condition: str, race: Race) -> str:
         """One sentence: the winner, or the class that stands, or what is still open."""
@@ -54,14 +56,14 @@ class RaceReport:
         return f"After {race.blocks} blocks{where} {race.leader} leads; {others}."
 
     def saved(self) -> str:
-        """What the race ran, beside all treatments in as many blocks as it came to."""
+        """What the race ran, beside full studies of all treatments."""
         ran = len(self.records)
         part = f"{100 * ran / self.full_trials:.0f}%" if self.full_trials else "–"
-        said = f"{ran} trials ran; {self.full_trials} would have been all treatments in all blocks"
-        said += f" that it came to ({part})."
+        said = f"{ran} trials ran; {self.full_trials} would have been all treatments in all blocks ({part}), "
+        said += f"{self.same_trials} in as many blocks as the race came to."
         if self.seconds:
-            said += f" They took {text.seconds(self.seconds)}, where all would have taken"
-            said += f" about {text.seconds(self.full_seconds)}."
+            took, full, same = map(text.seconds, (self.seconds, self.full_seconds, self.same_seconds))
+            said += f" They took {took}; those would have taken about {full} and {same}."
         again = sum(len(r.earlier) for r in self.records)
         if again:
             said += f" {again} more {'was' if again == 1 else 'were'} disturbed, and measured again."
@@ -78,12 +80,22 @@ class RaceReport:
 
     @property
     def full_seconds(self) -> float:
-        """How long a full study would have taken: each treatment's own time, in every block."""
+        """How long all treatments in all blocks of the plan would have taken."""
+        return self._block_seconds * int(self.folder.design["blocks"])
+
+    @property
+    def same_seconds(self) -> float:
+        """How long all treatments in as many blocks as the race came to would have taken."""
+        return self._block_seconds * len(self.progress.runners)
+
+    @property
+    def _block_seconds(self) -> float:
+        """A block of all treatments, each in its own mean time."""
         own: dict[str, list[float]] = {}
         for r in self.records:
             if {"started", "finished"} <= r.times_ns.keys():
                 own.setdefault(r.treatment, []).append((r.times_ns["finished"] - r.times_ns["started"]) / 1e9)
-        return len(self.progress.runners) * sum(sum(times) / len(times) for times in own.values())
+        return sum(sum(times) / len(times) for times in own.values())
 
     def to_json(self) -> dict[str, Any]:
         """The content of ``report.json``."""
@@ -96,8 +108,10 @@ class RaceReport:
             "is_over": self.progress.is_over,
             "trials": len(self.records),
             "full_trials": self.full_trials,
+            "same_trials": self.same_trials,
             "seconds": self.seconds,
             "full_seconds": self.full_seconds,
+            "same_seconds": self.same_seconds,
             "measured_again": sum(len(r.earlier) for r in self.records),
             "races": [
                 {

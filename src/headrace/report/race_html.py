@@ -75,7 +75,7 @@ def _keys(report: RaceReport) -> Iterator[Key]:
         )
     ran, full = len(report.records), report.full_trials
     part = f"{100 * ran / full:.0f}% of {full}" if full else ""
-    yield Key("Trials", str(ran), f"{part}, which all in these blocks would be")
+    yield Key("Trials", str(ran), f"{part}, which all in all blocks would be")
     if report.seconds:
         yield Key(
             "Time", text.seconds(report.seconds), f"in place of about {text.seconds(report.full_seconds)}"
@@ -157,6 +157,7 @@ def _table(report: RaceReport, race: Race, shown: Sequence[Standing]) -> Table:
 def _blocks_section(report: RaceReport) -> Section:
     ran = [len(names) for names in report.progress.runners]
     everyone = len(report.folder.design["treatments"])
+    blocks = int(report.folder.design["blocks"])
     left: dict[int, list[str]] = {}
     for race in report.progress.races.values():
         for s in race.standings:
@@ -164,7 +165,7 @@ def _blocks_section(report: RaceReport) -> Section:
                 left.setdefault(s.dropped_after, []).append(s.treatment)
     parts = [
         Chart(
-            decision_charts.blocks(ran, everyone, len(ran), left),
+            decision_charts.blocks(ran, everyone, blocks, left),
             legend=[
                 ("trials of the block", "@{accent}", "■"),
                 ("not run: the race saved them", "@{noise}", "■"),

@@ -1,0 +1,77 @@
+"""Races for real: one on a private MariaDB agrees with a full study of the same configurations, and costs less."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.test_runner import Bench, bench
+
+__all__ = ["bench"]  # a fixture
+
+pytestmark = [pytest.mark.real, pytest.mark.root]
+
+#: Two buffer pools that hold the 20 MB of data, and two that do not: these read from the disk all the time.
+PLAN = """
+name = "race"
+[target]
+scratch = "{scratch}"
+[design]
+kind = "race"
+baseline = "5M"
+blocks = 4
+equivalence = 0.3
+seed = 2
+[workload]
+kind = "oltp"
+seconds = 1
+warmup_s = 0.5
+script = "point_select"
+table_size = 80000
+connections = 4
+[base]
+"server.innodb_flush_log_at_trx_commit" = 1
+[factors.pool]
+knob = "server.innodb_buffer_pool_size"
+levels = ["5M", "6M", "96M", "128M"]
+"""
+
+
+def report_of(lab: Bench, plan: str, name: str) -> tuple[dict[str, Any], str]:
+    lab.plan.write_text(plan)
+    lab.output = lab.folder / name
+    code, out, err = lab.finish("--json")
+    assert code == 0, err
+    found: dict[str, Any] = json.loads(out)
+    return found, err
+
+
+def test_a_race_agrees_with_a_full_study_and_costs_less(bench: Callable[[str], Bench]) -> None:
+    lab = bench(PLAN)
+    text = lab.plan.read_text()
+    raced, said = report_of(lab, text, "race")
+    (race,) = raced["races"]
+    left = {s["treatment"] for s in race["standings"] if s["dropped_after"]}
+    assert left == {"5M", "6M"}, race
+    assert set(race["survivors"]) == {"96M", "128M"}
+    assert "5M" in said
+    assert "left" in said
+
+    full, _ = report_of(lab, text.replace('kind = "race"', 'kind = "factorial"'), "full")
+    speed = {t["treatment"]: t["throughput_ops_s"]["estimate"] for t in full["treatments"]}
+    assert max(speed, key=lambda name: speed[name]) in race["survivors"]
+    worse = {
+        e["treatment"] for e in full["effects"] if e["response"] == "throughput" and e["ratio"]["low"] > 1
+    }
+    assert worse == {"96M", "128M"}, "the full study says so, too: better than the small baseline"
+
+    assert raced["trials"] == raced["same_trials"] - 2 * (race["blocks"] - 2)
+    assert raced["trials"] < raced["full_trials"] == 16 < len(full["trials"]) == 20
+    assert raced["seconds"] < raced["full_seconds"]
+    page = (lab.folder / "race" / "report.html").read_text()
+    assert "would have been all treatments in all blocks" in page
+    assert Path(lab.folder / "race" / "report.json").exists()
