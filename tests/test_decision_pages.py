@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.analysis.factors import studies_of
+from headrace.analysis.decision import decide
+from headrace.analysis.factors import questions_of, studies_of
 from headrace.analysis.history import Point, watch
 from headrace.analysis.percentiles import Histogram
 from headrace.analysis.result import Effect, Interval, Verdict
@@ -178,19 +179,25 @@ def test_a_hostile_race_is_text(evil_race: Path) -> None:
     is_safe(evil_race.read_text())
 
 
-def imported(path: Path, names: Sequence[str], repeats: int = 1) -> Path:
+def imported(path: Path, names: Sequence[str], repeats: int = 1, *, with_latency: bool = False) -> Path:
     """A table of two factors with two levels each, and one with three."""
     rng = np.random.default_rng(5)
     rows = [
         Row(
             "x",
             {names[0]: names[1 + a], names[3]: names[4 + b], "threads": str(4**c)},
-            {names[6]: 100 * (1 + 3 * a * b) * (1 + c) * math.exp(rng.normal(0, 0.05))},
+            {
+                names[6]: 100 * (1 + 3 * a * b) * (1 + c) * math.exp(rng.normal(0, 0.05)),
+                "p99_ms": 5 * (1 + a) * (3 - c) * math.exp(rng.normal(0, 0.05)),
+            },
         )
         for a, b, c, _ in itertools.product(range(2), range(2), range(3), range(repeats))
     ]
-    studies = studies_of(rows, [names[0], names[3], "threads"], {names[6]: True})
-    path.write_text(effects_html.page_of(studies, [Path(names[1].replace("/", "_"))]))
+    responses = {names[6]: True, "p99_ms": False} if with_latency else {names[6]: True}
+    studies = studies_of(rows, [names[0], names[3], "threads"], responses)
+    path.write_text(
+        effects_html.page_of(studies, [Path(names[1].replace("/", "_"))], decide(questions_of(studies)))
+    )
     return path
 
 
@@ -202,7 +209,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def evil_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return imported(tmp_path_factory.mktemp("pages") / "evil.html", [evil(i) for i in range(7)], repeats=2)
+    return imported(
+        tmp_path_factory.mktemp("pages") / "evil.html", [evil(i) for i in range(7)], 2, with_latency=True
+    )
 
 
 def test_an_import_has_its_sentences_shares_plots_ranks_and_groups(table: Path) -> None:
@@ -218,12 +227,32 @@ def test_an_import_has_its_sentences_shares_plots_ranks_and_groups(table: Path) 
         "Groups that lie apart",
     ):
         assert part in said
-    shares, *plots, ranks = figures(table.read_text())
+    shares, noise, *plots, ranks = figures(table.read_text())
     assert len(shares["data"][0]["x"]) == 6
+    # One observation a cell: 11 degrees of freedom, each a point, the line of noise and what lies beyond it.
+    line, *points, _ = noise["data"]
+    assert line["x"] == line["y"]
+    assert sum(len(p["x"]) for p in points) == 11
+    assert all(noise["layout"][axis]["title"]["text"] for axis in ("xaxis", "yaxis"))
+    assert len(noise["layout"]["shapes"]) == 1
     assert len(plots) == 3
     assert len({json.dumps(plot["layout"]["yaxis"]) for plot in plots}) == 1, "one scale for all plots"
     values = ranks["data"][0]["x"]
     assert values == sorted(values, reverse=True)
+
+
+def test_repeats_give_intervals_to_the_choice_and_two_responses_a_front(tmp_path: Path) -> None:
+    names = ["filesystem", "xfs", "ext4", "kernel", "6.1", "6.12", "tps"]
+    page = imported(tmp_path / "two.html", names, 3, with_latency=True).read_text()
+    said = " ".join(" ".join(Outline(page).words).split())
+    assert "The best tps has ext4 6.12 16; the next" in said
+    assert "tps and p99_ms at once" in said
+    kept, latency, front, *_ = figures(page)
+    assert len(kept["data"][0]["x"]) == 12
+    assert kept["data"][0]["x"][0] == 1
+    assert latency["layout"]["xaxis"]["title"]["text"] == "part of the best that is kept"
+    assert front["layout"]["xaxis"]["title"]["text"] == "tps, more is better"
+    assert front["layout"]["yaxis"]["title"]["text"] == "p99_ms, less is better"
 
 
 def test_a_hostile_import_is_text(evil_table: Path) -> None:

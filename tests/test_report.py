@@ -190,7 +190,7 @@ def test_json_has_the_documented_form(ladder: Written) -> None:
     found = ladder.json
     assert set(found) == {
         "format", "headrace", "experiment", "headline", "treatments", "effects", "noise", "trials",
-        "cautions", "planned_trials", "versions", "factors",
+        "cautions", "planned_trials", "versions", "factors", "choice",
     }  # fmt: skip
     assert found["format"] == 1
     assert found == json.loads(json.dumps(report.to_json(ladder.folder, ladder.analysis)))

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 #: The latency that a throughput is weighed against.
 TAIL = "p99"
 
+_NS_PER_MS = 1e6
+
 
 class Certainty(StrEnum):
     """How sure a choice is. ``WITHIN``: others may be better, by no more than the margin."""
@@ -193,12 +195,13 @@ def of_trials(treatments: Sequence[Treatment], trials: Sequence[TrialResponse]) 
                 if value is None:
                     silent.add(name)
                     continue
+                value = value if response == THROUGHPUT else value / _NS_PER_MS
                 logs.setdefault(name, {}).setdefault(trial.block, []).append(math.log(value))
                 resolution.setdefault(name, []).append(trial.resolution_log(response))
             order = [name for name in names.values() if name in logs and name not in silent]
             found.append(
                 Question(
-                    response,
+                    response if response == THROUGHPUT else f"{response}_ms",
                     condition,
                     response == THROUGHPUT,
                     {name: {b: sum(v) / len(v) for b, v in logs[name].items()} for name in order},

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+#: With more observations than this, what a model leaves over is not drawn single by single.
+MOST_FOR_REST = 500
+
 #: A term: the names of its factors, in the order of the table.
 Term = tuple[str, ...]
 
@@ -92,6 +95,16 @@ class Contrast:
 
 
 @dataclass(frozen=True)
+class Single:
+    """One degree of freedom: the length of the data along one orthonormal column, in log units. Were there
+    nothing, all of them would vary alike, as one observation does. ``term`` is empty where no term of the model
+    holds it."""
+
+    term: Term
+    size: float
+
+
+@dataclass(frozen=True)
 class Stratum:
     """What effects of ``factors`` and their interactions are tested by. ``deviation`` in log units, on the scale
     of single trials; None where ``degrees`` is 0: nothing was set up twice."""
@@ -121,7 +134,8 @@ class Effects:
     """A whole analysis. ``error`` says what the error term is: ``repeats``, ``interactions`` (of three and more
     factors), ``residual`` (whatever is not in a model that was chosen) or ``none``; ``deviation`` is its standard
     deviation in log units. ``strata`` are those of hard factors, outermost first. ``unknown`` are levels that were
-    never measured where they could be compared with the first of their factor."""
+    never measured where they could be compared with the first of their factor. ``singles`` are of all terms that
+    are tested by trials, and of what the model leaves over where no cell was repeated."""
 
     factors: Mapping[str, tuple[str, ...]]
     observations: int
@@ -135,6 +149,7 @@ class Effects:
     contrasts: tuple[Contrast, ...] = ()
     strata: tuple[Stratum, ...] = ()
     unknown: tuple[tuple[str, str], ...] = ()
+    singles: tuple[Single, ...] = ()
 
 
 def analyse(
@@ -178,6 +193,7 @@ def analyse(
             for i, (v, d) in enumerate(errors[:-1])
         ),
         unknown=unknown,
+        singles=_singles(model, terms, with_rest=error != "repeats"),
     )
 
 
@@ -345,6 +361,32 @@ def _terms(model: _Model, terms: Sequence[Term], errors: Sequence[_Error]) -> tu
         TermEffect(term, own, share, p, next(adjusted) if p is not None else None, degrees)
         for term, own, share, p, degrees in rows
     )
+
+
+def _singles(model: _Model, terms: Sequence[Term], *, with_rest: bool) -> tuple[Single, ...]:
+    """Each column of the model beyond all columns before it (Gram & Schmidt), and, with the rest, any columns that
+    complete them: whatever they are, their lengths are the same noise."""
+    depth = len(model.hard)
+    count = len(model.y)
+    parts: list[tuple[Term, Floats]] = [((), model.matrix([], depth))]
+    parts += [(term, model.columns(term)) for term in terms if model.depth(term) == depth]
+    basis = np.zeros((count, 0))
+    found = []
+    for place, (term, columns) in enumerate(parts):
+        for column in columns.T:
+            # Twice, because the first pass leaves what was rounded.
+            rest = column - basis @ (basis.T @ column)
+            rest -= basis @ (basis.T @ rest)
+            length = float(np.linalg.norm(rest))
+            if length < 1e-8 * max(float(np.linalg.norm(column)), 1.0):
+                continue
+            basis = np.column_stack([basis, rest / length])
+            if place:
+                found.append(Single(term, abs(float(basis[:, -1] @ model.y))))
+    if with_rest and basis.shape[1] < count <= MOST_FOR_REST:
+        whole = np.linalg.qr(np.hstack([basis, np.eye(count)]))[0]
+        found += [Single((), abs(float(c @ model.y))) for c in whole[:, basis.shape[1] : count].T]
+    return tuple(found)
 
 
 def holm(values: Sequence[float]) -> list[float]:

@@ -38,6 +38,11 @@ class Study:
     def factors(self) -> tuple[str, ...]:
         return tuple(self.effects.factors)
 
+    @property
+    def title(self) -> str:
+        """The response, and the condition it was measured in."""
+        return f"{self.response} @ {self.condition}" if self.condition else self.response
+
     def name(self, cell: Cell) -> str:
         return self.names.get(cell) or " ".join(cell)
 

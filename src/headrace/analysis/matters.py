@@ -104,11 +104,18 @@ def lenth_margin(logs: Sequence[float], alpha: float = 0.05) -> float | None:
 
     Source: Lenth 1989, Quick and easy analysis of unreplicated factorials, Technometrics 31 (simultaneous margin).
     """
+    error = lenth_error(logs)
+    if error is None:
+        return None
+    each = 1 - (1 - alpha) ** (1 / len(logs))
+    return t_quantile(len(logs) / 3, each) * error
+
+
+def lenth_error(logs: Sequence[float]) -> float | None:
+    """The standard error of contrasts, most of them nil, from the small ones (Lenth 1989); None below 5."""
     if len(logs) < 5:
         return None
     sizes = [abs(v) for v in logs]
     first = 1.5 * statistics.median(sizes)
     inner = [v for v in sizes if v < 2.5 * first]
-    pseudo_error = 1.5 * statistics.median(inner) if inner else 0.0
-    each = 1 - (1 - alpha) ** (1 / len(logs))
-    return t_quantile(len(logs) / 3, each) * pseudo_error
+    return 1.5 * statistics.median(inner) if inner else 0.0

@@ -42,6 +42,12 @@ def import_command(
     block: Annotated[
         str, typer.Option("--block", help="The column that tells repeats measured together.")
     ] = "",
+    condition: Annotated[
+        str,
+        typer.Option(
+            "--condition", help="The column that tells the workload: its values are never compared."
+        ),
+    ] = "",
     alpha: Annotated[float, typer.Option("--alpha", min=0.0001, max=0.5)] = 0.05,
     margin: Annotated[
         float, typer.Option("--margin", min=0.0, max=1.0, help="Smaller differences do not matter.")
@@ -51,7 +57,8 @@ def import_command(
 ) -> None:
     """What matters in results that were measured elsewhere, with the honesty due to one observation a cell."""
     from headrace import foreign
-    from headrace.analysis.factors import studies_of
+    from headrace.analysis.decision import decide
+    from headrace.analysis.factors import questions_of, studies_of
 
     responses = {**dict.fromkeys(response or (), True), **dict.fromkeys(latency or (), False)}
     if not responses:
@@ -64,21 +71,25 @@ def import_command(
             raise PlanError("no factor is named", hint=EXAMPLE)
         factors = factor
         rows = [row for path in files for row in foreign.read_csv(path, factors, list(responses))]
-    studies = studies_of(rows, factors, responses, block=block, alpha=alpha, margin=margin)
+    kept = [name for name in factors if name != condition]
+    studies = studies_of(rows, kept, responses, block=block, condition=condition, alpha=alpha, margin=margin)
+    decision = decide(questions_of(studies), alpha=alpha, margin=margin)
     if page is not None:
         from headrace.report import effects_html
 
-        write_page(page, effects_html.page_of(studies, files))
-    _show(studies, as_json)
+        write_page(page, effects_html.page_of(studies, files, decision))
+    _show(studies, decision, as_json)
 
 
-def _show(studies: Any, as_json: bool) -> None:
-    from headrace.report import effects
+def _show(studies: Any, decision: Any, as_json: bool) -> None:
+    from headrace.report import choices, effects
 
     if as_json:
-        print_json({"studies": [effects.to_json(study) for study in studies]})
+        content = [effects.to_json(study) for study in studies]
+        print_json({"studies": content, "choice": choices.to_json(decision)})
         return
-    for i, study in enumerate(studies):
-        if i:
-            stdout().print()
+    for study in studies:
         stdout().print(effects.terminal(study))
+        stdout().print()
+    for part in choices.terminal(decision):
+        stdout().print(part)

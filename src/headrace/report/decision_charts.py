@@ -109,6 +109,51 @@ def lines(
     return {"data": data, "layout": layout}
 
 
+def half_normal(points: Sequence[tuple[float, float, str, bool, str]], margin: float) -> Figure:
+    """(expected of noise, size, name beside it, told from chance, hint) a point, both in deviations of one
+    observation: the line of noise has the slope 1. Beyond ``margin`` nothing is chance."""
+    right = max(x for x, *_ in points) * 1.06
+    top = max([margin, *(y for _, y, *_ in points)]) * 1.08
+    end = min(right, top)
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": numbers([0, end]),
+            "y": numbers([0, end]),
+            "line": {"color": "@{soft}", "width": 1.6},
+            "hoverinfo": "skip",
+        }
+    ]
+    for is_beyond, colour, symbol in ((False, "@{muted}", "circle-open"), (True, "@{accent}", "circle")):
+        own = [(x, y, hint) for x, y, _, beyond, hint in points if beyond is is_beyond]
+        if own:
+            data.append(_points(own, colour, symbol, 8))
+    named = [(x, y, name) for x, y, name, *_ in points if name]
+    data.append(
+        {
+            "type": "scatter",
+            "mode": "text",
+            "x": numbers(x for x, _, _ in named),
+            "y": numbers(y for _, y, _ in named),
+            "text": [f"{label(text.short(name, 44))}  " for *_, name in named],
+            "textposition": "middle left",
+            "textfont": {"color": "@{ink}"},
+            "hoverinfo": "skip",
+        }
+    )
+    layout = _layout(
+        "expected of noise alone [deviations]", "size of the effect [deviations of one observation]"
+    )
+    layout["xaxis"] |= {"range": [0, right], "nticks": 7}
+    layout["yaxis"] |= {"range": [0, top], "nticks": 7}
+    dashed = {"color": "@{worse}", "width": 1.2, "dash": "dash"}
+    layout["shapes"] = [
+        {"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": margin, "y1": margin, "line": dashed}
+    ]
+    return {"data": data, "layout": layout}
+
+
 def search(
     points: Sequence[tuple[int, float | None, str, str]],
     best: Sequence[tuple[int, float]],

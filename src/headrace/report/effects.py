@@ -16,7 +16,7 @@ from headrace.analysis import choice, matters
 from headrace.analysis.aliasing import Aliasing
 from headrace.analysis.effects import Conditional, Effects, Term
 from headrace.analysis.factors import Study
-from headrace.report import text
+from headrace.report import tables, text
 
 #: A term that explains less of the variation is not worth a sentence.
 MIN_SHARE = 0.05
@@ -229,6 +229,7 @@ def to_json(study: Study) -> dict[str, Any]:
     effects = study.effects
     return {
         "response": study.response,
+        "condition": study.condition,
         "is_higher_better": study.is_higher_better,
         "alpha": study.alpha,
         "margin": study.margin,
@@ -261,11 +262,12 @@ def terminal(study: Study) -> RenderableType:
     effects = study.effects
     way = "more is better" if study.is_higher_better else "less is better"
     parts: list[RenderableType] = [
-        Text(f"{text.clean(study.response)} ({way}; {effects.observations} observations)", style="bold")
+        Text(f"{text.clean(study.title)} ({way}; {effects.observations} observations)", style="bold")
     ]
     parts += [Text(f"- {text.clean(line)}") for line in sentences(study)]
     terms = terms_table(effects)
-    ranks = _table(("rank", True), *((text.clean(f), False) for f in study.factors), (study.response, True))
+    names = ((text.clean(f), False) for f in study.factors)
+    ranks = tables.of_columns(("rank", True), *names, (text.clean(study.response), True))
     order = choice.ranked(study.cells, is_higher_better=study.is_higher_better)
     for i, (cell, value) in enumerate(order[:SHOWN_RANKS], start=1):
         ranks.add_row(str(i), *(Text(text.clean(level)) for level in cell), text.count(value))
@@ -280,16 +282,9 @@ def terminal(study: Study) -> RenderableType:
 
 def terms_table(effects: Effects) -> Table:
     """Every term with its share, the largest first."""
-    terms = _table(("term", False), ("of variation", True), ("", False), ("p (Holm)", True))
+    terms = tables.of_columns(("term", False), ("of variation", True), ("", False), ("p (Holm)", True))
     for term in sorted(effects.terms, key=lambda t: -t.share):
         bar = "█" * round(30 * term.share) or "▏"
         p = "–" if term.p_holm is None else f"{term.p_holm:.2g}"
         terms.add_row(Text(text.clean(term.name)), f"{100 * term.share:.1f}%", Text(bar, style="cyan"), p)
     return terms
-
-
-def _table(*columns: tuple[str, bool]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name, is_number in columns:
-        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
-    return table

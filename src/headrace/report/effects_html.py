@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headrace.analysis import choice
+from headrace.analysis.decision import Decision
 from headrace.analysis.factors import Study
-from headrace.report import charts, decision_charts, effects, text
+from headrace.report import charts, choices, decision_charts, effect_parts, effects, text
 from headrace.report.page import (
     Cell,
     Chart,
@@ -24,14 +25,11 @@ from headrace.report.page import (
     render,
 )
 
-#: Pairs of factors that have a plot: the largest interactions.
-MOST_PAIRS = 6
-
 #: Cells in the chart of ranks; the table has more.
 MOST_RANKS = 40
 
 
-def page_of(studies: Sequence[Study], sources: Sequence[Path]) -> str:
+def page_of(studies: Sequence[Study], sources: Sequence[Path], decision: Decision) -> str:
     """The page of one table's responses, as text."""
     names = ", ".join(path.name for path in sources[:3])
     more = f" and {len(sources) - 3} more" if len(sources) > 3 else ""
@@ -41,26 +39,42 @@ def page_of(studies: Sequence[Study], sources: Sequence[Path]) -> str:
             eyebrow="headrace import",
             title=names + more,
             lead="Results that were measured elsewhere: what matters in them, and how sure one can be.",
-            verdicts=[effects.sentences(study)[0] for study in studies],
-            keys=list(_keys(studies)),
+            verdicts=_verdicts(studies, decision),
+            keys=list(_keys(studies, decision)),
             cautions=[
-                f"{len(study.effects.missing)} cells of {study.response} were not measured"
+                f"{len(study.effects.missing)} cells of {study.title} were not measured"
                 for study in studies
                 if study.effects.missing
             ],
-            sections=[*sections, _method()],
+            sections=[_choice(decision), *sections, _method()],
             footer="headrace import --json prints the numbers",
         )
     )
 
 
-def _keys(studies: Sequence[Study]) -> Iterator[Key]:
+def _verdicts(studies: Sequence[Study], decision: Decision) -> list[str]:
+    """What to take, and what matters most for the first responses."""
+    said = [effects.sentences(study)[0] for study in studies]
+    return [*choices.sentences(decision)[:1], *said[:2]] if decision.bests else said[:3]
+
+
+def _choice(decision: Decision) -> Section:
+    see = (
+        "The best for each response, what no other beats in two at once, and what loses least wherever it is."
+    )
+    parts = choices.parts(decision)
+    return Section("choice", "Choice", "Which one to take?", parts, see)
+
+
+def _keys(studies: Sequence[Study], decision: Decision) -> Iterator[Key]:
+    for name, kept in choices.first_words(decision):
+        yield Key("Best overall", text.short(name, 40), kept, "better")
     for study in studies[:4]:
         (cell, value), *_ = choice.ranked(study.cells, is_higher_better=study.is_higher_better)
         best = max(study.effects.terms, key=lambda t: t.share)
-        yield Key(f"Best {study.response}", text.count(value), text.short(study.name(cell), 60), "better")
+        yield Key(f"Best {study.title}", text.count(value), text.short(study.name(cell), 60), "better")
         yield Key(
-            f"What matters most for {study.response}",
+            f"What matters most for {study.title}",
             text.short(best.name, 40),
             f"{100 * best.share:.0f}% of the variation",
         )
@@ -69,95 +83,40 @@ def _keys(studies: Sequence[Study]) -> Iterator[Key]:
 def _sections(study: Study, i: int, is_many: bool) -> Iterator[Section]:
     way = "more is better" if study.is_higher_better else "less is better"
     kind = study.effects.error
+    noise = effect_parts.noise(study)
     said: list[Part] = [
         Sentences(effects.sentences(study)),
         Note(effects.error_words(study.effects), is_attention=kind != "repeats"),
-        _shares(study),
-        _terms(study),
+        Row([effect_parts.shares(study), *([noise] if noise else [])]),
+        effect_parts.terms(study),
     ]
     yield Section(
         f"matters{i}",
-        f"{study.response}" if is_many else "What matters",
-        f"What matters for {study.response}?",
+        study.title if is_many else "What matters",
+        f"What matters for {study.title}?",
         said,
         see=f"{study.effects.observations} observations; {way}.",
     )
-    if plots := list(_plots(study)):
+    if plots := list(effect_parts.interactions(study)):
         see = (
             "Each line is a level of the second factor. Where lines run parallel, the two factors do not care "
             "about each other; where they cross or part, the right level of one depends on the other."
         )
-        yield Section(f"depends{i}", "Interactions", "What depends on what?", [Row(plots)], see=see)
-    yield Section(f"ranks{i}", "Ranks", f"Which is best for {study.response}?", list(_ranks(study)))
-    yield Section(f"levels{i}", "Levels", "Levels of each factor", [_levels(study)], see=_LEVELS)
+        yield Section(
+            f"depends{i}", "" if is_many else "Interactions", "What depends on what?", [Row(plots)], see=see
+        )
+    yield Section(
+        f"ranks{i}", "" if is_many else "Ranks", f"Which is best for {study.title}?", list(_ranks(study))
+    )
+    yield Section(
+        f"levels{i}", "" if is_many else "Levels", "Levels of each factor", [_levels(study)], see=_LEVELS
+    )
 
 
 _LEVELS = (
     "A level's mean gives every combination of the other factors the same weight, measured or not; the ratio is "
     "to the factor's first level. Where an interaction is large, such a mean is no cell's truth."
 )
-
-
-def _shares(study: Study) -> Chart:
-    terms = sorted(study.effects.terms, key=lambda t: -t.share)[:20]
-    rows = []
-    for term in terms:
-        is_sure = term.p_holm is not None and term.p_holm < study.alpha
-        colour = "@{accent}" if is_sure else "@{muted}"
-        p = (
-            ""
-            if term.p_holm is None
-            else f"<br>p = {term.p_holm:.2g} (Holm), {term.degrees} degrees of freedom"
-        )
-        hint = f"<b>{charts.label(term.name)}</b>: {100 * term.share:.1f}% of the variation{p}"
-        rows.append((term.name, 100 * term.share, f"{100 * term.share:.1f}%", colour, hint))
-    legend = [("told from chance", "@{accent}", "■"), ("not told from chance", "@{muted}", "■")]
-    return Chart(
-        decision_charts.bars(rows, "share of the variation [%]"),
-        "Shares of the variation",
-        legend=legend if study.effects.error != "none" else [("no test is possible", "@{muted}", "■")],
-    )
-
-
-def _terms(study: Study) -> Table:
-    rows = []
-    for term in sorted(study.effects.terms, key=lambda t: -t.share):
-        p = "–" if term.p_holm is None else f"{term.p_holm:.2g}"
-        verdict = Cell("–")
-        if term.p_holm is not None:
-            is_sure = term.p_holm < study.alpha
-            verdict = Cell("matters", "better") if is_sure else Cell("not told from chance", "unsure")
-        rows.append((term.name, f"{100 * term.share:.1f}%", str(term.degrees), p, verdict))
-    columns = (("term", ""), ("of variation", "n"), ("degrees", "n"), ("p (Holm)", "n"), ("", ""))
-    return Table(columns, rows, "All terms", is_folded=True)
-
-
-def _plots(study: Study) -> Iterator[Chart]:
-    found = study.effects
-    pairs = [t for t in found.terms if len(t.term) == 2]
-    axis = decision_charts.value_axis([v for c in found.conditionals for v in c.means.values()])
-    for term in sorted(pairs, key=lambda t: -t.share)[:MOST_PAIRS]:
-        first, second = term.term
-        # The factor with more levels along the axis, the other as lines.
-        along, by = (
-            (first, second) if len(found.factors[first]) >= len(found.factors[second]) else (second, first)
-        )
-        own = [c for c in found.conditionals if (c.factor, c.by) == (along, by)]
-        if not own:
-            continue
-        steps = list(found.factors[along])
-        colours = [*charts.LINE_COLOURS, *["@{muted}"] * len(own)]
-        shown = [
-            (f"{by} {c.at}", colours[i], [c.means.get(step, float("nan")) for step in steps])
-            for i, c in enumerate(own)
-        ]
-        p = "" if term.p_holm is None else f", p = {term.p_holm:.2g}"
-        yield Chart(
-            decision_charts.lines(steps, along, "", shown, axis),
-            f"{along} by {by}",
-            f"{100 * term.share:.1f}% of the variation{p}",
-            [(name, colour, "") for name, colour, _ in shown],
-        )
 
 
 def _ranks(study: Study) -> Iterator[Part]:

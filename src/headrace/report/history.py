@@ -8,12 +8,11 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from headrace.analysis.audit import Rate
 from headrace.analysis.history import MIN_POINTS, History
-from headrace.report import text
+from headrace.report import tables, text
 
 _BAR = 24
 
@@ -47,10 +46,9 @@ def to_json(found: History, response: str) -> dict[str, Any]:
 
 def terminal(found: History, response: str) -> RenderableType:
     """The sentence, and a line a point with the changes between them."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("point", "trials", text.clean(response), "", ""):
-        is_number = column in ("trials", text.clean(response))
-        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+    table = tables.of_columns(
+        ("point", False), ("trials", True), (text.clean(response), True), ("", False), ("", False)
+    )
     starts = {change.at: change for change in found.changes}
     top = max((p.log for p in found.points), default=0.0)
     for i, point in enumerate(found.points):
@@ -67,10 +65,9 @@ def terminal(found: History, response: str) -> RenderableType:
 
 def rates(found: Sequence[Rate]) -> RenderableType:
     """A line a rate, and what it may be."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("A/A studies of", "studies", "alarms", "rate", ""):
-        is_number = column in ("studies", "alarms", "rate")
-        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+    table = tables.of_columns(
+        ("A/A studies of", False), ("studies", True), ("alarms", True), ("rate", True), ("", False)
+    )
     for rate in found:
         verdict = Text("holds", style="green") if rate.holds else Text("too many", style="red")
         table.add_row(rate.what, f"{rate.studies:,}", f"{rate.alarms:,}", f"{100 * rate.rate:.1f}%", verdict)

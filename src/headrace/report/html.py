@@ -25,7 +25,7 @@ from headrace.analysis.result import Analysis, Effect, Interval, NoiseFloor, Ver
 from headrace.errors import StoreError, TargetError
 from headrace.facts import HostFacts
 from headrace.model import Facts, TrialState
-from headrace.report import charts, matters, tables, text
+from headrace.report import charts, choices, duet, matters, tables, text
 from headrace.report.evidence import Evidence
 from headrace.report.sections import Machines, Paces
 from headrace.store import ExperimentFolder
@@ -57,6 +57,7 @@ def render(folder: ExperimentFolder, analysis: Analysis, evidence: Evidence) -> 
         .get_template("report.html")
         .render(
             page=page,
+            place=page.figures.add,
             csp=f"{policy}; script-src {hashes}",
             css=_resource(__package__, "templates/report.css"),
             scripts=scripts,
@@ -137,7 +138,8 @@ class _Page:
         self.evidence = evidence
         self.figures = Figures()
         self.groups = tables.groups(folder.design, analysis, evidence.records)
-        self.matters = matters.cards(analysis, self.figures.add)
+        self.choices = choices.parts(analysis.decision) if analysis.decision else []
+        self.matters = matters.cards(analysis)
         self.latencies, self.share_latencies = LATENCIES, SHARE_LATENCIES
         self.verdicts = tuple(_CHIP.items())
         self._folder = folder
@@ -437,6 +439,10 @@ class _Page:
         if not points["complete"][0]:
             return None
         return self.figures.add(charts.drift(points, firsts))
+
+    @cached_property
+    def side_by_side(self) -> list[str]:
+        return duet.sentences(self._folder, self.evidence.records, self.evidence.responses)
 
     @cached_property
     def cautions(self) -> list[str]:

@@ -39,7 +39,7 @@ from headrace import __version__
 from headrace.analysis.result import Analysis, Effect, Interval, TreatmentSummary
 from headrace.analysis.trials import TrialResponse, trial_responses
 from headrace.model import TrialState
-from headrace.report import duet, matters, tables
+from headrace.report import choices, duet, matters, tables
 from headrace.store import ExperimentFolder, TrialRecord
 
 FORMAT_VERSION = 1
@@ -85,6 +85,7 @@ def to_json(
             for n in analysis.noise
         ],
         "factors": matters.to_json(analysis),
+        "choice": choices.to_json(analysis.decision) if analysis.decision else None,
         "trials": [_trial(record, analysis, responses.get(record.number)) for record in records],
         "duet": duet.to_json(folder, records, responses),
         "cautions": tables.cautions(records),

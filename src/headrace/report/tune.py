@@ -13,7 +13,7 @@ from rich.text import Text
 from headrace.analysis.trials import THROUGHPUT, TrialResponse
 from headrace.experiment.search import Found, name_of
 from headrace.model import TrialState, Value
-from headrace.report import text
+from headrace.report import tables, text
 from headrace.tune import LEAN, Confirmed, Tuned
 
 FORMAT_VERSION = 1
@@ -110,14 +110,14 @@ def terminal(tuned: Tuned) -> RenderableType:
 
 
 def _settings(settings: Mapping[str, Value]) -> Table:
-    table = _table(("knob", False), ("value", False))
+    table = tables.of_columns(("knob", False), ("value", False))
     for knob, value in sorted(settings.items()):
         table.add_row(Text(text.clean(knob)), Text(text.clean(value)))
     return table
 
 
 def _confirmation(tuned: Tuned) -> Table:
-    table = _table(
+    table = tables.of_columns(
         ("confirmed", False), ("response", False), ("/ AS-IS", True), ("interval", True), ("verdict", False)
     )
     for found in tuned.confirmed:
@@ -130,7 +130,7 @@ def _confirmation(tuned: Tuned) -> Table:
 
 
 def _importance(tuned: Tuned) -> Table:
-    table = _table(("knob", False), ("matters", True), ("", False))
+    table = tables.of_columns(("knob", False), ("matters", True), ("", False))
     for name, share in tuned.importance.items():
         bar = "█" * round(30 * share) or "▏"
         knob = _knob(tuned.table.knobs[name].knob)
@@ -139,7 +139,7 @@ def _importance(tuned: Tuned) -> Table:
 
 
 def _points(tuned: Tuned) -> Table:
-    table = _table(("point", False), ("ops/s", True), ("p99, ms", True), ("", False))
+    table = tables.of_columns(("point", False), ("ops/s", True), ("p99, ms", True), ("", False))
     front = {f.number for f in tuned.front}
     order = sorted(tuned.found, key=lambda f: -_ops(f.response))
     for found in [*order[:SHOWN_POINTS], *(f for f in order[SHOWN_POINTS:] if f.number == 1)]:
@@ -168,10 +168,3 @@ def _caution(tuned: Tuned) -> str:
 
 def _knob(name: str) -> str:
     return name.removeprefix("server.")
-
-
-def _table(*columns: tuple[str, bool]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name, is_number in columns:
-        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
-    return table

@@ -1,0 +1,78 @@
+"""Half-normal plots: which effects stick out of the noise, seen rather than tested.
+
+Were there no effects, the sizes of a study's single degrees of freedom would be those of one normal distribution,
+and lie on a line through 0 against its quantiles. Those that matter lie above it, at the right.
+
+Sources: Daniel 1959, Use of half-normal plots in interpreting factorial two-level experiments, Technometrics 1;
+Lenth 1989, Quick and easy analysis of unreplicated factorials, Technometrics 31 (the noise without repeats).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.analysis.effects import Effects, Single
+from headrace.analysis.intervals import t_quantile
+from headrace.analysis.matters import lenth_error, lenth_margin
+
+#: Fewer than this show no line: they are better drawn as bars.
+MIN_POINTS = 7
+
+
+@dataclass(frozen=True)
+class Point:
+    """``size`` as a multiple of the noise; ``expected`` of that, were it one of so many of noise alone. ``name``
+    is empty for what belongs to no term."""
+
+    name: str
+    size: float
+    expected: float
+    is_beyond: bool
+
+
+@dataclass(frozen=True)
+class HalfNormal:
+    """``points`` from small to large. ``noise`` is the deviation of one observation in log units. Beyond
+    ``margin`` (a multiple of it) an effect is told from chance, all points together. ``is_from_repeats``: else the
+    noise is taken from the small effects, supposing that most are nil."""
+
+    points: tuple[Point, ...]
+    noise: float
+    margin: float
+    source: str
+
+    @property
+    def has_line(self) -> bool:
+        return len(self.points) >= MIN_POINTS
+
+
+def half_normal(effects: Effects, alpha: float = 0.05) -> HalfNormal | None:
+    """None where nothing shows the noise: no error term, and fewer than 5 effects."""
+    from scipy.special import ndtri
+
+    singles = sorted(effects.singles, key=lambda s: s.size)
+    found = _noise(effects, singles, alpha)
+    if found is None or not singles:
+        return None
+    noise, margin = found
+    points = tuple(
+        Point(
+            " x ".join(single.term),
+            single.size / noise,
+            float(ndtri(0.5 + 0.5 * (i + 0.5) / len(singles))),
+            single.size > margin,
+        )
+        for i, single in enumerate(singles)
+    )
+    source = effects.error if effects.deviation else "small effects"
+    return HalfNormal(points, noise, margin / noise, source)
+
+
+def _noise(effects: Effects, singles: list[Single], alpha: float) -> tuple[float, float] | None:
+    """The deviation of one observation, and the size beyond which one of the singles is no chance."""
+    if effects.deviation:
+        each = alpha / max(len(singles), 1)
+        return effects.deviation, t_quantile(effects.error_degrees, each) * effects.deviation
+    sizes = [single.size for single in singles]
+    noise, margin = lenth_error(sizes), lenth_margin(sizes, alpha)
+    return (noise, margin) if noise and margin else None
