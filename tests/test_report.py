@@ -131,7 +131,7 @@ def test_every_place_for_a_chart_has_its_figure_and_every_figure_a_place(ladder:
     choices = {attrs["value"] for tag, attrs in outline.tags if tag == "option"}
     assert places | choices == set(outline.figures())
     # 8 treatments: pace, heat map, strips; then 6 of the ladder, the distribution and the drift.
-    assert len(outline.figures()) == 3 * 8 + 6 + 2
+    assert len(outline.figures()) == 3 * 8 + 6 + 2 + 3
 
 
 def test_differences_show_only_what_differs(ladder: Written) -> None:
@@ -190,7 +190,7 @@ def test_json_has_the_documented_form(ladder: Written) -> None:
     found = ladder.json
     assert set(found) == {
         "format", "headrace", "experiment", "headline", "treatments", "effects", "noise", "trials",
-        "cautions", "planned_trials", "versions", "factors", "choice",
+        "cautions", "planned_trials", "versions", "factors", "choice", "duet",
     }  # fmt: skip
     assert found["format"] == 1
     assert found == json.loads(json.dumps(report.to_json(ladder.folder, ladder.analysis)))
