@@ -157,7 +157,12 @@ def write_page(path: Path, content: str) -> None:
     stderr().print(f"page: {path}", soft_wrap=True, highlight=False, markup=False)
 
 
-def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def run_until_signal(
+    work: Callable[[], Coroutine[Any, Any, T]],
+    *,
+    stopping: str = "stopping: restoring the host first ...",
+    stopped: str = "stopped; the host is restored, finished trials are kept",
+) -> T:
     """Run, and on Ctrl-C or SIGTERM cancel once and wait until the host is restored.
 
     Further signals while restoring are ignored: leaving half-way would be worse.
@@ -172,7 +177,7 @@ def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
         def stop() -> None:
             if not task.cancelling():
-                stderr().print("\nstopping: restoring the host first ...", style="yellow")
+                stderr().print(f"\n{stopping}", style="yellow")
                 task.cancel()
 
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -183,7 +188,7 @@ def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
             console = stderr()
             # On a terminal the cursor stands at the end of the bar.
             line = "\n" if console.is_terminal else ""
-            console.print(f"{line}stopped; the host is restored, finished trials are kept", style="yellow")
+            console.print(f"{line}{stopped}", style="yellow")
             raise typer.Exit(130) from None
 
     return asyncio.run(supervised())
@@ -204,12 +209,12 @@ def _root(
     pass
 
 
-def on_target(address: str, work: Callable[[Any], Awaitable[T]], **login: str | None) -> T:
+def on_target(address: str | TargetSpec, work: Callable[[Any], Awaitable[T]], **login: str | None) -> T:
     """Do some work on a target; ``login`` is the identity file and known hosts of an SSH target."""
     from headrace.target import TargetSpec, open_target
 
     async def connected() -> T:
-        target = open_target(TargetSpec.parse(address, **login))
+        target = open_target(address if isinstance(address, TargetSpec) else TargetSpec.parse(address, **login))
         await target.connect()
         try:
             return await work(target)

@@ -4,6 +4,7 @@
 where it works, software emulation elsewhere: then only the direction of a result can be trusted, never its size.
 """
 
+from headrace.vm.cache import Tell
 from headrace.vm.machine import Vm, down, find, running, up
 from headrace.vm.qemu import Accel
 from headrace.vm.spec import DiskSpec, VmSpec
@@ -14,6 +15,7 @@ __all__ = [
     "DiskSpec",
     "Record",
     "Status",
+    "Tell",
     "Vm",
     "VmSpec",
     "down",

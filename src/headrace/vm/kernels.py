@@ -90,7 +90,7 @@ def _is(release: str, version: str) -> bool:
 
 
 async def _from_apt(host: Target, version: str, tell: Tell) -> Kernel:
-    await require_programs(host, "apt-get", "dpkg-deb", "depmod", "mke2fs")
+    await require_programs(host, "apt-get")
     listed = await host.run(["apt-cache", "pkgnames", f"linux-image-{version}"], check=False)
     packages = [name for name in listed.text.split() if _is_cloud_kernel(name, version)]
     if not packages:
@@ -98,6 +98,7 @@ async def _from_apt(host: Target, version: str, tell: Tell) -> Kernel:
             f"apt knows no Debian cloud kernel {version}",
             hint="apt-get update; Debian's backports have newer ones; or name the path of a vmlinuz",
         )
+    await require_programs(host, "dpkg-deb", "depmod", "mke2fs")
     package = max(packages, key=natural)
     async with locked(folder("kernels"), "kernels", tell, FETCH_PATIENCE_S):
         tell(f"fetching {package}")
@@ -123,7 +124,6 @@ def _is_cloud_kernel(package: str, version: str) -> bool:
 
 
 async def _own(host: Target, name: str, tell: Tell) -> Kernel:
-    await require_programs(host, "depmod", "mke2fs")
     path, _, modules_name = name.partition(":")
     vmlinuz = Path(path).expanduser().resolve()
     try:
@@ -142,6 +142,7 @@ async def _own(host: Target, name: str, tell: Tell) -> Kernel:
     for kernel in cached():
         if kernel.source == source:
             return kernel
+    await require_programs(host, "depmod", "mke2fs")
     async with locked(folder("kernels"), "kernels", tell, FETCH_PATIENCE_S):
         with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder("kernels")) as place:
             return await _keep(host, Path(place), vmlinuz, modules, source, tell)

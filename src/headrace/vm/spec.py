@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.errors import PlanError
 
-__all__ = ["DiskSpec", "VmSpec"]
+__all__ = ["DiskSpec", "VmSpec", "size_of"]
 
 MIB = 1 << 20
 #: A namespace, a folder and a host are called by it.
@@ -76,6 +76,14 @@ class VmSpec:
         """Raises KeyError, TypeError or ValueError for what is no spec."""
         disks = tuple(DiskSpec(**disk) for disk in content["disks"])
         return VmSpec(**{**content, "disks": disks})
+
+
+def size_of(text: str, what: str) -> int:
+    """``1.5G`` -> bytes; powers of 1024. Raises PlanError, which calls it ``what``."""
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)([KMGT]?)(?:i?B)?", text.strip(), flags=re.IGNORECASE)
+    if not match:
+        raise PlanError(f"{what} = {text!r}: must be a number with K, M, G or T, such as 4G")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
 def _check_disk(disk: DiskSpec, place: str) -> None:
