@@ -197,6 +197,7 @@ def status(folder: Folder, as_json: Json = False) -> None:
     """How far an experiment is, and whether the host is restored."""
     from headrace.agent import Agent, Journal
     from headrace.experiment.kinds import as_decided
+    from headrace.experiment.machine import reached
     from headrace.report import views
     from headrace.store import ExperimentFolder
 
@@ -205,10 +206,9 @@ def status(folder: Folder, as_json: Json = False) -> None:
     async def work(host: Any) -> list[dict[str, Any]]:
         return await Journal(await Agent.install(host), "status").entries()
 
-    target = experiment.design["target"]
-    entries = on_target(
-        target["address"], work, identity_file=target["identity_file"], known_hosts=target["known_hosts"]
-    )
+    machine = reached(experiment)
+    # Of a virtual machine that is down nothing is left that could be restored.
+    entries = on_target(machine, work) if machine else []
     if as_json:
         states = {t.number: t.state for t in experiment.trials()}
         print_json({"trials": len(experiment.design["trials"]), "states": states, "journal": entries})

@@ -20,6 +20,8 @@ from headrace.model import ServerLogin
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from headrace.target import TargetSpec
+
 
 T = TypeVar("T")
 
@@ -214,7 +216,8 @@ def on_target(address: str | TargetSpec, work: Callable[[Any], Awaitable[T]], **
     from headrace.target import TargetSpec, open_target
 
     async def connected() -> T:
-        target = open_target(address if isinstance(address, TargetSpec) else TargetSpec.parse(address, **login))
+        spec = TargetSpec.parse(address, **login) if isinstance(address, str) else address
+        target = open_target(spec)
         await target.connect()
         try:
             return await work(target)

@@ -18,6 +18,7 @@ from headrace import vm
 from headrace.errors import HeadraceError, PlanError, TargetError, TreatmentFailed
 from headrace.experiment.design import VM, Design, kernel_of
 from headrace.experiment.plan import MachineTable, Plan, size_in_bytes
+from headrace.store import ExperimentFolder
 from headrace.target import Target, TargetSpec, open_target
 
 Tell = Callable[[str], None]
@@ -135,10 +136,10 @@ class VirtualMachine:
         self._vm = None
 
 
-def vm_name(plan: Plan, design_hash: str, folder: Path) -> str:
-    """The same for every run of one experiment, and for no other: the folder is part of it."""
+def vm_name(name: str, design_hash: str, folder: Path) -> str:
+    """Of the experiment's name: the same for each of its runs, and for no other, as its folder is part of it."""
     place = hashlib.sha256(f"{design_hash} {folder.absolute()}".encode()).hexdigest()
-    return f"{re.sub('[^a-z0-9]+', '-', plan.name.lower())[:22].strip('-')}-{place[:8]}"
+    return f"{re.sub('[^a-z0-9]+', '-', name.lower())[:22].strip('-')}-{place[:8]}"
 
 
 def open_machine(design: Design, folder: Path) -> Machine:
@@ -146,7 +147,7 @@ def open_machine(design: Design, folder: Path) -> Machine:
     plan = design.plan
     table = plan.machine or MachineTable()
     if plan.target.address == VM:
-        return VirtualMachine(vm_name(plan, design.hash, folder), str(folder.absolute()), table)
+        return VirtualMachine(vm_name(plan.name, design.hash, folder), str(folder.absolute()), table)
     spec = target_spec(plan)
     if any(kernel_of(plan, treatment) for treatment in design.treatments):
         from headrace.experiment.reboot import RebootedHost
@@ -159,6 +160,18 @@ def target_spec(plan: Plan) -> TargetSpec:
     """Where the plan's target is; not of a virtual machine, which has its address when it is up."""
     table = plan.target
     return TargetSpec.parse(table.address, identity_file=table.identity_file, known_hosts=table.known_hosts)
+
+
+def reached(folder: ExperimentFolder) -> TargetSpec | None:
+    """Where the machine of an experiment is now; None where it is a virtual one that does not run."""
+    design = folder.design
+    table = design["target"]
+    if table["address"] == VM:
+        running = vm.find(vm_name(str(design["name"]), str(design["hash"]), folder.path))
+        return running.target if running else None
+    return TargetSpec.parse(
+        table["address"], identity_file=table["identity_file"], known_hosts=table["known_hosts"]
+    )
 
 
 def is_kernel(wanted: str, release: str) -> bool:
