@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.test_runner import Bench, bench
+from tests.test_runner import FIO, Bench, bench, wait_for
 
 __all__ = ["bench"]  # a fixture
 
@@ -75,3 +77,27 @@ def test_a_race_agrees_with_a_full_study_and_costs_less(bench: Callable[[str], B
     page = (lab.folder / "race" / "report.html").read_text()
     assert "would have been all treatments in all blocks" in page
     assert Path(lab.folder / "race" / "report.json").exists()
+
+
+@pytest.mark.parametrize("kind", ["factorial", "race"])
+def test_a_disturbed_trial_is_measured_again_by_itself(kind: str, bench: Callable[[str], Bench]) -> None:
+    plan = FIO.replace('kind = "factorial"', f'kind = "{kind}"').replace("blocks = 1", "blocks = 2")
+    lab = bench(plan)
+    process = lab.start()
+    # What makes a trial invalid: another program with a core of its own. It is gone before the block ends.
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as hog:
+        try:
+            wait_for(lambda: 1 in lab.trials(), process)
+        finally:
+            hog.kill()
+    _, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    first = lab.trials()[1]
+    assert first["state"] == "complete", err
+    (reason,) = first["earlier"]  # type: ignore[misc]
+    assert "another program" in reason
+    assert any("measured again" in warning for warning in first["warnings"])  # type: ignore[attr-defined]
+    assert "trial 1 (" in err
+    assert "is measured again, 1 of 2 times" in err
+    assert len(lab.trials()) == (6 if kind == "factorial" else 4)
+    assert sum(p.name.startswith(".") for p in (lab.output / "trials").iterdir()) == 0
