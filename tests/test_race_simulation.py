@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from headrace.analysis.race import Race, run_race
+from headrace.analysis.race import Judge, Race
 from tests import published
 
 ALPHA = 0.05
@@ -40,8 +40,8 @@ def raced(
     margin: float = 0.05,
 ) -> Ran:
     """One study: blocks in random order until it is decided."""
-    logs: dict[str, list[float | None]] = {str(i): [] for i in range(len(truth))}
-    alive = list(logs)
+    alive = [str(i) for i in range(len(truth))]
+    judge = Judge(alive, alpha=ALPHA, margin=margin)
     drift, trials = 0.0, 0
     for _ in range(blocks):
         values: dict[str, float] = {}
@@ -51,9 +51,8 @@ def raced(
             )
             values[name] = truth[int(name)] + drift + deviations[int(name)] * rng.standard_normal()
             trials += 1
-        for name, column in logs.items():
-            column.append(values.get(name))
-        race = run_race(logs, alpha=ALPHA, margin=margin)
+        judge.after(values)
+        race = judge.race()
         alive = list(race.survivors)
         if race.is_decided:
             break

@@ -75,6 +75,50 @@ def weight(block: int) -> float:
     return 1.0 / (block * (block - 1)) if block > 1 else 0.0
 
 
+class Judge:
+    """One race, block by block: each block is judged once, as if it were the last."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        alpha: float = 0.05,
+        margin: float = 0.03,
+        is_higher_better: bool = True,
+    ) -> None:
+        self._names = list(names)
+        self._alpha, self._margin = alpha, margin
+        self._sign = 1.0 if is_higher_better else -1.0
+        self._table = np.zeros((len(self._names), 0))
+        self._left: dict[int, tuple[int, int | None]] = {}
+        self._pooled = Pooled(0.0, 0.0, 0)
+
+    def after(self, block: Mapping[str, float | None]) -> None:
+        """Take a block's natural-log responses: None where a treatment was not measured (it had left, or its trial
+        was invalid), NaN where it failed: it leaves. What was dropped stays dropped, whatever comes later."""
+        values = [block.get(name) for name in self._names]
+        column = np.array([math.nan if v is None else self._sign * v for v in values])
+        self._table = np.column_stack([self._table, column])
+        number = self._table.shape[1]
+        for i, value in enumerate(values):
+            if value is not None and math.isnan(value):
+                self._left.setdefault(i, (number, None))
+        if number < 2:
+            return
+        alive = [i for i in range(len(self._names)) if i not in self._left]
+        self._pooled = pool(self._table)
+        if len(alive) > 1:
+            level = self._alpha / (len(self._names) - 1) * weight(number)
+            for i, j in _drops(self._table[alive], self._pooled, level):
+                self._left[alive[i]] = (number, alive[j])
+
+    def race(self) -> Race:
+        """Where it stands."""
+        return _race(
+            self._names, self._table, self._left, self._pooled, self._alpha, self._margin, self._sign
+        )
+
+
 def run_race(
     logs: Mapping[str, Sequence[float | None]],
     *,
@@ -82,31 +126,12 @@ def run_race(
     margin: float = 0.03,
     is_higher_better: bool = True,
 ) -> Race:
-    """Where the race stands. ``logs`` maps each treatment to one natural-log response a block; None where it was
-    not measured (it had left, or its trial was invalid), NaN where the treatment failed: it leaves.
-
-    Every block is judged as if it were the last, in order: what was dropped stays dropped, whatever comes later.
-    """
-    names = list(logs)
-    blocks = max((len(values) for values in logs.values()), default=0)
-    table = np.full((len(names), blocks), np.nan)
-    sign = 1.0 if is_higher_better else -1.0
-    left: dict[int, tuple[int, int | None]] = {}
-    for i, values in enumerate(logs.values()):
-        for b, value in enumerate(values):
-            table[i, b] = np.nan if value is None else sign * value
-            if value is not None and math.isnan(value):
-                left.setdefault(i, (b + 1, None))
-    pooled = Pooled(0.0, 0.0, 0)
-    for b in range(2, blocks + 1):
-        alive = [i for i in range(len(names)) if i not in left or left[i][0] > b]
-        pooled = pool(table[:, :b])
-        if len(alive) < 2:
-            continue
-        level = alpha / (len(names) - 1) * weight(b)
-        for i, j in _drops(table[alive, :b], pooled, level):
-            left[alive[i]] = (b, alive[j])
-    return _race(names, table, left, pooled, alpha, margin, sign)
+    """Where a whole race stands. ``logs`` maps each treatment to one natural-log response a block, as
+    ``Judge.after`` takes them."""
+    judge = Judge(list(logs), alpha=alpha, margin=margin, is_higher_better=is_higher_better)
+    for block in range(max((len(values) for values in logs.values()), default=0)):
+        judge.after({name: values[block] for name, values in logs.items() if block < len(values)})
+    return judge.race()
 
 
 @dataclass(frozen=True)
@@ -129,19 +154,19 @@ def pool(table: NDArray[np.float64]) -> Pooled:
 
 
 def _residuals(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
-    """Those of the additive model, by backfitting: alternating projections converge to least squares."""
+    """Those of the additive model, by least squares: treatments are swept out, blocks are solved for."""
     present = ~np.isnan(table)
     used = present.sum(axis=1) > 1
     present &= used[:, None]
     rows, columns = present.sum(axis=1), present.sum(axis=0)
+    there = present.astype(np.float64)
+    shares = there / np.maximum(rows, 1)[:, None]
     values = np.where(present, table, 0.0)
-    for _ in range(100):
-        row = np.divide(values.sum(axis=1), rows, out=np.zeros(len(rows)), where=rows > 0)
-        values = np.where(present, values - row[:, None], 0.0)
-        column = np.divide(values.sum(axis=0), columns, out=np.zeros(len(columns)), where=columns > 0)
-        values = np.where(present, values - column[None, :], 0.0)
-        if np.abs(column).max(initial=0.0) < 1e-12:
-            break
+    values = np.where(present, values - (values.sum(axis=1) / np.maximum(rows, 1))[:, None], 0.0)
+    # What blocks add beyond treatments (Searle 1971, Linear Models, sec. 7.1); of least norm, for they sum to 0.
+    normal = np.diag(columns.astype(np.float64)) - there.T @ shares
+    effects = np.linalg.lstsq(normal, values.sum(axis=0), rcond=1e-10)[0]
+    values -= there * (effects[None, :] - (shares @ effects)[:, None])
     degrees = int(present.sum() - (rows > 0).sum() - (columns > 0).sum() + 1)
     return np.where(present, values, np.nan), degrees
 

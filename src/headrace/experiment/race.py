@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.analysis.race import Race, run_race
+from headrace.analysis.race import Judge, Race
 from headrace.analysis.trials import THROUGHPUT, trial_responses
 from headrace.errors import NothingMeasured, PlanError
 from headrace.experiment import design as designs
@@ -73,7 +73,7 @@ def follow(design: Mapping[str, Any], records: Sequence[TrialRecord], values: Va
     """What the trials on disk decide. ``design`` is the content of design.json."""
     conditions = _conditions(design)
     measured = {(r.block, r.treatment): _log(r, values) for r in records}
-    logs: dict[str, list[float | None]] = {name: [] for names in conditions.values() for name in names}
+    judges = {condition: _judge(design, names) for condition, names in conditions.items()}
     alive = {condition: list(names) for condition, names in conditions.items()}
     races: dict[str, Race] = {}
     runners: list[tuple[str, ...]] = []
@@ -87,17 +87,15 @@ def follow(design: Mapping[str, Any], records: Sequence[TrialRecord], values: Va
         for condition, names in alive.items():
             if not names:
                 continue
-            for name in conditions[condition]:
-                logs[name].append(measured[block, name] if name in names else None)
-            own = {name: logs[name] for name in conditions[condition]}
-            races[condition] = _judge(design, own)
+            judges[condition].after({name: measured[block, name] for name in names})
+            races[condition] = judges[condition].race()
             alive[condition] = [] if races[condition].is_decided else list(races[condition].survivors)
     return Progress(tuple(runners), races, is_over=True)
 
 
-def _judge(design: Mapping[str, Any], logs: Mapping[str, Sequence[float | None]]) -> Race:
-    return run_race(
-        logs,
+def _judge(design: Mapping[str, Any], names: Sequence[str]) -> Judge:
+    return Judge(
+        names,
         alpha=float(design["alpha"]),
         margin=float(design["equivalence"]),
         is_higher_better=response_of(design) == THROUGHPUT,
