@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import volumes
-from headrace.errors import DiskFull, PlanError, Refused, TreatmentFailed
+from headrace.errors import DiskFull, NotReady, PlanError, Refused, TreatmentFailed
 from headrace.experiment import design, plan
 from headrace.experiment.volume import spec_of
 from headrace.target import Completed
@@ -308,11 +308,12 @@ class Host:
     syncs: list[str] = field(default_factory=lambda: ["idle"])
     chunk_bytes: int = 64 * KIB
     mdadm: Completed = field(default_factory=lambda: Completed((), 0, b"", b""))
+    drivers: tuple[str, ...] = ("/proc/mdstat", "/sys/class/misc/device-mapper")
     is_root: bool = True
     name: str = "host"
 
     async def exists(self, path: str) -> bool:
-        return path in self.disks or path.startswith("/proc")
+        return path in self.disks or path in self.drivers
 
     async def run(self, argv: Sequence[str], **_: Any) -> Completed:
         program = argv[0]
@@ -442,6 +443,14 @@ async def test_what_mdadm_says_is_the_reason() -> None:
         TreatmentFailed, match="makes no RAID 6: mdadm: /dev/vdd is too small: 40K; mdadm: create"
     ):
         await DEVICES["md"].attach(site, array())
+
+
+@pytest.mark.parametrize(("kind", "module"), [("md", "md_mod"), ("lvm", "dm_mod"), ("dm-stripe", "dm_mod")])
+async def test_a_kernel_without_the_driver_is_told_before_anything_is_taken(kind: str, module: str) -> None:
+    machine, site = host(drivers=())
+    with pytest.raises(NotReady, match=f"this kernel has no {module}"):
+        await DEVICES[kind].attach(site, array(0, kind))
+    assert machine.log == [f"modprobe {module}"]
 
 
 async def test_a_chunk_that_the_kernel_made_something_else_of_is_no_treatment() -> None:

@@ -18,6 +18,7 @@ from headrace.volumes.loop import LOOP
 DEFAULT_CHUNK_BYTES = 64 * 1024
 
 _SECTOR_BYTES = 512
+_DRIVER = ("/sys/class/misc/device-mapper", "dm_mod")
 _DMSETUP = Tool("dmsetup", "dmsetup", ("dmsetup", "--version"))
 
 #: LVM's archive of what was and its list of devices know nothing of a volume that lives as long as a trial.
@@ -35,6 +36,7 @@ class DmStripe:
     async def attach(self, site: Site, spec: DeviceSpec) -> Device:
         site.must_be_root("a dm-stripe device")
         chunk_bytes = _check(spec)
+        await members.require_driver(site, *_DRIVER)
         own = str(uuid.uuid4())
         paths = await members.take(site, spec.parents, [own] * len(spec.parents))
         sizes = (await site.run(["blockdev", "--getsize64", *paths])).text.split()
@@ -74,6 +76,7 @@ class Lvm:
     async def attach(self, site: Site, spec: DeviceSpec) -> Device:
         site.must_be_root("an LVM volume")
         chunk_bytes = _check(spec)
+        await members.require_driver(site, *_DRIVER)
         marks = [_physical_uuid() for _ in spec.parents]
         paths = await members.take(site, spec.parents, marks)
         group = f"headrace_{uuid.uuid4().hex}"
@@ -113,9 +116,7 @@ async def _make(site: Site, argv: Sequence[str]) -> None:
     try:
         await site.run(argv)
     except CommandFailed as error:
-        raise TreatmentFailed(
-            error.message, place=error.place, hint="does this kernel have dm? modprobe dm_mod"
-        ) from error
+        raise TreatmentFailed(error.message, place=error.place, hint=error.hint) from error
 
 
 async def _node(site: Site, name: str) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 import uuid
 from collections.abc import Mapping
 
-from headrace.errors import CommandFailed, TreatmentFailed
+from headrace.errors import TreatmentFailed
 from headrace.model import Tool
 from headrace.volumes import members
 from headrace.volumes.block import BLOCK
@@ -39,6 +38,7 @@ class Md:
     async def attach(self, site: Site, spec: DeviceSpec) -> Device:
         site.must_be_root("an md array")
         raid = members.check(spec, LEVELS)
+        await members.require_driver(site, "/proc/mdstat", "md_mod")
         own = str(uuid.uuid4())
         paths = await members.take(site, spec.parents, [own] * len(spec.parents))
         name = await _free_name(site)
@@ -88,12 +88,6 @@ async def _create(site: Site, raid: Raid, own: str, name: str, paths: tuple[str,
     if made.exit_code == 0:
         return
     words = "; ".join(line.strip() for line in made.error_text.splitlines() if line.strip())
-    if re.search(r"no such device|no md|not support|No such file|modprobe", words, re.IGNORECASE):
-        loaded = await site.target.exists("/proc/mdstat")
-        if not loaded:
-            raise CommandFailed(
-                words, place=site.target.name, hint="does this kernel have md? modprobe md_mod"
-            )
     raise TreatmentFailed(f"mdadm makes no RAID {raid.level}: {words}", place=site.target.name)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.errors import PlanError, Refused
+from headrace.errors import NotReady, PlanError, Refused
 from headrace.volumes.block import BLOCK, must_be_free
 from headrace.volumes.device import DeviceSpec, Raid, Site, size_text
 from headrace.volumes.loop import LOOP
@@ -106,6 +106,16 @@ async def take(site: Site, parents: Sequence[DeviceSpec], marks: Sequence[str]) 
         own = replace(site, name=f"{site.name}-{number}")
         loops.append((await LOOP.attach(own, parent)).path)
     return (*paths, *loops)
+
+
+async def require_driver(site: Site, trace: str, module: str) -> None:
+    """Raise NotReady unless the kernel has the driver, loaded or not; ``trace`` is there when it is."""
+    if await site.target.exists(trace):
+        return
+    # The programs that follow would load it, too; but what they say where it is missing is no reason.
+    await site.run(["modprobe", module], check=False)
+    if not await site.target.exists(trace):
+        raise NotReady(f"this kernel has no {module}", place=site.target.name, hint=f"modprobe {module}")
 
 
 def may_discard(parents: Sequence[DeviceSpec]) -> bool:
