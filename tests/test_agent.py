@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import zstandard
@@ -16,7 +17,7 @@ from headrace.agent import Agent, Applied, Journal, find_binary
 from headrace.errors import Busy, NotReady, Refused, TargetError
 from headrace.facts import HostFacts
 from headrace.model import OWNER_VARIABLE
-from headrace.target import Target
+from headrace.target import Target, link
 from headrace.target.fixture import FixtureTarget
 from headrace.target.local import LocalTarget
 from headrace.target.ssh import SshTarget
@@ -108,6 +109,31 @@ async def test_a_host_gets_the_agent_once(server: sshd.Sshd) -> None:
     assert [p.name for p in (server.home / ".cache" / "headrace").iterdir()] == [Path(agents[0].path).name]
     assert (await agents[0].facts()).data["kernel"]["release"] == os.uname().release
     await target.close()
+
+
+@needs_sshd
+async def test_a_second_connection_copies_nothing(server: sshd.Sshd) -> None:
+    for _ in range(2):
+        target = await Counting.connected(server)
+        await Agent.install(target)
+        await target.close()
+    assert target.puts == []
+
+
+@needs_sshd
+async def test_an_agent_that_is_not_whole_is_copied_again(server: sshd.Sshd) -> None:
+    first = await Counting.connected(server)
+    path = Path((await Agent.install(first)).path)
+    await first.close()
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"", whole[:-1] + bytes([whole[-1] ^ 1])):
+        path.write_bytes(damaged)
+        target = await Counting.connected(server)
+        agent = await Agent.install(target)
+        assert target.puts == [str(path)]
+        assert path.read_bytes() == whole
+        assert (await agent.facts()).hash
+        await target.close()
 
 
 @needs_sshd
@@ -349,8 +375,11 @@ async def test_an_undo_that_fails_is_told_and_tried_again(
 
 @needs_sshd
 async def test_the_host_is_held_over_ssh_until_the_connection_ends(
-    server: sshd.Sshd, journal: Journal, tmp_path: Path
+    server: sshd.Sshd, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def nobody_is_there() -> NoReturn:
+        raise TargetError("nobody is there")
+
     remote = await Counting.connected(server)
     over_ssh = Journal(await Agent.install(remote), "over-ssh", str(tmp_path / "state"))
     pids = []
@@ -360,8 +389,10 @@ async def test_the_host_is_held_over_ssh_until_the_connection_ends(
             pids.append(holder_of(tmp_path / "state"))
             with pytest.raises(Busy, match="over-ssh"):
                 await journal.record([])
-            assert remote._connection
-            remote._connection.abort()
+            monkeypatch.setattr(link, "PATIENCE_S", 0.0)
+            monkeypatch.setattr(remote._link, "_dial", nobody_is_there)
+            assert remote._link._connection
+            remote._link._connection.abort()
             await asyncio.sleep(10)
 
     with pytest.raises(TargetError, match=r"is gone.*connection was lost"):

@@ -10,6 +10,8 @@ import os
 import shutil
 import sys
 import sysconfig
+import time
+import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any, NoReturn
 from headrace.errors import (
     Busy,
     CommandFailed,
+    ConnectionLost,
     DiskFull,
     HeadraceError,
     Held,
@@ -34,6 +37,12 @@ PROGRAM = "headrace-agent"
 #: The journal waits this long for another agent to finish, and an undo may wait for a file system to let go.
 JOURNAL_TIMEOUT_S = 600.0
 HOLD_TIMEOUT_S = 60.0
+#: A host far away is free again when it has not heard of us for so long: longer than a lost connection is
+#: tried for.
+LEASE_S = 900
+RENEW_S = 60.0
+#: A holding process that was killed is gone by then.
+DEATH_S = 10.0
 
 #: e_machine of an ELF header -> what `uname -m` says there.
 MACHINES = {3: "i686", 21: "ppc64le", 22: "s390x", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
@@ -62,7 +71,8 @@ class Agent:
 
         The hash is equal for two readings between which nobody changed it.
         """
-        completed = await self.target.run([self.path, "facts", *(login.argv if login else ())])
+        argv = [self.path, "facts", *(login.argv if login else ())]
+        completed = await self.target.run(argv, repeatable=True)
         data = json.loads(completed.stdout)
         stable = json.dumps(_without_what_changes_by_itself(data), sort_keys=True)
         return Facts(hashlib.sha256(stable.encode()).hexdigest()[:16], data)
@@ -118,18 +128,28 @@ def find_binary() -> Path:
     raise NotReady(f"{PROGRAM} is not installed", place=str(beside[0]), hint="make setup")
 
 
+#: The agents that were found whole on a target since it was made.
+_verified: weakref.WeakKeyDictionary[Target, set[str]] = weakref.WeakKeyDictionary()
+
+
 async def _copy_once(binary: Path, target: Target) -> str:
+    """Its path on the target: there by its content's hash, and the first time we look checked to be whole."""
     content = await asyncio.to_thread(binary.read_bytes)
-    name = f"agent-{hashlib.sha256(content).hexdigest()[:16]}"
+    digest = hashlib.sha256(content).hexdigest()
+    name = f"agent-{digest[:16]}"
+    verified = _verified.setdefault(target, set())
     script = """
         folder=${XDG_CACHE_HOME:-$HOME/.cache}/headrace
         mkdir -p -- "$folder" && uname -m && printf '%s\\n' "$folder" || exit 1
-        if [ -x "$folder/$0" ]; then echo there; else echo missing; fi
+        [ -x "$folder/$0" ] || { echo missing; exit 0; }
+        [ "$1" ] && echo "$1" || sha256sum <"$folder/$0"
     """
-    answer = (await target.run(["sh", "-c", script, name])).text.splitlines()
+    known = digest if name in verified else ""
+    answer = (await target.run(["sh", "-c", script, name, known], repeatable=True)).text.splitlines()
     machine, folder, state = answer
     path = f"{folder}/{name}"
-    if state == "there":
+    if state.split()[0] == digest:
+        verified.add(name)
         return path
     ours = _machine_of(content)
     if machine != ours:
@@ -140,13 +160,14 @@ async def _copy_once(binary: Path, target: Target) -> str:
         )
     await target.put(binary, path, mode=0o755)
     try:
-        await target.run([path, "--version"])
+        await target.run([path, "--version"], repeatable=True)
     except CommandFailed as error:
         raise NotReady(
             f"the agent was copied but does not start: {error.message}",
             place=target.name,
             hint=f"is {folder} on a file system mounted noexec? Set XDG_CACHE_HOME there",
         ) from error
+    verified.add(name)
     return path
 
 
@@ -275,9 +296,10 @@ class Journal:
         """Hold the host for the whole context. Raises Held, saying who holds it.
 
         When the holding process dies under us, what runs in the context is cancelled and TargetError raised:
-        another controller might change the host now.
+        another controller might change the host now. When only the way to the host was lost, the host is taken
+        again, unless somebody else had it meanwhile.
         """
-        process = await self._start_holding()
+        held = await self._take()
         body = asyncio.current_task()
         assert body is not None
         cancelled_before = body.cancelling()
@@ -288,8 +310,16 @@ class Journal:
             lost = True
             body.cancel()
 
-        ending = asyncio.ensure_future(process.wait())
-        ending.add_done_callback(stop_body)
+        async def take_back() -> None:
+            nonlocal held
+            held.ending.remove_done_callback(stop_body)
+            try:
+                held = await self._take_back(held)
+            finally:
+                held.ending.add_done_callback(stop_body)
+
+        held.ending.add_done_callback(stop_body)
+        forget = self._agent.target.on_return(take_back)
         try:
             yield
         except asyncio.CancelledError:
@@ -297,26 +327,55 @@ class Journal:
             if not lost or body.cancelling() > cancelled_before + 1:
                 raise
         finally:
-            ending.remove_done_callback(stop_body)
+            forget()
+            held.ending.remove_done_callback(stop_body)
             if lost:
                 body.uncancel()
-            await _let_go(process, ending)
+            await _let_go(held)
         if lost:
-            raise self._lost(ending)
+            raise self._lost(held.ending)
 
-    async def _start_holding(self) -> Process:
-        process = await self._agent.target.spawn(await self._argv("hold", "--owner", self._owner))
+    async def _take(self) -> _Hold:
+        target = self._agent.target
+        process = await target.spawn(await self._argv("hold", "--owner", self._owner))
         try:
             line = await asyncio.wait_for(anext(process.lines(), ""), HOLD_TIMEOUT_S)
             if line != "held":
                 try:
-                    _raise_for(await process.wait(10), await process.error_text(), self._agent.target.name)
+                    _raise_for(await process.wait(10), await process.error_text(), target.name)
                 except Busy as error:
                     raise Held(error.message, place=error.place, hint=error.hint) from None
+            if isinstance(target, LocalTarget):
+                return _Hold(process, asyncio.ensure_future(process.wait()))
+            lock = await target.read(f"{self._state}/lock")
+            renewal = asyncio.create_task(_renew(process))
+            return _Hold(process, asyncio.ensure_future(process.wait()), lock, renewal)
         except BaseException:
             await process.signal("KILL")
             raise
-        return process
+
+    async def _take_back(self, held: _Hold) -> _Hold:
+        """Take the host again over a new connection. The old process may live on: it cannot know better."""
+        if held.renewal:
+            held.renewal.cancel()
+        await held.process.signal("KILL")
+        target = self._agent.target
+        deadline = time.monotonic() + DEATH_S
+        while True:
+            # Whoever takes the host says so in this file.
+            lock = await target.read(f"{self._state}/lock")
+            if lock != held.lock:
+                raise Busy(
+                    f"while the connection was lost somebody else took this host: {_owner_in(lock)}",
+                    place=target.name,
+                    hint="they ended and undid what ran here; run the same command again when they are done",
+                )
+            try:
+                return await self._take()
+            except Busy:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.1)
 
     def _lost(self, ending: asyncio.Future[int]) -> TargetError:
         error = ending.exception()
@@ -329,7 +388,9 @@ class Journal:
 
     async def record(self, entries: Sequence[Mapping[str, str]]) -> None:
         """Journal how to undo what is about to be done. Returns when it is on disk."""
-        await self._ask("record", "--owner", self._owner, stdin=[dict(entry) for entry in entries])
+        # Undoing twice does no harm.
+        entry_list = [dict(entry) for entry in entries]
+        await self._ask("record", "--owner", self._owner, stdin=entry_list, repeatable=True)
 
     async def apply(self, settings: Mapping[str, str]) -> list[Applied]:
         """Set files of /sys and /proc/sys, path -> value, in order: all of them or none.
@@ -369,7 +430,7 @@ class Journal:
 
     async def history(self) -> list[dict[str, Any]]:
         """What was kept, oldest first: owner, when, and how to undo it."""
-        kept: list[dict[str, Any]] = json.loads(await self._ask("history"))
+        kept: list[dict[str, Any]] = json.loads(await self._ask("history", repeatable=True))
         return kept
 
     async def rollback(self, *, everyone: bool = False, kept: str | None = None) -> list[Undone]:
@@ -380,7 +441,7 @@ class Journal:
         target = self._agent.target
         options = ["--everyone"] if everyone else ["--kept", kept] if kept else []
         argv = await self._argv("rollback", "--owner", self._owner, *options)
-        completed = await target.run(argv, timeout_s=JOURNAL_TIMEOUT_S, check=False)
+        completed = await target.run(argv, timeout_s=JOURNAL_TIMEOUT_S, check=False, repeatable=True)
         try:
             rows = json.loads(completed.stdout)
         except json.JSONDecodeError:
@@ -389,14 +450,16 @@ class Journal:
 
     async def entries(self) -> list[dict[str, Any]]:
         """The open entries of every owner, oldest first."""
-        entries: list[dict[str, Any]] = json.loads(await self._ask("show"))
+        entries: list[dict[str, Any]] = json.loads(await self._ask("show", repeatable=True))
         return entries
 
-    async def _ask(self, verb: str, *options: str, stdin: Any = ()) -> bytes:
+    async def _ask(self, verb: str, *options: str, stdin: Any = (), repeatable: bool = False) -> bytes:
         target = self._agent.target
         argv = await self._argv(verb, *options)
         content = json.dumps(stdin).encode()
-        completed = await target.run(argv, stdin=content, timeout_s=JOURNAL_TIMEOUT_S, check=False)
+        completed = await target.run(
+            argv, stdin=content, timeout_s=JOURNAL_TIMEOUT_S, check=False, repeatable=repeatable
+        )
         if completed.exit_code != 0:
             _raise_for(completed.exit_code, completed.error_text, target.name)
         return completed.stdout
@@ -414,16 +477,43 @@ async def _default_state(target: Target) -> str:
     return (await target.run(["sh", "-c", script])).text
 
 
-async def _let_go(process: Process, ending: asyncio.Future[int]) -> None:
+@dataclass(frozen=True)
+class _Hold:
+    """The process that holds a host for us; of one far away also what its lock says, and who renews it."""
+
+    process: Process
+    ending: asyncio.Future[int]
+    lock: bytes = b""
+    renewal: asyncio.Task[None] | None = None
+
+
+async def _renew(process: Process) -> None:
+    """Be heard on the host, until the way to it is lost."""
+    with contextlib.suppress(ConnectionLost):
+        while True:
+            await process.write(f"{LEASE_S}\n".encode())
+            await asyncio.sleep(RENEW_S)
+
+
+def _owner_in(lock: bytes) -> str:
+    try:
+        return str(json.loads(lock)["owner"])
+    except (ValueError, KeyError, TypeError):
+        return "nobody knows who"
+
+
+async def _let_go(held: _Hold) -> None:
     """End the holding process the way it expects; it must not outlive the context in any case."""
+    if held.renewal:
+        held.renewal.cancel()
     with contextlib.suppress(HeadraceError):
-        await process.close_stdin()
-        done, _ = await asyncio.wait([ending], timeout=10)
+        await held.process.close_stdin()
+        done, _ = await asyncio.wait([held.ending], timeout=10)
         if not done:
-            await process.signal("KILL")
-            await asyncio.wait([ending], timeout=10)
-    if ending.done() and not ending.cancelled():
-        ending.exception()  # a lost connection was told, or ended with the work
+            await held.process.signal("KILL")
+            await asyncio.wait([held.ending], timeout=10)
+    if held.ending.done() and not held.ending.cancelled():
+        held.ending.exception()  # a lost connection was told, or ended with the work
 
 
 def _raise_for(exit_code: int, error_text: str, place: str) -> NoReturn:

@@ -49,6 +49,13 @@ class TargetError(HeadraceError):
     exit_code = 6
 
 
+class ConnectionLost(TargetError):
+    """The connection broke while something was under way on the target; what became of that is not known.
+
+    In a trial this makes it invalid; the experiment goes on as soon as the target is back.
+    """
+
+
 class CommandFailed(TargetError):
     """A command on a target ended with an exit code other than 0, or ran out of time."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
@@ -76,6 +76,16 @@ class Target(Protocol):
     name: str
     is_root: bool
 
+    @property
+    def interruptions(self) -> Sequence[tuple[int, int]]:
+        """When the way to the host was lost and when it was back, in ns of this machine's clock."""
+
+    def on_return(self, work: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+        """Do this whenever the way to the host is back after a loss, before anything else happens there.
+
+        What it raises ends the connection for all. The answer takes the request back.
+        """
+
     async def connect(self) -> None:
         """Reach the host; raises TargetError with the reason and what to check."""
 
@@ -90,6 +100,7 @@ class Target(Protocol):
         env: Mapping[str, str] | None = None,
         timeout_s: float | None = 60.0,
         check: bool = True,
+        repeatable: bool = False,
     ) -> Completed:
         """Run to the end. The locale is C, so that output can be parsed, and ``/usr/sbin`` is searched, too:
         mkfs and mysqld stand there. ``env`` is added to the target's own.
@@ -97,6 +108,9 @@ class Target(Protocol):
         With ``check`` an exit code other than 0 raises CommandFailed. A program that is not there is exit code
         127, as in a shell. Past the time limit the command and its children are killed and CommandFailed is
         raised. When the caller is cancelled they are killed, too.
+
+        When the way to the host is lost meanwhile, the command is ended as soon as it is back. One that is
+        ``repeatable`` is then run again; for any other ConnectionLost is raised at once.
         """
 
     async def spawn(
@@ -113,6 +127,9 @@ class Target(Protocol):
         Ctrl-C at our terminal never reaches a command: whoever started it decides. ``detached`` puts it in a
         session of its own and lets it outlive ``close`` and the connection; give it output paths then. A
         program that is not there, or a path that cannot be written, raises CommandFailed.
+
+        It goes on when the way to the host is lost: ``wait`` then takes longer. What it printed is only there
+        for somebody who gave a path: ``lines`` and ``write`` raise ConnectionLost.
         """
 
     async def read(self, path: str) -> bytes:
@@ -132,7 +149,11 @@ class Target(Protocol):
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """Which machine, before it is reached. ``user`` and ``port`` of None leave the choice to ``~/.ssh/config``."""
+    """Which machine, before it is reached. ``user`` and ``port`` of None leave the choice to ``~/.ssh/config``.
+
+    ``sudo`` makes us root there, ``jump`` is the way there (``user@host[:port],...``, nearest first),
+    ``forward_agent`` lets commands there use our ssh-agent.
+    """
 
     kind: Literal["local", "ssh", "fixture"]
     host: str = ""
@@ -141,21 +162,38 @@ class TargetSpec:
     identity_file: str | None = None
     known_hosts: str | None = None
     path: str = ""
+    sudo: bool = False
+    jump: str = ""
+    forward_agent: bool = False
 
     @staticmethod
     def parse(
-        address: str, *, identity_file: str | None = None, known_hosts: str | None = None
+        address: str,
+        *,
+        identity_file: str | None = None,
+        known_hosts: str | None = None,
+        sudo: bool = False,
+        jump: str = "",
+        forward_agent: bool = False,
     ) -> TargetSpec:
-        """``local``, ``user@host[:port]`` (IPv6 as ``user@[::1]:22``), or a folder with a saved host."""
+        """``local``, ``user@host[:port]`` (IPv6 as ``user@[::1]:22``), or a folder with a saved host.
+
+        Behind an SSH address may stand ``+sudo``, ``+agent`` (forwarded) and ``+jump=user@host[:port],...``: what
+        holds for this one beside what is given for all.
+        """
         if address == "local":
             return TargetSpec("local")
         remote = re.fullmatch(
-            r"(?P<user>[^@/\s]+)@(?P<host>\[[^]\s]+\]|[^:/\s\[]+)(:(?P<port>\d+))?", address
+            r"(?P<user>[^@/\s]+)@(?P<host>\[[^]\s]+\]|[^:/\s\[+]+)(:(?P<port>\d+))?"
+            r"(?P<options>(\+(sudo|agent|jump=[^+\s]+))*)",
+            address,
         )
         if remote:
             port = int(remote["port"]) if remote["port"] else None
             if port is not None and not 0 < port < 65536:
                 raise PlanError(f"target {address!r}: the port must be 1 to 65535")
+            options = remote["options"].split("+")[1:]
+            own_jump = [option.removeprefix("jump=") for option in options if option.startswith("jump=")]
             return TargetSpec(
                 "ssh",
                 host=remote["host"].strip("[]"),
@@ -163,16 +201,19 @@ class TargetSpec:
                 user=remote["user"],
                 identity_file=identity_file,
                 known_hosts=known_hosts,
+                sudo=sudo or "sudo" in options,
+                jump=",".join(own_jump) or jump,
+                forward_agent=forward_agent or "agent" in options,
             )
         if address and Path(address).is_dir():
             return TargetSpec("fixture", path=address)
         raise PlanError(
-            f"target {address!r}: must be local, user@host[:port], or an existing folder with a saved host"
+            f"target {address!r}: must be local, user@host[:port][+sudo], or an existing folder with a saved host"
         )
 
 
-def open_target(spec: TargetSpec) -> Target:
-    """The target of a spec, not connected yet."""
+def open_target(spec: TargetSpec, tell: Callable[[str], None] = lambda _: None) -> Target:
+    """The target of a spec, not connected yet. ``tell`` hears when the way to it is lost and when it is back."""
     # Imported here because asyncssh alone takes longer than everything else that `headrace --help` needs.
     match spec.kind:
         case "local":
@@ -192,6 +233,10 @@ def open_target(spec: TargetSpec) -> Target:
                 user=spec.user,
                 keys=[spec.identity_file] if spec.identity_file else None,
                 known_hosts=spec.known_hosts,
+                jump=spec.jump,
+                sudo=spec.sudo,
+                forward_agent=spec.forward_agent,
+                tell=tell,
             )
 
 

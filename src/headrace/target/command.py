@@ -9,7 +9,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from headrace.errors import CommandFailed, HeadraceError
+from headrace.errors import CommandFailed, ConnectionLost, HeadraceError
 from headrace.target import Completed
 
 #: Unread output above this makes the command wait, unless somebody waits for its end.
@@ -21,6 +21,8 @@ PIECE_BYTES = 256 * 1024
 #: A process that does not go away this long after SIGKILL is stuck in the kernel: waiting longer helps nobody.
 KILL_PATIENCE_S = 10.0
 LAST_WORDS_S = 1.0
+#: What ended while its host could not be reached is known this soon after the host is back.
+NEWS_S = 20.0
 
 
 class Input(asyncio.BaseProtocol):
@@ -31,6 +33,7 @@ class Input(asyncio.BaseProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._open = True
+        self._lost: ConnectionLost | None = None
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -41,14 +44,20 @@ class Input(asyncio.BaseProtocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
-    def connection_lost(self, _error: Exception | None) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
         self._open = False
+        self._lost = error if isinstance(error, ConnectionLost) else None
         self._writable.set()
 
     async def write(self, content: bytes) -> None:
-        """Hand over everything; what a command that ended did not read is dropped, as a shell does."""
+        """Hand over everything; what a command that ended did not read is dropped, as a shell does.
+
+        Raises ConnectionLost where nothing can reach the command any more.
+        """
         for start in range(0, len(content), PIECE_BYTES):
             await self._writable.wait()
+            if self._lost is not None:
+                raise self._lost
             if not self._open:
                 return
             with contextlib.suppress(BrokenPipeError):
@@ -156,6 +165,8 @@ class Command:
         self._pid = pid
         self._exit_code = exit_code
         self._send_signal = send_signal
+        self._in_touch = asyncio.Event()
+        self._in_touch.set()
         exit_code.add_done_callback(self._on_exit)
 
     def _on_exit(self, exit_code: asyncio.Future[int]) -> None:
@@ -163,6 +174,14 @@ class Command:
         if not exit_code.cancelled():
             exit_code.exception()
         self.stdin.close()
+        self._in_touch.set()
+
+    def touch(self, *, is_lost: bool) -> None:
+        """Whether its host can be asked how it ended. Time limits of ``wait`` stand still while it cannot."""
+        if is_lost:
+            self._in_touch.clear()
+        else:
+            self._in_touch.set()
 
     @property
     def pid(self) -> int:
@@ -186,8 +205,15 @@ class Command:
     async def wait(self, timeout_s: float | None = None) -> int:
         if self.stdout:
             self.stdout.unlimit()
-        # Shielded, because the exit code is shared by all who wait.
-        return await asyncio.wait_for(asyncio.shield(self._exit_code), timeout_s)
+        while True:
+            try:
+                # Shielded, because the exit code is shared by all who wait.
+                return await asyncio.wait_for(asyncio.shield(self._exit_code), timeout_s)
+            except TimeoutError:
+                if self._in_touch.is_set():
+                    raise
+            await self._in_touch.wait()
+            timeout_s = NEWS_S
 
     async def signal(self, name: str) -> None:
         if f"SIG{name}" not in signal.Signals.__members__:
@@ -254,6 +280,9 @@ async def run_to_end(
     except TimeoutError:
         await kill_quietly(command)
         raise timed_out(command.argv, timeout_s, place) from None
+    except ConnectionLost:
+        command.let_go()  # it is ended as soon as the host is back
+        raise
     except BaseException:
         await kill_quietly(command)
         raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,6 +20,13 @@ class FixtureTarget:
         self.is_root = False
         self._folder = folder.resolve()
         self._local = LocalTarget()
+
+    @property
+    def interruptions(self) -> Sequence[tuple[int, int]]:
+        return ()
+
+    def on_return(self, work: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+        return lambda: None
 
     async def connect(self) -> None:
         if not any((self._folder / name).is_dir() for name in ("proc", "sys")):
@@ -40,6 +47,7 @@ class FixtureTarget:
         env: Mapping[str, str] | None = None,
         timeout_s: float | None = 60.0,
         check: bool = True,
+        repeatable: bool = False,
     ) -> Completed:
         """Only the agent's ``facts``; every other command raises Refused."""
         if not Path(argv[0]).name.startswith("headrace-agent") or list(argv[1:2]) != ["facts"]:

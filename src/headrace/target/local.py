@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -28,6 +28,13 @@ class LocalTarget:
         self.name = "local"
         self.is_root = os.geteuid() == 0
         self._kept: dict[Command, bool] = {}  # what was spawned -> may outlive us
+
+    @property
+    def interruptions(self) -> Sequence[tuple[int, int]]:
+        return ()
+
+    def on_return(self, work: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+        return lambda: None
 
     async def connect(self) -> None:
         """Nothing to reach."""
@@ -48,6 +55,7 @@ class LocalTarget:
         env: Mapping[str, str] | None = None,
         timeout_s: float | None = 60.0,
         check: bool = True,
+        repeatable: bool = False,
     ) -> Completed:
         try:
             command = await self._start(argv, env, Output(), Output(), detached=False)

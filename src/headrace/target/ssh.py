@@ -1,50 +1,73 @@
 """A host over SSH. One connection; every command is a channel of it.
 
 Files go through ``cat`` and ``dd`` rather than SFTP: an atomic, synced write needs a shell anyway, and many
-hardened hosts have no SFTP subsystem. The login shell must understand POSIX quoting (sh, bash, dash, ksh, zsh).
-A jump host is taken from ``ProxyJump`` in ``~/.ssh/config``; ``sudo`` would wrap the script of ``_start``.
+hardened hosts have no SFTP subsystem.
+
+What was spawned outlives its connection: a small shell above it notes its exit code on the host, and ``wait``
+goes on over the next connection. What was run is ended as soon as the host is back, and run again only where
+that does no harm; everything else raises ConnectionLost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import secrets
-import shlex
-import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncssh
 
-from headrace.errors import CommandFailed, DiskFull, HeadraceError, TargetError
+from headrace.errors import CommandFailed, ConnectionLost, DiskFull, HeadraceError, TargetError
 from headrace.target import Completed, Process
 from headrace.target.command import (
     PIECE_BYTES,
     TAIL_BYTES,
     Command,
-    Input,
-    Output,
     failed,
     kill_quietly,
     run_to_end,
     timed_out,
 )
+from headrace.target.link import Hop, Link, jumps
+from headrace.target.shell import (
+    ATTACH,
+    END_ALL,
+    ENDED_FOLDER,
+    Channel,
+    NotStarted,
+    Shell,
+    exit_code_of,
+)
 
-CONNECT_TIMEOUT_S = 20.0
-#: A dead link is noticed after KEEPALIVE_S * KEEPALIVE_COUNT.
-KEEPALIVE_S = 15.0
-KEEPALIVE_COUNT = 4
 #: How long a host may take to start a command.
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
 #: sshd allows 10 sessions a connection (MaxSessions); the rest is left to what was spawned.
 RUNS_AT_ONCE = 4
 NO_SUCH_FILE = 44
+#: An attempt to tell a host something before we turn away.
+LAST_TRY_S = 5.0
+
+T = TypeVar("T")
+
+#: Who are we there, does it have our agent, and what exit codes did nobody ask for in a day?
+_HELLO = f"""
+id -u
+echo "agent $SSH_AUTH_SOCK"
+find "{ENDED_FOLDER}" -type f -mtime +0 -delete 2>/dev/null
+exit 0
+"""
 
 
 class SshTarget:
-    """A host over SSH, by asyncssh: its defaults for keys, agent, ``~/.ssh/config`` and known hosts."""
+    """A host over SSH, by asyncssh: its defaults for keys, agent, ``~/.ssh/config`` and known hosts.
+
+    ``jump`` is ``user@host[:port],...`` as in ProxyJump, with the same keys and known hosts. ``sudo`` runs
+    everything as root, ``forward_agent`` lets commands use our ssh-agent. ``tell`` hears when the connection is
+    lost and when it is back.
+    """
 
     def __init__(
         self,
@@ -54,83 +77,172 @@ class SshTarget:
         user: str | None = None,
         keys: Sequence[str | Path] | None = None,
         known_hosts: str | Path | None = None,
+        jump: str = "",
+        sudo: bool = False,
+        forward_agent: bool = False,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.name = f"{f'{user}@' if user else ''}{host}{f':{port}' if port else ''}"
         self.is_root = False
-        self._host = host
-        self._port = port
-        self._options: dict[str, Any] = {
-            "username": user or (),
-            "port": port or (),
+        options: dict[str, Any] = {
             "client_keys": [str(Path(key).expanduser()) for key in keys] if keys else (),
             "known_hosts": str(Path(known_hosts).expanduser()) if known_hosts else (),
         }
-        self._connection: asyncssh.SSHClientConnection | None = None
+        before = jumps(jump, options)
+        if forward_agent:
+            options = {**options, "agent_forwarding": True}
+        self._shell = Shell(sudo, forward_agent)
+        self._link = Link(
+            Hop(host, port, user, options),
+            before,
+            on_return=self._mend,
+            on_end=self._give_up,
+            tell=tell,
+        )
         self._turns = asyncio.Semaphore(RUNS_AT_ONCE)
         self._kept: set[Command] = set()  # what was spawned and must not outlive us
+        self._adrift: dict[Channel, Command] = {}  # what was spawned over a connection that broke
+        self._cut: set[str] = set()  # markers of commands that may run there without us
+        self._ended: set[str] = set()  # markers of exit codes that nobody needs any more
+        self._waiting: set[asyncio.Task[None]] = set()
+        self._hooks: list[Callable[[], Awaitable[None]]] = []
+
+    @property
+    def interruptions(self) -> Sequence[tuple[int, int]]:
+        return self._link.interruptions
+
+    def on_return(self, work: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+        self._hooks.append(work)
+        return lambda: self._hooks.remove(work)
 
     async def connect(self) -> None:
+        await self._link.connect()
         try:
-            self._connection = await asyncssh.connect(
-                self._host,
-                **self._options,
-                connect_timeout=CONNECT_TIMEOUT_S,
-                login_timeout=CONNECT_TIMEOUT_S,
-                keepalive_interval=KEEPALIVE_S,
-                keepalive_count_max=KEEPALIVE_COUNT,
-            )
-        except (OSError, asyncssh.Error, ValueError) as error:
-            raise self._connect_error(error) from error
-        try:
-            self.is_root = (await self.run(["id", "-u"])).text.strip() == "0"
+            completed = await self.run(["sh", "-c", _HELLO], check=False)
+            if completed.exit_code != 0 and self._shell.sudo:
+                raise self._no_sudo(completed.error_text)
+            user, agent, *_ = completed.text.splitlines()
+            if self._shell.forward_agent and agent == "agent ":
+                raise TargetError(
+                    "our ssh-agent is not forwarded there",
+                    place=self.name,
+                    hint="is SSH_AUTH_SOCK set here, and AllowAgentForwarding not `no` there?",
+                )
+            self.is_root = user == "0"
+        except CommandFailed as error:
+            await self.close()
+            # sudo speaks before there is a command.
+            raise self._no_sudo(error.message) if self._shell.sudo else error from error
         except BaseException:
             await self.close()
             raise
 
-    def _connect_error(self, error: Exception) -> TargetError:
-        port = f"-p {self._port} " if self._port else ""
-        try_it = f"`ssh {port}{self.name.removesuffix(f':{self._port}')} true` must work without a question"
-        if isinstance(error, asyncssh.HostKeyNotVerifiable | asyncssh.KeyExchangeFailed):
-            return self._host_key_error(error)
-        if isinstance(error, asyncssh.PermissionDenied):
-            return TargetError("the host refuses this user or key", place=self.name, hint=try_it)
-        if isinstance(error, FileNotFoundError):
-            return TargetError("no such file", place=error.filename)
-        if isinstance(error, TimeoutError):
-            message = f"no answer within {CONNECT_TIMEOUT_S:g} s"
-        else:
-            message = f"cannot connect: {getattr(error, 'strerror', None) or error}"
-        return TargetError(message, place=self.name, hint=f"is the host up and sshd listening? {try_it}")
-
-    def _host_key_error(self, error: Exception) -> TargetError:
-        """A host we do not know and a host that changed its key are different dangers."""
-        known_hosts = self._options["known_hosts"] or str(Path("~/.ssh/known_hosts").expanduser())
-        known: Any = ()
-        with contextlib.suppress(OSError, ValueError):
-            known = asyncssh.match_known_hosts(known_hosts, self._host, "", self._port or 22)[0]
-        if known:
-            return TargetError(
-                f"the host's key is not the one in {known_hosts}: a new installation, or somebody in between",
-                place=self.name,
-                hint="ask who runs the host; only if its new key is right: ssh-keygen -R removes the old one",
-            )
-        if isinstance(error, asyncssh.HostKeyNotVerifiable):
-            return TargetError(
-                f"the host's key is not in {known_hosts}",
-                place=self.name,
-                hint="connect once with ssh and compare the fingerprint it shows with the host's own",
-            )
-        return TargetError(f"no common cryptography: {error}", place=self.name)
+    def _no_sudo(self, words: str) -> TargetError:
+        said = words.strip().splitlines()[-1:] or ["it did not start"]
+        return TargetError(
+            f"no root by sudo: {said[0]}",
+            place=self.name,
+            hint="`sudo -n true` must work there: visudo, `USER ALL=(ALL) NOPASSWD: ALL`",
+        )
 
     async def close(self) -> None:
-        for command in list(self._kept):
-            await kill_quietly(command)
+        if self._link.is_up:
+            for command in list(self._kept):
+                await kill_quietly(command)
+            if self._ended:
+                with contextlib.suppress(HeadraceError):
+                    names = [f"ended/{marker}" for marker in self._ended]
+                    script = f'cd "{ENDED_FOLDER}/.." && rm -f -- "$@"'
+                    await self.run(["sh", "-c", script, "sh", *names], check=False)
         self._kept.clear()
-        if self._connection:
-            self._connection.close()
-            with contextlib.suppress(OSError, asyncssh.Error):
-                await self._connection.wait_closed()
-            self._connection = None
+        self._ended.clear()
+        self._cut.clear()
+        await self._link.close()
+        self._give_up(TargetError("the connection was closed", place=self.name))
+
+    # -- the connection comes back ------------------------------------------------------------------------------
+
+    async def _mend(self) -> None:
+        """On a new connection: first what must not go on, then what others hold there, then what goes on."""
+        if self._cut:
+            cut = set(self._cut)
+            await self.run(["sh", "-c", END_ALL, "sh", *cut], timeout_s=START_TIMEOUT_S)
+            self._cut -= cut
+        for hook in list(self._hooks):
+            await hook()
+        for channel, command in self._adrift.items():
+            # Not in our context, which lets through what others must wait for.
+            task = asyncio.create_task(self._reattach(channel, command), context=contextvars.Context())
+            self._waiting.add(task)
+            task.add_done_callback(self._waiting.discard)
+        self._adrift.clear()
+
+    async def _reattach(self, channel: Channel, command: Command) -> None:
+        """Wait for the end of what was spawned over a connection that broke."""
+        argv = ["sh", "-c", ATTACH, channel.marker, str(channel.parent)]
+        code = channel.exit_code
+        command.touch(is_lost=False)
+        try:
+            # Past the turns: it takes as long as the command does.
+            answer = await self._again(
+                lambda: self._run_once(argv, timeout_s=None, check=False), in_turn=False
+            )
+            result = exit_code_of(answer.text) if answer.exit_code == 0 else None
+        except (HeadraceError, ValueError) as error:
+            if not code.done():
+                code.set_exception(
+                    error if isinstance(error, HeadraceError) else TargetError(str(error), place=self.name)
+                )
+            return
+        if code.done():
+            return
+        if result is not None:
+            code.set_result(result)
+        else:
+            code.set_exception(
+                TargetError(
+                    f"`{command.argv[0]}` ended while the connection was lost, and nobody knows how",
+                    place=self.name,
+                    hint="was the host rebooted?",
+                )
+            )
+
+    def _on_cut(self, channel: Channel, command: Command) -> None:
+        command.touch(is_lost=True)
+        self._adrift[channel] = command
+
+    def _give_up(self, error: HeadraceError) -> None:
+        """Nobody will hear of what is adrift any more."""
+        for channel, command in self._adrift.items():
+            if not channel.exit_code.done():
+                channel.exit_code.set_exception(error)
+            command.touch(is_lost=False)
+        self._adrift.clear()
+
+    async def _again(self, attempt: Callable[[], Awaitable[T]], *, in_turn: bool = True) -> T:
+        """What may be done again when the connection breaks in the middle."""
+        while True:
+            await self._link.usable()
+            try:
+                if not in_turn:
+                    return await attempt()
+                async with self._turns:
+                    return await attempt()
+            except ConnectionLost:
+                # While the link itself is being mended this ends the loop: usable() raises.
+                continue
+
+    async def _once(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """What may not: it is only done again when it never reached the host."""
+        while True:
+            await self._link.usable()
+            try:
+                async with self._turns:
+                    return await attempt()
+            except _Unsent:
+                continue
+
+    # -- commands -----------------------------------------------------------------------------------------------
 
     async def run(
         self,
@@ -140,16 +252,28 @@ class SshTarget:
         env: Mapping[str, str] | None = None,
         timeout_s: float | None = 60.0,
         check: bool = True,
+        repeatable: bool = False,
     ) -> Completed:
-        async with self._turns:
-            try:
-                command = await self._start(argv, env, start_timeout_s=timeout_s)
-            except _NotStarted as error:
-                completed = Completed(tuple(argv), error.exit_code, b"", error.words)
-                if check:
-                    raise failed(completed, self.name) from None
-                return completed
-            return await run_to_end(command, stdin, timeout_s=timeout_s, check=check, place=self.name)
+        tries = self._again if repeatable else self._once
+        return await tries(lambda: self._run_once(argv, stdin, env, timeout_s=timeout_s, check=check))
+
+    async def _run_once(
+        self,
+        argv: Sequence[str],
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        *,
+        timeout_s: float | None,
+        check: bool,
+    ) -> Completed:
+        try:
+            command, _ = await self._start(argv, env, start_timeout_s=timeout_s)
+        except NotStarted as error:
+            completed = Completed(tuple(argv), error.exit_code, b"", error.words)
+            if check:
+                raise failed(completed, self.name) from None
+            return completed
+        return await run_to_end(command, stdin, timeout_s=timeout_s, check=check, place=self.name)
 
     async def spawn(
         self,
@@ -160,15 +284,21 @@ class SshTarget:
         stderr_path: str | None = None,
         detached: bool = False,
     ) -> Process:
-        try:
-            command = await self._start(
-                argv, env, stdout_path=stdout_path, stderr_path=stderr_path, tail=TAIL_BYTES
-            )
-        except _NotStarted as error:
-            raise failed(Completed(tuple(argv), error.exit_code, b"", error.words), self.name) from None
-        # sshd gives every command a session of its own, so a detached one needs only to be left alone.
+        while True:
+            await self._link.usable()
+            try:
+                command, channel = await self._start(
+                    argv, env, stdout_path=stdout_path, stderr_path=stderr_path, tail=TAIL_BYTES, kept=True
+                )
+                break
+            except _Unsent:
+                continue
+            except NotStarted as error:
+                raise failed(Completed(tuple(argv), error.exit_code, b"", error.words), self.name) from None
+        channel.exit_code.add_done_callback(lambda _: self._ended.add(channel.marker))
         if not detached and not command.ended:
             self._kept.add(command)
+            channel.exit_code.add_done_callback(lambda _: self._kept.discard(command))
         return command
 
     async def _start(
@@ -179,23 +309,28 @@ class SshTarget:
         stdout_path: str | None = None,
         stderr_path: str | None = None,
         tail: int | None = None,
+        kept: bool = False,
         start_timeout_s: float | None = START_TIMEOUT_S,
-    ) -> Command:
+    ) -> tuple[Command, Channel]:
         marker = f"headrace-{secrets.token_hex(8)}"
-        script = _script(argv, env, marker, stdout_path, stderr_path)
-        channel = _Channel(marker.encode(), tail, self.name)
+        line = self._shell.line(
+            argv, env, marker, stdout_path=stdout_path, stderr_path=stderr_path, kept=kept
+        )
+        connection = await self._link.usable()
+        channel = Channel(marker, tail, self.name, lambda: self._link.why_lost(connection))
         # A task of its own: cancelled half-way, we would never learn the pid of what the host starts meanwhile.
-        opening = asyncio.ensure_future(self._open(script, channel))
+        opening = asyncio.ensure_future(self._open(connection, line, channel))
         try:
             async with asyncio.timeout(start_timeout_s):
                 await asyncio.shield(opening)
                 pid = await asyncio.shield(channel.pid)
+        except _Unsent:
+            raise
+        except ConnectionLost:
+            self._cut.add(marker)
+            raise
         except BaseException as error:
-            with contextlib.suppress(TimeoutError, HeadraceError, _NotStarted, asyncio.CancelledError):
-                async with asyncio.timeout(5):
-                    await asyncio.shield(opening)
-                    await asyncio.shield(self._signal_group(await channel.pid, "KILL"))
-            channel.close()
+            await self._forget(opening, channel)
             if isinstance(error, TimeoutError):
                 raise timed_out(argv, start_timeout_s, self.name) from None
             raise
@@ -208,33 +343,59 @@ class SshTarget:
             exit_code=channel.exit_code,
             send_signal=lambda name: self._signal_group(pid, name),
         )
-        channel.exit_code.add_done_callback(lambda _: self._kept.discard(command))
-        return command
+        if kept:
+            channel.on_cut = lambda: self._on_cut(channel, command)
+        else:
+            channel.exit_code.add_done_callback(lambda code: self._note_cut(code, marker))
+        return command, channel
 
-    async def _open(self, script: str, session: _Channel) -> None:
-        if self._connection is None:
-            raise TargetError("not connected", place=self.name)
+    def _note_cut(self, exit_code: asyncio.Future[int], marker: str) -> None:
+        if not exit_code.cancelled() and isinstance(exit_code.exception(), ConnectionLost):
+            self._cut.add(marker)
+
+    async def _forget(self, opening: asyncio.Future[None], channel: Channel) -> None:
+        """End what may have been started for somebody who does not want it any more."""
+        self._cut.add(channel.marker)
+        with contextlib.suppress(TimeoutError, HeadraceError, NotStarted, asyncio.CancelledError):
+            async with asyncio.timeout(LAST_TRY_S):
+                await asyncio.shield(opening)
+                await asyncio.shield(self._signal_group(await channel.pid, "KILL"))
+                self._cut.discard(channel.marker)
+        channel.close()
+
+    async def _open(self, connection: asyncssh.SSHClientConnection, line: str, session: Channel) -> None:
+        if self._link.why_lost(connection):
+            raise _Unsent("the connection was lost", place=self.name)
         try:
-            await self._connection.create_session(lambda: session, script, encoding=None)
+            await connection.create_session(lambda: session, line, encoding=None)
         except asyncssh.ChannelOpenError as error:
+            await asyncio.sleep(0)  # a connection that breaks tells its channels first
+            if lost := self._link.why_lost(connection):
+                raise lost from error
             raise TargetError(
                 f"the host opens no further session: {error}",
                 place=self.name,
                 hint="MaxSessions in its sshd_config limits them (10 unless set)",
             ) from error
         except (OSError, asyncssh.Error) as error:
-            raise TargetError(f"the connection is lost: {error}", place=self.name) from error
+            raise ConnectionLost(f"the connection was lost: {error}", place=self.name) from error
 
     async def _signal_group(self, pid: int, name: str) -> None:
         # Not sshd's own "signal" request: it is silent when it fails, and many versions refuse it.
         kill = f"kill -s {name} -- -{pid} 2>/dev/null || kill -s {name} {pid} 2>/dev/null || [ ! -e /proc/{pid} ]"
-        command = await self._start(["sh", "-c", kill], None)
-        if await command.wait(START_TIMEOUT_S) != 0:
+
+        async def told() -> int:
+            command, _ = await self._start(["sh", "-c", kill], None)
+            return await command.wait(START_TIMEOUT_S)
+
+        if await self._again(told, in_turn=False) != 0:
             raise TargetError(f"process {pid} belongs to another user: cannot signal it", place=self.name)
+
+    # -- files --------------------------------------------------------------------------------------------------
 
     async def read(self, path: str) -> bytes:
         script = f'[ -e "$0" ] || exit {NO_SUCH_FILE}; exec cat -- "$0"'
-        completed = await self.run(["sh", "-c", script, path], timeout_s=None, check=False)
+        completed = await self.run(["sh", "-c", script, path], timeout_s=None, check=False, repeatable=True)
         self._check_read(completed.exit_code, completed.error_text, path)
         return completed.stdout
 
@@ -245,14 +406,20 @@ class SshTarget:
             raise TargetError(f"cannot be read: {_reason(error_text)}", place=f"{self.name}:{path}")
 
     async def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
-        async with self._writing(path, len(content), mode) as stdin:
-            await stdin.write(content)
+        async def attempt() -> None:
+            async with self._writing(path, len(content), mode) as stdin:
+                await stdin.write(content)
+
+        await self._again(attempt)
 
     async def put(self, source: Path, path: str, *, mode: int = 0o644) -> None:
-        with source.open("rb") as file:
-            async with self._writing(path, source.stat().st_size, mode) as stdin:
-                while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
-                    await stdin.write(piece)
+        async def attempt() -> None:
+            with source.open("rb") as file:
+                async with self._writing(path, source.stat().st_size, mode) as stdin:
+                    while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
+                        await stdin.write(piece)
+
+        await self._again(attempt)
 
     @contextlib.asynccontextmanager
     async def _writing(self, path: str, size_bytes: int, mode: int) -> Any:
@@ -262,21 +429,24 @@ class SshTarget:
             umask 077
             draft=$(mktemp -- "$(dirname -- "$0")/.headrace.XXXXXXXX") || exit 1
             trap 'rm -f -- "$draft"' EXIT
+            trap 'exit 1' TERM
             dd of="$draft" bs=64k conv=fsync status=none || exit 1
             [ "$(wc -c <"$draft")" -eq "$1" ] || { echo 'it did not arrive whole' >&2; exit 1; }
             chmod "$2" "$draft" && mv -fT -- "$draft" "$0"
         """
-        async with self._turns:
-            command = await self._start(["sh", "-c", script, path, str(size_bytes), f"{mode:o}"], None)
-            assert command.stderr
-            try:
-                yield command.stdin
-                command.stdin.close()
-                exit_code = await command.wait()
-                words = (await command.stderr.read_all()).decode("utf-8", "replace")
-            except BaseException:
-                await kill_quietly(command)
-                raise
+        command, _ = await self._start(["sh", "-c", script, path, str(size_bytes), f"{mode:o}"], None)
+        assert command.stderr
+        try:
+            yield command.stdin
+            command.stdin.close()
+            exit_code = await command.wait()
+            words = (await command.stderr.read_all()).decode("utf-8", "replace")
+        except ConnectionLost:
+            command.let_go()
+            raise
+        except BaseException:
+            await kill_quietly(command)
+            raise
         if exit_code == 0:
             return
         place = f"{self.name}:{path}"
@@ -288,9 +458,10 @@ class SshTarget:
 
     async def get(self, path: str, destination: Path) -> None:
         draft = destination.with_name(f".{destination.name}.part")
-        script = f'[ -e "$0" ] || exit {NO_SUCH_FILE}; exec cat -- "$0"'
-        async with self._turns:
-            command = await self._start(["sh", "-c", script, path], None)
+
+        async def attempt() -> tuple[int, str]:
+            script = f'[ -e "$0" ] || exit {NO_SUCH_FILE}; exec cat -- "$0"'
+            command, _ = await self._start(["sh", "-c", script, path], None)
             assert command.stdout
             assert command.stderr
             try:
@@ -298,161 +469,30 @@ class SshTarget:
                     async for piece in command.stdout.pieces():
                         await asyncio.to_thread(file.write, piece)
                 exit_code = await command.wait()
-                words = (await command.stderr.read_all()).decode("utf-8", "replace")
+                return exit_code, (await command.stderr.read_all()).decode("utf-8", "replace")
+            except ConnectionLost:
+                command.let_go()
+                raise
             except BaseException:
-                draft.unlink(missing_ok=True)
                 await kill_quietly(command)
                 raise
+
         try:
+            exit_code, words = await self._again(attempt)
             self._check_read(exit_code, words, path)
             draft.replace(destination)
         finally:
             draft.unlink(missing_ok=True)
 
     async def exists(self, path: str) -> bool:
-        return (await self.run(["test", "-e", path], check=False)).exit_code == 0
+        return (await self.run(["test", "-e", path], check=False, repeatable=True)).exit_code == 0
 
 
-def _script(
-    argv: Sequence[str],
-    env: Mapping[str, str] | None,
-    marker: str,
-    stdout_path: str | None,
-    stderr_path: str | None,
-) -> str:
-    """One line for the login shell: prepare, say our pid, become the program.
-
-    The pid comes after ``marker``, because a login shell's start files may print something first. ``exec``
-    all the way makes the program the leader of the process group that sshd made for the login shell.
-    """
-    steps = ["exec 3>&1", "LC_ALL=C PATH=$PATH:/usr/sbin:/sbin", "export LC_ALL PATH"]
-    for name, value in (env or {}).items():
-        if not name.isidentifier() or not name.isascii():
-            raise ValueError(f"no name for an environment variable: {name!r}")
-        steps.append(f"export {name}={shlex.quote(value)}")
-    steps.append('command -v "$1" >/dev/null 2>&1 || [ -e "$1" ] || { echo "$1: not found" >&2; exit 127; }')
-    if stdout_path:
-        steps.append(f"exec >{shlex.quote(stdout_path)}")
-    if stderr_path:
-        steps.append(f"exec 2>{shlex.quote(stderr_path)}")
-    steps += [
-        f'echo "{marker} $$" >&3',
-        "exec 3>&-",
-        'exec "$@"',
-    ]
-    line = f"exec sh -c {shlex.quote('; '.join(steps))} sh {shlex.join(argv)}"
-    if "\0" in line:
-        raise ValueError("an argument, path or variable contains a NUL byte")
-    return line
+class _Unsent(ConnectionLost):
+    """The command never reached the host."""
 
 
 def _reason(error_text: str) -> str:
     return (
         error_text.strip().splitlines()[-1].rpartition(": ")[2] if error_text.strip() else "no reason given"
     )
-
-
-class _NotStarted(Exception):
-    """The command ended before it was the program: what a shell would say of a missing one."""
-
-    def __init__(self, exit_code: int, words: bytes) -> None:
-        super().__init__(words)
-        self.exit_code = exit_code
-        self.words = words
-
-
-class _Channel(asyncssh.SSHClientSession[bytes]):
-    """The bytes of one command: finds the pid in front of its output, then fills the streams."""
-
-    def __init__(self, marker: bytes, tail: int | None, place: str) -> None:
-        loop = asyncio.get_running_loop()
-        self.pid: asyncio.Future[int] = loop.create_future()
-        self.exit_code: asyncio.Future[int] = loop.create_future()
-        self.stdin = Input()
-        self.stdout = Output()
-        self.stderr = Output(tail)
-        self._marker = marker
-        self._place = place
-        self._preface = b""
-        self._channel: Any = None
-
-    def connection_made(self, chan: Any) -> None:
-        self._channel = chan
-        for stream in (self.stdin, self.stdout, self.stderr):
-            stream.connection_made(chan)
-
-    def data_received(self, data: bytes, datatype: int | None) -> None:
-        if datatype == asyncssh.EXTENDED_DATA_STDERR:
-            self.stderr.data_received(data)
-            return
-        if self.pid.done():
-            self.stdout.data_received(data)
-            return
-        self._preface += data
-        _, found, rest = self._preface.partition(self._marker)
-        pid, ended, output = rest.partition(b"\n")
-        if found and ended:
-            self.pid.set_result(int(pid))
-            if output:
-                self.stdout.data_received(output)
-
-    def eof_received(self) -> bool:
-        self._end(None)
-        return True  # otherwise asyncssh would close the command's standard input, too
-
-    def exit_status_received(self, status: int) -> None:
-        self._exit(status)
-
-    def exit_signal_received(self, signal: str, core_dumped: bool, msg: str, lang: str) -> None:
-        self._exit(-_number(signal))
-
-    def _exit(self, exit_code: int) -> None:
-        if not self.exit_code.done():
-            self.exit_code.set_result(exit_code)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        error = None
-        if not self.exit_code.done():
-            error = TargetError(
-                f"the connection was lost{f': {exc}' if exc else ''}",
-                place=self._place,
-                hint="the command may still run there",
-            )
-            self.exit_code.set_exception(error)
-        if not self.pid.done():
-            self.pid.set_exception(self._why_not_started())
-            self.pid.exception()
-        self.stdin.connection_lost(exc)
-        self._end(error)
-
-    def _end(self, error: Exception | None) -> None:
-        self.stdout.connection_lost(error)
-        self.stderr.connection_lost(error)
-
-    def _why_not_started(self) -> Exception:
-        lost = self.exit_code.exception()
-        if isinstance(lost, TargetError):
-            return lost
-        words = self.stderr.so_far or self._preface
-        code = self.exit_code.result()
-        if code in (126, 127):
-            return _NotStarted(code, words)
-        return CommandFailed(
-            words.decode("utf-8", "replace").strip() or f"the login shell ended with exit code {code}",
-            place=self._place,
-        )
-
-    def pause_writing(self) -> None:
-        self.stdin.pause_writing()
-
-    def resume_writing(self) -> None:
-        self.stdin.resume_writing()
-
-    def close(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-
-
-def _number(name: str) -> int:
-    member = signal.Signals.__members__.get(f"SIG{name}")
-    return int(member) if member else 0

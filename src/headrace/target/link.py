@@ -1,0 +1,314 @@
+"""The connection to a host over SSH: the way there, who it must be, and what happens when it breaks.
+
+A connection that broke is made again for ``PATIENCE_S``. Whoever holds something on the host (``on_return``) puts
+it right before anybody else is let through. The host's key is checked each time, and never learned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import socket
+import struct
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from headrace.errors import ConnectionLost, HeadraceError, PlanError, TargetError
+
+CONNECT_TIMEOUT_S = 20.0
+#: A dead link is noticed after KEEPALIVE_S * (KEEPALIVE_COUNT + 1), sooner than any command's time is over.
+KEEPALIVE_S = 7.0
+KEEPALIVE_COUNT = 3
+#: For so long a lost connection is tried for.
+PATIENCE_S = 600.0
+#: Waits between attempts; the last one again and again.
+PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
+#: A person who watches is told every so often that it is still being tried.
+TELL_EVERY_S = 60.0
+
+#: Set while the link is being mended: those who do that work pass the gate that holds back all others.
+_MENDING: ContextVar[Link | None] = ContextVar("_MENDING", default=None)
+
+
+class NotLetIn(TargetError):
+    """The host is not who it should be. Trying again would be wrong."""
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One host on the way. ``options`` are asyncssh's; an empty tuple leaves the choice to ``~/.ssh/config``."""
+
+    host: str
+    port: int | None
+    user: str | None
+    options: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        user = f"{self.user}@" if self.user else ""
+        host = f"[{self.host}]" if ":" in self.host and self.port else self.host
+        return f"{user}{host}{f':{self.port}' if self.port else ''}"
+
+    async def connect(self, **more: Any) -> asyncssh.SSHClientConnection:
+        """Raises TargetError with the reason and what to check."""
+        try:
+            return await asyncssh.connect(
+                self.host,
+                username=self.user or (),
+                port=self.port or (),
+                **{**self.options, **more},
+                connect_timeout=CONNECT_TIMEOUT_S,
+                login_timeout=CONNECT_TIMEOUT_S,
+                keepalive_interval=KEEPALIVE_S,
+                keepalive_count_max=KEEPALIVE_COUNT,
+            )
+        except (OSError, asyncssh.Error, ValueError) as error:
+            raise self._error(error) from error
+
+    def _error(self, error: Exception) -> TargetError:
+        port = f"-p {self.port} " if self.port else ""
+        user = f"{self.user}@" if self.user else ""
+        try_it = f"`ssh {port}{user}{self.host} true` must work without a question"
+        if isinstance(error, asyncssh.HostKeyNotVerifiable | asyncssh.KeyExchangeFailed):
+            return self._host_key_error(error)
+        if isinstance(error, asyncssh.PermissionDenied):
+            return TargetError("the host refuses this user or key", place=self.name, hint=try_it)
+        if isinstance(error, FileNotFoundError):
+            return TargetError("no such file", place=error.filename)
+        if isinstance(error, TimeoutError):
+            message = f"no answer within {CONNECT_TIMEOUT_S:g} s"
+        else:
+            message = f"cannot connect: {getattr(error, 'strerror', None) or error}"
+        return TargetError(message, place=self.name, hint=f"is the host up and sshd listening? {try_it}")
+
+    def _host_key_error(self, error: Exception) -> TargetError:
+        """A host we do not know and a host that changed its key are different dangers."""
+        known_hosts = self.options["known_hosts"] or str(Path("~/.ssh/known_hosts").expanduser())
+        known: Any = ()
+        with contextlib.suppress(OSError, ValueError):
+            known = asyncssh.match_known_hosts(known_hosts, self.host, "", self.port or 22)[0]
+        if known:
+            return NotLetIn(
+                f"the host's key is not the one in {known_hosts}: a new installation, or somebody in between",
+                place=self.name,
+                hint="ask who runs the host; only if its new key is right: ssh-keygen -R removes the old one",
+            )
+        if isinstance(error, asyncssh.HostKeyNotVerifiable):
+            return NotLetIn(
+                f"the host's key is not in {known_hosts}",
+                place=self.name,
+                hint="connect once with ssh and compare the fingerprint it shows with the host's own",
+            )
+        return TargetError(f"no common cryptography: {error}", place=self.name)
+
+
+def jumps(text: str, options: Mapping[str, Any]) -> list[Hop]:
+    """The hosts of ``user@host[:port],...``, nearest first, as in ProxyJump."""
+    hops = []
+    for word in filter(None, text.split(",")):
+        match = re.fullmatch(r"((?P<user>[^@\s]+)@)?(?P<host>\[[^]\s]+\]|[^:@/\s\[]+)(:(?P<port>\d+))?", word)
+        port = int(match["port"] or 22) if match else 0
+        if match is None or not 0 < port < 65536:
+            raise PlanError(f"jump host {word!r}: must be [user@]host[:port]")
+        own_port = int(match["port"]) if match["port"] else None
+        hops.append(Hop(match["host"].strip("[]"), own_port, match["user"], options))
+    return hops
+
+
+class Link:
+    """One connection to ``last``, through ``before``, that comes back when it breaks.
+
+    ``on_return`` is awaited on the new connection before others may use it; what it raises ends the link for good,
+    unless the connection broke once more. ``on_end`` hears why a link ended.
+    """
+
+    def __init__(
+        self,
+        last: Hop,
+        before: list[Hop],
+        *,
+        on_return: Callable[[], Awaitable[None]],
+        on_end: Callable[[HeadraceError], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        #: When the connection was lost and when it was back, in ns of our clock.
+        self.interruptions: list[tuple[int, int]] = []
+        self.name = last.name
+        self._last = last
+        self._before = before
+        self._on_return = on_return
+        self._on_end = on_end
+        self._tell = tell
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._jumps: list[asyncssh.SSHClientConnection] = []
+        self._end: HeadraceError | None = TargetError("not connected", place=self.name)
+        self._settled = asyncio.Event()  # up, or at its end
+        self._settled.set()
+        self._returning: asyncio.Task[None] | None = None
+
+    async def connect(self) -> None:
+        await self.close()
+        self._connection = await self._dial()
+        self._end = None
+
+    async def close(self) -> None:
+        self._end = TargetError("not connected", place=self.name)
+        if self._returning is not None:
+            self._returning.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._returning
+            self._returning = None
+        self._settled.set()
+        connection, self._connection = self._connection, None
+        await _hang_up([*([connection] if connection else []), *reversed(self._jumps)])
+        self._jumps = []
+
+    @property
+    def is_up(self) -> bool:
+        return self._connection is not None
+
+    def why_lost(self, connection: asyncssh.SSHClientConnection | None) -> ConnectionLost | None:
+        """Whether this very connection is no more; it may have been followed by another."""
+        if connection is not None and connection is self._connection:
+            return None
+        return ConnectionLost(
+            "the connection was lost", place=self.name, hint="the command may still run there"
+        )
+
+    async def usable(self) -> asyncssh.SSHClientConnection:
+        """The connection, once it stands (again). Raises what ended the link."""
+        if _MENDING.get() is not self:
+            while not self._settled.is_set():
+                await self._settled.wait()
+            if self._end is not None:
+                raise type(self._end)(self._end.message, place=self._end.place, hint=self._end.hint)
+        if self._connection is None:
+            raise ConnectionLost("the connection was lost again", place=self.name)
+        return self._connection
+
+    async def _dial(self) -> asyncssh.SSHClientConnection:
+        opened: list[asyncssh.SSHClientConnection] = []
+        try:
+            for hop in self._before:
+                tunnel = {"tunnel": opened[-1]} if opened else {}
+                opened.append(await hop.connect(**tunnel, agent_forwarding=False))
+            tunnel = {"tunnel": opened[-1]} if opened else {}
+            watcher = _Watcher(self._lost)
+            connection = await self._last.connect(**tunnel, client_factory=lambda: watcher)
+            watcher.connection = connection
+        except BaseException:
+            await _hang_up(opened[::-1])
+            raise
+        for each in (connection, *opened):
+            # What still waits to be sent when a link is given up must never be executed later.
+            _linger(each, on=True)
+        self._jumps = opened
+        return connection
+
+    def _lost(self, connection: asyncssh.SSHClientConnection | None, error: Exception | None) -> None:
+        if connection is None or connection is not self._connection:
+            return  # we hung up, or it was never ours
+        self._connection = None
+        if self._returning is None:
+            self._settled.clear()
+            self._returning = asyncio.create_task(self._return(str(error or "")))
+
+    async def _return(self, why: str) -> None:
+        lost_ns, began = time.time_ns(), time.monotonic()
+        _MENDING.set(self)  # of this task alone
+        self._tell(
+            f"{self.name}: the connection was lost{f' ({why})' if why else ''}; "
+            f"it will be tried for {PATIENCE_S / 60:g} min"
+        )
+        end: HeadraceError | None = TargetError("the connection was lost", place=self.name)
+        try:
+            end = await self._try_until_it_stands(began)
+        finally:
+            # Whatever happens, nobody may wait at the gate for ever.
+            self._returning = None
+            if end is None:
+                self.interruptions.append((lost_ns, time.time_ns()))
+                self._tell(f"{self.name}: the connection is back after {time.monotonic() - began:.0f} s")
+            else:
+                self._end = end
+                self._on_end(end)
+            self._settled.set()
+
+    async def _try_until_it_stands(self, began: float) -> HeadraceError | None:
+        """None when it does; otherwise why there is no point in going on."""
+        told, attempt = began, 0
+        while True:
+            problem = await self._attempt()
+            if problem is None:
+                return None
+            if self.is_up or isinstance(problem, NotLetIn):
+                # Not the way is the problem, but what was found there.
+                await self._give_up()
+                return problem
+            now = time.monotonic()
+            if now - began > PATIENCE_S:
+                return TargetError(
+                    f"the connection was lost and did not come back within {PATIENCE_S / 60:g} min: "
+                    f"{problem.message}",
+                    place=self.name,
+                    hint="when the host can be reached, run the same command again: it restores the host first",
+                )
+            if now - told > TELL_EVERY_S:
+                told = now
+                left = (PATIENCE_S - (now - began)) / 60
+                self._tell(f"{self.name}: no connection yet ({problem.message}); {left:.0f} min left")
+            await asyncio.sleep(PAUSES_S[min(attempt, len(PAUSES_S) - 1)])
+            attempt += 1
+
+    async def _attempt(self) -> HeadraceError | None:
+        """Dial, and put right what was held on the host. With an error of the way itself the link is down."""
+        await _hang_up(self._jumps[::-1])
+        self._jumps = []
+        try:
+            self._connection = await self._dial()
+            await self._on_return()
+        except ConnectionLost as error:
+            await self._give_up()
+            return error
+        except HeadraceError as error:
+            return error
+        return None if self.is_up else ConnectionLost("the connection was lost again", place=self.name)
+
+    async def _give_up(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abort()
+
+
+class _Watcher(asyncssh.SSHClient):
+    """Tells of the end of a connection."""
+
+    def __init__(self, lost: Callable[[asyncssh.SSHClientConnection | None, Exception | None], None]) -> None:
+        self.connection: asyncssh.SSHClientConnection | None = None
+        self._lost = lost
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost(self.connection, exc)
+
+
+async def _hang_up(connections: list[asyncssh.SSHClientConnection]) -> None:
+    for connection in connections:
+        _linger(connection, on=False)
+        connection.close()
+        with contextlib.suppress(OSError, asyncssh.Error, TimeoutError):
+            # A dead link would keep us for as long as TCP believes in it.
+            await asyncio.wait_for(connection.wait_closed(), 5)
+
+
+def _linger(connection: asyncssh.SSHClientConnection, *, on: bool) -> None:
+    found = connection.get_extra_info("socket")
+    if found is not None:
+        with contextlib.suppress(OSError):
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", int(on), 0))

@@ -1,0 +1,251 @@
+"""What a host's shell is given to run a command, and the channel that carries the command's bytes.
+
+The login shell must understand POSIX quoting (sh, bash, dash, ksh, zsh).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import asyncssh
+
+from headrace.errors import CommandFailed, ConnectionLost, TargetError
+from headrace.target.command import Input, Output
+
+#: By its value in their environment, the processes of a command are found again over another connection.
+COMMAND_VARIABLE = "HEADRACE_COMMAND"
+#: Where exit codes are kept that nobody may be there to hear.
+ENDED_FOLDER = "${XDG_CACHE_HOME:-$HOME/.cache}/headrace/ended"
+#: The exit code of ``ATTACH`` for a command of which nobody knows how it ended.
+UNKNOWN_END = 45
+
+#: Wait for the end of a kept command; prints its exit code. Arguments: marker, pid of its keeper.
+ATTACH = f"""
+file={ENDED_FOLDER}/$0
+while [ ! -s "$file" ]; do
+  if ! grep -q "$0" "/proc/$1/cmdline" 2>/dev/null; then
+    [ -s "$file" ] && break
+    exit {UNKNOWN_END}
+  fi
+  sleep 1
+done
+cat "$file"
+"""
+
+#: End every process of these commands, given by their markers: with a second to clean up, and again and again,
+#: because processes start others until they are gone.
+END_ALL = f"""
+for name in TERM KILL KILL KILL KILL; do
+  found=
+  for marker; do
+    for place in $(grep -l "{COMMAND_VARIABLE}=$marker" /proc/[0-9]*/environ 2>/dev/null); do
+      pid=${{place#/proc/}}
+      kill -s $name "${{pid%/environ}}" 2>/dev/null && found=1
+    done
+  done
+  [ "$found" ] || exit 0
+  [ $name = TERM ] && sleep 1
+done
+exit 0
+"""
+
+
+@dataclass(frozen=True)
+class Shell:
+    """How commands run on a host: as who, and with what of our ssh-agent."""
+
+    sudo: bool = False
+    forward_agent: bool = False
+
+    def line(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None,
+        marker: str,
+        *,
+        stdout_path: str | None = None,
+        stderr_path: str | None = None,
+        kept: bool = False,
+    ) -> str:
+        """One line for the login shell: prepare, say the pid, become the program.
+
+        The pid comes after ``marker``, because a login shell's start files may print something first. ``exec``
+        all the way makes the program the leader of the process group that sshd made for the login shell. What
+        is ``kept`` has a shell above it, the keeper, that outlives the connection and notes the exit code.
+        """
+        steps = ["exec 3>&1", "LC_ALL=C PATH=$PATH:/usr/sbin:/sbin", "export LC_ALL PATH"]
+        for name, value in {**(env or {}), COMMAND_VARIABLE: marker}.items():
+            if not name.isidentifier() or not name.isascii():
+                raise ValueError(f"no name for an environment variable: {name!r}")
+            steps.append(f"export {name}={shlex.quote(value)}")
+        steps.append(
+            'command -v "$1" >/dev/null 2>&1 || [ -e "$1" ] || { echo "$1: not found" >&2; exit 127; }'
+        )
+        if stdout_path:
+            steps.append(f"exec >{shlex.quote(stdout_path)}")
+        if stderr_path:
+            steps.append(f"exec 2>{shlex.quote(stderr_path)}")
+        begin = f'echo "{marker} $$ $PPID" >&3; exec 3>&-; exec "$@"'
+        # Under sudo nobody else makes a process group for the program.
+        steps += _keeping(marker, begin, kept) if kept or self.sudo else [begin]
+        line = f"exec {self._as_root()}sh -c {shlex.quote('; '.join(steps))} sh {shlex.join(argv)}"
+        if "\0" in line:
+            raise ValueError("an argument, path or variable contains a NUL byte")
+        return line
+
+    def _as_root(self) -> str:
+        if not self.sudo:
+            return ""
+        agent = 'env SSH_AUTH_SOCK="$SSH_AUTH_SOCK" ' if self.forward_agent else ""
+        return f"sudo -n -H -- {agent}"
+
+
+def _keeping(marker: str, begin: str, kept: bool) -> list[str]:
+    """The steps of a shell that starts the program as the leader of a session and waits for its end."""
+    steps = [
+        # What this shell would say of a program that was killed is nobody's output.
+        "exec 4>&2 2>/dev/null",
+        f'setsid sh -c {shlex.quote(begin)} sh "$@" 2>&4 4>&-',
+        "code=$?",
+    ]
+    if kept:
+        folder = f'"{ENDED_FOLDER}"'
+        steps += [f"mkdir -p -m 0700 -- {folder}", f"echo $code >{folder}/{marker}"]
+    # The way it ended is passed on, or sshd would tell of an exit code where there was a signal.
+    return [*steps, "ulimit -c 0", "[ $code -gt 128 ] && kill -$((code - 128)) $$", "exit $code"]
+
+
+def exit_code_of(kept: str) -> int:
+    """The exit code that a keeper noted: a shell's, where N + 128 is signal N."""
+    code = int(kept)
+    return 128 - code if code > 128 and code - 128 in signal.valid_signals() else code
+
+
+class NotStarted(Exception):
+    """The command ended before it was the program: what a shell would say of a missing one."""
+
+    def __init__(self, exit_code: int, words: bytes) -> None:
+        super().__init__(words)
+        self.exit_code = exit_code
+        self.words = words
+
+
+class Channel(asyncssh.SSHClientSession[bytes]):
+    """The bytes of one command: finds the pid in front of its output, then fills the streams.
+
+    ``why_lost`` says whether the whole connection broke, and how. Then a command with ``on_cut`` is not given
+    up: whoever gets that call sets the exit code.
+    """
+
+    def __init__(
+        self, marker: str, tail: int | None, place: str, why_lost: Callable[[], ConnectionLost | None]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.pid: asyncio.Future[int] = self._loop.create_future()
+        self.exit_code: asyncio.Future[int] = self._loop.create_future()
+        self.marker = marker
+        self.parent = 0
+        self.stdin = Input()
+        self.stdout = Output()
+        self.stderr = Output(tail)
+        self.on_cut: Callable[[], None] | None = None
+        self._why_lost = why_lost
+        self._place = place
+        self._preface = b""
+        self._channel: Any = None
+
+    def connection_made(self, chan: Any) -> None:
+        self._channel = chan
+        for stream in (self.stdin, self.stdout, self.stderr):
+            stream.connection_made(chan)
+
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        if datatype == asyncssh.EXTENDED_DATA_STDERR:
+            self.stderr.data_received(data)
+            return
+        if self.pid.done():
+            self.stdout.data_received(data)
+            return
+        self._preface += data
+        _, found, rest = self._preface.partition(self.marker.encode())
+        pids, ended, output = rest.partition(b"\n")
+        if found and ended:
+            pid, self.parent = map(int, pids.split())
+            self.pid.set_result(pid)
+            if output:
+                self.stdout.data_received(output)
+
+    def eof_received(self) -> bool:
+        self._end(None)
+        return True  # otherwise asyncssh would close the command's standard input, too
+
+    def exit_status_received(self, status: int) -> None:
+        self._exit(status)
+
+    def exit_signal_received(self, signal: str, core_dumped: bool, msg: str, lang: str) -> None:
+        self._exit(-_number(signal))
+
+    def _exit(self, exit_code: int) -> None:
+        if not self.exit_code.done():
+            self.exit_code.set_result(exit_code)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # The channels of a lost connection are told before the connection itself is known to be lost.
+        self._loop.call_soon(self._closed, exc)
+
+    def _closed(self, exc: Exception | None) -> None:
+        lost = self._why_lost()
+        error: TargetError | None = lost
+        if lost is None and not self.exit_code.done():
+            error = TargetError(
+                f"the host closed the command's channel{f': {exc}' if exc else ''}",
+                place=self._place,
+                hint="the command may still run there",
+            )
+        if not self.exit_code.done():
+            if lost is not None and self.on_cut is not None:
+                self.on_cut()
+            else:
+                assert error is not None
+                self.exit_code.set_exception(error)
+        if not self.pid.done():
+            self.pid.set_exception(self._why_not_started(error))
+            self.pid.exception()
+        self.stdin.connection_lost(lost or exc)
+        self._end(error)
+
+    def _end(self, error: Exception | None) -> None:
+        self.stdout.connection_lost(error)
+        self.stderr.connection_lost(error)
+
+    def _why_not_started(self, error: TargetError | None) -> Exception:
+        if error is not None:
+            return error
+        words = self.stderr.so_far or self._preface
+        code = self.exit_code.result()
+        if code in (126, 127):
+            return NotStarted(code, words)
+        return CommandFailed(
+            words.decode("utf-8", "replace").strip() or f"the login shell ended with exit code {code}",
+            place=self._place,
+        )
+
+    def pause_writing(self) -> None:
+        self.stdin.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.stdin.resume_writing()
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+
+
+def _number(name: str) -> int:
+    member = signal.Signals.__members__.get(f"SIG{name}")
+    return int(member) if member else 0
