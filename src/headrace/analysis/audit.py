@@ -59,10 +59,12 @@ class Rate:
         return self.rate <= self.limit
 
 
-def trial_logs(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """The logs of trials' throughput without any effect: the mean of SECONDS autocorrelated seconds each, off by
+def trial_logs(
+    rng: np.random.Generator, shape: tuple[int, ...], seconds: int = SECONDS
+) -> NDArray[np.float64]:
+    """The logs of trials' throughput without any effect: the mean of autocorrelated seconds each, off by
     BETWEEN_TRIALS. The mean of an AR(1) series is drawn directly, from its exact variance."""
-    rho, n = AUTOCORRELATION, SECONDS
+    rho, n = AUTOCORRELATION, seconds
     lags = np.arange(1, n)
     part = (1 + 2 * float(((1 - lags / n) * rho**lags).sum())) / n
     return np.asarray(

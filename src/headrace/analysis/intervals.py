@@ -89,7 +89,24 @@ def blocks_needed(logs: ByBlock, alpha: float, equivalence: float, resolution: f
     """
     if len(logs) < 2 or variance(logs) == 0:
         return None
-    effect, deviation, margin = abs(mean(logs)), math.sqrt(variance(logs)), math.log1p(equivalence)
+    deviation, margin = math.sqrt(variance(logs)), math.log1p(equivalence)
+    return blocks_to_settle(mean(logs), deviation, margin, alpha, resolution=resolution, more_than=len(logs))
+
+
+def blocks_to_settle(
+    effect: float,
+    deviation: float,
+    margin: float,
+    alpha: float,
+    *,
+    power: float = POWER,
+    resolution: float = 0.0,
+    more_than: int = 1,
+) -> int | None:
+    """How many blocks a paired t interval at level 1 - ``alpha`` needs to exclude 0 or to lie within ``margin``,
+    with probability ``power``; None where MAX_BLOCKS would not do. ``effect`` is the true one, ``deviation`` that
+    of a block's log ratio; all in log units."""
+    effect = abs(effect)
 
     def settled(n: int) -> bool:
         critical = t_quantile(n - 1, alpha)
@@ -100,9 +117,9 @@ def blocks_needed(logs: ByBlock, alpha: float, equivalence: float, resolution: f
         differs = reach(effect)
         # Both ends must lie inside: by Bonferroni's inequality at least this, and nearly exactly.
         equivalent = reach(margin - effect) + reach(margin + effect) - 1
-        return max(differs, equivalent) >= POWER
+        return max(differs, equivalent) >= power
 
-    low, high = len(logs), len(logs) + 1
+    low, high = more_than, more_than + 1
     while not settled(high):
         if high == MAX_BLOCKS:
             return None
