@@ -29,12 +29,14 @@ JOURNAL = "/var/lib/headrace/boot.json"
 JOURNAL_FORMAT = 1
 GUARD_NAME = "headrace-boot-guard.service"
 GUARD = f"/etc/systemd/system/{GUARD_NAME}"
+GUARD_ENABLED = f"/etc/systemd/system/sysinit.target.wants/{GUARD_NAME}"
 #: On a file system that is empty after each boot.
 CONFIRMED = "/run/headrace-kernel-confirmed"
 
 BETWEEN_LOOKS_S = 3.0
 INSTALL_TIMEOUT_S = 1800.0
 COMMAND_TIMEOUT_S = 300.0
+LOCK_PATIENCE = "DPkg::Lock::Timeout=600"
 DEBIAN = {"DEBIAN_FRONTEND": "noninteractive"}
 
 #: The guard of a boot. It starts as soon as there is a root file system, because what hangs may be what follows.
@@ -89,6 +91,7 @@ class BootJournal:
                 await _undo(target, action)
             self.steps.pop()
             await self._write(target)
+        await target.run(["rm", "-f", CONFIRMED])
         await target.run(["rm", "-f", JOURNAL])
 
     async def _write(self, target: Target) -> None:
@@ -150,8 +153,9 @@ class RebootedHost:
                         f"kernel {wanted} did not come up: the host came back with {running}",
                         place=target.name,
                     )
-            # Before the guard of this boot asks.
-            await target.run(["touch", CONFIRMED])
+            if await BootJournal.read(target):
+                # Before the guard of this boot asks.
+                await target.run(["touch", CONFIRMED])
         self._kernel = kernel
         return self._spec
 
@@ -210,8 +214,9 @@ class RebootedHost:
         return wanted
 
     async def _guard(self, target: Target, journal: BootJournal) -> None:
+        # Not by `disable`, which fails where the unit is not there yet.
         gone: Undo = [
-            {"run": ["systemctl", "disable", GUARD_NAME]},
+            {"file": GUARD_ENABLED, "content": None},
             {"file": GUARD, "content": None},
             {"run": ["systemctl", "daemon-reload"]},
         ]
@@ -249,7 +254,12 @@ class RebootedHost:
                 place=target.name,
                 hint="install it by hand, if that is what you want",
             )
-        await journal.begin(target, package, [{"run": ["apt-get", "purge", "-y", *new]}])
+        # An installation that was cut off holds apt's lock for a while, then leaves half of its work.
+        undo: Undo = [
+            {"run": ["dpkg", "--configure", "-a"]},
+            {"run": ["apt-get", "-o", LOCK_PATIENCE, "purge", "-y", *new]},
+        ]
+        await journal.begin(target, package, undo)
         await target.run(
             ["apt-get", "install", "-y", "--no-install-recommends", package],
             env=DEBIAN,
