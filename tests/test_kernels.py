@@ -87,6 +87,22 @@ def test_what_nobody_allowed_to_reboot_is_refused(target: str, said: str) -> Non
         designs.build(parsed(target), place="plan.toml")
 
 
+def test_a_treatment_without_a_kernel_is_refused_where_others_have_one() -> None:
+    text = PLAN.format(target='address = "vm"', blocks=2, seconds=1)
+    text = text.partition("[factors.kernel]")[0].replace('kernel = "/boot/a", ', "")
+    with pytest.raises(PlanError, match="names no kernel"):
+        designs.build(plan.parse(text, "plan.toml"), place="plan.toml")
+    with_one = text.replace("[design]", '[machine]\nkernel = "6.1"\n[design]')
+    assert designs.build(plan.parse(with_one, "plan.toml"), place="plan.toml").treatments
+
+
+def test_a_kernel_of_all_treatments_needs_the_same_leave() -> None:
+    text = PLAN.format(target='address = "local"\n[machine]\nkernel = "6.1"', blocks=2, seconds=1)
+    text = text.partition("[factors.kernel]")[0].replace('kernel = "/boot/a", ', "")
+    with pytest.raises(PlanError, match="never reboots 'local'"):
+        designs.build(plan.parse(text, "plan.toml"), place="plan.toml")
+
+
 def test_a_listed_host_may_reboot() -> None:
     listed = 'address = "root@db1:2222"\n[machine]\nallow_reboot = true\nhosts = ["db1"]'
     design = designs.build(parsed(listed), place="plan.toml")

@@ -22,7 +22,7 @@ CATALOGUE = list(knobs.CATALOGUE.values())
 
 @pytest.mark.parametrize("knob", CATALOGUE, ids=lambda k: k.name)
 def test_every_record_is_whole(knob: Knob) -> None:
-    assert re.fullmatch(r"(volume|host|server)\.[a-z0-9_.-]+", knob.name)
+    assert re.fullmatch(r"(machine|volume|host|server)\.[a-z0-9_.-]+", knob.name)
     assert knob.doc.endswith(".")
     assert knob.source
     assert "http" not in knob.source

@@ -80,6 +80,7 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
         levels_by_factor = _levels(plan)
         plan = _with_reboots_hard(plan, levels_by_factor)
         treatments, baselines = _treatments(plan, levels_by_factor)
+        _check_kernels(plan, treatments)
         for treatment in treatments:
             _check(plan, treatment)
     except PlanError as error:
@@ -317,8 +318,6 @@ def _check(plan: Plan, treatment: Treatment) -> None:
             continue
         name, _, instance = knob.partition("@")
         knobs.check(name, value)
-        if _needs_reboot(knob):
-            _check_may_reboot(plan, f"{knob} in {treatment.name}")
         reason = knobs.weakens_durability(name, value)
         if reason and knob not in plan.design.allow_weaker_durability:
             raise PlanError(
@@ -346,6 +345,9 @@ def _check(plan: Plan, treatment: Treatment) -> None:
             hint="set it in [workload], and run one experiment for each data set",
         )
     _check_layout(plan, treatment)
+    kernel = kernel_of(plan, treatment)
+    if kernel is not None:
+        _check_may_reboot(plan, f"kernel {kernel} in {treatment.name}")
     volume.check(plan, treatment)
 
 
@@ -363,6 +365,16 @@ def _check_may_reboot(plan: Plan, what: str) -> None:
         raise PlanError(
             f"{what}: it costs a reboot of {host}, and nobody allowed that",
             hint=f'if you mean it: [machine] allow_reboot = true and hosts = ["{host}"]',
+        )
+
+
+def _check_kernels(plan: Plan, treatments: list[Treatment]) -> None:
+    """A trial must not run on the kernel that another one left behind."""
+    without = [t.name for t in treatments if kernel_of(plan, t) is None]
+    if without and (plan.target.address == VM or len(without) < len(treatments)):
+        raise PlanError(
+            f"machine.kernel: {without[0]} names no kernel",
+            hint='[machine] kernel = "6.12" is that of all treatments that name none',
         )
 
 
