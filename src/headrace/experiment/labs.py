@@ -28,6 +28,9 @@ from headrace.target import Target, TargetSpec, open_target, to_the_end
 
 Tell = Callable[[str], None]
 
+#: For so long a lost connection to a machine is tried for that can be booted again.
+BOOTED_RECONNECT_S = 10.0
+
 
 class Labs:
     """The lab on the machine that is there: prepared again after each boot. ``current`` is the one to work in."""
@@ -100,7 +103,9 @@ class Labs:
             raise (await self._close(error) or error) from None
 
     async def _prepare(self, spec: TargetSpec, kernel: str | None) -> Lab:
-        target = open_target(spec)
+        # What became of a machine that can be booted is found out by ``lost``, not by waiting.
+        reached = replace(spec, reconnect_s=BOOTED_RECONNECT_S) if self._machine.boots else spec
+        target = open_target(reached, self._tell)
         await target.connect()
         self._stack.push_async_callback(target.close)
         if self._machine.boots:
@@ -163,7 +168,7 @@ async def prepare_lab(
         server_spec(design, treatment)  # refuses before the first trial what it would refuse in one
     vendor = plan.server.vendor if workload.needs_server and plan.server.binary is None else None
     versions = await readiness.require(target, workload, specs, vendor)
-    clients, network_host = await _clients(target, spec or target_spec(plan), design, stack)
+    clients, network_host = await _clients(target, spec or target_spec(plan), design, stack, tell)
     await _make_scratch(target, plan.target.scratch)
     facts = await agent.facts()
     folder.save_facts(facts)
@@ -187,7 +192,7 @@ async def prepare_lab(
 
 
 async def _clients(
-    target: Target, own: TargetSpec, design: designs.Design, stack: AsyncExitStack
+    target: Target, own: TargetSpec, design: designs.Design, stack: AsyncExitStack, tell: Tell
 ) -> tuple[dict[str, Target], str]:
     """Reach every machine that any treatment drives from, before the first trial; and where those that are not the
     target reach its server, empty without any."""
@@ -199,18 +204,13 @@ async def _clients(
         options = designs.workload_options(plan, treatment)
         workload = workloads.make_workload(plan.workload.kind, options)
         addresses, server_address = workloads.driven_from(workload)
-        specs |= {
-            address: TargetSpec.parse(
-                address, identity_file=table.identity_file, known_hosts=table.known_hosts
-            )
-            for address in addresses
-        }
+        specs |= {address: TargetSpec.parse(address, **table.login) for address in addresses}
         if any(specs[address] != own for address in addresses):
             network_host = server_address or own.host
             _require_network(plan, network_host)
     clients: dict[str, Target] = {}
     for address, spec in specs.items():
-        clients[address] = client = target if spec == own else open_target(spec)
+        clients[address] = client = target if spec == own else open_target(spec, tell)
         if client is not target:
             await client.connect()
             stack.push_async_callback(client.close)

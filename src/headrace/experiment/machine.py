@@ -17,7 +17,7 @@ from typing import Protocol
 from headrace import vm
 from headrace.errors import HeadraceError, PlanError, TargetError, TreatmentFailed
 from headrace.experiment.design import VM, Design, kernel_of
-from headrace.experiment.plan import MachineTable, Plan, size_in_bytes
+from headrace.experiment.plan import LOGIN, MachineTable, Plan, size_in_bytes
 from headrace.store import ExperimentFolder
 from headrace.target import Target, TargetSpec, open_target
 
@@ -159,7 +159,7 @@ def open_machine(design: Design, folder: Path) -> Machine:
 def target_spec(plan: Plan) -> TargetSpec:
     """Where the plan's target is; not of a virtual machine, which has its address when it is up."""
     table = plan.target
-    return TargetSpec.parse(table.address, identity_file=table.identity_file, known_hosts=table.known_hosts)
+    return TargetSpec.parse(table.address, **table.login)
 
 
 def reached(folder: ExperimentFolder) -> TargetSpec | None:
@@ -169,9 +169,8 @@ def reached(folder: ExperimentFolder) -> TargetSpec | None:
     if table["address"] == VM:
         running = vm.find(vm_name(str(design["name"]), str(design["hash"]), folder.path))
         return running.target if running else None
-    return TargetSpec.parse(
-        table["address"], identity_file=table["identity_file"], known_hosts=table["known_hosts"]
-    )
+    # An older folder knows fewer keys.
+    return TargetSpec.parse(table["address"], **{key: table[key] for key in LOGIN if key in table})
 
 
 def is_kernel(wanted: str, release: str) -> bool:

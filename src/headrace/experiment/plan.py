@@ -8,7 +8,16 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from headrace.errors import PlanError
 from headrace.model import Value, Vendor
@@ -29,6 +38,10 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+#: Keys of ``[target]`` that say how a machine is reached.
+LOGIN = ("identity_file", "known_hosts", "sudo", "jump", "forward_agent", "reconnect_s")
+
+
 class TargetTable(_Table):
     """Where the trials run: ``local``, ``user@host[:port]``, ``vm`` or a folder with a saved host."""
 
@@ -36,6 +49,11 @@ class TargetTable(_Table):
     scratch: str = "/var/tmp/headrace"
     identity_file: str | None = None
     known_hosts: str | None = None
+    #: Of SSH: root by sudo, the hosts on the way, our ssh-agent there, how long a lost connection is tried for.
+    sudo: bool = False
+    jump: str = ""
+    forward_agent: bool = False
+    reconnect_s: Annotated[float, Field(ge=0, le=86400)] = 600.0
     #: In place of ``address``: equal machines, over which the blocks are spread. See docs/cluster.md.
     addresses: list[str] = []
     equal: bool = False
@@ -50,6 +68,23 @@ class TargetTable(_Table):
         if not self.addresses and (self.equal or self.allow_shared):
             raise ValueError("equal and allow_shared: only of several machines (addresses)")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Of the newer keys only what was set: designs frozen before there were such keep their hash. How patient
+        we are is no part of a design."""
+        newer = LOGIN[2:]
+        fields = type(self).model_fields
+        return {
+            key: value
+            for key, value in dump(self).items()
+            if key not in newer or (value != fields[key].default and key != "reconnect_s")
+        }
+
+    @property
+    def login(self) -> dict[str, Any]:
+        """How its machines and its clients are reached beside their addresses: as TargetSpec.parse takes it."""
+        return {name: getattr(self, name) for name in LOGIN}
 
     @property
     def machines(self) -> list[str]:

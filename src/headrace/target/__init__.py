@@ -152,7 +152,8 @@ class TargetSpec:
     """Which machine, before it is reached. ``user`` and ``port`` of None leave the choice to ``~/.ssh/config``.
 
     ``sudo`` makes us root there, ``jump`` is the way there (``user@host[:port],...``, nearest first),
-    ``forward_agent`` lets commands there use our ssh-agent.
+    ``forward_agent`` lets commands there use our ssh-agent. A connection that breaks is tried for ``reconnect_s``,
+    10 minutes where it is None.
     """
 
     kind: Literal["local", "ssh", "fixture"]
@@ -165,6 +166,7 @@ class TargetSpec:
     sudo: bool = False
     jump: str = ""
     forward_agent: bool = False
+    reconnect_s: float | None = None
 
     @staticmethod
     def parse(
@@ -175,6 +177,7 @@ class TargetSpec:
         sudo: bool = False,
         jump: str = "",
         forward_agent: bool = False,
+        reconnect_s: float | None = None,
     ) -> TargetSpec:
         """``local``, ``user@host[:port]`` (IPv6 as ``user@[::1]:22``), or a folder with a saved host.
 
@@ -204,6 +207,7 @@ class TargetSpec:
                 sudo=sudo or "sudo" in options,
                 jump=",".join(own_jump) or jump,
                 forward_agent=forward_agent or "agent" in options,
+                reconnect_s=reconnect_s,
             )
         if address and Path(address).is_dir():
             return TargetSpec("fixture", path=address)
@@ -236,6 +240,7 @@ def open_target(spec: TargetSpec, tell: Callable[[str], None] = lambda _: None) 
                 jump=spec.jump,
                 sudo=spec.sudo,
                 forward_agent=spec.forward_agent,
+                reconnect_s=spec.reconnect_s,
                 tell=tell,
             )
 

@@ -134,6 +134,7 @@ class Link:
         last: Hop,
         before: list[Hop],
         *,
+        patience_s: float | None,
         on_return: Callable[[], Awaitable[None]],
         on_end: Callable[[HeadraceError], None],
         tell: Callable[[str], None],
@@ -143,6 +144,7 @@ class Link:
         self.name = last.name
         self._last = last
         self._before = before
+        self._patience_s = patience_s
         self._on_return = on_return
         self._on_end = on_end
         self._tell = tell
@@ -225,7 +227,7 @@ class Link:
         _MENDING.set(self)  # of this task alone
         self._tell(
             f"{self.name}: the connection was lost{f' ({why})' if why else ''}; "
-            f"it will be tried for {PATIENCE_S / 60:g} min"
+            f"it will be tried for {self._patience}"
         )
         end: HeadraceError | None = TargetError("the connection was lost", place=self.name)
         try:
@@ -241,6 +243,14 @@ class Link:
                 self._on_end(end)
             self._settled.set()
 
+    @property
+    def _seconds(self) -> float:
+        return PATIENCE_S if self._patience_s is None else self._patience_s
+
+    @property
+    def _patience(self) -> str:
+        return f"{self._seconds / 60:g} min" if self._seconds >= 60 else f"{self._seconds:g} s"
+
     async def _try_until_it_stands(self, began: float) -> HeadraceError | None:
         """None when it does; otherwise why there is no point in going on."""
         told, attempt = began, 0
@@ -253,16 +263,16 @@ class Link:
                 await self._give_up()
                 return problem
             now = time.monotonic()
-            if now - began > PATIENCE_S:
+            if now - began > self._seconds:
                 return TargetError(
-                    f"the connection was lost and did not come back within {PATIENCE_S / 60:g} min: "
+                    f"the connection was lost and did not come back within {self._patience}: "
                     f"{problem.message}",
                     place=self.name,
                     hint="when the host can be reached, run the same command again: it restores the host first",
                 )
             if now - told > TELL_EVERY_S:
                 told = now
-                left = (PATIENCE_S - (now - began)) / 60
+                left = (self._seconds - (now - began)) / 60
                 self._tell(f"{self.name}: no connection yet ({problem.message}); {left:.0f} min left")
             await asyncio.sleep(PAUSES_S[min(attempt, len(PAUSES_S) - 1)])
             attempt += 1

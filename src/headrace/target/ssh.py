@@ -66,7 +66,7 @@ class SshTarget:
 
     ``jump`` is ``user@host[:port],...`` as in ProxyJump, with the same keys and known hosts. ``sudo`` runs
     everything as root, ``forward_agent`` lets commands use our ssh-agent. ``tell`` hears when the connection is
-    lost and when it is back.
+    lost and when it is back; it is tried for ``reconnect_s``.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class SshTarget:
         jump: str = "",
         sudo: bool = False,
         forward_agent: bool = False,
+        reconnect_s: float | None = None,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.name = f"{f'{user}@' if user else ''}{host}{f':{port}' if port else ''}"
@@ -95,6 +96,7 @@ class SshTarget:
         self._link = Link(
             Hop(host, port, user, options),
             before,
+            patience_s=reconnect_s,
             on_return=self._mend,
             on_end=self._give_up,
             tell=tell,
@@ -150,10 +152,11 @@ class SshTarget:
             for command in list(self._kept):
                 await kill_quietly(command)
             if self._ended:
-                with contextlib.suppress(HeadraceError):
+                with contextlib.suppress(HeadraceError, TimeoutError):
                     names = [f"ended/{marker}" for marker in self._ended]
                     script = f'cd "{ENDED_FOLDER}/.." && rm -f -- "$@"'
-                    await self.run(["sh", "-c", script, "sh", *names], check=False)
+                    work = self.run(["sh", "-c", script, "sh", *names], check=False)
+                    await asyncio.wait_for(work, LAST_TRY_S)
         self._kept.clear()
         self._ended.clear()
         self._cut.clear()
