@@ -1,0 +1,129 @@
+"""A block, whole, on one machine: the task that a controller anywhere is given.
+
+It is the runner itself, over an experiment of these trials alone in a folder of its own; whoever gave the task
+takes each trial out of that folder when it hears that it has ended. So a block on one of many machines, given by
+this process or by Ray, is the same work as an experiment on one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headrace.agent import Agent
+from headrace.errors import NothingMeasured, Refused
+from headrace.experiment import design as designs
+from headrace.experiment import lease
+from headrace.experiment import plan as plans
+from headrace.experiment.labs import Labs
+from headrace.experiment.machine import boot_id, open_machine, target_spec
+from headrace.experiment.runner import Event, Note, Run
+from headrace.model import Facts
+from headrace.store import ExperimentFolder
+from headrace.target import Target, open_target
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a machine showed before anything was asked of it."""
+
+    facts: Facts
+    is_root: bool
+    boot_id: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is left of a block, for one machine. ``place`` is the plan file's name, for errors.
+
+    ``apart``: the controller is not to stand on the machine itself.
+    """
+
+    plan_text: str
+    place: str
+    design_hash: str
+    is_root: bool
+    address: str
+    numbers: tuple[int, ...]
+    apart: bool = False
+
+
+def at(plan: plans.Plan, address: str) -> plans.Plan:
+    """The plan as if this were its only machine."""
+    return plan.model_copy(
+        update={"target": plan.target.model_copy(update={"address": address, "addresses": []})}
+    )
+
+
+async def look(plan: plans.Plan, address: str, *, apart: bool = False) -> Seen:
+    """Reach a machine and read its facts. Raises TargetError where it is away, Refused where it must not be used.
+
+    ``apart``: the controller is not to stand on the machine itself.
+    """
+    target = open_target(target_spec(at(plan, address)))
+    try:
+        await target.connect()
+        boot = await boot_id(target)
+        await _refuse_controllers(plan, target, boot, apart)
+        facts = await (await Agent.install(target)).facts()
+        return Seen(facts, target.is_root, boot)
+    finally:
+        await target.close()
+
+
+async def _refuse_controllers(plan: plans.Plan, target: Target, boot: str, apart: bool) -> None:
+    """Ray keeps a machine busy even when it has nothing to do: none of it on a host under test."""
+    ray = await target.run(["pgrep", "-x", "raylet"], check=False)
+    if ray.exit_code == 0:
+        raise Refused(
+            "Ray runs on this host: what it does would be measured",
+            place=target.name,
+            hint="`ray stop` there; controllers reach hosts over SSH, and stand on none of them",
+        )
+    if apart and not plan.target.allow_shared and boot == BOOT_ID.read_text().strip():
+        raise Refused(
+            "this host is the controller's own machine: what the controller does would be measured",
+            place=target.name,
+            hint="run Ray on other machines; only to try it out: [target] allow_shared = true",
+        )
+
+
+async def run_block(task: Task, folder: Path, listen: Callable[[Event], None]) -> None:
+    """Run the trials of a task in their order; ``folder`` holds those that have ended, as an experiment's does.
+
+    Waits while somebody else has the machine. Raises TargetError when the machine is lost, and what the runner
+    raises; when cancelled, the machine is restored first.
+    """
+    plan = plans.parse(task.plan_text, task.place)
+    whole = designs.build(plan, place=task.place, is_root=task.is_root)
+    if whole.hash != task.design_hash:
+        raise Refused(
+            "this controller makes another design of the plan: it has another headrace",
+            place=task.address,
+            hint="install the same version on every controller",
+        )
+    wanted = set(task.numbers)
+    design = replace(
+        whole,
+        plan=at(whole.plan, task.address),
+        trials=tuple(trial for trial in whole.trials if trial.number in wanted),
+    )
+    if task.apart:
+        await look(plan, task.address, apart=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    own = ExperimentFolder.create(folder, task.plan_text, design.to_json())
+
+    def tell(text: str) -> None:
+        listen(Note(text))
+
+    async with Labs(open_machine(design, own.path), own, design, tell) as labs:
+        await lease.queued(labs.begin, tell)
+        try:
+            await Run(labs, own, listen, False).all_trials()
+        except NothingMeasured:
+            # Of these few trials; whether that is the end is for whoever sees them all.
+            return

@@ -1,0 +1,202 @@
+"""Controllers on a Ray cluster: each machine has an actor that runs its blocks over SSH, somewhere in the lab.
+
+Ray runs on the lab's controllers, never on a host under test: ``block.look`` refuses one. What an actor measures
+it hands over trial by trial, as files; the process that a person started writes all of them into the one folder.
+When an actor or its node dies, its machine is fine: another one goes on with the block, and measures anew only the
+trial that was running.
+
+``pip install headrace[cluster]`` brings Ray. Every node needs the same headrace and the keys that reach the hosts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import HeadraceError, NotReady, PlanError
+from headrace.experiment import block as blocks
+from headrace.experiment import plan as plans
+from headrace.experiment.block import Seen, Task
+from headrace.experiment.pool import ControllerLost
+from headrace.experiment.runner import Event, Listener, TrialEnded
+from headrace.store import ExperimentFolder
+from headrace.target import to_the_end
+
+#: How long an actor that has nothing to tell keeps us waiting, before we ask again.
+NEWS_S = 5.0
+
+#: A controller waits for the network most of its time.
+CPUS = 0.1
+
+#: What happened, with the files of a trial that ended.
+News = tuple[Event, dict[str, bytes]]
+
+
+class Controller:
+    """What runs as an actor: the controller of one machine.
+
+    It is asked for news rather than made to send them: that works in every kind of connection to a cluster.
+    """
+
+    def __init__(self) -> None:
+        self._news: asyncio.Queue[News | None] = asyncio.Queue()
+        self._work: asyncio.Task[None] | None = None
+        self._folder = Path(tempfile.mkdtemp(prefix="headrace-"))
+
+    async def look(self, plan: plans.Plan, address: str) -> Seen | HeadraceError:
+        try:
+            return await blocks.look(plan, address, apart=True)
+        except HeadraceError as error:
+            return error
+
+    async def start(self, task: Task) -> None:
+        """Begin with a block, whose news come from ``news``."""
+        await self.stop()
+        self._news = asyncio.Queue()
+        self._work = asyncio.ensure_future(self._run(task, self._news))
+
+    async def _run(self, task: Task, news: asyncio.Queue[News | None]) -> None:
+        work = self._folder / "block"
+
+        def listen(event: Event) -> None:
+            files: dict[str, bytes] = {}
+            if isinstance(event, TrialEnded):
+                files = ExperimentFolder.open(work).pack_trial(event.record.number)
+            news.put_nowait((event, files))
+
+        try:
+            await blocks.run_block(task, work, listen)
+        finally:
+            news.put_nowait(None)
+
+    async def news(self, wait_s: float) -> tuple[list[News], bool, HeadraceError | None]:
+        """What happened since the last call, nothing if nothing did for so long; whether the block has ended, and
+        with what error."""
+        try:
+            items = [await asyncio.wait_for(self._news.get(), wait_s)]
+        except TimeoutError:
+            return [], False, None
+        while items[-1] is not None and not self._news.empty():
+            items.append(self._news.get_nowait())
+        told = [item for item in items if item is not None]
+        if items[-1] is not None:
+            return told, False, None
+        assert self._work is not None  # who else would have ended it
+        try:
+            await self._work
+        except HeadraceError as error:
+            return told, True, error
+        return told, True, None
+
+    async def stop(self) -> None:
+        """End the block, if one runs: its machine is restored when this returns."""
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.wait([self._work])
+            self._work = None
+
+    async def leave(self) -> None:
+        """The experiment is over."""
+        await self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class RayControllers:
+    """``pool.Controllers`` on a cluster: ``ray`` is the one that this machine belongs to, or its address."""
+
+    def __init__(self, on: str, tell: Callable[[str], None]) -> None:
+        if on != "ray" and not on.startswith("ray://"):
+            raise PlanError(f"--on {on}: must be here, ray, or ray://HOST:PORT")
+        self._ray = _connect(on)
+        self._tell = tell
+        remote = self._ray.remote(num_cpus=CPUS, max_restarts=0, scheduling_strategy="SPREAD")
+        self._new_actor = remote(Controller).remote
+        self._actors: dict[str, Any] = {}
+
+    async def look(self, plan: plans.Plan, address: str) -> Seen:
+        found = await self._ask(address, "look", plan, address)
+        if isinstance(found, HeadraceError):
+            raise found
+        assert isinstance(found, Seen)
+        return found
+
+    async def run_block(self, task: Task, folder: Path, listen: Listener) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        own = ExperimentFolder.create(folder, task.plan_text, {"hash": task.design_hash})
+        address = task.address
+        try:
+            await self._ask(address, "start", replace(task, apart=True))
+            is_over = False
+            while not is_over:
+                news, is_over, error = await self._ask(address, "news", NEWS_S)
+                for event, files in news:
+                    if isinstance(event, TrialEnded):
+                        own.unpack_trial(event.record.number, files)
+                    listen(event)
+                if error is not None:
+                    raise error
+        except ControllerLost:
+            raise
+        except BaseException:
+            # Stopped, or our own folder failed: the machine is restored before anybody hears of it.
+            await to_the_end(self._stop(address))
+            raise
+
+    async def _stop(self, address: str) -> None:
+        with contextlib.suppress(ControllerLost):
+            await self._ask(address, "stop")
+
+    async def _ask(self, address: str, method: str, *arguments: Any) -> Any:
+        """What the machine's actor answers; a new actor is made where there is none. Raises ControllerLost."""
+        actor = self._actors.get(address)
+        if actor is None:
+            actor = self._actors[address] = self._new_actor()
+        try:
+            return await getattr(actor, method).remote(*arguments)
+        except (self._ray.exceptions.RayActorError, self._ray.exceptions.RaySystemError) as error:
+            del self._actors[address]
+            raise ControllerLost(
+                f"the Ray worker that worked with it is gone ({type(error).__name__})", place=address
+            ) from None
+
+    async def close(self) -> None:
+        for address in list(self._actors):
+            with contextlib.suppress(ControllerLost):
+                await self._ask(address, "leave")
+        self._ray.shutdown()
+
+
+def _connect(on: str) -> Any:
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as error:
+        raise NotReady(
+            "Ray is not installed", place=f"--on {on}", hint="pip install 'headrace[cluster]'"
+        ) from error
+    # Ray puts its own handlers in the place of ours, which restore hosts.
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        ray.init(
+            address="auto" if on == "ray" else on,
+            log_to_driver=False,
+            logging_level="ERROR",
+            configure_logging=False,
+        )
+    except (ConnectionError, ImportError, RuntimeError, ValueError) as error:
+        raise NotReady(
+            f"no Ray cluster answers: {str(error).splitlines()[0]}",
+            place=f"--on {on}",
+            hint="`ray start --head` on one controller, `ray start --address=...` on the others",
+        ) from error
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return ray

@@ -1,0 +1,505 @@
+"""One experiment over many equal machines: each block whole on one of them, the trials in one folder.
+
+A machine is a block factor: treatments are compared within a block only, so what one machine is faster than
+another cancels in every ratio. What is measured where is decided by a ``Ledger``; how a block is run is
+``block.run_block``, in this process (``Here``) or on a Ray cluster (``cluster``).
+
+A machine that is lost gives its block back. It may finish it when it returns; when nothing else is left to do,
+another machine runs the whole block anew, and what the lost one measured of it is set aside: in the folder, and in
+no number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from headrace import workloads
+from headrace.errors import HeadraceError, NothingMeasured, PlanError, Refused, TargetError
+from headrace.experiment import block as blocks
+from headrace.experiment import design as designs
+from headrace.experiment import plan as plans
+from headrace.experiment.block import Seen, Task
+from headrace.experiment.ledger import Assignment, Ledger
+from headrace.experiment.runner import (
+    Event,
+    Listener,
+    Note,
+    TrialEnded,
+    TrialStarted,
+    exclusive,
+    open_folder,
+    trial_seconds,
+)
+from headrace.facts import differences
+from headrace.model import Role, TrialState
+from headrace.store import ExperimentFolder, TrialRecord, empty_data
+
+#: Where each machine's controller writes, within the experiment's folder: on the same file system.
+WORK = ".work"
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a machine that is away is left alone, how long all may be away at once, and how often one may fail
+    without a trial in between before it is asked no more."""
+
+    retry_s: float = 10.0
+    all_away_s: float = 300.0
+    failures: int = 3
+
+
+@dataclass(frozen=True)
+class On(Event):
+    """What happens on one of several machines."""
+
+    machine: str
+    event: Event
+
+
+class ControllerLost(TargetError):
+    """Not the machine, but the process that worked with it, is gone."""
+
+
+class Controllers(Protocol):
+    """Who runs blocks on machines. Raises TargetError when the machine, or who works with it, is lost."""
+
+    async def look(self, plan: plans.Plan, address: str) -> Seen: ...
+
+    async def run_block(self, task: Task, folder: Path, listen: Listener) -> None:
+        """``block.run_block``; a trial stands in ``folder`` when ``listen`` hears that it has ended."""
+
+    async def close(self) -> None: ...
+
+
+class Here:
+    """This process works with every machine, one connection each."""
+
+    async def look(self, plan: plans.Plan, address: str) -> Seen:
+        return await blocks.look(plan, address)
+
+    async def run_block(self, task: Task, folder: Path, listen: Listener) -> None:
+        await blocks.run_block(task, folder, listen)
+
+    async def close(self) -> None:
+        """Nothing is kept."""
+
+
+async def run_pool(
+    plan_path: Path,
+    folder_path: Path | None,
+    listen: Listener,
+    *,
+    retry: bool = False,
+    controllers: Controllers | None = None,
+    patience: Patience | None = None,
+) -> ExperimentFolder:
+    """Run or continue a plan whose target has several addresses: as ``runner.run_experiment``."""
+    plan, text = plans.load(plan_path)
+    _refuse(plan, str(plan_path))
+    who = controllers or Here()
+    try:
+        seen, away = await _look_at_all(plan, who)
+        first = next(iter(seen.values()))
+        is_equal = _compare(plan, seen, listen)
+        design = designs.build(plan, place=str(plan_path), is_root=first.is_root)
+        for name, reason in design.skipped:
+            listen(Note(f"skipped {name}: {reason}"))
+        for note in design.notes:
+            listen(Note(note))
+        folder = open_folder(folder_path or Path("experiments") / plan.name, text, design)
+        with exclusive(folder.path):
+            _renew(folder, design)
+            pool = Pool(plan, text, str(plan_path), design, folder, who, listen, patience or Patience())
+            await pool.run(seen, away, retry=retry, is_equal=is_equal)
+    finally:
+        await who.close()
+    return folder
+
+
+def _refuse(plan: plans.Plan, place: str) -> None:
+    workload = workloads.make_workload(plan.workload.kind, plan.workload.options)
+    if workloads.driven_from(workload)[0]:
+        raise PlanError(
+            "workload.clients: each of several machines drives its own load, or they would share their clients",
+            place=place,
+            hint="leave clients out, or name one address",
+        )
+    if plan.design.duet:
+        raise PlanError("design.duet: on one machine only", place=place, hint="name one address")
+
+
+def _renew(folder: ExperimentFolder, design: designs.Design) -> None:
+    """The folder of an experiment that goes on with other machines than it began with."""
+    machines = design.to_json().get("machines")
+    if folder.design.get("machines") != machines:
+        folder.design["machines"] = machines
+        folder.write_output("design.json", json.dumps(folder.design, indent=2) + "\n")
+
+
+async def _look_at_all(plan: plans.Plan, who: Controllers) -> tuple[dict[str, Seen], dict[str, TargetError]]:
+    """Every machine that answers, and why the others do not. Raises the first error when none does."""
+    addresses = plan.target.addresses
+    answers = await asyncio.gather(*(who.look(plan, a) for a in addresses), return_exceptions=True)
+    seen: dict[str, Seen] = {}
+    away: dict[str, TargetError] = {}
+    for address, answer in zip(addresses, answers, strict=True):
+        if isinstance(answer, TargetError):
+            away[address] = answer
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            seen[address] = answer
+    if not seen:
+        raise next(iter(away.values()))
+    return seen, away
+
+
+def _compare(
+    plan: plans.Plan, seen: Mapping[str, Seen], listen: Listener
+) -> Callable[[str, Seen], list[str]]:
+    """Say in what the machines differ; what says it of one that comes later."""
+    (reference, first), *others = seen.items()
+    boots = {first.boot_id: reference}
+
+    def judge(address: str, one: Seen) -> list[str]:
+        if not plan.target.allow_shared and boots.setdefault(one.boot_id, address) != address:
+            raise Refused(
+                f"{boots[one.boot_id]} and {address} are the same machine: their trials would disturb each other",
+                hint="list each machine once; only to try it out: [target] allow_shared = true",
+            )
+        if one.is_root != first.is_root:
+            raise Refused(
+                f"{reference} is{'' if first.is_root else ' not'} reached as root, {address} is"
+                f"{'' if one.is_root else ' not'}: they cannot run the same treatments",
+                hint="log in as the same user on all machines",
+            )
+        unlike = differences(first.facts, one.facts)
+        if unlike and plan.target.equal:
+            raise Refused(
+                f"{reference} and {address} differ: {'; '.join(unlike)}",
+                hint="leave it out, or equal = false: differences between machines cancel within blocks",
+            )
+        return unlike
+
+    for address, one in others:
+        if unlike := judge(address, one):
+            listen(Note(f"{reference} and {address} differ: {'; '.join(unlike)}"))
+    return judge
+
+
+@dataclass
+class _Machine:
+    """What the pool knows of a machine while it works."""
+
+    address: str
+    #: The trial that runs there now.
+    number: int | None = None
+    failures: int = 0
+    last_words: str = ""
+    is_out: bool = False
+    durations_s: list[float] = field(default_factory=list)
+
+
+class Pool:
+    """The machines at work on one folder."""
+
+    def __init__(
+        self,
+        plan: plans.Plan,
+        text: str,
+        place: str,
+        design: designs.Design,
+        folder: ExperimentFolder,
+        who: Controllers,
+        listen: Listener,
+        patience: Patience,
+    ) -> None:
+        self._plan = plan
+        self._text = text
+        self._place = place
+        self._design = design
+        self._folder = folder
+        self._who = who
+        self._listen = listen
+        self._patience = patience
+        self._machines = {address: _Machine(address) for address in plan.target.addresses}
+        self._changed = asyncio.Condition()
+        self._began: dict[str, float] = {}
+        self._alone_since: float | None = None
+        self._failure: BaseException | None = None
+        self._ledger: Ledger
+        self._judge: Callable[[str, Seen], list[str]]
+        self._is_root = True
+        #: Machine -> the hash of its facts, of those that ever answered.
+        self._facts: dict[str, str] = {}
+
+    async def run(
+        self,
+        seen: Mapping[str, Seen],
+        away: Mapping[str, TargetError],
+        *,
+        retry: bool,
+        is_equal: Callable[[str, Seen], list[str]],
+    ) -> None:
+        """Every trial that is not on disk, to its end."""
+        self._judge = is_equal
+        self._is_root = next(iter(seen.values())).is_root
+        self._ledger = self._open_ledger(retry)
+        shutil.rmtree(self._folder.path / WORK, ignore_errors=True)
+        for address, one in seen.items():
+            self._joined(address, one)
+        for address, error in away.items():
+            self._machines[address].last_words = error.message
+            self._listen(On(address, Note(f"away: {error.message}; it is asked again while others work")))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for machine in self._machines.values():
+                    group.create_task(self._serve(machine), name=machine.address)
+        except BaseExceptionGroup as errors:
+            raise self._failure or _first(errors) from None
+        finally:
+            shutil.rmtree(self._folder.path / WORK, ignore_errors=True)
+        self._conclude()
+
+    def _open_ledger(self, retry: bool) -> Ledger:
+        on_disk = self._folder.trials()
+        lost = self._folder.discard_drafts()
+        if lost:
+            self._listen(Note(f"{lost} unfinished trial was discarded and will be measured again"))
+        for record in on_disk:
+            if not retry or record.state is TrialState.COMPLETE:
+                self._stop_when_hopeless(record)
+        if on_disk:
+            self._listen(Note(f"continuing: {len(on_disk)} of {len(self._design.trials)} trials are done"))
+        of_block: dict[int, list[int]] = {}
+        for spec in self._design.trials:
+            of_block.setdefault(spec.block, []).append(spec.number)
+        again = {r.number for r in on_disk if retry and r.state is not TrialState.COMPLETE}
+        return Ledger(of_block, {r.number: r.machine for r in on_disk}, again)
+
+    async def _serve(self, machine: _Machine) -> None:
+        """One machine, until nothing is left to run or it is of no more use."""
+        if machine.address not in self._facts and not await self._is_back(machine):
+            return
+        while not self._ledger.is_over:
+            assignment = self._ledger.take(machine.address)
+            if assignment is None:
+                await self._wait()
+                continue
+            self._prepare(machine, assignment)
+            try:
+                await self._run(machine, assignment)
+            except HeadraceError as error:
+                if self._failure is not None:
+                    raise
+                if not await self._lost(machine, error):
+                    return
+            else:
+                self._ledger.ended(machine.address)
+                await self._tell_all()
+
+    def _prepare(self, machine: _Machine, assignment: Assignment) -> None:
+        """Whatever stands in the way of a block's being of this machine alone is moved before its first trial."""
+        with self._ours():
+            for number in assignment.aside:
+                self._folder.set_aside(number)
+            if assignment.aside:
+                self._say(
+                    machine,
+                    f"runs block {assignment.block} anew; {len(assignment.aside)} trials of the machine that "
+                    "began it are set aside",
+                )
+            for number, words in assignment.hopeless.items():
+                self._give_up_on(machine, number, words)
+
+    def _give_up_on(self, machine: _Machine, number: int, words: tuple[str, ...]) -> None:
+        spec = next(trial for trial in self._design.trials if trial.number == number)
+        record = TrialRecord(
+            number=spec.number,
+            block=spec.block,
+            position=spec.position,
+            treatment=spec.treatment,
+            role=spec.role,
+            state=TrialState.INVALID,
+            reason=f"it ended without a result {len(words)} times: {'; '.join(words)}",
+            times_ns={"started": time.time_ns()},
+            facts_hash=self._facts[machine.address],
+            machine=machine.address,
+        )
+        self._folder.begin_trial(number).commit(record, empty_data())
+        self._ledger.measured(machine.address, number)
+        self._say(machine, f"trial {number} ({spec.treatment}) is not tried again: {record.reason}")
+
+    async def _run(self, machine: _Machine, assignment: Assignment) -> None:
+        if not assignment.numbers:
+            return
+        folder = self._folder.path / WORK / str(list(self._machines).index(machine.address))
+        folder.parent.mkdir(exist_ok=True)
+        task = Task(
+            self._text,
+            self._place,
+            self._design.hash,
+            self._is_root,
+            machine.address,
+            assignment.numbers,
+        )
+        before = self._ledger.left
+        await self._who.run_block(task, folder, lambda event: self._hear(machine, folder, event))
+        machine.number = None
+        if self._ledger.left == before:
+            raise HeadraceError("the block ended without a trial", place=machine.address)
+
+    def _hear(self, machine: _Machine, folder: Path, event: Event) -> None:
+        match event:
+            case TrialStarted(spec):
+                machine.number = spec.number
+                self._began[machine.address] = time.monotonic()
+                self._listen(On(machine.address, TrialStarted(spec, self._done, self._total, self._left_s())))
+            case TrialEnded(record, throughput_ops_s):
+                with self._ours():
+                    own = ExperimentFolder.open(folder)
+                    record = self._folder.adopt_trial(own, record.number, machine.address)
+                    self._ledger.measured(machine.address, record.number)
+                    self._stop_when_hopeless(record)
+                machine.number, machine.failures = None, 0
+                machine.durations_s.append(time.monotonic() - self._began[machine.address])
+                ended = TrialEnded(record, throughput_ops_s, self._done, self._total, self._left_s())
+                self._listen(On(machine.address, ended))
+            case _:
+                self._listen(On(machine.address, event))
+
+    async def _lost(self, machine: _Machine, error: HeadraceError) -> bool:
+        """The machine's block is given back. True when it is there again, False when it is of no more use."""
+        # Not its treatment's doing where the machine is fine, and only who worked with it died.
+        number = None if isinstance(error, ControllerLost) else machine.number
+        self._ledger.lost(machine.address, number, error.message)
+        machine.number, machine.last_words = None, error.message
+        machine.failures += 1
+        if self._ledger.present == 0 and self._alone_since is None:
+            self._alone_since = time.monotonic()
+        if not isinstance(error, TargetError) or machine.failures >= self._patience.failures:
+            await self._dismiss(machine, error)
+            return False
+        self._say(machine, f"lost: {error.message}; what it had not finished is given back")
+        await self._tell_all()
+        return await self._is_back(machine, at_once=isinstance(error, ControllerLost))
+
+    async def _is_back(self, machine: _Machine, *, at_once: bool = False) -> bool:
+        """Ask a machine that is away now and then. False when all is measured without it, or it is refused."""
+        while not self._ledger.is_over:
+            if not at_once:
+                await self._pause(self._patience.retry_s)
+            at_once = False
+            if self._ledger.is_over:
+                break
+            try:
+                seen = await self._who.look(self._plan, machine.address)
+                unlike = self._judge(machine.address, seen)
+            except TargetError as error:
+                machine.last_words = error.message
+                self._stop_when_all_are_away()
+                continue
+            except HeadraceError as error:
+                await self._dismiss(machine, error)
+                return False
+            self._say(machine, "is there" + (f"; it differs: {'; '.join(unlike)}" if unlike else ""))
+            self._joined(machine.address, seen)
+            await self._tell_all()
+            return True
+        return False
+
+    def _joined(self, address: str, seen: Seen) -> None:
+        with self._ours():
+            self._folder.save_facts(seen.facts)
+        self._facts[address] = seen.facts.hash
+        self._ledger.back(address)
+        self._alone_since = None
+
+    async def _dismiss(self, machine: _Machine, error: HeadraceError) -> None:
+        """Ask it no more. Raises the error when it was the last one."""
+        machine.is_out = True
+        if all(other.is_out for other in self._machines.values()):
+            raise error
+        self._say(machine, f"is not used any more: {error.message}{f' ({error.hint})' if error.hint else ''}")
+        await self._tell_all()
+
+    def _stop_when_all_are_away(self) -> None:
+        since = self._alone_since
+        if since is None or time.monotonic() - since < self._patience.all_away_s:
+            return
+        words = "; ".join(f"{m.address}: {m.last_words}" for m in self._machines.values())
+        raise TargetError(
+            f"no machine is there any more: {words}",
+            hint="run the same command again: it restores the machines and continues",
+        )
+
+    async def _wait(self) -> None:
+        """Until something changed that a machine without work may care for."""
+        async with self._changed:
+            await self._changed.wait()
+
+    async def _pause(self, seconds: float) -> None:
+        """As long as this, but not longer than there is anything left to run."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds), self._changed:
+                await self._changed.wait_for(lambda: self._ledger.is_over)
+
+    async def _tell_all(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def _ours(self) -> Iterator[None]:
+        """What goes wrong in here is no machine's fault: it ends the experiment."""
+        try:
+            yield
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def _say(self, machine: _Machine, text: str) -> None:
+        self._listen(On(machine.address, Note(text)))
+
+    @property
+    def _total(self) -> int:
+        return len(self._design.trials)
+
+    @property
+    def _done(self) -> int:
+        return self._total - self._ledger.left
+
+    def _left_s(self) -> float:
+        durations = [s for machine in self._machines.values() for s in machine.durations_s]
+        each = sum(durations) / len(durations) if durations else trial_seconds(self._plan)
+        return each * self._ledger.left / max(self._ledger.present, 1)
+
+    def _stop_when_hopeless(self, record: TrialRecord) -> None:
+        """As the runner does: see there."""
+        if record.block == 1 and record.role is Role.BASELINE and record.state is TrialState.FAILED:
+            raise NothingMeasured(
+                f"the baseline {record.treatment} failed: {record.reason}",
+                place=str(self._folder.trial_path(record.number)),
+                hint="mend the cause and run again with --retry; a changed plan needs another --output",
+            )
+
+    def _conclude(self) -> None:
+        records = self._folder.trials()
+        if not any(record.state is TrialState.COMPLETE for record in records):
+            reasons = {f"{record.treatment}: {record.reason}" for record in records}
+            raise NothingMeasured("no trial is complete:\n" + "\n".join(sorted(reasons)))
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What a person should hear of errors that came at the same time: ours before any other."""
+    leaves: list[BaseException] = []
+    for error in errors.exceptions:
+        leaves += [_first(error)] if isinstance(error, BaseExceptionGroup) else [error]
+    return next((error for error in leaves if isinstance(error, HeadraceError)), leaves[0])
