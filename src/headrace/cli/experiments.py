@@ -99,10 +99,16 @@ def run(
     retry: Annotated[
         bool, typer.Option("--retry", help="Measure disturbed and failed trials again.")
     ] = False,
+    on: Annotated[
+        str,
+        typer.Option(
+            "--on", metavar="WHERE", help="Who works with many machines: here, ray, or ray://HOST:PORT."
+        ),
+    ] = "here",
     as_json: Json = False,
 ) -> None:
     """Run a plan, or continue it where it stopped, and write the report."""
-    _run_plan(find_plan(plan), output, retry, as_json)
+    _run_plan(find_plan(plan), output, retry, as_json, on)
 
 
 @app.command(short_help="From a stock MariaDB to a proven faster one.")
@@ -111,12 +117,12 @@ def demo(output: Output = Path("experiments/stock-to-all"), as_json: Json = Fals
     _run_plan(find_plan(Path("stock-to-all")), output, False, as_json)
 
 
-def _run_plan(plan: Path, output: Path | None, retry: bool, as_json: bool) -> None:
+def _run_plan(plan: Path, output: Path | None, retry: bool, as_json: bool, on: str = "here") -> None:
     from headrace.experiment import kinds
     from headrace.report import progress
 
     with progress.Watcher(stderr()) as watcher:
-        folder = run_until_signal(lambda: kinds.run(plan, output, watcher.listen, retry=retry))
+        folder = run_until_signal(lambda: kinds.run(plan, output, watcher.listen, retry=retry, on=on))
     _conclude(folder, as_json)
 
 

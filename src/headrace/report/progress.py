@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
+from headrace.experiment.pool import On
 from headrace.experiment.runner import Event, Note, Step, TrialEnded, TrialStarted
 from headrace.model import TrialState
 from headrace.report.text import clean, clean_lines
@@ -43,6 +44,8 @@ class Watcher:
         )
         self._task = self._progress.add_task("starting", total=None, left="")
         self._current = ""
+        #: What runs on each of several machines now.
+        self._on: dict[str, str] = {}
 
     def __enter__(self) -> Watcher:
         self._progress.start()
@@ -67,14 +70,39 @@ class Watcher:
             case TrialEnded(record, throughput_ops_s, done, total, left_s):
                 self._progress.update(self._task, completed=done, left=f"{duration(left_s)} left")
                 self._console.print(_line(record, throughput_ops_s, done, total, left_s))
+            case On(machine, inner):
+                self._listen_on(machine, inner)
+
+    def _listen_on(self, machine: str, event: Event) -> None:
+        """As above, with the machine in front; the line that changes names all of them."""
+        match event:
+            case Note(text):
+                self._console.print(clean_lines(f"{machine}: {text}"), markup=False, highlight=False)
+            case Step(text):
+                self._update(machine, f"{self._on.get(machine, '').partition(': ')[0]}: {text}")
+            case TrialStarted(spec, done, total, left_s):
+                self._update(machine, f"block {spec.block}  {spec.treatment}")
+                left = f"{duration(left_s)} left"
+                self._progress.update(self._task, completed=done, total=total, left=left)
+            case TrialEnded(record, throughput_ops_s, done, total, left_s):
+                self._on.pop(machine, None)
+                self._progress.update(self._task, completed=done, left=f"{duration(left_s)} left")
+                self._console.print(_line(record, throughput_ops_s, done, total, left_s, machine))
+
+    def _update(self, machine: str, text: str) -> None:
+        self._on[machine] = text
+        shown = " | ".join(f"{name} {what}" for name, what in sorted(self._on.items()))
+        self._progress.update(self._task, description=clean(shown))
 
 
-def _line(record: TrialRecord, throughput_ops_s: float, done: int, total: int, left_s: float) -> Text:
+def _line(
+    record: TrialRecord, throughput_ops_s: float, done: int, total: int, left_s: float, machine: str = ""
+) -> Text:
     colour = _COLOURS[record.state]
     what = f"[{done:>{len(str(total))}}/{total}] block {record.block}  {record.treatment:<24}"
     if record.state is TrialState.COMPLETE:
         result = f"{throughput_ops_s:>12,.0f} ops/s"
     else:
         result = f"{record.state}: {record.reason}"
-    left = (f"  {duration(left_s)} left", "dim")
+    left = (f"  {duration(left_s)} left{f'  {clean(machine)}' if machine else ''}", "dim")
     return Text.assemble(clean(what), " ", (clean(result), colour), left)
