@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.experiment import design as designs
 from headrace.errors import PlanError
+from headrace.experiment import design as designs
 from headrace.experiment import duet, pool, race, sweep
 from headrace.experiment import plan as plans
 from headrace.experiment.runner import Listener, Note, run_experiment
@@ -35,7 +35,9 @@ async def run(
     """
     plan, _ = plans.load(plan_path)
     if plan.target.addresses:
-        return await pool.run_pool(plan_path, folder_path, listen, retry=retry, controllers=_controllers(on, listen))
+        return await pool.run_pool(
+            plan_path, folder_path, listen, retry=retry, controllers=_controllers(on, listen)
+        )
     if on != HERE:
         raise PlanError(
             f"--on {on}: it spreads blocks over several machines, and this plan names one",
