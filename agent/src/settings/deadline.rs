@@ -76,6 +76,8 @@ pub fn start_watcher(state: &Path, owner: &str, root: &Path) -> anyhow::Result<(
         .arg(std::path::absolute(root)?)
         // A rollback of the controller ends whatever carries its mark: the watcher must not.
         .env_remove("HEADRACE_OWNER")
+        // And a command that lost its controller is ended by its mark: the watcher is there for just that.
+        .env_remove("HEADRACE_COMMAND")
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
