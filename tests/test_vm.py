@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from headrace import vm
 from headrace.errors import Busy, NotReady, PlanError
 from headrace.target.local import LocalTarget
-from headrace.vm import bzimage, cache, image, kernels, machine, qemu, spec, state, stock
+from headrace.vm import bzimage, cache, image, kernels, machine, processes, qemu, spec, state, stock
 from headrace.vm.spec import DiskSpec, VmSpec
 
 SPEC = VmSpec(
@@ -239,7 +239,7 @@ def packed(how: str, content: bytes) -> bytes:
             return lzma.compress(content, lzma.FORMAT_ALONE) + size
         case "zstd":
             return zstandard.compress(content) + size
-    block = pa.compress(content, codec="lz4_raw", asbytes=True)
+    block: bytes = pa.compress(content, codec="lz4_raw", asbytes=True)
     return b"\x02\x21\x4c\x18" + struct.pack("<I", len(block)) + block + size
 
 
@@ -275,7 +275,7 @@ def test_the_image_is_named_by_what_it_holds(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def record(pid: int = 0, **changes: object) -> state.Record:
-    ticks, boot_id = state.identity(pid) if pid else (0, "")
+    ticks, boot_id = processes.identity(pid) if pid else (0, "")
     made = state.Record(
         spec=SPEC,
         phase="running",
@@ -305,10 +305,10 @@ def place_of(made: state.Record) -> Path:
 @pytest.fixture
 def other() -> Iterator[subprocess.Popen[bytes]]:
     """A process that carries the mark of the machine ``lab``, as its QEMU does."""
-    marked = {**os.environ, state.MARK: str(state.machine_folder("lab"))}
+    marked = {**os.environ, processes.MARK: str(state.machine_folder("lab"))}
     with subprocess.Popen(["sleep", "60"], env=marked) as process:
         # Until exec the child shows our own environment.
-        while process.pid not in state.marked(state.machine_folder("lab")):
+        while process.pid not in processes.marked(state.machine_folder("lab")):
             time.sleep(0.01)
         yield process
         process.kill()

@@ -20,6 +20,7 @@ from typing import Any
 
 from headrace.errors import CommandFailed, DiskFull, NotReady
 from headrace.target import Target
+from headrace.vm import processes
 from headrace.vm.cache import Tell, folder, locked, require_programs
 
 __all__ = ["Image", "cached", "recipe", "root_image"]
@@ -37,6 +38,7 @@ ROOT_SIZE = "24G"
 LEAST_FREE_BYTES = 4 << 30
 BUILD_PATIENCE_S = 1800.0
 FILES = Path(__file__).parent / "guest"
+WORKSHOP = ".headrace-root-"
 DEBIAN_MIRROR = "http://deb.debian.org/debian"
 SECURITY_MIRROR = "http://deb.debian.org/debian-security"
 
@@ -105,7 +107,7 @@ async def root_image(host: Target, tell: Tell) -> Image:
     await require_programs(host, "mmdebstrap", "mke2fs", "ssh-keygen")
     async with locked(folder("roots"), "the root image", tell, BUILD_PATIENCE_S):
         if not image.complete:
-            await _remove_leftovers(host)
+            await remove_leftovers(host)
             await _build(host, image, tell)
     return image
 
@@ -157,8 +159,8 @@ async def _build(host: Target, image: Image, tell: Tell) -> None:
 @asynccontextmanager
 async def _workshop(host: Target) -> AsyncIterator[Path]:
     """A folder to build in that a user namespace can read; as root our own cache will do."""
-    base = folder("roots") if host.is_root else Path(os.environ.get("TMPDIR", "/var/tmp"))
-    place = Path(tempfile.mkdtemp(prefix=".headrace-root-", dir=base))
+    base = folder("roots") if host.is_root else _elsewhere()
+    place = Path(tempfile.mkdtemp(prefix=WORKSHOP, dir=base))
     # Others may pass through it to what they know the name of; the name is ours alone.
     place.chmod(0o711)
     try:
@@ -168,16 +170,27 @@ async def _workshop(host: Target) -> AsyncIterator[Path]:
 
 
 async def _remove(host: Target, place: Path) -> None:
+    await processes.end_marked(place)
     # A killed mmdebstrap takes its mounts with it; should one be left, rm must not follow it.
     await host.run(
         ["rm", "-rf", "--one-file-system", "--", str(place)], timeout_s=BUILD_PATIENCE_S, check=False
     )
 
 
-async def _remove_leftovers(host: Target) -> None:
+async def remove_leftovers(host: Target) -> None:
     """What a build left that was killed. Only under the lock."""
-    for place in folder("roots").glob(".*"):
+    for place in leftovers():
         await _remove(host, place)
+
+
+def leftovers() -> list[Path]:
+    """Folders of builds; nobody's where nobody holds the lock."""
+    ours = [path for path in _elsewhere().glob(f"{WORKSHOP}*") if path.stat().st_uid == os.getuid()]
+    return sorted([*folder("roots").glob(".*"), *ours])
+
+
+def _elsewhere() -> Path:
+    return Path(os.environ.get("TMPDIR", "/var/tmp"))
 
 
 async def _bootstrap(host: Target, place: Path, tell: Tell) -> None:
@@ -186,7 +199,7 @@ async def _bootstrap(host: Target, place: Path, tell: Tell) -> None:
     argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in LEFT_OUT]
     argv += ['--aptopt=APT::Install-Recommends "false"', f"--customize-hook={hook}", SUITE, "/dev/null"]
     argv += await _sources(host)
-    process = await host.spawn(argv, env={"TMPDIR": str(place / "out")})
+    process = await host.spawn(argv, env={"TMPDIR": str(place / "out"), processes.MARK: str(place)})
     try:
         code = await process.wait(BUILD_PATIENCE_S)
     except TimeoutError:

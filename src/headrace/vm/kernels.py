@@ -14,6 +14,8 @@ import lzma
 import re
 import shutil
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -100,17 +102,33 @@ async def _from_apt(host: Target, version: str, tell: Tell) -> Kernel:
         )
     await require_programs(host, "dpkg-deb", "depmod", "mke2fs")
     package = max(packages, key=natural)
-    async with locked(folder("kernels"), "kernels", tell, FETCH_PATIENCE_S):
+    async with _workshop(tell) as place:
+        if fetched := next((kernel for kernel in cached() if kernel.source == package), None):
+            return fetched  # by whom we waited for
         tell(f"fetching {package}")
+        script = 'cd "$0" && apt-get -q download "$1" && dpkg-deb -x ./*.deb tree'
+        await host.run(["sh", "-c", script, str(place), package], timeout_s=FETCH_PATIENCE_S)
+        tree = place / "tree"
+        vmlinuz = next(tree.glob("boot/vmlinuz-*"), None)
+        modules = next(tree.glob("lib/modules/*"), None) or next(tree.glob("usr/lib/modules/*"), None)
+        if vmlinuz is None or modules is None:
+            raise HeadraceError("the package has no kernel, or no modules", place=package)
+        return await _keep(host, place, vmlinuz, modules, package, tell)
+
+
+@asynccontextmanager
+async def _workshop(tell: Tell) -> AsyncIterator[Path]:
+    """A folder to unpack in; what one left that was killed is removed."""
+    async with locked(folder("kernels"), "kernels", tell, FETCH_PATIENCE_S):
+        for left in leftovers():
+            shutil.rmtree(left)
         with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder("kernels")) as place:
-            script = 'cd "$0" && apt-get -q download "$1" && dpkg-deb -x ./*.deb tree'
-            await host.run(["sh", "-c", script, place, package], timeout_s=FETCH_PATIENCE_S)
-            tree = Path(place, "tree")
-            vmlinuz = next(tree.glob("boot/vmlinuz-*"), None)
-            modules = next(tree.glob("lib/modules/*"), None) or next(tree.glob("usr/lib/modules/*"), None)
-            if vmlinuz is None or modules is None:
-                raise HeadraceError("the package has no kernel, or no modules", place=package)
-            return await _keep(host, Path(place), vmlinuz, modules, package, tell)
+            yield Path(place)
+
+
+def leftovers() -> list[Path]:
+    """Folders of fetches; nobody's where nobody holds the lock."""
+    return sorted(folder("kernels").glob(".*"))
 
 
 def _is_cloud_kernel(package: str, version: str) -> bool:
@@ -143,9 +161,8 @@ async def _own(host: Target, name: str, tell: Tell) -> Kernel:
         if kernel.source == source:
             return kernel
     await require_programs(host, "depmod", "mke2fs")
-    async with locked(folder("kernels"), "kernels", tell, FETCH_PATIENCE_S):
-        with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder("kernels")) as place:
-            return await _keep(host, Path(place), vmlinuz, modules, source, tell)
+    async with _workshop(tell) as place:
+        return await _keep(host, place, vmlinuz, modules, source, tell)
 
 
 def _modules_folder(release: str, given: Path | None, vmlinuz: Path) -> Path:

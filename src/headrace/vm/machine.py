@@ -11,7 +11,6 @@ import contextlib
 import os
 import secrets
 import shutil
-import signal
 import socket
 import sys
 import time
@@ -24,7 +23,7 @@ from headrace.errors import Busy, DiskFull, HeadraceError, NotReady, TargetError
 from headrace.target import Target, TargetSpec, open_target, to_the_end
 from headrace.target.local import LocalTarget
 from headrace.vm import image as images
-from headrace.vm import kernels, qemu, state
+from headrace.vm import kernels, processes, qemu, state
 from headrace.vm.cache import Tell, locked, require_programs
 from headrace.vm.spec import VmSpec
 
@@ -33,10 +32,11 @@ __all__ = ["Vm", "down", "find", "running", "up"]
 T = TypeVar("T")
 #: How long another process may work on the machine that we want: it may build the root image.
 LOCK_PATIENCE_S = 2400.0
-#: From QEMU's start to the first login. An emulated CPU on a busy host takes many times its usual 10 s.
-BOOT_PATIENCE_S = {"kvm": 120.0, "tcg": 400.0}
+#: From QEMU's start to the guest's init, and from there to the first login. An emulated CPU on a busy host takes
+#: many times its usual 10 s; where KVM cannot really run a guest, we would wait in vain for all of it.
+KERNEL_PATIENCE_S = {"kvm": 20.0, "tcg": 300.0}
+LOGIN_PATIENCE_S = {"kvm": 60.0, "tcg": 300.0}
 HALT_PATIENCE_S = 60.0
-END_PATIENCE_S = 20.0
 PORT_TRIES = 5
 POLL_S = 0.05
 #: What the guest's init says on its console.
@@ -219,7 +219,9 @@ async def _create(
     _check_room(place, spec)
     kernel = await steps.take(f"kernel {spec.kernel}", kernels.kernel_of(host, spec.kernel, steps.tell))
     root = await steps.take("root image", images.root_image(host, steps.tell))
-    probed: qemu.Accel = await steps.take("probing KVM", qemu.accelerator(host)) if accel is None else accel
+    probed: qemu.Accel = (
+        await steps.take("probing KVM", qemu.accelerator(host, place)) if accel is None else accel
+    )
     record = state.Record(
         spec=spec,
         phase="booting",
@@ -240,7 +242,16 @@ async def _create(
             file.truncate(disk.size_bytes)
     if record.namespace:
         await _make_namespace(host, record.namespace, spec.nic_queues)
-    return await _boot(host, place, record, kernel, steps)
+    try:
+        return await _boot(host, place, record, kernel, steps)
+    except _KernelSilent as error:
+        if record.accel == "tcg" or accel is not None:
+            raise
+        steps.tell(f"KVM does not carry this kernel, so the CPU is emulated: {error.message.splitlines()[0]}")
+    await processes.end_marked(place)
+    record = await _boot(host, place, replace(record, accel="tcg"), kernel, steps)
+    qemu.remember_that_kvm_fails()
+    return record
 
 
 def _check_room(place: Path, spec: VmSpec) -> None:
@@ -304,10 +315,10 @@ async def _start_qemu(
     (place / "console.log").write_bytes(b"")
     log = str(place / "qemu.log")
     process = await host.spawn(
-        argv, env={state.MARK: str(place)}, stdout_path="/dev/null", stderr_path=log, detached=True
+        argv, env={processes.MARK: str(place)}, stdout_path="/dev/null", stderr_path=log, detached=True
     )
     try:
-        start_ticks, boot_id = state.identity(process.pid)
+        start_ticks, boot_id = processes.identity(process.pid)
     except ProcessLookupError:
         raise _why_ended(place, record) from None
     return replace(record, pid=process.pid, start_ticks=start_ticks, boot_id=boot_id)
@@ -317,19 +328,28 @@ class _PortTaken(Exception):
     """Another program took the port between our look and QEMU's."""
 
 
+class _KernelSilent(TargetError):
+    """QEMU ended, or ran on, without a sign of the guest's kernel."""
+
+
 async def _wait_for_guest(place: Path, record: state.Record, kernel: kernels.Kernel, steps: Steps) -> None:
-    patience_s = BOOT_PATIENCE_S[record.accel]
+    name = f"machine {record.spec.name}"
+    kernel_s, login_s = KERNEL_PATIENCE_S[record.accel], LOGIN_PATIENCE_S[record.accel]
     try:
-        async with asyncio.timeout(patience_s):
-            for what, words in (("kernel boots", KERNEL_IS_UP), ("init", SSHD_STARTS)):
-                await steps.take(what, _console_says(place, record, words))
+        async with asyncio.timeout(kernel_s):
+            await steps.take("kernel boots", _console_says(place, record, KERNEL_IS_UP))
+    except TimeoutError:
+        text = f"its kernel was not up after {kernel_s:g} s{_console_end(place)}"
+        raise _KernelSilent(text, place=name) from None
+    except TargetError as error:
+        raise _KernelSilent(error.message, place=name) from None
+    try:
+        async with asyncio.timeout(login_s):
+            await steps.take("init", _console_says(place, record, SSHD_STARTS))
             release = await steps.take("first login", _first_login(place, record))
     except TimeoutError:
-        tail = _tail(place / "console.log")
-        raise TargetError(
-            f"no login within {patience_s:g} s of its boot; its console ends:\n{tail}",
-            place=f"machine {record.spec.name}",
-        ) from None
+        text = f"no login within {login_s:g} s of its kernel's start{_console_end(place)}"
+        raise TargetError(text, place=name) from None
     if release != kernel.release:
         raise TargetError(f"kernel {release} came up in place of {kernel.release}", place=record.spec.name)
 
@@ -362,9 +382,13 @@ def _why_ended(place: Path, record: state.Record) -> Exception:
     words = _tail(place / "qemu.log")
     if "host forwarding rule" in words:
         return _PortTaken()
-    console = _tail(place / "console.log")
-    text = "\n".join(part for part in (words, console and f"its console ends:\n{console}") if part)
-    return TargetError(f"QEMU ended: {text or 'it said nothing'}", place=f"machine {record.spec.name}")
+    text = f"QEMU ended: {words or 'it said nothing'}{_console_end(place)}"
+    return TargetError(text, place=f"machine {record.spec.name}")
+
+
+def _console_end(place: Path) -> str:
+    words = _tail(place / "console.log")
+    return f"; its console ends:\n{words}" if words else "; its console is silent"
 
 
 def _tail(path: Path) -> str:
@@ -403,20 +427,17 @@ def _target_of(record: state.Record) -> TargetSpec:
 
 async def _halt(record: state.Record, tell: Tell) -> None:
     """Let the guest write what it has; a guest that does not answer is ended anyway."""
-    target = open_target(_target_of(record))
     try:
         async with asyncio.timeout(HALT_PATIENCE_S):
+            target = open_target(_target_of(record))
             await target.connect()
-            # Its init halts the machine, and this connection with it.
-            with contextlib.suppress(TargetError):
-                await target.run(["kill", "-TERM", "1"], check=False)
+            # Its init halts the machine, every connection too: it is told when ours is closed.
+            await target.run(["setsid", "--fork", "sh", "-c", "sleep 0.2; kill -TERM 1"])
+            await target.close()
             await _end_of(record)
     except (TimeoutError, HeadraceError) as error:
         tell(f"the guest did not halt ({error or 'no answer'}): its QEMU is ended")
-        await _kill([record.pid])
-    finally:
-        with contextlib.suppress(TargetError):
-            await target.close()
+        await processes.end([record.pid])
 
 
 async def _end_of(record: state.Record) -> None:
@@ -424,22 +445,9 @@ async def _end_of(record: state.Record) -> None:
         await asyncio.sleep(POLL_S)
 
 
-async def _kill(pids: list[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + END_PATIENCE_S
-    while any(state.is_process(pid) for pid in pids):
-        if time.monotonic() > deadline:
-            raise TargetError(f"process {pids} does not end after SIGKILL: it is stuck in the kernel")
-        await asyncio.sleep(POLL_S)
-
-
 async def _clear(host: Target, place: Path) -> None:
     """End every process of the machine, and remove all but its folder."""
-    # A process that starts while we look has a parent that we have just ended, or is caught the second time.
-    while pids := state.marked(place):
-        await _kill(pids)
+    await processes.end_marked(place)
     namespace = state.namespaces().get(place.name)
     if namespace:
         await host.run(["ip", "netns", "delete", namespace])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from headrace.errors import CommandFailed
 from headrace.target import Target
+from headrace.vm.cache import folder
 from headrace.vm.kernels import Kernel
+from headrace.vm.processes import MARK, boot_id
 from headrace.vm.spec import VmSpec
 
 __all__ = ["Accel", "Boot", "accelerator", "argv"]
@@ -38,23 +39,46 @@ class Boot:
     address: str = ""
 
 
-async def accelerator(host: Target) -> Accel:
-    """``kvm`` where a guest truly runs under it: three instructions that leave QEMU by a door of its own."""
-    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+async def accelerator(host: Target, place: Path) -> Accel:
+    """``kvm`` where a guest truly runs under it: three instructions that leave QEMU by a door of its own.
+
+    ``place`` is a folder for their file.
+    """
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK) or _failed().exists():
         return "tcg"
     # A CPU starts 16 bytes before the end of its firmware: mov al, value; out 0xf4, al; hlt.
     firmware = bytearray(b"\xf4" * 0x10000)
     firmware[0xFFF0:0xFFF5] = bytes((0xB0, PROBE_VALUE, 0xE6, 0xF4, 0xF4))
-    with tempfile.NamedTemporaryFile(prefix="headrace-probe-") as file:
-        file.write(firmware)
-        file.flush()
-        probe = [PROGRAM, "-accel", "kvm", "-machine", "q35", "-m", "16M", "-nodefaults", "-no-user-config"]
-        probe += ["-display", "none", "-bios", file.name, "-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]
-        try:
-            answer = await host.run(probe, check=False, timeout_s=PROBE_S)
-        except CommandFailed:
-            return "tcg"  # it hangs: the machine offers KVM and cannot run it
+    path = place / "probe.bin"
+    path.write_bytes(firmware)
+    probe = [PROGRAM, "-accel", "kvm", "-cpu", "host", "-machine", "q35", "-m", "16M", "-nodefaults"]
+    probe += [
+        "-no-user-config",
+        "-display",
+        "none",
+        "-bios",
+        str(path),
+        "-device",
+        "isa-debug-exit,iobase=0xf4,iosize=0x04",
+    ]
+    try:
+        answer = await host.run(probe, env={MARK: str(place)}, check=False, timeout_s=PROBE_S)
+    except CommandFailed:
+        return "tcg"  # it hangs: the machine offers KVM and cannot run it
+    finally:
+        path.unlink()
     return "kvm" if answer.exit_code == PROBE_EXIT else "tcg"
+
+
+def remember_that_kvm_fails() -> None:
+    """Until this machine's next boot: its KVM took our three instructions, and no kernel."""
+    for older in folder().glob(".kvm-failed-*"):
+        older.unlink()
+    _failed().touch()
+
+
+def _failed() -> Path:
+    return folder() / f".kvm-failed-{boot_id()}"
 
 
 def argv(boot: Boot) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -12,14 +11,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headrace.errors import PlanError
+from headrace.vm import processes
 from headrace.vm.cache import folder, is_locked
 from headrace.vm.qemu import Accel
 from headrace.vm.spec import VmSpec
 
-__all__ = ["MARK", "Record", "Status", "alive", "machine_folder", "namespace_of", "read", "statuses", "write"]
+__all__ = ["Record", "Status", "machine_folder", "namespace_of", "read", "statuses", "write"]
 
-#: Each process of a machine carries its folder in this variable: found even if nobody wrote down its number.
-MARK = "HEADRACE_VM"
 STATE = "state.json"
 MOST_STATE_BYTES = 1 << 20
 Phase = Literal["booting", "running"]
@@ -50,7 +48,7 @@ class Record:
 
     @property
     def alive(self) -> bool:
-        return self.pid > 0 and alive(self.pid, self.start_ticks, self.boot_id)
+        return self.pid > 0 and processes.alive(self.pid, self.start_ticks, self.boot_id)
 
 
 @dataclass(frozen=True)
@@ -92,51 +90,6 @@ def write(place: Path, record: Record) -> None:
     with open(descriptor, "w") as file:
         json.dump(asdict(record), file, indent=2)
     os.replace(draft, place / STATE)
-
-
-def identity(pid: int) -> tuple[int, str]:
-    """When a process started, in ticks since the boot with this id. Raises ProcessLookupError."""
-    ticks = _start_ticks(pid)
-    if ticks is None:
-        raise ProcessLookupError(pid)
-    return ticks, boot_id()
-
-
-def boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def alive(pid: int, start_ticks: int, boot: str) -> bool:
-    return boot == boot_id() and _start_ticks(pid) == start_ticks
-
-
-def _start_ticks(pid: int) -> int | None:
-    """Field 22 of /proc/PID/stat; None for a process that ended, a zombie too."""
-    try:
-        # The name in parentheses may hold anything, parentheses too.
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return None if fields[0] in ("Z", "X") else int(fields[19])
-    except (OSError, IndexError, ValueError):
-        return None
-
-
-def is_process(pid: int) -> bool:
-    return _start_ticks(pid) is not None
-
-
-def marked(place: Path) -> list[int]:
-    """Every process of the machine in this folder, as far as we may see."""
-    wanted = f"{MARK}={place}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                if (
-                    wanted in (entry / "environ").read_bytes().split(b"\0")
-                    and _start_ticks(int(entry.name)) is not None
-                ):
-                    found.append(int(entry.name))
-    return found
 
 
 def namespace_of(name: str) -> str:
