@@ -1,8 +1,8 @@
 """What the analysis of a large study costs: 1,000 trials of an hour, each with its histograms second by second.
 
 The target: 60 s and 2 GB for `headrace report` (analysis, tables, page), and for `headrace compare` of two halves.
-Each is measured in a process of its own. Of each configuration two trials are generated, and the files of the others
-are links to them: each is read and decoded by itself, but the disk's own speed is not what is measured.
+Each is measured in a process of its own. Of each configuration two trials are generated, and the files of the
+others are links to them: each is read and decoded by itself, but the disk's own speed is not what is measured.
 """
 
 from __future__ import annotations

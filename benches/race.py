@@ -1,8 +1,8 @@
 """What a race saves and what it risks, in simulated studies whose truth is known: the published tables' effects.
 
 Trials are an hour long, as those of the study: off by 2% by themselves, the mean of seconds with an
-autocorrelation of 0.9, with a drift from trial to trial. Printed: the time of the races; how often the best left, or
-the choice was worse than the best by more than the margin; the trials, beside those of
+autocorrelation of 0.9, with a drift from trial to trial. Printed: the time of the races; how often the best left,
+or the choice was worse than the best by more than the margin; the trials, beside those of
 
 - all blocks: every configuration in as many blocks as the race may have at most (what a plan without a race runs);
 - settled: a factorial in as many blocks as settle the best against every other (different, or within the margin),

@@ -368,7 +368,7 @@ def test_p99_over_time_needs_ten_operations_beyond_it(
     record = store.TrialRecord(1, 1, 1, "A", Role.BASELINE, TrialState.COMPLETE)
     folder.begin_trial(1).commit(record, data)
     with folder.database() as connection:
-        found = series.paces(connection, Grid(0, 1, 1), 1.0, "service")[1].p99_ns
+        found = series.paces(connection, Grid(0, 1, 1), 1.0, folder.latency_rows, "service")[1].p99_ns
     assert bool(np.isfinite(found[0])) is is_stated
 
 
@@ -380,7 +380,7 @@ def test_p99_over_time_is_exact_where_histograms_allow(tmp_path: Path) -> None:
     grid = Grid(0, 5, 4)
     with folder.database() as connection:
         assert series.has_histogram_per_second(connection, "service")
-        found = series.paces(connection, grid, 1.0, "service")[1].p99_ns
+        found = series.paces(connection, grid, 1.0, folder.latency_rows, "service")[1].p99_ns
         rows = connection.execute(
             "SELECT bucket, count FROM latency WHERE trial = 1 AND t_s >= 5 AND t_s < 10 ORDER BY bucket"
         ).fetchnumpy()
@@ -413,7 +413,7 @@ def test_slow_seconds_survive_a_wide_bucket(tmp_path: Path) -> None:
     data = store.TrialData(intervals, store.LATENCY.empty_table(), store.SAMPLES.empty_table())
     folder.begin_trial(1).commit(record, data)
     with folder.database() as connection:
-        pace = series.paces(connection, Grid(0, 50, 2), 1.0, "service")[1]
+        pace = series.paces(connection, Grid(0, 50, 2), 1.0, folder.latency_rows, "service")[1]
     assert pace.slowest.tolist() == [1.0, 1000.0]
     assert pace.p99_ns.tolist() == [9e8, 2e6]
     assert pace.mean[0] == pytest.approx((49 * 1000 + 1) / 50)

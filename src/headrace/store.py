@@ -141,6 +141,9 @@ class TrialRecord:
     #: What the plan calls the machine it was measured on.
     machine: str = ""
     earlier: list[str] = field(default_factory=list)
+    #: Machine -> ``offset_ns`` by which its clock is ahead of the controller's, and ``error_ns``, how far that may
+    #: be wrong: of the target and of each client, as the trial began.
+    clocks: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -414,6 +417,15 @@ class ExperimentFolder:
         except OSError as error:
             raise _write_error(error, path) from error
         return path
+
+    def latency_rows(self, number: int) -> pa.Table:
+        """The LATENCY of one trial, whole and by itself, its words as dictionaries. Raises StoreError where it
+        cannot be read."""
+        path = self.trial_path(number) / "latency.parquet"
+        try:
+            return pq.read_table(path, read_dictionary=["operation", "kind"])
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"a table cannot be read: {error}", place=str(path)) from error
 
     def database(self) -> duckdb.DuckDBPyConnection:
         """A DuckDB connection with the views ``intervals``, ``latency`` and ``samples`` over all trials.

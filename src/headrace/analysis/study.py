@@ -13,7 +13,7 @@ from headrace.analysis.compare import geometric_mean, noise_floor, paired_effect
 from headrace.analysis.history import Point
 from headrace.analysis.percentiles import PERCENTILES, jackknife, merge
 from headrace.analysis.result import Analysis, Comparison, Effect, Interval, NoiseFloor, TreatmentSummary
-from headrace.analysis.trials import RESPONSES, THROUGHPUT, TrialResponse, trial_responses
+from headrace.analysis.trials import RESPONSES, THROUGHPUT, Tables, TrialResponse, trial_responses
 from headrace.errors import PlanError, StoreError
 from headrace.model import Treatment, TrialState
 from headrace.store import ExperimentFolder, TrialRecord
@@ -39,8 +39,9 @@ class _Design:
         return max(len(self.treatments) - len(self.baselines), 1)
 
 
-def analyse_experiment(folder: ExperimentFolder) -> Analysis:
-    """Everything that can be concluded of an experiment, finished or not.
+def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -> Analysis:
+    """Everything that can be concluded of an experiment, finished or not. ``tables`` (of all trials that did not
+    fail) are read from the folder unless the caller has them.
 
     Comparisons stay within a condition. The number of comparisons is the planned one, so that intervals do
     not shrink when treatments fail, nor grow while an experiment runs. Raises StoreError when the folder is
@@ -48,7 +49,7 @@ def analyse_experiment(folder: ExperimentFolder) -> Analysis:
     """
     design = _read_design(folder)
     records = folder.trials()
-    responses, excluded = _usable_trials(folder, records)
+    responses, excluded = _usable_trials(folder, records, tables)
     by_treatment = _by_treatment(responses)
     summaries = tuple(
         _summary(treatment, by_treatment[name], design.alpha)
@@ -227,7 +228,7 @@ def _read_design(folder: ExperimentFolder) -> _Design:
 
 
 def _usable_trials(
-    folder: ExperimentFolder, records: Sequence[TrialRecord]
+    folder: ExperimentFolder, records: Sequence[TrialRecord], tables: Tables | None = None
 ) -> tuple[list[TrialResponse], dict[int, str]]:
     """The complete trials that did any work, and why each other one is left out."""
     excluded = {
@@ -236,7 +237,8 @@ def _usable_trials(
         if r.state is not TrialState.COMPLETE
     }
     usable = []
-    for response in trial_responses(folder, [r for r in records if r.state is TrialState.COMPLETE]):
+    complete = [r for r in records if r.state is TrialState.COMPLETE]
+    for response in trial_responses(folder, complete, tables):
         if response.operations > 0 and response.throughput_ops_s > 0:
             usable.append(response)
         else:

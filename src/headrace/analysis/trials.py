@@ -83,14 +83,33 @@ _LATENCY_SQL = """
 """
 
 
-def trial_responses(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> list[TrialResponse]:
-    """One response a record, in the order given. Raises StoreError when a table cannot be read.
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """What the tables of trials say, by trial's number: a large study is read once for all that is made of it."""
+
+    totals: Mapping[int, Mapping[str, _Total]]
+    rows: Mapping[int, _Rows]
+
+
+def trial_responses(
+    folder: ExperimentFolder, records: Sequence[TrialRecord], tables: Tables | None = None
+) -> list[TrialResponse]:
+    """One response a record, in the order given. ``tables`` are read from the folder unless the caller has them.
+    Raises StoreError when a table cannot be read.
 
     Throughput is the operations of the window that ended well, by the window's length: a second without a row did
     no work. Latencies of all operations are merged; they are response times where every trial has them, else
     service times, never a mix of the two. Response times include those of operations that ended badly: what a
     server never answered must not vanish from its tail.
     """
+    found = tables or read_tables(folder, records)
+    rows = {r.number: found.rows[r.number] for r in records if r.number in found.rows}
+    kind = _kind(rows.values())
+    return [_response(r, found.totals.get(r.number, {}), rows.get(r.number), kind) for r in records]
+
+
+def read_tables(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> Tables:
+    """One pass over the tables of these trials. Raises StoreError when one cannot be read."""
     import duckdb
 
     try:
@@ -104,11 +123,7 @@ def trial_responses(folder: ExperimentFolder, records: Sequence[TrialRecord]) ->
     totals: dict[int, dict[str, _Total]] = {}
     for trial, operation, *numbers in counted:
         totals.setdefault(int(trial), {})[str(operation)] = _Total(*numbers)
-    rows = _rows_by_trial(latency)
-    kind = _kind(rows.values())
-    return [
-        _response(record, totals.get(record.number, {}), rows.get(record.number), kind) for record in records
-    ]
+    return Tables(totals, _rows_by_trial(latency))
 
 
 class _Total(NamedTuple):

@@ -159,6 +159,8 @@ def sweep(
 def _conclude(folder: ExperimentFolder, as_json: bool) -> None:
     from headrace import report
     from headrace.analysis.study import analyse_experiment
+    from headrace.analysis.trials import read_tables, trial_responses
+    from headrace.model import TrialState
     from headrace.report.race import RaceReport, is_race
     from headrace.report.sweep import SweepReport, is_sweep
 
@@ -172,10 +174,14 @@ def _conclude(folder: ExperimentFolder, as_json: bool) -> None:
         stderr().print(f"report: {page}", soft_wrap=True, highlight=False)
         return
 
-    analysis = analyse_experiment(folder)
-    page = report.build_report(folder, analysis)
+    # Read once for all of these: a large study takes most of its time for that.
+    ran = [r for r in folder.trials() if r.state is not TrialState.FAILED]
+    tables = read_tables(folder, ran)
+    analysis = analyse_experiment(folder, tables)
+    page = report.build_report(folder, analysis, tables)
     if as_json:
-        print_json(report.to_json(folder, analysis))
+        responses = {r.number: r for r in trial_responses(folder, ran, tables)}
+        print_json(report.to_json(folder, analysis, responses))
     else:
         stdout().print(report.terminal.result(folder, analysis))
     stderr().print(f"report: {page}", soft_wrap=True, highlight=False)

@@ -15,13 +15,15 @@ from headrace.report.jsonform import to_json
 
 if TYPE_CHECKING:
     from headrace.analysis.result import Analysis
+    from headrace.analysis.trials import Tables
     from headrace.store import ExperimentFolder
 
 __all__ = ["build_report", "terminal", "to_json"]
 
 
-def build_report(folder: ExperimentFolder, analysis: Analysis) -> Path:
-    """Write ``report.json`` and ``report.html`` into the experiment's folder; the path of the page.
+def build_report(folder: ExperimentFolder, analysis: Analysis, tables: Tables | None = None) -> Path:
+    """Write ``report.json`` and ``report.html`` into the experiment's folder; the path of the page. ``tables`` as
+    in ``analyse_experiment``.
 
     Raises StoreError when the experiment's tables cannot be read, DiskFull when there is no room.
     """
@@ -30,7 +32,7 @@ def build_report(folder: ExperimentFolder, analysis: Analysis) -> Path:
 
     from headrace.report import evidence, html
 
-    found = evidence.gather(folder, analysis)
+    found = evidence.gather(folder, analysis, tables)
     content = to_json(folder, analysis, found.responses)
     folder.write_output("report.json", json.dumps(content, indent=2, allow_nan=False) + "\n")
     return folder.write_output("report.html", html.render(folder, analysis, found))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headrace.analysis.percentiles import MIN_BEYOND, merge
 from headrace.analysis.result import Analysis, TreatmentSummary
-from headrace.analysis.trials import TrialResponse, trial_responses
+from headrace.analysis.trials import Tables, TrialResponse, trial_responses
 from headrace.errors import StoreError
 from headrace.model import TrialState
 from headrace.report import series
@@ -113,36 +113,38 @@ class Evidence:
         return fraction, latency_ns if merged.max_ns is None else np.minimum(latency_ns, merged.max_ns)
 
 
-def gather(folder: ExperimentFolder, analysis: Analysis) -> Evidence:
-    """Read what the page needs; raises StoreError when a table cannot be read."""
+def gather(folder: ExperimentFolder, analysis: Analysis, tables: Tables | None = None) -> Evidence:
+    """Read what the page needs; raises StoreError when a table cannot be read. ``tables`` as in
+    ``analyse_experiment``."""
     import duckdb
 
     records = folder.trials()
     ran = [r for r in records if r.state is not TrialState.FAILED]
-    responses = {r.number: r for r in trial_responses(folder, ran)}
+    responses = {r.number: r for r in trial_responses(folder, ran, tables)}
     representatives = _representatives(analysis, records, responses)
     try:
         with folder.database() as connection:
             connection.execute(
                 "SET threads = 2"
             )  # more would only cost memory: the reading is bound by decoding
-            return _read(connection, folder.design, analysis, records, responses, representatives)
+            return _read(connection, folder, analysis, records, responses, representatives)
     except duckdb.Error as error:
         raise StoreError(f"a table cannot be read: {error}", place=str(folder.path)) from error
 
 
 def _read(
     connection: duckdb.DuckDBPyConnection,
-    design: Mapping[str, Any],
+    folder: ExperimentFolder,
     analysis: Analysis,
     records: Sequence[TrialRecord],
     responses: Mapping[int, TrialResponse],
     representatives: Mapping[str, TrialRecord],
 ) -> Evidence:
-    warmup_s = float(design["workload"].get("warmup_s", 0.0))
+    workload = folder.design["workload"]
+    warmup_s = float(workload.get("warmup_s", 0.0))
     seconds = max(
         [(r.window_end_ns - r.window_start_ns) / 1e9 for r in records if r.window_end_ns],
-        default=float(design["workload"]["seconds"]),
+        default=float(workload["seconds"]),
     )
     kind = analysis.summaries[0].latency_kind if analysis.summaries else "service"
     step_s = series.step_seconds(connection)
@@ -163,7 +165,7 @@ def _read(
         responses=responses,
         representatives=representatives,
         pace_grid=pace_grid,
-        paces=series.paces(connection, pace_grid, step_s, kind),
+        paces=series.paces(connection, pace_grid, step_s, folder.latency_rows, kind),
         p99_is_exact=series.has_histogram_per_second(connection, kind),
         machine_grid=machine_grid,
         machines={t: m for t, m in machines.items() if m is not None},
