@@ -115,7 +115,7 @@ def _pareto_of(found: HalfNormal, source: str) -> Chart:
         for point in reversed(found.points)
     ]
     top = max([found.margin * 1.1, *(p.size for p in found.points)])
-    figure = decision_charts.bars(rows, "size of the effect [deviations of one observation]", top)
+    figure = decision_charts.bars(rows, "size of the effect [times the noise]", top)
     figure["layout"]["shapes"] = [
         charts._line_x(1.0, "@{soft}", "solid"),
         charts._line_x(found.margin, "@{worse}", "dash"),
