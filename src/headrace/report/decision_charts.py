@@ -142,9 +142,7 @@ def half_normal(points: Sequence[tuple[float, float, str, bool, str]], margin: f
             "hoverinfo": "skip",
         }
     )
-    layout = _layout(
-        "expected of noise alone [deviations]", "size of the effect [deviations of one observation]"
-    )
+    layout = _layout("expected of noise alone [times the noise]", "size of the effect [times the noise]")
     layout["xaxis"] |= {"range": [0, right], "nticks": 7}
     layout["yaxis"] |= {"range": [0, top], "nticks": 7}
     dashed = {"color": "@{worse}", "width": 1.2, "dash": "dash"}
