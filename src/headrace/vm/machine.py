@@ -37,6 +37,8 @@ LOCK_PATIENCE_S = 2400.0
 KERNEL_PATIENCE_S = {"kvm": 20.0, "tcg": 300.0}
 LOGIN_PATIENCE_S = {"kvm": 60.0, "tcg": 300.0}
 HALT_PATIENCE_S = 60.0
+#: No network lies between us and a guest: one that answers no more has died.
+RECONNECT_S = 20.0
 PORT_TRIES = 5
 POLL_S = 0.05
 #: What the guest's init says on its console.
@@ -422,6 +424,7 @@ def _target_of(record: state.Record) -> TargetSpec:
         user="root",
         identity_file=str(root / "id"),
         known_hosts=str(state.machine_folder(record.spec.name) / "known_hosts"),
+        reconnect_s=RECONNECT_S,
     )
 
 

@@ -110,7 +110,7 @@ def argv(boot: Boot) -> list[str]:
 def command_line(boot: Boot) -> str:
     """The kernel's. What has no dot in its name and no meaning for the kernel reaches the guest's init."""
     root, modules = ("nvme0n1", "nvme0n2") if boot.kernel.root_driver == "nvme" else ("vda", "vdb")
-    words = [f"root=/dev/{root}", "rw", "rootfstype=ext4", "rootflags=noatime", "init=/sbin/headrace-init"]
+    words = [f"root=/dev/{root}", "rw", "rootfstype=ext4", "init=/sbin/headrace-init"]
     # Each line on a serial console costs an emulated CPU a millisecond; a panic ends QEMU, and is seen so.
     words += ["console=ttyS0", "loglevel=4", "panic=-1", "net.ifnames=0", "nokaslr"]
     words += [f"headrace_name={boot.spec.name}", f"headrace_modules=/dev/{modules}"]
