@@ -110,8 +110,8 @@ def lines(
 
 
 def half_normal(points: Sequence[tuple[float, float, str, bool, str]], margin: float) -> Figure:
-    """(expected of noise, size, name beside it, told from chance, hint) a point, both in deviations of one
-    observation: the line of noise has the slope 1. Beyond ``margin`` nothing is chance."""
+    """(expected of noise, size, name beside it, told from chance, hint) a point, both as multiples of the
+    noise: the line of noise has the slope 1. Beyond ``margin`` nothing is chance."""
     right = max(x for x, *_ in points) * 1.06
     top = max([margin, *(y for _, y, *_ in points)]) * 1.08
     end = min(right, top)
