@@ -19,8 +19,8 @@ use super::lock;
 use crate::error::AgentError;
 use crate::mysql::ServerArguments;
 
-/// 2: server variables, whole files, remounts, deadlines.
-const FORMAT: u32 = 2;
+/// 2: server variables, whole files, remounts, deadlines. 3: arrays, mapped devices.
+const FORMAT: u32 = 3;
 const FILE_NAME: &str = "journal.jsonl";
 
 /// How to undo one change.
@@ -33,6 +33,10 @@ pub enum Undo {
     Loop { backing: PathBuf },
     /// Reset and remove this zram device.
     Zram { device: String },
+    /// Stop the md array whose members carry this UUID; `name` is what it was to be called.
+    Array { uuid: String, name: String },
+    /// Remove this device of the device mapper.
+    Mapped { name: String },
     /// End every process that carries this owner's mark, or that of one of its parts.
     Process { owner: String },
     /// Remove this file or folder and all below it.
@@ -451,7 +455,7 @@ mod tests {
 
     #[test]
     fn a_newer_format_is_not_guessed_at() {
-        let error = Content::parse(b"{\"format\":3,\"t_ns\":1,\"changes\":[]}\n").unwrap_err();
+        let error = Content::parse(b"{\"format\":4,\"t_ns\":1,\"changes\":[]}\n").unwrap_err();
         assert!(error.to_string().contains("newer"), "{error}");
     }
 

@@ -4,6 +4,7 @@
 //! is still open, at any later time, whatever was killed in between. `hold` keeps other controllers out.
 
 mod apply;
+mod arrays;
 mod deadline;
 mod history;
 mod journal;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::journal::{Journal, Open, Undo, this_boot};
 use super::kernel_files::KernelFiles;
 use super::remove::{self, real_parent, scratch_of};
-use super::{belongs_to, processes, remounts, signature, variables, whole_files};
+use super::{arrays, belongs_to, processes, remounts, signature, variables, whole_files};
 use crate::error::AgentError;
 
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(5);
@@ -80,6 +80,10 @@ fn checked(undo: Undo) -> anyhow::Result<Undo> {
             Undo::Wipe { device, uuid }
         }
         Undo::Zram { device } if zram_number(&device).is_some() => Undo::Zram { device },
+        Undo::Array { uuid, name } if arrays::uuid(&uuid).is_some() && arrays::is_array_name(&name) => {
+            Undo::Array { uuid, name }
+        }
+        Undo::Mapped { name } if arrays::is_mapped_name(&name) => Undo::Mapped { name },
         Undo::Process { owner } => Undo::Process { owner: super::owner(&owner).map_err(AgentError::Input)? },
         other => return Err(AgentError::Input(format!("cannot be recorded: {other:?}")).into()),
     })
@@ -97,6 +101,12 @@ fn must_be_absent(undo: &Undo) -> anyhow::Result<()> {
         }
         Undo::Zram { device } if Path::new("/sys/block").join(device).exists() => {
             format!("{device}: exists already")
+        }
+        Undo::Array { name, .. } if Path::new("/sys/block").join(name).exists() => {
+            format!("{name}: exists already")
+        }
+        Undo::Mapped { name } if arrays::is_mapped(Path::new("/"), name)? => {
+            format!("{name}: exists already")
         }
         Undo::Wipe { device, .. } => return signature::must_be_empty(device),
         _ => return Ok(()),
@@ -166,6 +176,8 @@ fn kind(undo: &Undo) -> &'static str {
         Undo::Mount { .. } => "mount",
         Undo::Loop { .. } => "loop",
         Undo::Zram { .. } => "zram",
+        Undo::Array { .. } => "array",
+        Undo::Mapped { .. } => "mapped",
         Undo::Process { .. } => "process",
         Undo::Remove { .. } => "remove",
         Undo::Wipe { .. } => "wipe",
@@ -181,6 +193,8 @@ fn subject(undo: &Undo) -> String {
         Undo::Mount { path } => format!("unmount {}", path.display()),
         Undo::Loop { backing } => format!("detach {}", backing.display()),
         Undo::Zram { device } => format!("remove {device}"),
+        Undo::Array { name, .. } => format!("stop {name}"),
+        Undo::Mapped { name } => format!("remove {name}"),
         Undo::Process { owner } => format!("end the processes of {owner}"),
         Undo::Remove { path } => format!("remove {}", path.display()),
         Undo::Wipe { device, .. } => format!("wipe {}", device.display()),
@@ -197,12 +211,17 @@ fn subject(undo: &Undo) -> String {
 }
 
 /// Whether a reboot has undone this change. `sdb`, `zram1` or a sysctl may be somebody else's by now, so the
-/// undo would harm. Files on disk are still there, and a wiped device is known by its own UUID.
+/// undo would harm. Files on disk are still there, and what udev puts together again is known by its UUID or name.
 fn ended_with_its_boot(entry: &Open) -> bool {
     // A server may run on another machine, or have been told to persist what was set.
     let lasts = matches!(
         entry.undo,
-        Undo::Remove { .. } | Undo::Wipe { .. } | Undo::File { .. } | Undo::Variable { .. }
+        Undo::Remove { .. }
+            | Undo::Wipe { .. }
+            | Undo::Array { .. }
+            | Undo::Mapped { .. }
+            | Undo::File { .. }
+            | Undo::Variable { .. }
     );
     !lasts && !entry.boot_id.is_empty() && entry.boot_id != this_boot()
 }
@@ -218,6 +237,8 @@ fn perform(
         Undo::Mount { path } => unmount_all(path),
         Undo::Loop { backing } => detach_all(backing).map(|()| None),
         Undo::Zram { device } => remove_zram(device).map(|()| None),
+        Undo::Array { uuid, name } => arrays::stop(kernel.root(), uuid, name),
+        Undo::Mapped { name } => arrays::unmap(kernel.root(), name).map(|()| None),
         Undo::Process { owner } => {
             let count = processes::end_all(owner, holder)?;
             Ok((count > 0).then(|| format!("{count} ended")))
@@ -352,7 +373,8 @@ fn remove_zram(device: &str) -> anyhow::Result<()> {
     put(Path::new("/sys/class/zram-control/hot_remove"), &number.to_string())
 }
 
-fn put(path: &Path, text: &str) -> anyhow::Result<()> {
+/// Write a file of the kernel that acts, again and again while it is busy.
+pub fn put(path: &Path, text: &str) -> anyhow::Result<()> {
     let deadline = Instant::now() + DETACH_PATIENCE;
     loop {
         let written =
@@ -460,6 +482,8 @@ mod tests {
             (json!({"kind": "sledge", "path": "/x"}), "unknown variant"),
             (json!({"kind": "mount"}), "missing field"),
             (json!({"kind": "zram", "device": "../vda"}), "cannot be recorded"),
+            (json!({"kind": "array", "uuid": "u", "name": "md0"}), "cannot be recorded"),
+            (json!({"kind": "mapped", "name": "vg-root"}), "cannot be recorded"),
             (json!({"kind": "wipe", "device": "/etc/passwd", "uuid": "u"}), "cannot be recorded"),
         ] {
             let requests = vec![json!({"kind": "scratch", "path": scratch}), entry];
