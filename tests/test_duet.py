@@ -170,12 +170,13 @@ def test_lists_of_cpus() -> None:
 
 
 def test_both_begin_at_the_later_instant() -> None:
-    async def work() -> list[int]:
+    async def work() -> tuple[int, int]:
         meeting = duet.Meeting()
         await asyncio.gather(meeting.meet(), meeting.meet())
-        return await asyncio.gather(meeting.agree(5), meeting.agree(7))
+        first, second = await asyncio.gather(meeting.agree(5), meeting.agree(7))
+        return first, second
 
-    assert asyncio.run(work()) == [7, 7]
+    assert asyncio.run(work()) == (7, 7)
 
 
 def test_who_is_left_alone_hears_of_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,7 +28,7 @@ scratch = "{scratch}"
 [design]
 kind = "factorial"
 duet = true
-baseline = "5M"
+baseline = "6M"
 blocks = 2
 [workload]
 kind = "oltp"
@@ -40,7 +41,7 @@ connections = 2
 "host.vm.swappiness" = {swappiness}
 [factors.pool]
 knob = "server.innodb_buffer_pool_size"
-levels = ["5M", "96M"]
+levels = ["6M", "96M"]
 """
 
 
@@ -56,6 +57,7 @@ def test_both_sides_run_at_the_same_moment_on_their_own_cpus(bench: Callable[[st
     while process.poll() is None:
         for side in "ab":
             pinned.setdefault(side, set()).update(affinities(lab.scratch / side))
+        time.sleep(0.1)
     out, err = process.communicate()
     assert process.returncode == 0, err
 
@@ -108,7 +110,7 @@ def test_a_killed_duet_goes_on_with_whole_pairs(bench: Callable[[str], Bench]) -
     lab = bench(PLAN.replace("seconds = 1.5", "seconds = 1"))
     before = SWAPPINESS.read_text()
     process = lab.start()
-    wait_for(lambda: len(lab.trials()) >= 2 and bool(affinities(lab.scratch / "b")), 90)
+    wait_for(lambda: len(lab.trials()) >= 2 and bool(affinities(lab.scratch / "b")), process)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     kept = {n: t["window_start_ns"] for n, t in lab.trials().items()}
@@ -130,10 +132,10 @@ def test_a_killed_duet_goes_on_with_whole_pairs(bench: Callable[[str], Bench]) -
 def test_a_side_that_does_not_start_leaves_the_other_without_a_measurement(
     bench: Callable[[str], Bench],
 ) -> None:
-    plan = PLAN.replace('levels = ["5M", "96M"]', 'levels = ["5M"]') + (
+    plan = PLAN.replace('levels = ["6M", "96M"]', 'levels = ["6M"]') + (
         '[factors.broken.levels]\nno = {}\nyes = { "server.innodb_no_such_thing" = 1 }\n'
     )
-    plan = plan.replace('baseline = "5M"', 'baseline = { pool = "5M", broken = "no" }')
+    plan = plan.replace('baseline = "6M"', 'baseline = { pool = "6M", broken = "no" }')
     lab = bench(plan.replace("blocks = 2", "blocks = 1").replace("seconds = 1.5", "seconds = 1"))
     code, _, err = lab.finish()
     assert code == 0, err
