@@ -186,6 +186,24 @@ def test_the_policy_allows_exactly_the_pages_scripts_and_no_connection(ladder: W
     assert "connect-src" not in policy
 
 
+def test_a_report_says_which_one_to_take(ladder: Written) -> None:
+    choice = ladder.json["choice"]
+    throughput, p99 = choice["best"]
+    assert (throughput["response"], throughput["leader"], throughput["certainty"]) == (
+        "throughput",
+        "ALL",
+        "sure",
+    )
+    assert p99["response"] == "p99_ms"
+    first, second = throughput["candidates"][:2]
+    assert first["kept"]["estimate"] == 1
+    assert second["kept"]["low"] <= second["mean"] / first["mean"] <= second["kept"]["high"] < 1
+    assert choice["fronts"][0]["members"][0] == "ALL"
+    assert choice["robust"] == []
+    assert "The best throughput has ALL; the next" in " ".join(shown(ladder, 200).split())
+    assert "The best throughput has ALL; the next" in " ".join(Outline(ladder.html).text.split())
+
+
 def test_json_has_the_documented_form(ladder: Written) -> None:
     found = ladder.json
     assert set(found) == {
