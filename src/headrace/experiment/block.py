@@ -52,11 +52,16 @@ class Task:
     apart: bool = False
 
 
+#: How long a lost connection is tried for unless the plan says so: then others may have the block.
+RECONNECT_S = 60.0
+
+
 def at(plan: plans.Plan, address: str) -> plans.Plan:
     """The plan as if this were its only machine."""
-    return plan.model_copy(
-        update={"target": plan.target.model_copy(update={"address": address, "addresses": []})}
-    )
+    own: dict[str, object] = {"address": address, "addresses": []}
+    if "reconnect_s" not in plan.target.model_fields_set:
+        own["reconnect_s"] = RECONNECT_S
+    return plan.model_copy(update={"target": plan.target.model_copy(update=own)})
 
 
 async def look(plan: plans.Plan, address: str, *, apart: bool = False) -> Seen:

@@ -1,0 +1,141 @@
+"""Hosts for tests: an sshd each, in namespaces of their own, which die at once and come back. As root only.
+
+A host has its own processes, its own name and its own disk (a folder, mounted where every host has one), so that
+several of them live on this machine without seeing each other. They share its kernel: ``allow_shared`` in a plan.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests import lab, sshd
+
+MISSING = [p for p in ("unshare", "ip", "fio") if shutil.which(p, path=lab.PATH) is None]
+
+
+@dataclass
+class Host:
+    """One sshd, and all that runs below it."""
+
+    name: str
+    port: int
+    script: str
+    config: Path
+    prefix: Sequence[str]
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{sshd.user()}@127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        unshare = ["unshare", "--mount", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc"]
+        argv = [*self.prefix, *unshare, "sh", "-ec", self.script]
+        with self.config.with_name("log").open("ab") as log:
+            self.process = subprocess.Popen(argv, stderr=log, env={**os.environ, "PATH": lab.PATH})
+
+    def die(self) -> None:
+        """As when the power goes: every process of the host ends, and none is asked."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+
+@dataclass
+class Fleet:
+    """``disk`` is where each host sees its own; ``key`` and ``known_hosts`` let a controller in."""
+
+    folder: Path
+    disk: Path
+    key: Path
+    known_hosts: Path
+    prefix: Sequence[str]
+    hosts: list[Host] = field(default_factory=list)
+
+    @property
+    def target_table(self) -> str:
+        addresses = ", ".join(f'"{host.address}"' for host in self.hosts)
+        return (
+            f"[target]\naddresses = [{addresses}]\nallow_shared = true\nequal = true\nreconnect_s = 2\n"
+            f'scratch = "{self.disk}/scratch"\nidentity_file = "{self.key}"\nknown_hosts = "{self.known_hosts}"\n'
+        )
+
+    @property
+    def env(self) -> dict[str, str]:
+        """For who runs headrace: the journal lies on each host's own disk."""
+        return {**os.environ, "HEADRACE_STATE": f"{self.disk}/state", "NO_COLOR": "1", "PATH": lab.PATH}
+
+    def own_disk(self, host: Host) -> Path:
+        """The same folder, seen from here."""
+        return self.folder / host.name / "disk"
+
+    def add(self, name: str) -> Host:
+        folder = self.folder / name
+        (folder / "disk" / "home").mkdir(parents=True)
+        host_key = sshd.make_key(folder / "host_key")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        kind, key = host_key.with_suffix(".pub").read_text().split()[:2]
+        with self.known_hosts.open("a") as known:
+            known.write(f"[127.0.0.1]:{port} {kind} {key}\n")
+        settings = [
+            "ListenAddress 127.0.0.1",
+            f"Port {port}",
+            f"HostKey {host_key}",
+            f"AuthorizedKeysFile {self.key.with_suffix('.pub')}",
+            "PidFile none",
+            "StrictModes no",
+            "UsePAM no",
+            f'SetEnv "HOME={self.disk}/home"',
+            "PasswordAuthentication no",
+            "KbdInteractiveAuthentication no",
+        ]
+        config = folder / "sshd_config"
+        config.write_text("\n".join(settings) + "\n")
+        mount = f"mount --bind {folder}/disk {self.disk}"
+        script = f"hostname {name}; {mount}; exec {sshd.program()} -D -e -f {config}"
+        host = Host(name, port, script, config, self.prefix)
+        self.hosts.append(host)
+        return host
+
+
+@contextlib.contextmanager
+def fleet(folder: Path, names: Sequence[str], prefix: Sequence[str] = ()) -> Iterator[Fleet]:
+    """Running hosts; ``prefix`` goes before their commands, such as ``ip netns exec NAME``."""
+    folder.mkdir()
+    # A short path, because sockets lie below it.
+    disk = Path(tempfile.mkdtemp(prefix="hr-", dir="/var/tmp"))
+    disk.chmod(0o755)
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    found = Fleet(folder, disk, sshd.make_key(folder / "user_key"), folder / "known_hosts", prefix)
+    try:
+        for name in names:
+            found.add(name).start()
+        for host in found.hosts:
+            wait_for(host)
+        yield found
+    finally:
+        for host in found.hosts:
+            if host.process is not None:
+                host.die()
+        shutil.rmtree(disk)
+
+
+def wait_for(host: Host) -> None:
+    """Until its sshd answers."""
+    probe = f"exec 3<>/dev/tcp/127.0.0.1/{host.port}"
+    deadline = time.monotonic() + 20
+    while subprocess.run([*host.prefix, "bash", "-c", probe], capture_output=True, check=False).returncode:
+        assert time.monotonic() < deadline, host.config.with_name("log").read_text()
+        time.sleep(0.05)
