@@ -91,14 +91,20 @@ class VirtualMachine:
     async def ready(self, kernel: str | None, tell: Tell) -> TargetSpec:
         if kernel is None:
             raise PlanError("machine.kernel: a virtual machine needs one", hint='[machine] kernel = "6.12"')
-        try:
-            self._vm = await self._with(kernel, tell)
-        except TargetError as error:
-            # Nothing is left of a virtual machine that did not come up: the next kernel gets a new one.
-            self._vm = None
-            raise TreatmentFailed(
-                f"kernel {kernel} does not come up: {error.message}", place=self.name
-            ) from error
+        for is_last in (False, True):
+            try:
+                self._vm = await self._with(kernel, tell)
+                break
+            except TargetError as error:
+                # Nothing is left of a virtual machine that did not come up: what comes next is a new one.
+                self._vm = None
+                tell(error.message)
+                if is_last:
+                    reason = error.message.strip().partition("\n")[0]
+                    raise TreatmentFailed(f"kernel {kernel} does not come up: {reason}") from error
+                # It may have been our own machine, which was short of something.
+                tell(f"kernel {kernel} did not come up: once more")
+        assert self._vm is not None
         self.accel = self._vm.accel
         return self._vm.target
 
