@@ -254,7 +254,7 @@ def _robust_tables(robust: Robust) -> Iterator[Table]:
         rows.append((own.name, state, _percent(own.worst.estimate), ends, _percent(own.mean), *each))
     columns = [("configuration", ""), ("", ""), ("least", "n"), ("interval", "n"), ("mean", "n")]
     columns += [(name, "n") for name in robust.questions]
-    way = "" if robust.is_higher_better else " of latencies"
+    way = "" if robust.is_higher_better else " latency"
     title = f"What each keeps of the best{way}, wherever it is put"
     yield Table(columns, rows[:MOST_ROWS], title, marked=frozenset({0}))
     if len(rows) > MOST_ROWS:

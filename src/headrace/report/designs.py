@@ -7,14 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from headrace.analysis import aliasing, power
 from headrace.analysis.aliasing import Aliasing
 from headrace.analysis.intervals import POWER
 from headrace.analysis.power import Detectable
-from headrace.report import effects, text
+from headrace.report import effects, tables, text
 
 _ROMAN = {1: "I", 2: "II", 3: "III", 4: "IV", 5: "V"}
 
@@ -123,10 +122,7 @@ def _detects(found: Outlook) -> list[RenderableType]:
     rows = [d for d in (found.baseline, *found.factors) if d is not None]
     if not any(d.ratio for d in rows):
         return []
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("effect of", overflow="fold")
-    for column in ("is found from", "degrees of freedom"):
-        table.add_column(column, justify="right")
+    table = tables.of_columns(("effect of", False), ("is found from", True), ("degrees of freedom", True))
     for row in rows:
         least = " at least" if row.is_least else ""
         name = row.what if row is found.baseline else f"{row.what}, on average"

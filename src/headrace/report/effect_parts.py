@@ -14,8 +14,8 @@ from headrace.report.parts import Chart, Table
 #: Terms that have a bar, and pairs of factors that have a plot: the largest.
 MOST_TERMS, MOST_PAIRS = 20, 6
 
-#: Points of a half-normal plot that are named.
-MOST_NAMES = 8
+#: Points of a half-normal plot that are named: one a term.
+LEAST_NAMES, MOST_NAMES = 3, 8
 
 
 def shares(study: Study) -> Chart:
@@ -76,7 +76,9 @@ def noise(study: Study) -> Chart | None:
     named: set[int] = set()
     for i in reversed(range(len(found.points))):
         point = found.points[i]
-        if point.is_beyond and point.name not in seen and len(named) < MOST_NAMES:
+        # Where nothing is beyond, the largest are what a reader asks for.
+        is_told = point.is_beyond or len(named) < LEAST_NAMES
+        if is_told and point.name and point.name not in seen and len(named) < MOST_NAMES:
             seen.add(point.name)
             named.add(i)
     rows = [

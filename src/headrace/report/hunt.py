@@ -15,6 +15,7 @@ from rich.text import Text
 from headrace.analysis.resources import Level, Use
 from headrace.analysis.stacks import parse, profile
 from headrace.analysis.waits import events, kernel_waits
+from headrace.report import tables
 from headrace.report.text import clean, setting
 from headrace.rules.rule import Finding, Remedy, Severity
 
@@ -92,9 +93,7 @@ def line(hunt: Hunt) -> Line:
 
 def brief(lines: Iterable[Line]) -> RenderableType:
     """A line for each host: those that something limits first."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("host", "findings", "verdict"):
-        table.add_column(column, overflow="fold")
+    table = tables.of_columns(("host", False), ("findings", False), ("verdict", False))
     for each in sorted(lines, key=lambda each: not each.is_limited):
         style = "bold red" if each.is_limited else ""
         host = Text(clean(each.host), style="bold")
@@ -108,17 +107,15 @@ def _waits(hunt: Hunt, everything: bool) -> list[RenderableType]:
         return []
     parts: list[RenderableType] = []
     if found := events(hunt.evidence.window):
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in ("of waited time", "waits/s", "mean us", "server waits"):
-            table.add_column(column, justify="left" if column == "server waits" else "right")
+        table = tables.of_columns(
+            ("of waited time", True), ("waits/s", True), ("mean us", True), ("server waits", False)
+        )
         for event in found:
             numbers = (f"{event.share:.0%}", f"{event.rate:,.0f}", f"{event.mean_us:,.1f}")
             table.add_row(*numbers, Text(clean(event.name)))
         parts += [table, ""]
     if waiting := kernel_waits(hunt.evidence.window):
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in ("threads", "of", "kernel waits"):
-            table.add_column(column, justify="right" if column == "threads" else "left")
+        table = tables.of_columns(("threads", True), ("of", False), ("kernel waits", False))
         for wait in waiting:
             style = "dim" if wait.is_idle else ""
             function = f"{wait.function} (resting)" if wait.is_idle else wait.function
@@ -132,9 +129,7 @@ def _hot_functions(hunt: Hunt) -> list[RenderableType]:
     if not hunt.snapshot.stacks:
         return []
     found = profile(parse(hunt.snapshot.stacks), MOST_FUNCTIONS)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("own", "with callees", "function"):
-        table.add_column(column, overflow="fold", justify="left" if column == "function" else "right")
+    table = tables.of_columns(("own", True), ("with callees", True), ("function", False))
     for function in found.functions:
         table.add_row(
             f"{function.self_samples / found.samples:.1%}",
@@ -148,9 +143,9 @@ def _hot_functions(hunt: Hunt) -> list[RenderableType]:
 
 
 def _resources(hunt: Hunt, everything: bool) -> RenderableType:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("", "resource", "used", "load", "waiting, errors"):
-        table.add_column(column, justify="right" if column == "used" else "left", overflow="fold")
+    table = tables.of_columns(
+        ("", False), ("resource", False), ("used", True), ("load", False), ("waiting, errors", False)
+    )
     fine = 0
     for use in hunt.verdict.uses:
         fine += use.level is Level.FINE

@@ -8,15 +8,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from headrace.report import tables
 from headrace.report.hunt import SEVERITY_STYLE
 from headrace.rules.rule import Rule
 
 
 def table(rules: list[Rule]) -> RenderableType:
     """All rules in one list."""
-    rows = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("code", "", "finds", "confidence", "for"):
-        rows.add_column(column, overflow="fold")
+    rows = tables.of_columns(*((title, False) for title in ("code", "", "finds", "confidence", "for")))
     for rule in rules:
         style = SEVERITY_STYLE[rule.severity]
         rows.add_row(

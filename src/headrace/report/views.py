@@ -13,16 +13,14 @@ from rich.text import Text
 from headrace.analysis.result import Comparison, Effect, Interval
 from headrace.facts import HostFacts
 from headrace.model import Facts
+from headrace.report import tables
 from headrace.report.progress import duration
 from headrace.report.text import clean, clean_lines
 from headrace.store import ExperimentFolder
 
 
 def _table(*columns: str, title: str | None = None) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+    return tables.of_columns(*((c, False) for c in columns), title=title, title_justify="left")
 
 
 def facts(found: Facts) -> RenderableType:
