@@ -150,6 +150,7 @@ class SshdMachine:
     """A machine that is an sshd: each boot ends it, with all of its sessions, and starts another."""
 
     accel = "tcg"
+    name = "sshd"
     boots = True
 
     def __init__(self, folder: Path, broken: tuple[str, ...] = ()) -> None:

@@ -108,6 +108,8 @@ class Labs:
         target = open_target(reached, self._tell)
         await target.connect()
         self._stack.push_async_callback(target.close)
+        # The port of a virtual machine may be another after each boot.
+        target.name = self._machine.name or target.name
         if self._machine.boots:
             self._boot = await boot_id(target)
         lab = await prepare_lab(target, self._folder, self.design, self._stack, self._tell, spec)

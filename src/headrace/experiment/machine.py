@@ -32,6 +32,8 @@ class Machine(Protocol):
     a hypervisor runs them, and empty where that is not known here."""
 
     accel: str
+    #: What people call it; empty where that is its address.
+    name: str
     #: Whether it can be booted anew when it dies.
     boots: bool
 
@@ -55,6 +57,7 @@ class AsItIs:
     """A machine that is never booted."""
 
     accel = ""
+    name = ""
     boots = False
 
     def __init__(self, spec: TargetSpec) -> None:

@@ -114,6 +114,7 @@ class RebootedHost:
 
     boots = True
     accel = ""
+    name = ""
 
     def __init__(
         self,
