@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace as changed
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +22,7 @@ from headrace.cli.shell import (
 )
 from headrace.errors import CommandFailed, PlanError, Refused, WorkloadFailed
 from headrace.model import ServerLogin
+from headrace.target import to_the_end
 
 if TYPE_CHECKING:
     from headrace.report.replay import Replayed
@@ -45,6 +48,13 @@ SinceOption = Annotated[str, typer.Option(metavar="TIME", help="Begin there: +30
 UntilOption = Annotated[str, typer.Option(metavar="TIME", help="End there.")]
 DurationOption = Annotated[str, typer.Option(metavar="TIME", help="End after so long: 60s.")]
 CheckOption = Annotated[bool, typer.Option("--check", help="Compare the answers with the recorded ones.")]
+CompareWithOption = Annotated[
+    str,
+    typer.Option(
+        metavar="SERVER",
+        help="Play on this server, too, and compare the two: its socket, or host[:port]; the same account.",
+    ),
+]
 MemoryOption = Annotated[str, typer.Option(metavar="SIZE", help="The most memory to take [200MB].")]
 MaxLagOption = Annotated[
     str, typer.Option(metavar="TIME", help="Invalid where 1% is sent later than this: 10ms.")
@@ -78,6 +88,7 @@ def replay(
     until: UntilOption = "",
     duration: DurationOption = "",
     check: CheckOption = False,
+    compare_with: CompareWithOption = "",
     memory: MemoryOption = "",
     max_lag: MaxLagOption = "",
     database_map: DatabaseMapOption = None,
@@ -88,9 +99,16 @@ def replay(
 ) -> None:
     """Send what a recording holds to a server again: same sessions, same moments; then say how it went.
 
-    Exits with 12 where --check finds answers that differ.
+    Exits with 12 where --check or --compare-with finds answers that differ.
     """
     from headrace.report import replay as report
+
+    if check and compare_with:
+        raise PlanError(
+            "--check and --compare-with: answers are compared with the recording or with another server",
+            hint="two replays, one with each",
+        )
+    other = _other_server(login, compare_with) if compare_with else None
 
     values = [
         ("--speed", speed),
@@ -111,19 +129,49 @@ def replay(
         "--check": check,
         "--found-rows": found_rows,
     }
-    argv = [recording, *login.argv, *(word for pair in values if pair[1] for word in pair)]
+    argv = [recording, *(word for pair in values if pair[1] for word in pair)]
     argv += [flag for flag, is_set in flags.items() if is_set]
 
-    async def work(host: Any) -> Replayed:
-        return await _play(host, argv)
+    async def work(host: Any) -> list[Replayed]:
+        if other is None:
+            return [await _play(host, [*argv, *login.argv])]
+        return await _play_on_both(host, argv, login, other)
 
-    replayed = on_target(target, work)
+    first, *second = on_target(target, work)
+    replayed = second[0] if second else first
     if as_json:
-        print_json(report.to_json(replayed))
+        found = report.to_json(replayed)
+        print_json({"first": report.to_json(first), "second": found} if second else found)
     else:
-        stdout().print(report.terminal(replayed))
+        stdout().print(report.both(first, replayed) if second else report.terminal(first))
     if replayed.end.get("comparison", {}).get("different"):
         raise typer.Exit(WorkloadFailed.exit_code)
+
+
+def _other_server(login: ServerLogin, address: str) -> ServerLogin:
+    """The same account on another server."""
+    if address.startswith("/"):
+        return changed(login, socket=address, host="", port=None)
+    # An IPv6 address stands in brackets where a port follows.
+    match = re.fullmatch(r"\[(?P<v6>[^]]+)\](:(?P<v6port>\d+))?|(?P<host>[^:]+)(:(?P<port>\d+))?", address)
+    if not match:
+        raise PlanError(f"--compare-with {address!r}: must be the path of a socket, or host[:port]")
+    port = match["port"] or match["v6port"]
+    return changed(login, socket="", host=match["host"] or match["v6"], port=int(port) if port else None)
+
+
+async def _play_on_both(
+    host: Any, argv: list[str], first: ServerLogin, second: ServerLogin
+) -> list[Replayed]:
+    """One after the other: neither waits for the other. The first one's answers lie on the target meanwhile."""
+    folder = (await host.run(["mktemp", "-d", "-t", "headrace.XXXXXXXX"])).text.strip()
+    try:
+        answers = f"{folder}/answers"
+        played = [await _play(host, [*argv, *first.argv, "--keep-answers", answers])]
+        played.append(await _play(host, [*argv, *second.argv, "--answers", answers]))
+    finally:
+        await to_the_end(host.run(["rm", "-rf", "--", folder]))
+    return played
 
 
 async def _play(host: Any, argv: list[str]) -> Replayed:

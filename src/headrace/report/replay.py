@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,18 @@ _DIFFERENT = {
     "different_affected": "rows affected",
     "different_warnings": "warnings",
 }
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a replay's answers and times are compared with: its name in a table and in a sentence."""
+
+    short: str
+    whole: str
+
+
+RECORDED = Beside("recorded", "the recording")
+FIRST_SERVER = Beside("first", "the first server")
 
 
 class Replayed:
@@ -113,27 +126,48 @@ def to_json(replayed: Replayed) -> dict[str, Any]:
     }
 
 
-def terminal(replayed: Replayed) -> RenderableType:
+def both(first: Replayed, second: Replayed) -> RenderableType:
+    """Two servers, one after the other: how each was, and where the second's answers differ from the first's."""
+    return Group(
+        Text("the first server", "bold"),
+        *_summary(first, RECORDED),
+        Text(),
+        _operations(first),
+        *_verdict(first),
+        Text(),
+        Text("the second server", "bold"),
+        terminal(second, FIRST_SERVER),
+    )
+
+
+def terminal(replayed: Replayed, beside: Beside = RECORDED) -> RenderableType:
     """Throughput, times by operation and by class, lag, what differs, and what was left out."""
-    end = replayed.end
-    length_s = replayed.length_s
-    rate = replayed.statements / length_s if length_s else 0
-    parts: list[RenderableType] = [
-        Text(
-            f"{count(replayed.statements)} statements in {length_s:,.1f} s: {count(rate)} a second, "
-            f"{count(replayed.errors)} errors that the recording does not have"
-        ),
-        _lag(end),
+    return Group(
+        *_summary(replayed, beside),
         Text(),
         _operations(replayed),
         Text(),
-        _classes(replayed),
-    ]
-    parts += _differences(replayed)
-    parts += [Text.assemble(("invalid: ", "bold red"), clean(reason)) for reason in end.get("invalid", [])]
-    parts += [Text.assemble(("! ", "bold yellow"), clean(reason)) for reason in end.get("warnings", [])]
-    parts += [Text(words, "dim") for words in _left_out(end.get("replay", {}))]
-    return Group(*parts)
+        _classes(replayed, beside),
+        *_differences(replayed, beside),
+        *_verdict(replayed),
+        *(Text(words, "dim") for words in _left_out(replayed.end.get("replay", {}))),
+    )
+
+
+def _summary(replayed: Replayed, beside: Beside) -> tuple[Text, Text]:
+    length_s = replayed.length_s
+    rate = replayed.statements / length_s if length_s else 0
+    words = (
+        f"{count(replayed.statements)} statements in {length_s:,.1f} s: {count(rate)} a second, "
+        f"{count(replayed.errors)} errors that {beside.whole} does not have"
+    )
+    return Text(words), _lag(replayed.end)
+
+
+def _verdict(replayed: Replayed) -> list[Text]:
+    end = replayed.end
+    parts = [Text.assemble(("invalid: ", "bold red"), clean(reason)) for reason in end.get("invalid", [])]
+    return parts + [Text.assemble(("! ", "bold yellow"), clean(reason)) for reason in end.get("warnings", [])]
 
 
 def _lag(end: Mapping[str, Any]) -> Text:
@@ -159,8 +193,8 @@ def _operations(replayed: Replayed) -> Table:
     return table
 
 
-def _classes(replayed: Replayed) -> Table:
-    table = _table("class", "count", "recorded p50", "p99", "now p50", "p99 ms")
+def _classes(replayed: Replayed, beside: Beside) -> Table:
+    table = _table("class", "count", f"{beside.short} p50", "p99", "now p50", "p99 ms")
     table.add_column("statement", no_wrap=True, overflow="ellipsis")
     for line in sorted(replayed.classes, key=_time_of, reverse=True)[:CLASSES]:
         times = [
@@ -176,18 +210,18 @@ def _time_of(line: Mapping[str, Any]) -> float:
     return float(line["count"] * (line["service"]["p50_ns"] or 0))
 
 
-def _differences(replayed: Replayed) -> list[RenderableType]:
+def _differences(replayed: Replayed, beside: Beside) -> list[RenderableType]:
     comparison = replayed.end.get("comparison")
     if not comparison:
         return []
     compared, different = comparison["compared"], comparison["different"]
     if not different:
-        return [Text(), Text(f"compared {count(compared)} answers: all as recorded", "green")]
+        return [Text(), Text(f"compared {count(compared)} answers: all as those of {beside.whole}", "green")]
     parts: list[RenderableType] = [
         Text(),
         Text.assemble(
             (f"{count(different)} of {count(compared)} answers differ", "bold red"),
-            f" from the recording, in {count(comparison['classes_different'])} classes",
+            f" from those of {beside.whole}, in {count(comparison['classes_different'])} classes",
         ),
     ]
     for line in replayed.classes:
@@ -203,7 +237,7 @@ def _differences(replayed: Replayed) -> list[RenderableType]:
             parts.append(Text(f"    {clean(example['statement'][:160])}"))
             parts.append(
                 Text(
-                    f"        recorded {_answer(example['recorded'])}; now {_answer(example['replayed'])}",
+                    f"        {beside.short} {_answer(example['recorded'])}; now {_answer(example['replayed'])}",
                     "dim",
                 )
             )

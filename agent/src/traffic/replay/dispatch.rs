@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::accounts::Accounts;
+use super::answers::{Kept, NO_NUMBER};
 use super::classes::{Class, Classifier, Known, NONE, PREPARE, SESSION};
 use super::order::{Order, Planner, Step};
 use super::queue::{Budget, Delivery, Expected, Inbox, Item, Numbers, Opening, Progress, Request, Seat};
@@ -126,6 +127,8 @@ pub struct Dispatch<'a> {
     plan: &'a Plan,
     accounts: &'a Accounts,
     channel: Channel<'a>,
+    /// What answers are compared with, in place of the recorded ones.
+    answers: Option<&'a Kept>,
     timeline: Timeline,
     classifier: Classifier,
     texts: Numbers<u64, Arc<[u8]>>,
@@ -161,7 +164,14 @@ impl<'a> Dispatch<'a> {
             plan,
             accounts,
             channel,
+            answers: None,
         }
+    }
+
+    /// The same with what another server answered.
+    #[must_use]
+    pub fn against(self, answers: Option<&'a Kept>) -> Self {
+        Self { answers, ..self }
     }
 
     /// Hands out all events; ends early when the replay is stopped.
@@ -188,13 +198,13 @@ impl<'a> Dispatch<'a> {
                 break;
             }
             if event.start_ns >= self.plan.since_ns || event.is_state {
-                self.take(&event);
+                self.take(&event)?;
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, event: &Event<'_>) {
+    fn take(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
         if event.is_state {
             self.counts.state_events += 1;
         } else {
@@ -215,12 +225,13 @@ impl<'a> Dispatch<'a> {
                 if !self.players.contains_key(&event.session) {
                     self.open(event, true);
                 }
-                self.take_request(event);
+                self.take_request(event)?;
             }
         }
+        Ok(())
     }
 
-    fn take_request(&mut self, event: &Event<'_>) {
+    fn take_request(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
         let known = match event.command {
             Command::Query | Command::Prepare | Command::Execute if !event.text.is_empty() => {
                 Some(self.classifier.know(event.text))
@@ -229,11 +240,12 @@ impl<'a> Dispatch<'a> {
         };
         if self.plan.is_read_only && known.is_some_and(|known| !known.is_read_only) {
             self.counts.filtered_writes += 1;
-            return;
+            return Ok(());
         }
         self.follow_database(event);
-        let Some(request) = self.request(event) else { return };
-        let Some(player) = self.players.get_mut(&event.session) else { return };
+        let Some(request) = self.request(event) else { return Ok(()) };
+        let answered = self.answers.map(|kept| kept.answer(self.counts.events)).transpose()?;
+        let Some(player) = self.players.get_mut(&event.session) else { return Ok(()) };
         player.may_change_database = matches!(event.command, Command::Query) && starts_with_use(event.text);
         let seats = Rc::clone(&player.seats);
         let is_ordered = self.plan.keeps_commit_order && known.is_some_and(|known| known.is_ordered);
@@ -242,21 +254,26 @@ impl<'a> Dispatch<'a> {
         for (place, seat) in seats.iter().enumerate() {
             let is_last = place + 1 == seats.len();
             let own = if is_last { request.take() } else { request.as_ref().map(Request::copy) };
-            let Some(own) = own else { return };
+            let Some(own) = own else { break };
             let step = match is_ordered {
                 true => self.writes.step(event.start_ns, end_ns, self.channel.writes),
                 false => Step::default(),
             };
-            let item = self.item(event, own, known, step);
+            let mut item = self.item(event, own, known, step);
+            item.expected = answered.unwrap_or(item.expected);
+            // Of a session's copies the first one's answers are kept.
+            item.number = if place == 0 { self.counts.events } else { NO_NUMBER };
             self.push(seat, item);
             self.counts.sent += 1;
         }
+        Ok(())
     }
 
     fn item(&self, event: &Event<'_>, request: Request, known: Option<Known>, step: Step) -> Item {
         Item {
             at_ns: if event.is_state { 0 } else { self.at_ns },
             recorded_ns: event.start_ns,
+            number: NO_NUMBER,
             operation: match (event.command, known) {
                 (Command::Prepare, _) => PREPARE,
                 (_, Some(known)) if !event.is_state => known.operation,
@@ -392,6 +409,7 @@ impl<'a> Dispatch<'a> {
             at_ns: self.at_ns,
             recorded_ns: self.counts.last_ns,
             request: Request::Quit,
+            number: NO_NUMBER,
             operation: SESSION,
             class: NONE,
             expected: Expected::NOTHING,

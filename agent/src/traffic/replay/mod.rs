@@ -5,6 +5,7 @@
 //! `tally` what comes out.
 
 mod accounts;
+mod answers;
 mod classes;
 mod dispatch;
 mod order;
@@ -26,6 +27,7 @@ use clap::Args;
 use mysql_common::constants::CapabilityFlags;
 
 use self::accounts::Accounts;
+use self::answers::{Keeper, Kept, Scope};
 use self::dispatch::Plan;
 use self::play::Replay;
 use self::results::Verdict;
@@ -80,6 +82,12 @@ pub struct ReplayArguments {
     /// Compare rows, checksums, errors and warnings with the recording
     #[arg(long)]
     check: bool,
+    /// Keep this server's answers in a new file, for --answers
+    #[arg(long, value_name = "FILE")]
+    keep_answers: Option<PathBuf>,
+    /// Compare with the answers that another server gave to the same replay, and not with the recorded ones
+    #[arg(long, value_name = "FILE", conflicts_with = "check")]
+    answers: Option<PathBuf>,
     /// Play what was sent to database A in database B
     #[arg(long, value_parser = parse_pair, value_name = "A=B")]
     database_map: Vec<(String, String)>,
@@ -180,6 +188,8 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
     if since_ns > 0 {
         reader.seek(since_ns);
     }
+    let scope = Scope { first_ns, last_ns, since_ns, until_ns };
+    let answers = arguments.answers.as_deref().map(|path| Kept::open(path, scope)).transpose()?;
     let missing = || AgentError::Input("no server: give --mysql-socket or --mysql-host".to_owned());
     let options = arguments.server.options(arguments.timeout)?.ok_or_else(missing)?;
     let accounts = Accounts::read(options, arguments.user_map.as_deref())?;
@@ -187,6 +197,8 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
         // Before thousands of sessions find out.
         Connection::open(account)?;
     }
+    let keeper = arguments.keep_answers.as_deref().map(|path| Keeper::create(path, scope)).transpose()?;
+    let is_checked = arguments.check || answers.is_some();
     let mut capabilities = CapabilityFlags::CLIENT_MULTI_STATEMENTS;
     capabilities.set(CapabilityFlags::CLIENT_FOUND_ROWS, arguments.found_rows);
     let map =
@@ -209,17 +221,20 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
         duration_ns: arguments.duration.map(|length| length.as_nanos() as u64),
         timeout_ns: arguments.timeout.as_nanos() as u64,
         queue_bytes: arguments.memory.saturating_sub(BASE_BYTES).max(SMALLEST_QUEUES),
-        is_checked: arguments.check,
+        is_checked,
+        answers: answers.as_ref(),
+        keeper: keeper.as_ref(),
         capabilities,
         planned_ns: planned_ns(arguments, span_ns),
         verdict: Verdict {
             max_lag_ns: arguments.max_lag.map(|lag| lag.as_nanos() as u64),
-            is_checked: arguments.check,
+            is_checked,
             has_schedule: arguments.speed != Speed::Max,
         },
         shows_progress: arguments.progress,
     };
-    play::run(&replay, &mut reader, arguments.output.as_deref())
+    play::run(&replay, &mut reader, arguments.output.as_deref())?;
+    keeper.map_or(Ok(()), Keeper::finish)
 }
 
 /// How long it will take where the server is as fast as the recorded one, in ns.

@@ -11,6 +11,7 @@ use anyhow::{anyhow, bail};
 use mysql_common::constants::CapabilityFlags;
 
 use super::accounts::Accounts;
+use super::answers::{Keeper, Kept};
 use super::classes::{Class, OPERATIONS};
 use super::dispatch::{Channel, Counts, Dispatch, Events, Plan};
 use super::order::Order;
@@ -53,6 +54,9 @@ pub struct Replay<'a> {
     pub timeout_ns: u64,
     pub queue_bytes: usize,
     pub is_checked: bool,
+    /// What answers are compared with, in place of the recorded ones.
+    pub answers: Option<&'a Kept>,
+    pub keeper: Option<&'a Keeper>,
     pub capabilities: CapabilityFlags,
     /// How long the replay is expected to take.
     pub planned_ns: u64,
@@ -92,7 +96,7 @@ pub fn run(
         let watched = scope.spawn(|| watch(&stop_signal, &stop));
         let reader = scope.spawn(|| {
             let _ending = SaysItIsOver(stage.progress);
-            Dispatch::new(&replay.plan, replay.accounts, stage.channel()).run(events)
+            Dispatch::new(&replay.plan, replay.accounts, stage.channel()).against(replay.answers).run(events)
         });
         let (sender, messages) = channel();
         let mut starts = Vec::new();
@@ -189,6 +193,7 @@ impl Stage<'_> {
             end_ns: replay.duration_ns.map_or(NO_END_NS, |length_ns| schedule.window_start_ns + length_ns),
             is_closed_loop: replay.plan.speed == Speed::Max,
             is_checked: replay.is_checked,
+            keeper: replay.keeper,
             capabilities: replay.capabilities,
             budget: self.budget,
             writes: self.writes,

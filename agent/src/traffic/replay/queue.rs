@@ -49,6 +49,8 @@ pub struct Item {
     pub at_ns: u64,
     /// Its place in the recording's own time, in ns since 1970: for people.
     pub recorded_ns: u64,
+    /// Of its event among those played, from 1; or `answers::NO_NUMBER`.
+    pub number: u64,
     pub request: Request,
     pub operation: u16,
     pub class: u32,

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mysql_common::constants::CapabilityFlags;
 
+use super::answers::Keeper;
 use super::order::{Order, Step};
 use super::queue::{Budget, Item, Request};
 use super::tally::{Got, Tally};
@@ -41,6 +42,7 @@ pub struct Shared<'a> {
     /// In the closed loop of `max` an event is due when the one before is answered.
     pub is_closed_loop: bool,
     pub is_checked: bool,
+    pub keeper: Option<&'a Keeper>,
     pub capabilities: CapabilityFlags,
     pub budget: &'a Budget,
     pub writes: &'a Order,
@@ -151,7 +153,11 @@ impl<'a> Session<'a> {
             }
             Request::Close(_) | Request::Quit => unreachable!("they are no turns"),
         }
-        self.answers.expect_checked(self.shared.is_checked && item.expected.checksum.is_some());
+        self.answers.expect_checked(self.wants_checksum(item));
+    }
+
+    fn wants_checksum(&self, item: &Item) -> bool {
+        self.shared.keeper.is_some() || (self.shared.is_checked && item.expected.checksum.is_some())
     }
 
     /// Whether the first in the queue can be sent at all; what cannot is dropped and counted.
@@ -178,7 +184,7 @@ impl<'a> Session<'a> {
                     write_execution(id, parameters, out);
                 }
                 self.phase = Phase::Working;
-                self.answers.expect_checked(self.shared.is_checked && item.expected.checksum.is_some());
+                self.answers.expect_checked(self.wants_checksum(&item));
             }
             self.at_work = Some(item);
             return Progress::Waiting;
@@ -191,6 +197,9 @@ impl<'a> Session<'a> {
         let got = Got::of(&self.answers, code);
         let service_ns = now_ns() - self.begun_ns;
         self.shared.tally.borrow_mut().answered(&item, service_ns, &got, self.shared.is_checked);
+        if let Some(keeper) = self.shared.keeper {
+            keeper.keep(item.number, &got, service_ns);
+        }
         self.shared.writes.over(item.step);
         match error {
             // What failed when it was recorded has to fail now.
