@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,13 +20,15 @@ from headrace.agent import Agent, Journal
 from headrace.errors import Refused
 from headrace.target import Target, open_target
 from headrace.vm import DiskSpec, Vm, VmSpec
+from headrace.vm.cache import PACKAGES
 from headrace.volumes import DeviceSpec, Raid, VolumeSpec, mounted
+from tests.programs import has
 
+MISSING = [program for program in PACKAGES if not has(program)]
 pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(
-        shutil.which("qemu-system-x86_64") is None,
-        reason="no QEMU: apt-get install qemu-system-x86 mmdebstrap",
+        bool(MISSING), reason=f"apt-get install {' '.join(sorted({PACKAGES[name] for name in MISSING}))}"
     ),
 ]
 
@@ -36,7 +37,8 @@ DISKS = tuple(f"/dev/disk/by-id/virtio-data{number}" for number in range(4))
 SCRATCH = "/var/tmp/headrace/test"
 STATE = "/var/lib/headrace"
 OWNER = "md-test"
-NAME = "test-md"
+#: HEADRACE_TEST_VM names one that stays, for whoever works on these tests.
+NAME = os.environ.get("HEADRACE_TEST_VM") or f"test-md-{os.getpid()}"
 
 
 def machine_spec(kernel: str) -> VmSpec:
@@ -47,7 +49,8 @@ def machine_spec(kernel: str) -> VmSpec:
 def down() -> Iterator[None]:
     """One machine for all: its disks and its root stay when another kernel is booted."""
     yield
-    asyncio.run(vm.down(NAME))
+    if os.environ.get("HEADRACE_TEST_VM") != NAME:
+        asyncio.run(vm.down(NAME))
 
 
 @pytest.fixture(scope="module", params=["6.12", "6.1"])
@@ -134,12 +137,10 @@ def array(
     ("level", "chunk_kib", "filesystem", "data"),
     [
         (0, 4, "xfs", 4),
-        (0, 64, "ext4", 4),
         (1, 0, "xfs", 0),
-        (10, 64, "xfs", 2),
-        (5, 16, "ext4", 3),
+        (10, 64, "ext4", 2),
         (5, 64, "xfs", 3),
-        (6, 256, "ext4", 2),
+        (6, 16, "ext4", 2),
     ],
 )
 async def test_each_level_is_built_aligned_and_taken_down_whole(
@@ -205,14 +206,12 @@ async def test_the_settings_of_an_array_are_where_they_belong(lab: Lab) -> None:
     ("kind", "filesystem", "options"),
     [
         ("lvm", "xfs", {"chunk_bytes": 16384}),
-        ("lvm", "ext4", {}),
-        ("dm-stripe", "xfs", {"chunk_bytes": 65536}),
         ("dm-stripe", "ext4", {"chunk_bytes": 4096}),
         ("dm-stripe", "btrfs", {}),
     ],
 )
 async def test_a_stripe_of_the_device_mapper(
-    lab: Lab, kind: str, filesystem: str, options: dict[str, int]
+    lab: Lab, kind: str, filesystem: str, options: dict[str, Any]
 ) -> None:
     async with lab.mounted(array(0, filesystem, kind=kind, **options)) as volume:
         name = volume.device.removeprefix("/dev/")
@@ -224,7 +223,7 @@ async def test_a_stripe_of_the_device_mapper(
     assert await lab.traces() == []
 
 
-@pytest.mark.parametrize("level", [0, 1, 10])
+@pytest.mark.parametrize("level", [0, 1])
 async def test_btrfs_over_several_devices(lab: Lab, level: int) -> None:
     async with lab.mounted(array(level, "btrfs", kind="btrfs-raid")) as volume:
         used = await lab.said("btrfs", "filesystem", "df", volume.path)
@@ -266,10 +265,10 @@ from headrace import vm
 from headrace.agent import Agent, Journal
 from headrace.target import open_target
 from headrace.volumes import DeviceSpec, Raid, VolumeSpec, mounted
-scratch, state, owner, at, delay, kind, level = sys.argv[1:]
+name, scratch, state, owner, at, delay, kind, level = sys.argv[1:]
 at, delay = int(at), float(delay)
 async def main():
-    target = open_target(vm.find("test-md").target)
+    target = open_target(vm.find(name).target)
     await target.connect()
     journal = Journal(await Agent.install(target), owner, state)
     run, commands = target.run, 0
@@ -294,7 +293,7 @@ asyncio.run(main())
 def controller(
     at: int, kind: str = "md", level: int = 6, delay_s: float = 0.0
 ) -> subprocess.CompletedProcess[str]:
-    arguments = [SCRATCH, STATE, OWNER, str(at), str(delay_s), kind, str(level)]
+    arguments = [NAME, SCRATCH, STATE, OWNER, str(at), str(delay_s), kind, str(level)]
     return subprocess.run(
         [sys.executable, "-c", KILLED, *arguments], capture_output=True, text=True, check=False, timeout=300
     )
@@ -306,7 +305,7 @@ async def test_killed_during_any_command_a_rollback_leaves_nothing(lab: Lab, kin
     assert whole.returncode == 0, whole.stderr
     commands = int(whole.stdout)
     # Every command takes too long where the CPU is emulated; HEADRACE_TEST_ALL=1 tries them all.
-    chosen = range(1, commands + 1)
+    chosen = list(range(1, commands + 1))
     if not os.environ.get("HEADRACE_TEST_ALL"):
         chosen = sorted(random.sample(range(commands // 3, commands), 4))
     dirty = 0
