@@ -79,6 +79,7 @@ def main() -> None:
     asked = parser.parse_args()
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="duet-", dir="/var/tmp"))
     folder.mkdir(exist_ok=True)
+    folder.chmod(0o755)  # the servers run under an account of their own
     pilot = {is_duet: measure(asked, folder, f"pilot-{is_duet}", is_duet, 1)[1] for is_duet in (False, True)}
     widths = {}
     busy = 0 if asked.quiet else asked.busy

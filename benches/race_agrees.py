@@ -1,6 +1,6 @@
 """Does a race over twelve configurations of a real MariaDB end where a full study of the same twelve does?
 
-    python benches/race_agrees.py [PLAN] [--seconds 3] [--warmup 1] [--blocks 8] [--folder DIR]
+    python benches/race_agrees.py [PLAN] [--seconds 3] [--warmup 1] [--blocks 6] [--equivalence 0.1]
 
 First the race, then a factorial of the same plan in as many blocks as the race came to. They agree when the race's
 survivors hold what the full study found best, and when the full study does not say that the race's leader is worse
@@ -36,13 +36,19 @@ def main() -> int:
     parser.add_argument("plan", nargs="?", type=Path, default=EXAMPLE)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--warmup", type=float, default=1)
-    parser.add_argument("--blocks", type=int, default=8)
+    parser.add_argument("--blocks", type=int, default=6)
+    parser.add_argument("--equivalence", type=float, default=0.1, help="short trials are noisy")
     parser.add_argument("--folder", type=Path)
     asked = parser.parse_args()
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="race-", dir="/var/tmp"))
     folder.mkdir(exist_ok=True)
     text = asked.plan.read_text()
-    for key, value in (("seconds", asked.seconds), ("warmup_s", asked.warmup), ("blocks", asked.blocks)):
+    for key, value in (
+        ("seconds", asked.seconds),
+        ("warmup_s", asked.warmup),
+        ("blocks", asked.blocks),
+        ("equivalence", asked.equivalence),
+    ):
         text = re.sub(rf"^{key} = \S+", f"{key} = {value:g}", text, count=1, flags=re.MULTILINE)
     raced, race_s = run(folder, "race", text)
     (race,) = raced["races"]

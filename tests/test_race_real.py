@@ -17,14 +17,14 @@ __all__ = ["bench"]  # a fixture
 
 pytestmark = [pytest.mark.real, pytest.mark.root]
 
-#: Two buffer pools that hold the 20 MB of data, and two that do not: these read from the disk all the time.
+#: Two of the servers hold every commit back, to write several at once: with four connections in vain.
 PLAN = """
 name = "race"
 [target]
 scratch = "{scratch}"
 [design]
 kind = "race"
-baseline = "6M"
+baseline = "40000"
 blocks = 4
 equivalence = 0.3
 seed = 2
@@ -32,14 +32,15 @@ seed = 2
 kind = "oltp"
 seconds = 1
 warmup_s = 0.5
-script = "point_select"
-table_size = 80000
+script = "update_index"
+table_size = 10000
 connections = 4
 [base]
-"server.innodb_flush_log_at_trx_commit" = 1
-[factors.pool]
-knob = "server.innodb_buffer_pool_size"
-levels = ["6M", "8M", "96M", "128M"]
+"server.log_bin" = true
+"server.binlog_commit_wait_count" = 100
+[factors.wait]
+knob = "server.binlog_commit_wait_usec"
+levels = [0, 20, 20000, 40000]
 """
 
 
@@ -58,18 +59,18 @@ def test_a_race_agrees_with_a_full_study_and_costs_less(bench: Callable[[str], B
     raced, said = report_of(lab, text, "race")
     (race,) = raced["races"]
     left = {s["treatment"] for s in race["standings"] if s["dropped_after"]}
-    assert left == {"6M", "8M"}, race
-    assert set(race["survivors"]) == {"96M", "128M"}
-    assert "6M" in said
+    assert left == {"20000", "40000"}, race
+    assert set(race["survivors"]) == {"0", "20"}
+    assert "40000" in said
     assert "left" in said
 
     full, _ = report_of(lab, text.replace('kind = "race"', 'kind = "factorial"'), "full")
     speed = {t["treatment"]: t["throughput_ops_s"]["estimate"] for t in full["treatments"]}
     assert max(speed, key=lambda name: speed[name]) in race["survivors"]
-    worse = {
+    better = {
         e["treatment"] for e in full["effects"] if e["response"] == "throughput" and e["ratio"]["low"] > 1
     }
-    assert worse == {"96M", "128M"}, "the full study says so, too: better than the small baseline"
+    assert better >= {"0", "20"}, "the full study says so, too: better than the slowest"
 
     assert raced["trials"] == raced["same_trials"] - 2 * (race["blocks"] - 2)
     assert raced["trials"] < raced["full_trials"] == 16 < len(full["trials"]) == 20
@@ -85,7 +86,7 @@ def test_a_disturbed_trial_is_measured_again_by_itself(kind: str, bench: Callabl
     lab = bench(plan)
     process = lab.start()
     # What makes a trial invalid: another program with a core of its own. It is gone before the block ends.
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as hog:
+    with subprocess.Popen(["nice", "-n", "-15", sys.executable, "-c", "while True: pass"]) as hog:
         try:
             wait_for(lambda: 1 in lab.trials(), process)
         finally:
