@@ -99,10 +99,11 @@ def _line(
     record: TrialRecord, throughput_ops_s: float, done: int, total: int, left_s: float, machine: str = ""
 ) -> Text:
     colour = _COLOURS[record.state]
-    what = f"[{done:>{len(str(total))}}/{total}] block {record.block}  {record.treatment:<24}"
+    on = f"{machine}  " if machine else ""
+    what = f"[{done:>{len(str(total))}}/{total}] {on}block {record.block}  {record.treatment:<24}"
     if record.state is TrialState.COMPLETE:
         result = f"{throughput_ops_s:>12,.0f} ops/s"
     else:
         result = f"{record.state}: {record.reason}"
-    left = (f"  {duration(left_s)} left{f'  {clean(machine)}' if machine else ''}", "dim")
+    left = (f"  {duration(left_s)} left", "dim")
     return Text.assemble(clean(what), " ", (clean(result), colour), left)
