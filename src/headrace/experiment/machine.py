@@ -186,7 +186,7 @@ def is_kernel(wanted: str, release: str) -> bool:
     """Whether ``uname -r`` says what the plan asks for: a series (6.1) or a release. A path tells nothing."""
     if "/" in wanted:
         return True
-    return release == wanted or bool(re.match(re.escape(wanted) + r"[.-]", release))
+    return release == wanted or bool(re.match(re.escape(wanted) + r"[.+~-]", release))
 
 
 async def boot_id(target: Target) -> str:
