@@ -1,0 +1,143 @@
+"""Real kernels: an experiment in a virtual machine, through the death of QEMU and of the runner."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.experiment import machine
+from headrace.vm import processes, state
+from headrace.vm.cache import PACKAGES
+from tests.programs import has
+
+MISSING = [program for program in PACKAGES if not has(program)]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(
+        bool(MISSING), reason=f"apt-get install {' '.join(sorted({PACKAGES[name] for name in MISSING}))}"
+    ),
+]
+#: An emulated machine on a busy one is slow; a stuck one never ends.
+PATIENCE_S = 900
+
+PLAN = """
+name = "two-kernels"
+[target]
+address = "vm"
+[machine]
+memory = "768M"
+disks = 2
+disk_size = "256M"
+[design]
+kind = "factorial"
+baseline = "6.1"
+blocks = 1
+seed = 2
+[workload]
+kind = "fio"
+seconds = 3
+rw = "randread"
+size = "8M"
+ioengine = "psync"
+[volume]
+device = "md"
+size = "250M"
+devices = ["/dev/disk/by-id/virtio-data0", "/dev/disk/by-id/virtio-data1"]
+[base]
+"volume.filesystem" = "ext4"
+"volume.raid_level" = 0
+[factors.kernel]
+knob = "machine.kernel"
+levels = ["6.1", "6.12"]
+"""
+
+
+class Experiment:
+    def __init__(self, folder: Path) -> None:
+        self.plan, self.output = folder / "plan.toml", folder / "out"
+        self.plan.write_text(PLAN)
+
+    def start(self) -> subprocess.Popen[str]:
+        argv = [sys.executable, "-m", "headrace", "run", str(self.plan), "-o", str(self.output)]
+        return subprocess.Popen(
+            argv,
+            env={**os.environ, "NO_COLOR": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def trials(self) -> dict[int, dict[str, object]]:
+        found = sorted(self.output.glob("trials/[0-9]*/trial.json"))
+        return {int(path.parent.name): json.loads(path.read_text()) for path in found}
+
+    @property
+    def place(self) -> Path:
+        """The virtual machine's folder, once the design is frozen."""
+        design = json.loads((self.output / "design.json").read_text())
+        return state.machine_folder(machine.vm_name(design["name"], design["hash"], self.output))
+
+    def qemu(self) -> int:
+        record = state.read(self.place)
+        assert record is not None
+        return record.pid
+
+    def measures(self, number: int) -> bool:
+        """Whether this trial has got as far as its volume."""
+        return (self.output / f"trials/.{number:04d}.part").exists()
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Iterator[Experiment]:
+    made = Experiment(tmp_path)
+    yield made
+    if (made.output / "design.json").exists():
+        for pid in processes.marked(made.place):
+            os.kill(pid, signal.SIGKILL)
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if process.poll() is not None:
+            raise AssertionError(f"ended before that: {process.communicate()}")
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_an_experiment_goes_on_when_qemu_and_then_the_runner_are_killed(experiment: Experiment) -> None:
+    first = experiment.start()
+    wait_for(lambda: 1 in experiment.trials() and experiment.measures(2), first)
+    os.kill(experiment.qemu(), signal.SIGKILL)
+    wait_for(lambda: 2 in experiment.trials(), first)
+    assert any("machine died in it" in str(w) for w in experiment.trials()[2]["warnings"])  # type: ignore[attr-defined]
+    before = experiment.trials()
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate()
+    survivor = experiment.qemu()
+    assert Path(f"/proc/{survivor}").exists(), "the machine outlives the runner"
+
+    second = experiment.start()
+    out, err = second.communicate(timeout=PATIENCE_S)
+    assert second.returncode == 0, err
+    trials = experiment.trials()
+    assert {number: trials[number] for number in before} == before
+    assert sorted(trials) == [1, 2, 3]
+    releases = {str(t["treatment"]): str(t["versions"]["kernel"]) for t in trials.values()}  # type: ignore[index]
+    assert releases["6.1"].startswith("6.1.")
+    assert releases["6.12"].startswith("6.12.")
+    if {t["accel"] for t in trials.values()} == {"tcg"}:
+        assert "only the direction of a difference can be trusted" in " ".join(out.split())
+        assert "only the direction of a difference" in (experiment.output / "report.html").read_text()
+        assert "only the direction of a difference" in (experiment.output / "report.json").read_text()
+    assert not processes.marked(experiment.place)
+    assert not experiment.place.exists(), "something of the machine is left"
