@@ -167,6 +167,13 @@ async def test_each_level_is_built_aligned_and_taken_down_whole(
     assert await lab.journal.entries() == []
 
 
+async def test_a_file_system_that_ignores_the_array_is_told(lab: Lab) -> None:
+    """mkfs.xfs leaves the geometry out of what is smaller than 1 GiB, and says so to nobody with -q."""
+    async with lab.mounted(array(0, count=2, chunk_bytes=65536, size_bytes=400 * MIB)) as volume:
+        assert "XFS is not aligned to the array: sunit=0, swidth=0" in volume.warnings[0]
+        assert "the array has sunit=128, swidth=256" in volume.warnings[0]
+
+
 async def test_the_settings_of_an_array_are_where_they_belong(lab: Lab) -> None:
     queue = {"scheduler": "mq-deadline", "read_ahead_kb": "1024", "nr_requests": "32"}
     before = await lab.queues()
