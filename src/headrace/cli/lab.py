@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
@@ -114,8 +115,10 @@ def ssh(
 ) -> None:
     """A shell on a machine, or one command; ends with the exit code of that."""
     argv = ssh_command(_machine(name).target)
+    # The guest's own shell is a plain one, for speed.
+    argv = [*argv, "--", *command] if command else ["ssh", "-t", *argv[1:], "bash", "-l"]
     try:
-        os.execvp(argv[0], [*argv, *(command or ())])
+        os.execvp(argv[0], argv)
     except FileNotFoundError:
         raise NotReady("missing: ssh", hint="apt-get install -y openssh-client") from None
 
@@ -133,7 +136,7 @@ def status(as_json: Json = False) -> None:
         stderr().print("no machine is there: `headrace lab up` starts one")
         return
     _print_table(
-        [_row(one) for one in found], "name", "state", "kernel", "CPU", "what", "owner", "on disk", "ssh"
+        [_row(one) for one in found], "name", "state", "kernel", "CPU", "has", "owner", "on disk", "port"
     )
     dead = [one.name for one in found if one.state not in ("running", "booting")]
     if dead:
@@ -182,11 +185,10 @@ def images(
     """The root images and kernels that machines start from, what they take, and who uses them."""
     from headrace.vm import stock
 
-    found = stock.items()
     if remove_unused:
-        removed = [item for item in found if not item.used_by and stock.remove(item)]
+        removed = asyncio.run(stock.remove_unused())
         stderr().print(f"removed: {', '.join(item.name for item in removed) or 'nothing'}", markup=False)
-        found = stock.items()
+    found = stock.items()
     if as_json:
         print_json([{**vars(item), "path": str(item.path)} for item in found])
     else:
@@ -292,12 +294,13 @@ def _row(one: vm.Status) -> tuple[str, ...]:
     spec = record.spec
     what = f"{spec.cpus} CPUs, {_size(spec.memory_bytes)}"
     if spec.disks:
-        what += f", {len(spec.disks)} disks of {_size(spec.disks[0].size_bytes)}"
+        what += f", {len(spec.disks)} x {_size(spec.disks[0].size_bytes)}"
     if spec.nic_queues > 1:
-        what += f", {spec.nic_queues} network queues"
+        what += f", {spec.nic_queues} net queues"
     owner = Path(record.owner).name if record.owner else "you"
-    port = f"127.0.0.1:{record.port}" if one.state == "running" else ""
-    return (one.name, one.state, record.release, record.accel, what, owner, _size(one.disk_bytes), port)
+    port = str(record.port) if one.state == "running" else ""
+    kernel = record.release.removesuffix("-cloud-amd64")
+    return (one.name, one.state, kernel, record.accel, what, owner, _size(one.disk_bytes), port)
 
 
 def _print_table(rows: Sequence[tuple[str, ...]], *columns: str) -> None:

@@ -27,7 +27,7 @@ __all__ = ["Image", "cached", "recipe", "root_image"]
 
 SUITE = "bookworm"
 PACKAGES = (
-    "openssh-server,iproute2,procps,kmod,util-linux,mount,sudo,ethtool,numactl,zstd",
+    "openssh-server,busybox-static,iproute2,procps,kmod,util-linux,mount,sudo,ethtool,numactl,zstd",
     "mdadm,lvm2,dmsetup,thin-provisioning-tools,xfsprogs,btrfs-progs,e2fsprogs",
     "fio,sysbench,memcached,mariadb-server,mariadb-client,libjemalloc2,libtcmalloc-minimal4",
 )
@@ -166,10 +166,11 @@ async def _workshop(host: Target) -> AsyncIterator[Path]:
     try:
         yield place
     finally:
-        await _remove(host, place)
+        await remove(host, place)
 
 
-async def _remove(host: Target, place: Path) -> None:
+async def remove(host: Target, place: Path) -> None:
+    """Remove a folder of a build, with what still works in it."""
     await processes.end_marked(place)
     # A killed mmdebstrap takes its mounts with it; should one be left, rm must not follow it.
     await host.run(
@@ -180,7 +181,7 @@ async def _remove(host: Target, place: Path) -> None:
 async def remove_leftovers(host: Target) -> None:
     """What a build left that was killed. Only under the lock."""
     for place in leftovers():
-        await _remove(host, place)
+        await remove(host, place)
 
 
 def leftovers() -> list[Path]:

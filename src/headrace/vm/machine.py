@@ -430,12 +430,13 @@ def _target_of(record: state.Record) -> TargetSpec:
 
 async def _halt(record: state.Record, tell: Tell) -> None:
     """Let the guest write what it has; a guest that does not answer is ended anyway."""
+    target = open_target(_target_of(record))
     try:
         async with asyncio.timeout(HALT_PATIENCE_S):
-            target = open_target(_target_of(record))
             await target.connect()
-            # Its init halts the machine, every connection too: it is told when ours is closed.
-            await target.run(["setsid", "--fork", "sh", "-c", "sleep 0.2; kill -TERM 1"])
+            # Its init halts the machine, and every connection with it: after we have let go of ours.
+            halt = "(sleep 0.2; kill -TERM 1) </dev/null >/dev/null 2>&1 &"
+            await target.run(["setsid", "sh", "-c", halt])
             await target.close()
             await _end_of(record)
     except (TimeoutError, HeadraceError) as error:

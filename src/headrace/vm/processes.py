@@ -69,10 +69,15 @@ def boot_id() -> str:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """Field 22 of /proc/PID/stat; None for a process that ended, a zombie too."""
+    """Field 22 of /proc/PID/stat; None for a process that ended, a zombie too.
+
+    A zombie whose other threads still run is alive: it has all its files and locks.
+    """
     try:
         # The name in parentheses may hold anything, parentheses too.
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return None if fields[0] in ("Z", "X") else int(fields[19])
+        if fields[0] in ("Z", "X") and len(os.listdir(f"/proc/{pid}/task")) <= 1:
+            return None
+        return int(fields[19])
     except (OSError, IndexError, ValueError):
         return None

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from headrace.target.local import LocalTarget
 from headrace.vm import image, kernels, state
 from headrace.vm.cache import folder, is_locked
 
-__all__ = ["Item", "items", "remove"]
+__all__ = ["Item", "items", "remove_unused"]
+
+Kind = Literal["root", "kernel", "unfinished"]
 
 
 @dataclass(frozen=True)
 class Item:
-    """A root or a kernel. ``used_by`` names machines; a root of this version of headrace counts as used."""
+    """A root or a kernel. ``used_by`` names machines; a root of this version of headrace counts as used.
 
-    kind: Literal["root", "kernel"]
+    ``unfinished`` is what a killed build left; the next build removes it, too.
+    """
+
+    kind: Kind
     name: str
     made_of: str
     path: Path
@@ -38,17 +43,26 @@ def items() -> list[Item]:
     for kernel in kernels.cached():
         users = [record.spec.name for record in records if record.release == kernel.release]
         found.append(_item("kernel", kernel.release, kernel.source, kernel.folder, users))
+    if not is_locked(folder("roots")):
+        found += [_unfinished(path) for path in image.leftovers()]
+    if not is_locked(folder("kernels")):
+        found += [_unfinished(path) for path in kernels.leftovers()]
     return found
 
 
-def remove(item: Item) -> bool:
-    """Remove it unless somebody builds or fetches just now."""
-    if is_locked(folder("roots" if item.kind == "root" else "kernels")):
-        return False
-    shutil.rmtree(item.path)
-    return True
+async def remove_unused() -> list[Item]:
+    """Remove what no machine uses; what was removed. What somebody builds or fetches just now stays."""
+    host = LocalTarget()
+    unused = [item for item in items() if not item.used_by]
+    for item in unused:
+        await image.remove(host, item.path)
+    return unused
 
 
-def _item(kind: Literal["root", "kernel"], name: str, made_of: str, path: Path, users: list[str]) -> Item:
-    size = sum(file.stat().st_blocks * 512 for file in path.iterdir())
+def _unfinished(path: Path) -> Item:
+    return _item("unfinished", path.name, "a build that was killed", path, [])
+
+
+def _item(kind: Kind, name: str, made_of: str, path: Path, users: list[str]) -> Item:
+    size = sum(file.stat().st_blocks * 512 for file in path.rglob("*") if file.is_file())
     return Item(kind, name, made_of, path, size, tuple(users))
