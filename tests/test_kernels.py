@@ -66,6 +66,13 @@ def test_a_kernel_is_changed_once_a_block_and_is_hard_for_the_analysis_too() -> 
         assert changes == 1
 
 
+def test_boots_are_part_of_what_a_plan_takes() -> None:
+    design = designs.build(parsed(blocks=4), place="plan.toml")
+    kernels = [design.treatment(t.treatment).levels["kernel"] for t in design.trials]
+    changes = sum(a != b for a, b in itertools.pairwise(kernels))
+    assert runner.boot_seconds(design) == runner.BOOT_S * (changes + 1)
+
+
 def test_a_factor_that_reboots_stands_before_those_that_are_hard_for_other_reasons() -> None:
     text = PLAN.format(target='address = "vm"', blocks=2, seconds=1)
     loaded = plan.parse(text.replace("blocks = 2", 'blocks = 2\nhard = ["jobs"]'), "plan.toml")

@@ -56,14 +56,15 @@ def plan_show(
     from headrace.experiment import kinds
     from headrace.experiment import plan as plans
     from headrace.experiment.duet import trials_at_once
-    from headrace.experiment.runner import trial_seconds
+    from headrace.experiment.runner import boot_seconds, trial_seconds
     from headrace.report import designs
 
     path = find_plan(plan)
     loaded, _ = plans.load(path)
     design = kinds.build(loaded, place=str(path))
     content = design.to_json()
-    hours = trial_seconds(loaded) * len(design.trials) / trials_at_once(content) / 3600
+    seconds = trial_seconds(loaded) * len(design.trials) / trials_at_once(content) + boot_seconds(design)
+    hours = seconds / 3600
     outlook = None if loaded.sweep or loaded.tune else designs.outlook(content, sd)
     if as_json:
         print_json({**content, "hours": hours, "outlook": outlook and designs.to_json(outlook)})

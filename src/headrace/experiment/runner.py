@@ -7,6 +7,7 @@ stand in its journal before they are made, and the next run restores them before
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +32,8 @@ from headrace.workloads import precondition
 #: What a trial costs beside warm-up and measuring, before one has been timed: [s] for planning only.
 OVERHEAD_WITH_SERVER_S = 3.0
 OVERHEAD_S = 4.0
+#: And a boot with the lab prepared again, of a machine that is not emulated.
+BOOT_S = 30.0
 
 #: So many trials in a row that kill their machine end the experiment: the next ones would do no better.
 MOST_DEATHS = 3
@@ -79,6 +82,13 @@ def trial_seconds(plan: plans.Plan) -> float:
     overhead = OVERHEAD_WITH_SERVER_S if needs_server else OVERHEAD_S
     rounds_s = precondition.least_seconds(plan.workload.options)
     return rounds_s + plan.workload.warmup_s + plan.workload.seconds + overhead
+
+
+def boot_seconds(design: designs.Design) -> float:
+    """The wall time to expect of the boots between the trials, before one has been timed."""
+    kernels = [designs.kernel_of(design.plan, design.treatment(spec.treatment)) for spec in design.trials]
+    boots = sum(kernel is not None for kernel, _ in itertools.groupby(kernels))
+    return BOOT_S * boots
 
 
 async def run_experiment(
