@@ -6,7 +6,7 @@ The same plan is run as a duet and as the ordinary interleaved design, each for 
 ``--busy`` loops beside it run and sleep together for random spells (exponential, of ``--on`` and ``--off``
 seconds). With ``--quiet`` there are no loops: what the ratio is by each design. The loops call themselves `fio`,
 because headrace would otherwise, and rightly, count the ordinary design's trials as disturbed and measure them
-again: here it shall show what its intervals would have been.
+again: here it shall show what its intervals would have been, and every trial counts.
 """
 
 from __future__ import annotations
@@ -25,6 +25,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from headrace.analysis.compare import noise_floor, paired_effect
+from headrace.analysis.duet import sides
+from headrace.analysis.trials import trial_responses
+from headrace.store import ExperimentFolder
 
 PLAN = """
 name = "{name}"
@@ -86,8 +93,8 @@ def main() -> None:
     with disturbed(folder, busy, asked.on, asked.off):
         for is_duet in (False, True):
             blocks = max(2, round(asked.minutes * 60 / pilot[is_duet]))
-            report, wall_s = measure(asked, folder, f"run-{is_duet}", is_duet, blocks)
-            widths[is_duet] = told(report, is_duet, wall_s)
+            _, wall_s = measure(asked, folder, f"run-{is_duet}", is_duet, blocks)
+            widths[is_duet] = told(folder / f"run-{is_duet}", is_duet, wall_s)
     print(f"the interval of the duet is {widths[False] / widths[True]:.2f} times narrower (log scale)")
 
 
@@ -108,23 +115,35 @@ def measure(asked: Any, folder: Path, name: str, is_duet: bool, blocks: int) -> 
     return report, (max(end for _, end in times) - min(start for start, _ in times)) / 1e9
 
 
-def told(report: dict[str, Any], is_duet: bool, wall_s: float) -> float:
-    """Print a line; the width of the ratio's interval on the log scale."""
-    (effect,) = (e for e in report["effects"] if e["response"] == "throughput")
-    (noise,) = (n for n in report["noise"] if n["response"] == "throughput")
-    ratio, floor = effect["ratio"], noise["floor"]
-    width = math.log(ratio["high"] / ratio["low"])
+def told(folder: Path, is_duet: bool, wall_s: float) -> float:
+    """Print a line; the width of the ratio's interval on the log scale. Trials count whatever ran beside them."""
+    experiment = ExperimentFolder.open(folder)
+    records = [r for r in experiment.trials() if r.window_end_ns > 0]
+    trials = trial_responses(experiment, records)
+    (baseline,) = experiment.design["baselines"].values()
+    own = [t for t in trials if t.treatment == baseline]
+    effect = paired_effect("throughput", [t for t in trials if t.treatment != baseline], own)
+    noise = noise_floor("throughput", own)
+    assert effect is not None
+    assert noise is not None
+    ratio = effect.ratio
+    assert ratio.low is not None
+    assert ratio.high is not None
+    width = math.log(ratio.high / ratio.low)
     what = "side by side" if is_duet else "one after the other"
-    excluded = sum(t["excluded"] is not None for t in report["trials"])
     print(
-        f"{what:20} {wall_s:4.0f} s, {effect['blocks']:2} blocks, {len(report['trials']):2} trials "
-        f"({excluded} excluded): "
-        f"{ratio['estimate']:.3f} ({ratio['low']:.3f} to {ratio['high']:.3f}), width {width:.3f}; "
-        f"A/A floor {100 * floor:.1f}%; {effect['verdict']}",
+        f"{what:20} {wall_s:4.0f} s, {effect.blocks:2} blocks, {len(records):2} trials: "
+        f"{ratio.estimate:.3f} ({ratio.low:.3f} to {ratio.high:.3f}), width {width:.3f}; "
+        f"A/A floor {100 * (noise.floor or math.nan):.1f}%; {effect.verdict}",
         flush=True,
     )
-    for note in (report.get("duet") or {}).get("notes", [])[1:]:
-        print(f"{'':20} {note}")
+    found = sides(trials, {r.number: r.position for r in records}) if is_duet else None
+    if found and found.bias and found.gain:
+        low, high = found.bias.low or 0.0, found.bias.high or math.inf
+        print(
+            f"{'':20} second half / first {found.bias.estimate:.3f} ({low:.3f} to {high:.3f}); a trial moves "
+            f"by {100 * (found.alone or 0):.1f}%, in its pair by {100 * (found.together or 0):.1f}%"
+        )
     return width
 
 

@@ -39,6 +39,7 @@ def main() -> int:
     parser.add_argument("--blocks", type=int, default=6)
     parser.add_argument("--equivalence", type=float, default=0.1, help="short trials are noisy")
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--scratch", help="where the servers' data are, such as a folder of /dev/shm")
     asked = parser.parse_args()
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="race-", dir="/var/tmp"))
     folder.mkdir(exist_ok=True)
@@ -50,6 +51,8 @@ def main() -> int:
         ("equivalence", asked.equivalence),
     ):
         text = re.sub(rf"^{key} = \S+", f"{key} = {value:g}", text, count=1, flags=re.MULTILINE)
+    if asked.scratch:
+        text = text.replace("[design]", f'[target]\nscratch = "{asked.scratch}"\n\n[design]', 1)
     raced, race_s = run(folder, "race", text)
     (race,) = raced["races"]
     full = re.sub(r"^response = .*$", "", text, flags=re.MULTILINE).replace('"race"', '"factorial"', 1)
