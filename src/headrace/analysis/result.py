@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headrace.analysis.decision import Decision
     from headrace.analysis.factors import Study
+    from headrace.analysis.machines import Spread
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class Analysis:
     a trial in which none of a kind ended well is absent there: a mean over the other trials would flatter it.
     ``studies`` are of the factors, for each condition and response: see ``matters.studies``. ``decision`` says
     which configuration to take; None where there are two in one condition, which their effect compares.
+    ``machines`` is how far apart several machines are; None for one.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Analysis:
     operations: Mapping[str, tuple[TreatmentSummary, ...]] = field(default_factory=dict)
     studies: tuple[Study, ...] = ()
     decision: Decision | None = None
+    machines: Spread | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.analysis import decision, headline, matters
+from headrace.analysis import decision, headline, machines, matters
 from headrace.analysis.compare import geometric_mean, noise_floor, paired_effect, unpaired_effect
 from headrace.analysis.history import Point
 from headrace.analysis.percentiles import PERCENTILES, jackknife, merge
@@ -80,6 +80,7 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
             )
         ),
         decision=_decision(design, responses),
+        machines=_machines(folder, design, by_treatment, records),
     )
     done = len(responses) + len(excluded)
     text = headline.of_experiment(
@@ -237,13 +238,39 @@ def _usable_trials(
         if r.state is not TrialState.COMPLETE
     }
     usable = []
-    complete = [r for r in records if r.state is TrialState.COMPLETE]
+    mixed = _mixed(folder, records)
+    excluded |= {
+        r.number: f"its block was measured on {' and '.join(mixed[r.block])}: nothing cancels between machines"
+        for r in records
+        if r.block in mixed
+    }
+    complete = [r for r in records if r.number not in excluded]
     for response in trial_responses(folder, complete, tables):
         if response.operations > 0 and response.throughput_ops_s > 0:
             usable.append(response)
         else:
             excluded[response.number] = "no operation completed in the measured window"
     return usable, dict(sorted(excluded.items()))
+
+
+def _mixed(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> dict[int, tuple[str, ...]]:
+    """Blocks of several machines, which only somebody who moves folders can make."""
+    if not folder.design.get("machines"):
+        return {}
+    named = [r for r in records if r.machine]
+    return machines.mixed_blocks({r.number: r.machine for r in named}, {r.number: r.block for r in named})
+
+
+def _machines(
+    folder: ExperimentFolder,
+    design: _Design,
+    by_treatment: Mapping[str, Sequence[TrialResponse]],
+    records: Sequence[TrialRecord],
+) -> machines.Spread | None:
+    if not folder.design.get("machines"):
+        return None
+    baselines = {condition: by_treatment.get(name, ()) for condition, name in design.baselines.items()}
+    return machines.spread(baselines, {r.number: r.machine for r in records})
 
 
 def _failed(records: Sequence[TrialRecord]) -> dict[str, tuple[int, int]]:

@@ -25,7 +25,7 @@ from headrace.analysis.result import Analysis, Effect, Interval, NoiseFloor, Ver
 from headrace.errors import StoreError, TargetError
 from headrace.facts import HostFacts
 from headrace.model import Facts, TrialState
-from headrace.report import charts, choices, duet, matters, tables, text
+from headrace.report import charts, choices, duet, machines, matters, tables, text
 from headrace.report.evidence import Evidence
 from headrace.report.sections import Machines, Paces
 from headrace.store import ExperimentFolder
@@ -443,6 +443,10 @@ class _Page:
     @cached_property
     def side_by_side(self) -> list[str]:
         return duet.sentences(self._folder, self.evidence.records, self.evidence.responses)
+
+    @cached_property
+    def machines(self) -> list[str]:
+        return machines.sentences(self._folder, self.analysis, list(self.evidence.records))
 
     @cached_property
     def cautions(self) -> list[str]:

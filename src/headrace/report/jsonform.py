@@ -23,6 +23,9 @@
                           (true: so are the absolute numbers), sides (pairs, bias of the second half over the
                           first, alone and together: how much a trial moved by itself and against the other of
                           its pair), notes[]
+    machines              null, or of an experiment on several: between (largest ratio of two baselines),
+                          within_sd_log (of baseline trials of one), set_aside (trials measured in vain), machines[]
+                          (machine, blocks, ratio to the mean of all)
     cautions[]            what makes pairing by block doubtful: trials of a block far apart, or on a changed host
     planned_trials        how many the design has
     versions              program -> every version that trials ran
@@ -41,7 +44,7 @@ from headrace import __version__
 from headrace.analysis.result import Analysis, Effect, Interval, TreatmentSummary
 from headrace.analysis.trials import TrialResponse, trial_responses
 from headrace.model import TrialState
-from headrace.report import choices, duet, matters, tables
+from headrace.report import choices, duet, machines, matters, tables
 from headrace.store import ExperimentFolder, TrialRecord
 
 FORMAT_VERSION = 1
@@ -90,6 +93,7 @@ def to_json(
         "choice": choices.to_json(analysis.decision) if analysis.decision else None,
         "trials": [_trial(record, analysis, responses.get(record.number)) for record in records],
         "duet": duet.to_json(folder, records, responses),
+        "machines": machines.to_json(folder, analysis),
         "cautions": tables.cautions(records),
         "planned_trials": len(design["trials"]),
         "versions": tables.versions(records),

@@ -13,7 +13,7 @@ from rich.text import Text
 from headrace.analysis.result import Analysis, Verdict
 from headrace.analysis.trials import trial_responses
 from headrace.model import TrialState
-from headrace.report import choices, duet, matters, tables, text
+from headrace.report import choices, duet, machines, matters, tables, text
 from headrace.store import ExperimentFolder, TrialRecord
 
 _STYLE = {
@@ -60,6 +60,7 @@ def result(folder: ExperimentFolder, analysis: Analysis) -> RenderableType:
         sound = [r for r in records if r.state is TrialState.COMPLETE]
         responses = {r.number: r for r in trial_responses(folder, sound)}
         parts += [Text(text.clean(line)) for line in duet.sentences(folder, records, responses)]
+    parts += [Text(text.clean(line)) for line in machines.sentences(folder, analysis, records)]
     if analysis.decision:
         parts += ["", *choices.terminal(analysis.decision)]
     parts += matters.terminal(analysis)
