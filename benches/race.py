@@ -242,7 +242,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--studies", type=int, default=2000)
-    parser.add_argument("--peers", type=int, default=200, help="studies of the slow ones")
+    parser.add_argument("--peers", type=int, default=100, help="studies of the slow ones")
     parser.add_argument("--margin", type=float, default=0.03)
     arguments = parser.parse_args()
     writes = np.log(list(published.random_writes().values()))

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.analysis.trials import TrialResponse, trial_responses
+from headrace.analysis.trials import TrialResponse, read_tables, trial_responses
 from headrace.errors import StoreError
 from headrace.model import Role, TrialState
 from headrace.store import (
@@ -21,6 +21,7 @@ from headrace.store import (
     TrialRecord,
     bucket_of,
 )
+from tests import synthetic
 
 START_NS = 1_700_000_000_000_000_000
 
@@ -198,3 +199,20 @@ def test_a_damaged_table_is_said_to_be_damaged(tmp_path: Path) -> None:
     (folder.trial_path(1) / "latency.parquet").write_bytes(b"PAR1 and then nothing")
     with pytest.raises(StoreError, match="cannot be read"):
         trial_responses(folder, [record])
+
+
+def test_tables_that_were_read_once_answer_for_any_of_their_trials(tmp_path: Path) -> None:
+    shape = synthetic.Shape(effects={"A": 1.0, "B": 1.2}, blocks=2, seconds=10, sampled=False)
+    folder = synthetic.make(tmp_path / "e", shape)
+    records = folder.trials()
+    tables = read_tables(folder, records)
+    for part in (records, records[1:3]):
+        anew, again = trial_responses(folder, part), trial_responses(folder, part, tables)
+        assert [r.number for r in again] == [r.number for r in part]
+        for a, b in zip(anew, again, strict=True):
+            assert (a.throughput_ops_s, a.operations, a.errors) == (
+                b.throughput_ops_s,
+                b.operations,
+                b.errors,
+            )
+            assert (a.latency.counts == b.latency.counts).all()
