@@ -24,8 +24,8 @@
                           first, alone and together: how much a trial moved by itself and against the other of
                           its pair), notes[]
     machines              null, or of an experiment on several: between (largest ratio of two baselines),
-                          within_sd_log (of baseline trials of one), set_aside (trials measured in vain), machines[]
-                          (machine, blocks, ratio to the mean of all)
+                          within_sd_log (of baseline trials of one), set_aside (trials measured in vain),
+                          machines[] (machine, blocks, ratio to the mean of all)
     cautions[]            what makes pairing by block doubtful: trials of a block far apart, or on a changed host
     planned_trials        how many the design has
     versions              program -> every version that trials ran
