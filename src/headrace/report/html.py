@@ -445,7 +445,7 @@ class _Page:
         return duet.sentences(self._folder, self.evidence.records, self.evidence.responses)
 
     @cached_property
-    def machines(self) -> list[str]:
+    def between_machines(self) -> list[str]:
         return machines.sentences(self._folder, self.analysis, list(self.evidence.records))
 
     @cached_property
