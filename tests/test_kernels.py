@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import io
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -18,8 +20,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from headrace import vm
+from headrace import report, vm
+from headrace.analysis import study, trials
 from headrace.errors import NothingMeasured, PlanError, TargetError, TreatmentFailed
 from headrace.experiment import design as designs
 from headrace.experiment import labs, machine, plan, runner
@@ -27,7 +31,7 @@ from headrace.model import TrialState
 from headrace.report import tables
 from headrace.store import ExperimentFolder
 from headrace.target import TargetSpec
-from tests import sshd
+from tests import sshd, synthetic
 
 PLAN = """
 name = "kernels"
@@ -283,7 +287,7 @@ def test_each_kernel_boots_once_a_block_with_the_journal_let_go(
     assert host.releases == 1
     assert host.held == [False, False, False], "the journal was held through a boot"
     assert {r.accel for r in records} == {"tcg"}
-    assert tables.EMULATED in tables.cautions(records)
+    assert trials.EMULATED in tables.cautions(records)
 
 
 @pytest.mark.real
@@ -397,3 +401,20 @@ def test_an_error_of_a_machine_that_is_still_there_is_told_as_it_is(tmp_path: Pa
 
     with pytest.raises(TargetError, match="the tool is gone"):
         asyncio.run(work())
+
+
+def test_every_report_of_an_emulated_machine_says_so_and_a_comparison_too(tmp_path: Path) -> None:
+    folders = [synthetic.make(tmp_path / name) for name in ("a", "b")]
+    said = "only the direction of a difference can be trusted"
+    assert not any(said in note for note in study.compare_experiments(*folders).notes)
+    for path in tmp_path.glob("a/trials/*/trial.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "accel": "tcg"}))
+    folder = ExperimentFolder.open(folders[0].path)
+    assert any(said in note for note in study.compare_experiments(folder, folders[1]).notes)
+    analysis = study.analyse_experiment(folder)
+    page = report.build_report(folder, analysis)
+    assert said in page.read_text()
+    assert any(said in caution for caution in report.to_json(folder, analysis)["cautions"])
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(report.terminal.result(folder, analysis))
+    assert said in console.export_text()

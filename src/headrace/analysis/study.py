@@ -13,7 +13,15 @@ from headrace.analysis.compare import geometric_mean, noise_floor, paired_effect
 from headrace.analysis.history import Point
 from headrace.analysis.percentiles import PERCENTILES, jackknife, merge
 from headrace.analysis.result import Analysis, Comparison, Effect, Interval, NoiseFloor, TreatmentSummary
-from headrace.analysis.trials import RESPONSES, THROUGHPUT, Tables, TrialResponse, trial_responses
+from headrace.analysis.trials import (
+    EMULATED,
+    RESPONSES,
+    THROUGHPUT,
+    Tables,
+    TrialResponse,
+    is_emulated,
+    trial_responses,
+)
 from headrace.errors import PlanError, StoreError
 from headrace.model import Treatment, TrialState
 from headrace.store import ExperimentFolder, TrialRecord
@@ -184,6 +192,8 @@ def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
     notes = [
         "The two experiments ran at different times: what else changed in between is part of every ratio."
     ]
+    if is_emulated([*a.trials(), *b.trials()]):
+        notes.append(f"{EMULATED[0].upper()}{EMULATED[1:]}.")
     if not same_kind:
         notes.append("One has response times and the other service times: latencies are not compared.")
     changed = [n for n in common if design_a.treatments[n].settings != design_b.treatments[n].settings]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +21,17 @@ THROUGHPUT = "throughput"
 
 #: What treatments are compared in. No ``max`` and no p99.99: one slow operation decides them.
 RESPONSES = (THROUGHPUT, "p50", "p90", "p95", "p99", "p99.9")
+
+#: Of processors that software imitates: an instruction costs there what it costs nowhere else.
+EMULATED = (
+    "measured on an emulated machine (no KVM): only the direction of a difference can be trusted there, "
+    "never its size"
+)
+
+
+def is_emulated(records: Iterable[TrialRecord]) -> bool:
+    """Whether any trial ran on processors that software imitates."""
+    return any(record.accel == "tcg" for record in records)
 
 
 @dataclass(frozen=True, eq=False)

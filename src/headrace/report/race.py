@@ -158,6 +158,7 @@ class RaceReport:
                 "leader's mean is flattered by having been chosen: measure it once more beside what you have."
             )
         )
+        parts += [Text(f"Caution: {text.clean(c)}.", style="yellow") for c in tables.cautions(self.records)]
         return Group(*parts)
 
     def _table(self, race: Race) -> Table:

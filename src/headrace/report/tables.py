@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from headrace.analysis.result import Analysis, Effect, Interval, NoiseFloor, TreatmentSummary, Verdict
+from headrace.analysis.trials import EMULATED, is_emulated
 from headrace.model import TrialState
 from headrace.report import text
 from headrace.store import TrialRecord
@@ -274,20 +275,13 @@ def executed(records: Sequence[TrialRecord]) -> list[TrialRecord]:
     return sorted(records, key=lambda r: (started_ns(r), r.number))
 
 
-#: Of processors that software imitates: an instruction costs there what it costs nowhere else.
-EMULATED = (
-    "measured on an emulated machine (no KVM): only the direction of a difference can be trusted there, "
-    "never its size"
-)
-
-
 def cautions(records: Sequence[TrialRecord]) -> list[str]:
     """Machines that cannot tell sizes, and blocks whose analysed trials shared neither their time nor their host:
     there, pairing cancels less."""
     blocks: dict[int, list[TrialRecord]] = {}
     for record in executed(records):
         blocks.setdefault(record.block, []).append(record)
-    found = [EMULATED] if any(r.accel == "tcg" for r in records) else []
+    found = [EMULATED] if is_emulated(records) else []
     found += _apart(blocks, records)
     sound = [r for r in records if r.state is TrialState.COMPLETE]
     found += _changed(sound, {r.number: r.facts_hash for r in sound}, "on a host with different facts")
