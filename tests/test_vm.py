@@ -135,8 +135,8 @@ def test_the_cpu_is_the_hosts_own_or_emulated(tmp_path: Path, accel: qemu.Accel,
 
 def test_the_root_is_on_the_driver_that_the_kernel_brings(tmp_path: Path) -> None:
     argv = qemu.argv(boot(tmp_path, kernel=kernel("virtio-blk")))
-    assert "root=/dev/vda " in values(argv, "-append")[0]
-    assert "headrace_modules=/dev/vdb" in values(argv, "-append")[0]
+    assert "root=PARTUUID=68656164-01 " in values(argv, "-append")[0]
+    assert "headrace_disks=/dev/vda,/dev/vdb" in values(argv, "-append")[0]
     assert not [value for value in values(argv, "-device") if value.startswith("nvme")]
 
 
@@ -269,6 +269,15 @@ def test_the_image_is_named_by_what_it_holds(monkeypatch: pytest.MonkeyPatch) ->
     assert image.current() == before
     monkeypatch.setattr(image, "PACKAGES", (*image.PACKAGES, "one-more"))
     assert image.current().key != before.key
+
+
+def test_the_roots_partition_is_where_its_file_system_is(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.write_bytes(image.partition_table())
+    os.truncate(disk, image.PARTITION_START_BYTES + image.ROOT_BYTES)
+    argv = ["partx", "--show", "--noheadings", "--output", "START,SECTORS,UUID", str(disk)]
+    answer = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+    assert answer == ["2048", str(image.ROOT_BYTES // 512), f"{image.DISK_ID:08x}-01"]
 
 
 # --- what is there

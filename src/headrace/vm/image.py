@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import struct
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -34,7 +35,11 @@ PACKAGES = (
 #: What nobody reads in a guest.
 LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
 #: The file system's size; the image and a machine's overlay take what is written.
-ROOT_SIZE = "24G"
+ROOT_BYTES = 24 << 30
+#: It is the one partition of its disk. The kernel finds it by the disk's number, because names of disks are given
+#: out in the order in which they answer.
+PARTITION_START_BYTES = 1 << 20
+DISK_ID = 0x68656164
 LEAST_FREE_BYTES = 4 << 30
 BUILD_PATIENCE_S = 1800.0
 FILES = Path(__file__).parent / "guest"
@@ -79,7 +84,8 @@ def recipe() -> dict[str, Any]:
         "suite": SUITE,
         "packages": PACKAGES,
         "left_out": LEFT_OUT,
-        "root_size": ROOT_SIZE,
+        "root_bytes": ROOT_BYTES,
+        "disk_id": DISK_ID,
         "files": files,
     }
 
@@ -139,6 +145,8 @@ async def _build(host: Target, image: Image, tell: Tell) -> None:
         await host.run(
             ["cp", "--sparse=always", str(out), str(draft / "root.img")], timeout_s=BUILD_PATIENCE_S
         )
+        with (draft / "root.img").open("r+b") as file:
+            file.write(partition_table())
         shutil.copy(f"{out}.host_key", draft / "host_key")
         shutil.copy(place / "id", draft / "id")
         packages = dict(line.split(" ", 1) for line in Path(f"{out}.packages").read_text().splitlines())
@@ -154,6 +162,16 @@ async def _build(host: Target, image: Image, tell: Tell) -> None:
         shutil.rmtree(image.folder, ignore_errors=True)
         draft.rename(image.folder)
     tell(f"the root image is built: {time.monotonic() - start:.0f} s")
+
+
+def partition_table() -> bytes:
+    """A master boot record with one partition, all of the disk from its first MiB on."""
+    table = bytearray(512)
+    struct.pack_into("<I", table, 0x1B8, DISK_ID)
+    start, sectors = PARTITION_START_BYTES // 512, ROOT_BYTES // 512
+    struct.pack_into("<B3sB3sII", table, 0x1BE, 0, b"\xfe\xff\xff", 0x83, b"\xfe\xff\xff", start, sectors)
+    table[510:] = b"\x55\xaa"
+    return bytes(table)
 
 
 @asynccontextmanager
@@ -195,7 +213,7 @@ def _elsewhere() -> Path:
 
 
 async def _bootstrap(host: Target, place: Path, tell: Tell) -> None:
-    hook = f'sh {place}/customize "$1" {place} {place}/out/root.img {ROOT_SIZE}'
+    hook = f'sh {place}/customize "$1" {place} {place}/out/root.img {ROOT_BYTES} {PARTITION_START_BYTES}'
     argv = ["mmdebstrap", "--variant=minbase", "--format=null", f"--include={','.join(PACKAGES)}"]
     argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in LEFT_OUT]
     argv += ['--aptopt=APT::Install-Recommends "false"', f"--customize-hook={hook}", SUITE, "/dev/null"]

@@ -10,6 +10,7 @@ from typing import Literal
 from headrace.errors import CommandFailed
 from headrace.target import Target
 from headrace.vm.cache import folder
+from headrace.vm.image import DISK_ID
 from headrace.vm.kernels import Kernel
 from headrace.vm.processes import MARK, boot_id
 from headrace.vm.spec import VmSpec
@@ -109,13 +110,19 @@ def argv(boot: Boot) -> list[str]:
 
 def command_line(boot: Boot) -> str:
     """The kernel's. What has no dot in its name and no meaning for the kernel reaches the guest's init."""
-    root, modules = ("nvme0n1", "nvme0n2") if boot.kernel.root_driver == "nvme" else ("vda", "vdb")
-    words = [f"root=/dev/{root}", "rw", "rootfstype=ext4", "init=/sbin/headrace-init"]
+    disks = "/dev/nvme0n1,/dev/nvme0n2" if boot.kernel.root_driver == "nvme" else "/dev/vda,/dev/vdb"
+    words = [
+        f"root=PARTUUID={DISK_ID:08x}-01",
+        "rootwait",
+        "rw",
+        "rootfstype=ext4",
+        "init=/sbin/headrace-init",
+    ]
     # Each line on a serial console costs an emulated CPU a millisecond; a panic ends QEMU, and is seen so.
     words += ["console=ttyS0", "loglevel=4", "panic=-1", "net.ifnames=0", "nokaslr"]
     if boot.accel == "tcg":
         words.append("cryptomgr.notests")  # a second of every boot
-    words += [f"headrace_name={boot.spec.name}", f"headrace_modules=/dev/{modules}"]
+    words += [f"headrace_name={boot.spec.name}", f"headrace_disks={disks}"]
     words += [f"headrace_id={boot.machine_id}"]
     if boot.address:
         words.append(f"headrace_address={boot.address}")
