@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from headrace.target.ssh import SshTarget
 
@@ -25,13 +26,16 @@ class Sshd:
     key: Path
     known_hosts: Path
 
-    def target(self, *, key: Path | None = None, known_hosts: Path | None = None) -> SshTarget:
+    def target(
+        self, *, key: Path | None = None, known_hosts: Path | None = None, **options: Any
+    ) -> SshTarget:
         return SshTarget(
             "127.0.0.1",
             port=self.port,
             user=user(),
             keys=[key or self.key],
             known_hosts=known_hosts or self.known_hosts,
+            **options,
         )
 
 

@@ -27,7 +27,7 @@ LAYERS = [
     {"facts", "inventory"},
     {"agent"},
     {"vm"},
-    {"target"},
+    {"target", "controller"},
     {"model"},
     {"errors"},
 ]

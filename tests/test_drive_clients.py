@@ -25,10 +25,11 @@ from headrace.model import Option, ServerEndpoint, Vendor
 from headrace.server import PrivateServer, ServerSpec
 from headrace.store import bucket_of
 from headrace.target import Process, Target
+from headrace.target.clock import read_clock
 from headrace.target.local import LocalTarget
 from headrace.workloads import Context, Measurement, make_workload
 from headrace.workloads.drive import clients
-from headrace.workloads.drive.clients import Seat, drive, read_clock
+from headrace.workloads.drive.clients import Seat, drive
 from tests import sshd
 from tests.contracts.workload import processes_of
 from tests.programs import has
@@ -230,24 +231,48 @@ async def test_a_client_that_is_killed_makes_the_trial_invalid(bench: Bench) -> 
     assert drivers_of(bench.context.owner) == []
 
 
-@needs_server
-@needs_sshd
-@pytest.mark.real
-async def test_a_client_whose_connection_breaks_makes_the_trial_invalid(bench: Bench, tmp_path: Path) -> None:
-    (tmp_path / "sshd").mkdir()
-    bench.context = replace(bench.context, seconds=30.0)
-    with sshd.running_sshd(tmp_path / "sshd") as daemon:
-        remote = daemon.target()
+async def broken(bench: Bench, folder: Path, *, comes_back: bool) -> Measurement:
+    """Measure with a client on this machine and one over SSH, whose connection breaks in the window."""
+    folder.mkdir()
+    with sshd.running_sshd(folder) as daemon:
+        remote = daemon.target(reconnect_s=0.5)
         await remote.connect()
         running = asyncio.create_task(bench.run([bench.context.target, remote]))
         await wait_until(lambda: len(drivers_of(bench.context.owner)) == 2 or running.done(), "two drivers")
         await asyncio.sleep(clients.LEAD_S + 3)
-        for pid in sessions_of(tmp_path / "sshd"):
+        if not comes_back:
+            daemon.known_hosts.write_text("")  # nobody is let in whom we do not know
+        for pid in sessions_of(folder):
             os.kill(pid, signal.SIGKILL)
         measured = await running
+        assert len(remote.interruptions) == int(comes_back)
         await remote.close()
+    return measured
+
+
+@needs_server
+@needs_sshd
+@pytest.mark.real
+async def test_a_client_whose_connection_breaks_goes_on(bench: Bench, tmp_path: Path) -> None:
+    bench.context = replace(bench.context, seconds=8.0)
+    measured = await broken(bench, tmp_path / "sshd", comes_back=True)
+    assert not any("was lost" in reason or "stopped" in reason for reason in measured.invalid)
+    assert [lines[-1]["kind"] for lines in bench.lines()] == ["end", "end"]
+    # 300 a second are asked for, of both together.
+    assert abs(counted(measured, window=True) - 300 * 8) < 300
+    assert drivers_of(bench.context.owner) == []
+
+
+@needs_server
+@needs_sshd
+@pytest.mark.real
+async def test_a_client_that_cannot_be_reached_any_more_makes_the_trial_invalid(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.context = replace(bench.context, seconds=30.0)
+    measured = await broken(bench, tmp_path / "sshd", comes_back=False)
     assert "a client was lost: client 2 (" in measured.invalid[0]
-    assert "the connection was lost" in measured.invalid[0]
+    assert "the host's key is not in" in measured.invalid[0]
     assert counted(measured) > 0
     for pid in drivers_of(bench.context.owner):  # out of our reach, like on a machine that cannot be reached
         os.kill(pid, signal.SIGKILL)

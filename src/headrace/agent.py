@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from headrace import controller
 from headrace.errors import (
     Busy,
     CommandFailed,
@@ -299,7 +300,7 @@ class Journal:
         another controller might change the host now. When only the way to the host was lost, the host is taken
         again, unless somebody else had it meanwhile.
         """
-        held = await self._take()
+        held = await self._take_or_inherit()
         body = asyncio.current_task()
         assert body is not None
         cancelled_before = body.cancelling()
@@ -335,9 +336,45 @@ class Journal:
         if lost:
             raise self._lost(held.ending)
 
+    async def _take_or_inherit(self) -> _Hold:
+        """Take the host. What holds it for a controller of this machine that is dead does not hear of its death
+        where the way there was lost before: it is ended first."""
+        try:
+            return await self._take()
+        except Held:
+            if not await self._end_orphan():
+                raise
+        deadline = time.monotonic() + DEATH_S
+        while True:
+            try:
+                return await self._take()
+            except Held:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.1)
+
+    async def _end_orphan(self) -> bool:
+        target = self._agent.target
+        if isinstance(target, LocalTarget):
+            return False
+        try:
+            pid = int(json.loads(await target.read(f"{self._state}/lock"))["pid"])
+            environment = await target.read(f"/proc/{pid}/environ")
+        except (HeadraceError, OSError, ValueError, KeyError, TypeError):
+            return False
+        prefix = f"{controller.VARIABLE}=".encode()
+        names = [word.removeprefix(prefix) for word in environment.split(b"\0") if word.startswith(prefix)]
+        if not names or not controller.is_dead(names[0].decode("utf-8", "replace")):
+            return False
+        await target.run(["kill", "-KILL", str(pid)], check=False)
+        return True
+
     async def _take(self) -> _Hold:
         target = self._agent.target
-        process = await target.spawn(await self._argv("hold", "--owner", self._owner))
+        name = controller.begin()
+        process = await target.spawn(
+            await self._argv("hold", "--owner", self._owner), env={controller.VARIABLE: name}
+        )
         try:
             line = await asyncio.wait_for(anext(process.lines(), ""), HOLD_TIMEOUT_S)
             if line != "held":
@@ -346,16 +383,18 @@ class Journal:
                 except Busy as error:
                     raise Held(error.message, place=error.place, hint=error.hint) from None
             if isinstance(target, LocalTarget):
-                return _Hold(process, asyncio.ensure_future(process.wait()))
+                return _Hold(process, asyncio.ensure_future(process.wait()), name)
             lock = await target.read(f"{self._state}/lock")
             renewal = asyncio.create_task(_renew(process))
-            return _Hold(process, asyncio.ensure_future(process.wait()), lock, renewal)
+            return _Hold(process, asyncio.ensure_future(process.wait()), name, lock, renewal)
         except BaseException:
+            controller.end(name)
             await process.signal("KILL")
             raise
 
     async def _take_back(self, held: _Hold) -> _Hold:
         """Take the host again over a new connection. The old process may live on: it cannot know better."""
+        controller.end(held.name)
         if held.renewal:
             held.renewal.cancel()
         await held.process.signal("KILL")
@@ -483,6 +522,7 @@ class _Hold:
 
     process: Process
     ending: asyncio.Future[int]
+    name: str
     lock: bytes = b""
     renewal: asyncio.Task[None] | None = None
 
@@ -504,6 +544,7 @@ def _owner_in(lock: bytes) -> str:
 
 async def _let_go(held: _Hold) -> None:
     """End the holding process the way it expects; it must not outlive the context in any case."""
+    controller.end(held.name)
     if held.renewal:
         held.renewal.cancel()
     with contextlib.suppress(HeadraceError):

@@ -35,7 +35,7 @@ Recording = Annotated[Path, typer.Argument(metavar="FILE", show_default=False)]
 
 @app.command(
     short_help="Keep what clients send to a server, to digest it or to play it again.",
-    epilog="Example: headrace record -t db1 /var/log/mysql/slow.log --follow --duration 10m -o db1.rec",
+    epilog="Example: headrace record -t root@db1 /var/log/mysql/slow.log --follow --duration 10m -o db1.rec",
 )
 def record(
     sources: Annotated[
@@ -106,11 +106,15 @@ async def _record(host: Target, arguments: list[str], output: Path | None) -> di
     folder = made.text.strip()
     try:
         file = f"{folder}/recording"
-        process = await host.spawn([path, "record", "--progress", "1s", "-o", file, *arguments])
+        # In a file, or a connection that breaks would take the summary with it.
+        printed = f"{folder}/summary"
+        process = await host.spawn(
+            [path, "record", "--progress", "1s", "-o", file, *arguments], stdout_path=printed
+        )
         await process.close_stdin()
         stopped = await _watch(process)
         code = await to_the_end(process.wait(STOP_LIMIT_S))
-        lines = [line async for line in process.lines()]
+        lines = (await host.read(printed)).decode().splitlines()
         if not lines:
             _raise_for(code, await process.error_text(), host.name)
         if output is not None:

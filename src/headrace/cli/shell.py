@@ -38,7 +38,7 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 PageFile = Annotated[Path | None, typer.Option("--page", metavar="FILE", help="Write an HTML page.")]
 TargetOption = Annotated[
-    str, typer.Option("--target", "-t", help="local, user@host[:port], or a folder with a saved host.")
+    str, typer.Option("--target", "-t", help="local, user@host[:port][+sudo], or a folder with a saved host.")
 ]
 
 #: How the agent on the target reaches a server there. A password is never an argument: others could read it.
@@ -211,13 +211,20 @@ def _root(
     pass
 
 
-def on_target(address: str | TargetSpec, work: Callable[[Any], Awaitable[T]], **login: str | None) -> T:
-    """Do some work on a target; ``login`` is the identity file and known hosts of an SSH target."""
+def tell(text: str) -> None:
+    """What somebody who waits wants to know."""
+    from headrace.report.text import clean
+
+    stderr().print(clean(text), style="yellow", soft_wrap=True, highlight=False, markup=False)
+
+
+def on_target(address: str | TargetSpec, work: Callable[[Any], Awaitable[T]]) -> T:
+    """Do some work on a target."""
     from headrace.target import TargetSpec, open_target
 
     async def connected() -> T:
-        spec = TargetSpec.parse(address, **login) if isinstance(address, str) else address
-        target = open_target(spec)
+        spec = TargetSpec.parse(address) if isinstance(address, str) else address
+        target = open_target(spec, tell)
         await target.connect()
         try:
             return await work(target)

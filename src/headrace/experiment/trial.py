@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,12 +16,14 @@ from typing import Any
 from headrace import __version__, knobs, workloads
 from headrace.agent import Agent, Journal
 from headrace.errors import (
+    ConnectionLost,
     HeadraceError,
     Refused,
     ServerStartFailed,
     TreatmentFailed,
     WorkloadFailed,
 )
+from headrace.experiment import connection
 from headrace.experiment.design import Design, workload_options
 from headrace.experiment.volume import spec_of
 from headrace.facts import HostFacts
@@ -34,6 +35,8 @@ from headrace.target import Target, to_the_end
 from headrace.volumes import Volume, VolumeSpec, mounted
 
 SAMPLES_FILE = "samples.jsonl.zst"
+#: Longer than it takes to notice that the way to the host is lost.
+SAMPLER_END_S = 45.0
 #: How host, volume and server were configured while the trial ran: what rules look at beside the samples.
 FACTS_FILE = "facts.json"
 
@@ -104,16 +107,6 @@ def live_changes(treatment: Treatment, facts: Facts, *, areas: tuple[str, ...] =
     return found
 
 
-class _Clock:
-    """When each step of the trial began, for the record and for finding what is slow."""
-
-    def __init__(self) -> None:
-        self.times_ns: dict[str, int] = {}
-
-    def mark(self, step: str) -> None:
-        self.times_ns[step] = time.time_ns()
-
-
 async def run_trial(
     lab: Lab, spec: TrialSpec, draft: TrialDraft, on_step: Callable[[str], None]
 ) -> tuple[TrialRecord, TrialData]:
@@ -123,19 +116,21 @@ async def run_trial(
     workload that did not do what was asked (its driver was late, a client was lost), ``invalid``.
     """
     treatment = lab.design.treatment(spec.treatment)
-    clock = _Clock()
+    clock = connection.Clocks([lab.target, *lab.clients.values()])
     steps = _Steps(lab, treatment, draft, clock, on_step)
     clock.mark("started")
     state, reason = TrialState.COMPLETE, ""
     data = empty_data()
     try:
+        await clock.read()
         await lab.journal.record([{"kind": "process", "owner": lab.owner}])
         data = await steps.measure()
+        await clock.compare()
         if steps.invalid:
             state, reason = TrialState.INVALID, "; ".join(steps.invalid)
     except OBSERVATIONS as error:
         state, reason = TrialState.FAILED, error.message
-    except LeftAlone as error:
+    except (LeftAlone, ConnectionLost) as error:
         state, reason = TrialState.INVALID, error.message
     finally:
         # Cancelled or not, the host is restored before anything else happens.
@@ -151,11 +146,12 @@ async def run_trial(
         reason=reason,
         window_start_ns=steps.window_ns[0],
         window_end_ns=steps.window_ns[1],
-        times_ns=clock.times_ns,
+        times_ns=clock.times_ns(),
         facts_hash=lab.facts.hash,
         knobs=steps.knobs,
         versions={"headrace": __version__, **lab.versions, **steps.versions},
-        warnings=steps.warnings,
+        warnings=[*steps.warnings, *clock.warnings()],
+        clocks=clock.offsets(),
         cpus=HostFacts(lab.facts).cpu_count,
         accel=lab.accel,
         machine=lab.target.name,
@@ -184,7 +180,7 @@ class _Steps:
         lab: Lab,
         treatment: Treatment,
         draft: TrialDraft,
-        clock: _Clock,
+        clock: connection.Clocks,
         on_step: Callable[[str], None],
     ) -> None:
         self._lab = lab
@@ -333,7 +329,7 @@ class _Steps:
         finally:
             try:
                 await process.signal("TERM")
-                exit_code = await process.wait(timeout_s=15)
+                exit_code = await process.wait(timeout_s=SAMPLER_END_S)
                 if exit_code != 0:
                     self.warnings.append(f"the sampler ended with {exit_code}: {await process.error_text()}")
                 await lab.target.get(output, self._draft.raw / SAMPLES_FILE)

@@ -74,11 +74,16 @@ class Shell:
     ) -> str:
         """One line for the login shell: prepare, say the pid, become the program.
 
-        The pid comes after ``marker``, because a login shell's start files may print something first. ``exec``
-        all the way makes the program the leader of the process group that sshd made for the login shell. What
+        ``marker`` comes first on standard error, and before the pid on standard output, because a login shell's
+        start files and sudo may have something to say of their own. ``exec`` all the way makes the program the leader of the process group that sshd made for the login shell. What
         is ``kept`` has a shell above it, the keeper, that outlives the connection and notes the exit code.
         """
-        steps = ["exec 3>&1", "LC_ALL=C PATH=$PATH:/usr/sbin:/sbin", "export LC_ALL PATH"]
+        steps = [
+            f"echo {marker} >&2",
+            "exec 3>&1",
+            "LC_ALL=C PATH=$PATH:/usr/sbin:/sbin",
+            "export LC_ALL PATH",
+        ]
         for name, value in {**(env or {}), COMMAND_VARIABLE: marker}.items():
             if not name.isidentifier() or not name.isascii():
                 raise ValueError(f"no name for an environment variable: {name!r}")
@@ -136,7 +141,7 @@ class NotStarted(Exception):
 
 
 class Channel(asyncssh.SSHClientSession[bytes]):
-    """The bytes of one command: finds the pid in front of its output, then fills the streams.
+    """The bytes of one command: finds where its output begins, and its pid, then fills the streams.
 
     ``why_lost`` says whether the whole connection broke, and how. Then a command with ``on_cut`` is not given
     up: whoever gets that call sets the exit code.
@@ -157,6 +162,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
         self._why_lost = why_lost
         self._place = place
         self._preface = b""
+        self._error_preface: bytes | None = b""
         self._channel: Any = None
 
     def connection_made(self, chan: Any) -> None:
@@ -166,7 +172,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         if datatype == asyncssh.EXTENDED_DATA_STDERR:
-            self.stderr.data_received(data)
+            self._error_received(data)
             return
         if self.pid.done():
             self.stdout.data_received(data)
@@ -179,6 +185,17 @@ class Channel(asyncssh.SSHClientSession[bytes]):
             self.pid.set_result(pid)
             if output:
                 self.stdout.data_received(output)
+
+    def _error_received(self, data: bytes) -> None:
+        if self._error_preface is None:
+            self.stderr.data_received(data)
+            return
+        self._error_preface += data
+        _, found, rest = self._error_preface.partition(self.marker.encode() + b"\n")
+        if found:
+            self._error_preface = None
+            if rest:
+                self.stderr.data_received(rest)
 
     def eof_received(self) -> bool:
         self._end(None)
@@ -226,7 +243,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
     def _why_not_started(self, error: TargetError | None) -> Exception:
         if error is not None:
             return error
-        words = self.stderr.so_far or self._preface
+        words = self.stderr.so_far or self._error_preface or self._preface
         code = self.exit_code.result()
         if code in (126, 127):
             return NotStarted(code, words)

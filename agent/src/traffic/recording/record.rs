@@ -1,5 +1,6 @@
 //! `headrace-agent record`: any sources into one recording, until they end, a limit is reached, or somebody stops it.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -244,7 +245,9 @@ fn watch(
         if let Some(interval) = arguments.progress
             && said.elapsed() >= interval
         {
-            eprintln!("{}", progress(began.elapsed(), said.elapsed(), events, events - events_said, bytes));
+            // Nobody may be there to read it any more: that is no reason to end the recording.
+            let line = progress(began.elapsed(), said.elapsed(), events, events - events_said, bytes);
+            let _ = writeln!(std::io::stderr(), "{line}");
             (said, events_said) = (Instant::now(), events);
         }
     }

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from headrace.agent import Agent
 from headrace.errors import NotReady, TargetError, WorkloadFailed
 from headrace.target import Process, Target, to_the_end
+from headrace.target.clock import Clock, read_clock
 from headrace.workloads import tool
 from headrace.workloads.drive.lines import Source, measurement
 from headrace.workloads.workload import Context, Measurement
@@ -40,7 +41,6 @@ END_GRACE_S = 60.0
 
 #: A clock that cannot be read closer than this is no basis for an agreed start.
 MAX_CLOCK_ERROR_NS = 20_000_000
-_CLOCK_READINGS = 8
 
 WHAT = "headrace-agent drive run"
 
@@ -63,14 +63,6 @@ class Seat:
             await self.target.write(f"{path}.password", self.password.encode(), mode=0o600)
             argv += ["--mysql-password-file", f"{path}.password"]
         return argv
-
-
-@dataclass(frozen=True)
-class Clock:
-    """How far a target's clock is ahead of ours, and how far that may be wrong, in ns."""
-
-    offset_ns: int
-    error_ns: int
 
 
 async def drive(context: Context, spec: Mapping[str, Any], seats: Sequence[Seat]) -> Measurement:
@@ -240,28 +232,6 @@ async def _read_clocks(targets: Iterable[Target]) -> dict[Target, Clock]:
                 hint="use clients that are nearer, or less busy",
             )
     return clocks
-
-
-async def read_clock(target: Target) -> Clock:
-    """Compare a target's clock with ours: the reading that took least time says most (Cristian 1989)."""
-    process = await target.spawn(["sh", "-c", "while read -r _; do date +%s%N; done"])
-    best = Clock(0, 2**62)
-    try:
-        lines = process.lines()
-        for _ in range(_CLOCK_READINGS):
-            before_ns = time.time_ns()
-            await process.write(b"\n")
-            line = await anext(lines, "")
-            after_ns = time.time_ns()
-            if not line.isdigit():
-                raise NotReady(f"its clock cannot be read: {line!r}", place=target.name)
-            middle_ns = (before_ns + after_ns) // 2
-            best = min(
-                best, Clock(int(line) - middle_ns, (after_ns - before_ns) // 2), key=lambda c: c.error_ns
-            )
-    finally:
-        await to_the_end(tool.stop(process))
-    return best
 
 
 async def _all(work: Iterable[Awaitable[T]]) -> list[T]:

@@ -1,0 +1,81 @@
+"""What a trial must know of the way to its machines: how far their clocks are off, and when it was lost."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from headrace.errors import ConnectionLost
+from headrace.target import Target
+from headrace.target.clock import OURS, Clock, read_clock
+from headrace.target.local import LocalTarget
+
+#: A clock that was set by more than this while samples were taken and the window was timed is told of.
+MOST_DRIFT_NS = 50_000_000
+
+
+class Clocks:
+    """The clocks of a trial's machines, the target first, and what happened to the way there since it began.
+
+    The steps of a trial are timed by our clock and recorded in the target's time, as are its window and samples.
+    """
+
+    def __init__(self, targets: Iterable[Target]) -> None:
+        self._targets = list(dict.fromkeys(targets))
+        self._lost = [len(target.interruptions) for target in self._targets]
+        self._marks_ns: dict[str, int] = {}
+        self._began: dict[str, Clock] = {}
+        self._ended: dict[str, Clock] = {}
+
+    def mark(self, step: str) -> None:
+        """When a step began, for the record and for finding what is slow."""
+        self._marks_ns[step] = time.time_ns()
+
+    async def read(self) -> None:
+        """As the trial begins."""
+        self._began = await self._read()
+
+    async def compare(self) -> None:
+        """As it ends: a clock that was set meanwhile tells samples and windows of other moments."""
+        self._ended = await self._read()
+
+    async def _read(self) -> dict[str, Clock]:
+        return {target.name: await _read(target) for target in self._targets}
+
+    def times_ns(self) -> dict[str, int]:
+        """Each step in the target's time."""
+        offset_ns = self._began.get(self._targets[0].name, OURS).offset_ns
+        return {step: at_ns + offset_ns for step, at_ns in self._marks_ns.items()}
+
+    def offsets(self) -> dict[str, dict[str, int]]:
+        """As TrialRecord.clocks has them."""
+        return {name: asdict(clock) for name, clock in self._began.items()}
+
+    def warnings(self) -> list[str]:
+        found = []
+        for name, after in self._ended.items():
+            before = self._began[name]
+            moved_ns = after.offset_ns - before.offset_ns
+            if abs(moved_ns) > MOST_DRIFT_NS and after.differs_from(before):
+                found.append(
+                    f"the clock of {name} was set by {moved_ns / 1e6:+,.0f} ms in the trial: "
+                    "samples and the window may be of other moments"
+                )
+        for target, known in zip(self._targets, self._lost, strict=True):
+            for lost_ns, back_ns in target.interruptions[known:]:
+                found.append(
+                    f"the connection to {target.name} was lost for {(back_ns - lost_ns) / 1e9:.0f} s; "
+                    "what ran there went on without it"
+                )
+        return found
+
+
+async def _read(target: Target) -> Clock:
+    if isinstance(target, LocalTarget):
+        return OURS
+    while True:
+        # No trial is lost for want of the time: it is asked again when the way is back, or that ends the experiment.
+        with contextlib.suppress(ConnectionLost):
+            return await read_clock(target)

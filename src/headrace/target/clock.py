@@ -1,0 +1,64 @@
+"""How far a target's clock is from ours, and how far that may be wrong.
+
+Clocks are not trusted to agree. Of several readings the one that took least time says most (Cristian,
+"Probabilistic clock synchronization", 1989): the target read its clock between our two, and no closer bound is to
+be had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+
+from headrace.errors import HeadraceError, NotReady
+from headrace.target import Process, Target, to_the_end
+
+READINGS = 8
+END_S = 10.0
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How far a target's clock is ahead of ours, and how far that may be wrong, in ns."""
+
+    offset_ns: int
+    error_ns: int
+
+    def differs_from(self, other: Clock) -> bool:
+        """Whether the two cannot be the same offset."""
+        return abs(self.offset_ns - other.offset_ns) > self.error_ns + other.error_ns
+
+
+#: This machine's own.
+OURS = Clock(0, 0)
+
+
+async def read_clock(target: Target) -> Clock:
+    """Compare a target's clock with ours. Raises NotReady where it cannot be read."""
+    process = await target.spawn(["sh", "-c", "while read -r _; do date +%s%N; done"])
+    best = Clock(0, 2**62)
+    try:
+        lines = process.lines()
+        for _ in range(READINGS):
+            before_ns = time.time_ns()
+            await process.write(b"\n")
+            line = await anext(lines, "")
+            after_ns = time.time_ns()
+            if not line.isdigit():
+                raise NotReady(f"its clock cannot be read: {line!r}", place=target.name)
+            middle_ns = (before_ns + after_ns) // 2
+            reading = Clock(int(line) - middle_ns, (after_ns - before_ns) // 2)
+            best = min(best, reading, key=lambda clock: clock.error_ns)
+    finally:
+        await to_the_end(_end(process))
+    return best
+
+
+async def _end(process: Process) -> None:
+    with contextlib.suppress(HeadraceError):
+        await process.close_stdin()
+        try:
+            await process.wait(END_S)
+        except TimeoutError:
+            await process.signal("KILL")
