@@ -145,8 +145,8 @@ async def _build(host: Target, image: Image, tell: Tell) -> None:
         await host.run(
             ["cp", "--sparse=always", str(out), str(draft / "root.img")], timeout_s=BUILD_PATIENCE_S
         )
-        with (draft / "root.img").open("r+b") as file:
-            file.write(partition_table())
+        with (draft / "root.img").open("r+b") as disk:
+            disk.write(partition_table())
         shutil.copy(f"{out}.host_key", draft / "host_key")
         shutil.copy(place / "id", draft / "id")
         packages = dict(line.split(" ", 1) for line in Path(f"{out}.packages").read_text().splitlines())
