@@ -76,6 +76,6 @@ async def _read(target: Target) -> Clock:
     if isinstance(target, LocalTarget):
         return OURS
     while True:
-        # No trial is lost for want of the time: it is asked again when the way is back, or that ends the experiment.
+        # No trial is lost for want of the time: it is asked again when the way is back, or that ends the run.
         with contextlib.suppress(ConnectionLost):
             return await read_clock(target)

@@ -75,8 +75,9 @@ class Shell:
         """One line for the login shell: prepare, say the pid, become the program.
 
         ``marker`` comes first on standard error, and before the pid on standard output, because a login shell's
-        start files and sudo may have something to say of their own. ``exec`` all the way makes the program the leader of the process group that sshd made for the login shell. What
-        is ``kept`` has a shell above it, the keeper, that outlives the connection and notes the exit code.
+        start files and sudo may have something to say of their own. ``exec`` all the way makes the program the
+        leader of the process group that sshd made for the login shell. What is ``kept`` has a shell above it,
+        the keeper, that outlives the connection and notes the exit code.
         """
         steps = [
             f"echo {marker} >&2",
