@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import vm
-from headrace.errors import Busy, NotReady, PlanError
+from headrace.errors import Busy, NotReady, PlanError, TargetError
 from headrace.target.local import LocalTarget
 from headrace.vm import bzimage, cache, image, kernels, machine, processes, qemu, spec, state, stock
 from headrace.vm.spec import DiskSpec, VmSpec
@@ -290,7 +290,7 @@ def record(pid: int = 0, **changes: object) -> state.Record:
         phase="running",
         owner="",
         release="6.1.0-9-x",
-        image="0" * 16,
+        image=image.current().key,
         accel="tcg",
         port=40022,
         machine_id="ab" * 16,
@@ -386,6 +386,14 @@ async def test_a_machine_that_runs_is_taken_over(other: subprocess.Popen[bytes])
     assert (found.accel, found.release, found.spec) == ("tcg", "6.1.0-9-x", SPEC)
     assert (found.target.host, found.target.port, found.target.user) == ("127.0.0.1", 40022, "root")
     assert "taken over" in told[0]
+
+
+async def test_a_machine_of_another_version_is_its_owners_to_replace(other: subprocess.Popen[bytes]) -> None:
+    place_of(record(other.pid, image="0" * 16))
+    assert (await vm.up(SPEC, lambda _: None)).spec == SPEC  # as it is, since somebody may work on it
+    with pytest.raises(TargetError, match="another version"):
+        await vm.running()[0].reboot("6.12", lambda _: None)
+    assert other.poll() is None
 
 
 async def test_anothers_machine_and_another_spec_are_busy(other: subprocess.Popen[bytes]) -> None:

@@ -110,6 +110,9 @@ class Vm:
                 raise TargetError(
                     "the machine is gone", place=self.name, hint="`headrace lab up` starts a new one"
                 )
+            if _is_outdated(record):
+                hint = f"`headrace lab down {self.name}`, then up"
+                raise TargetError("the machine is of another version of headrace", place=self.name, hint=hint)
             found = await steps.take(f"kernel {kernel}", kernels.kernel_of(host, kernel, tell))
             await steps.take("halting", _halt(record, tell))
             with contextlib.suppress(FileNotFoundError):
@@ -125,9 +128,9 @@ class Vm:
 async def up(spec: VmSpec, tell: Tell, *, owner: str = "", accel: qemu.Accel | None = None) -> Vm:
     """A machine as the spec says, which answers over ssh. One of that name that runs is taken over.
 
-    ``owner`` is whose it is, an experiment's folder as a rule. ``accel`` forces one; by default KVM is taken
-    where it works. Raises Busy where the one that runs is another's or was asked for with another spec, PlanError,
-    NotReady, DiskFull, TargetError; nothing is left of a machine that did not come up.
+    ``owner`` is whose it is, an experiment's folder as a rule: only the same takes it over. ``accel`` forces one;
+    by default KVM is taken where it works. Raises Busy where the one that runs is another's or was asked for with
+    another spec, PlanError, NotReady, DiskFull, TargetError; nothing is left of a machine that did not come up.
     """
     spec.check()
     place = state.machine_folder(spec.name)
@@ -136,8 +139,11 @@ async def up(spec: VmSpec, tell: Tell, *, owner: str = "", accel: qemu.Accel | N
         try:
             record = state.read(place)
             if record is not None and record.phase == "running" and record.alive:
-                return _taken_over(record, spec, owner, tell)
-            if any(place.iterdir()) or spec.name in state.namespaces():
+                if not (owner and owner == record.owner and _is_outdated(record)):
+                    return _taken_over(record, spec, owner, tell)
+                tell(f"machine {spec.name} is of another version of headrace: started anew")
+                await _clear(host, place)
+            elif any(place.iterdir()) or spec.name in state.namespaces():
                 tell(f"removing what is left of machine {spec.name}, which no longer runs")
                 await _clear(host, place)
             return Vm(await _create(host, place, spec, owner, accel, Steps(tell)))
@@ -184,6 +190,11 @@ class Steps:
         self.taken = (*self.taken, (what, round(took_s, 3)))
         self.tell(f"{what}: {took_s:.1f} s")
         return result
+
+
+def _is_outdated(record: state.Record) -> bool:
+    """Whether its root is not of this version: how a kernel finds the root may have changed."""
+    return record.image != images.current().key
 
 
 def _taken_over(record: state.Record, spec: VmSpec, owner: str, tell: Tell) -> Vm:
