@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -169,6 +170,7 @@ class SshdMachine:
         self.broken = broken
         self.booted: list[str] = []
         self.releases = 0
+        self.dies_at_once = False
         self.held: list[bool] = []
         self._kernel: str | None = None
         self._running = contextlib.ExitStack()
@@ -187,6 +189,9 @@ class SshdMachine:
         place.mkdir()
         found = self._running.enter_context(sshd.running_sshd(place))
         self._kernel = kernel
+        if self.dies_at_once:
+            self.dies_at_once = False
+            threading.Timer(0.5, self.kill).start()
         return TargetSpec(
             "ssh",
             host="127.0.0.1",
@@ -323,6 +328,19 @@ def test_a_machine_that_dies_in_a_trial_boots_again_and_the_trial_is_measured_ag
 
 @pytest.mark.real
 @pytest.mark.root
+def test_a_machine_that_dies_while_it_is_prepared_boots_again(
+    tmp_path: Path, booted: Callable[..., SshdMachine]
+) -> None:
+    host = booted()
+    host.dies_at_once = True
+    folder, told = run(tmp_path)
+    assert len(folder.trials()) == 3
+    assert len(host.booted) == 3
+    assert any("died while it was prepared" in text for text in told)
+
+
+@pytest.mark.real
+@pytest.mark.root
 def test_a_kernel_that_does_not_come_up_is_a_failed_treatment_and_asked_for_once(
     tmp_path: Path, booted: Callable[..., SshdMachine]
 ) -> None:
@@ -351,9 +369,7 @@ def folder_levels(folder: ExperimentFolder, treatment: str) -> str:
 
 
 def kill_in_trial(tmp_path: Path, host: SshdMachine, numbers: list[int]) -> Callable[[], None]:
-    """Kill the machine while the workload of these trials runs, once each, from a process of its own thread."""
-    import threading
-
+    """Kill the machine while the workload of these trials runs, once each."""
     over = threading.Event()
 
     def watch() -> None:

@@ -92,15 +92,21 @@ class Labs:
         # The journal is rolled back and let go: a boot would end the process that holds it.
         if told := await self._close(None):
             raise told
-        try:
-            self._spec = await self._machine.ready(kernel, self._tell)
-        except TreatmentFailed as error:
-            self._broken[kernel] = error
-            raise
-        try:
-            return await self._prepare(self._spec, kernel)
-        except BaseException as error:
-            raise (await self._close(error) or error) from None
+        for is_last in (False, True):
+            self._boot = ""
+            try:
+                self._spec = await self._machine.ready(kernel, self._tell)
+            except TreatmentFailed as error:
+                self._broken[kernel] = error
+                raise
+            try:
+                return await self._prepare(self._spec, kernel)
+            except BaseException as error:
+                told = await self._close(error) or error
+                if is_last or not await self._died(told):
+                    raise told from None
+                self._tell(f"the machine died while it was prepared ({told}): once more")
+        raise AssertionError("the last time returns or raises")
 
     async def _prepare(self, spec: TargetSpec, kernel: str | None) -> Lab:
         # What became of a machine that can be booted is found out by ``lost``, not by waiting.
@@ -120,16 +126,21 @@ class Labs:
 
     async def lost(self, error: BaseException) -> str:
         """Close the lab in which a trial ended so. Returns why, where the machine died; raises otherwise."""
-        spec, boot = self._spec, self._boot
         told = await self._close(error) or error
+        if not await self._died(told):
+            raise told
+        return str(told.message) if isinstance(told, HeadraceError) else str(told)
+
+    async def _died(self, told: BaseException) -> bool:
+        """Whether this error of a lab that is closed came of the end of its machine."""
         task = asyncio.current_task()
         stopped = task is not None and task.cancelling() > 0
-        if stopped or spec is None or not self._machine.boots or not isinstance(told, TargetError):
-            raise told
-        if await is_there(spec, boot):
-            raise told
+        if stopped or self._spec is None or not self._machine.boots or not isinstance(told, TargetError):
+            return False
+        if await is_there(self._spec, self._boot):
+            return False
         self._machine.died()
-        return told.message
+        return True
 
     async def _close(self, error: BaseException | None) -> BaseException | None:
         """Close the lab, telling it what ended the work in it; what is to be told now, None where all is well."""

@@ -195,12 +195,12 @@ async def boot_id(target: Target) -> str:
 
 
 async def is_there(spec: TargetSpec, boot: str) -> bool:
-    """Whether the host still answers, and was not booted since."""
+    """Whether the host still answers, and was not booted since; a ``boot`` of "" is not known."""
     target = open_target(spec)
     try:
         async with asyncio.timeout(SIGN_OF_LIFE_S):
             await target.connect()
-            return await boot_id(target) == boot
+            return await boot_id(target) == boot or not boot
     except (TimeoutError, HeadraceError, OSError):
         return False
     finally:
