@@ -55,7 +55,8 @@ def main() -> int:
         text = text.replace("[design]", f'[target]\nscratch = "{asked.scratch}"\n\n[design]', 1)
     raced, race_s = run(folder, "race", text)
     (race,) = raced["races"]
-    full = re.sub(r"^response = .*$", "", text, flags=re.MULTILINE).replace('"race"', '"factorial"', 1)
+    full = re.sub(r"^response = .*$", "", text, flags=re.MULTILINE)
+    full = full.replace('kind = "race"', 'kind = "factorial"')
     full = re.sub(r"^blocks = \d+", f"blocks = {race['blocks']}", full, count=1, flags=re.MULTILINE)
     studied, full_s = run(folder, "full", full)
     print(f"race:  {raced['trials']:4} trials, {race_s / 60:5.1f} min; {race['headline']}")

@@ -59,11 +59,15 @@ class RaceReport:
         """What the race ran, beside full studies of all treatments."""
         ran = len(self.records)
         part = f"{100 * ran / self.full_trials:.0f}%" if self.full_trials else "–"
-        said = f"{ran} trials ran; {self.full_trials} would have been all treatments in all blocks ({part}), "
-        said += f"{self.same_trials} in as many blocks as the race came to."
-        if self.seconds:
-            took, full, same = map(text.seconds, (self.seconds, self.full_seconds, self.same_seconds))
-            said += f" They took {took}; those would have taken about {full} and {same}."
+        took, full, same = (
+            f", {text.seconds(seconds)}" if self.seconds else ""
+            for seconds in (self.seconds, self.full_seconds, self.same_seconds)
+        )
+        said = f"{ran} trials ran{took}; {self.full_trials}{full} would have been "
+        said += f"all treatments in all blocks ({part})"
+        if self.same_trials < self.full_trials:
+            said += f", {self.same_trials}{same} all in as many blocks as the race came to"
+        said += "."
         again = sum(len(r.earlier) for r in self.records)
         if again:
             said += f" {again} more {'was' if again == 1 else 'were'} disturbed, and measured again."
