@@ -102,6 +102,8 @@ def _percent(value: float | None) -> str:
     if value is None:
         return "–"
     percent = 100 * value
+    if percent > 99.95:
+        return "100%"
     return f"{percent:.1f}%" if percent > 90 else f"{percent:.0f}%" if percent >= 9.5 else f"{percent:.2g}%"
 
 
