@@ -88,13 +88,19 @@ def natural(version: str) -> tuple[tuple[int, str], ...]:
 
 
 def _is(release: str, version: str) -> bool:
-    return release.startswith(version) and not release[len(version) : len(version) + 1].isdigit()
+    """Whether the release is of this version, as 6.12.9 is of 6.12 and not of 6.1; an empty one is any."""
+    return not version or (
+        release.startswith(version) and not release[len(version) : len(version) + 1].isdigit()
+    )
 
 
 async def _from_apt(host: Target, version: str, tell: Tell) -> Kernel:
     await require_programs(host, "apt-get")
-    listed = await host.run(["apt-cache", "pkgnames", f"linux-image-{version}"], check=False)
-    packages = [name for name in listed.text.split() if _is_cloud_kernel(name, version)]
+    packages = await _packages(host, version)
+    if not packages and host.is_root and not await _packages(host, ""):
+        tell("apt knows no kernel at all: apt-get update")
+        await host.run(["apt-get", "-q", "update"], timeout_s=FETCH_PATIENCE_S, check=False)
+        packages = await _packages(host, version)
     if not packages:
         raise NotReady(
             f"apt knows no Debian cloud kernel {version}",
@@ -114,6 +120,11 @@ async def _from_apt(host: Target, version: str, tell: Tell) -> Kernel:
         if vmlinuz is None or modules is None:
             raise HeadraceError("the package has no kernel, or no modules", place=package)
         return await _keep(host, place, vmlinuz, modules, package, tell)
+
+
+async def _packages(host: Target, version: str) -> list[str]:
+    listed = await host.run(["apt-cache", "pkgnames", f"linux-image-{version}"], check=False)
+    return [name for name in listed.text.split() if _is_cloud_kernel(name, version)]
 
 
 @asynccontextmanager
