@@ -8,6 +8,7 @@ of its own below ``/var/tmp`` and ``/root``. As root only; all is gone when the 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import socket
@@ -113,6 +114,9 @@ def two_hosts(folder: Path) -> Iterator[Hosts]:
     near = Host("hrnear", NEAR, "hrn0", folder / "near")
     far = Host("hrfar", FAR, "hrf0", folder / "far")
     with contextlib.ExitStack() as stack:
+        # Their names and addresses are there once on a machine.
+        turn = stack.enter_context(open("/tmp/headrace-test-hosts.lock", "w"))
+        fcntl.flock(turn, fcntl.LOCK_EX)
         for host in (near, far):
             stack.enter_context(_namespace(host.name))
         for number, host in ((80, near), (81, far)):
