@@ -242,8 +242,8 @@ def show(pool: ProcessPoolExecutor, name: str, truth: Floats, arguments: argpars
     limit = ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / len(races))
     print(
         f"  {len(races):,} races in {took_s:.0f} s, {cpu_s:.0f} s of CPU "
-        f"({1e3 * cpu_s / len(races):.0f} ms each); time / target {took_s / TARGET_S:.2f}; best left / allowed {gone / limit:.2f}; "
-        f"share / target {share / TARGET_SHARE:.2f}",
+        f"({1e3 * cpu_s / len(races):.0f} ms each); time / target {took_s / TARGET_S:.2f}; "
+        f"best left / allowed {gone / limit:.2f}; share / target {share / TARGET_SHARE:.2f}",
         flush=True,
     )
     return took_s <= TARGET_S and gone <= limit and share <= TARGET_SHARE
