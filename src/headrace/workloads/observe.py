@@ -7,7 +7,6 @@ before they ask again, a faster server counts more; where the load is fixed, onl
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 import json
@@ -21,6 +20,7 @@ from headrace.errors import HeadraceError, WorkloadFailed
 from headrace.model import OWNER_VARIABLE, ServerLogin, Tool, Value
 from headrace.store import INTERVALS, LATENCY
 from headrace.target import Target, to_the_end
+from headrace.workloads import tool
 from headrace.workloads.options import Options
 from headrace.workloads.workload import Context, Measurement
 
@@ -96,26 +96,28 @@ class Observe:
         sampler = options.counter.partition(".")[0]
         total = round(context.warmup_s + context.seconds)
         argv = [agent.path, "sample", "--samplers", sampler, "--interval", "1s", "--duration", f"{total}s"]
-        process = await context.target.spawn(
-            [*argv, *options.login.argv], env={OWNER_VARIABLE: context.owner}
-        )
-        lines: list[str] = []
-
-        async def read() -> None:
-            async for line in process.lines():
-                lines.append(line)
-
-        try:
-            await asyncio.wait_for(read(), total + ENDING_S)
-            code = await process.wait(5)
-        except TimeoutError as error:
-            raise WorkloadFailed(f"the sampler did not end after {total} s", place="observe") from error
-        finally:
-            with contextlib.suppress(HeadraceError):
-                await to_the_end(process.signal("TERM"))
-        (context.raw / "observed.jsonl").write_text("\n".join(lines) + "\n")
+        # Into files: what it counts while nobody can reach the host is not lost.
+        async with tool.scratch_folder(context) as scratch:
+            printed, said = f"{scratch}/observed.jsonl", f"{scratch}/observed.stderr"
+            process = await context.target.spawn(
+                [*argv, *options.login.argv],
+                env={OWNER_VARIABLE: context.owner},
+                stdout_path=printed,
+                stderr_path=said,
+            )
+            try:
+                code = await process.wait(total + ENDING_S)
+            except TimeoutError as error:
+                raise WorkloadFailed(f"the sampler did not end after {total} s", place="observe") from error
+            finally:
+                with contextlib.suppress(HeadraceError):
+                    await to_the_end(process.signal("TERM"))
+            path = context.raw / "observed.jsonl"
+            await context.target.get(printed, path)
+            words = (await context.target.read(said)).decode("utf-8", "replace").strip()
+        lines = path.read_text().splitlines()
         if code != 0:
-            raise WorkloadFailed(f"the sampler: {(await process.error_text()).strip()}", place="observe")
+            raise WorkloadFailed(f"the sampler: {words}", place="observe")
         return measured(lines, options.counter, context.warmup_s)
 
     async def cleanup(self, context: Context) -> None:
