@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace import __version__, store
+from headrace.cli.experiments import find_plan
 from headrace.experiment import design as designs
 from headrace.experiment import plan as plans
 from tests import synthetic
@@ -164,3 +165,12 @@ def test_the_readmes_commands_work(tmp_path: Path) -> None:
 def test_the_make_targets_of_the_readme_exist() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     assert set(re.findall(r"^make ([a-z]+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE)) <= targets
+
+
+def test_a_folder_of_an_examples_name_does_not_hide_the_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `headrace run kernels -o kernels` leaves one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kernels").mkdir()
+    assert find_plan(Path("kernels")).is_file()

@@ -29,7 +29,7 @@ Objectives = Annotated[
 
 def find_plan(path: Path) -> Path:
     """The file itself, or the example of that name."""
-    if path.exists() or (path.suffix != ".toml" and len(path.parts) > 1):
+    if path.is_file() or (path.suffix != ".toml" and len(path.parts) > 1):
         return path
     example = Path(__file__).parent.parent / "examples" / path.with_suffix(".toml").name
     return example if example.exists() and len(path.parts) == 1 else path
