@@ -172,10 +172,11 @@ def settled_blocks(truth: Floats, margin: float, power: float) -> int:
     return max(n if n is not None else 10**6 for n in needed)
 
 
-def deciding_blocks(truth: Floats, margin: float, power: float, studies: int = 200) -> int:
-    """The least with which a factorial's leader is told to be within the margin, by simulation."""
+def deciding_blocks(truth: Floats, margin: float, powers: Sequence[float], studies: int = 100) -> list[int]:
+    """The least, for each power, with which a factorial's leader is told to be within the margin: by simulation."""
     count, level = len(truth), ALPHA / (len(truth) - 1)
     rng = np.random.default_rng(7)
+    shares: list[float] = []
     tables = []
     for _ in range(studies):
         machine = Machine(truth, rng)
@@ -189,9 +190,10 @@ def deciding_blocks(truth: Floats, margin: float, power: float, studies: int = 2
             leader = int(own.mean(axis=1).argmax())
             upper = np.delete((pairs.mean + pairs.half_width(level))[:, leader], leader)
             decided += bool(upper.max() <= math.log1p(margin))
-        if decided >= power * studies:
-            return blocks
-    return MOST_BLOCKS
+        shares.append(decided / studies)
+        if shares[-1] >= max(powers):
+            break
+    return [next((2 + i for i, s in enumerate(shares) if s >= power), MOST_BLOCKS) for power in powers]
 
 
 def told(name: str, found: Sequence[Ran], truth: Floats, margin: float, settled: int) -> tuple[float, float]:
@@ -212,7 +214,7 @@ def told(name: str, found: Sequence[Ran], truth: Floats, margin: float, settled:
 def show(pool: ProcessPoolExecutor, name: str, truth: Floats, arguments: argparse.Namespace) -> bool:
     margin, count = arguments.margin, len(truth)
     settled = {power: settled_blocks(truth, margin, power) for power in (0.8, 0.9)}
-    same = {power: deciding_blocks(truth, margin, power) for power in (0.8, 0.9)}
+    same = dict(zip(settled, deciding_blocks(truth, margin, tuple(settled)), strict=True))
     full = settled[0.8] * count
     near = int((truth >= truth.max() - math.log1p(margin)).sum())
     print(f"{name}: {count} configurations, {near} within {100 * margin:g}% of the best")
