@@ -61,6 +61,7 @@ class Fleet:
     known_hosts: Path
     prefix: Sequence[str]
     hosts: list[Host] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def target_table(self) -> str:
@@ -72,8 +73,9 @@ class Fleet:
 
     @property
     def env(self) -> dict[str, str]:
-        """For who runs headrace: the journal lies on each host's own disk."""
-        return {**os.environ, "HEADRACE_STATE": f"{self.disk}/state", "NO_COLOR": "1", "PATH": lab.PATH}
+        """For who runs headrace, and more: the journal lies on each host's own disk."""
+        own = {"HEADRACE_STATE": f"{self.disk}/state", "NO_COLOR": "1", "COLUMNS": "300", "PATH": lab.PATH}
+        return {**os.environ, **own, **self.environment}
 
     def own_disk(self, host: Host) -> Path:
         """The same folder, seen from here."""

@@ -24,8 +24,11 @@ class MachineShare:
 
 @dataclass(frozen=True)
 class Spread:
-    """``between`` is the largest ratio of two machines' baselines; ``within_sd_log``, how far two baseline trials of
-    one machine lie apart (pooled standard deviation of logs), None where no machine has two."""
+    """``between`` is the largest ratio of two machines' baselines.
+
+    ``within_sd_log`` is how far baseline trials of one machine lie apart (pooled standard deviation of logs), None
+    where no machine has two.
+    """
 
     machines: tuple[MachineShare, ...]
     between: float

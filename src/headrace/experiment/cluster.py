@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import signal
+import socket
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,6 +33,9 @@ from headrace.target import to_the_end
 
 #: How long an actor that has nothing to tell keeps us waiting, before we ask again.
 NEWS_S = 5.0
+
+#: How long a cluster may take to let us in.
+PROBE_S = 10.0
 
 #: A controller waits for the network most of its time.
 CPUS = 0.1
@@ -184,15 +189,16 @@ def _connect(on: str) -> Any:
     # Ray puts its own handlers in the place of ours, which restore hosts.
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
+        _probe(os.environ.get("RAY_ADDRESS", "") if on == "ray" else on)
         ray.init(
             address="auto" if on == "ray" else on,
             log_to_driver=False,
             logging_level="ERROR",
             configure_logging=False,
         )
-    except (ConnectionError, ImportError, RuntimeError, ValueError) as error:
+    except (OSError, ImportError, RuntimeError, ValueError) as error:
         raise NotReady(
-            f"no Ray cluster answers: {str(error).splitlines()[0]}",
+            f"no Ray cluster answers: {(str(error).splitlines() or [type(error).__name__])[0]}",
             place=f"--on {on}",
             hint="`ray start --head` on one controller, `ray start --address=...` on the others",
         ) from error
@@ -200,3 +206,10 @@ def _connect(on: str) -> Any:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     return ray
+
+
+def _probe(address: str) -> None:
+    """Raises OSError where nobody listens: Ray itself would ask for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), PROBE_S).close()

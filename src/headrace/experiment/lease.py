@@ -17,6 +17,9 @@ T = TypeVar("T")
 #: How long a host that somebody else holds is left alone before it is asked again.
 POLL_S = 2.0
 
+#: How long a host is left to others between two blocks: long enough that who waits sees it free.
+YIELD_S = 2.5
+
 
 async def queued(take: Callable[[], Awaitable[T]], tell: Callable[[str], None], poll_s: float = POLL_S) -> T:
     """What ``take`` gives, as soon as nobody else holds the host. Every other error is the caller's."""

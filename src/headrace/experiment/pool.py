@@ -25,6 +25,7 @@ from headrace import workloads
 from headrace.errors import HeadraceError, NothingMeasured, PlanError, Refused, TargetError
 from headrace.experiment import block as blocks
 from headrace.experiment import design as designs
+from headrace.experiment import lease
 from headrace.experiment import plan as plans
 from headrace.experiment.block import Seen, Task
 from headrace.experiment.ledger import Assignment, Ledger
@@ -48,12 +49,13 @@ WORK = ".work"
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a machine that is away is left alone, how long all may be away at once, and how often one may fail
-    without a trial in between before it is asked no more."""
+    """How long a machine that is away is left alone, how long all may be away at once, how often one may fail
+    without a trial in between before it is asked no more, and how long it is left to others after a block."""
 
     retry_s: float = 10.0
     all_away_s: float = 300.0
     failures: int = 3
+    yield_s: float = lease.YIELD_S
 
 
 @dataclass(frozen=True)
@@ -232,6 +234,7 @@ class Pool:
         self._patience = patience
         self._machines = {address: _Machine(address) for address in plan.target.addresses}
         self._changed = asyncio.Condition()
+        self._changes = 0
         self._began: dict[str, float] = {}
         self._alone_since: float | None = None
         self._failure: BaseException | None = None
@@ -290,9 +293,10 @@ class Pool:
         if machine.address not in self._facts and not await self._is_back(machine):
             return
         while not self._ledger.is_over:
+            changes = self._changes
             assignment = self._ledger.take(machine.address)
             if assignment is None:
-                await self._wait()
+                await self._wait(changes)
                 continue
             self._prepare(machine, assignment)
             try:
@@ -305,6 +309,7 @@ class Pool:
             else:
                 self._ledger.ended(machine.address)
                 await self._tell_all()
+                await self._pause(self._patience.yield_s)
 
     def _prepare(self, machine: _Machine, assignment: Assignment) -> None:
         """Whatever stands in the way of a block's being of this machine alone is moved before its first trial."""
@@ -441,10 +446,10 @@ class Pool:
             hint="run the same command again: it restores the machines and continues",
         )
 
-    async def _wait(self) -> None:
-        """Until something changed that a machine without work may care for."""
+    async def _wait(self, changes: int) -> None:
+        """Until something changed, since there were so many changes, that a machine without work may care for."""
         async with self._changed:
-            await self._changed.wait()
+            await self._changed.wait_for(lambda: self._changes > changes)
 
     async def _pause(self, seconds: float) -> None:
         """As long as this, but not longer than there is anything left to run."""
@@ -453,6 +458,7 @@ class Pool:
                 await self._changed.wait_for(lambda: self._ledger.is_over)
 
     async def _tell_all(self) -> None:
+        self._changes += 1
         async with self._changed:
             self._changed.notify_all()
 
