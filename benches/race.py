@@ -173,7 +173,7 @@ def settled_blocks(truth: Floats, margin: float, power: float) -> int:
 
 
 def deciding_blocks(truth: Floats, margin: float, powers: Sequence[float], studies: int = 100) -> list[int]:
-    """The least, for each power, with which a factorial's leader is told to be within the margin, by simulation."""
+    """The least, for each power, with which a factorial tells its leader to be within the margin: simulated."""
     count, level = len(truth), ALPHA / (len(truth) - 1)
     rng = np.random.default_rng(7)
     shares: list[float] = []
