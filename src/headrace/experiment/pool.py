@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from headrace import workloads
 from headrace.errors import HeadraceError, NothingMeasured, PlanError, Refused, TargetError
@@ -42,6 +43,7 @@ from headrace.experiment.runner import (
 from headrace.facts import differences
 from headrace.model import Role, TrialState
 from headrace.store import ExperimentFolder, TrialRecord, empty_data
+from headrace.target import TargetSpec
 
 #: Where each machine's controller writes, within the experiment's folder: on the same file system.
 WORK = ".work"
@@ -124,6 +126,20 @@ async def run_pool(
     finally:
         await who.close()
     return folder
+
+
+def share_of_one_machine(design: Mapping[str, Any]) -> float:
+    """The part of all trials that the busiest machine runs, of the content of a design.json; 1 for one machine."""
+    addresses = (design.get("machines") or {}).get("addresses") or ()
+    count = len({trial["block"] for trial in design["trials"]})
+    return math.ceil(count / len(addresses)) / count if addresses and count else 1.0
+
+
+def reached_all(folder: ExperimentFolder) -> list[TargetSpec]:
+    """How to reach the machines of an experiment on several; empty for any other."""
+    addresses = (folder.design.get("machines") or {}).get("addresses") or ()
+    login = {key: value for key, value in folder.design["target"].items() if key in plans.LOGIN}
+    return [TargetSpec.parse(address, **login) for address in addresses]
 
 
 def _refuse(plan: plans.Plan, place: str) -> None:
