@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.shell import Json, app, on_target, print_json, run_until_signal, stderr, stdout
+from headrace.errors import TargetError
 
 if TYPE_CHECKING:
     from headrace.store import ExperimentFolder
@@ -56,6 +57,7 @@ def plan_show(
     from headrace.experiment import kinds
     from headrace.experiment import plan as plans
     from headrace.experiment.duet import trials_at_once
+    from headrace.experiment.pool import share_of_one_machine
     from headrace.experiment.runner import boot_seconds, trial_seconds
     from headrace.report import designs
 
@@ -64,7 +66,7 @@ def plan_show(
     design = kinds.build(loaded, place=str(path))
     content = design.to_json()
     seconds = trial_seconds(loaded) * len(design.trials) / trials_at_once(content) + boot_seconds(design)
-    hours = seconds / 3600
+    hours = seconds * share_of_one_machine(content) / 3600
     outlook = None if loaded.sweep or loaded.tune else designs.outlook(content, sd)
     if as_json:
         print_json({**content, "hours": hours, "outlook": outlook and designs.to_json(outlook)})
@@ -211,6 +213,7 @@ def status(folder: Folder, as_json: Json = False) -> None:
     from headrace.agent import Agent, Journal
     from headrace.experiment.kinds import as_decided
     from headrace.experiment.machine import reached
+    from headrace.experiment.pool import reached_all
     from headrace.report import views
     from headrace.store import ExperimentFolder
 
@@ -220,8 +223,14 @@ def status(folder: Folder, as_json: Json = False) -> None:
         return await Journal(await Agent.install(host), "status").entries()
 
     machine = reached(experiment)
+    several = reached_all(experiment)
     # Of a virtual machine that is down nothing is left that could be restored.
-    entries = on_target(machine, work) if machine else []
+    entries = on_target(machine, work) if machine and not several else []
+    for one in several:
+        try:
+            entries += on_target(one, work)
+        except TargetError as error:
+            stderr().print(f"{error.place}: {error.message}", soft_wrap=True, highlight=False, markup=False)
     if as_json:
         states = {t.number: t.state for t in experiment.trials()}
         print_json({"trials": len(experiment.design["trials"]), "states": states, "journal": entries})
