@@ -11,7 +11,7 @@ import contextlib
 import json
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -81,7 +81,8 @@ class Feed:
 
     async def _follow(self) -> None:
         """One connection, from its beginning to its end."""
-        target = open_target(self.spec)
+        # We come back by ourselves, and meanwhile say that nothing is known.
+        target = open_target(replace(self.spec, reconnect_s=0.0))
         self.name = target.name
         try:
             await target.connect()
@@ -96,6 +97,7 @@ class Feed:
             try:
                 await self._read(process, agent)
             finally:
+                self.link = Link.LOST
                 await to_the_end(_stop(process))
         finally:
             with contextlib.suppress(HeadraceError, OSError, TimeoutError):

@@ -176,6 +176,11 @@ class Link:
     def is_up(self) -> bool:
         return self._connection is not None
 
+    @property
+    def is_over(self) -> bool:
+        """Nobody will make it again."""
+        return self._end is not None and self._settled.is_set()
+
     def why_lost(self, connection: asyncssh.SSHClientConnection | None) -> ConnectionLost | None:
         """Whether this very connection is no more; it may have been followed by another."""
         if connection is not None and connection is self._connection:

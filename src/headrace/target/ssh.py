@@ -47,6 +47,8 @@ START_TIMEOUT_S = 60.0
 #: sshd allows 10 sessions a connection (MaxSessions); the rest is left to what was spawned.
 RUNS_AT_ONCE = 4
 NO_SUCH_FILE = 44
+#: What was spawned is ended within this time when we close.
+CLOSE_S = 30.0
 #: An attempt to tell a host something before we turn away.
 LAST_TRY_S = 5.0
 
@@ -150,7 +152,9 @@ class SshTarget:
     async def close(self) -> None:
         if self._link.is_up:
             for command in list(self._kept):
-                await kill_quietly(command)
+                # A connection that breaks now is not waited for.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(kill_quietly(command), CLOSE_S)
             if self._ended:
                 with contextlib.suppress(HeadraceError, TimeoutError):
                     names = [f"ended/{marker}" for marker in self._ended]
@@ -174,11 +178,14 @@ class SshTarget:
         for hook in list(self._hooks):
             await hook()
         for channel, command in self._adrift.items():
-            # Not in our context, which lets through what others must wait for.
-            task = asyncio.create_task(self._reattach(channel, command), context=contextvars.Context())
-            self._waiting.add(task)
-            task.add_done_callback(self._waiting.discard)
+            self._wait_again(channel, command)
         self._adrift.clear()
+
+    def _wait_again(self, channel: Channel, command: Command) -> None:
+        # Not in our context, which lets through what others must wait for.
+        task = asyncio.create_task(self._reattach(channel, command), context=contextvars.Context())
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
 
     async def _reattach(self, channel: Channel, command: Command) -> None:
         """Wait for the end of what was spawned over a connection that broke."""
@@ -211,8 +218,14 @@ class SshTarget:
             )
 
     def _on_cut(self, channel: Channel, command: Command) -> None:
+        if self._link.is_over:
+            channel.exit_code.set_exception(TargetError("the connection was closed", place=self.name))
+            return
         command.touch(is_lost=True)
-        self._adrift[channel] = command
+        if self._link.is_up:  # it is back already
+            self._wait_again(channel, command)
+        else:
+            self._adrift[channel] = command
 
     def _give_up(self, error: HeadraceError) -> None:
         """Nobody will hear of what is adrift any more."""
@@ -321,6 +334,9 @@ class SshTarget:
         )
         connection = await self._link.usable()
         channel = Channel(marker, tail, self.name, lambda: self._link.why_lost(connection))
+        early: list[bool] = []
+        if kept:
+            channel.on_cut = lambda: early.append(True)
         # A task of its own: cancelled half-way, we would never learn the pid of what the host starts meanwhile.
         opening = asyncio.ensure_future(self._open(connection, line, channel))
         try:
@@ -348,6 +364,8 @@ class SshTarget:
         )
         if kept:
             channel.on_cut = lambda: self._on_cut(channel, command)
+            if early:
+                self._on_cut(channel, command)
         else:
             channel.exit_code.add_done_callback(lambda code: self._note_cut(code, marker))
         return command, channel
@@ -371,8 +389,8 @@ class SshTarget:
             raise _Unsent("the connection was lost", place=self.name)
         try:
             await connection.create_session(lambda: session, line, encoding=None)
-        except asyncssh.ChannelOpenError as error:
-            await asyncio.sleep(0)  # a connection that breaks tells its channels first
+        except (OSError, asyncssh.Error) as error:
+            await asyncio.sleep(0.01)  # a connection that breaks tells its channels first
             if lost := self._link.why_lost(connection):
                 raise lost from error
             raise TargetError(
@@ -380,8 +398,6 @@ class SshTarget:
                 place=self.name,
                 hint="MaxSessions in its sshd_config limits them (10 unless set)",
             ) from error
-        except (OSError, asyncssh.Error) as error:
-            raise ConnectionLost(f"the connection was lost: {error}", place=self.name) from error
 
     async def _signal_group(self, pid: int, name: str) -> None:
         # Not sshd's own "signal" request: it is silent when it fails, and many versions refuse it.
