@@ -32,7 +32,7 @@ pytestmark = [
 ]
 ROOT = os.geteuid() == 0
 NAME = f"test-{os.getpid()}"
-DISKS = (vm.DiskSpec(256 << 20, queues=2), vm.DiskSpec(256 << 20, queues=2), vm.DiskSpec(64 << 20, iops=400))
+DISKS = (vm.DiskSpec(256 << 20, queues=2), vm.DiskSpec(256 << 20, queues=2), vm.DiskSpec(64 << 20, iops=40))
 SPEC = vm.VmSpec(NAME, "6.1", memory_bytes=768 << 20, disks=DISKS, nic_queues=2 if ROOT else 1)
 #: An emulated CPU of a busy machine is slow; a stuck one never ends.
 PATIENCE_S = 400
@@ -72,13 +72,14 @@ def is_gone(name: str) -> bool:
 
 
 def test_it_is_what_was_asked_for(machine: vm.Vm) -> None:
-    assert inside("uname -r").startswith("6.1.")
-    assert inside("nproc") == "2"
-    disks = inside(
-        "for d in /dev/disk/by-id/*; do echo ${d##*/} $(blockdev --getsize64 $d); done"
+    release, cpus, queues, *disks = inside(
+        "uname -r; nproc; ls /sys/block/$(basename $(readlink /dev/disk/by-id/virtio-data0))/mq | wc -l;"
+        "for disk in /dev/disk/by-id/*; do echo ${disk##*/} $(blockdev --getsize64 $disk); done"
     ).splitlines()
+    assert release == machine.release
+    assert release.startswith("6.1.")
+    assert (cpus, queues) == ("2", "2")
     assert disks == [f"virtio-data{number} {disk.size_bytes}" for number, disk in enumerate(DISKS)]
-    assert inside("ls /sys/block/$(basename $(readlink /dev/disk/by-id/virtio-data0))/mq | wc -l") == "2"
     found = status(NAME)
     assert found
     assert (found["state"], found["accel"], found["owner"]) == ("running", machine.accel, "/test")
@@ -86,17 +87,17 @@ def test_it_is_what_was_asked_for(machine: vm.Vm) -> None:
 
 @pytest.mark.root
 def test_the_second_card_has_its_queues_and_its_namespace(machine: vm.Vm) -> None:
-    assert inside("ls -d /sys/class/net/eth1/queues/rx-* | wc -l") == "2"
-    code = "import socket; print(socket.create_connection(('10.73.0.2', 22), 10).recv(7).decode())"
+    code = "import socket; print(socket.create_connection(('10.73.0.2', 22), 60).recv(7).decode())"
     argv = ["ip", "netns", "exec", state.namespace_of(NAME), sys.executable, "-c", code]
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip() == "SSH-2.0"
+    assert inside("ls -d /sys/class/net/eth1/queues/rx-* | wc -l") == "2"
 
 
 def test_a_limit_holds(machine: vm.Vm) -> None:
     fio = "fio --name=x --filename=/dev/disk/by-id/virtio-data2 --direct=1 --rw=randread --bs=4k --iodepth=8"
     result = json.loads(inside(f"{fio} --ioengine=libaio --time_based --runtime=3 --output-format=json"))
-    # A throttle group lets a tenth of a second's worth through at once.
-    assert 200 < result["jobs"][0]["read"]["iops"] < 480
+    # A tenth of a second's worth may come at once; an emulated CPU may do less than it is allowed to.
+    assert 0 < result["jobs"][0]["read"]["iops"] < 48
 
 
 def test_it_is_taken_over_by_its_owner_only(machine: vm.Vm) -> None:
@@ -117,10 +118,13 @@ def test_another_kernel_finds_the_same_root_and_array(machine: vm.Vm) -> None:
     assert before
     assert after
     assert before["pid"] != after["pid"]
-    assert inside("uname -r").startswith("6.12.")
-    inside(f"mdadm --assemble /dev/md0 {members} && mount /dev/md0 /mnt")
-    assert inside("cat /mnt/file") == "kept"
-    assert inside("cat /sys/block/md0/md/level /var/tmp/file").split() == ["raid0", "kept"]
+    found = inside(
+        f"uname -r && mdadm --assemble /dev/md0 {members} 2>&1 >/dev/null && mount /dev/md0 /mnt &&"
+        "cat /sys/block/md0/md/level /mnt/file /var/tmp/file"
+    )
+    release, *rest = [line for line in found.splitlines() if not line.startswith("mdadm")]
+    assert release.startswith("6.12.")
+    assert rest == ["raid0", "kept", "kept"]
     assert machine.spec.kernel == "6.12"
 
 
