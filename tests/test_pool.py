@@ -18,7 +18,7 @@ from headrace.experiment import plan as plans
 from headrace.experiment.block import Seen, Task
 from headrace.experiment.lease import queued
 from headrace.experiment.ledger import MOST_LOSSES, Assignment, Ledger
-from headrace.experiment.pool import ControllerLost, On, Patience, run_pool
+from headrace.experiment.pool import ControllerLost, On, Patience, reached_all, run_pool, share_of_one_machine
 from headrace.experiment.runner import Event, Listener, Note, TrialEnded, TrialStarted
 from headrace.facts import differences
 from headrace.model import Facts, TrialState
@@ -409,6 +409,15 @@ def test_a_plan_of_one_machine_keeps_its_hash_and_one_of_many_does_not_depend_on
     design = designs.build(plans.parse(one, "p"), place="p").to_json()
     assert set(design["target"]) == {"address", "scratch", "identity_file", "known_hosts"}
     assert "machines" not in design
+
+
+def test_how_long_it_takes_and_where_the_machines_are(tmp_path: Path) -> None:
+    folder, _ = run(tmp_path, Fakes())
+    assert share_of_one_machine(folder.design) == pytest.approx(2 / 6)
+    assert [(spec.user, spec.host) for spec in reached_all(folder)] == [("root", n[-1]) for n in MACHINES]
+    one = {"trials": folder.design["trials"], "target": {"address": "local"}}
+    assert share_of_one_machine(one) == 1
+    assert reached_all(ExperimentFolder(tmp_path, one)) == []
 
 
 def test_a_baseline_that_fails_in_the_first_block_ends_it_all(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,12 +43,10 @@ def cluster_argv(folder: Path) -> list[str | Path]:
 @contextlib.contextmanager
 def ray_cluster(folder: Path) -> Iterator[tuple[str, ...]]:
     """Running; what goes before a command that is to run inside. Its processes die with the namespace's first."""
-    check_loopback = ["ip", "netns", "exec", NAMESPACE, "ip", "link", "set", "lo", "up"]
-    lab.check(*check_loopback)
+    session = Path(f"/tmp/hr-ray-{os.getpid()}")  # short, because sockets lie below it
     with (folder / "ray.log").open("wb") as log:
-        # A socket's path must be short.
         outer = subprocess.Popen(
-            [str(word) for word in cluster_argv(Path(f"/tmp/hr-ray-{os.getpid()}"))],
+            [str(word) for word in cluster_argv(session)],
             stdout=log,
             stderr=log,
             env={**os.environ, "PATH": lab.PATH},
@@ -63,6 +62,7 @@ def ray_cluster(folder: Path) -> Iterator[tuple[str, ...]]:
     finally:
         outer.kill()
         outer.wait()
+        shutil.rmtree(session, ignore_errors=True)
 
 
 def controllers() -> list[int]:
@@ -81,6 +81,7 @@ def controllers() -> list[int]:
 def namespace() -> Iterator[None]:
     lab.check("ip", "netns", "add", NAMESPACE)
     try:
+        lab.check("ip", "netns", "exec", NAMESPACE, "ip", "link", "set", "lo", "up")
         yield
     finally:
         lab.check("ip", "netns", "del", NAMESPACE)

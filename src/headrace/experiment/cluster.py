@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -193,7 +194,7 @@ def _connect(on: str) -> Any:
         ray.init(
             address="auto" if on == "ray" else on,
             log_to_driver=False,
-            logging_level="ERROR",
+            logging_level=logging.ERROR,
             configure_logging=False,
         )
     except (OSError, ImportError, RuntimeError, ValueError) as error:

@@ -18,8 +18,8 @@ def sentences(folder: ExperimentFolder, analysis: Analysis, records: list[TrialR
     found += unlike(folder, records)
     if aside := folder.set_aside_count():
         found.append(
-            f"{aside} trials stand in set-aside/, in no number: their machine was lost in mid-block, and another one "
-            "ran the block anew."
+            f"{aside} trials stand in set-aside/, in no number: their machine was lost in mid-block, and another "
+            "one ran the block anew."
         )
     return found
 
@@ -46,10 +46,9 @@ def unlike(folder: ExperimentFolder, records: list[TrialRecord]) -> list[str]:
         facts = {machine: folder.facts(name) for machine, name in sorted(hashes.items())}
     except StoreError:
         return []
-    (first, reference), *others = facts.items() or [("", None)]
-    for machine, own in others:
-        assert reference is not None  # with others there is a first
-        if words := differences(reference, own):
+    first = next(iter(facts), "")
+    for machine, own in facts.items():
+        if words := differences(facts[first], own):
             found.append(f"{first} and {machine} differ: {'; '.join(words)}.")
     return found
 
