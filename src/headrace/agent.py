@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -135,8 +136,8 @@ _verified: weakref.WeakKeyDictionary[Target, set[str]] = weakref.WeakKeyDictiona
 
 async def _copy_once(binary: Path, target: Target) -> str:
     """Its path on the target: there by its content's hash, and the first time we look checked to be whole."""
-    content = await asyncio.to_thread(binary.read_bytes)
-    digest = hashlib.sha256(content).hexdigest()
+    status = binary.stat()
+    digest, ours = await asyncio.to_thread(_identity, binary, status.st_mtime_ns, status.st_size)
     name = f"agent-{digest[:16]}"
     verified = _verified.setdefault(target, set())
     script = """
@@ -152,7 +153,6 @@ async def _copy_once(binary: Path, target: Target) -> str:
     if state.split()[0] == digest:
         verified.add(name)
         return path
-    ours = _machine_of(content)
     if machine != ours:
         raise NotReady(
             f"the agent at {binary} is for {ours}, the host is {machine}",
@@ -170,6 +170,13 @@ async def _copy_once(binary: Path, target: Target) -> str:
         ) from error
     verified.add(name)
     return path
+
+
+@functools.lru_cache(maxsize=4)
+def _identity(binary: Path, _mtime_ns: int, _size_bytes: int) -> tuple[str, str]:
+    """The hash of the agent here, and which processors it is for: read again when the file is another."""
+    content = binary.read_bytes()
+    return hashlib.sha256(content).hexdigest(), _machine_of(content)
 
 
 def _machine_of(content: bytes) -> str:
