@@ -110,7 +110,7 @@ async def lab(machine: Vm) -> AsyncIterator[Lab]:
     yield lab
     left = (await lab.traces(), await lab.journal.entries())
     await lab.journal.rollback(everyone=True)
-    await target.close()
+    await lab.target.close()
     assert left == ([], [])
 
 
@@ -335,7 +335,7 @@ async def test_an_array_that_came_back_under_another_name_is_found(lab: Lab, mac
     await machine.reboot(machine.spec.kernel, print)
     target = open_target(machine.target)
     await target.connect()
-    lab.__init__(target, await Agent.install(target))  # type: ignore[misc]
+    lab.target, lab.journal = target, Journal(await Agent.install(target), OWNER, STATE)
     # What udev does at the boot of an ordinary host.
     await lab.said("mdadm", "--assemble", "/dev/md127", "--run", *DISKS)
     undone = await lab.journal.rollback(everyone=True)

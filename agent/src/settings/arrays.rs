@@ -140,18 +140,21 @@ pub fn unmap(root: &Path, name: &str) -> anyhow::Result<()> {
         .context("dmsetup (package dmsetup)")?;
     let problem = String::from_utf8_lossy(&output.stderr);
     anyhow::ensure!(output.status.success() || !is_mapped(root, name)?, "{name}: {}", problem.trim());
-    remove_link(root, name);
+    remove_nodes(root, name);
     Ok(())
 }
 
-/// Where no udev runs LVM makes `/dev/GROUP/VOLUME` itself, and nobody else takes it away.
-fn remove_link(root: &Path, name: &str) {
+/// Where no udev runs LVM makes `/dev/mapper/GROUP-VOLUME` and `/dev/GROUP/VOLUME` itself, and nobody else takes
+/// them away.
+fn remove_nodes(root: &Path, name: &str) {
+    let folder = root.join("dev");
+    // What is not there, or not ours to remove, is nothing that works any more: the device is gone.
+    let _ = fs::remove_file(folder.join("mapper").join(name));
     let Some((group, volume)) = name.rsplit_once('-') else { return };
-    let folder = root.join("dev").join(group);
-    let link = folder.join(volume);
+    let link = folder.join(group).join(volume);
     if link.is_symlink() && !link.exists() {
         let _ = fs::remove_file(link);
-        let _ = fs::remove_dir(folder);
+        let _ = fs::remove_dir(folder.join(group));
     }
 }
 
