@@ -106,7 +106,7 @@ def here(tmp_path: Path) -> Iterator[Lab]:
         yield Lab(tmp_path, hosts)
 
 
-def until(condition: Callable[[], bool], process: subprocess.Popen[str], seconds: float = 100) -> None:
+def until(condition: Callable[[], bool], process: subprocess.Popen[str], seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, process.communicate()
@@ -115,7 +115,7 @@ def until(condition: Callable[[], bool], process: subprocess.Popen[str], seconds
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
-    out, err = process.communicate(timeout=170)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     return out, err
 

@@ -149,6 +149,14 @@ def test_a_machine_that_returns_goes_on_with_its_own_block() -> None:
     assert ledger.take("a") == Assignment(1, (2,))
 
 
+def test_what_a_machine_began_is_its_own_as_long_as_it_is_there() -> None:
+    ledger = Ledger({1: [1, 2]}, {1: "a"})
+    ledger.back("a")
+    ledger.back("b")
+    assert ledger.take("b") is None
+    assert ledger.take("a") == Assignment(1, (2,))
+
+
 def test_what_a_lost_machine_began_is_run_anew_when_nothing_else_is_left() -> None:
     ledger = Ledger({1: [1, 2], 2: [3, 4]}, {1: "a", 3: "b"})
     ledger.back("b")
