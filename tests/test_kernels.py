@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from headrace import report, vm
+from headrace import agent, report, vm
 from headrace.analysis import study, trials
 from headrace.errors import NothingMeasured, PlanError, TargetError, TreatmentFailed
 from headrace.experiment import design as designs
@@ -434,3 +434,13 @@ def test_every_report_of_an_emulated_machine_says_so_and_a_comparison_too(tmp_pa
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(report.terminal.result(folder, analysis))
     assert said in console.export_text()
+
+
+def test_two_boots_of_one_kernel_are_one_configuration_and_two_command_lines_are_not() -> None:
+    def stable(identity: str, file_max: str, option: str) -> object:
+        line = f"root=/dev/vda {option} headrace_id={identity}"
+        data = {"kernel": {"command_line": line}, "sysctls": {"fs.file-max": file_max}}
+        return agent._without_what_changes_by_itself(data)
+
+    assert stable("a", "97756", "quiet") == stable("b", "97731", "quiet")
+    assert stable("a", "97756", "quiet") != stable("a", "97756", "mitigations=off")

@@ -215,6 +215,9 @@ CHANGES_BY_ITSELF = frozenset(
         "irqs.lines.*.counts",
         "irqs.lines.*.effective_affinity_list",
         "irqbalance.pid",
+        # Of the memory that was free when the host booted.
+        "sysctls.fs.file-max",
+        "sysctls.vm.user_reserve_kbytes",
         "cgroup.groups",
         "cgroup.io.*.path",
         "servers.*.pid",
@@ -247,6 +250,11 @@ def _without_what_changes_by_itself(data: dict[str, Any]) -> dict[str, Any]:
         left_out = left_out | {"irqs.lines.*.smp_affinity_list"}
     mounts = [fs for fs in data.get("file_systems") or [] if fs.get("block_device")]
     stable: dict[str, Any] = _without({**data, "file_systems": mounts}, left_out, "")
+    kernel = stable.get("kernel") or {}
+    if kernel.get("command_line"):
+        # Which virtual machine of ours it is, which is another one after each start.
+        words = [w for w in str(kernel["command_line"]).split() if not w.startswith("headrace_id=")]
+        stable["kernel"] = {**kernel, "command_line": " ".join(words)}
     return stable
 
 

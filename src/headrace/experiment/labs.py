@@ -183,6 +183,7 @@ async def prepare_lab(
     versions = await readiness.require(target, workload, specs, vendor)
     clients, network_host = await _clients(target, spec or target_spec(plan), design, stack, tell)
     await _make_scratch(target, plan.target.scratch)
+    await _load_file_systems(target, {spec.filesystem for spec in specs})
     facts = await agent.facts()
     folder.save_facts(facts)
     lab = Lab(
@@ -242,6 +243,13 @@ def _require_network(plan: plans.Plan, network_host: str) -> None:
             "server.port = 0: clients on other machines need a port",
             hint="give a [server] port that they can reach",
         )
+
+
+async def _load_file_systems(target: Target, kinds: set[str]) -> None:
+    """A mount would load them: then the first trial after a boot would pay for it, and the facts would change."""
+    if target.is_root:
+        for kind in sorted(kinds - {""}):
+            await target.run(["modprobe", "-q", kind], check=False)
 
 
 async def _make_scratch(target: Target, scratch: str) -> None:
