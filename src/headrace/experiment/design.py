@@ -353,6 +353,11 @@ def _check(plan: Plan, treatment: Treatment) -> None:
 
 def _check_may_reboot(plan: Plan, what: str) -> None:
     address, table = plan.target.address, plan.machine
+    if plan.target.addresses:
+        raise PlanError(
+            f"{what}: it costs a reboot, and machines that experiments share are not rebooted",
+            hint="name one address",
+        )
     if address == VM:
         return
     if "@" not in address:
