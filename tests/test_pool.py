@@ -408,6 +408,13 @@ def test_a_plan_of_machines_that_cannot_be(change: tuple[str, str], words: str) 
         plans.parse(PLAN.replace(*change, 1), "plan.toml")
 
 
+def test_machines_that_experiments_share_are_not_rebooted() -> None:
+    factor = '[factors.kernel]\nknob = "machine.kernel"\nlevels = ["6.1", "6.12"]\n'
+    baseline = PLAN.replace('baseline = "none"', 'baseline = { scheduler = "none", kernel = "6.1" }')
+    with pytest.raises(PlanError, match="are not rebooted"):
+        designs.build(plans.parse(baseline + factor, "p"), place="p")
+
+
 def test_a_plan_of_one_machine_keeps_its_hash_and_one_of_many_does_not_depend_on_which() -> None:
     def hash_of(text: str) -> str:
         return designs.build(plans.parse(text, "p"), place="p").hash
