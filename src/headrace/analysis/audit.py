@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,12 +65,17 @@ def trial_logs(
 ) -> NDArray[np.float64]:
     """The logs of trials' throughput without any effect: the mean of autocorrelated seconds each, off by
     BETWEEN_TRIALS. The mean of an AR(1) series is drawn directly, from its exact variance."""
-    rho, n = AUTOCORRELATION, seconds
-    lags = np.arange(1, n)
-    part = (1 + 2 * float(((1 - lags / n) * rho**lags).sum())) / n
+    part = _mean_variance(AUTOCORRELATION, seconds)
     return np.asarray(
         rng.normal(0, BETWEEN_TRIALS, shape) + np.log1p(rng.normal(0, WITHIN_TRIAL * math.sqrt(part), shape))
     )
+
+
+@cache
+def _mean_variance(rho: float, n: int) -> float:
+    """Of the mean of n values of an AR(1) series, as a part of that of one."""
+    lags = np.arange(1, n)
+    return (1 + 2 * float(((1 - lags / n) * rho**lags).sum())) / n
 
 
 def simulate(studies: int, *, alpha: float = 0.05, seed: int = 1) -> Iterator[Rate]:

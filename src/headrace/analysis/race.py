@@ -220,7 +220,10 @@ class Pairs:
         """One-sided: the true difference exceeds ``mean + half_width`` with probability ``level``."""
         from scipy.special import stdtrit
 
-        return np.asarray(stdtrit(self.degrees, 1 - level) * self.error)
+        # Few degrees of freedom differ, and a quantile costs more than all else here.
+        values, places = np.unique(self.degrees, return_inverse=True)
+        quantiles = stdtrit(values, 1 - level)
+        return np.asarray(quantiles[places].reshape(self.degrees.shape) * self.error)
 
 
 def pairs(rows: NDArray[np.float64], pooled: Pooled) -> Pairs:
@@ -242,7 +245,8 @@ def pairs(rows: NDArray[np.float64], pooled: Pooled) -> Pairs:
 def _drops(rows: NDArray[np.float64], pooled: Pooled, level: float) -> list[tuple[int, int]]:
     """(who leaves, who beat it by most), each at one-sided ``level``."""
     found = pairs(rows, pooled)
-    lower = np.nan_to_num(found.mean - found.half_width(level), nan=-np.inf)
+    lower = found.mean - found.half_width(level)
+    lower[np.isnan(lower)] = -np.inf
     np.fill_diagonal(lower, -np.inf)
     best = lower.argmax(axis=0)
     return [(int(i), int(best[i])) for i in np.flatnonzero(lower.max(axis=0) > 0)]
@@ -267,7 +271,8 @@ def _race(
     found = pairs(table, pooled)
     level = alpha / max(len(names) - 1, 1) * weight(blocks)
     half = found.half_width(level) if level else np.full_like(found.mean, np.nan)
-    upper = np.nan_to_num((found.mean + half)[:, leader], nan=np.inf)
+    upper = (found.mean + half)[:, leader]
+    upper[np.isnan(upper)] = np.inf
     upper[leader] = 0.0
     decided = bool(len(alive) == 1 or upper[alive].max() <= math.log1p(margin))
     standings = []
