@@ -254,7 +254,8 @@ async def _load_file_systems(target: Target, kinds: set[str]) -> None:
 
 async def _make_scratch(target: Target, scratch: str) -> None:
     """The scratch folder; readable by the server's own user, writable by nobody else."""
-    made = await target.run(["mkdir", "-p", "-m", "0755", scratch], check=False)
+    script = 'mkdir -p -m 0755 "$0" && stat -L -c "%u %a" "$0" && id -u'
+    made = await target.run(["sh", "-c", script, scratch], check=False)
     if made.exit_code != 0:
         raise NotReady(
             f"the scratch folder cannot be made: {made.error_text.strip()}",
@@ -262,8 +263,7 @@ async def _make_scratch(target: Target, scratch: str) -> None:
             hint='name another with [target] scratch = "..." in the plan',
         )
     # The default lies below a folder that everybody may write to: somebody could have made it before us.
-    owner, mode = (await target.run(["stat", "-L", "-c", "%u %a", scratch])).text.split()
-    user = (await target.run(["id", "-u"])).text.strip()
+    owner, mode, user = made.text.split()
     if owner != user or int(mode, 8) & 0o022:
         raise Refused(
             f"the scratch folder belongs to user {owner}, mode {mode}: only we may own and write it",

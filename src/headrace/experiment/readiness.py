@@ -32,7 +32,11 @@ async def find_tool(target: Target, tool: Tool) -> str | None:
 
 
 async def missing_tools(target: Target, tools: Iterable[Tool]) -> list[Tool]:
-    return [tool for tool in tools if await find_tool(target, tool) is None]
+    """All of them by one command: on an emulated machine each takes a good part of a second."""
+    asked = {tool.program: tool for tool in tools}
+    script = 'PATH="$PATH:/usr/sbin:/sbin"; for p; do command -v "$p" >/dev/null || echo "$p"; done'
+    answer = await target.run(["sh", "-c", script, "sh", *asked])
+    return [asked[name] for name in answer.text.split()]
 
 
 def install_command(tools: Iterable[Tool]) -> str:
