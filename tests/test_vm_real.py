@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,8 +19,9 @@ from pathlib import Path
 import pytest
 
 from headrace import vm
-from headrace.errors import Busy
-from headrace.vm import processes, state
+from headrace.errors import Busy, TargetError
+from headrace.vm import kernels, processes, state
+from headrace.vm import machine as vm_machine
 from headrace.vm.cache import PACKAGES
 from tests.programs import has
 
@@ -128,7 +130,7 @@ def test_another_kernel_finds_the_same_root_and_array(machine: vm.Vm) -> None:
     assert machine.spec.kernel == "6.12"
 
 
-def test_a_killed_qemu_is_seen_and_started_anew(machine: vm.Vm) -> None:
+def test_a_killed_qemu_is_seen_and_started_anew(machine: vm.Vm, monkeypatch: pytest.MonkeyPatch) -> None:
     found = status(NAME)
     assert found
     pid = found["pid"]
@@ -138,7 +140,15 @@ def test_a_killed_qemu_is_seen_and_started_anew(machine: vm.Vm) -> None:
     while (found := status(NAME)) and found["state"] != "dead":
         assert time.monotonic() < deadline
     assert vm.find(NAME) is None
-    again = asyncio.run(vm.up(SPEC, told, owner="/test"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        # Between our look for a free port and QEMU's start somebody else takes it.
+        ports = [taken.getsockname()[1]]
+        free_port = vm_machine._free_port
+        monkeypatch.setattr(
+            vm_machine, "_free_port", lambda wanted: ports.pop() if ports else free_port(wanted)
+        )
+        again = asyncio.run(vm.up(SPEC, told, owner="/test"))
+    assert ports == []
     assert again.release.startswith("6.1.")
     assert inside("ls /var/tmp/file || echo fresh") == "fresh"
 
@@ -147,6 +157,18 @@ def test_down_leaves_nothing(machine: vm.Vm) -> None:
     assert lab("down", NAME).returncode == 0
     assert is_gone(NAME)
     assert status(NAME) is None
+
+
+def test_a_qemu_that_does_not_start_says_why_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = kernels.Kernel("6.1.0-none", "none", Path("/no/vmlinux"), Path("/no/modules.img"), "nvme")
+
+    async def kernel_of(*_: object) -> kernels.Kernel:
+        return missing
+
+    monkeypatch.setattr(kernels, "kernel_of", kernel_of)
+    with pytest.raises(TargetError, match=r"QEMU ended.*modules\.img"):
+        asyncio.run(vm.up(vm.VmSpec(f"{NAME}-c"), told))
+    assert is_gone(f"{NAME}-c")
 
 
 @pytest.fixture

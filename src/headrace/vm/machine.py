@@ -114,11 +114,11 @@ class Vm:
                 hint = f"`headrace lab down {self.name}`, then up"
                 raise TargetError("the machine is of another version of headrace", place=self.name, hint=hint)
             found = await steps.take(f"kernel {kernel}", kernels.kernel_of(host, kernel, tell))
-            await steps.take("halting", _halt(record, tell))
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(place / "console.log", place / "console.old.log")
-            record = replace(record, spec=spec, phase="booting", release=found.release, pid=0)
             try:
+                await steps.take("halting", _halt(record, tell))
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(place / "console.log", place / "console.old.log")
+                record = replace(record, spec=spec, phase="booting", release=found.release, pid=0)
                 self._record = await _boot(host, place, record, found, steps)
             except BaseException:
                 await to_the_end(_remove(host, place))
@@ -136,19 +136,16 @@ async def up(spec: VmSpec, tell: Tell, *, owner: str = "", accel: qemu.Accel | N
     place = state.machine_folder(spec.name)
     host = LocalTarget()
     async with locked(place, f"machine {spec.name}", tell, LOCK_PATIENCE_S):
+        record = state.read(place)
+        if record is not None and record.phase == "running" and record.alive:
+            if not (owner and owner == record.owner and _is_outdated(record)):
+                return _taken_over(record, spec, owner, tell)
+            tell(f"machine {spec.name} is of another version of headrace: started anew")
+        elif any(place.iterdir()) or spec.name in state.namespaces():
+            tell(f"removing what is left of machine {spec.name}, which no longer runs")
         try:
-            record = state.read(place)
-            if record is not None and record.phase == "running" and record.alive:
-                if not (owner and owner == record.owner and _is_outdated(record)):
-                    return _taken_over(record, spec, owner, tell)
-                tell(f"machine {spec.name} is of another version of headrace: started anew")
-                await _clear(host, place)
-            elif any(place.iterdir()) or spec.name in state.namespaces():
-                tell(f"removing what is left of machine {spec.name}, which no longer runs")
-                await _clear(host, place)
+            await _clear(host, place)
             return Vm(await _create(host, place, spec, owner, accel, Steps(tell)))
-        except Busy:
-            raise
         except BaseException:
             await to_the_end(_remove(host, place))
             raise
@@ -333,7 +330,7 @@ async def _start_qemu(
     try:
         start_ticks, boot_id = processes.identity(process.pid)
     except ProcessLookupError:
-        raise _why_ended(place, record) from None
+        start_ticks, boot_id = 0, ""  # it ended at once: whoever waits for its console says why
     return replace(record, pid=process.pid, start_ticks=start_ticks, boot_id=boot_id)
 
 
@@ -419,6 +416,8 @@ def _tail(path: Path) -> str:
 def _free_port(wanted: int) -> int:
     """A port of 127.0.0.1 that nobody has now, this one if possible (0: any)."""
     with socket.socket() as probe:
+        # As QEMU does: connections that ended with the last boot keep nobody from the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", wanted))
         except OSError:
