@@ -168,7 +168,8 @@ def test_the_page_has_its_section_in_a_browser(name: str, width: int, request: p
             "[...document.querySelectorAll('#matters > div:not([hidden]) .plot')].filter(p => p.closest("
             "'[hidden]') === null).map(p => p.querySelectorAll('.main-svg').length)"
         )
-        assert len(drawn) == 2
+        # Shares; what sticks out of the noise; the interaction, or the contrasts of a screening.
+        assert len(drawn) == 3
         assert all(drawn)
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
