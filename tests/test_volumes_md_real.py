@@ -37,6 +37,8 @@ DISKS = tuple(f"/dev/disk/by-id/virtio-data{number}" for number in range(4))
 SCRATCH = "/var/tmp/headrace/test"
 STATE = "/var/lib/headrace"
 OWNER = "md-test"
+#: An emulated CPU of a busy machine is slow; a stuck one never ends.
+PATIENCE_S = 900
 #: HEADRACE_TEST_VM names one that stays, for whoever works on these tests.
 NAME = os.environ.get("HEADRACE_TEST_VM") or f"test-md-{os.getpid()}"
 
@@ -302,7 +304,11 @@ def controller(
 ) -> subprocess.CompletedProcess[str]:
     arguments = [NAME, SCRATCH, STATE, OWNER, str(at), str(delay_s), kind, str(level)]
     return subprocess.run(
-        [sys.executable, "-c", KILLED, *arguments], capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-c", KILLED, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
 
 
@@ -392,10 +398,10 @@ async def test_a_trial_during_which_the_array_synchronised_is_invalid(
             devices=json.dumps(DISKS),
         )
     )
-    check = asyncio.create_task(lab.target.run(["sh", "-c", CHECK], timeout_s=200))
+    check = asyncio.create_task(lab.target.run(["sh", "-c", CHECK], timeout_s=PATIENCE_S))
     command = [sys.executable, "-m", "headrace", "run", str(plan), "-o", str(tmp_path / "out")]
     ran = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, timeout=300, check=False
+        subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     await check
     first = json.loads((tmp_path / "out" / "trials" / "0001" / "trial.json").read_text())
