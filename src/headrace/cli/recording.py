@@ -38,6 +38,7 @@ Recording = Annotated[Path, typer.Argument(metavar="FILE", show_default=False)]
     epilog="Example: headrace record -t root@db1 /var/log/mysql/slow.log --follow --duration 10m -o db1.rec",
 )
 def record(
+    output: Output,
     sources: Annotated[
         list[str] | None,
         typer.Argument(
@@ -45,8 +46,7 @@ def record(
             help="On the target: a capture, slow log, general log or recording.",
             show_default=False,
         ),
-    ],
-    output: Output,
+    ] = None,
     target: TargetOption = "local",
     interface: Annotated[
         str,
@@ -115,13 +115,13 @@ async def _record(host: Target, arguments: list[str], output: Path | None) -> di
         stopped = await _watch(process)
         code = await to_the_end(process.wait(STOP_LIMIT_S))
         lines = (await host.read(printed)).decode().splitlines()
-        if not lines:
+        summary: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+        if not summary or (code and not summary["totals"]["events"]):
             _raise_for(code, await process.error_text(), host.name)
         if output is not None:
             await to_the_end(_bring(host, file, output))
         if code:
             stderr().print(_said(await process.error_text()), style="yellow", highlight=False, markup=False)
-        summary: dict[str, Any] = json.loads(lines[-1])
         return {**summary, "was_stopped": stopped, "target": host.name}
     finally:
         await to_the_end(host.run(["rm", "-rf", "--", folder], check=False))
