@@ -147,8 +147,8 @@ _KIND_OF_KEY = {
 class DesignTable(_Table):
     """``resolution`` is that of a screening (without: Plackett-Burman). ``runs``, ``interactions`` and ``include``
     belong to ``optimal``; ``leave_out`` names the bundles of ``leave-one-out`` (without: all of them). Factors
-    named by ``hard`` change as seldom as a block allows, the first the most seldom. With ``duet`` each treatment is
-    measured beside its baseline, at the same moment, each on half of the machine."""
+    named by ``hard`` change as seldom as a block allows, the first the most seldom. With ``duet`` each treatment
+    is measured beside its baseline, at the same moment, each on half of the machine."""
 
     kind: Literal["factorial", "ladder", "race", "leave-one-out", "screening", "optimal"]
     baseline: str | dict[str, str]
