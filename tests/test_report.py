@@ -121,7 +121,7 @@ def test_the_page_has_the_verdict_and_every_treatment_and_trial(ladder: Written)
     assert "Generated CPU" in outline.text
     ids = [attrs.get("id") for tag, attrs in outline.tags if tag == "section"]
     assert ids == [
-        "result", "table", "time", "latency", "machine", "configuration", "host", "trials", "method",
+        "result", "table", "choice", "time", "latency", "machine", "configuration", "host", "trials", "method",
     ]  # fmt: skip
 
 
@@ -208,7 +208,7 @@ def test_json_has_the_documented_form(ladder: Written) -> None:
     found = ladder.json
     assert set(found) == {
         "format", "headrace", "experiment", "headline", "treatments", "effects", "noise", "trials",
-        "cautions", "planned_trials", "versions", "factors", "choice", "duet",
+        "cautions", "planned_trials", "versions", "factors", "choice", "duet", "machines",
     }  # fmt: skip
     assert found["format"] == 1
     assert found == json.loads(json.dumps(report.to_json(ladder.folder, ladder.analysis)))

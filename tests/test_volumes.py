@@ -130,7 +130,10 @@ def test_a_directory_takes_no_settings() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (VolumeSpec(DeviceSpec("floppy", 1, ""), "xfs", (), (), {}), "loop, zram, block, md, lvm, dm-stripe, btrfs-raid, directory"),
+        (
+            VolumeSpec(DeviceSpec("floppy", 1, ""), "xfs", (), (), {}),
+            "loop, zram, block, md, lvm, dm-stripe, btrfs-raid, directory",
+        ),
         (loop_spec("zfs"), "'zfs': must be one of xfs, ext4, btrfs"),
         (loop_spec(size_bytes=0), "needs a size"),
         (loop_spec(queue={"../../vda/queue/scheduler": "none"}), "no name of a queue setting"),
