@@ -30,7 +30,7 @@ from headrace.experiment.search import Found
 from headrace.experiment.space import Seen
 from headrace.foreign import Row
 from headrace.model import Role, TrialState, Value
-from headrace.report import effects_html, history_html, tune_html
+from headrace.report import effects_html, history_html, text, tune_html
 from headrace.report.page import MOST_ROWS, Table
 from headrace.report.race import RaceReport
 from headrace.store import (
@@ -474,3 +474,16 @@ def test_latencies_of_experiments_are_shown_in_ms(tmp_path: Path) -> None:
     (figure,) = figures(page)
     assert figure["data"][0]["y"] == [5.0] * 8
     assert figure["layout"]["yaxis"]["title"]["text"] == "p99 [ms]"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("kernel=6.1 chunk=4K filesystem=xfs", "6.1 4K xfs"),
+        ("kernel=6.1 filesystem=xfs @ test=rndrd io=async", "6.1 xfs @ rndrd async"),
+        ("chunk=4K", "chunk=4K"),
+        ("a name of no levels that is rather long", "a name of n… rather long"),
+    ],
+)
+def test_a_long_name_keeps_what_tells_it_from_others(name: str, shown: str) -> None:
+    assert text.short(name) == shown

@@ -83,7 +83,13 @@ def plus_minus(floor: float | None) -> str:
 
 
 def short(captured: str, most: int = 24) -> str:
-    """A name with its middle left out: what tells levels apart stands at both ends."""
+    """A name of at most so many characters. ``kernel=6.1 chunk=4K`` gives up its keys first, which are the same
+    for all; any other its middle, because what tells levels apart stands at both ends."""
+    if len(captured) <= most:
+        return captured
+    words = captured.split(" ")
+    if len(words) > 1 and all("=" in word or word == "@" for word in words):
+        captured = " ".join(word.partition("=")[2] or word for word in words)
     head, tail = (most - 1) // 2, most // 2
     return captured if len(captured) <= most else f"{captured[:head]}…{captured[-tail:]}"
 
