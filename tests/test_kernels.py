@@ -191,7 +191,7 @@ class SshdMachine:
         self._kernel = kernel
         if self.dies_at_once:
             self.dies_at_once = False
-            threading.Timer(0.5, self.kill).start()
+            threading.Thread(target=self._kill_while_prepared).start()
         return TargetSpec(
             "ssh",
             host="127.0.0.1",
@@ -200,6 +200,16 @@ class SshdMachine:
             identity_file=str(found.key),
             known_hosts=str(found.known_hosts),
         )
+
+    def _kill_while_prepared(self) -> None:
+        """The journal is held first of all, and much is asked of the host before the first trial."""
+        pattern = f"journal hold.*{self.folder}"
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            if subprocess.run(["pgrep", "-f", pattern], capture_output=True, check=False).returncode == 0:
+                break
+            time.sleep(0.01)
+        self.kill()
 
     def kill(self) -> None:
         """As a power cut: the sshd and every session of it, at once."""
