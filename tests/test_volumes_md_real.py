@@ -85,8 +85,14 @@ class Lab:
         return await self.said("cat", path)
 
     async def queues(self) -> str:
-        """How the queues of the disks are set."""
-        script = 'for d; do cd "/sys/block/$(basename "$(readlink -f "$d")")/queue"; cat scheduler nr_*; done'
+        """How the queues of the disks are set; which schedulers there are depends on the modules loaded by now."""
+        script = """
+            for disk; do
+                cd "/sys/block/$(basename "$(readlink -f "$disk")")/queue"
+                grep -o "[[].*[]]" scheduler
+                cat nr_*
+            done
+        """
         return await self.said("sh", "-c", script, "sh", *DISKS)
 
     async def traces(self) -> list[str]:

@@ -22,6 +22,7 @@ class BtrfsRaid:
 
     async def attach(self, site: Site, spec: DeviceSpec) -> Device:
         site.must_be_root("a btrfs over several devices")
+        assert spec.raid is not None  # members.check
         own = str(uuid.uuid4())
         paths = await members.take(site, spec.parents, [own] * len(spec.parents))
         return Device(
@@ -30,6 +31,8 @@ class BtrfsRaid:
             discard=members.may_discard(spec.parents),
             members=paths,
             others=paths[1:],
+            # Metadata in two copies at least, as mkfs.btrfs does by itself over several devices.
+            mkfs_options=("-d", f"raid{spec.raid.level}", "-m", f"raid{spec.raid.level or 1}"),
         )
 
 

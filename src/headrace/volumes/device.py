@@ -65,7 +65,7 @@ class Device:
     ``uuid``, where set, is what its file system must carry, so that only ours is ever wiped. ``discard`` says
     whether making a file system may discard the device's content first. ``members`` are the paths of what it is
     made of, whose queues hold the requests; ``others`` those that a file system over several devices takes beside
-    ``path``.
+    ``path``, and ``mkfs_options`` what makes it use them.
     """
 
     path: str
@@ -73,6 +73,7 @@ class Device:
     discard: bool = True
     members: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    mkfs_options: tuple[str, ...] = ()
     stripe: Stripe | None = None
 
     @property

@@ -42,6 +42,7 @@ class Filesystem:
             words += self.no_discard
         if device.uuid:
             words += [word.format(device.uuid) for word in self.uuid]
+        words += device.mkfs_options
         for option in options:
             words += shlex.split(option)
         last = [f"{size_bytes // 1024}k"] if size_bytes and not self.size else []
