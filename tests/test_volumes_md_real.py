@@ -55,7 +55,11 @@ def down() -> Iterator[None]:
         asyncio.run(vm.down(NAME))
 
 
-@pytest.fixture(scope="module", params=["6.12", "6.1"])
+#: Half the time is enough where every change is tried; test_kernels_real builds an array under both.
+KERNELS = ["6.12", "6.1"] if os.environ.get("HEADRACE_TEST_ALL") else ["6.12"]
+
+
+@pytest.fixture(scope="module", params=KERNELS)
 def machine(request: pytest.FixtureRequest, down: None) -> Vm:
     async def booted() -> Vm:
         found = vm.find(NAME)
@@ -415,5 +419,6 @@ async def test_a_trial_during_which_the_array_synchronised_is_invalid(
     record = tmp_path / "out" / "trials" / "0001" / "trial.json"
     assert record.exists(), ran.stdout + ran.stderr
     first = json.loads(record.read_text())
-    assert first["state"] == "invalid", ran.stdout + ran.stderr
-    assert "the array md0 was resyncing in" in first["reason"]
+    # What was disturbed is measured again by itself, when nothing disturbs it any more.
+    said = [first["reason"], *first["earlier"]]
+    assert any("invalid: the array md0 was resyncing in" in text for text in said), ran.stdout + ran.stderr
