@@ -49,8 +49,10 @@ class TestLocal(RunsCommands):
     def test_ctrl_c_does_not_reach_a_command(self, place: Path) -> None:
         """A whole process group is interrupted, as a terminal does it; its commands must not notice."""
         script = f"""
-import asyncio, pathlib
+import asyncio, pathlib, signal
 from headrace.target.local import LocalTarget
+# A test run in the background of a shell begins with Ctrl-C ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 async def main():
     target = LocalTarget()
     for name, detached in (("kept", False), ("detached", True)):

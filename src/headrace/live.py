@@ -97,7 +97,8 @@ class Feed:
             try:
                 await self._read(process, agent)
             finally:
-                self.link = Link.LOST
+                # What it was exactly is known when the rest is over.
+                self.link, self.problem = Link.LOST, "the connection is lost"
                 await to_the_end(_stop(process))
         finally:
             with contextlib.suppress(HeadraceError, OSError, TimeoutError):
