@@ -26,7 +26,7 @@ from typing import Any
 
 from headrace import workloads
 from headrace.analysis.disturbance import find_disturbance
-from headrace.errors import NothingMeasured, NotReady, PlanError
+from headrace.errors import NotReady, PlanError
 from headrace.experiment import design as designs
 from headrace.experiment import plan as plans
 from headrace.experiment.again import Again
@@ -40,7 +40,9 @@ from headrace.experiment.runner import (
     as_repeated,
     judge,
     observed_ops_s,
+    require_complete,
     run_design,
+    stop_when_hopeless,
 )
 from headrace.experiment.trial import Lab, LeftAlone, Side, live_changes, restore, run_trial
 from headrace.facts import HostFacts
@@ -244,10 +246,8 @@ class _DuetRun(Run):
                 records = await self._pair(pair, found, done, total)
             on_disk |= {r.number: r for r in records}
             for record in records:
-                self._stop_when_hopeless(record)
-        if not any(r.state is TrialState.COMPLETE for r in on_disk.values()):
-            reasons = {f"{r.treatment}: {r.reason}" for r in on_disk.values()}
-            raise NothingMeasured("no pair is complete:\n" + "\n".join(sorted(reasons)))
+                stop_when_hopeless(self._folder, record)
+        require_complete(on_disk.values(), "pair")
 
     async def _halves(self) -> _Halves:
         lab = self._lab

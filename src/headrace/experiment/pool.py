@@ -18,12 +18,12 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from headrace import workloads
-from headrace.errors import HeadraceError, NothingMeasured, PlanError, Refused, TargetError
+from headrace.errors import HeadraceError, PlanError, Refused, TargetError
 from headrace.experiment import block as blocks
 from headrace.experiment import design as designs
 from headrace.experiment import lease
@@ -38,11 +38,14 @@ from headrace.experiment.runner import (
     TrialStarted,
     exclusive,
     open_folder,
+    require_complete,
+    stop_when_hopeless,
     trial_seconds,
+    unmeasured,
 )
 from headrace.facts import differences
-from headrace.model import Role, TrialState
-from headrace.store import ExperimentFolder, TrialRecord, empty_data
+from headrace.model import TrialState
+from headrace.store import ExperimentFolder, empty_data
 from headrace.target import TargetSpec
 
 #: Where each machine's controller writes, within the experiment's folder: on the same file system.
@@ -286,7 +289,7 @@ class Pool:
             raise self._failure or _first(errors) from None
         finally:
             shutil.rmtree(self._folder.path / WORK, ignore_errors=True)
-        self._conclude()
+        require_complete(self._folder.trials())
 
     def _open_ledger(self, retry: bool) -> Ledger:
         on_disk = self._folder.trials()
@@ -295,7 +298,7 @@ class Pool:
             self._listen(Note(f"{lost} unfinished trial was discarded and will be measured again"))
         for record in on_disk:
             if not retry or record.state is TrialState.COMPLETE:
-                self._stop_when_hopeless(record)
+                stop_when_hopeless(self._folder, record)
         if on_disk:
             self._listen(Note(f"continuing: {len(on_disk)} of {len(self._design.trials)} trials are done"))
         of_block: dict[int, list[int]] = {}
@@ -343,15 +346,9 @@ class Pool:
 
     def _give_up_on(self, machine: _Machine, number: int, words: tuple[str, ...]) -> None:
         spec = next(trial for trial in self._design.trials if trial.number == number)
-        record = TrialRecord(
-            number=spec.number,
-            block=spec.block,
-            position=spec.position,
-            treatment=spec.treatment,
-            role=spec.role,
-            state=TrialState.INVALID,
-            reason=f"it ended without a result {len(words)} times: {'; '.join(words)}",
-            times_ns={"started": time.time_ns()},
+        reason = f"it ended without a result {len(words)} times: {'; '.join(words)}"
+        record = replace(
+            unmeasured(spec, TrialState.INVALID, reason),
             facts_hash=self._facts[machine.address],
             machine=machine.address,
         )
@@ -389,7 +386,7 @@ class Pool:
                     own = ExperimentFolder.open(folder)
                     record = self._folder.adopt_trial(own, record.number, machine.address)
                     self._ledger.measured(machine.address, record.number)
-                    self._stop_when_hopeless(record)
+                    stop_when_hopeless(self._folder, record)
                 machine.number, machine.failures = None, 0
                 machine.durations_s.append(time.monotonic() - self._began[machine.address])
                 ended = TrialEnded(record, throughput_ops_s, self._done, self._total, self._left_s())
@@ -502,21 +499,6 @@ class Pool:
         durations = [s for machine in self._machines.values() for s in machine.durations_s]
         each = sum(durations) / len(durations) if durations else trial_seconds(self._plan)
         return each * self._ledger.left / max(self._ledger.present, 1)
-
-    def _stop_when_hopeless(self, record: TrialRecord) -> None:
-        """As the runner does: see there."""
-        if record.block == 1 and record.role is Role.BASELINE and record.state is TrialState.FAILED:
-            raise NothingMeasured(
-                f"the baseline {record.treatment} failed: {record.reason}",
-                place=str(self._folder.trial_path(record.number)),
-                hint="mend the cause and run again with --retry; a changed plan needs another --output",
-            )
-
-    def _conclude(self) -> None:
-        records = self._folder.trials()
-        if not any(record.state is TrialState.COMPLETE for record in records):
-            reasons = {f"{record.treatment}: {record.reason}" for record in records}
-            raise NothingMeasured("no trial is complete:\n" + "\n".join(sorted(reasons)))
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -17,11 +17,11 @@ from typing import Any
 
 from headrace.analysis.race import Judge, Race
 from headrace.analysis.trials import THROUGHPUT, trial_responses
-from headrace.errors import NothingMeasured, PlanError
+from headrace.errors import PlanError
 from headrace.experiment import design as designs
 from headrace.experiment import plan as plans
 from headrace.experiment.again import Again
-from headrace.experiment.runner import Listener, Note, Run, run_design
+from headrace.experiment.runner import Listener, Note, Run, require_complete, run_design
 from headrace.model import Role, TrialSpec, TrialState
 from headrace.store import ExperimentFolder, TrialRecord
 
@@ -188,9 +188,7 @@ class _RaceRun(Run):
             await self._one(following, len(done), len(trials))
             measured.add(following.number)
             again.discard(following.number)
-        if not any(r.state is TrialState.COMPLETE for r in records):
-            reasons = {f"{r.treatment}: {r.reason}" for r in records}
-            raise NothingMeasured("no trial is complete:\n" + "\n".join(sorted(reasons)))
+        require_complete(records)
 
     def _tell(self, found: Progress, told: int) -> int:
         """A line a block that ended since: who left."""

@@ -10,7 +10,7 @@ import fcntl
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -213,7 +213,7 @@ class Run:
             if spec.number not in on_disk:
                 on_disk[spec.number] = await self._one(spec, len(on_disk), len(trials))
                 measured.append(spec)
-            self._stop_when_hopeless(on_disk[spec.number])
+            stop_when_hopeless(self._folder, on_disk[spec.number])
             # Within a whole plot of a hard factor at once: its levels are not set up for one trial more.
             is_over = following is None or following.block != spec.block
             if not is_over and not self._design.plan.design.hard:
@@ -223,9 +223,7 @@ class Run:
                     repeats.begin(on_disk[disturbed.number])
                     on_disk[disturbed.number] = await self._one(disturbed, len(on_disk) - 1, len(trials))
             measured.clear()
-        if not any(t.state is TrialState.COMPLETE for t in on_disk.values()):
-            reasons = {f"{t.treatment}: {t.reason}" for t in on_disk.values()}
-            raise NothingMeasured("no trial is complete:\n" + "\n".join(sorted(reasons)))
+        require_complete(on_disk.values())
 
     async def _one(self, spec: TrialSpec, done: int, total: int) -> TrialRecord:
         self._listen(TrialStarted(spec, done, total, self._left_s(total - done)))
@@ -244,7 +242,7 @@ class Run:
             try:
                 lab = await self._labs.ready(kernel)
             except TreatmentFailed as error:
-                return self._commit(_unmeasured(spec, TrialState.FAILED, error.message), empty_data())
+                return self._commit(unmeasured(spec, TrialState.FAILED, error.message), empty_data())
             draft = self._folder.begin_trial(spec.number)
             try:
                 record, data = await run_trial(
@@ -264,7 +262,7 @@ class Run:
                 )
             if died:
                 why = f"the machine died in it, and again when it was measured anew: {reason}"
-                return self._commit(_unmeasured(spec, TrialState.INVALID, why), empty_data())
+                return self._commit(unmeasured(spec, TrialState.INVALID, why), empty_data())
             died.append(f"measured a second time: at first the machine died in it ({reason})")
             self._listen(Note(f"the machine died in trial {spec.number} ({reason}): once more"))
 
@@ -285,14 +283,22 @@ class Run:
         each = sum(durations) / len(durations) if durations else trial_seconds(self._design.plan)
         return each * trials
 
-    def _stop_when_hopeless(self, record: TrialRecord) -> None:
-        """Without a baseline nothing can be compared: better to say so in the first block than after hours."""
-        if record.block == 1 and record.role is Role.BASELINE and record.state is TrialState.FAILED:
-            raise NothingMeasured(
-                f"the baseline {record.treatment} failed: {record.reason}",
-                place=str(self._folder.trial_path(record.number)),
-                hint="mend the cause and run again with --retry; a changed plan needs another --output",
-            )
+
+def stop_when_hopeless(folder: ExperimentFolder, record: TrialRecord) -> None:
+    """Without a baseline nothing can be compared: better to say so in the first block than after hours."""
+    if record.block == 1 and record.role is Role.BASELINE and record.state is TrialState.FAILED:
+        raise NothingMeasured(
+            f"the baseline {record.treatment} failed: {record.reason}",
+            place=str(folder.trial_path(record.number)),
+            hint="mend the cause and run again with --retry; a changed plan needs another --output",
+        )
+
+
+def require_complete(records: Collection[TrialRecord], what: str = "trial") -> None:
+    """Raise NothingMeasured, with every reason, where none of them is complete."""
+    if not any(record.state is TrialState.COMPLETE for record in records):
+        reasons = {f"{record.treatment}: {record.reason}" for record in records}
+        raise NothingMeasured(f"no {what} is complete:\n" + "\n".join(sorted(reasons)))
 
 
 def observed_ops_s(record: TrialRecord, data: TrialData) -> float:
@@ -315,8 +321,8 @@ def as_repeated(record: TrialRecord, old: TrialRecord | None) -> TrialRecord:
     return replace(record, earlier=earlier, warnings=[*record.warnings, *before])
 
 
-def _unmeasured(spec: TrialSpec, state: TrialState, reason: str) -> TrialRecord:
-    """Of a trial without a machine to measure it on."""
+def unmeasured(spec: TrialSpec, state: TrialState, reason: str) -> TrialRecord:
+    """The record of a trial without a machine to measure it on."""
     return TrialRecord(
         number=spec.number,
         block=spec.block,
