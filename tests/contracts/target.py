@@ -24,7 +24,7 @@ ODD_NAMES = ["with space", "it's", 'a "quote"', "new\nline", "$HOME `id` \\n", "
 def is_alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it may end between the open and the read
         return False
     return state != "Z"
 
