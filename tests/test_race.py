@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.analysis.race import pool, run_race, weight
+from headrace.analysis.race import pool, run_race
 from headrace.errors import PlanError
 from headrace.experiment import kinds, race
 from headrace.experiment import plan as plans
@@ -90,10 +90,6 @@ def test_equals_are_called_so() -> None:
     found = run_race(table, margin=0.03)
     assert found.is_decided
     assert len(found.survivors) == 6
-
-
-def test_the_looks_together_spend_alpha_and_no_more() -> None:
-    assert math.isclose(sum(weight(b) for b in range(1, 100_000)), 1, abs_tol=1e-4)
 
 
 def test_the_pooled_variance_is_that_of_least_squares() -> None:

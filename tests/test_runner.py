@@ -85,13 +85,14 @@ class Bench:
     plan: Path
     output: Path
     scratch: Path
+    verb: str = "run"
 
     @property
     def env(self) -> dict[str, str]:
         return {**os.environ, "HEADRACE_STATE": str(self.folder / "state"), "NO_COLOR": "1"}
 
     def start(self, *options: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "headrace", "run", str(self.plan), "-o", str(self.output)]
+        command = [sys.executable, "-m", "headrace", self.verb, str(self.plan), "-o", str(self.output)]
         return subprocess.Popen(
             [*command, *options],
             env=self.env,

@@ -27,6 +27,9 @@ from headrace.store import ExperimentFolder
 
 LEAN = "LEAN"
 
+#: What the knobs of the lean candidate explain together, of what moved the response in the search.
+LEAN_EXPLAINS = 0.9
+
 
 @dataclass(frozen=True)
 class Confirmed:
@@ -175,13 +178,13 @@ def chosen(table: TuneTable, found: Sequence[Found], front: Sequence[Found]) -> 
 
 
 def lean_of(table: TuneTable, settings: Settings, importance: Mapping[str, float]) -> Settings:
-    """The settings without the knobs that explain less than an equal share of what made points good; empty
-    where that would leave none, or leaves all. Whether they can be left alone is for the confirmation to
-    say."""
-    if not importance:
-        return {}
-    equal = 1 / len(importance)
-    kept = {table.knobs[name].knob for name, share in importance.items() if share >= equal}
+    """The settings without the knobs that together explain the last tenth of what moved the response; empty where
+    that would leave none, or leaves all. Whether they can be left alone is for the confirmation to say."""
+    kept, explained = set(), 0.0
+    for name, share in sorted(importance.items(), key=lambda item: -item[1]):
+        if explained < LEAN_EXPLAINS:
+            kept.add(table.knobs[name].knob)
+        explained += share
     lean = {knob: value for knob, value in settings.items() if knob in kept}
     return lean if 0 < len(lean) < len(settings) else {}
 

@@ -1,14 +1,14 @@
 """A race: after every block the treatments that are worse with confidence leave, until a winner stands.
 
-Of ``K`` treatments the best is dropped with probability at most alpha, at whatever block one stops: it can only be
-dropped by one of the ``K - 1`` others, each of which may do so in any block ``b`` with probability at most
-``alpha / (K - 1) * w(b)``, and ``w(b) = 1 / (b (b - 1))`` sums to 1 over all blocks from the second on. So neither
-the number of looks nor the moment of stopping needs to be fixed beforehand.
+Of ``K`` treatments the best is dropped with probability at most alpha, at whatever block one stops: it can only
+be dropped by one of the ``K - 1`` others, each of which may do so, over all its looks, with probability at most
+``alpha / (K - 1)`` (``looks.py`` spends it over them). So neither the number of looks nor the moment of stopping
+needs to be fixed beforehand.
 
-The test is Student's, on the paired differences of two treatments over the blocks that both ran. With two or three
-blocks their own variance says little, so that it is moderated: drawn towards the variance of all treatments, as
-strongly as the treatments' own variances agree among themselves. Where all vary alike it is the pooled variance;
-where they do not, each pair's own.
+The test is Student's, on the paired differences of two treatments over the blocks that both ran. With two or
+three blocks their own variance says little, so that it is moderated: drawn towards the variance of all
+treatments, as strongly as the treatments' own variances agree among themselves. Where all vary alike it is the
+pooled variance; where they do not, each pair's own.
 
 Sources: Even-Dar, Mannor & Mansour 2006, Action elimination and stopping conditions for the multi-armed bandit,
 JMLR 7 (successive elimination); Smyth 2004, Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol.
@@ -19,13 +19,14 @@ promise to simulated races; benches/race.py shows what other tests would have co
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headrace.analysis.intervals import scaled
+from headrace.analysis.looks import nominal_level
 from headrace.analysis.result import Interval
 
 if TYPE_CHECKING:
@@ -70,11 +71,6 @@ class Race:
     deviation: float
 
 
-def weight(block: int) -> float:
-    """The part of alpha that the look after this block may spend; all looks together spend 1."""
-    return 1.0 / (block * (block - 1)) if block > 1 else 0.0
-
-
 class Judge:
     """One race, block by block: each block is judged once, as if it were the last."""
 
@@ -108,8 +104,8 @@ class Judge:
         alive = [i for i in range(len(self._names)) if i not in self._left]
         self._pooled = pool(self._table)
         if len(alive) > 1:
-            level = self._alpha / (len(self._names) - 1) * weight(number)
-            for i, j in _drops(self._table[alive], self._pooled, level):
+            alpha = self._alpha / (len(self._names) - 1)
+            for i, j in _drops(self._table[alive], self._pooled, alpha):
                 self._left[alive[i]] = (number, alive[j])
 
     def race(self) -> Race:
@@ -209,21 +205,30 @@ def _inverse_trigamma(value: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Every pair of the rows of a table: ``mean[i, j]`` of row i minus row j over the blocks that both ran, its
-    standard error and degrees of freedom; NaN where fewer than two blocks have both."""
+    """Every pair of the rows of a table: ``mean[i, j]`` of row i minus row j over the ``blocks`` that both ran,
+    its standard error and degrees of freedom; NaN where fewer than two blocks have both."""
 
+    blocks: NDArray[np.float64]
     mean: NDArray[np.float64]
     error: NDArray[np.float64]
     degrees: NDArray[np.float64]
 
     def half_width(self, level: float) -> NDArray[np.float64]:
-        """One-sided: the true difference exceeds ``mean + half_width`` with probability ``level``."""
+        """One-sided: the true difference exceeds ``mean + half_width`` with probability ``level``, at one look."""
+        return self._width(lambda blocks: level)
+
+    def sequential_half_width(self, alpha: float) -> NDArray[np.float64]:
+        """The same with probability at most ``alpha`` at any of the looks, from the second block on."""
+        return self._width(lambda blocks: nominal_level(alpha, blocks))
+
+    def _width(self, level: Callable[[int], float]) -> NDArray[np.float64]:
         from scipy.special import stdtrit
 
         # Few degrees of freedom differ, and a quantile costs more than all else here.
-        values, places = np.unique(self.degrees, return_inverse=True)
-        quantiles = stdtrit(values, 1 - level)
-        return np.asarray(quantiles[places].reshape(self.degrees.shape) * self.error)
+        looks = np.stack([np.nan_to_num(self.blocks), np.nan_to_num(self.degrees)], axis=-1).reshape(-1, 2)
+        values, places = np.unique(looks, axis=0, return_inverse=True)
+        quantiles = [-stdtrit(degrees, level(int(n))) if degrees else math.nan for n, degrees in values]
+        return np.asarray(np.array(quantiles)[places.ravel()].reshape(self.degrees.shape) * self.error)
 
 
 def pairs(rows: NDArray[np.float64], pooled: Pooled) -> Pairs:
@@ -239,13 +244,13 @@ def pairs(rows: NDArray[np.float64], pooled: Pooled) -> Pairs:
     prior = min(pooled.prior_degrees, float(pooled.degrees))
     variance = (prior * 2 * pooled.variance + squares) / (prior + n - 1)
     degrees = np.minimum(prior + n - 1, np.maximum(float(pooled.degrees), n - 1))
-    return Pairs(mean, np.sqrt(variance / n), degrees)
+    return Pairs(n, mean, np.sqrt(variance / n), degrees)
 
 
-def _drops(rows: NDArray[np.float64], pooled: Pooled, level: float) -> list[tuple[int, int]]:
-    """(who leaves, who beat it by most), each at one-sided ``level``."""
+def _drops(rows: NDArray[np.float64], pooled: Pooled, alpha: float) -> list[tuple[int, int]]:
+    """(who leaves, who beat it by most), each comparison with ``alpha`` over all its looks."""
     found = pairs(rows, pooled)
-    lower = found.mean - found.half_width(level)
+    lower = found.mean - found.sequential_half_width(alpha)
     lower[np.isnan(lower)] = -np.inf
     np.fill_diagonal(lower, -np.inf)
     best = lower.argmax(axis=0)
@@ -269,8 +274,7 @@ def _race(
     means = np.divide(np.nansum(table, axis=1), counts, out=np.full(len(names), -np.inf), where=counts > 0)
     leader = max(alive, key=lambda i: means[i])
     found = pairs(table, pooled)
-    level = alpha / max(len(names) - 1, 1) * weight(blocks)
-    half = found.half_width(level) if level else np.full_like(found.mean, np.nan)
+    half = found.sequential_half_width(alpha / max(len(names) - 1, 1))
     upper = (found.mean + half)[:, leader]
     upper[np.isnan(upper)] = np.inf
     upper[leader] = 0.0

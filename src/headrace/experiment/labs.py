@@ -78,7 +78,9 @@ class Labs:
         left = [spec.treatment for spec in self.design.trials if spec.number not in done]
         if not left and self._machine.boots and self.design.trials:
             return
-        first = left[0] if left else next(iter(self.design.baselines.values()))
+        # A search finds its treatments on the way: until then its trials are called what no treatment is.
+        known = {treatment.name for treatment in self.design.treatments}
+        first = next((name for name in left if name in known), next(iter(self.design.baselines.values())))
         # A kernel that does not come up is the trial's own failure.
         with contextlib.suppress(TreatmentFailed):
             await self.ready(designs.kernel_of(self.design.plan, self.design.treatment(first)))

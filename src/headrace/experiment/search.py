@@ -197,17 +197,25 @@ async def run_search(
 
 
 class _SearchRun(Run):
+    _until = math.inf
+
+    def _left_s(self, trials: int) -> float:
+        return max(0.0, min(super()._left_s(trials), self._until - time.monotonic()))
+
     async def all_trials(self) -> None:
         table = table_of(self._design.plan, str(self._folder.path))
-        began = time.monotonic()
+        if table.minutes is not None:
+            self._until = time.monotonic() + 60 * table.minutes
         points = points_of(self._folder)
+        if there := len(self._folder.trials()):
+            self._listen(Note(f"continuing: {there} points have been tried"))
         again = {r.number for r in self._folder.trials() if r.state is not TrialState.COMPLETE}
         again = again if self._retry else set()
         for number in range(1, table.trials + 1):
             found = found_in(self._folder, table)
             if any(f.number == number and number not in again for f in found):
                 continue
-            if table.minutes is not None and time.monotonic() - began > 60 * table.minutes and number > 1:
+            if time.monotonic() > self._until and number > 1:
                 self._listen(
                     Note(f"{table.minutes:g} minutes are over: the search ends with {len(found)} points")
                 )

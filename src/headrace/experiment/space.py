@@ -13,14 +13,19 @@ import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from headrace import knobs
+from headrace.analysis.importance import shares
 from headrace.errors import PlanError
 from headrace.experiment.plan import KnobRange, Settings
 from headrace.model import Value
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from optuna.distributions import BaseDistribution
 
 #: From this ratio of high to low on, a range is searched by its logarithm.
@@ -103,9 +108,7 @@ def propose(
 ) -> dict[str, Value]:
     """The point of trial ``number``: the same one for the same points seen and the same seed, whatever was
     killed in between."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna = _optuna()
     study = optuna.create_study(
         directions=["maximize"] * objectives,
         sampler=_sampler(sampler, seed * 100_003 + number, bool(constraints)),
@@ -120,8 +123,7 @@ def frozen(
     space: Mapping[str, KnobRange], seen: Sequence[Seen], constraints: Sequence[str], objectives: int
 ) -> list[Any]:
     """The points seen as the library keeps them."""
-    import optuna
-
+    optuna = _optuna()
     distributions = {name: _distribution(found) for name, found in space.items()}
     worst = [min((s.values[i] for s in seen if s.values is not None), default=0.0) for i in range(objectives)]
     found = []
@@ -141,23 +143,53 @@ def frozen(
 
 
 def importance(space: Mapping[str, KnobRange], seen: Sequence[Seen]) -> dict[str, float]:
-    """What part of the difference between good and other points each knob explains, the largest first; empty
-    with too few points (PED-ANOVA: Watanabe, Bansal & Hutter 2023, IJCAI)."""
+    """What part of what moved the first objective each knob explains, the largest first (analysis.importance);
+    empty with too few points."""
+    trials = frozen(space, [one for one in seen if one.values is not None], (), 1)
+    if len(trials) < 2 * STARTUP:
+        return {}
+    terms = {name: _terms(found, [trial.params[name] for trial in trials]) for name, found in space.items()}
+    ranges = {name: _terms(found, _spread(found)) for name, found in space.items()}
+    return shares(terms, ranges, np.array([trial.values[0] for trial in trials]))
+
+
+def _terms(found: KnobRange, values: Sequence[Any]) -> NDArray[np.float64]:
+    """A knob's terms in a regression, a row for each value: a parabola over its range, or a step for each level
+    but the first."""
+    if found.levels is not None:
+        others = [found.parameter(level) for level in found.levels[1:]]
+        return np.array([[float(value == other) for other in others] for value in values])
+    low, high = (found.number(end) for end in found.ends())
+    numbers = np.array(values, dtype=np.float64)
+    if _is_logarithmic(found):
+        numbers, low, high = np.log(numbers), math.log(low), math.log(high)
+    place = (numbers - low) / (high - low) - 0.5
+    return np.stack([place, place**2], axis=1)
+
+
+def _spread(found: KnobRange) -> list[Any]:
+    """Values spread evenly over what the knob may be."""
+    if found.levels is not None:
+        return [found.parameter(level) for level in found.levels]
+    low, high = (found.number(end) for end in found.ends())
+    return list(np.geomspace(low, high, 41) if _is_logarithmic(found) else np.linspace(low, high, 41))
+
+
+def _is_logarithmic(found: KnobRange) -> bool:
+    low, high = (found.number(end) for end in found.ends())
+    return low > 0 and high / low >= LOG_FROM
+
+
+def _optuna() -> ModuleType:
+    """The library, imported when it is needed (it takes a second) and kept from logging what it is asked."""
     import optuna
 
-    study = optuna.create_study(direction="maximize")
-    for trial in frozen(space, [one for one in seen if one.values is not None], (), 1):
-        study.add_trial(trial)
-    if len(study.trials) < 2 * STARTUP:
-        return {}
-    evaluator = optuna.importance.PedAnovaImportanceEvaluator()
-    found = optuna.importance.get_param_importances(study, evaluator=evaluator)
-    return {name: float(value) for name, value in found.items()}
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
 
 
 def _sampler(name: str, seed: int, has_constraints: bool) -> Any:
-    import optuna
-
+    optuna = _optuna()
     if name == "random":
         return optuna.samplers.RandomSampler(seed=seed)
     if name == "gp" or (name == "auto" and has_gaussian_processes()):
@@ -168,15 +200,15 @@ def _sampler(name: str, seed: int, has_constraints: bool) -> Any:
 
 
 def _distribution(found: KnobRange) -> BaseDistribution:
-    import optuna
+    from optuna import distributions
 
     if found.levels is not None:
-        return optuna.distributions.CategoricalDistribution([found.parameter(v) for v in found.levels])
+        return distributions.CategoricalDistribution([found.parameter(v) for v in found.levels])
     low, high = (found.number(v) for v in found.ends())
-    is_log = low > 0 and high / low >= LOG_FROM
+    is_log = _is_logarithmic(found)
     if found.is_whole:
-        return optuna.distributions.IntDistribution(int(low), int(high), log=is_log)
-    return optuna.distributions.FloatDistribution(low, high, log=is_log)
+        return distributions.IntDistribution(int(low), int(high), log=is_log)
+    return distributions.FloatDistribution(low, high, log=is_log)
 
 
 def _holds(distribution: BaseDistribution, value: Any) -> bool:

@@ -151,7 +151,7 @@ def _importance(tuned: Tuned) -> Section:
         knob = tuned.table.knobs[name].knob.removeprefix("server.")
         hint = f"<b>{charts.label(knob)}</b>: {100 * share:.1f}%"
         rows.append((knob, 100 * share, f"{100 * share:.0f}%", "@{accent}", hint))
-    see = "How much of what made points good goes with each knob, told from the same trials: a hint, not a test."
+    see = "How far each knob alone moves the response, told from the same trials: a hint, not a test."
     chart = Chart(decision_charts.bars(rows, "share [%]"))
     return Section("matters", "What matters", "What matters, what could be left alone?", [chart], see=see)
 
@@ -305,8 +305,8 @@ def _method(tuned: Tuned) -> Section:
         ),
         (
             "Sources:",
-            "Bergstra et al. 2011, NIPS 24, and Falkner, Klein and Hutter 2018, ICML (the search); Watanabe, "
-            "Bansal and Hutter 2023, IJCAI (importance).",
+            "Bergstra et al. 2011, NIPS 24, and Falkner, Klein and Hutter 2018, ICML (the search); Hoerl "
+            "and Kennard 1970, Technometrics 12 (ridge regression: what matters).",
         ),
     )
     return Section("method", "Method", "How to read it", [Method(lines)])
