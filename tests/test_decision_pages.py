@@ -31,6 +31,7 @@ from headrace.experiment.space import Seen
 from headrace.foreign import Row
 from headrace.model import Role, TrialState, Value
 from headrace.report import effects_html, history_html, text, tune_html
+from headrace.report import tune as tune_text
 from headrace.report.page import MOST_ROWS, Table
 from headrace.report.race import RaceReport
 from headrace.store import (
@@ -388,6 +389,17 @@ def test_a_tuning_shows_what_was_confirmed_what_mattered_and_the_search(tuning: 
     best = search["data"][0]["y"]
     assert best == sorted(best), "the best so far never falls"
     assert sum(len(t["x"]) for t in search["data"][1:]) == 40
+
+
+def test_a_lean_candidate_that_costs_latency_says_so() -> None:
+    found = tuned(["a", "b", "c"], ["throughput"])
+    winner, lean = found.confirmed
+    assert "Worse" not in tune_text.lean_sentence(found)
+    slow = dataclasses.replace(
+        lean, effects={**lean.effects, "p99": effect("p99", "LEAN", 2.4, Verdict.WORSE)}
+    )
+    said = tune_text.lean_sentence(dataclasses.replace(found, confirmed=[winner, slow]))
+    assert said.endswith("Worse with it than what is there: p99.")
 
 
 def test_two_objectives_show_their_front(evil_tuning: Path) -> None:

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from headrace.analysis.result import Verdict
 from headrace.analysis.trials import THROUGHPUT, TrialResponse
 from headrace.experiment.search import Found, name_of
 from headrace.model import TrialState, Value
@@ -50,9 +51,11 @@ def lean_sentence(tuned: Tuned) -> str:
     if response != THROUGHPUT:
         part = 1 / part
     left = ", ".join(sorted(_knob(k) for k in set(tuned.winner.settings) - set(lean.settings)))
+    worse = [name for name, effect in lean.effects.items() if effect.verdict is Verdict.WORSE]
+    cost = f" Worse with it than what is there: {', '.join(sorted(worse))}." if worse else ""
     return (
         f"LEAN sets {len(lean.settings)} of its {len(tuned.winner.settings)} knobs and reaches "
-        f"{100 * part:.0f}% of it ({own.verdict} against what is there); left alone: {left}."
+        f"{100 * part:.0f}% of it ({own.verdict} against what is there); left alone: {left}.{cost}"
     )
 
 
