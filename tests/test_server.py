@@ -142,6 +142,11 @@ async def make_bench(vendor: Vendor, place: Path) -> AsyncIterator[Bench]:
     yield bench
     for server in bench.servers:
         await server.stop(discard=True)
+    # A server that crashes asks addr2line where: that may outlive it for a moment.
+    for _ in range(100):
+        if not bench.processes():
+            break
+        await asyncio.sleep(0.05)
     assert bench.processes() == []
     shutil.rmtree(folder)
 

@@ -227,9 +227,8 @@ class _DuetRun(Run):
 
     async def all_trials(self) -> None:
         pairs = _pairs(self._design.trials)
-        on_disk = {r.number: r for r in self._folder.trials()}
-        if self._retry:
-            on_disk = {n: r for n, r in on_disk.items() if r.state is TrialState.COMPLETE}
+        again = self._again()
+        on_disk = {r.number: r for r in self._folder.trials() if r.number not in again}
         left = [pair for pair in pairs if any(spec.number not in on_disk for spec in pair)]
         total = len(self._design.trials)
         if left and len(left) < len(pairs):

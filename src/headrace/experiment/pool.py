@@ -37,6 +37,7 @@ from headrace.experiment.runner import (
     TrialEnded,
     TrialStarted,
     exclusive,
+    measured_again,
     open_folder,
     require_complete,
     stop_when_hopeless,
@@ -296,15 +297,15 @@ class Pool:
         lost = self._folder.discard_drafts()
         if lost:
             self._listen(Note(f"{lost} unfinished trial was discarded and will be measured again"))
+        again = measured_again(on_disk, retry)
         for record in on_disk:
-            if not retry or record.state is TrialState.COMPLETE:
+            if record.number not in again:
                 stop_when_hopeless(self._folder, record)
         if on_disk:
             self._listen(Note(f"continuing: {len(on_disk)} of {len(self._design.trials)} trials are done"))
         of_block: dict[int, list[int]] = {}
         for spec in self._design.trials:
             of_block.setdefault(spec.block, []).append(spec.number)
-        again = {r.number for r in on_disk if retry and r.state is not TrialState.COMPLETE}
         return Ledger(of_block, {r.number: r.machine for r in on_disk}, again)
 
     async def _serve(self, machine: _Machine) -> None:

@@ -161,8 +161,7 @@ class _RaceRun(Run):
     """The loop over the trials; after each block those that are beaten leave."""
 
     async def all_trials(self) -> None:
-        again = {r.number for r in self._folder.trials() if r.state is not TrialState.COMPLETE}
-        again = again if self._retry else set()
+        again = self._again()
         longest = len(self._design.trials)
         repeats = Again(self._folder.trials(), longest, lambda text: self._listen(Note(text)))
         measured: set[int] = set()

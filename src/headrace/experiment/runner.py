@@ -10,7 +10,7 @@ import fcntl
 import itertools
 import os
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -200,11 +200,14 @@ class Run:
     def _lab(self) -> Lab:
         return self._labs.current
 
+    def _again(self) -> set[int]:
+        """The numbers of the trials on disk that shall be measured again."""
+        return measured_again(self._folder.trials(), self._retry)
+
     async def all_trials(self) -> None:
         trials = self._design.trials
-        on_disk = {t.number: t for t in self._folder.trials()}
-        if self._retry:
-            on_disk = {n: t for n, t in on_disk.items() if t.state is TrialState.COMPLETE}
+        gone = self._again()
+        on_disk = {t.number: t for t in self._folder.trials() if t.number not in gone}
         if on_disk:
             self._listen(Note(f"continuing: {len(on_disk)} of {len(trials)} trials are done"))
         repeats = again.Again(on_disk.values(), len(trials), lambda text: self._listen(Note(text)))
@@ -282,6 +285,11 @@ class Run:
         durations = self._durations_s
         each = sum(durations) / len(durations) if durations else trial_seconds(self._design.plan)
         return each * trials
+
+
+def measured_again(records: Iterable[TrialRecord], retry: bool) -> set[int]:
+    """The numbers of those that ``--retry`` takes again: all that are not complete."""
+    return {r.number for r in records if retry and r.state is not TrialState.COMPLETE}
 
 
 def stop_when_hopeless(folder: ExperimentFolder, record: TrialRecord) -> None:

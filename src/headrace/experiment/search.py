@@ -209,8 +209,7 @@ class _SearchRun(Run):
         points = points_of(self._folder)
         if there := len(self._folder.trials()):
             self._listen(Note(f"continuing: {there} points have been tried"))
-        again = {r.number for r in self._folder.trials() if r.state is not TrialState.COMPLETE}
-        again = again if self._retry else set()
+        again = self._again()
         for number in range(1, table.trials + 1):
             found = found_in(self._folder, table)
             if any(f.number == number and number not in again for f in found):

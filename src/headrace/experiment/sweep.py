@@ -235,7 +235,7 @@ class _SweepRun(Run):
     """The loop over the trials; after each it asks what comes next, for that depends on what was measured."""
 
     async def all_trials(self) -> None:
-        again = self._again() if self._retry else set()
+        again = self._again()
         was_searching = True
         while True:
             records = [r for r in self._folder.trials() if r.number not in again]
@@ -257,14 +257,10 @@ class _SweepRun(Run):
             raise NothingMeasured("no trial of a pass is complete:\n" + "\n".join(sorted(reasons)))
 
     def _again(self) -> set[int]:
-        """The trials to measure once more. Once a pass has begun, the search has nothing left to decide."""
+        """Once a pass has begun, the search has nothing left to decide: its trials stay as they are."""
         records = self._folder.trials()
-        has_passes = any(r.block != SEARCH for r in records)
-        return {
-            r.number
-            for r in records
-            if r.state is not TrialState.COMPLETE and not (r.block == SEARCH and has_passes)
-        }
+        searched = {r.number for r in records if r.block == SEARCH}
+        return super()._again() - (searched if len(searched) < len(records) else set())
 
     def _summary(self, found: Search, left: int) -> str:
         passes = self._folder.design["sweep"]["passes"]
