@@ -31,12 +31,18 @@
     delete trace.cells;
   }
 
-  // Long row names would leave no room for the chart on a narrow screen. What tells levels apart stands at both ends.
+  // Long row names would leave no room for the chart on a narrow screen. "kernel=6.1 chunk=4K" gives up its keys first,
+  // which are the same for all; then the middle goes: what tells levels apart stands at both ends.
   function fitRows(layout, width) {
     const most = Math.max(10, Math.floor(width / 19));
+    const split = (name) => name.match(/&\w+;|./gsu) || [];
     layout.yaxis.ticktext = layout.meta.rows.map((name) => {
-      const characters = name.match(/&\w+;|./gsu) || [];
-      if (characters.length <= most) return name;
+      if (split(name).length <= most) return name;
+      const words = name.split(" ");
+      const hasKeys = words.length > 1 && words.every((word) => word.includes("=") || /^[@(]/.test(word));
+      const bare = hasKeys ? words.map((word) => word.slice(word.indexOf("=") + 1)).join(" ") : name;
+      const characters = split(bare);
+      if (characters.length <= most) return bare;
       return [...characters.slice(0, Math.ceil(most / 2) - 1), "…", ...characters.slice(-Math.floor(most / 2))].join("");
     });
   }
