@@ -93,7 +93,9 @@ def ladder(rows: Sequence[Row], x_title: str, top: float) -> Figure:
     positions = [i for i, r in enumerate(rows) if r.interval]
     found = [r.interval for r in rows if r.interval]
     low, high = _errors(found)
-    ends = [i.high if i.high is not None else i.estimate for i in found]
+    # An interval that says nothing would leave no room for what was measured: it runs out of the chart.
+    top = min(top, 2.5 * max((i.estimate for i in found), default=top))
+    ends = [min(i.high if i.high is not None else i.estimate, top) for i in found]
     bars = {
         "type": "bar",
         "orientation": "h",
