@@ -17,17 +17,8 @@ __all__ = ["bench"]  # a fixture
 
 pytestmark = [pytest.mark.real, pytest.mark.root]
 
-#: Two of the servers hold every commit back, to write several at once: with four connections in vain.
-PLAN = """
-name = "race"
-[target]
-scratch = "{scratch}"
-[design]
-kind = "race"
-baseline = "40000"
-blocks = 3
-equivalence = 0.3
-seed = 2
+#: With a time to wait the server holds commits back, to write a hundred at once: with four connections in vain.
+HELD_BACK = """
 [workload]
 kind = "oltp"
 seconds = 1
@@ -38,6 +29,20 @@ connections = 4
 [base]
 "server.log_bin" = true
 "server.binlog_commit_wait_count" = 100
+"""
+
+#: Two of the servers wait.
+PLAN = f"""
+name = "race"
+[target]
+scratch = "{{scratch}}"
+[design]
+kind = "race"
+baseline = "40000"
+blocks = 3
+equivalence = 0.3
+seed = 2
+{HELD_BACK}
 [factors.wait]
 knob = "server.binlog_commit_wait_usec"
 levels = [0, 20, 20000, 40000]

@@ -37,6 +37,7 @@ from headrace.server.program import locate
 from headrace.target import Completed, Process, Target
 from headrace.target.local import LocalTarget
 from tests import sshd
+from tests.contracts.target import gone
 from tests.mysqld import find_mysqld
 from tests.programs import has
 
@@ -143,10 +144,8 @@ async def make_bench(vendor: Vendor, place: Path) -> AsyncIterator[Bench]:
     for server in bench.servers:
         await server.stop(discard=True)
     # A server that crashes asks addr2line where: that may outlive it for a moment.
-    for _ in range(100):
-        if not bench.processes():
-            break
-        await asyncio.sleep(0.05)
+    for pid in bench.processes():
+        await gone(pid)
     assert bench.processes() == []
     shutil.rmtree(folder)
 

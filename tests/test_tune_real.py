@@ -10,40 +10,31 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.test_race_real import HELD_BACK
 from tests.test_runner import Bench, bench, wait_for
 
 __all__ = ["bench"]  # a fixture
 
 pytestmark = [pytest.mark.real, pytest.mark.root]
 
-#: What is there holds every commit back for 40 ms, to write a hundred at once: with four connections in vain.
-PLAN = """
+#: What is there waits for 40 ms.
+PLAN = f"""
 name = "search"
 [target]
-scratch = "{scratch}"
-[workload]
-kind = "oltp"
-seconds = 1
-warmup_s = 0.5
-script = "update_index"
-table_size = 10000
-connections = 4
-[base]
-"server.log_bin" = true
-"server.binlog_commit_wait_count" = 100
-"server.binlog_commit_wait_usec" = 40000
+scratch = "{{scratch}}"
+{HELD_BACK}"server.binlog_commit_wait_usec" = 40000
 [tune]
 trials = 6
 sampler = "tpe"
 confirm = 1
 blocks = 3
 start = [
-  { "server.tmpdir" = "/nowhere-at-all" },
-  { "server.binlog_commit_wait_usec" = 20 },
+  {{ "server.tmpdir" = "/nowhere-at-all" }},
+  {{ "server.binlog_commit_wait_usec" = 20 }},
 ]
 [tune.knobs]
-wait = { knob = "server.binlog_commit_wait_usec", low = 0, high = 40_000, start = 40_000 }
-tmpdir = { knob = "server.tmpdir", levels = ["/tmp", "/nowhere-at-all"], start = "/tmp" }
+wait = {{ knob = "server.binlog_commit_wait_usec", low = 0, high = 40_000, start = 40_000 }}
+tmpdir = {{ knob = "server.tmpdir", levels = ["/tmp", "/nowhere-at-all"], start = "/tmp" }}
 """
 
 
