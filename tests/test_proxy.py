@@ -29,6 +29,7 @@ from tests.servers import Server, mariadb, mysql
 pytestmark = pytest.mark.real
 
 PASSWORD = "pass word#'1"
+NOBODY = 65_534
 COUNTED = ("Com_select", "Com_stmt_prepare", "Com_stmt_execute", "Com_stmt_close", "Com_insert", "Com_update")
 
 
@@ -226,17 +227,53 @@ def test_the_command_line_client(server: Server, tmp_path: Path, options: tuple[
     assert seen.summary["coverage"]["damaged"] == 0
 
 
-def test_encryption_ends_at_the_proxy(server: Server, tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+@pytest.fixture
+def stranger(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """A folder of a user without a database account, and what makes ``proxy`` run as that user."""
+    home = Path(tempfile.mkdtemp(dir=folder))
+    shutil.copy(agent_path(), home / "headrace-agent")
+    options: dict[str, Any] = {"program": home / "headrace-agent"}
+    if os.geteuid() == 0:
+        os.chown(home, NOBODY, NOBODY)
+        home.chmod(0o755)
+        options["user"] = NOBODY
+    return home, options
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("who", ["root", "the server's own user"])
+def test_a_socket_is_refused_to_who_would_lend_an_account(server: Server, tmp_path: Path, who: str) -> None:
+    """unix_socket accounts would take every client for the proxy's user: nobody became root@localhost so."""
+    owner = Path(server.socket).stat().st_uid
+    if who != "root" and owner == 0:
+        pytest.skip("the server runs as root")
+    folder = Path(tempfile.mkdtemp(prefix="hr-proxy-"))
+    folder.chmod(0o755)
+    program = shutil.copy(agent_path(), folder)
+    user: dict[str, Any] = {} if who == "root" else {"user": owner, "group": owner, "extra_groups": []}
+    try:
+        argv = [program, "proxy", "--listen", "127.0.0.1:0", "--server-socket", str(server.socket)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, **user)
+    finally:
+        shutil.rmtree(folder)
+    assert done.returncode == 5
+    assert f"as {who}" in done.stderr
+    assert done.stdout == ""
+
+
+def test_encryption_ends_at_the_proxy(
+    server: Server, tmp_path: Path, certificate: tuple[Path, Path], stranger: tuple[Path, dict[str, Any]]
+) -> None:
+    home, options = stranger
     context = ssl.create_default_context(cafile=str(certificate[0]))
     context.check_hostname = False
     ends = ("--tls-cert", certificate[0], "--tls-key", certificate[1])
     users = ("app", "curve") if "mariadb" in str(server.argv[0]) else ("app", "cached")
-    ways: list[tuple[str, ...]] = [
-        ("--server-socket", server.socket),
-        (*target(server), "--server-tls", "required"),
-    ]
+    ways: list[tuple[str, ...]] = [(*target(server), "--server-tls", "required")]
+    if "user" in options:  # only root can run the proxy as another user than the server's
+        ways.append(("--server-socket", server.socket))
     for way in ways:
-        with proxy(tmp_path, *way, *ends) as seen:
+        with proxy(home, *way, *ends, **options) as seen:
             for user in users[: 1 if "curve" in users else 2]:
                 with (
                     connect(seen.port, user, ssl_disabled=False, ssl=context) as connection,

@@ -20,6 +20,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -66,7 +67,7 @@ pub struct ProxyArguments {
         required_unless_present = "server_socket"
     )]
     server: Option<String>,
-    /// The server's Unix socket
+    /// The server's Unix socket; refused for root and for the server's user, whose accounts clients would get
     #[arg(long, value_name = "PATH")]
     server_socket: Option<PathBuf>,
     /// Recording to write (mode 0600)
@@ -242,7 +243,10 @@ fn decode(batches: &Receiver<Vec<u8>>, queue: &Queue, mut decoder: Decoder<Out>)
 
 fn settings(arguments: &ProxyArguments) -> anyhow::Result<Settings> {
     let endpoint = match (&arguments.server_socket, &arguments.server) {
-        (Some(path), _) => Endpoint::Socket(path.clone()),
+        (Some(path), _) => {
+            refuse_lending_our_user(path)?;
+            Endpoint::Socket(path.clone())
+        }
         (None, Some(server)) => server_endpoint(server)?,
         (None, None) => return Err(AgentError::Input("no server was named".to_owned()).into()),
     };
@@ -266,6 +270,24 @@ fn settings(arguments: &ProxyArguments) -> anyhow::Result<Settings> {
     let server = Address::of(&endpoint).with_context(|| format!("the server {endpoint}"))?;
     let server_name = tls::server_name(&endpoint)?;
     Ok(Settings { server, server_name, rules, client_tls, server_tls, offset_ns: epoch_offset_ns() })
+}
+
+/// On a socket the server sees the user that this process runs as, whoever the client is: `unix_socket` and
+/// `auth_socket` accounts take every client of the proxy for that user, without a password. Root and the server's own
+/// user are database administrators on most installations, so neither may lend its name to strangers.
+fn refuse_lending_our_user(socket: &Path) -> anyhow::Result<()> {
+    let user = rustix::process::geteuid();
+    let owner =
+        std::fs::metadata(socket).with_context(|| format!("the server's socket {}", socket.display()))?.uid();
+    if !user.is_root() && user.as_raw() != owner {
+        return Ok(());
+    }
+    let who = if user.is_root() { "root" } else { "the server's own user" };
+    let message = format!(
+        "--server-socket as {who}: unix_socket and auth_socket would log every client in as {who}, without a \
+         password; run the proxy as a user without a database account, or use --server HOST:PORT"
+    );
+    Err(AgentError::Refused(message).into())
 }
 
 fn server_endpoint(server: &str) -> anyhow::Result<Endpoint> {
