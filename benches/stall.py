@@ -1,8 +1,8 @@
 """What a stall of two seconds looks like to each: headrace and sysbench, open and closed loop, on the same tables.
 
 Of a load of constant 2,000 operations a second over T seconds, 1% wait longer than S - 0.01 x T x (1 - rate /
-capacity) when the server stands still for S of them (tests/test_drive_stall.py derives it): that is the true p99.
-A closed loop asks nothing meanwhile, and has one long operation a connection.
+capacity) when the server stands still for S of them (tests/real/server/test_drive_stall.py derives it): that is
+the true p99. A closed loop asks nothing meanwhile, and has one long operation a connection.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ A ridge regression of the response on each knob's own curve (a parabola; for lev
 penalty that predicts a left-out point best. A knob's share is how much its curve moves over its whole range,
 whichever part of it the search preferred. Interactions are not in the model.
 
-In 16 simulated searches over the fifteen knobs of tests/test_tune.py the shares of five that do something summed
-to 0.91 after 30 points; by PED-ANOVA (Watanabe, Bansal & Hutter 2023) to 0.45, because it asks what tells the
-best tenth from the rest, and a search soon keeps what matters most at its best value everywhere.
+In 16 simulated searches over the fifteen knobs of tests/unit/test_tune.py the shares of five that do something
+summed to 0.91 after 30 points; by PED-ANOVA (Watanabe, Bansal & Hutter 2023) to 0.45, because it asks what tells
+the best tenth from the rest, and a search soon keeps what matters most at its best value everywhere.
 
 Sources: Hoerl & Kennard 1970, Ridge regression, Technometrics 12; Allen 1974, The relationship between variable
 selection and data augmentation, Technometrics 16 (PRESS, the error at left-out points in closed form).

@@ -8,7 +8,7 @@ density of the sum of what was seen, where no look has rejected yet, is carried 
 integration. No look needs to know how many will follow, so one may stop at any.
 
 The integration is for a normal sum with known variance; its levels are used with Student's distribution (the
-significance level approach). tests/test_race_simulation.py holds that to simulated races with few degrees of
+significance level approach). tests/unit/test_race_simulation.py holds that to simulated races with few degrees of
 freedom.
 
 Sources: Lan & DeMets 1983, Discrete sequential boundaries for clinical trials, Biometrika 70; Armitage,

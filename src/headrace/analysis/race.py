@@ -12,7 +12,7 @@ pooled variance; where they do not, each pair's own.
 
 Sources: Even-Dar, Mannor & Mansour 2006, Action elimination and stopping conditions for the multi-armed bandit,
 JMLR 7 (successive elimination); Smyth 2004, Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol.
-Biol. 3 (moderated t, section 6.2 for the prior's degrees of freedom). tests/test_race_simulation.py holds the
+Biol. 3 (moderated t, section 6.2 for the prior's degrees of freedom). tests/unit/test_race_simulation.py holds the
 promise to simulated races; benches/race.py shows what other tests would have cost.
 """
 

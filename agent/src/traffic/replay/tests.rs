@@ -1,4 +1,4 @@
-//! The reader's side with events made up here; what needs a server is in tests/test_replay.py.
+//! The reader's side with events made up here; what needs a server is in tests/real/server/test_replay.py.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 //!
 //! Its rules know no lexer: they are substitutions, one after another, and later ones see what earlier ones left. So
 //! some literals stay (`it''s` becomes `??`, but `0xBEEF` behind a letter stays a name), and classes depend on blanks.
-//! Each step here is one of them; `tests/test_traffic_fingerprints.py` holds them to the original.
+//! Each step here is one of them; `tests/agent/test_traffic_fingerprints.py` holds them to the original.
 
 use std::cell::RefCell;
 use std::fmt::Write;

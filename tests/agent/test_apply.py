@@ -1,0 +1,374 @@
+"""Changing a live host: what is killed, refused, forgotten or taken away leaves the host as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.agent import Agent
+from headrace.target.ssh import SshTarget
+from tests import sshd
+from tests.agent.test_journal import OWNER as TRIAL
+from tests.agent.test_journal import Host, kill_after
+from tests.programs import agent_path
+
+pytestmark = pytest.mark.real
+
+OWNER = f"apply/test-{os.getpid()}"
+SYSCTL = "/etc/sysctl.d/90-headrace.conf"
+
+
+class Fake(Host):
+    """A host of plain files below a root, with the folders of /etc that hold lasting settings."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        for number in range(12):
+            self.put(f"/sys/fake/{number}", f"original {number}")
+        (self.folder / "etc/sysctl.d").mkdir(parents=True)
+        (self.folder / "etc/systemd/system").mkdir(parents=True)
+
+    def put(self, path: str, text: str) -> None:
+        file = self.folder / path[1:]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+
+    def text(self, path: str) -> str:
+        return (self.folder / path[1:]).read_text().strip()
+
+    def apply(self, *changes: dict[str, Any], within: str = "", code: int = 0, owner: str = OWNER) -> Any:
+        options = ["--confirm-within", within] if within else []
+        return self.call("apply", "--root", str(self.folder), *options, owner=owner, stdin=changes, code=code)
+
+    def confirm(self, code: int = 0) -> Any:
+        return self.call("confirm", "--root", str(self.folder), owner=OWNER, code=code)
+
+    def rollback(self, *options: str, code: int = 0) -> Any:
+        return self.call("rollback", "--root", str(self.folder), *options, owner=OWNER, code=code)
+
+    def history(self) -> list[dict[str, Any]]:
+        kept: list[dict[str, Any]] = self.call("history", owner=None)
+        return kept
+
+    def watchers(self) -> list[int]:
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"watch" in words and str(self.state).encode() in words:
+                found.append(int(folder.name))
+        return found
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Fake]:
+    fake = Fake(tmp_path)
+    yield fake
+    for pid in fake.watchers():
+        os.kill(pid, signal.SIGKILL)
+
+
+def kernel(number: int, value: str = "changed") -> dict[str, str]:
+    return {"path": f"/sys/fake/{number}", "value": value}
+
+
+def until(condition: Callable[[], bool], limit_s: float = 15.0) -> None:
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+
+
+def test_what_nobody_confirms_is_undone_on_the_host(host: Fake) -> None:
+    host.apply(kernel(1), {"file": SYSCTL, "content": "vm.swappiness = 1\n"}, within="1500ms")
+    assert host.text("/sys/fake/1") == "changed"
+    assert (host.folder / SYSCTL[1:]).exists()
+    watcher = host.watchers()
+    assert len(watcher) == 1
+    # A session of its own: the end of an SSH connection reaches nobody in it.
+    assert os.getsid(watcher[0]) == watcher[0] != os.getsid(0)
+    until(lambda: host.text("/sys/fake/1") == "original 1")
+    until(lambda: not (host.folder / SYSCTL[1:]).exists())
+    until(lambda: host.open_entries() == [] and not host.watchers())
+    assert "nothing to confirm" in host.confirm(code=5)
+
+
+def test_what_is_confirmed_stays_and_can_still_be_undone(host: Fake) -> None:
+    host.apply(kernel(1), within="2s")
+    assert [entry["wrote"] for entry in host.open_entries()] == ["changed"]
+    host.confirm()
+    until(lambda: not host.watchers())
+    time.sleep(2)
+    assert host.text("/sys/fake/1") == "changed"
+    assert host.open_entries() == []
+    assert [kept["owner"] for kept in host.history()] == [OWNER]
+    host.rollback()
+    assert host.text("/sys/fake/1") == "changed", "a rollback without a name undoes nothing that was kept"
+    assert [u["done"] for u in host.rollback("--kept", "last")] == [True]
+    assert host.text("/sys/fake/1") == "original 1"
+    assert host.history() == []
+
+
+def test_with_the_watcher_dead_the_next_who_opens_the_journal_undoes(host: Fake) -> None:
+    host.apply(kernel(1), within="1s")
+    for pid in host.watchers():
+        os.kill(pid, signal.SIGKILL)
+    time.sleep(1.2)
+    assert host.text("/sys/fake/1") == "changed"
+    host.apply(kernel(2), owner="somebody-else")
+    assert host.text("/sys/fake/1") == "original 1"
+    assert host.text("/sys/fake/2") == "changed"
+    assert "nothing to confirm" in host.confirm(code=5)
+
+
+def test_a_boot_without_confirmation_means_undone(host: Fake) -> None:
+    host.apply({"file": SYSCTL, "content": "x\n"}, within="1h")
+    for pid in host.watchers():
+        os.kill(pid, signal.SIGKILL)
+    journal = host.state / "journal.jsonl"
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    journal.write_text(journal.read_text().replace(boot, "an-earlier-boot"))
+    host.apply(owner="somebody-else")
+    assert not (host.folder / SYSCTL[1:]).exists()
+    assert host.open_entries() == []
+
+
+def test_killed_at_any_instant_it_is_undone_at_the_deadline_or_by_the_next(host: Fake) -> None:
+    changes = [kernel(n) for n in range(12)] + [{"file": SYSCTL, "content": "x\n"}]
+    originals = {f"/sys/fake/{n}": f"original {n}" for n in range(12)}
+    started = time.monotonic()
+    host.apply(*changes, within="1h")
+    whole_s = time.monotonic() - started
+    host.rollback()
+    counts = set()
+    for _ in range(25):
+        argv = host.argv("apply", "--owner", OWNER, "--root", str(host.folder), "--confirm-within", "1h")
+        kill_after(argv, json.dumps(changes), random.uniform(0, 1.2 * whole_s))
+        counts.add(sum(host.text(path) != text for path, text in originals.items()))
+        kill_after(
+            host.argv("rollback", "--owner", OWNER, "--root", str(host.folder)),
+            "",
+            random.uniform(0, 1.2 * whole_s),
+        )
+        host.rollback()
+        assert {path: host.text(path) for path in originals} == originals
+        assert not (host.folder / SYSCTL[1:]).exists()
+        assert host.open_entries() == []
+    assert len(counts) > 2, "no kill fell between two writes: this tested nothing"
+
+
+def test_killed_while_confirming_the_change_is_open_or_kept_never_lost(host: Fake) -> None:
+    for _ in range(25):
+        host.apply(kernel(1))
+        argv = host.argv("confirm", "--owner", OWNER, "--root", str(host.folder))
+        kill_after(argv, "", random.uniform(0, 0.03))
+        assert host.open_entries() or host.history()
+        host.rollback("--kept", OWNER)
+        assert host.text("/sys/fake/1") == "original 1"
+        assert host.open_entries() == []
+        if host.history():  # killed after it was kept, before it was closed
+            host.rollback("--kept", OWNER)
+
+
+def test_what_another_set_changed_since_is_not_undone_beneath_it(host: Fake) -> None:
+    host.apply(kernel(1, "first"))
+    host.confirm()
+    host.apply(kernel(1, "second"), owner="apply/later")
+    host.call("confirm", "--root", str(host.folder), owner="apply/later")
+    message = host.rollback("--kept", OWNER, code=5)
+    assert "was changed again by apply/later" in message
+    host.rollback("--kept", "last")
+    assert host.text("/sys/fake/1") == "first"
+    host.rollback("--kept", OWNER)
+    assert host.text("/sys/fake/1") == "original 1"
+    assert "no such changes" in host.rollback("--kept", "apply/none", code=5)
+
+
+def test_what_a_trial_built_cannot_be_kept(host: Fake) -> None:
+    host.record({"kind": "remove", "path": str(host.scratch / "x")})
+    message = host.call("confirm", owner="test", code=5)
+    assert "nothing to confirm" in message
+    assert "more than settings" in host.call("confirm", owner=TRIAL, code=5)
+    assert [entry["kind"] for entry in host.open_entries()] == ["remove"]
+
+
+def test_one_bad_change_undoes_all_of_the_call(host: Fake) -> None:
+    good = [kernel(1), {"file": SYSCTL, "content": "x\n"}]
+    for bad, why in (
+        ({"path": "/sys/fake/none", "value": "1"}, "no such setting"),
+        ({"file": "/etc/cron.d/headrace.conf", "content": "x"}, "not a file that headrace may write"),
+        ({"file": "/etc/sysctl.d/10-network.conf", "content": "x"}, "not a file that headrace may write"),
+        ({"path": "/proc/irq/24/smp_affinity_hint", "value": "1"}, "only files of /sys"),
+        ({"path": "/sys/block/d/queue/write_cache", "value": "write through"}, "no more flushes"),
+        ({"mount": str(host.folder), "options": "noatime"}, "nothing is mounted"),
+    ):
+        assert why in host.apply(*good, bad, within="1h", code=5), bad
+        assert host.text("/sys/fake/1") == "original 1"
+        assert not (host.folder / SYSCTL[1:]).exists()
+        assert host.open_entries() == []
+    assert "contradict" in host.apply(kernel(1), kernel(1, "other"), code=2)
+    assert "needs --mysql-socket" in host.apply({"variable": "x", "value": "1"}, code=2)
+
+
+def test_a_managed_interrupt_is_refused_and_another_is_moved(host: Fake) -> None:
+    for irq, state in (("40", "  IRQD_AFFINITY_MANAGED\n"), ("41", "handler:  handle_edge_irq\n")):
+        host.put(f"/proc/irq/{irq}/smp_affinity_list", "0-3")
+        host.put(f"/sys/kernel/debug/irq/irqs/{irq}", state)
+    change = {"path": "/proc/irq/40/smp_affinity_list", "value": "2"}
+    assert "interrupt 40 is managed by the kernel" in host.apply(change, code=5)
+    host.apply({"path": "/proc/irq/41/smp_affinity_list", "value": "0,1,2,3"})
+    assert host.open_entries() == [], "another spelling of what stands there is no change"
+    host.apply({"path": "/proc/irq/41/smp_affinity_list", "value": "2"})
+    assert host.text("/proc/irq/41/smp_affinity_list") == "2"
+    host.rollback()
+    assert host.text("/proc/irq/41/smp_affinity_list") == "0-3"
+
+
+def test_whole_files_come_back_with_their_content(host: Fake) -> None:
+    drop_in = "/etc/systemd/system/mariadb.service.d/headrace.conf"
+    host.put(SYSCTL, "vm.swappiness = 10")
+    host.apply(
+        {"file": SYSCTL, "content": "vm.swappiness = 1\n"}, {"file": drop_in, "content": "[Service]\n"}
+    )
+    assert host.text(SYSCTL) == "vm.swappiness = 1"
+    host.rollback()
+    assert host.text(SYSCTL) == "vm.swappiness = 10"
+    assert not (host.folder / drop_in[1:]).parent.exists(), "the folder was made for it"
+
+
+def test_two_controllers_never_change_a_host_at_once(host: Fake) -> None:
+    with subprocess.Popen(
+        host.argv("hold", "--owner", "run-1"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == "held\n"
+        assert "holds this host for run-1" in host.apply(kernel(1), within="1s", code=7)
+        assert "holds this host for run-1" in host.rollback("--kept", "last", code=7)
+        holder.kill()
+    assert host.text("/sys/fake/1") == "original 1"
+    many = [
+        subprocess.Popen(
+            host.argv("apply", "--owner", f"apply/{n}", "--root", str(host.folder)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        for n in range(6)
+    ]
+    for n, process in enumerate(many):
+        process.communicate(json.dumps([kernel(1, f"by {n}"), kernel(2, f"by {n}")]))
+    assert [process.returncode for process in many] == [0] * 6
+    assert host.text("/sys/fake/1") == host.text("/sys/fake/2") != "original 1"
+    host.call("rollback", "--root", str(host.folder), owner=None)
+    assert (host.text("/sys/fake/1"), host.text("/sys/fake/2")) == ("original 1", "original 2")
+
+
+@pytest.mark.root
+def test_a_file_that_became_read_only_stays_open_and_is_restored_later(host: Fake) -> None:
+    file = host.folder / "sys/fake/1"
+    host.apply(kernel(1))
+    subprocess.run(["mount", "--bind", file, file], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", file], check=True)
+        assert "Read-only file system" in host.apply(kernel(2), kernel(1, "again"), code=5)
+        assert host.text("/sys/fake/2") == "original 2", "what could be undone was"
+        assert "could not be undone" in host.rollback(code=1)
+        assert [entry["wrote"] for entry in host.open_entries()] == ["changed"]
+    finally:
+        subprocess.run(["umount", file], check=True)
+    assert [u["done"] for u in host.rollback()] == [True]
+    assert host.text("/sys/fake/1") == "original 1"
+
+
+@pytest.fixture
+def veth() -> Iterator[str]:
+    """A pair of interfaces between two namespaces of our own; the name of the one that holds ``hra0``."""
+    names = [f"hr{os.getpid()}a", f"hr{os.getpid()}b"]
+    for name in names:
+        subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        ends = ["hra0", "netns", names[0], "type", "veth", "peer", "name", "hrb0", "netns", names[1]]
+        subprocess.run(["ip", "link", "add", *ends], check=True)
+        yield names[0]
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+@pytest.mark.root
+def test_packet_steering_of_a_real_interface(veth: str, tmp_path: Path) -> None:
+    path = "/sys/class/net/hra0/queues/rx-0/rps_cpus"
+
+    def inside(*argv: str, stdin: Any = None) -> str:
+        done = subprocess.run(
+            ["ip", "netns", "exec", veth, *argv],
+            input=json.dumps(stdin),
+            text=True,
+            check=True,
+            capture_output=True,
+        )
+        return done.stdout
+
+    def journal(verb: str, *options: str, stdin: Any = None) -> str:
+        state = ("--state", str(tmp_path / "state"), "--owner", OWNER)
+        return inside(agent_path(), "journal", verb, *state, *options, stdin=stdin)
+
+    before = inside("cat", path)
+    journal("apply", "--confirm-within", "1h", stdin=[{"path": path, "value": "1"}])
+    assert int(inside("cat", path).replace(",", ""), 16) == 1
+    journal("rollback")
+    assert inside("cat", path) == before
+
+
+@pytest.mark.root
+def test_a_mount_is_remounted_and_back(tmp_path: Path) -> None:
+    point, host = tmp_path / "m", Host(tmp_path)
+    point.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "nosuid,relatime", "headrace-test", point], check=True)
+
+    def options() -> list[str]:
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        return next(line.split()[5] for line in lines if line.split()[4] == str(point)).split(",")
+
+    try:
+        host.call("apply", stdin=[{"mount": str(point), "options": "noatime"}])
+        assert "noatime" in options()
+        assert "nosuid" in options(), "what was not named stays"
+        assert "mounted anew" in host.call(
+            "apply", stdin=[{"mount": str(point), "options": "data=journal"}], code=5
+        )
+        host.call("rollback")
+        assert "relatime" in options()
+        assert "noatime" not in options()
+    finally:
+        subprocess.run(["umount", point], check=True)
+
+
+@pytest.mark.skipif(sshd.program() is None, reason="sshd is not installed")
+def test_a_lost_connection_strands_nobody(host: Fake, tmp_path: Path) -> None:
+    async def change(target: SshTarget) -> None:
+        await target.connect()
+        agent = await Agent.install(target)
+        options = ["--owner", OWNER, "--root", str(host.folder), "--confirm-within", "3s"]
+        argv = [agent.path, *host.argv("apply", *options)[1:]]
+        await target.run(argv, stdin=json.dumps([kernel(1)]).encode())
+        await target.close()
+
+    (tmp_path / "sshd").mkdir()
+    with sshd.running_sshd(tmp_path / "sshd") as daemon:
+        asyncio.run(change(daemon.target()))
+    # Daemon and connection are gone.
+    assert host.text("/sys/fake/1") == "changed"
+    until(lambda: host.text("/sys/fake/1") == "original 1")

@@ -1,0 +1,284 @@
+"""Variables of real servers: changed, confirmed, rolled back from the journal alone; and whole rollouts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import knobs, persist, rollout
+from headrace.agent import Agent
+from headrace.errors import PlanError, Refused
+from headrace.model import ServerLogin, Vendor
+from headrace.target.local import LocalTarget
+from tests.agent.test_journal import Host
+from tests.folders import ROOT
+from tests.mysqld import find_mysqld
+from tests.servers import Server, mariadb, mysql
+
+pytestmark = pytest.mark.real
+
+OWNER = "apply/test"
+
+
+@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """In a folder with a short path that the server's account may enter."""
+    with tempfile.TemporaryDirectory(prefix="hr-apply-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        if request.param == "mariadb":
+            with mariadb(folder / "m") as running:
+                yield running
+            return
+        program = find_mysqld(folder)
+        if isinstance(program, str):
+            pytest.skip(program)
+        with mysql(program, folder / "y") as running:
+            yield running
+
+
+def value(server: Server, name: str) -> str:
+    return str(server.sql(f"SELECT @@GLOBAL.{name}")[0][0])
+
+
+def call(host: Host, server: Server, verb: str, stdin: Any = None, *options: str, code: int = 0) -> Any:
+    login = ["--mysql-socket", server.socket, "--mysql-user", "root"] if verb == "apply" else []
+    return host.call(verb, *login, *options, owner=OWNER, stdin=stdin, code=code)
+
+
+def until(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.1)
+
+
+def test_a_variable_is_set_confirmed_and_rolled_back(server: Server, tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    before = value(server, "long_query_time")
+    changes = [
+        {"variable": "long_query_time", "value": "3.5"},
+        {"variable": "slow_query_log", "value": "OFF"},
+    ]
+    applied = call(host, server, "apply", changes)
+    assert applied[0]["path"] == "long_query_time"
+    assert (float(applied[0]["before"]), float(applied[0]["after"])) == (float(before), 3.5)
+    call(host, server, "confirm")
+    assert float(value(server, "long_query_time")) == 3.5
+    undone = call(host, server, "rollback", None, "--kept", "last")
+    assert [u["kind"] for u in undone] == ["variable"]
+    assert value(server, "long_query_time") == before
+    journal = (host.state / "history.jsonl").read_text() + (host.state / "journal.jsonl").read_text()
+    assert "password" not in journal.replace("mysql_password_file", "")
+
+
+def test_coupled_variables_come_back_as_a_pair(server: Server, tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    names = ("innodb_io_capacity", "innodb_io_capacity_max")
+    before = [value(server, name) for name in names]
+    if "MariaDB" in str(server.sql("SELECT VERSION()")):
+        call(host, server, "apply", [{"variable": names[0], "value": "9000"}])
+        assert int(value(server, names[1])) >= 9000 > int(before[1]), "the server takes the other along"
+    else:
+        message = call(host, server, "apply", [{"variable": names[0], "value": "9000"}], code=5)
+        assert f'the server made it "{before[1]}"' in message
+        assert [value(server, name) for name in names] == before
+    call(host, server, "rollback")
+    assert [value(server, name) for name in names] == before
+    for low, high in (("9000", "18000"), ("300", "400"), ("9000", "9000")):
+        changes = [{"variable": names[0], "value": low}, {"variable": names[1], "value": high}]
+        applied = call(host, server, "apply", changes)
+        assert [a["after"] for a in applied] == [low, high], "in the order of the call, whatever came first"
+    call(host, server, "rollback")
+    assert [value(server, name) for name in names] == before
+
+
+def test_what_the_server_adjusts_or_refuses_is_put_back(server: Server, tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    before = {name: value(server, name) for name in ("max_connections", "table_open_cache", "wait_timeout")}
+    good = {"variable": "wait_timeout", "value": "1234"}
+    for bad, why in (
+        ({"variable": "max_connections", "value": "999999999"}, "the server made it"),
+        ({"variable": "innodb_log_buffer_size_x", "value": "1"}, "server error 1193"),
+        ({"variable": "port", "value": "1"}, "server error 1238"),
+        ({"variable": "wait_timeout x", "value": "1"}, "no name of a variable"),
+        ({"variable": "binlog_format", "value": "R'OW"}, "a quote"),
+    ):
+        message = call(host, server, "apply", [good, bad], code=2 if "name" in why or "quote" in why else 5)
+        assert why in message, message
+        assert {name: value(server, name) for name in before} == before
+        assert host.open_entries() == []
+
+
+def test_a_buffer_pool_is_resized_and_back(server: Server, tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    before = value(server, "innodb_buffer_pool_size")
+    call(host, server, "apply", [{"variable": "innodb_buffer_pool_size", "value": str(2 * int(before))}])
+    assert int(value(server, "innodb_buffer_pool_size")) == 2 * int(before)
+    call(host, server, "rollback")
+    assert value(server, "innodb_buffer_pool_size") == before
+
+
+def test_a_server_that_is_gone_keeps_the_entry_open_until_it_is_back(server: Server, tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    before = value(server, "wait_timeout")
+    call(host, server, "apply", [{"variable": "wait_timeout", "value": "777"}], "--confirm-within", "1s")
+    server.stop()
+    try:
+        time.sleep(1.5)
+        assert "could not be undone" in call(host, server, "rollback", code=1)
+        assert [entry["kind"] for entry in host.open_entries()] == ["variable"]
+    finally:
+        server.start()
+    server.sql("SET GLOBAL wait_timeout = 777")
+    # Nobody does anything: the watcher tries again by itself.
+    until(lambda: value(server, "wait_timeout") == before, 40)
+    until(lambda: host.open_entries() == [])
+
+
+def rolled(
+    server: Server, state: Path, settings: dict[str, Any], *, lasting: str = "", **options: Any
+) -> tuple[rollout.Plan, rollout.Rollout]:
+    async def work() -> tuple[rollout.Plan, rollout.Rollout]:
+        target = LocalTarget()
+        await target.connect()
+        agent = await Agent.install(target)
+        login = ServerLogin(socket=server.socket, user="root")
+        plan = await rollout.prepare(agent, settings, login, lasting=lasting, **options)
+        return plan, await rollout.carry_out(agent, plan, login, state=str(state))
+
+    return asyncio.run(work())
+
+
+def test_a_rollout_says_what_stood_there_and_what_stands_now(server: Server, tmp_path: Path) -> None:
+    before = value(server, "join_buffer_size")
+    plan, done = rolled(server, tmp_path / "state", {"server.join_buffer_size": "512K"})
+    assert (plan.steps[0].before, plan.steps[0].value) == (before, "524288")
+    assert [(r.before, r.after) for r in done.results] == [(before, "524288")]
+    assert done.confirmed
+    host = Host(tmp_path)
+    host.call("rollback", "--kept", f"apply/{done.id}", owner="apply")
+    assert value(server, "join_buffer_size") == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "why"),
+    [
+        ({"server.innodb_flush_log_at_trx_commit": 2}, Refused, "confirmed are lost"),
+        ({"server.innodb_log_buffer_size_unheard": 2}, Refused, "no record of it"),
+        ({"server.innodb_purge_threads": 2}, Refused, "takes a restart"),
+        ({"server.innodb_page_size": 8192}, Refused, "data directory is made"),
+        ({"server.wait_timeout": "soon"}, PlanError, "a whole number"),
+        ({"server.wait_timeout@x": 5}, PlanError, "no instances"),
+        ({"volume.filesystem": "xfs"}, Refused, "live host"),
+        ({"volume.scheduler": "none"}, PlanError, "needs an instance"),
+        ({"volume.write_cache@vda": "write through"}, Refused, "flush"),
+        ({"workload.threads": 5}, PlanError, "option of a workload"),
+    ],
+)
+def test_what_may_not_be_done_is_refused_before_anything_is_written(
+    server: Server, tmp_path: Path, settings: dict[str, Any], error: type[Exception], why: str
+) -> None:
+    with pytest.raises(error, match=why):
+        rolled(server, tmp_path / "state", settings)
+    assert not (tmp_path / "state").exists()
+
+
+def test_weaker_is_possible_by_name(server: Server, tmp_path: Path) -> None:
+    name = "innodb_flush_log_at_trx_commit"
+    _, done = rolled(server, tmp_path / "state", {f"server.{name}": 2}, allow_weaker=[f"server.{name}"])
+    assert value(server, name) == "2"
+    Host(tmp_path).call("rollback", "--kept", "last", owner="apply")
+    assert value(server, name) == "1"
+    assert done.results[0].before == "1"
+
+
+def test_settings_are_knobs_or_findings() -> None:
+    findings = {"NET01@eth0": {"host.rps_cpus@eth0": "3"}}
+    texts = ["NET01@eth0", "host.vm.swappiness=1", "volume.mount_options@/mnt/x=noatime,lazytime"]
+    assert rollout.settings_of(texts, findings.get) == {
+        "host.rps_cpus@eth0": "3",
+        "host.vm.swappiness": "1",
+        "volume.mount_options@/mnt/x": ["noatime", "lazytime"],
+    }
+    with pytest.raises(PlanError, match="no such finding"):
+        rollout.settings_of(["NET99"], findings.get)
+    with pytest.raises(PlanError, match="asked for as"):
+        rollout.settings_of(["host.thp=never", "host.thp=always"], findings.get)
+
+
+class Etc:
+    """A target of which only some files exist."""
+
+    def __init__(self, files: dict[str, str]) -> None:
+        self.files = files
+
+    async def exists(self, path: str) -> bool:
+        return any(name == path or name.startswith(f"{path}/") for name in self.files)
+
+    async def read(self, path: str) -> bytes:
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self.files[path].encode()
+
+
+def lasting(name: str, text: str, instance: str = "", *paths: str) -> persist.Lasting:
+    knob = knobs.find(name)
+    found = knobs.Instance(knob, instance, paths or (knob.location,)) if knob.location else None
+    return persist.Lasting(f"{name}@{instance}" if instance else name, text, found)
+
+
+def test_what_lasts_stands_in_files_of_our_own() -> None:
+    etc = Etc(
+        {
+            persist.SYSCTL: "# comment\nvm.swappiness = 60\nvm.dirty_ratio = 5\n",
+            "/etc/mysql/mariadb.conf.d/50-server.cnf": "",
+            "/lib/systemd/system/mariadb.service": "",
+            "/etc/tuned/active_profile": "",
+        }
+    )
+    queue = "/sys/block/sda/queue/scheduler"
+    settings = [
+        lasting("host.vm.swappiness", "1"),
+        lasting("host.thp", "never"),
+        lasting("volume.scheduler", "none", "sda", queue),
+        lasting("host.rps_cpus", "f", "eth0", "/sys/class/net/eth0/queues/rx-0/rps_cpus"),
+        lasting("server.innodb_purge_threads", "8"),
+        lasting("server.open_files_limit", "65535"),
+    ]
+    found = asyncio.run(persist.files(etc, settings, Vendor.MARIADB))  # type: ignore[arg-type]
+    assert "vm.swappiness = 1\nvm.dirty_ratio = 5\n" in found[persist.SYSCTL]
+    assert found[persist.TMPFILES].endswith("w /sys/kernel/mm/transparent_hugepage/enabled - - - - never\n")
+    assert 'SUBSYSTEM=="block", KERNEL=="sda", ATTR{queue/scheduler}="none"' in found[persist.UDEV]
+    assert 'SUBSYSTEM=="net", KERNEL=="eth0", ATTR{queues/rx-0/rps_cpus}="f"' in found[persist.UDEV]
+    cnf = found["/etc/mysql/mariadb.conf.d/zz-headrace.cnf"]
+    assert cnf.endswith("[mysqld]\ninnodb_purge_threads = 8\nopen_files_limit = 65535\n")
+    assert found["/etc/systemd/system/mariadb.service.d/headrace.conf"].endswith(
+        "[Service]\nLimitNOFILE=65535\n"
+    )
+    again = Etc({**etc.files, **found})
+    assert asyncio.run(persist.files(again, settings, Vendor.MARIADB)) == found  # type: ignore[arg-type]
+
+    tuned = asyncio.run(persist.files(etc, settings[:3], None, tuned=True))  # type: ignore[arg-type]
+    [(path, text)] = tuned.items()
+    assert path == "/etc/tuned/headrace-mysql/tuned.conf"
+    assert "[sysctl]\nvm.swappiness=1\n" in text
+    assert f"{queue}=none\n" in text
+    irq = lasting("host.irq_affinity", "0", "24", "/proc/irq/24/smp_affinity_list")
+    with pytest.raises(Refused, match="other numbers after a boot"):
+        asyncio.run(persist.files(etc, [irq], None))  # type: ignore[arg-type]
+
+
+def test_the_page_of_knobs_is_the_catalogue() -> None:
+    from headrace.report.knobs import markdown
+
+    page = ROOT / "docs" / "knobs.md"
+    assert page.read_text() == markdown(), "headrace knobs --markdown > docs/knobs.md"
+    assert json.dumps(sorted(knobs.CATALOGUE)).count("host.") > 80

@@ -1,0 +1,108 @@
+"""Races for real: one on a private MariaDB agrees with a full study of the same configurations, and costs less."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.server.test_runner import FIO, Bench, bench, wait_for
+
+__all__ = ["bench"]  # a fixture
+
+pytestmark = [pytest.mark.real, pytest.mark.root]
+
+#: With a time to wait the server holds commits back, to write a hundred at once: with four connections in vain.
+HELD_BACK = """
+[workload]
+kind = "oltp"
+seconds = 1
+warmup_s = 0.5
+script = "update_index"
+table_size = 10000
+connections = 4
+[base]
+"server.log_bin" = true
+"server.binlog_commit_wait_count" = 100
+"""
+
+#: Two of the servers wait.
+PLAN = f"""
+name = "race"
+[target]
+scratch = "{{scratch}}"
+[design]
+kind = "race"
+baseline = "40000"
+blocks = 3
+equivalence = 0.3
+seed = 2
+{HELD_BACK}
+[factors.wait]
+knob = "server.binlog_commit_wait_usec"
+levels = [0, 20, 20000, 40000]
+"""
+
+
+def report_of(lab: Bench, plan: str, name: str) -> tuple[dict[str, Any], str]:
+    lab.plan.write_text(plan)
+    lab.output = lab.folder / name
+    code, out, err = lab.finish("--json")
+    assert code == 0, err
+    found: dict[str, Any] = json.loads(out)
+    return found, err
+
+
+def test_a_race_agrees_with_a_full_study_and_costs_less(bench: Callable[[str], Bench]) -> None:
+    lab = bench(PLAN)
+    text = lab.plan.read_text()
+    raced, said = report_of(lab, text, "race")
+    (race,) = raced["races"]
+    left = {s["treatment"] for s in race["standings"] if s["dropped_after"]}
+    assert left == {"20000", "40000"}, race
+    assert set(race["survivors"]) == {"0", "20"}
+    assert "40000" in said
+    assert "left" in said
+
+    full, _ = report_of(
+        lab, text.replace('kind = "race"', 'kind = "factorial"').replace("blocks = 3", "blocks = 2"), "full"
+    )
+    speed = {t["treatment"]: t["throughput_ops_s"]["estimate"] for t in full["treatments"]}
+    assert max(speed, key=lambda name: speed[name]) in race["survivors"]
+    assert min(speed["0"], speed["20"]) > 1.5 * max(speed["20000"], speed["40000"]), "it says so, too"
+
+    assert raced["trials"] <= raced["same_trials"]
+    assert raced["trials"] <= raced["full_trials"] == 12
+    assert raced["seconds"] <= raced["full_seconds"]
+    page = (lab.folder / "race" / "report.html").read_text()
+    assert "would have been all treatments in all blocks" in page
+    assert Path(lab.folder / "race" / "report.json").exists()
+
+
+@pytest.mark.parametrize("kind", ["factorial", "race"])
+def test_a_disturbed_trial_is_measured_again_by_itself(kind: str, bench: Callable[[str], Bench]) -> None:
+    plan = FIO.replace('kind = "factorial"', f'kind = "{kind}"').replace("blocks = 1", "blocks = 2")
+    lab = bench(plan)
+    process = lab.start()
+    # What makes a trial invalid: another program with a core of its own. It is gone before the block ends.
+    with subprocess.Popen(["nice", "-n", "-15", sys.executable, "-c", "while True: pass"]) as hog:
+        try:
+            wait_for(lambda: 1 in lab.trials(), process)
+        finally:
+            hog.kill()
+    _, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    first = lab.trials()[1]
+    assert first["state"] == "complete", err
+    assert len(first["earlier"]) == 1  # type: ignore[arg-type]
+    assert "another program" in str(first["earlier"])
+    assert any("measured again" in warning for warning in first["warnings"])  # type: ignore[attr-defined]
+    assert "trial 1 (" in err
+    assert "is measured again, 1 of 2 times" in err
+    assert len(lab.trials()) == (6 if kind == "factorial" else 4)
+    assert sum(p.name.startswith(".") for p in (lab.output / "trials").iterdir()) == 0

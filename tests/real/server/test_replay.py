@@ -1,0 +1,496 @@
+"""`headrace-agent replay` and what stands on it, on real servers: recorded by tcpdump and by slow logs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pymysql
+import pytest
+
+from headrace.errors import PlanError
+from headrace.model import Option, ServerEndpoint, Vendor
+from headrace.workloads import Context, make_workload
+from tests import servers
+from tests.contracts.workload import WorkloadContract
+from tests.driver import drive
+from tests.programs import agent_path, has
+from tests.real.server.test_drive_workloads import make_context
+from tests.replays import Said, captured, parse, play, record, slow_log, start
+from tests.servers import Server
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not (has("mariadbd") and has("tcpdump")), reason="mariadbd and tcpdump are needed"),
+]
+
+SETUP = (
+    "DROP DATABASE IF EXISTS shop",
+    "CREATE DATABASE shop",
+    "CREATE TABLE shop.item (id INT PRIMARY KEY, name VARCHAR(40), price DECIMAL(8, 2), note TEXT)",
+    "INSERT INTO shop.item SELECT seq, CONCAT('item ', seq), seq / 7, IF(seq % 3, 'n', NULL) "
+    "FROM shop.seq_1_to_500",
+    "CREATE TABLE shop.sale (id BIGINT PRIMARY KEY, client INT, item INT, total DOUBLE)",
+    "CREATE TABLE shop.seen (n INT, at DATETIME(6), KEY (at))",
+    "CREATE USER IF NOT EXISTS app@'127.0.0.1' IDENTIFIED BY 'secret'",
+    "GRANT ALL ON shop.* TO app@'127.0.0.1'",
+)
+BY_ID: dict[str, Any] = {"kind": "int", "min": 1, "max": 500}
+PREPARED = {
+    "workload": {
+        "kind": "sql",
+        "operations": [
+            {
+                "name": "look",
+                "statements": [{"sql": "SELECT name, price FROM item WHERE id = ?", "parameters": [BY_ID]}],
+            },
+            {
+                "name": "sell",
+                "transaction": True,
+                "statements": [
+                    {
+                        "sql": "INSERT INTO sale (id, client, item, total) VALUES (?, 0, ?, ?)",
+                        "parameters": [{"kind": "sequence"}, BY_ID, {"kind": "float", "min": 1, "max": 9}],
+                    }
+                ],
+            },
+        ],
+    },
+    "connections": 3,
+    "seconds": 1.5,
+    "pacing": {"kind": "open", "arrivals": "poisson", "rate_ops_s": 150},
+}
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    # Not below pytest's folder: the server's account may not enter that.
+    path = Path(tempfile.mkdtemp(prefix="hr-replay-"))
+    path.chmod(0o755)
+    (path / "password").write_text("secret\n")
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    with servers.mariadb(folder / "s", "--innodb-flush-log-at-trx-commit=2") as running:
+        yield running
+
+
+@pytest.fixture
+def fresh(server: Server) -> Server:
+    """The data as they were before anything was recorded."""
+    server.sql(*SETUP)
+    return server
+
+
+def login(server: Server, folder: Path) -> list[str]:
+    return [
+        *("--mysql-host", "127.0.0.1", "--mysql-port", str(server.port)),
+        *("--mysql-user", "app", "--mysql-password-file", str(folder / "password")),
+    ]
+
+
+def client(port: int, number: int) -> None:
+    """A session in text: its own rows, user variables, transactions, an error, another database and back."""
+    with (
+        contextlib.closing(
+            pymysql.connect(
+                host="127.0.0.1", port=port, user="app", password="secret", database="shop", ssl_disabled=True
+            )
+        ) as connection,
+        connection.cursor() as cursor,
+    ):
+        # Sessions must not wait for each other: a deadlock would not come again.
+        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        cursor.execute("SET @client = %s", (number,))
+        own = (1_000_000 * number, 1_000_000 * number + 99)
+        for turn in range(20):
+            cursor.execute("SELECT * FROM item WHERE id = %s", (1 + (number * 97 + turn * 13) % 500,))
+            cursor.fetchall()
+            cursor.execute("BEGIN")
+            cursor.execute(
+                "INSERT INTO sale VALUES (%s, @client, %s, 1.5)", (1_000_000 * number + turn, turn)
+            )
+            cursor.execute("UPDATE sale SET total = total * 2 WHERE id BETWEEN %s AND %s", own)
+            cursor.execute("COMMIT" if turn % 3 else "ROLLBACK")
+            cursor.execute("SELECT COUNT(*), SUM(total) FROM sale WHERE id BETWEEN %s AND %s", own)
+            cursor.fetchall()
+            time.sleep(0.02)
+        with contextlib.suppress(pymysql.err.IntegrityError):
+            cursor.execute("INSERT INTO item VALUES (1, 'twice', 0, NULL)")
+        connection.select_db("information_schema")
+        cursor.execute("SELECT DATABASE()")
+        connection.select_db("shop")
+        cursor.execute("SELECT name FROM item WHERE id BETWEEN 10 AND 30 ORDER BY id")
+        cursor.fetchall()
+
+
+@pytest.fixture(scope="module")
+def traffic(server: Server, folder: Path) -> Path:
+    """Text and prepared statements of several sessions at once, captured by tcpdump."""
+    server.sql(*SETUP)
+    pcap = folder / "shop.pcap"
+    with captured(server.port, pcap):
+        threads = [threading.Thread(target=client, args=(server.port, number)) for number in (1, 2, 3)]
+        for thread in threads:
+            thread.start()
+        drive([*login(server, folder), "--mysql-database", "shop"], PREPARED)
+        for thread in threads:
+            thread.join()
+    return record(pcap, folder / "shop.rec", "--port", str(server.port))
+
+
+def content(server: Server) -> list[tuple[object, ...]]:
+    return server.sql("SELECT id, client, item, total FROM shop.sale ORDER BY id")
+
+
+def test_the_same_answers_on_a_fresh_copy(fresh: Server, traffic: Path, folder: Path) -> None:
+    played = play(login(fresh, folder), traffic, "--check")
+    assert played.end["errors"] == []
+    assert played.different == set()
+    assert played.end["comparison"]["compared"] > 500
+    assert played.end["comparison"]["different"] == 0
+    assert played.end["replay"]["not_sent"] == 0
+    assert not any(played.end["replay"]["skipped"].values())
+    assert played.counts["insert"] >= 60
+    after = content(fresh)
+    fresh.sql(*SETUP)
+    # As fast as possible, and in the order of commits: the same data come about.
+    fast = play(login(fresh, folder), traffic, "--check", "--speed", "max", "--commit-order")
+    assert fast.end["comparison"]["different"] == 0, fast.classes[0]
+    assert fast.length_s < played.length_s
+    assert content(fresh) == after
+
+
+def test_one_changed_row_is_named_by_its_classes(fresh: Server, traffic: Path, folder: Path) -> None:
+    fresh.sql("UPDATE shop.item SET name = 'another' WHERE id = 17")
+    played = play(login(fresh, folder), traffic, "--check")
+    # Only the range is sure to have read it; who asks for single rows at random may have.
+    sure = "select name from item where id between ? and ? order by id"
+    may = {"select name, price from item where id = ?", "select * from item where id = ?"}
+    assert sure in played.different
+    assert played.different <= {sure, *may}
+    line = next(line for line in played.classes if line["fingerprint"] == sure)
+    assert line["different_checksum"] == line["different"] == line["count"] == 3
+    assert line["different_rows"] == line["different_error"] == 0
+    assert "BETWEEN 10 AND 30" in line["examples"][0]["statement"]
+
+
+def seen(server: Server) -> tuple[list[int], list[float]]:
+    """Who wrote into ``seen``, in the order of writing, and when, in s since the first."""
+    rows = server.sql("SELECT n, at FROM shop.seen ORDER BY at, n")
+    at: list[Any] = [row[1] for row in rows]
+    return [int(str(row[0])) for row in rows], [(each - at[0]).total_seconds() for each in at]
+
+
+def note(session: int, at_s: float, number: int) -> Said:
+    # SYSDATE: when it is executed, and not when a clock of the statement stood still.
+    return Said(session, at_s, 0.001, f"INSERT INTO seen VALUES ({number}, SYSDATE(6))")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected_s"),
+    [
+        ((), [0, 0.2, 0.3, 1.5, 1.6]),
+        (("--speed", "2"), [0, 0.1, 0.15, 0.75, 0.8]),
+        (("--skip-idle", "300ms"), [0, 0.2, 0.3, 0.6, 0.7]),
+        (("--since", "+250ms", "--until", "+1550ms"), [0, 1.2]),
+    ],
+)
+def test_statements_come_when_they_came(
+    fresh: Server, folder: Path, tmp_path: Path, options: tuple[str, ...], expected_s: list[float]
+) -> None:
+    said = [note(1 + n % 2, at_s, n) for n, at_s in enumerate([0, 0.2, 0.3, 1.5, 1.6])]
+    recording = record(slow_log(tmp_path / "slow.log", said), tmp_path / "r.rec")
+    played = play(login(fresh, folder), recording, *options)
+    numbers, at_s = seen(fresh)
+    assert numbers == sorted(numbers)
+    # Wide: the machine may be busy.
+    assert at_s == pytest.approx(expected_s, abs=0.12), played.end
+    assert played.counts["insert"] == len(expected_s)
+
+
+def test_a_session_waits_for_its_answers_and_is_late(fresh: Server, folder: Path, tmp_path: Path) -> None:
+    """The server takes 0.5 s for what took 1 ms: what follows is late, and the server is to blame."""
+    said = [Said(1, 0, 0.001, "SELECT SLEEP(0.5)"), note(1, 0.1, 1), note(2, 0.1, 2)]
+    recording = record(slow_log(tmp_path / "slow.log", said), tmp_path / "r.rec")
+    played = play(login(fresh, folder), recording, "--max-lag", "100ms")
+    assert seen(fresh)[0] == [2, 1]
+    assert 350e6 < played.end["lag"]["max_ns"] < 1500e6
+    assert played.end["lateness"]["max_ns"] < 200e6
+    inserts = [
+        row["response"]["max_ns"] for row in played.intervals if row["operation"] == "insert" and row["count"]
+    ]
+    assert max(inserts) > 350e6
+    assert any("the server was slower than recorded" in reason for reason in played.end["invalid"])
+
+
+def test_writes_wait_for_writes_where_asked(fresh: Server, folder: Path, tmp_path: Path) -> None:
+    slow = Said(1, 0, 0.001, "INSERT INTO seen SELECT 1 + SLEEP(0.6), SYSDATE(6)")
+    recording = record(slow_log(tmp_path / "slow.log", [slow, note(2, 0.1, 2)]), tmp_path / "r.rec")
+    play(login(fresh, folder), recording)
+    assert seen(fresh)[0] == [2, 1]
+    fresh.sql("DELETE FROM shop.seen")
+    play(login(fresh, folder), recording, "--commit-order")
+    assert seen(fresh)[0] == [1, 2]
+
+
+def test_what_only_reads_and_copies_of_it(fresh: Server, traffic: Path, folder: Path) -> None:
+    before = content(fresh)
+    played = play(login(fresh, folder), traffic, "--read-only", "--sessions", "x4", "--speed", "max")
+    assert content(fresh) == before
+    assert played.end["replay"]["skipped"]["writes"] > 100
+    assert "insert" not in played.counts
+    assert "update" not in played.counts
+    assert played.end["replay"]["sent"] == sum(played.counts.values())
+    assert played.counts["select"] % 4 == 0
+    done = subprocess.run(
+        [agent_path(), "replay", str(traffic), *login(fresh, folder), "--sessions", "x4"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "--scale-writes" in done.stderr
+
+
+def test_other_databases_and_accounts(fresh: Server, folder: Path, tmp_path: Path) -> None:
+    fresh.sql(
+        "DROP DATABASE IF EXISTS other", "CREATE DATABASE other", "CREATE TABLE other.seen LIKE shop.seen"
+    )
+    fresh.sql(
+        "CREATE OR REPLACE USER played@'127.0.0.1' IDENTIFIED BY 'p w#'",
+        "GRANT ALL ON other.* TO played@'127.0.0.1'",
+    )
+    said = [
+        note(1, 0, 1),
+        Said(1, 0.01, 0.001, "INSERT INTO seen SELECT 2, SYSDATE(6) WHERE USER() LIKE 'played@%'"),
+    ]
+    recording = record(slow_log(tmp_path / "slow.log", said), tmp_path / "r.rec")
+    accounts = tmp_path / "accounts"
+    accounts.write_text('[app]\nuser = played\npassword = "p w#"\n')
+    options = ("--database-map", "shop=other", "--user-map", str(accounts))
+    accounts.chmod(0o644)
+    process = start(login(fresh, folder), recording, *options)
+    assert "chmod 600" in process.communicate(timeout=30)[1]
+    assert process.returncode == 5
+    accounts.chmod(0o600)
+    play(login(fresh, folder), recording, *options)
+    assert fresh.sql("SELECT n FROM other.seen ORDER BY n") in ([(1,), (2,)], ((1,), (2,)))
+    assert seen_count(fresh) == 0
+
+
+def seen_count(server: Server) -> int:
+    return int(str(server.sql("SELECT COUNT(*) FROM shop.seen")[0][0]))
+
+
+def test_without_literals_there_is_nothing_to_send(fresh: Server, folder: Path, tmp_path: Path) -> None:
+    recording = record(slow_log(tmp_path / "slow.log", [note(1, 0, 1)]), tmp_path / "r.rec", literals=False)
+    process = start(login(fresh, folder), recording)
+    assert "--with-literals" in process.communicate(timeout=30)[1]
+    assert process.returncode == 2
+
+
+def test_memory_stays_below_the_cap(fresh: Server, folder: Path, tmp_path: Path) -> None:
+    """Two sessions, 300 MB of statements, one of them behind: 104 MB are enough, and nothing is lost."""
+    long = "x" * 500_000
+    said = [
+        Said(1 + n % 2, n * 0.001, 0.0005, f"SELECT LENGTH('{long}{n:05}') + SLEEP({0.002 if n % 2 else 0})")
+        for n in range(600)
+    ]
+    recording = record(slow_log(tmp_path / "slow.log", said), tmp_path / "r.rec")
+    played = play(login(fresh, folder), recording, "--memory", "104MB")
+    assert played.counts == {"select": 600}
+    assert played.end["max_rss_bytes"] < 104e6
+    assert played.end["replay"]["max_queued_bytes"] < 10e6
+
+
+def test_a_server_that_dies_on_the_way(folder: Path, tmp_path: Path) -> None:
+    said = [note(1 + n % 4, n * 0.01, n) for n in range(400)]
+    recording = record(slow_log(tmp_path / "slow.log", said), tmp_path / "r.rec")
+    with servers.mariadb(folder / "dies") as server:
+        server.sql(*SETUP)
+
+        def restart(process: subprocess.Popen[str]) -> None:
+            while seen_count(server) < 100:
+                time.sleep(0.01)
+            server.process.kill()
+            server.process.wait()
+            time.sleep(0.5)
+            server.start()
+
+        played = play(login(server, folder), recording, during=restart)
+        count = seen_count(server)
+    assert 4 <= played.end["connections_lost"] <= 8
+    assert any("lost their connection" in reason for reason in played.end["invalid"])
+    # Every statement ended well or badly; what was answered is there.
+    failed = sum(
+        number
+        for row in played.intervals
+        for _, number in row["failed"]["buckets"]
+        if row["operation"] != "connect"
+    )
+    assert played.counts["insert"] + failed == 400
+    assert played.counts["insert"] <= count <= 400
+
+
+def test_stopped_it_says_how_far_it_came(fresh: Server, folder: Path, tmp_path: Path) -> None:
+    recording = record(
+        slow_log(tmp_path / "slow.log", [note(1, n * 0.1, n) for n in range(600)]), tmp_path / "r.rec"
+    )
+
+    def interrupt(process: subprocess.Popen[str]) -> None:
+        while seen_count(fresh) < 5:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+
+    began = time.monotonic()
+    played = play(login(fresh, folder), recording, during=interrupt)
+    assert time.monotonic() - began < 20
+    assert "stopped before its end" in played.end["invalid"]
+    assert played.counts["insert"] + played.end["replay"]["not_sent"] + played.end["unfinished"] == 600
+
+
+def test_a_duration_ends_it(fresh: Server, folder: Path, tmp_path: Path) -> None:
+    said = [note(1 + n % 3, n * 0.1, n) for n in range(600)]
+    recording = record(slow_log(tmp_path / "slow.log", said), tmp_path / "r.rec")
+    played = play(login(fresh, folder), recording, "--warmup", "500ms", "--duration", "1s")
+    assert played.length_s == pytest.approx(1.0, abs=0.3)
+    assert played.end["invalid"] == [] or all("late" in reason for reason in played.end["invalid"])
+    assert seen_count(fresh) == pytest.approx(15, abs=3)
+
+
+def test_the_command_shows_what_differs(fresh: Server, traffic: Path, folder: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "headrace",
+        "replay",
+        str(traffic),
+        *login(fresh, folder),
+        "--check",
+        "--speed",
+        "max",
+    ]
+    done = subprocess.run(
+        [*command, "--commit-order"], check=False, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "all as those of the recording" in done.stdout
+    fresh.sql(*SETUP, "DELETE FROM shop.item WHERE id = 20")
+    done = subprocess.run(
+        [*command, "--commit-order", "--json"], check=False, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 12, done.stderr
+    found = json.loads(done.stdout)
+    assert found["end"]["comparison"]["different"] >= 3
+    assert found["classes"][0]["different_rows"] >= 1
+    assert found["throughput_ops_s"] > 0
+
+
+@pytest.fixture
+def another(folder: Path) -> Iterator[Server]:
+    with servers.mariadb(folder / "another", "--innodb-flush-log-at-trx-commit=2") as running:
+        running.sql(*SETUP)
+        yield running
+
+
+def test_two_servers_are_compared_with_each_other(
+    fresh: Server, another: Server, traffic: Path, folder: Path
+) -> None:
+    command = [sys.executable, "-m", "headrace", "replay", str(traffic), *login(fresh, folder)]
+    command += ["--compare-with", f"127.0.0.1:{another.port}", "--speed", "max", "--commit-order"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "all as those of the first server" in done.stdout
+    assert content(fresh) == content(another) != []
+    # Neither is as recorded, but they differ from each other in one row alone.
+    for each in (fresh, another):
+        each.sql(*SETUP, "UPDATE shop.item SET price = price + 1")
+    another.sql("UPDATE shop.item SET name = 'another' WHERE id = 17")
+    done = subprocess.run([*command, "--json"], check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 12, done.stderr
+    found = json.loads(done.stdout)
+    assert found["first"]["statements"] == found["second"]["statements"]
+    assert "comparison" not in found["first"]["end"]
+    different = {line["fingerprint"] for line in found["second"]["classes"] if line["different"]}
+    # Only the range is sure to have read it; who asks for single rows at random may have.
+    sure = "select name from item where id between ? and ? order by id"
+    may = {"select name, price from item where id = ?", "select * from item where id = ?"}
+    assert sure in different <= {sure, *may}
+
+
+RECORDING = Path(tempfile.gettempdir()) / f"headrace-replay-{os.getpid()}.rec"
+
+
+class TestReplay(WorkloadContract):
+    kind = "replay"
+    concurrency = 2
+    options: ClassVar[dict[str, Option]] = {
+        "recording": str(RECORDING),
+        "speed": "max",
+        "database": "shop",
+        "setup": ["CREATE TABLE seen (n INT)"],
+        "check": True,
+    }
+    bad_option: ClassVar[tuple[str, Option]] = ("recording", "a.rec")
+    impossible: ClassVar[dict[str, Option]] = {"recording": "/nowhere.rec"}
+
+    @pytest.fixture
+    def context(self, server: Server, tmp_path: Path) -> Iterator[Context]:
+        self.server = server
+        said = [Said(1 + n % 2, (n // 2) * 0.01, 0.01, "SELECT SLEEP(0.01)") for n in range(1000)]
+        record(slow_log(tmp_path / "slow.log", said), RECORDING)
+        server.sql("DROP DATABASE IF EXISTS bench", "CREATE DATABASE bench")
+        yield make_context(tmp_path, ServerEndpoint(Vendor.MARIADB, "", server.socket, 0, "root", "bench"))
+        server.sql("DROP DATABASE bench")
+        RECORDING.unlink()
+
+    async def leftovers(self, context: Context) -> list[str]:
+        return [str(row[0]) for row in self.server.sql("SHOW TABLES FROM bench")]
+
+    async def test_a_dump_is_read(self, context: Context, tmp_path: Path) -> None:
+        dump = Path(context.endpoint.socket).parent / "dump.sql" if context.endpoint else tmp_path
+        dump.write_text("CREATE TABLE dumped (n INT);\nINSERT INTO dumped VALUES (1), (2);\n")
+        workload = make_workload(self.kind, {**self.options, "dump": str(dump), "setup": []})
+        await workload.prepare(context)
+        assert await self.leftovers(context) == ["dumped"]
+        await workload.cleanup(context)
+        assert await self.leftovers(context) == []
+
+    async def test_a_recording_that_is_too_short_is_said(self, context: Context, tmp_path: Path) -> None:
+        record(slow_log(tmp_path / "slow.log", [Said(1, 0, 0.01, "SELECT 1")]), RECORDING)
+        workload = make_workload(self.kind, {**self.options, "speed": 1.0})
+        await workload.prepare(context)
+        measured = await workload.run(replace(context, warmup_s=0))
+        assert any("the recording was over" in words for words in measured.warnings)
+
+    def test_copies_that_write_must_be_meant(self) -> None:
+        with pytest.raises(PlanError, match="scale_writes"):
+            make_workload(self.kind, {**self.options, "sessions": 2})
+
+
+def test_lines_are_whole(fresh: Server, traffic: Path, folder: Path, tmp_path: Path) -> None:
+    """Every interval follows the one before, and classes sum up to what the operations counted."""
+    played = play(login(fresh, folder), traffic)
+    rows = [row for row in played.intervals if row["operation"] == "select"]
+    for before, after in pairwise(rows):
+        assert before["t_s"] + before["duration_s"] == pytest.approx(after["t_s"])
+    session = played.counts.get("session", 0) + played.counts.get("prepare", 0)
+    assert sum(line["count"] for line in played.classes) == sum(played.counts.values()) - session
+    assert parse(json.dumps({"kind": "end"})).intervals == []

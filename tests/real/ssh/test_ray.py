@@ -1,0 +1,162 @@
+"""A Ray cluster of controllers, alone in a network namespace with the hosts it works with."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import NotReady, PlanError
+from headrace.experiment.cluster import RayControllers
+from tests import lab, sshd
+from tests.fleet import MISSING, fleet
+from tests.real.ssh.test_cluster import TRIALS, Lab, finish, until
+
+NAMESPACE = "hrray"
+PORT = 6397
+RAY = Path(sys.executable).with_name("ray")
+
+needs_ray = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="no Ray: pip install 'headrace[cluster]'"
+)
+
+
+def cluster_argv(folder: Path) -> list[str | Path]:
+    return [
+        "ip", "netns", "exec", NAMESPACE,
+        "unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc",
+        RAY, "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={PORT}", "--num-cpus=4",
+        "--include-dashboard=false", "--disable-usage-stats", "--object-store-memory=100000000",
+        f"--temp-dir={folder}",
+    ]  # fmt: skip
+
+
+@contextlib.contextmanager
+def ray_cluster(folder: Path) -> Iterator[tuple[str, ...]]:
+    """Running; what goes before a command that is to run inside. Its processes die with the namespace's first."""
+    session = Path(f"/tmp/hr-ray-{os.getpid()}")  # short, because sockets lie below it
+    with (folder / "ray.log").open("wb") as log:
+        outer = subprocess.Popen(
+            [str(word) for word in cluster_argv(session)],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "PATH": lab.PATH},
+        )
+    try:
+        deadline = time.monotonic() + 180
+        while b"--block" not in (folder / "ray.log").read_bytes():
+            assert outer.poll() is None, (folder / "ray.log").read_text()
+            assert time.monotonic() < deadline, (folder / "ray.log").read_text()
+            time.sleep(0.1)
+        first = children(outer.pid)[0]
+        yield ("nsenter", "--target", str(first), "--pid", "--mount", "--net")
+    finally:
+        outer.kill()
+        outer.wait()
+        shutil.rmtree(session, ignore_errors=True)
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def controllers() -> list[int]:
+    """The processes of the actors, here and now."""
+    own = os.stat(f"/run/netns/{NAMESPACE}").st_ino
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            is_actor = (process / "cmdline").read_bytes().startswith(b"ray::Controller")
+            if is_actor and os.stat(process / "ns" / "net").st_ino == own:
+                found.append(int(process.name))
+    return found
+
+
+@pytest.fixture
+def namespace() -> Iterator[None]:
+    lab.check("ip", "netns", "add", NAMESPACE)
+    try:
+        lab.check("ip", "netns", "exec", NAMESPACE, "ip", "link", "set", "lo", "up")
+        yield
+    finally:
+        lab.check("ip", "netns", "del", NAMESPACE)
+
+
+@needs_ray
+@pytest.mark.real
+@pytest.mark.root
+@pytest.mark.skipif(sshd.program() is None, reason="no sshd: apt-get install openssh-server")
+@pytest.mark.skipif(bool(MISSING), reason=f"missing: {', '.join(MISSING)}")
+def test_a_controller_that_is_killed_loses_no_trial_and_doubles_none(namespace: None, tmp_path: Path) -> None:
+    inside = ("ip", "netns", "exec", NAMESPACE)
+    names = ["lab1", "lab2", "lab3", "lab4"]
+    with fleet(tmp_path / "hosts", names, inside) as hosts, ray_cluster(tmp_path) as prefix:
+        bench = Lab(tmp_path, hosts)
+        hosts.environment["RAY_ADDRESS"] = f"127.0.0.1:{PORT}"
+        process = bench.start("--on", "ray", prefix=prefix)
+        until(lambda: len(bench.trials()) >= 5, process)
+        workers = controllers()
+        assert len(workers) == 4
+        os.kill(workers[0], signal.SIGKILL)
+        _, err = finish(process)
+        bench.check_whole()
+        assert len(bench.trials()) == TRIALS
+        assert {trial["machine"] for trial in bench.trials()} == {host.address for host in hosts.hosts}
+        assert "the Ray worker that worked with it is gone" in err
+        # Its machine was fine, and went on with its own block.
+        assert not (bench.output / "set-aside").exists()
+
+
+@needs_ray
+@pytest.mark.real
+@pytest.mark.root
+@pytest.mark.skipif(sshd.program() is None, reason="no sshd: apt-get install openssh-server")
+@pytest.mark.skipif(bool(MISSING), reason=f"missing: {', '.join(MISSING)}")
+def test_controllers_on_a_host_under_test_are_refused_and_ctrl_c_restores(
+    namespace: None, tmp_path: Path
+) -> None:
+    inside = ("ip", "netns", "exec", NAMESPACE)
+    with fleet(tmp_path / "hosts", ["lab1", "lab2"], inside) as hosts, ray_cluster(tmp_path) as prefix:
+        bench = Lab(tmp_path, hosts)
+        hosts.environment["RAY_ADDRESS"] = f"127.0.0.1:{PORT}"
+        process = bench.start("--on", "ray", prefix=prefix)
+        until(lambda: len(bench.trials()) >= 1, process)
+        # nsenter stands between: what it started is headrace.
+        os.kill(children(process.pid)[0], signal.SIGINT)
+        _, err = process.communicate(timeout=300)
+        assert process.returncode == 130, err
+        for host in hosts.hosts:
+            left = [p.name for p in (hosts.own_disk(host) / "scratch").glob("*")]
+            assert set(left) <= {"datasets", "run"}, left
+        # The hosts share the controller's kernel: without the plan's leave that is the same machine.
+        bench.plan.write_text(bench.plan.read_text().replace("allow_shared = true\n", ""))
+        process = bench.start("--on", "ray", prefix=prefix)
+        _, err = process.communicate(timeout=300)
+        assert process.returncode == 5, err
+        assert "this host is the controller's own machine" in err
+
+
+@needs_ray
+def test_no_cluster_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PlanError, match="must be here, ray, or"):
+        RayControllers("elsewhere", print)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    for where in ("ray", "ray://127.0.0.1:1"):
+        with pytest.raises(NotReady, match="no Ray cluster answers"):
+            RayControllers(where, print)
+
+
+def test_without_ray_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(NotReady, match="Ray is not installed") as refused:
+        RayControllers("ray", print)
+    assert refused.value.hint == "pip install 'headrace[cluster]'"

@@ -1,0 +1,180 @@
+"""The command line: help, errors, exit codes, and the README's own commands."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace import __version__, store
+from headrace.cli.experiments import find_plan
+from headrace.experiment import design as designs
+from headrace.experiment import plan as plans
+from tests import synthetic
+from tests.folders import ROOT
+
+SCRIPTS = Path(sys.executable).parent
+
+
+def headrace(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(SCRIPTS / "headrace"), *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_help_names_every_command_and_the_version_is_the_packages() -> None:
+    answer = headrace("--help")
+    assert answer.returncode == 0
+    for command in ("doctor", "facts", "run", "sweep", "demo", "report", "status", "compare", "plan"):
+        assert f"  {command} " in answer.stdout
+    assert headrace("--version").stdout == f"headrace {__version__}\n"
+
+
+def test_heavy_libraries_are_not_loaded_for_help() -> None:
+    code = (
+        "import sys; sys.argv = ['headrace', '--help']\n"
+        "from headrace.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'pyarrow', 'duckdb', 'pydantic', 'plotly', 'scipy', 'asyncssh', 'rich', 'textual'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["runn"], 2, "No such command"),
+        (["run"], 2, "PLAN"),
+        (["run", "no-such.toml"], 3, "no such file"),
+        (["plan", "show", "pyproject.toml"], 3, "pyproject.toml: "),
+        (["report", "tests"], 9, "no experiment folder"),
+        (["compare", "tests", "src"], 9, "no experiment folder"),
+        (["facts", "--target", "/no/such/folder"], 3, "/no/such/folder"),
+    ],
+)
+def test_wrong_input_is_one_clear_error_with_its_exit_code(
+    arguments: list[str], code: int, said: str
+) -> None:
+    answer = headrace(*arguments)
+    assert answer.returncode == code, answer.stderr
+    assert said in answer.stderr
+    assert answer.stdout == ""
+    assert "Traceback" not in answer.stderr
+
+
+def test_plan_show_prints_the_trials_and_the_hours() -> None:
+    answer = headrace("plan", "show", "pinterest-2015")
+    assert answer.returncode == 0, answer.stderr
+    assert "about" in answer.stdout
+    design = json.loads(headrace("plan", "show", "pinterest-2015", "--json").stdout)
+    kernels, filesystems, chunks, tests, modes, threads = 2, 3, 4, 3, 2, 2
+    assert len(design["treatments"]) == kernels * filesystems * chunks * tests * modes * threads
+    assert design["hours"] > 0.5
+
+
+def test_facts_of_a_saved_host() -> None:
+    answer = headrace("facts", "--target", "tests/hosts/xen-16core-md", "--json")
+    assert answer.returncode == 0, answer.stderr
+    facts = json.loads(answer.stdout)
+    assert facts["cpu"]["online_count"] == 16
+    assert facts["md_arrays"][0]["level"] == "raid0"
+    readable = headrace("facts", "--target", "tests/hosts/xen-16core-md").stdout
+    assert "xvdb" in readable
+
+
+def test_json_goes_to_standard_output_alone() -> None:
+    answer = headrace("doctor", "--json")
+    assert {"name", "ok", "detail", "remedy"} == set(json.loads(answer.stdout)[0])
+
+
+def test_no_colour_when_asked_or_when_not_a_terminal() -> None:
+    assert "\x1b[" not in headrace("doctor").stdout
+
+
+def test_compare_says_what_differs_and_that_it_is_unpaired(tmp_path: Path) -> None:
+    for name, gain in (("a", 1.0), ("b", 1.5)):
+        synthetic.make(
+            tmp_path / name, synthetic.Shape(effects={"STOCK": 1.0, "ALL": gain}, blocks=4, seconds=20)
+        )
+    answer = headrace("compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json")
+    assert answer.returncode == 0, answer.stderr
+    found = {(e["treatment"], e["response"]): e for e in json.loads(answer.stdout)["effects"]}
+    assert found["ALL", "throughput"]["verdict"] == "better"
+    assert found["ALL", "throughput"]["ratio"]["estimate"] == pytest.approx(1.5, rel=0.2)
+    readable = headrace("compare", str(tmp_path / "a"), str(tmp_path / "b"))
+    assert "ALL" in readable.stdout
+
+
+def test_an_experiment_without_trials_is_reported_as_such(tmp_path: Path) -> None:
+    plan, text = plans.load(ROOT / "examples" / "stock-to-all.toml")
+    design = designs.build(plan, place="x").to_json()
+    store.ExperimentFolder.create(tmp_path / "e", text, design)
+    answer = headrace("report", str(tmp_path / "e"))
+    assert answer.returncode == 0, answer.stderr
+    assert "0 of 45 trials" in headrace("status", str(tmp_path / "e")).stdout
+
+
+def readme_commands() -> list[list[str]]:
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
+    lines = [line.split("#")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line.split() for line in lines if line.startswith(".venv/bin/headrace ")]
+
+
+def readme_plan() -> str:
+    found = re.search(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert found
+    return found[1]
+
+
+@pytest.mark.real
+def test_the_readmes_commands_work(tmp_path: Path) -> None:
+    plan = readme_plan()
+    # The README's own plan, only shorter.
+    for old, new in (
+        ("blocks = 5", "blocks = 2"),
+        ("seconds = 10", "seconds = 2"),
+        ("warmup_s = 5", "warmup_s = 0"),
+    ):
+        assert old in plan
+        plan = plan.replace(old, new)
+    plan = plan.replace("400_000", "2_000").replace("tables = 4", "tables = 1")
+    (tmp_path / "pool.toml").write_text(plan)
+    commands = readme_commands()
+    assert len(commands) >= 8
+    shipped = {path.stem for path in (ROOT / "src/headrace/examples").glob("*.toml")}
+    for command in commands:
+        if command[1] in {"run", "sweep"} and command[2] in shipped:
+            # Minutes each; test_sweep_real and test_drive_plans run short ones.
+            command = [command[0], "plan", "show", command[2]]
+        elif command[1:3] == ["lab", "up"]:
+            # test_vm_real boots machines, and takes them down again.
+            command = [command[0], "lab", "status"]
+        answer = headrace(*command[1:], cwd=tmp_path)
+        assert answer.returncode == 0, (command, answer.stdout, answer.stderr)
+
+
+def test_the_make_targets_of_the_readme_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert set(re.findall(r"^make ([a-z]+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE)) <= targets
+
+
+def test_a_folder_of_an_examples_name_does_not_hide_the_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `headrace run kernels -o kernels` leaves one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kernels").mkdir()
+    assert find_plan(Path("kernels")).is_file()

@@ -1,0 +1,263 @@
+"""A digest's report: what comes first, what fits, what hostile text does to it, and how the page looks."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console, RenderableType
+
+from headrace.analysis import traffic
+from headrace.digests.classes import Digest, open_digest
+from headrace.digests.history import Review
+from headrace.digests.lines import read_lines
+from headrace.report import digest as views
+from headrace.report import digest_compare, digest_history, digest_html
+from headrace.report.digest import View
+from headrace.report.digest_json import to_json
+from tests import browser, digests
+from tests.digests import SECOND_NS, START_NS, Event, Shape
+from tests.folders import TESTS
+
+MS = 1_000_000
+HOSTILE = "<script>alert(1)</script>\x1b[31m\u202eevil\x00'\"&<!--{{ 7*7 }}</pre>\x9b2J"
+NEEDS_BROWSER = pytest.mark.skipif(browser.chromium_path() is None, reason="chromium is not installed")
+
+
+def digest(events: list[Event], shape: Shape | None = None) -> Digest:
+    return open_digest(read_lines(digests.lines(events, shape), "test"))
+
+
+def printed(content: RenderableType, width: int = 120, *, colours: bool = False) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, force_terminal=colours, no_color=not colours).print(content)
+    return out.getvalue()
+
+
+def hostile() -> Digest:
+    shape = Shape(
+        inputs=[HOSTILE], host=HOSTILE, fingerprint=HOSTILE + " {0}".replace("{0}", ""),
+        coverage={"damaged": 1, "places": [{"input": HOSTILE, "offset": 1, "item": 2, "reason": HOSTILE}]},
+    )  # fmt: skip
+    shape.fingerprint = shape.fingerprint.replace("{", "{{").replace("}", "}}")
+    events = [
+        Event(START_NS + n * SECOND_NS, n % 3, MS * (n + 1), HOSTILE, HOSTILE, HOSTILE, 1062, text=HOSTILE)
+        for n in range(40)
+    ]
+    return digest(events, shape)
+
+
+def lossy() -> Digest:
+    coverage = {
+        "sessions": 50, "tls_sessions": 10, "midstream_sessions": 5, "packets": 9_000, "dropped_packets": 3,
+        "gaps": 2, "gap_bytes": 1_234, "skipped_bytes": 5_000, "damaged": 30, "unknown_statements": 4,
+        "unanswered": 2,
+        "places": [{"input": "a.pcap", "offset": 7, "item": n, "reason": "cut"} for n in range(20)],
+    }  # fmt: skip
+    return digest(digests.traffic(1, 500), Shape(inputs=["a.pcap"], coverage=coverage))
+
+
+def test_coverage_comes_first_and_says_what_was_lost() -> None:
+    lines = printed(views.terminal(lossy(), View())).splitlines()
+    assert lines[0].startswith("a.pcap (db1) · strict fingerprints")
+    assert lines[1].startswith("decoded: 500 events in 50 kB; 5 kB (10.0%) of it could not be")
+    told = "\n".join(lines[:16])
+    for said in (
+        "sessions: 50, readable 80.0%; 10 encrypted (TLS)", "5 began before the capture did",
+        "3 lost by the kernel",
+        "2 holes in streams, 1.23 kB in holes", "4 executions of statements prepared before", "damaged: 30",
+        "a.pcap, item 0, byte 7: cut", "and 25 more",
+    ):  # fmt: skip
+        assert said in told
+    assert next(n for n, line in enumerate(lines) if "500 calls in" in line) < next(
+        n for n, line in enumerate(lines) if line.strip().startswith("#")
+    )
+
+
+def test_a_whole_source_has_no_warning() -> None:
+    assert [is_loss for _, is_loss in views.coverage_lines(digest(digests.traffic(1, 100)))] == [False]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
+def test_the_ranking_fits_any_terminal(width: int) -> None:
+    found = digest(
+        digests.traffic(2, 5_000, 40), Shape(fingerprint="select a, b, c from t{0} where " + "x = ? and " * 9)
+    )
+    text = printed(views.terminal(found, View(limit=30, objective_ns=MS)), width)
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= width
+    ranking = text[text.index("#") :]
+    for rank in range(1, 11):
+        assert re.search(rf"^ *{rank} +\d", ranking, re.MULTILINE)
+
+
+def test_wide_terminals_show_every_figure() -> None:
+    text = printed(
+        views.terminal(digest(digests.traffic(2, 5_000)), View(objective_ns=10 * MS, details=1)), 160
+    )
+    for said in (
+        "p50",
+        "p95",
+        "p99",
+        "max",
+        "V/M",
+        "sent",
+        "exam",
+        "err",
+        "/s",
+        "apdex",
+        "≥ 1 ms",
+        "over time",
+        "slowest call",
+    ):
+        assert said in text
+
+
+def test_colours_are_left_out_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = views.terminal(lossy(), View())
+    assert "\x1b[" in printed(content, colours=True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = io.StringIO()
+    Console(file=out, width=100, force_terminal=True).print(content)
+    assert "\x1b[3" not in out.getvalue()  # bold and dim are no colours
+
+
+def test_hostile_text_reaches_no_terminal() -> None:
+    found = hostile()
+    compared = traffic.compare(found, found)
+    days = {"2026-03-01": found}
+    review = Review(HOSTILE, HOSTILE, HOSTILE)
+    seen = traffic.seen(days)
+    for content in (
+        views.terminal(found, View(plans={found.classes[0].name: HOSTILE})),
+        digest_compare.compared(found, found, compared, 5),
+        digest_compare.beside(found, found, traffic.sides(found, found), 5),
+        digest_history.overview(days, seen, {found.classes[0].name: review}, 5),
+        digest_history.one_class(found.classes[0].name, days, review),
+    ):
+        text = printed(content, 200)
+        assert "evil" in text
+        for character in "\x1b\x00\x9b\u202e":
+            assert character not in text
+
+
+def test_a_source_without_times_is_shown_without_them() -> None:
+    events = [Event(START_NS, n % 2, None, rows_sent=None, rows_examined=None) for n in range(10)]
+    text = printed(views.terminal(digest(events), View(objective_ns=MS)))
+    assert "10 calls in 2 classes" in text
+    assert "nan" not in text
+    page = digest_html.render(digest(events), View(objective_ns=MS))
+    assert "<script>" not in page
+    assert "nan" not in page.lower().split("<main>")[1]
+
+
+def test_nothing_at_all_is_a_report_too() -> None:
+    empty = digest([])
+    assert "0 calls in 0 classes" in printed(views.terminal(empty, View(objective_ns=MS)))
+    assert "0 calls in 0 classes" in digest_html.render(empty, View())
+    json.dumps(to_json(empty, View()))
+
+
+def test_json_has_what_the_terminal_has() -> None:
+    found = digest(digests.traffic(3, 3_000))
+    told = json.loads(json.dumps(to_json(found, View(limit=3, objective_ns=MS))))
+    assert told["all"]["calls"] == 3_000
+    assert told["class_count"] == len(found.classes)
+    assert len(told["classes"]) == 3
+    first = told["classes"][0]
+    assert first["response_ns"]["p99"] <= first["response_ns"]["max"]
+    assert sum(count for _, count in first["buckets"]) == first["calls"]
+    assert first["sample"]["text"].startswith("SELECT")
+    assert first["users"][0]["calls"] > 0
+
+
+def test_a_comparison_claims_no_significance() -> None:
+    before, after = digest(digests.traffic(1)), digest(digests.traffic(1, slower=2.0))
+    text = printed(digest_compare.compared(before, after, traffic.compare(before, after), 10))
+    assert "no significance is claimed" in " ".join(text.split())
+    assert "2.00" in text
+    json.dumps(digest_compare.compared_json(before, after, traffic.compare(before, after)))
+
+
+def test_client_and_server_say_that_percentiles_do_not_subtract() -> None:
+    server = digest(digests.traffic(1, 20_000))
+    client = digest(
+        [Event(e.start_ns, e.klass, (e.response_ns or 0) + 9 * MS) for e in digests.traffic(1, 20_000)]
+    )
+    found = traffic.sides(client, server)
+    text = " ".join(printed(digest_compare.beside(client, server, found, 5), 160).split())
+    assert "is not the percentile of the distance" in text
+    assert re.search(r"mean \d+\.\d% .* p90 \d+%, p99 \d+%", text)
+    assert "did not count the same calls" not in text
+    json.dumps(digest_compare.beside_json(client, server, found))
+
+
+# -- The page ---------------------------------------------------------------------------------------------------
+
+
+def test_ten_thousand_classes_make_a_page_of_bounded_size() -> None:
+    many = digest([Event(START_NS + n * MS, n, MS + n) for n in range(10_000)])
+    few = digest([Event(START_NS + n * MS, n, MS + n) for n in range(200)])
+    pages = [len(digest_html.render(found, View())) for found in (many, few)]
+    assert pages[0] - pages[1] < 100_000
+    assert "9,800 more classes" in digest_html.render(many, View())
+
+
+def test_hostile_text_is_text_on_the_page() -> None:
+    page = digest_html.render(hostile(), View(plans={hostile().classes[0].name: HOSTILE}))
+    assert "<script>alert" not in page
+    assert "{{ 7*7 }}" in page  # shown, not computed
+    for character in "\x1b\x00\x9b\u202e":
+        assert character not in page
+
+
+GOLDEN = TESTS / "data" / "digest-page.txt"
+
+
+def test_a_small_page_is_as_it_was() -> None:
+    """All of its text; a change here is wanted or a mistake. The file is renewed by deleting it."""
+    page = digest_html.render(digest(digests.traffic(11, 300, 3, 30)), View(objective_ns=MS))
+    body = page.split("<body>")[1].split('<script type="application/json"')[0]
+    text = (
+        re.sub(r"\s*\n\s*", "\n", re.sub(r"<svg.*?</svg>|<[^>]*>", "\n", body, flags=re.DOTALL)).strip()
+        + "\n"
+    )
+    if not GOLDEN.exists():
+        GOLDEN.parent.mkdir(exist_ok=True)
+        GOLDEN.write_text(text)
+        pytest.fail(f"{GOLDEN} was written anew: look at it")
+    assert text == GOLDEN.read_text()
+
+
+@NEEDS_BROWSER
+@pytest.mark.real
+def test_the_page_draws_everything_and_fits(tmp_path: Path) -> None:
+    fingerprint = (
+        "select c.id, sum(o.total) from customers c join t{0} o on o.customer_id = c.id where c.region = ?"
+    )
+    found = digest(digests.traffic(4, 20_000, 34, 600), Shape(slice_s=2, fingerprint=fingerprint))
+    bad = hostile()
+    with browser.page() as page:
+        for name, each in (("good", found), ("bad", bad)):
+            path = tmp_path / f"{name}.html"
+            path.write_text(digest_html.render(each, View(objective_ns=MS)))
+            for width, dark in ((1280, False), (1280, True), (400, False), (400, True)):
+                page.look(width, 900, dark=dark)
+                page.open(path)
+                page.scroll_through()
+                assert page.evaluate("document.documentElement.scrollWidth") <= width
+                assert page.evaluate("document.querySelectorAll('.plot[data-drawn]').length") == 3
+                assert page.evaluate("document.querySelectorAll('.plot image').length") >= 1
+                assert page.evaluate("[...document.querySelectorAll('article.class')].length") == min(
+                    20, len(each.classes)
+                )
+                assert page.evaluate("document.querySelectorAll('script').length") == 5
+                inside = page.evaluate(
+                    "[...document.querySelectorAll('article.class, .ranking td, .verdict')]"
+                    ".every(e => e.scrollWidth <= e.clientWidth + 1 || e.clientWidth === 0)"
+                )
+                assert inside, (name, width)
+        assert page.seen.errors == []
+        assert page.seen.network == []

@@ -1,0 +1,227 @@
+"""The catalogue of knobs: what is found, what is refused, what weakens durability.
+
+The real servers check it, too: see ``tests/real/server/test_server.py``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+from headrace import knobs
+from headrace.errors import PlanError
+from headrace.knobs import Cost, Durability, Kind, Knob, Versions
+from headrace.model import Value, Vendor
+from tests.folders import ROOT
+
+CATALOGUE = list(knobs.CATALOGUE.values())
+
+
+@pytest.mark.parametrize("knob", CATALOGUE, ids=lambda k: k.name)
+def test_every_record_is_whole(knob: Knob) -> None:
+    assert re.fullmatch(r"(machine|volume|host|server)\.[a-z0-9_.-]+", knob.name)
+    assert knob.doc.endswith(".")
+    assert knob.source
+    assert "http" not in knob.source
+    assert bool(knob.allowed) == (knob.kind is Kind.CHOICE)
+    assert (knob.durability is Durability.BY_VALUE) == bool(knob.weak_values) == bool(knob.weak_reason)
+    if knob.low is not None and knob.high is not None:
+        assert knob.low < knob.high
+    assert knobs.find(knob.name) is knob
+    if knob.name.startswith("host."):
+        assert knob.location.startswith(("/proc/sys/", "/sys/", "/proc/irq/"))
+
+
+def test_names_are_unique() -> None:
+    modules = [
+        importlib.import_module(f"headrace.knobs.{m.name}") for m in pkgutil.iter_modules(knobs.__path__)
+    ]
+    records = [knob for module in modules for knob in getattr(module, "KNOBS", ())]
+    assert len(records) == len(knobs.CATALOGUE) > 250
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("volume.schedular", "did you mean volume.scheduler?"),
+        ("innodb_io_capacity", "did you mean server.innodb_io_capacity?"),
+        ("vm.swappiness", "did you mean host.vm.swappiness?"),
+        ("volume.vm.swappiness", "did you mean host.vm.swappiness?"),
+        ("host.vm.swapiness", "did you mean host.vm.swappiness?"),
+        ("host.vm.swappinses", "did you mean host.vm.swappiness?"),
+        ("host.tph", "did you mean host.thp?"),
+        ("server.innodb_bufer_pool_size", "did you mean server.innodb_buffer_pool_size?"),
+        ("server.innodb_buffer_pool_sizes", "did you mean server.innodb_buffer_pool_size?"),
+        ("server.innodb_doublewrit", "did you mean server.innodb_doublewrite?"),
+        ("server.innodb_flush_log_at_trx", "did you mean server.innodb_flush_log_at_trx_commit?"),
+        ("zzzzzz", "names start with volume., host., server. or workload."),
+        ("server.", "did you mean"),
+        ("server.Innodb", "did you mean"),
+        ("host.vm.../etc", "did you mean"),
+        ("workload.", "did you mean"),
+    ],
+)
+def test_a_name_that_is_not_there_says_what_was_meant(name: str, hint: str) -> None:
+    with pytest.raises(PlanError, match="no such knob") as caught:
+        knobs.find(name)
+    assert caught.value.place == name
+    assert hint in (caught.value.hint or "") or "names start with" in (caught.value.hint or "")
+
+
+def test_what_has_no_record_is_accepted_and_marked() -> None:
+    variable = knobs.find("server.rocksdb_block_cache_size")
+    assert (variable.durability, variable.cost) == (Durability.UNKNOWN, Cost.RESTART)
+    sysctl = knobs.find("host.net.ipv4.tcp_frto")
+    assert sysctl.durability is Durability.UNKNOWN
+    assert sysctl.path() == "/proc/sys/net/ipv4/tcp_frto"
+    knobs.check("host.net.ipv4.tcp_frto", "4096 131072 6291456")
+    knobs.check("workload.threads", 8)
+
+
+def test_variables_that_look_alike_are_not_taken_for_slips() -> None:
+    for name in (
+        "innodb_ft_cache_size",
+        "max_insert_delayed_threads",
+        "innodb_buffer_pool_size_max",
+        "sort_buffer",
+    ):
+        assert knobs.find(f"server.{name}").durability is Durability.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("host.vm.swappiness", 201, "at most 200"),
+        ("host.vm.swappiness", -1, "at least 0"),
+        ("host.vm.swappiness", "many", "a whole number"),
+        ("host.vm.swappiness", 1.5, "a whole number"),
+        ("host.vm.swappiness", True, "a whole number"),
+        ("host.vm.swappiness", [1], "one value, not a list"),
+        ("host.vm.dirty_ratio", 101, r"at most 100 \(%\)"),
+        ("host.thp", "sometimes", "always or madvise or never"),
+        ("volume.rq_affinity", 3, "at most 2"),
+        ("volume.scheduler", "cfq", "none or mq-deadline"),
+        ("volume.filesystem", "zfs", "xfs or ext4 or btrfs"),
+        ("volume.mount_options", "noatime", "a list of strings"),
+        ("volume.mount_options", ["noatime\n"], "a list of strings"),
+        ("server.innodb_buffer_pool_size", "1Q", "a size"),
+        ("server.innodb_buffer_pool_size", "1M", "at least"),
+        ("server.innodb_flush_neighbors", 3, "at most 2"),
+        ("server.innodb_flush_method", "fast", "O_DIRECT"),
+        ("server.innodb_adaptive_flushing", "maybe", "true or false"),
+        ("server.allocator", "hoard", "system or jemalloc or tcmalloc"),
+        ("server.unheard_of", "a\nb", "control characters"),
+        ("server.unheard_of", ["a", "b\n"], "control characters"),
+    ],
+)
+def test_a_wrong_value_says_knob_value_and_what_is_allowed(name: str, value: Value, wanted: str) -> None:
+    with pytest.raises(PlanError, match=wanted) as caught:
+        knobs.check(name, value)
+    assert name in caught.value.message
+    assert repr(value) in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("host.vm.swappiness", 1),
+        ("host.vm.swappiness", "1"),
+        ("host.net.core.somaxconn", 4096),
+        ("host.thp_defrag", "defer+madvise"),
+        ("volume.device", "/dev/disk/by-id/x"),
+        ("volume.mkfs_options", ["-b", "size=4096"]),
+        ("volume.wbt_lat_usec", -1),
+        ("server.innodb_buffer_pool_size", "60G"),
+        ("server.innodb_buffer_pool_size", 1 << 30),
+        ("server.innodb_max_dirty_pages_pct", 90.5),
+        ("server.innodb_doublewrite", True),
+        ("server.innodb_doublewrite", "detect_and_recover"),
+        ("server.innodb_flush_method", "o_direct"),
+        ("server.skip_name_resolve", True),
+        ("server.allocator", "jemalloc"),
+        ("server.sql_mode", ["STRICT_ALL_TABLES", "NO_ZERO_DATE"]),
+    ],
+)
+def test_a_right_value_is_accepted(name: str, value: Value) -> None:
+    knobs.check(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "weak"),
+    [
+        ("server.innodb_flush_log_at_trx_commit", 0, True),
+        ("server.innodb_flush_log_at_trx_commit", "2", True),
+        ("server.innodb_flush_log_at_trx_commit", "02", True),
+        ("server.innodb_flush_log_at_trx_commit", 1, False),
+        ("server.innodb_flush_log_at_trx_commit", 3, False),
+        ("server.sync_binlog", 0, True),
+        ("server.sync_binlog", 1000, True),
+        ("server.sync_binlog", 1, False),
+        ("server.innodb_doublewrite", False, True),
+        ("server.innodb_doublewrite", 0, True),
+        ("server.innodb_doublewrite", "OFF", True),
+        ("server.innodb_doublewrite", "DETECT_ONLY", True),
+        ("server.innodb_doublewrite", "DETECT_AND_RECOVER", False),
+        ("server.skip_innodb_doublewrite", True, True),
+        ("server.disable_innodb_doublewrite", True, True),
+        ("server.innodb_flush_method", "nosync", True),
+        ("server.innodb_flush_method", "O_DIRECT_NO_FSYNC", True),
+        ("server.innodb_flush_method", "O_DIRECT", False),
+        ("server.innodb_checksum_algorithm", "strict_none", True),
+        ("server.innodb_checksum_algorithm", "crc32", False),
+        ("volume.mount_options", ["noatime", "nobarrier"], True),
+        ("volume.mount_options", ["noatime,barrier=0"], True),
+        ("volume.mount_options", ["data=writeback"], True),
+        ("volume.mount_options", ["data=ordered", "noatime"], False),
+        ("volume.mkfs_options", ["-O", "^has_journal"], True),
+        ("volume.mkfs_options", ["-b", "4096"], False),
+        ("host.vm.dirty_ratio", 80, False),
+        ("workload.threads", 8, False),
+        ("server.unheard_of", 1, False),
+    ],
+)
+def test_what_weakens_durability_has_a_reason(name: str, value: Value, weak: bool) -> None:
+    reason = knobs.weakens_durability(name, value)
+    assert (reason is not None) is weak
+    assert reason is None or len(reason) > 10
+
+
+def test_versions() -> None:
+    assert "8.0.30" in Versions(since="8.0.30")
+    assert "8.0.4-1" not in Versions(since="8.0.30")
+    assert "10.11.19" in Versions(until="11.0")
+    assert "11.0.2" not in Versions(until="11.0")
+    capacity = knobs.find("server.innodb_redo_log_capacity")
+    assert capacity.applies(Vendor.PERCONA, "8.0.34-26")
+    assert not capacity.applies(Vendor.MYSQL, "8.0.29")
+    assert not capacity.applies(Vendor.MARIADB, "11.4.2")
+    assert knobs.find("host.vm.swappiness").applies(Vendor.MARIADB, "10.11.1")
+
+
+def test_the_path_of_a_queue_knob_needs_a_device() -> None:
+    scheduler = knobs.find("volume.scheduler")
+    assert scheduler.path("sda") == scheduler.path("/dev/sda") == "/sys/block/sda/queue/scheduler"
+    with pytest.raises(PlanError, match="needs a block device"):
+        scheduler.path()
+    with pytest.raises(PlanError, match="no file of the host"):
+        knobs.find("server.max_connections").path()
+
+
+def test_the_examples_use_knobs_that_exist() -> None:
+    import tomllib
+
+    for plan in (ROOT / "examples").glob("*.toml"):
+        content = tomllib.loads(plan.read_text())
+        tables = [content.get("base", {}), *content.get("bundles", {}).values()]
+        for name, value in ((n, v) for table in tables for n, v in table.items()):
+            knobs.check(name, value)
+            assert knobs.weakens_durability(name, value) is None
+
+
+@pytest.mark.parametrize("name", ["host.vm.swappiness", "host.net.core.somaxconn", "host.fs.aio-max-nr"])
+def test_the_paths_are_those_of_a_real_kernel(name: str) -> None:
+    assert Path(knobs.find(name).path()).exists()

@@ -1,0 +1,384 @@
+"""What matters in experiments of several factors: folders whose effects we know, reports, false alarms."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from headrace import report
+from headrace.analysis import matters
+from headrace.analysis.effects import Effects, Observation, analyse
+from headrace.analysis.factors import Study
+from headrace.analysis.intervals import POWER
+from headrace.analysis.study import analyse_experiment
+from headrace.experiment import design as designs
+from headrace.experiment import plan as plans
+from headrace.model import Facts
+from headrace.report import designs as outlooks
+from headrace.store import ExperimentFolder
+from tests import browser, synthetic
+from tests.unit.test_designs import LEFT_OUT, baseline, build, plan_text, screening, two_levels
+
+Levels = Mapping[str, str]
+
+
+def experiment(path: Path, design: designs.Design, effect: Callable[[Levels], float]) -> ExperimentFolder:
+    """The folder of a design whose trials all ran; ``effect`` is a treatment's throughput."""
+    content = design.to_json()
+    effects = {t.configuration: effect(t.levels) for t in design.treatments}
+    shape = synthetic.Shape(
+        effects=effects,
+        conditions=tuple(design.baselines),
+        seconds=12,
+        kind=content["kind"],
+        sampled=False,
+    )
+    folder = ExperimentFolder.create(path, 'name = "t"\n', content)
+    facts = Facts("f" * 64, synthetic.facts_of(shape))
+    folder.save_facts(facts)
+    for spec in content["trials"]:
+        synthetic.write_trial(folder, shape, spec, facts.hash)
+    return folder
+
+
+POOL = {"innodb_io_capacity": [200, 400, 800], "table_open_cache": [100, 200]}
+THREADS = '[factors.threads]\nknob = "workload.threads"\nlevels = [4, 8]\n'
+
+
+def crossed(levels: Levels) -> float:
+    """Capacity helps at a large cache alone."""
+    if levels["table_open_cache"] == "100":
+        return 1.0
+    return {"200": 1.0, "400": 1.5, "800": 2.0}[levels["innodb_io_capacity"]]
+
+
+@pytest.fixture(scope="module")
+def factorial(tmp_path_factory: pytest.TempPathFactory) -> ExperimentFolder:
+    text = plan_text(f'kind = "factorial"\nblocks = 4\nbaseline = {baseline(POOL)}', POOL, THREADS)
+    return experiment(tmp_path_factory.mktemp("factorial") / "e", build(text), crossed)
+
+
+@pytest.fixture(scope="module")
+def screened(tmp_path_factory: pytest.TempPathFactory) -> ExperimentFolder:
+    design = build(screening(7, 'resolution = "III"\nblocks = 3'))
+
+    def effect(levels: Levels) -> float:
+        return (1.6 if levels["innodb_purge_threads"] == "8" else 1.0) * (
+            0.8 if levels["table_open_cache"] == "400" else 1.0
+        )
+
+    return experiment(tmp_path_factory.mktemp("screening") / "e", design, effect)
+
+
+def study_of(folder: ExperimentFolder, response: str, condition: str = "") -> Study:
+    found = analyse_experiment(folder).studies
+    return next(s for s in found if s.response == response and s.condition == condition)
+
+
+def test_each_condition_has_its_effects_and_its_interaction(factorial: ExperimentFolder) -> None:
+    found = analyse_experiment(factorial).studies
+    assert [(s.condition, s.response) for s in found] == [
+        (condition, response)
+        for condition in ("threads=4", "threads=8")
+        for response in ("throughput", "p99_ms")
+    ]
+    for condition in ("threads=4", "threads=8"):
+        # Levels in the plan's order, whatever the order of the trials.
+        assert study_of(factorial, "throughput", condition).effects.factors["innodb_io_capacity"] == (
+            "200", "400", "800",
+        )  # fmt: skip
+        study = study_of(factorial, "throughput", condition)
+        assert study.effects.factors.keys() == {"innodb_io_capacity", "table_open_cache"}
+        # The baseline's two trials of a block are one observation.
+        assert study.effects.observations == 6 * 4
+        assert study.effects.error == "repeats"
+        assert study.effects.error_degrees == 5 * 3
+        means = {(c.at, level): mean for c in study.effects.conditionals if c.factor == "innodb_io_capacity"
+                 for level, mean in c.means.items()}  # fmt: skip
+        assert means["200", "800"] / means["200", "200"] == pytest.approx(2.0, rel=0.05)
+        assert means["100", "800"] / means["100", "200"] == pytest.approx(1.0, rel=0.05)
+        pair = next(t for t in study.effects.terms if len(t.term) == 2)
+        assert pair.p_holm is not None
+        assert pair.p_holm < 0.001
+    assert not study_of(factorial, "p99_ms", "threads=4").is_higher_better
+
+
+def test_a_screening_finds_the_two_that_matter_and_says_what_they_may_be(screened: ExperimentFolder) -> None:
+    study = study_of(screened, "throughput")
+    assert [len(t.term) for t in study.effects.terms] == [1] * 7
+    sure = {c.term[0] for c in study.effects.contrasts if (c.ratio.low or 0) > 1 or (c.ratio.high or 2) < 1}
+    assert sure == {"innodb_purge_threads", "table_open_cache"}
+    ratio = next(c.ratio for c in study.effects.contrasts if c.term == ("innodb_purge_threads",))
+    assert ratio.low is not None
+    assert ratio.high is not None
+    assert ratio.low < 1.6 < ratio.high
+    content = report.to_json(screened, analyse_experiment(screened))["factors"][0]
+    assert len(content["confounded"]) == 7
+    assert json.loads(json.dumps(content, allow_nan=False))
+
+
+def test_an_experiment_of_one_factor_or_a_race_has_no_such_section(tmp_path: Path) -> None:
+    folder = synthetic.make(tmp_path / "e", synthetic.Shape(seconds=12, sampled=False, blocks=2))
+    assert analyse_experiment(folder).studies == ()
+    console = Console(file=io.StringIO(), width=100)
+    console.print(report.terminal.result(folder, analyse_experiment(folder)))
+    assert "What matters" not in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_leave_one_out_says_what_can_go(tmp_path: Path) -> None:
+    rest = {"ALL": 1.0, "ALL-mysql": 0.4, "ALL-je": 1.0, "ALL-cache": 0.8}
+    design = build(LEFT_OUT.format(more="blocks = 12"))
+    folder = experiment(tmp_path / "e", design, lambda levels: rest[levels["configuration"]])
+    found = analyse_experiment(folder)
+    needed, rest_of_it = found.headline.split("; ", 1)
+    assert needed.startswith("ALL needs mysql (0.40x without it), cache (0.80x")
+    assert rest_of_it.startswith("je (1.00x without it) can go (equivalent within 3%).")
+    assert found.studies == ()
+
+
+def test_the_terminal_tells_the_sentences(factorial: ExperimentFolder) -> None:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(report.terminal.result(factorial, analyse_experiment(factorial)))
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "What matters for throughput @ threads=4" in said
+    assert "The effect of innodb_io_capacity depends on table_open_cache" in " ".join(said.split())
+
+
+@pytest.mark.real
+@pytest.mark.skipif(browser.chromium_path() is None, reason="no chromium")
+@pytest.mark.parametrize("name", ["factorial", "screened"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_page_has_its_section_in_a_browser(name: str, width: int, request: pytest.FixtureRequest) -> None:
+    folder: ExperimentFolder = request.getfixturevalue(name)
+    page = report.build_report(folder, analyse_experiment(folder))
+    with browser.page() as tab:
+        tab.look(width)
+        tab.open(page)
+        tab.scroll_through()
+        assert tab.seen.errors == []
+        assert tab.seen.network == []
+        drawn = tab.evaluate(
+            "[...document.querySelectorAll('#matters > div:not([hidden]) .plot')].filter(p => p.closest("
+            "'[hidden]') === null).map(p => p.querySelectorAll('.main-svg').length)"
+        )
+        # Shares; what sticks out of the noise; the interaction, or the contrasts of a screening.
+        assert len(drawn) == 3
+        assert all(drawn)
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+# --- Simulations: the error that a verdict rests on ---
+
+
+def split_plot(
+    generator: random.Random, blocks: int, between_set_ups: float, between_trials: float
+) -> list[Observation]:
+    """No effect at all: a kernel with two levels set up anew twice a block, four trials on each set-up."""
+    found = []
+    for block in range(blocks):
+        common = generator.gauss(0, 0.05)
+        for kernel in "ab":
+            set_up = common + generator.gauss(0, between_set_ups)
+            for i in range(4):
+                levels = {"kernel": kernel, "x": str(i % 2), "y": str(i // 2)}
+                found.append(Observation(levels, set_up + generator.gauss(0, between_trials), block))
+    return found
+
+
+def p_of(found: Effects, *term: str) -> float:
+    value = next(t.p for t in found.terms if t.term == term)
+    assert value is not None
+    return value
+
+
+def test_set_ups_are_not_mistaken_for_effects() -> None:
+    """A/A of a split plot: false alarms at most alpha (binomial error of 600 included); else far more."""
+    generator = random.Random(6)
+    alarms = {"kernel": 0, "x": 0, "taken for trials": 0}
+    studies = 600
+    for i in range(studies):
+        seen = split_plot(generator, 4, 0.03, 0.01)
+        found = analyse(seen, hard=["kernel"])
+        alarms["kernel"] += p_of(found, "kernel") < 0.05
+        alarms["x"] += p_of(found, "x") < 0.05
+        if i < 150:
+            alarms["taken for trials"] += p_of(analyse(seen), "kernel") < 0.05
+    most = 0.05 + 3 * math.sqrt(0.05 * 0.95 / studies)
+    assert alarms["kernel"] / studies <= most
+    assert alarms["x"] / studies <= most
+    assert alarms["taken for trials"] / 150 > 0.2
+
+
+def test_a_balanced_split_plot_is_that_of_the_textbook() -> None:
+    """F of the whole plots from their means: (b - 1)(a - 1) degrees of freedom."""
+    seen = split_plot(random.Random(3), 5, 0.03, 0.01)
+    found = analyse(seen, hard=["kernel"])
+    assert [(s.factors, s.degrees) for s in found.strata] == [(("kernel",), 4)]
+    means = {
+        (b, k): sum(o.log for o in seen if o.block == b and o.levels["kernel"] == k) / 4
+        for b in range(5)
+        for k in "ab"
+    }
+    differences = [means[b, "b"] - means[b, "a"] for b in range(5)]
+    center = sum(differences) / 5
+    spread = math.sqrt(sum((d - center) ** 2 for d in differences) / 4 / 5)
+    from scipy import stats
+
+    assert p_of(found, "kernel") == pytest.approx(2 * stats.t.sf(abs(center) / spread, 4))
+    level = next(e for e in found.levels if e.level == "b")
+    assert level.ratio.low is not None
+    half = stats.t.ppf(1 - 0.05 / 3 / 2, 4) * spread
+    assert math.log(level.ratio.estimate / level.ratio.low) == pytest.approx(half)
+
+
+def test_one_block_shows_nothing_of_set_ups() -> None:
+    found = analyse(split_plot(random.Random(3), 1, 0.03, 0.01), hard=["kernel"])
+    assert found.strata[0].degrees == 0
+    assert next(t.p for t in found.terms if t.term == ("kernel",)) is None
+    assert all(e.ratio.low is None for e in found.levels if e.factor == "kernel")
+
+
+def test_a_level_that_was_never_measured_beside_the_first_is_not_compared() -> None:
+    """No RAID has no chunk: nothing tells the one from the other."""
+    cells = [("one", "none"), ("four", "64"), ("four", "256"), ("eight", "64"), ("eight", "256")]
+    seen = [
+        Observation({"disks": d, "chunk": c}, math.log(i + 1.0) + 0.01 * b, b)
+        for b in range(3)
+        for i, (d, c) in enumerate(cells)
+    ]
+    found = analyse(seen, pairs=[])
+    assert set(found.unknown) == {("disks", "four"), ("disks", "eight"), ("chunk", "64"), ("chunk", "256")}
+    assert {(e.factor, e.level) for e in found.levels} == {("disks", "one"), ("chunk", "none")}
+
+
+def test_lenth_raises_few_false_alarms() -> None:
+    generator = random.Random(9)
+    alarms = 0
+    for _ in range(4000):
+        logs = [generator.gauss(0, 0.02) for _ in range(11)]
+        margin = matters.lenth_margin(logs)
+        assert margin is not None
+        alarms += max(map(abs, logs)) > margin
+    assert alarms / 4000 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 4000)
+    assert matters.lenth_margin([0.1] * 4) is None
+
+
+def found_share(design: designs.Design, gain: float, factor: str, studies: int) -> float:
+    """How often an effect of ``gain`` of a factor is told, trials spreading by 2%."""
+    generator = random.Random(4)
+    cells = [t.levels for t in design.treatments]
+    hits = 0
+    for _ in range(studies):
+        seen: Sequence[Observation] = [
+            Observation(
+                cell,
+                (math.log(gain) if cell[factor] == "8" else 0.0) + generator.gauss(0, 0.02),
+                block,
+            )
+            for block in range(design.plan.design.blocks)
+            for cell in cells
+        ]
+        found = analyse(seen, pairs=[])
+        ratio = next(e.ratio for e in found.levels if e.factor == factor and e.level == "8")
+        assert ratio.low is not None
+        hits += ratio.low > 1
+    return hits / studies
+
+
+def test_what_plan_show_promises_is_found_as_often_as_it_says() -> None:
+    design = build(screening(5, 'resolution = "III"\nblocks = 3'))
+    outlook = outlooks.outlook(design.to_json(), 0.02)
+    detectable = next(d for d in outlook.factors if d.what == "innodb_read_io_threads")
+    assert detectable.ratio is not None
+    assert detectable.degrees == 7 * 2
+    share = found_share(design, detectable.ratio, "innodb_read_io_threads", 300)
+    assert share == pytest.approx(POWER, abs=3 * math.sqrt(0.16 / 300))
+
+
+def test_a_treatment_against_the_baseline_too() -> None:
+    from headrace.analysis import intervals
+
+    design = build(screening(4))
+    found = outlooks.outlook(design.to_json(), 0.02).baseline
+    assert found is not None
+    assert found.ratio is not None
+    generator = random.Random(8)
+    hits = 0
+    for _ in range(2000):
+        ratios = {}
+        for block in range(5):
+            pair = (generator.gauss(0, 0.02) + generator.gauss(0, 0.02)) / 2
+            ratios[block] = math.log(found.ratio) + generator.gauss(0, 0.02) - pair
+        low = intervals.geometric(ratios, 0.05 / (len(design.treatments) - 1)).low
+        hits += low is not None and low > 1
+    assert hits / 2000 == pytest.approx(POWER, abs=3 * math.sqrt(0.16 / 2000))
+
+
+def test_what_differs_by_the_margin_is_rarely_called_equivalent() -> None:
+    """TOST: at a true ratio on the margin's edge at most half of alpha, at a true 1 nearly always."""
+    from headrace.analysis import compare, intervals
+    from headrace.analysis.result import Verdict
+
+    generator = random.Random(12)
+
+    def share(ratio: float) -> float:
+        hits = 0
+        for _ in range(3000):
+            logs = {block: math.log(ratio) + generator.gauss(0, 0.01) for block in range(5)}
+            found = compare.verdict("throughput", intervals.geometric(logs, 0.05), 0.03)
+            hits += found is Verdict.EQUIVALENT
+        return hits / 3000
+
+    for edge in (1.03, 1 / 1.03):
+        assert share(edge) <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / 3000)
+    assert share(1.0) > 0.9
+
+
+def test_plan_show_tells_of_set_ups_confounding_and_one_block() -> None:
+    factors = two_levels(5)
+    text = plan_text(
+        'kind = "screening"\nresolution = "IV"\nblocks = 1\nhard = ["table_open_cache"]\n'
+        f"baseline = {baseline(factors)}",
+        factors,
+    )
+    outlook = outlooks.outlook(build(text).to_json(), 0.02)
+    assert outlook.plots == {"table_open_cache": 2}
+    console = Console(file=io.StringIO(), width=120)
+    console.print(outlooks.terminal(outlook))
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "table_open_cache is hard to change: 2 set-ups a block" in said
+    assert "One block" in said
+    assert "Resolution" in said
+    content = outlooks.to_json(outlook)
+    assert json.loads(json.dumps(content, allow_nan=False))
+    assert all(d["ratio"] is None for d in content["factors"])
+
+
+def test_the_command_prints_it_and_its_json() -> None:
+    from tests.unit.test_cli import headrace
+
+    answer = headrace("plan", "show", "screening", "--sd", "0.05")
+    assert answer.returncode == 0, answer.stderr
+    assert "pool is confounded with log x neighbors" in " ".join(answer.stdout.split())
+    small, large = (
+        json.loads(headrace("plan", "show", "screening", "--sd", sd, "--json").stdout)["outlook"]
+        for sd in ("0.02", "0.05")
+    )
+    assert small["sd"] == 0.02
+    assert 1 < small["factors"][0]["ratio"] < large["factors"][0]["ratio"]
+    assert small["aliasing"]["resolution"] == 3
+
+
+def test_the_example_is_a_screening_of_seven_in_eight_runs() -> None:
+    path = Path(plans.__file__).parent.parent / "examples" / "screening.toml"
+    design = designs.build(plans.load(path)[0], place=str(path))
+    outlook = outlooks.outlook(design.to_json(), 0.02)
+    assert outlook.aliasing is not None
+    assert (outlook.aliasing.runs, outlook.aliasing.resolution) == (8, 3)

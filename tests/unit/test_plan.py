@@ -1,0 +1,207 @@
+"""Plans and designs: what is accepted, what an error says, and what the order of trials promises."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import PlanError
+from headrace.experiment import design as designs
+from headrace.experiment import plan as plans
+from headrace.model import Role
+from tests.folders import ROOT
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+
+LADDER = """
+name = "t"
+[design]
+kind = "ladder"
+baseline = "STOCK"
+blocks = 3
+seed = 7
+[design.rungs]
+STOCK = []
+MYSQL = ["mysql"]
+ALL = ["mysql", "je"]
+[workload]
+kind = "sysbench-oltp"
+seconds = 5
+[bundles.mysql]
+"server.innodb_buffer_pool_size" = "1G"
+[bundles.je]
+"server.allocator" = "jemalloc"
+"""
+
+FACTORIAL = """
+name = "t"
+[design]
+kind = "factorial"
+baseline = { filesystem = "xfs", mount = "plain" }
+[workload]
+kind = "fio"
+seconds = 5
+[volume]
+device = "loop"
+[factors.filesystem.levels]
+xfs = { "volume.filesystem" = "xfs" }
+journal = { "volume.filesystem" = "ext4", "volume.mount_options" = ["data=journal"] }
+[factors.mount.levels]
+plain = {}
+noatime = { "volume.mount_options" = ["noatime"] }
+[factors.io]
+knob = "workload.rw"
+levels = ["randread", "randwrite"]
+"""
+
+
+def build(text: str, *, is_root: bool = True) -> designs.Design:
+    return designs.build(plans.parse(text, "t.toml"), place="t.toml", is_root=is_root)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_every_example_is_a_valid_design(path: Path) -> None:
+    plan, _ = plans.load(path)
+    design = designs.build(plan, place=str(path))
+    assert design.trials
+
+
+def test_the_baseline_stands_twice_in_every_block_and_all_else_once() -> None:
+    design = build(LADDER)
+    for block in (1, 2, 3):
+        trials = [t for t in design.trials if t.block == block]
+        assert Counter(t.treatment for t in trials) == {"STOCK": 2, "MYSQL": 1, "ALL": 1}
+        assert sorted(t.role for t in trials if t.treatment == "STOCK") == [Role.BASELINE, Role.REPEAT]
+        assert [t.position for t in trials] == [1, 2, 3, 4]
+    assert [t.number for t in design.trials] == list(range(1, 13))
+
+
+def test_the_order_is_random_by_block_and_repeats_with_the_seed() -> None:
+    text = LADDER.replace("blocks = 3", "blocks = 20")
+    orders = {tuple(t.treatment for t in build(text).trials if t.block == block) for block in range(1, 21)}
+    assert len(orders) > 3
+    assert build(text).trials == build(text).trials
+    assert build(text).trials != build(text.replace("seed = 7", "seed = 8")).trials
+
+
+def test_the_baselines_role_is_not_tied_to_its_place_in_the_block() -> None:
+    design = build(LADDER.replace("blocks = 3", "blocks = 40"))
+    first: Counter[Role] = Counter()
+    for block in range(1, 41):
+        pair = [t for t in design.trials if t.block == block and t.treatment == "STOCK"]
+        first[min(pair, key=lambda t: t.position).role] += 1
+    assert min(first[Role.BASELINE], first[Role.REPEAT]) >= 10
+
+
+def test_workload_factors_are_conditions_with_a_baseline_each() -> None:
+    design = build(FACTORIAL)
+    assert set(design.baselines) == {"io=randread", "io=randwrite"}
+    assert design.baselines["io=randread"] == "filesystem=xfs mount=plain @ io=randread"
+    assert len(design.treatments) == 8
+    assert sum(t.block == 1 for t in design.trials) == 8 + 2
+
+
+def test_a_ladder_of_the_baseline_alone_measures_the_noise_of_the_machine() -> None:
+    text = LADDER.replace('MYSQL = ["mysql"]\nALL = ["mysql", "je"]\n', "")
+    design = build(text)
+    assert design.baselines == {"": "STOCK"}
+    assert [t.treatment for t in design.trials] == ["STOCK"] * 6
+
+
+def test_list_knobs_accumulate_over_factors() -> None:
+    treatment = build(FACTORIAL).treatment("filesystem=journal mount=noatime @ io=randread")
+    assert treatment.settings["volume.mount_options"] == ["data=journal", "noatime"]
+
+
+def test_excluded_combinations_are_left_out() -> None:
+    rule = '\n[[design.exclude]]\nfilesystem = "journal"\nmount = "noatime"\n'
+    design = build(FACTORIAL + rule)
+    assert len(design.treatments) == 6
+
+
+def test_without_root_the_rest_still_runs_and_what_is_left_out_is_named() -> None:
+    text = LADDER.replace('"je"]', '"je", "host"]') + '\n[bundles.host]\n"host.vm.swappiness" = 1\n'
+    text = text.replace("[workload]", '[volume]\ndevice = "loop"\n[workload]')
+    design = build(text, is_root=False)
+    assert [t.name for t in design.treatments] == ["STOCK", "MYSQL"]
+    assert design.skipped == (("ALL", "host.vm.swappiness needs root"),)
+    assert "ordinary folder" in design.notes[0]
+
+
+def test_without_root_a_treatment_is_never_stripped_into_a_copy_of_the_baseline() -> None:
+    text = FACTORIAL.replace(
+        "[factors.filesystem.levels]", '[base]\n"volume.filesystem" = "xfs"\n[factors.filesystem.levels]'
+    )
+    design = build(
+        text.replace('"volume.mount_options" = ["noatime"]', '"volume.mount_options" = ["noatime"]'),
+        is_root=False,
+    )
+    assert {t.configuration for t in design.treatments} == {"filesystem=xfs mount=plain"}
+    assert any("journal" in name for name, _ in design.skipped)
+
+
+def test_host_settings_of_every_treatment_are_named_when_left_out() -> None:
+    design = build(LADDER + '\n[base]\n"host.vm.swappiness" = 1\n', is_root=False)
+    assert design.notes == ("without root: left as they are: host.vm.swappiness",)
+
+
+def test_the_hash_changes_with_anything_that_is_measured() -> None:
+    original = build(LADDER).hash
+    assert build(LADDER).hash == original
+    assert build(LADDER.replace('"1G"', '"2G"')).hash != original
+    assert build(LADDER.replace("seconds = 5", "seconds = 6")).hash != original
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("seconds = 5", "seconds = -1", ["workload.seconds = -1", "greater than 0"]),
+        ("seconds = 5", "", ["workload.seconds", "required"]),
+        ("blocks = 3", 'blocks = "many"', ["design.blocks = 'many'", "integer"]),
+        ("blocks = 3", "block = 3", ["design.block = 3", "no such key"]),
+        ('kind = "ladder"', 'kind = "leader"', ["design.kind = 'leader'", "factorial", "ladder"]),
+        ('MYSQL = ["mysql"]', 'MYSQL = ["mysqll"]', ["design.rungs.MYSQL", "'mysqll'", "mysql, je"]),
+        ('baseline = "STOCK"', 'baseline = "STOCKS"', ["design.baseline", "'STOCKS'", "STOCK, MYSQL, ALL"]),
+        ("allocator", "alocator", ["server.alocator"]),
+        ("sysbench-oltp", "sysbench-oltq", ["workload.kind", "sysbench-oltq", "sysbench-oltp"]),
+        ("seconds = 5", "seconds = 5\nthread = 8", ["thread", "threads"]),
+        ("[bundles.je]", '[bundles.je]\n"server.innodb_flush_log_at_trx_commit" = 2', ["survives a crash"]),
+        ("[bundles.je]", '[bundles.je]\n"server.innodb_buffer_pool_size" = "2G"', ["set twice", "1G", "2G"]),
+        ("[workload]", "[workload", ["not valid TOML"]),
+        ("[bundles.je]", '[bundles.je]\n"workload.table_size" = 5', ["workload.table_size", "data set"]),
+        (
+            "[bundles.je]",
+            '[bundles.je]\n"server.innodb_page_size" = "8k"',
+            ["layout of the data files", "[base]"],
+        ),
+    ],
+)
+def test_an_error_names_file_key_value_and_what_was_allowed(old: str, new: str, said: list[str]) -> None:
+    assert old in LADDER
+    with pytest.raises(PlanError) as caught:
+        build(LADDER.replace(old, new))
+    text = str(caught.value)
+    assert text.startswith("t.toml: ")
+    for part in said:
+        assert part in text
+
+
+def test_weaker_durability_is_accepted_when_the_plan_allows_it_by_name() -> None:
+    weak = LADDER.replace("[bundles.je]", '[bundles.je]\n"server.innodb_flush_log_at_trx_commit" = 2')
+    allowed = 'seed = 7\nallow_weaker_durability = ["server.innodb_flush_log_at_trx_commit"]'
+    assert build(weak.replace("seed = 7", allowed)).treatments
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("4G", 4 << 30), ("512M", 512 << 20), ("10", 10), ("1TiB", 1 << 40)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert plans.size_in_bytes(text) == size
+
+
+def test_without_root_the_volume_is_a_folder_for_the_runner_too() -> None:
+    design = build(LADDER.replace("[workload]", '[volume]\ndevice = "loop"\n[workload]'), is_root=False)
+    assert design.plan.volume.device == "directory"
+    assert design.to_json()["volume"]["device"] == "directory"
