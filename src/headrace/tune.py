@@ -12,6 +12,7 @@ from pathlib import Path
 
 import tomli_w
 
+from headrace import extras
 from headrace.analysis.choice import Cell, pareto
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.study import analyse_experiment
@@ -63,6 +64,7 @@ class Tuned:
 
 async def tune(bench: Bench, *, advise: bool = True, retry: bool = False) -> Tuned:
     """Search, then confirm; continues where it was stopped. Raises a HeadraceError."""
+    extras.require("optuna")
     table = search.table_of(bench.plan, bench.place)
     bench.folder.mkdir(parents=True, exist_ok=True)
     advice = await _advice(bench, table) if advise else []

@@ -29,7 +29,7 @@ LAYERS = [
     {"agent"},
     {"vm"},
     {"target", "controller"},
-    {"model"},
+    {"model", "extras"},
     {"errors"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names}

@@ -45,7 +45,7 @@ def test_heavy_libraries_are_not_loaded_for_help() -> None:
         "from headrace.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "heavy = {'numpy', 'pyarrow', 'duckdb', 'pydantic', 'plotly', 'scipy', 'asyncssh', 'rich', 'textual'}\n"
+        "heavy = {'numpy', 'pyarrow', 'duckdb', 'pydantic', 'scipy', 'asyncssh', 'rich', 'textual'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

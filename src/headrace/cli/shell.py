@@ -9,11 +9,11 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_type_hints
 
 import typer
 
-from headrace import __version__
+from headrace import __version__, extras
 from headrace.errors import HeadraceError
 from headrace.model import ServerLogin
 
@@ -104,8 +104,12 @@ def main() -> None:
         # typer hands back the code of an Exit instead of ending the process.
         sys.exit(app(standalone_mode=False))
     except HeadraceError as error:
-        stderr().print(_error_text(error), soft_wrap=True, highlight=False)
-        sys.exit(error.exit_code)
+        _fail(error)
+    except ModuleNotFoundError as error:
+        absent = extras.missing(error.name or "")
+        if absent is None:
+            raise
+        _fail(absent)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     except BrokenPipeError:  # `| head` has seen enough
@@ -117,6 +121,11 @@ def main() -> None:
             raise
         show()
         sys.exit(getattr(error, "exit_code", 2))
+
+
+def _fail(error: HeadraceError) -> NoReturn:
+    stderr().print(_error_text(error), soft_wrap=True, highlight=False)
+    sys.exit(error.exit_code)
 
 
 def _error_text(error: HeadraceError) -> Any:

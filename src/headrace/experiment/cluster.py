@@ -23,6 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from headrace import extras
 from headrace.errors import HeadraceError, NotReady, PlanError
 from headrace.experiment import block as blocks
 from headrace.experiment import plan as plans
@@ -180,13 +181,10 @@ class RayControllers:
 
 
 def _connect(on: str) -> Any:
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError as error:
-        raise NotReady(
-            "Ray is not installed", place=f"--on {on}", hint="pip install 'headrace[cluster]'"
-        ) from error
+    extras.require("ray")
+    import ray
+    import ray.exceptions
+
     # Ray puts its own handlers in the place of ours, which restore hosts.
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

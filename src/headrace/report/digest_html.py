@@ -44,7 +44,7 @@ def render(digest: Digest, view: View) -> str:
     scripts = []
     if page.charts:
         scripts = [
-            html._resource("plotly", "package_data/plotly.min.js"),
+            html._resource(__package__, "vendored/plotly.min.js"),
             html._resource(__package__, "templates/report.js"),
         ]
     hashes = " ".join(f"'sha256-{html._digest(script)}'" for script in scripts)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: What series may add to a page, so that it stays under 8 MB (plotly.js is 4.8 MB) whatever was measured.
+#: What series may add to a page, so that it stays under 5 MB (plotly.js is 1.5 MB) whatever was measured.
 PACE_BYTES = 650_000
 MACHINE_BYTES = 1_200_000
 MAX_POINTS, MIN_POINTS = 400, 60

@@ -47,7 +47,7 @@ def render(folder: ExperimentFolder, analysis: Analysis, evidence: Evidence) -> 
     """The page as text."""
     page = _Page(folder, analysis, evidence)
     scripts = [
-        _resource("plotly", "package_data/plotly.min.js"),
+        _resource(__package__, "vendored/plotly.min.js"),
         _resource(__package__, "templates/report.js"),
     ]
     hashes = " ".join(f"'sha256-{_digest(s)}'" for s in scripts)

@@ -58,7 +58,7 @@ class Page:
 def render(page: Page) -> str:
     """The page as text."""
     scripts = [
-        html._resource("plotly", "package_data/plotly.min.js"),
+        html._resource(__package__, "vendored/plotly.min.js"),
         html._resource(__package__, "templates/report.js"),
     ]
     hashes = " ".join(f"'sha256-{html._digest(s)}'" for s in scripts)

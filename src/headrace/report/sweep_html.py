@@ -19,7 +19,7 @@ from headrace.store import ExperimentFolder
 def render(folder: ExperimentFolder, sweep: Sweep, search_end: str, evidence: Evidence) -> str:
     """The page as text; ``folder`` as ``experiment.sweep.as_decided`` gives it."""
     scripts = [
-        html._resource("plotly", "package_data/plotly.min.js"),
+        html._resource(__package__, "vendored/plotly.min.js"),
         html._resource(__package__, "templates/report.js"),
     ]
     hashes = " ".join(f"'sha256-{html._digest(s)}'" for s in scripts)

@@ -1,0 +1,36 @@
+"""Packages that only some commands need, and the extra that brings each: ``pip install 'headrace[tune]'``.
+
+Whoever only looks at hosts installs neither Arrow nor SciPy. A command that needs such a package imports it as any
+other; the command line turns the failure into ``missing``. Where the need shows late, after a host was already
+worked on, ``require`` is called first.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+
+from headrace.errors import NotReady
+
+#: Package -> extra, as in pyproject.toml.
+EXTRAS: Mapping[str, str] = {
+    "optuna": "tune",
+    "torch": "gp",
+    "ray": "cluster",
+}
+
+
+def missing(package: str) -> NotReady | None:
+    """The error of a package that an extra brings; None for any other."""
+    name = package.partition(".")[0]
+    if name not in EXTRAS:
+        return None
+    return NotReady(
+        f"this needs {name}, which is not installed", hint=f"pip install 'headrace[{EXTRAS[name]}]'"
+    )
+
+
+def require(package: str) -> None:
+    """Raise NotReady unless the package is installed. Takes well under a millisecond: it is not imported."""
+    if importlib.util.find_spec(package) is None and (error := missing(package)):
+        raise error
