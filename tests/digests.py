@@ -1,4 +1,4 @@
-"""Digests as ``headrace-agent digest`` writes them (docs/digest-format.md), made by a plain and slow counter.
+"""Digests as ``headrace-agent digest`` writes them, by a plain and slow counter (docs/reference/digest-format.md).
 
 It counts one event at a time, so that the merge of parts can be held against the digest of the whole.
 """

@@ -573,7 +573,7 @@ async def _let_go(held: _Hold) -> None:
 
 
 def _raise_for(exit_code: int, error_text: str, place: str) -> NoReturn:
-    """The agent's exit codes are those of ``headrace`` itself: docs/exit-codes.md."""
+    """The agent's exit codes are those of ``headrace`` itself: docs/reference/exit-codes.md."""
     message = error_text.strip().removeprefix(f"{PROGRAM}: ") or f"{PROGRAM} ended with exit code {exit_code}"
     if exit_code == Busy.exit_code:
         raise Busy(

@@ -172,7 +172,7 @@ class Bench:
 def live_plan(
     target: str, login: ServerLogin, counter: str, *, seconds: float, settle_s: float, seed: int = 1
 ) -> plans.Plan:
-    """The plan of an experiment on the running host, under the load that it has: see docs/prove.md."""
+    """The plan of an experiment on the running host, under the load that it has: see docs/howto/prove.md."""
     options = {
         "mysql_socket": login.socket,
         "mysql_host": login.host,

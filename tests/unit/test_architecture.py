@@ -111,7 +111,7 @@ def test_the_exit_codes_in_the_docs_are_those_of_the_code() -> None:
 
     rows = [
         line.strip("| ").split(" | ", 1)
-        for line in (ROOT / "docs" / "exit-codes.md").read_text().splitlines()
+        for line in (ROOT / "docs" / "reference" / "exit-codes.md").read_text().splitlines()
         if line.startswith("| ") and line[2].isdigit()
     ]
     assert {int(code): meaning.strip() for code, meaning in rows} == EXIT_CODES

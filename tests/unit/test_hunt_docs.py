@@ -1,4 +1,4 @@
-"""docs/hunt.md says what the code does: its thresholds and its examples."""
+"""docs/reference/hunt.md says what the code does: its thresholds and its examples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.snapshot import save
 from tests.folders import ROOT
 from tests.golden_hosts import HOSTS
 
-PAGE = (ROOT / "docs" / "hunt.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "hunt.md").read_text()
 EXAMPLES = re.findall(r"```console\n\$ headrace (.*)\n((?:.*\n)*?)```", PAGE)
 #: The hosts of the examples.
 SAVED = {"db1": "idle", "db7": "spindle-full"}

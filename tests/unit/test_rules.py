@@ -7,10 +7,8 @@ import importlib
 import pytest
 
 from headrace import knobs
-from headrace.report.rules import markdown
 from headrace.rules import AREAS, all_rules, judge
 from headrace.rules.rule import NotEnough, Rule
-from tests.folders import ROOT
 from tests.rules.case import Case
 from tests.rules.hosts import healthy
 
@@ -66,8 +64,3 @@ def test_a_rule_that_lacks_data_never_stops_the_others() -> None:
     judgement = judge(evidence, RULES.values())
     assert {"NET01", "NET02"} <= {blind.rule.code for blind in judgement.blind}
     assert not judgement.findings
-
-
-def test_the_page_of_the_documentation_is_that_of_the_rules() -> None:
-    page = ROOT / "docs" / "rules.md"
-    assert page.read_text() == markdown(all_rules()), "headrace rules --markdown > docs/rules.md"

@@ -152,7 +152,7 @@ innodb  pool 400 misses/s of 20,000 (2.00%),
 
 
 def test_the_screen_in_the_docs_is_the_one_that_is_drawn() -> None:
-    page = (ROOT / "docs" / "top.md").read_text()
+    page = (ROOT / "docs" / "reference" / "top.md").read_text()
     assert f"```\n{text_of(shot_of(feed_of()))}\n```" in page
 
 

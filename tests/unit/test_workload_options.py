@@ -154,7 +154,7 @@ def test_no_text_would_be_taken_for_markup(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["oltp", "sql", "tpcc", "memcached"])
 def test_the_guide_names_every_option_with_its_default(kind: str) -> None:
-    guide = ROOT / "docs" / "plans.md"
+    guide = ROOT / "docs" / "reference" / "plans.md"
     _, _, section = guide.read_text().partition("## Workloads of headrace's own driver")
     for doc in option_docs(kind):
         key = (doc.name.partition(" = ")[2] or doc.name).strip(' "')

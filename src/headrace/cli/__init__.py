@@ -3,6 +3,7 @@
 from headrace.cli import (
     changes,
     digest,
+    docs,
     experiments,
     hosts,
     hunt,
@@ -21,6 +22,7 @@ from headrace.cli.shell import main
 __all__ = [
     "changes",
     "digest",
+    "docs",
     "experiments",
     "hosts",
     "hunt",

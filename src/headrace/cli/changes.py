@@ -182,16 +182,12 @@ def knobs(
         typer.Argument(metavar="[AREA|PATTERN | show NAME]", help="host, innodb_io, '*@eth0'."),
     ] = None,
     target: TargetOption = "local",
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="As a page of documentation.")] = False,
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
     """What can be set on a host: the value now, the unit, what a change costs. `show NAME` explains one."""
     from headrace.report import knobs as views
 
-    if as_markdown:
-        typer.echo(views.markdown(), nl=False)
-        return
     pattern, *more = words or [""]
     if pattern == "show":
         _show_knobs(more, as_json=as_json)

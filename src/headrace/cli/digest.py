@@ -336,7 +336,7 @@ async def _feed(process: Any, has_stdin: bool) -> None:
 
 
 def _raise_for(code: int, said: str, place: str) -> None:
-    """The agent's exit codes are ours: docs/exit-codes.md."""
+    """The agent's exit codes are ours: docs/reference/exit-codes.md."""
     from headrace.report.text import clean_lines
 
     message = (

@@ -197,7 +197,6 @@ def _limits(texts: list[str]) -> dict[str, float]:
 @rules_app.callback(invoke_without_command=True)
 def rules_list(
     context: typer.Context,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="As a page of documentation.")] = False,
     as_json: Json = False,
 ) -> None:
     """What headrace looks for, and why."""
@@ -209,8 +208,6 @@ def rules_list(
     found = all_rules()
     if as_json:
         print_json([_rule_json(rule) for rule in found])
-    elif as_markdown:
-        typer.echo(views.markdown(found), nl=False)
     else:
         stdout().print(views.table(found))
 

@@ -181,7 +181,7 @@ async def _bring(host: Target, file: str, output: Path) -> None:
 
 
 def _raise_for(code: int, said: str, place: str) -> None:
-    """The agent's exit codes are ours: docs/exit-codes.md."""
+    """The agent's exit codes are ours: docs/reference/exit-codes.md."""
     known: dict[int, type[HeadraceError]] = {2: PlanError, 5: Refused, 8: DiskFull}
     message = _said(said).removeprefix("refused: ").removeprefix("bad input: ")
     raise known.get(code, CommandFailed)(message or f"the agent ended with code {code}", place=place)

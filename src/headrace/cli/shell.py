@@ -33,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Finds what holds a MySQL-family server back, tests every fix on your own workload, and proves the "
     "result with numbers that can be defended.",
-    epilog="Start with `headrace doctor`, then `headrace demo`. Exit codes: docs/exit-codes.md.",
+    epilog="Start with `headrace doctor`, then `headrace demo`. Exit codes: `headrace docs exit-codes`.",
 )
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 PageFile = Annotated[Path | None, typer.Option("--page", metavar="FILE", help="Write an HTML page.")]

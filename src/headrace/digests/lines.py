@@ -1,4 +1,4 @@
-"""The lines that ``headrace-agent digest`` writes (docs/digest-format.md), as a table."""
+"""The lines that ``headrace-agent digest`` writes (docs/reference/digest-format.md), as a table."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ All are whole numbers, so the merge of the parts is the digest of the whole, to 
     header          mode, group, width    in ``text``; for the widths of slices: ``most``, ns
     source          JSON: input, host     times read
     filter          JSON as it was given
-    coverage        counter                           what was read, or missed (docs/digest-format.md)
+    coverage        counter                           what was read, or missed (docs/reference/digest-format.md)
     place           JSON                                                     one place of damage
     number          response_ns, rows_sent ...        events that told it, their sum, the extremes
     text            fingerprint, verb, tables, key, sample                   in ``text``
@@ -56,7 +56,7 @@ TABLE = pa.schema(
 
 ALL, OTHERS = "", "*"
 SECOND_NS = 1_000_000_000
-#: Bounds of the agent (docs/digest-format.md): a merge keeps what the agent would have kept of the whole.
+#: The agent's bounds (docs/reference/digest-format.md): a merge keeps what the agent keeps of the whole.
 MOST_SLICES, MOST_CLASS_SLICES = 512, 262_144
 MOST_NAMES, MOST_NAMES_OF_ALL, MOST_ERRORS = 32, 1_024, 64
 MOST_PLACES = 20

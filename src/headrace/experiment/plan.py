@@ -54,7 +54,7 @@ class TargetTable(_Table):
     jump: str = ""
     forward_agent: bool = False
     reconnect_s: Annotated[float, Field(ge=0, le=86400)] = 600.0
-    #: In place of ``address``: equal machines, over which the blocks are spread. See docs/cluster.md.
+    #: In place of ``address``: equal machines, over which the blocks are spread. See docs/howto/many-machines.md.
     addresses: list[str] = []
     equal: bool = False
     allow_shared: bool = False
@@ -100,7 +100,7 @@ class TargetTable(_Table):
 
 
 class MachineTable(_Table):
-    """The machine under test, where headrace may boot it: see docs/kernels.md.
+    """The machine under test, where headrace may boot it: see docs/howto/kernels.md.
 
     With ``[target] address = "vm"`` it is made of these: ``disks`` data disks of ``disk_size`` each, with
     ``disk_queues`` queues (0: one a processor), throttled to ``disk_iops`` (0: not), and a network card with
@@ -266,7 +266,7 @@ MAX_LEVELS = 200
 
 
 class SweepTable(_Table):
-    """Load raised level by level, in place of ``[design]`` and factors: see docs/sweep.md.
+    """Load raised level by level, in place of ``[design]`` and factors: see docs/explanation/sweeps.md.
 
     Either ``levels``, or ``start`` growing by ``factor`` (or ``step``) up to ``max``: then a search decides how
     far up is worth repeating.
@@ -407,7 +407,7 @@ class KnobRange(_Table):
 
 
 class TuneTable(_Table):
-    """Many knobs searched at once, in place of ``[design]`` and factors: see docs/tune.md.
+    """Many knobs searched at once, in place of ``[design]`` and factors: see docs/howto/tune.md.
 
     The search ends after ``trials`` or ``minutes``, whichever comes first; then the best are confirmed
     against the base in ``blocks``. ``objective`` is throughput or a percentile, or two of these;
@@ -514,7 +514,7 @@ def parse(text: str, place: str) -> Plan:
     try:
         plan = Plan.model_validate(content)
     except ValidationError as error:
-        guide = f"docs/{own[-1]}.md" if own else "docs/plans.md"
+        guide = f"`headrace docs {own[-1] if own else 'plans'}`"
         raise PlanError(_describe(error), place=place, hint=f"{guide} describes every key") from error
     designed = plan.sweep or plan.tune
     return plan if designed is None else plan.model_copy(update=designed.tables())

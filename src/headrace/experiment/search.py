@@ -124,7 +124,7 @@ class SearchDesign(designs.Design):
 
 def table_of(plan: plans.Plan, place: str) -> TuneTable:
     if plan.tune is None:
-        raise PlanError("the plan has no [tune]", place=place, hint="docs/tune.md")
+        raise PlanError("the plan has no [tune]", place=place, hint="`headrace docs tune`")
     return plan.tune
 
 

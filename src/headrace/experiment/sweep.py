@@ -57,7 +57,9 @@ def build(
     Raises PlanError with ``place`` and the key.
     """
     if plan.sweep is None:
-        raise PlanError("the plan has no [sweep]", place=place, hint="docs/sweep.md; or `headrace run`")
+        raise PlanError(
+            "the plan has no [sweep]", place=place, hint="`headrace docs sweep`; or `headrace run`"
+        )
     table = plan.sweep
     if passes is not None:
         table = table.model_copy(update={"passes": passes})

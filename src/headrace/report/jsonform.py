@@ -12,9 +12,9 @@
                           operation, rate)
     effects[]             treatment, baseline, condition, response, ratio, verdict, blocks, blocks_needed,
                           comparisons, noise_floor (of the same condition and response)
-    factors[]             what matters, for each condition and response: see docs/effects.md
+    factors[]             what matters, for each condition and response: see docs/explanation/effects.md
     choice                which one to take, or null below three treatments: alpha, margin, sentences[], best[],
-                          fronts[], robust[]; see docs/effects.md
+                          fronts[], robust[]; see docs/explanation/effects.md
     noise[]               condition, response, ratio, floor, blocks
     trials[]              number, block, position, treatment, role, state, reason, excluded (why it is not
                           analysed, or null), throughput_ops_s, p99_ns, started_ns, finished_ns, facts_hash,

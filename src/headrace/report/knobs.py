@@ -1,4 +1,4 @@
-"""The catalogue of knobs for people: a table of a host's values, a page of one knob, the page of the docs."""
+"""The catalogue of knobs for people: a table of a host's values, a page of one knob."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from headrace.agent import Agent
     from headrace.model import ServerLogin
-
-AREAS = {"volume": "Volumes", "host": "Hosts", "server": "Servers"}
 
 
 @dataclass(frozen=True)
@@ -133,24 +131,3 @@ def _versions(versions: knobs.Versions) -> str:
     since = f"from {versions.since}" if versions.since else ""
     until = f"before {versions.until}" if versions.until else ""
     return " ".join(part for part in (since, until) if part)
-
-
-def markdown() -> str:
-    """The page docs/knobs.md: a test holds it against the catalogue."""
-    lines = [
-        "# Knobs",
-        "",
-        f"The catalogue: {len(knobs.CATALOGUE)} settings, from `headrace knobs --markdown`. `headrace knobs`",
-        "shows the values of a host, `headrace knobs show NAME` one record with its source, `headrace apply`",
-        "changes one ([apply.md](apply.md)). A sysctl or server variable without a record is taken by name.",
-    ]
-    for area, title in AREAS.items():
-        lines += ["", f"## {title}", "", "| knob | does | unit | cost | durability | older advice |"]
-        lines.append("|---|---|---|---|---|---|")
-        for knob in knobs.CATALOGUE.values():
-            if knob.name.startswith(f"{area}."):
-                name = f"{knob.name}@{knob.placeholder.upper()}" if knob.placeholder else knob.name
-                weak = f"weaker at `{knob.weak_values}`: {knob.weak_reason}" if knob.weak_values else ""
-                cells = (f"`{name}`", knob.doc, knob.unit, knob.cost, weak, knob.formerly)
-                lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"

@@ -1,8 +1,6 @@
-"""The rules as people read them: a list, one explained, and the page of the documentation."""
+"""The rules as people read them: a list, and one explained. The documentation's pages: scripts/reference.py."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -56,26 +54,3 @@ def page(rule: Rule) -> RenderableType:
         if text:
             body.add_row(label, Text(text))
     return Group(Text(f"{rule.code}  {rule.title}", style="bold"), "", body)
-
-
-def markdown(rules: Sequence[Rule]) -> str:
-    """docs/rules.md: every rule, by area."""
-    lines = [
-        "# Rules",
-        "",
-        "What `headrace hunt` looks for. Each finding is a hypothesis: `headrace prove` puts its remedy to the "
-        "test, and *refuted if* says which outcome would show the rule wrong on your host. A rule that lacks a "
-        "number says so; it never guesses. This page is written by `headrace rules --markdown`.",
-    ]
-    area = ""
-    for rule in rules:
-        if rule.area != area:
-            area = rule.area
-            lines += ["", f"## {area}"]
-        lines += ["", f"### {rule.code}: {rule.title}", "", rule.why, ""]
-        lines.append(f"- *{rule.severity}*, confidence {rule.confidence}, for {scope(rule) or 'every host'}")
-        lines.append(f"- refuted if: {rule.refute}")
-        if rule.disputed:
-            lines.append(f"- disputed: {rule.disputed}")
-        lines.append(f"- source: {rule.source}")
-    return "\n".join(lines) + "\n"

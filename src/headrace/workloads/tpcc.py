@@ -1,4 +1,4 @@
-"""TPC-C by our own driver. What differs from the specification stands in docs/tpcc.md."""
+"""TPC-C by our own driver. What differs from the specification stands in docs/reference/tpcc.md."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,6 @@ from headrace.errors import PlanError, Refused
 from headrace.model import ServerLogin, Vendor
 from headrace.target.local import LocalTarget
 from tests.agent.test_journal import Host
-from tests.folders import ROOT
 from tests.mysqld import find_mysqld
 from tests.servers import Server, mariadb, mysql
 
@@ -274,11 +272,3 @@ def test_what_lasts_stands_in_files_of_our_own() -> None:
     irq = lasting("host.irq_affinity", "0", "24", "/proc/irq/24/smp_affinity_list")
     with pytest.raises(Refused, match="other numbers after a boot"):
         asyncio.run(persist.files(etc, [irq], None))  # type: ignore[arg-type]
-
-
-def test_the_page_of_knobs_is_the_catalogue() -> None:
-    from headrace.report.knobs import markdown
-
-    page = ROOT / "docs" / "knobs.md"
-    assert page.read_text() == markdown(), "headrace knobs --markdown > docs/knobs.md"
-    assert json.dumps(sorted(knobs.CATALOGUE)).count("host.") > 80

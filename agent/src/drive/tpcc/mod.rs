@@ -1,4 +1,4 @@
-//! TPC-C after revision 5.11 of the public specification. `docs/tpcc.md` says what differs.
+//! TPC-C after revision 5.11 of the public specification. `docs/reference/tpcc.md` says what differs.
 
 pub mod consistency;
 mod delivery;

@@ -29,7 +29,7 @@ use crate::traffic::{input, slow_log};
 
 const MOST_WORKERS: usize = 64;
 
-/// Sum up traffic by query class, as JSON lines (docs/digest-format.md) or as a table
+/// Sum up traffic by query class, as JSON lines (docs/reference/digest-format.md) or as a table
 #[derive(Args)]
 pub struct DigestArguments {
     /// Slow logs, general logs, captures (pcap, pcapng), recordings, also compressed; `-` is standard input

@@ -1,4 +1,4 @@
-//! A digest as JSON lines: `docs/digest-format.md`.
+//! A digest as JSON lines: `docs/reference/digest-format.md`.
 
 use std::io::Write;
 

@@ -1,6 +1,6 @@
 //! Digest: query classes with exact counts, sums and histograms, which merge to the same whole however they were split.
 //!
-//! `docs/digest-format.md` tells what goes out and how each field merges.
+//! `docs/reference/digest-format.md` tells what goes out and how each field merges.
 
 pub mod command;
 pub mod group;

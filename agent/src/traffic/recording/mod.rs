@@ -1,4 +1,4 @@
-//! Recordings: captured traffic in our own format (docs/recording.md). Blocks of columns, each whole in itself.
+//! Recordings: captured traffic in our own format (docs/reference/recording-format.md). Blocks of columns, each whole in itself.
 
 mod anonymise;
 mod columns;

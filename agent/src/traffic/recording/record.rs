@@ -34,7 +34,7 @@ pub struct RecordArguments {
     /// Capture packets of this interface; any for all of them (needs root, or CAP_NET_RAW)
     #[arg(long, value_name = "NAME", conflicts_with = "sources")]
     interface: Option<String>,
-    /// The recording (docs/recording.md); it is readable by you alone
+    /// The recording (docs/reference/recording-format.md); it is readable by you alone
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Go on at the end of FILE
