@@ -33,8 +33,8 @@ format: ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .
 
 bench: setup ## speed and memory, each beside its peer, as ratios
-	@for script in benches/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
-	cargo bench --locked --quiet --bench record --bench fingerprint
+	@code=0; $(BIN)/python benches || code=$$?; [ $$code = 130 ] || \
+	cargo bench --locked --quiet --bench record --bench fingerprint || code=1; exit $$code
 
 fuzz: ## what servers may say, in every wrong way, a minute a protocol (needs a nightly Rust and cargo-fuzz)
 	@for seeds in fuzz/seeds/*; do name=$${seeds##*/}; mkdir -p fuzz/corpus/$$name; \

@@ -28,6 +28,9 @@ from tests.servers import Server, mariadb
 
 from headrace.store import bucket_value
 
+MINUTES = 3
+NEEDS = {"sysbench": "sysbench", "mariadbd": "mariadb-server"}
+
 SECONDS = float(os.environ.get("HEADRACE_BENCH_SECONDS", "5"))
 BLOCKS = int(os.environ.get("HEADRACE_BENCH_ROUNDS", "6"))
 CONNECTIONS = 4
@@ -38,7 +41,7 @@ Figures = tuple[float, float, float]
 
 
 def main() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="hr-bench-", dir="/var/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="hr-bench-", dir=os.environ.get("TMPDIR", "/var/tmp")))
     folder.chmod(0o755)
     options = ("--innodb-buffer-pool-size=256M", "--innodb-flush-log-at-trx-commit=1")
     order = random.Random(3)

@@ -26,6 +26,8 @@ from tests import synthetic
 from headrace.model import Facts
 from headrace.store import ExperimentFolder
 
+MINUTES = 8
+
 #: 24 configurations with the baseline twice: 25 trials a block.
 FILE_SYSTEMS, MOUNTS = 6, 4
 TARGET_S, TARGET_BYTES = 60.0, 2e9

@@ -24,6 +24,10 @@ from tests.driver import drive, driven
 from tests.replays import captured
 from tests.servers import Server, mariadb
 
+MINUTES = 2
+NEEDS = {"tcpdump": "tcpdump", "sysbench": "sysbench", "mariadbd": "mariadb-server"}
+NEEDS_ROOT = True
+
 AGENT = os.environ.get("HEADRACE_AGENT") or str(Path(sys.executable).parent / "headrace-agent")
 SECONDS = int(os.environ.get("HEADRACE_BENCH_SECONDS", "10"))
 RATE = 20_000
@@ -108,14 +112,16 @@ def live(server: Server, folder: Path) -> None:
     out = folder / "live.rec"
     argv = [AGENT, "record", "--interface", "lo", "--port", str(server.port), "--output", str(out)]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    time.sleep(1)
-    spec: dict[str, Any] = {"workload": TABLE, "connections": 8, "seconds": SECONDS}
-    spec["pacing"] = {"kind": "open", "arrivals": "poisson", "rate_ops_s": RATE}
-    run = driven(login(server), spec)
-    time.sleep(1)
-    cpu_s = cpu_of(process.pid)
-    process.send_signal(signal.SIGINT)
-    text, _ = process.communicate(timeout=60)
+    try:
+        time.sleep(1)
+        spec: dict[str, Any] = {"workload": TABLE, "connections": 8, "seconds": SECONDS}
+        spec["pacing"] = {"kind": "open", "arrivals": "poisson", "rate_ops_s": RATE}
+        run = driven(login(server), spec)
+        time.sleep(1)
+        cpu_s = cpu_of(process.pid)
+    finally:
+        process.send_signal(signal.SIGINT)
+        text, _ = process.communicate(timeout=60)
     coverage = json.loads(text)["totals"]["coverage"]
     share = cpu_s / SECONDS
     executed = run.sum("count")

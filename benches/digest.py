@@ -23,6 +23,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests import slow_logs
 
+MINUTES = 5
+NEEDS = {"pt-query-digest": "percona-toolkit"}
+
 LOG_MB = int(os.environ.get("HEADRACE_BENCH_MB", "400"))
 #: pt-query-digest reads 2 MB/s: it gets a part, whose rate is that of the whole.
 PT_MB = 8

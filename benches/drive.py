@@ -27,6 +27,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.servers import Server, mariadb
 
+MINUTES = 9
+NEEDS = {"sysbench": "sysbench", "mariadbd": "mariadb-server"}
+
 SECONDS = float(os.environ.get("HEADRACE_BENCH_SECONDS", "5"))
 ROUNDS = int(os.environ.get("HEADRACE_BENCH_ROUNDS", "5"))
 TABLE_SIZE = 100_000

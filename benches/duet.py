@@ -33,6 +33,9 @@ from headrace.analysis.duet import sides
 from headrace.analysis.trials import trial_responses
 from headrace.store import ExperimentFolder
 
+MINUTES = 6
+NEEDS = {"mariadbd": "mariadb-server"}
+
 PLAN = """
 name = "{name}"
 [target]
@@ -84,7 +87,7 @@ def main() -> None:
     parser.add_argument("--quiet", action="store_true")
     parser.add_argument("--folder", type=Path)
     asked = parser.parse_args()
-    folder = asked.folder or Path(tempfile.mkdtemp(prefix="duet-", dir="/var/tmp"))
+    folder = asked.folder or Path(tempfile.mkdtemp(prefix="duet-", dir=os.environ.get("TMPDIR", "/var/tmp")))
     folder.mkdir(exist_ok=True)
     folder.chmod(0o755)  # the servers run under an account of their own
     pilot = {is_duet: measure(asked, folder, f"pilot-{is_duet}", is_duet, 1)[1] for is_duet in (False, True)}

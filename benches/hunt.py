@@ -26,6 +26,8 @@ from tests.rules import hosts
 
 from headrace.snapshot import Snapshot, save
 
+MINUTES = 1
+
 COUNT = int(os.environ.get("HEADRACE_BENCH_HOSTS", "300"))
 KINDS = ("nvme-healthy", "cores-16-locks", "cores-128-locks")
 TARGET_S = 10.0

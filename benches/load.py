@@ -20,6 +20,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.servers import Server, mariadb
 
+MINUTES = 4
+NEEDS = {"sysbench": "sysbench", "mariadbd": "mariadb-server"}
+
 ROUNDS = int(os.environ.get("HEADRACE_BENCH_ROUNDS", "3"))
 SHAPES = ((4, 250_000), (1, 1_000_000))
 TARGET = 3.0
@@ -27,7 +30,7 @@ AGENT = os.environ.get("HEADRACE_AGENT") or str(Path(sys.executable).parent / "h
 
 
 def main() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="hr-bench-", dir="/var/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="hr-bench-", dir=os.environ.get("TMPDIR", "/var/tmp")))
     folder.chmod(0o755)
     try:
         with mariadb(folder / "m", "--innodb-buffer-pool-size=512M", "--innodb-log-file-size=256M") as server:

@@ -27,6 +27,9 @@ from tests.servers import Server, mariadb
 
 from headrace.store import bucket_bounds
 
+MINUTES = 1
+NEEDS = {"mariadbd": "mariadb-server"}
+
 SECONDS = float(os.environ.get("HEADRACE_BENCH_SECONDS", "3"))
 ROUNDS = int(os.environ.get("HEADRACE_BENCH_ROUNDS", "3"))
 CONNECTIONS = 8
@@ -93,9 +96,11 @@ def proxy(server: Server, *options: str) -> Iterator[tuple[int, dict[str, Any]]]
     assert process.stdout is not None
     port = int(json.loads(process.stdout.readline())["address"].rpartition(":")[2])
     summary: dict[str, Any] = {}
-    yield port, summary
-    process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=60)
+    try:
+        yield port, summary
+    finally:
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=60)
     summary.update(json.loads(rest))
 
 

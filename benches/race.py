@@ -39,6 +39,8 @@ from headrace.analysis import race
 from headrace.analysis.audit import AUTOCORRELATION, trial_logs
 from headrace.analysis.intervals import blocks_to_settle
 
+MINUTES = 15
+
 Floats = NDArray[np.float64]
 
 ALPHA = 0.05

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -25,6 +26,9 @@ from headrace.analysis.compare import paired_effect
 from headrace.analysis.trials import TrialResponse, trial_responses
 from headrace.model import TrialState
 from headrace.store import ExperimentFolder
+
+MINUTES = 20
+NEEDS = {"mariadbd": "mariadb-server"}
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "race.toml"
 
@@ -41,7 +45,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--scratch", help="where the servers' data are, such as a folder of /dev/shm")
     asked = parser.parse_args()
-    folder = asked.folder or Path(tempfile.mkdtemp(prefix="race-", dir="/var/tmp"))
+    folder = asked.folder or Path(tempfile.mkdtemp(prefix="race-", dir=os.environ.get("TMPDIR", "/var/tmp")))
     folder.mkdir(exist_ok=True)
     text = asked.plan.read_text()
     for key, value in (

@@ -25,6 +25,10 @@ from tests.programs import agent_path
 from tests.replays import Played, Said, captured, parse, record, slow_log
 from tests.servers import Server, mariadb
 
+MINUTES = 2
+NEEDS = {"tcpdump": "tcpdump", "mariadbd": "mariadb-server"}
+NEEDS_ROOT = True
+
 SECONDS = float(os.environ.get("HEADRACE_BENCH_SECONDS", "5"))
 ROUNDS = int(os.environ.get("HEADRACE_BENCH_ROUNDS", "3"))
 RATE_OPS_S = 10_000

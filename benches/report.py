@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+MINUTES = 4
+
 ROOT = Path(__file__).parent.parent
 SECONDS = (900, 1800, 3600)
 CONFIGURATIONS = 56

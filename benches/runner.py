@@ -14,6 +14,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+MINUTES = 1
+NEEDS = {"sysbench": "sysbench", "mariadbd": "mariadb-server", "mkfs.xfs": "xfsprogs"}
+NEEDS_ROOT = True
+
 PLAN = """
 name = "overhead"
 [target]
@@ -46,7 +50,7 @@ WORK = {"restore", "server", "workload"}
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as folder:
         os.chmod(folder, 0o755)
         plan = Path(folder, "plan.toml")
         plan.write_text(PLAN.replace("{scratch}", f"{folder}/scratch"))

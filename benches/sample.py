@@ -9,19 +9,29 @@ processes; neither reads the server, so the agent is shown with and without its 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.servers import Server, mariadb
+
+MINUTES = 2
+NEEDS = {
+    "sar": "sysstat",
+    "pidstat": "sysstat",
+    "mpstat": "sysstat",
+    "sysbench": "sysbench",
+    "mariadbd": "mariadb-server",
+}
 
 SECONDS = int(os.environ.get("HEADRACE_BENCH_SECONDS", "60"))
 #: Transactions a second: busy, but the load is not what is measured.
@@ -73,7 +83,7 @@ def main() -> None:
     print(f"target of {TARGET_PERCENT}% of a core and {TARGET_MB:.0f} MB: {'met' if is_met else 'MISSED'}")
 
 
-@contextmanager
+@contextlib.contextmanager
 def load(server: Server) -> Iterator[None]:
     server.sql("CREATE DATABASE sbtest")
     sysbench = ["sysbench", "oltp_read_write", "--db-driver=mysql", f"--mysql-socket={server.socket}"]
@@ -95,14 +105,18 @@ def measure(commands: dict[str, Sequence[str]]) -> dict[str, tuple[float, float]
         )
         for name, argv in commands.items()
     }
-    time.sleep(SECONDS + 0.5)
-    # Before they end: sar does not wait for its child, whose usage would be lost.
-    costs = {name: usage(process.pid) for name, process in processes.items()}
-    for name, process in processes.items():
-        if process.poll() is not None:
-            raise SystemExit(f"{name} ended early with {process.returncode}")
-        os.killpg(process.pid, 15)
-        process.wait()
+    try:
+        time.sleep(SECONDS + 0.5)
+        # Before they end: sar does not wait for its child, whose usage would be lost.
+        costs = {name: usage(process.pid) for name, process in processes.items()}
+        for name, process in processes.items():
+            if process.poll() is not None:
+                raise SystemExit(f"{name} ended early with {process.returncode}")
+    finally:
+        for process in processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
     return costs
 
 

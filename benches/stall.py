@@ -27,6 +27,9 @@ from tests.servers import Server, mariadb
 
 from headrace.workloads.tables import percentile_ns
 
+MINUTES = 1
+NEEDS = {"sysbench": "sysbench", "mariadbd": "mariadb-server"}
+
 SECONDS = float(os.environ.get("HEADRACE_BENCH_SECONDS", "10"))
 STALL_S = SECONDS / 5
 STALL_AFTER_S = SECONDS * 0.3
