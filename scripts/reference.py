@@ -78,6 +78,7 @@ def commands() -> Iterator[str]:
     yield "Every command also prints this with `--help`. `--json` writes to standard output and nothing else does;"
     yield "messages and progress go to standard error. [Exit codes](exit-codes.md)."
     yield ""
+    cli.load()
     yield from _command(typer.main.get_command(app), cli.__package__.partition(".")[0], depth=0)
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace import __version__, store
+from headrace import __version__, cli, store
 from headrace.cli.experiments import find_plan
+from headrace.cli.shell import app
 from headrace.experiment import design as designs
 from headrace.experiment import plan as plans
 from tests import synthetic
@@ -39,17 +40,49 @@ def test_help_names_every_command_and_the_version_is_the_packages() -> None:
     assert headrace("--version").stdout == f"headrace {__version__}\n"
 
 
-def test_heavy_libraries_are_not_loaded_for_help() -> None:
+#: What takes longer to import than a command's help may take. typer itself needs Pydantic for a command's options.
+HEAVY = {"asyncio", "asyncssh", "duckdb", "jinja2", "numpy", "optuna", "pyarrow", "rich", "scipy", "textual"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "heavy", "modules"),
+    [
+        (["--version"], {*HEAVY, "pydantic", "typer"}, []),
+        (["--help"], {*HEAVY, "pydantic"}, list(cli.COMMANDS)),
+        (["hunt", "--help"], HEAVY, ["hunt"]),
+        (["plan", "list", "--help"], HEAVY, ["experiments"]),
+        (["no-such-command"], HEAVY, list(cli.COMMANDS)),
+    ],
+    ids=" ".join,
+)
+def test_help_loads_the_module_of_its_command_and_nothing_heavy(
+    arguments: list[str], heavy: set[str], modules: list[str]
+) -> None:
     code = (
-        "import sys; sys.argv = ['headrace', '--help']\n"
-        "from headrace.cli import main\n"
+        f"import sys; sys.argv = {['headrace', *arguments]!r}\n"
+        "from headrace.cli import COMMANDS, main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "heavy = {'numpy', 'pyarrow', 'duckdb', 'pydantic', 'scipy', 'asyncssh', 'rich', 'textual'}\n"
-        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+        f"print(sorted({heavy!r} & set(sys.modules)), file=sys.stderr)\n"
+        "print([m for m in COMMANDS if f'headrace.cli.{m}' in sys.modules], file=sys.stderr)"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stderr.strip() == "[]"
+    assert answer.stderr.splitlines()[-2:] == ["[]", str(modules)]
+
+
+def test_the_table_of_commands_has_each_command_at_its_module() -> None:
+    cli.load()
+    there: dict[str, set[str]] = {}
+    for command in app.registered_commands:
+        assert command.callback is not None
+        module = command.callback.__module__.rpartition(".")[2]
+        there.setdefault(module, set()).add(command.name or command.callback.__name__)
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        inner = group.typer_instance.registered_callback or group.typer_instance.registered_commands[0]
+        assert inner.callback is not None
+        there.setdefault(inner.callback.__module__.rpartition(".")[2], set()).add(str(group.name))
+    assert there == {module: set(words) for module, words in cli.COMMANDS.items()}
 
 
 @pytest.mark.parametrize(

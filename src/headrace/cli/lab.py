@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import time
@@ -186,6 +185,8 @@ def images(
     from headrace.vm import stock
 
     if remove_unused:
+        import asyncio
+
         removed = asyncio.run(stock.remove_unused())
         stderr().print(f"removed: {', '.join(item.name for item in removed) or 'nothing'}", markup=False)
     found = stock.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import json
@@ -129,6 +128,8 @@ async def _record(host: Target, arguments: list[str], output: Path | None) -> di
 
 async def _watch(process: Process) -> bool:
     """Show how it goes until it ends; the first Ctrl-C asks it to finish, and is true."""
+    import asyncio
+
     waiting = asyncio.ensure_future(process.wait())
     status = stderr().status("recording ...") if stderr().is_terminal else None
     try:

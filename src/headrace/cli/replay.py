@@ -22,7 +22,6 @@ from headrace.cli.shell import (
 )
 from headrace.errors import CommandFailed, PlanError, Refused, WorkloadFailed
 from headrace.model import ServerLogin
-from headrace.target import to_the_end
 
 if TYPE_CHECKING:
     from headrace.report.replay import Replayed
@@ -164,6 +163,8 @@ async def _play_on_both(
     host: Any, argv: list[str], first: ServerLogin, second: ServerLogin
 ) -> list[Replayed]:
     """One after the other: neither waits for the other. The first one's answers lie on the target meanwhile."""
+    from headrace.target import to_the_end
+
     folder = (await host.run(["mktemp", "-d", "-t", "headrace.XXXXXXXX"])).text.strip()
     try:
         answers = f"{folder}/answers"
