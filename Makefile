@@ -1,12 +1,14 @@
 # Two commands matter: `make demo` and `make test`. Each installs what is missing first.
 SHELL := /bin/sh
 BIN := .venv/bin
+# Most tests wait for something: four processes keep two cores busy. Files that share a machine's things stay together.
+PYTEST := $(BIN)/pytest -n 4 --dist loadgroup
 export PATH := $(PATH):/usr/sbin:/sbin
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench fuzz lock clean
+.PHONY: help setup demo test test-real check format bench torture lock clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
 setup: ## install packages, Python and Rust dependencies, build the agent
 	@scripts/setup
@@ -14,10 +16,14 @@ setup: ## install packages, Python and Rust dependencies, build the agent
 demo: setup ## from a stock MariaDB to a proven faster one, with a report
 	@$(BIN)/headrace demo
 
-test: ## every test, against the real programs
+test: ## unit tests, the agent's, and one real path through every loop
 	@scripts/setup tests
 	cargo test --locked --quiet
-	$(BIN)/pytest
+	$(PYTEST) -m 'not slow and (not real or path)'
+
+test-real: ## every other test, on real servers, hosts, virtual machines, devices and in a browser
+	@scripts/setup tests
+	$(PYTEST) -m 'slow or (real and not path)'
 
 check: ## format, lint, types, import directions
 	cargo fmt --check
@@ -36,7 +42,8 @@ bench: setup ## speed and memory, each beside its peer, as ratios
 	@code=0; $(BIN)/python benches || code=$$?; [ $$code = 130 ] || \
 	cargo bench --locked --quiet --bench record --bench fingerprint || code=1; exit $$code
 
-fuzz: ## what servers may say, in every wrong way, a minute a protocol (needs a nightly Rust and cargo-fuzz)
+torture: ## hours of it: killed at every command, then what servers may say in every wrong way (needs cargo-fuzz)
+	HEADRACE_TEST_ALL=1 $(BIN)/pytest tests/real/vm/test_volumes_md.py
 	@for seeds in fuzz/seeds/*; do name=$${seeds##*/}; mkdir -p fuzz/corpus/$$name; \
 	cargo +nightly fuzz run $$name fuzz/corpus/$$name $$seeds -- -max_len=65536 -max_total_time=60 || exit 1; done
 

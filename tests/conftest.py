@@ -1,16 +1,70 @@
-"""What holds for every test: what needs root or a program that is not here is skipped with one line."""
+"""What holds for every test, by the folder it is in: what it needs, which run it belongs to, who runs beside it.
+
+A test that lacks something is skipped with one line. ``unit`` and ``agent`` need nothing but the build; a folder
+of ``real`` needs what ``FOLDERS`` says, and a test that needs more says so with ``needs``.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from headrace.vm.cache import PACKAGES
+from tests.folders import TESTS
+from tests.programs import has
 
+FOLDERS = {
+    "real/server": ("mariadbd",),
+    "real/ssh": ("sshd",),
+    "real/vm": tuple(PACKAGES),
+    "real/devices": ("root",),
+    "real/browser": ("chromium",),
+}
+#: What is no program.
+OTHER: dict[str, Callable[[], bool]] = {
+    "root": lambda: os.geteuid() == 0,
+    "two CPUs": lambda: len(os.sched_getaffinity(0)) > 1,
+    "FUSE": lambda: Path("/dev/fuse").exists(),
+    "zram": lambda: Path("/sys/class/zram-control").exists(),
+    "ray": lambda: importlib.util.find_spec("ray") is not None,
+}
+#: Files whose tests share what a machine has once (vm.swappiness, namespaces of one name, the CPUs of an emulated
+#: machine): one process runs them, one after the other.
+TOGETHER = {
+    "real/server": ("test_runner", "test_race", "test_sweep", "test_tune", "test_duet", "test_drive_plans"),
+    "real/ssh": ("test_ssh", "test_ssh_commands"),
+    "real/vm": ("test_vm", "test_kernels", "test_volumes_md"),
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Processes that run tests beside each other have a journal each."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = tempfile.mkdtemp(prefix="headrace-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        os.environ["HEADRACE_STATE"] = f"{folder}/state"
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.geteuid() == 0:
-        return
-    skip = pytest.mark.skip(reason="needs root: loop devices, mounts, kernel settings")
+    missing = {name for name, there in OTHER.items() if not there()}
     for item in items:
-        if item.get_closest_marker("root"):
-            item.add_marker(skip)
+        folder = item.path.parent.relative_to(TESTS).as_posix()
+        needs = [
+            *FOLDERS.get(folder, ()),
+            *(name for mark in item.iter_markers("needs") for name in mark.args),
+        ]
+        if folder.startswith("real/") or "chromium" in needs:
+            item.add_marker("real")
+        # Tests of one file share its fixtures, so they run in one process, too.
+        group = folder if item.path.stem in TOGETHER.get(folder, ()) else f"{folder}/{item.path.stem}"
+        item.add_marker(pytest.mark.xdist_group(group))
+        lacking = [name for name in needs if name in missing or (name not in OTHER and not has(name))]
+        if lacking:
+            item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(lacking)}"))

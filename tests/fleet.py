@@ -19,7 +19,8 @@ from pathlib import Path
 
 from tests import lab, sshd
 
-MISSING = [p for p in ("unshare", "ip", "fio") if shutil.which(p, path=lab.PATH) is None]
+#: Programs that a host of it needs.
+PROGRAMS = ("unshare", "ip", "fio")
 
 
 @dataclass

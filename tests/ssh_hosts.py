@@ -200,8 +200,3 @@ def _wait_for(address: str) -> None:
         except OSError:
             assert time.monotonic() < deadline, f"no sshd at {address}"
             time.sleep(0.05)
-
-
-def possible() -> bool:
-    """Whether this machine lets us make such hosts."""
-    return os.geteuid() == 0 and program() is not None and shutil.which("ip") is not None

@@ -24,9 +24,8 @@ from headrace.target.ssh import SshTarget
 from tests import programs, sshd
 from tests.contracts.target import gone
 
-pytestmark = pytest.mark.real
-needs_sshd = pytest.mark.skipif(sshd.program() is None, reason="sshd is not installed")
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+needs_sshd = pytest.mark.needs("sshd")
+needs_root = pytest.mark.needs("root")
 
 #: A setting that nothing depends on, for the tests that really change one.
 HARMLESS = "/proc/sys/kernel/printk_ratelimit_burst"
@@ -325,7 +324,7 @@ async def test_a_wrong_entry_is_an_error(journal: Journal) -> None:
 
 
 @needs_root
-@pytest.mark.root
+@pytest.mark.needs("root")
 async def test_settings_are_applied_and_restored(journal: Journal) -> None:
     before = Path(HARMLESS).read_text().strip()
     wanted = str(int(before) + 1)
@@ -341,7 +340,7 @@ async def test_settings_are_applied_and_restored(journal: Journal) -> None:
 
 
 @needs_root
-@pytest.mark.root
+@pytest.mark.needs("root")
 async def test_a_refused_setting_leaves_the_host_as_it_was(journal: Journal) -> None:
     before = Path(HARMLESS).read_text()
     for path in ("/proc/sys/vm/headrace_no_such_setting", "/etc/hostname"):
@@ -352,7 +351,7 @@ async def test_a_refused_setting_leaves_the_host_as_it_was(journal: Journal) -> 
 
 
 @needs_root
-@pytest.mark.root
+@pytest.mark.needs("root")
 async def test_an_undo_that_fails_is_told_and_tried_again(
     target: Target, journal: Journal, tmp_path: Path
 ) -> None:

@@ -22,8 +22,6 @@ from tests.agent.test_journal import OWNER as TRIAL
 from tests.agent.test_journal import Host, kill_after
 from tests.programs import agent_path
 
-pytestmark = pytest.mark.real
-
 OWNER = f"apply/test-{os.getpid()}"
 SYSCTL = "/etc/sysctl.d/90-headrace.conf"
 
@@ -275,7 +273,7 @@ def test_two_controllers_never_change_a_host_at_once(host: Fake) -> None:
     assert (host.text("/sys/fake/1"), host.text("/sys/fake/2")) == ("original 1", "original 2")
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_a_file_that_became_read_only_stays_open_and_is_restored_later(host: Fake) -> None:
     file = host.folder / "sys/fake/1"
     host.apply(kernel(1))
@@ -307,7 +305,7 @@ def veth() -> Iterator[str]:
             subprocess.run(["ip", "netns", "del", name], check=True)
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_packet_steering_of_a_real_interface(veth: str, tmp_path: Path) -> None:
     path = "/sys/class/net/hra0/queues/rx-0/rps_cpus"
 
@@ -332,7 +330,7 @@ def test_packet_steering_of_a_real_interface(veth: str, tmp_path: Path) -> None:
     assert inside("cat", path) == before
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_a_mount_is_remounted_and_back(tmp_path: Path) -> None:
     point, host = tmp_path / "m", Host(tmp_path)
     point.mkdir()
@@ -356,7 +354,7 @@ def test_a_mount_is_remounted_and_back(tmp_path: Path) -> None:
         subprocess.run(["umount", point], check=True)
 
 
-@pytest.mark.skipif(sshd.program() is None, reason="sshd is not installed")
+@pytest.mark.needs("sshd")
 def test_a_lost_connection_strands_nobody(host: Fake, tmp_path: Path) -> None:
     async def change(target: SshTarget) -> None:
         await target.connect()

@@ -174,7 +174,6 @@ def assert_same_as_pt(log: Path) -> None:
         assert ours[key][2] == pytest.approx(sum_s, abs=1.1e-6), fingerprint
 
 
-@pytest.mark.real
 @pytest.mark.parametrize("name", ["mariadb_log", "mysql_log"])
 def test_pt_mode_is_what_pt_query_digest_says_of_a_real_log(
     name: str, request: pytest.FixtureRequest
@@ -183,12 +182,10 @@ def test_pt_mode_is_what_pt_query_digest_says_of_a_real_log(
     assert_same_as_pt(log)
 
 
-@pytest.mark.real
 def test_pt_mode_is_what_pt_query_digest_says_of_a_made_log(made_log: Path) -> None:
     assert_same_as_pt(made_log)
 
 
-@pytest.mark.real
 def test_pt_mode_on_statements_of_many_shapes(folder: Path) -> None:
     log = folder / "shapes.log"
     chance = random.Random(7)
@@ -242,7 +239,6 @@ _TIMES = re.compile(
 )
 
 
-@pytest.mark.real
 def test_counts_are_those_of_a_plain_model(mariadb_log: Path, made_log: Path) -> None:
     for log in (mariadb_log, made_log):
         model: dict[str, list[int]] = defaultdict(lambda: [0] * 6)
@@ -274,7 +270,6 @@ def test_counts_are_those_of_a_plain_model(mariadb_log: Path, made_log: Path) ->
         assert found_users == dict(model)
 
 
-@pytest.mark.real
 @pytest.mark.parametrize("workers", [2, 3, 8])
 def test_workers_pipes_and_compression_change_nothing(made_log: Path, workers: int) -> None:
     one = digest(made_log, "--workers", "1")
@@ -287,7 +282,6 @@ def test_workers_pipes_and_compression_change_nothing(made_log: Path, workers: i
         assert piped[1:] == one[1:]
 
 
-@pytest.mark.real
 def test_filters_take_away_what_they_say(made_log: Path) -> None:
     whole = digest(made_log)
     start_s = slow_logs.START_S
@@ -307,7 +301,6 @@ def test_filters_take_away_what_they_say(made_log: Path) -> None:
     assert {line["key"]["host"] for line in classes(only)} == {name for name, *_ in first["hosts"]}
 
 
-@pytest.mark.real
 def test_every_interval_a_whole_digest_while_a_log_grows(folder: Path, made_log: Path) -> None:
     text = made_log.read_bytes()
     growing = folder / "growing.log"
@@ -344,7 +337,6 @@ def test_every_interval_a_whole_digest_while_a_log_grows(folder: Path, made_log:
     assert counts == {line["id"]: line["count"] for line in classes(whole)}
 
 
-@pytest.mark.real
 def test_no_password_is_in_a_sample_and_samples_can_be_left_out(mariadb_log: Path) -> None:
     lines = digest(mariadb_log)
     created = next(line for line in classes(lines) if line["fingerprint"].lower().startswith("create user"))
@@ -353,7 +345,6 @@ def test_no_password_is_in_a_sample_and_samples_can_be_left_out(mariadb_log: Pat
     assert all(line["sample"] is None for line in classes(digest(mariadb_log, "--no-samples")))
 
 
-@pytest.mark.real
 def test_a_table_for_a_terminal(made_log: Path) -> None:
     argv = [agent_path(), "digest", str(made_log), "--format", "table", "--top", "5"]
     output = subprocess.run(argv, check=True, capture_output=True, text=True).stdout

@@ -16,8 +16,6 @@ from tests.folders import TESTS
 
 HOSTS = TESTS / "hosts"
 
-pytestmark = pytest.mark.real
-
 
 @pytest.fixture
 async def xen(monkeypatch: pytest.MonkeyPatch) -> HostFacts:

@@ -18,8 +18,6 @@ import pytest
 
 from tests.programs import agent_path
 
-pytestmark = pytest.mark.real
-
 OWNER = f"test-{os.getpid()}"
 
 
@@ -235,7 +233,7 @@ step()
 """
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("stop", range(1, 12))
 def test_a_controller_killed_after_any_step_leaves_no_trace(clean_host: Host, stop: int) -> None:
     host = clean_host
@@ -283,7 +281,7 @@ def _output(*argv: str) -> str:
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_what_the_kernel_refuses_undoes_the_whole_call(clean_host: Host, loop: str) -> None:
     queue = Path(f"/sys/block/{loop[5:]}/queue")
     before = {name: (queue / name).read_text() for name in ("scheduler", "nr_requests", "read_ahead_kb")}
@@ -306,7 +304,7 @@ def test_what_the_kernel_refuses_undoes_the_whole_call(clean_host: Host, loop: s
     assert "a later setting" in apply(("nr_requests", "64"), ("scheduler", "mq-deadline"))
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_coupled_kernel_settings_come_back_as_a_pair(host: Host) -> None:
     pair = [Path(f"/proc/sys/vm/dirty_background_{name}") for name in ("ratio", "bytes")]
     before = [path.read_text() for path in pair]
@@ -318,7 +316,7 @@ def test_coupled_kernel_settings_come_back_as_a_pair(host: Host) -> None:
     assert [path.read_text() for path in pair] == before
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_a_mount_in_use_by_a_stranger_is_taken_away_lazily_and_told(clean_host: Host) -> None:
     host = clean_host
     point = host.scratch / "m"
@@ -332,7 +330,7 @@ def test_a_mount_in_use_by_a_stranger_is_taken_away_lazily_and_told(clean_host: 
     assert not point.exists()
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_removing_stops_at_another_file_system(clean_host: Host) -> None:
     host = clean_host
     tree = host.scratch / "tree"
@@ -348,7 +346,7 @@ def test_removing_stops_at_another_file_system(clean_host: Host) -> None:
     assert not tree.exists()
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_only_an_empty_device_is_taken_and_only_our_signature_is_wiped(clean_host: Host, loop: str) -> None:
     host = clean_host
     ours, theirs = str(uuid.uuid4()), str(uuid.uuid4())
@@ -370,7 +368,7 @@ def test_only_an_empty_device_is_taken_and_only_our_signature_is_wiped(clean_hos
     assert _output("wipefs", "--no-act", loop) == ""
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_a_removed_backing_file_still_names_its_loop_device(clean_host: Host) -> None:
     host = clean_host
     image = host.scratch / "d.img"

@@ -23,8 +23,6 @@ from headrace.store import read_samples
 from tests.programs import agent_path, has
 from tests.servers import Server, mariadb
 
-pytestmark = pytest.mark.real
-
 SERVER_SAMPLERS = {
     "mysql_status",
     "innodb_metrics",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -219,7 +218,7 @@ def of_agent(statements: list[str], mode: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.skipif(shutil.which("pt-query-digest") is None, reason="needs pt-query-digest (percona-toolkit)")
+@pytest.mark.needs("pt-query-digest")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_pt_mode_has_the_classes_of_pt_query_digest(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
@@ -240,7 +239,7 @@ def test_pt_mode_has_the_classes_of_pt_query_digest(seed: int, tmp_path: Path) -
     assert len(counts) > 300
 
 
-@pytest.mark.skipif(shutil.which("pt-fingerprint") is None, reason="needs pt-fingerprint (percona-toolkit)")
+@pytest.mark.needs("pt-fingerprint")
 def test_use_is_one_class_as_in_pt_fingerprint() -> None:
     statements = ["use foo", "USE `foo`"]
     peer = [

@@ -172,7 +172,6 @@ def readme_plan() -> str:
     return found[1]
 
 
-@pytest.mark.real
 def test_the_readmes_commands_work(tmp_path: Path) -> None:
     plan = readme_plan()
     # The README's own plan, only shorter.

@@ -50,7 +50,7 @@ from tests.published import FOLDER
 from tests.unit.test_report import Outline
 from tests.unit.test_tune import table as tune_table
 
-NEEDS_BROWSER = pytest.mark.skipif(browser.chromium_path() is None, reason="chromium is not installed")
+NEEDS_BROWSER = pytest.mark.needs("chromium")
 
 RACE = """
 name = "race"
@@ -435,7 +435,6 @@ PAGES = ["race", "evil_race", "table", "evil_table", "series", "evil_series", "t
 
 
 @NEEDS_BROWSER
-@pytest.mark.real
 @pytest.mark.parametrize("which", PAGES)
 def test_a_browser_draws_it_without_an_error_or_a_request(which: str, request: pytest.FixtureRequest) -> None:
     path: Path = request.getfixturevalue(which)

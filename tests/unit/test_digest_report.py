@@ -24,7 +24,7 @@ from tests.folders import TESTS
 
 MS = 1_000_000
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202eevil\x00'\"&<!--{{ 7*7 }}</pre>\x9b2J"
-NEEDS_BROWSER = pytest.mark.skipif(browser.chromium_path() is None, reason="chromium is not installed")
+NEEDS_BROWSER = pytest.mark.needs("chromium")
 
 
 def digest(events: list[Event], shape: Shape | None = None) -> Digest:
@@ -232,7 +232,6 @@ def test_a_small_page_is_as_it_was() -> None:
 
 
 @NEEDS_BROWSER
-@pytest.mark.real
 def test_the_page_draws_everything_and_fits(tmp_path: Path) -> None:
     fingerprint = (
         "select c.id, sum(o.total) from customers c join t{0} o on o.customer_id = c.id where c.region = ?"

@@ -13,7 +13,7 @@ from headrace.report.hunt import terminal
 from tests import browser
 from tests.golden_hosts import HOSTS
 
-NEEDS_BROWSER = pytest.mark.skipif(browser.chromium_path() is None, reason="chromium is not installed")
+NEEDS_BROWSER = pytest.mark.needs("chromium")
 SHOWN = ("cores-128-one-hot", "xen-one-hot-core", "swapping")
 
 

@@ -289,8 +289,7 @@ def run(tmp_path: Path, seconds: float = 1, blocks: int = 1) -> tuple[Experiment
     return folder, told
 
 
-@pytest.mark.real
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_each_kernel_boots_once_a_block_with_the_journal_let_go(
     tmp_path: Path, booted: Callable[..., SshdMachine]
 ) -> None:
@@ -305,8 +304,7 @@ def test_each_kernel_boots_once_a_block_with_the_journal_let_go(
     assert trials.EMULATED in tables.cautions(records)
 
 
-@pytest.mark.real
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_a_finished_experiment_boots_nothing(tmp_path: Path, booted: Callable[..., SshdMachine]) -> None:
     booted()
     run(tmp_path)
@@ -316,8 +314,7 @@ def test_a_finished_experiment_boots_nothing(tmp_path: Path, booted: Callable[..
     assert len(folder.trials()) == 3
 
 
-@pytest.mark.real
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_a_machine_that_dies_in_a_trial_boots_again_and_the_trial_is_measured_again(
     tmp_path: Path, booted: Callable[..., SshdMachine]
 ) -> None:
@@ -336,8 +333,7 @@ def test_a_machine_that_dies_in_a_trial_boots_again_and_the_trial_is_measured_ag
     assert not list((tmp_path / "out/trials").glob(".*"))
 
 
-@pytest.mark.real
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_a_machine_that_dies_while_it_is_prepared_boots_again(
     tmp_path: Path, booted: Callable[..., SshdMachine]
 ) -> None:
@@ -349,8 +345,7 @@ def test_a_machine_that_dies_while_it_is_prepared_boots_again(
     assert any("died while it was prepared" in text for text in told)
 
 
-@pytest.mark.real
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_a_kernel_that_does_not_come_up_is_a_failed_treatment_and_asked_for_once(
     tmp_path: Path, booted: Callable[..., SshdMachine]
 ) -> None:
@@ -363,8 +358,7 @@ def test_a_kernel_that_does_not_come_up_is_a_failed_treatment_and_asked_for_once
     assert "/boot/b" not in host.booted
 
 
-@pytest.mark.real
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_a_baseline_whose_kernel_does_not_come_up_ends_it(
     tmp_path: Path, booted: Callable[..., SshdMachine]
 ) -> None:

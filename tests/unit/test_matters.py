@@ -151,8 +151,7 @@ def test_the_terminal_tells_the_sentences(factorial: ExperimentFolder) -> None:
     assert "The effect of innodb_io_capacity depends on table_open_cache" in " ".join(said.split())
 
 
-@pytest.mark.real
-@pytest.mark.skipif(browser.chromium_path() is None, reason="no chromium")
+@pytest.mark.needs("chromium")
 @pytest.mark.parametrize("name", ["factorial", "screened"])
 @pytest.mark.parametrize("width", [1280, 400])
 def test_the_page_has_its_section_in_a_browser(name: str, width: int, request: pytest.FixtureRequest) -> None:

@@ -31,7 +31,7 @@ from headrace.report.series import Grid
 from headrace.store import ExperimentFolder
 from tests import browser, synthetic
 
-NEEDS_BROWSER = pytest.mark.skipif(browser.chromium_path() is None, reason="chromium is not installed")
+NEEDS_BROWSER = pytest.mark.needs("chromium")
 
 LADDER = synthetic.Shape(
     invalid={9: "an array was resyncing"},
@@ -755,8 +755,7 @@ def test_clean_text_has_no_character_that_hides_or_commands(captured: str) -> No
 
 
 @NEEDS_BROWSER
-@pytest.mark.real
-@pytest.mark.parametrize("which", ["ladder", "hostile"])
+@pytest.mark.parametrize("which", [pytest.param("ladder", marks=pytest.mark.path), "hostile"])
 def test_chromium_shows_everything_without_error_or_network(
     which: str, request: pytest.FixtureRequest
 ) -> None:
@@ -787,7 +786,6 @@ def test_chromium_shows_everything_without_error_or_network(
 
 
 @NEEDS_BROWSER
-@pytest.mark.real
 def test_chart_text_stays_inside_its_chart(ladder: Written) -> None:
     script = """[...document.querySelectorAll('.plot')].flatMap((plot) => {
         const box = plot.getBoundingClientRect();
@@ -805,7 +803,6 @@ def test_chart_text_stays_inside_its_chart(ladder: Written) -> None:
 
 
 @NEEDS_BROWSER
-@pytest.mark.real
 def test_the_browser_check_would_find_an_error_and_a_request(tmp_path: Path) -> None:
     path = tmp_path / "bad.html"
     path.write_text("<img src='http://127.0.0.1:9/x.png'><script>console.error('seen'); missing();</script>")
@@ -818,7 +815,6 @@ def test_the_browser_check_would_find_an_error_and_a_request(tmp_path: Path) -> 
 
 
 @NEEDS_BROWSER
-@pytest.mark.real
 def test_the_policy_stops_what_would_slip_through(hostile: Written, tmp_path: Path) -> None:
     path = tmp_path / "injected.html"
     injected = (

@@ -27,7 +27,7 @@ from headrace.store import ExperimentFolder, TrialData, TrialRecord, bucket_of, 
 from tests import browser, synthetic
 from tests.unit.test_report import Outline
 
-NEEDS_BROWSER = pytest.mark.skipif(browser.chromium_path() is None, reason="chromium is not installed")
+NEEDS_BROWSER = pytest.mark.needs("chromium")
 
 PLAN = """
 name = "{name}"
@@ -425,7 +425,6 @@ def test_nothing_in_the_page_points_outside(closed: Written) -> None:
 
 
 @NEEDS_BROWSER
-@pytest.mark.real
 @pytest.mark.parametrize("which", ["closed", "opened"])
 def test_a_browser_draws_every_chart_without_an_error_or_a_request(
     which: str, request: pytest.FixtureRequest

@@ -12,12 +12,7 @@ import pytest
 
 from tests import lab, programs
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(os.geteuid() != 0, reason="loop devices need root"),
-    pytest.mark.skipif(not programs.has("qemu-storage-daemon"), reason="install qemu-system-common"),
-    pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="this kernel has no FUSE"),
-]
+pytestmark = pytest.mark.needs("qemu-storage-daemon", "FUSE")
 
 
 def fio(device: str, depth: int) -> list[str]:

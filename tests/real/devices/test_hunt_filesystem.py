@@ -17,11 +17,7 @@ from tests import lab, programs
 from tests.driver import drive
 from tests.servers import Server, mariadb
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root"),
-    pytest.mark.skipif(not programs.has("mariadbd"), reason="install mariadb-server"),
-]
+pytestmark = pytest.mark.needs("mariadbd")
 
 SPEC = {
     "workload": {"kind": "oltp", "script": "update_index", "tables": 1, "table_size": 20_000},

@@ -105,9 +105,6 @@ def test_a_plan_counts_the_rounds() -> None:
     assert trial_seconds(asked) == trial_seconds(plain) + 150
 
 
-@pytest.mark.real
-@pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.parametrize(
     ("kind", "options"),
     [

@@ -189,8 +189,6 @@ async def test_a_directory_is_an_ordinary_folder(lab: Lab) -> None:
     assert lab.traces() == []
 
 
-@pytest.mark.real
-@pytest.mark.root
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
@@ -213,8 +211,7 @@ async def test_a_loop_volume_is_what_was_asked_for(lab: Lab, spec: VolumeSpec, e
     assert lab.traces() == []
 
 
-@pytest.mark.real
-@pytest.mark.root
+@pytest.mark.path
 async def test_queue_settings_are_applied_and_restored(lab: Lab) -> None:
     queue = {"nr_requests": "64", "scheduler": "mq-deadline", "read_ahead_kb": "16"}
     async with lab.mounted(loop_spec(queue=queue)) as volume:
@@ -227,9 +224,7 @@ async def test_queue_settings_are_applied_and_restored(lab: Lab) -> None:
     assert Path(f"{folder}/read_ahead_kb").read_text() == f"{volume.settings[2].before}\n"
 
 
-@pytest.mark.real
-@pytest.mark.root
-@pytest.mark.skipif(not Path("/sys/class/zram-control").exists(), reason="no zram: modprobe zram")
+@pytest.mark.needs("zram")
 async def test_a_zram_volume_is_a_device_of_its_own(lab: Lab) -> None:
     before = sorted(os.listdir("/sys/block"))
     spec = VolumeSpec(DeviceSpec("zram", SIZE_BYTES, ""), "xfs", (), (), {})
@@ -253,8 +248,6 @@ class NoDirect(LocalTarget):
         return await super().run(argv, **options)
 
 
-@pytest.mark.real
-@pytest.mark.root
 async def test_a_scratch_folder_that_cannot_do_all_is_a_warning(lab: Lab) -> None:
     """ext2 cannot reserve the room of a file."""
     outer = lab.folder / "outer.img"
@@ -273,8 +266,6 @@ async def test_a_scratch_folder_that_cannot_do_all_is_a_warning(lab: Lab) -> Non
         output("losetup", "--detach", device)
 
 
-@pytest.mark.real
-@pytest.mark.root
 async def test_a_disk_that_is_too_small_is_told_with_numbers(lab: Lab) -> None:
     with pytest.raises(DiskFull, match=r"a volume of 4096\.0 GiB does not fit: \d+\.\d GiB free"):
         async with lab.mounted(loop_spec(size_bytes=2**42)):
@@ -291,8 +282,6 @@ async def test_without_root_a_loop_volume_is_not_ready(lab: Lab) -> None:
 # What fails leaves no trace
 
 
-@pytest.mark.real
-@pytest.mark.root
 @pytest.mark.parametrize(
     ("spec", "error", "message"),
     [
@@ -336,8 +325,6 @@ class Interrupting(LocalTarget):
         return await super().run(argv, **options)
 
 
-@pytest.mark.real
-@pytest.mark.root
 async def test_cancelled_during_any_command_nothing_is_left(lab: Lab) -> None:
     async def build(target: LocalTarget) -> None:
         spec = loop_spec(queue={"scheduler": "mq-deadline"})
@@ -385,8 +372,6 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.real
-@pytest.mark.root
 async def test_killed_during_any_command_a_rollback_leaves_nothing(lab: Lab) -> None:
     def controller(at: int) -> subprocess.CompletedProcess[str]:
         arguments = [lab.scratch, str(lab.folder / "state"), OWNER, str(at), str(random.uniform(0, 0.01))]
@@ -448,8 +433,6 @@ async def refusal(lab: Lab, name: str, kind: type[HeadraceError] = Refused, size
     return caught.value.message
 
 
-@pytest.mark.real
-@pytest.mark.root
 async def test_an_empty_device_is_used_and_wiped(lab: Lab, disk: tuple[str, str]) -> None:
     name, path = disk
     async with lab.mounted(block_spec(name)) as volume:
@@ -465,8 +448,6 @@ async def test_an_empty_device_is_used_and_wiped(lab: Lab, disk: tuple[str, str]
     assert lab.traces() == [path.removeprefix("/dev/")]
 
 
-@pytest.mark.real
-@pytest.mark.root
 async def test_a_device_that_is_somebodys_is_refused_with_the_reason(
     lab: Lab, disk: tuple[str, str], tmp_path: Path
 ) -> None:

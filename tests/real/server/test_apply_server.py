@@ -20,8 +20,6 @@ from tests.agent.test_journal import Host
 from tests.mysqld import find_mysqld
 from tests.servers import Server, mariadb, mysql
 
-pytestmark = pytest.mark.real
-
 OWNER = "apply/test"
 
 

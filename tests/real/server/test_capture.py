@@ -14,13 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import agent_path, has
+from tests.programs import agent_path
 from tests.servers import Server, mariadb
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(not (has("mariadbd") and has("sysbench") and has("tcpdump")), reason="needs them all"),
-]
+pytestmark = pytest.mark.needs("sysbench", "tcpdump")
 
 # No commits: asking for the counters makes some.
 VERBS = ("select", "insert", "update", "delete", "begin")
@@ -60,8 +57,9 @@ def _counts(agent: str, file: Path, port: int, group: str) -> tuple[dict[str, in
     return coverage, counts
 
 
-@pytest.mark.parametrize("prepared", ["disable", "auto"])
-@pytest.mark.parametrize("interface", ["lo", "any"])
+@pytest.mark.parametrize(
+    ("interface", "prepared"), [pytest.param("lo", "auto", marks=pytest.mark.path), ("any", "disable")]
+)
 def test_counts_are_the_servers(server: Server, tmp_path: Path, prepared: str, interface: str) -> None:
     agent = agent_path()
     capture, recording = tmp_path / "x.pcap", tmp_path / "x.recording"

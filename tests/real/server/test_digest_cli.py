@@ -219,7 +219,6 @@ def shop() -> Iterator[Shop]:
     shutil.rmtree(folder)
 
 
-@pytest.mark.real
 def test_a_real_slow_log_is_counted_exactly(shop: Shop) -> None:
     told = asked(shop.log, "-n", "100")
     calls = {each["fingerprint"]: each["calls"] for each in told["classes"]}
@@ -235,7 +234,6 @@ def test_a_real_slow_log_is_counted_exactly(shop: Shop) -> None:
     assert "it''s" not in json.dumps([each["fingerprint"] for each in told["classes"]])
 
 
-@pytest.mark.real
 def test_parts_of_a_real_log_merge_to_what_the_agent_says_of_the_whole(shop: Shop, tmp_path: Path) -> None:
     from headrace.digests.lines import read_lines
     from headrace.digests.merge import merge
@@ -261,7 +259,6 @@ def test_parts_of_a_real_log_merge_to_what_the_agent_says_of_the_whole(shop: Sho
     ]
 
 
-@pytest.mark.real
 def test_pt_mode_has_the_classes_counts_and_ids_of_pt_query_digest(shop: Shop) -> None:
     program = shutil.which("pt-query-digest")
     if program is None:
@@ -273,7 +270,6 @@ def test_pt_mode_has_the_classes_counts_and_ids_of_pt_query_digest(shop: Shop) -
     assert {each["id"]: each["calls"] for each in ours["classes"]} == expected
 
 
-@pytest.mark.real
 def test_standard_input_and_filters_reach_the_agent(shop: Shop) -> None:
     argv = [str(SCRIPTS / "headrace"), "digest", "-", "--json", "--filter", "text~price"]
     answer = subprocess.run(argv, input=Path(shop.log).read_bytes(), capture_output=True, check=True)
@@ -283,7 +279,6 @@ def test_standard_input_and_filters_reach_the_agent(shop: Shop) -> None:
     assert headrace("digest", shop.log, "--filter", "nonsense").returncode == 3
 
 
-@pytest.mark.real
 def test_samples_are_explained_but_never_executed(shop: Shop) -> None:
     login = ("--explain", "--mysql-socket", shop.server.socket, "--mysql-user", "root")
     before = shop.server.sql("SELECT COUNT(*), SUM(price) FROM shop.t")
@@ -296,8 +291,7 @@ def test_samples_are_explained_but_never_executed(shop: Shop) -> None:
     assert shop.server.sql("SELECT COUNT(*), SUM(price) FROM shop.t") == before
 
 
-@pytest.mark.real
-@pytest.mark.skipif(sshd.program() is None, reason="sshd is not installed")
+@pytest.mark.needs("sshd")
 async def test_a_host_digests_its_own_log_and_sends_the_table(shop: Shop, tmp_path: Path) -> None:
     from headrace.cli.digest import _digest
     from headrace.digests.classes import open_digest
@@ -317,7 +311,6 @@ async def test_a_host_digests_its_own_log_and_sends_the_table(shop: Shop, tmp_pa
     assert found.mode == "pt"
 
 
-@pytest.mark.real
 @pytest.mark.parametrize(
     "text",
     [

@@ -32,11 +32,10 @@ from headrace.workloads.drive import clients
 from headrace.workloads.drive.clients import Seat, drive
 from tests import sshd
 from tests.contracts.workload import processes_of
-from tests.programs import has
 from tests.servers import free_port
 
-needs_server = pytest.mark.skipif(not has("mariadbd"), reason="mariadbd is not installed")
-needs_sshd = pytest.mark.skipif(sshd.program() is None, reason="sshd is not installed")
+needs_server = pytest.mark.needs("mariadbd")
+needs_sshd = pytest.mark.needs("sshd")
 
 SECOND = 10**9
 TABLE = (
@@ -123,7 +122,6 @@ async def wait_until(is_so: Any, what: str) -> None:
 
 @needs_server
 @needs_sshd
-@pytest.mark.real
 async def test_two_here_and_one_over_ssh(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "sshd").mkdir()
     with sshd.running_sshd(tmp_path / "sshd") as daemon:
@@ -157,7 +155,6 @@ async def test_two_here_and_one_over_ssh(bench: Bench, tmp_path: Path) -> None:
 
 
 @needs_server
-@pytest.mark.real
 async def test_the_password_is_in_no_argument_and_in_no_file_that_stays(bench: Bench) -> None:
     assert bench.endpoint.network is not None
     password = bench.endpoint.network.password
@@ -190,7 +187,6 @@ async def test_the_password_is_in_no_argument_and_in_no_file_that_stays(bench: B
 
 
 @needs_server
-@pytest.mark.real
 async def test_the_network_lets_in_its_own_account_only(bench: Bench) -> None:
     login = bench.endpoint.network
     assert login is not None
@@ -212,7 +208,6 @@ async def test_the_network_lets_in_its_own_account_only(bench: Bench) -> None:
 
 
 @needs_server
-@pytest.mark.real
 async def test_a_client_that_is_killed_makes_the_trial_invalid(bench: Bench) -> None:
     local = bench.context.target
     bench.context = replace(bench.context, seconds=30.0)
@@ -252,7 +247,6 @@ async def broken(bench: Bench, folder: Path, *, comes_back: bool) -> Measurement
 
 @needs_server
 @needs_sshd
-@pytest.mark.real
 async def test_a_client_whose_connection_breaks_goes_on(bench: Bench, tmp_path: Path) -> None:
     bench.context = replace(bench.context, seconds=8.0)
     measured = await broken(bench, tmp_path / "sshd", comes_back=True)
@@ -265,7 +259,6 @@ async def test_a_client_whose_connection_breaks_goes_on(bench: Bench, tmp_path: 
 
 @needs_server
 @needs_sshd
-@pytest.mark.real
 async def test_a_client_that_cannot_be_reached_any_more_makes_the_trial_invalid(
     bench: Bench, tmp_path: Path
 ) -> None:
@@ -292,7 +285,6 @@ def sessions_of(folder: Path) -> list[int]:
 
 
 @needs_server
-@pytest.mark.real
 async def test_a_server_that_admits_nobody_is_quoted(bench: Bench) -> None:
     endpoint = replace(bench.endpoint, socket="/nowhere/sock")
     bench.context = replace(bench.context, endpoint=endpoint)

@@ -34,10 +34,7 @@ from tests.faults import (
     tcp,
     until,
 )
-from tests.programs import has
 from tests.servers import Server, mariadb
-
-pytestmark = [pytest.mark.real, pytest.mark.skipif(not has("mariadbd"), reason="mariadbd is not installed")]
 
 TABLE = {"kind": "oltp", "tables": 1, "table_size": 1000}
 LONGEST_QUERY_S = 0.2

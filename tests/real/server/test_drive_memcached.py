@@ -33,13 +33,10 @@ from tests.faults import (
     interrupted,
     until,
 )
-from tests.programs import agent_path, has
+from tests.programs import agent_path
 from tests.servers import free_port
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(not has("memcached"), reason="memcached is not installed"),
-]
+pytestmark = pytest.mark.needs("memcached")
 
 #: What the driver calls memcached's errors, which have no numbers of their own.
 TOO_LARGE, INVALID_ARGUMENTS, UNKNOWN_COMMAND, OUT_OF_MEMORY = 3, 4, 129, 130

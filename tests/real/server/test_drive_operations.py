@@ -12,10 +12,7 @@ from typing import Any
 import pytest
 
 from tests.driver import Driven, drive, driven
-from tests.programs import has
 from tests.servers import Server, mariadb
-
-pytestmark = [pytest.mark.real, pytest.mark.skipif(not has("mariadbd"), reason="mariadbd is not installed")]
 
 TABLES = {"kind": "oltp", "tables": 2, "table_size": 2000}
 COUNTERS = ("Com_select", "Com_insert", "Com_update", "Com_delete", "Com_begin", "Com_commit", "Com_rollback")

@@ -15,17 +15,10 @@ import zstandard
 from headrace.errors import NothingMeasured, NotReady, WorkloadFailed
 from headrace.workloads.drive.check import read_findings
 from tests import sshd
-from tests.programs import has
 from tests.real.server.test_runner import Bench, bench
 from tests.servers import free_port
 
 __all__ = ["bench"]  # a fixture
-
-real = [
-    pytest.mark.real,
-    pytest.mark.root,
-    pytest.mark.skipif(not has("mariadbd"), reason="mariadbd is not installed"),
-]
 
 PLAN = """
 name = "driven"
@@ -95,7 +88,7 @@ def test_findings_that_cannot_be_read_are_an_error(output: bytes) -> None:
 
 
 class TestPlans:
-    pytestmark = real
+    pytestmark = pytest.mark.needs("root")
 
     def test_a_load_that_does_not_fit_is_refused_before_anything_is_loaded(
         self, bench: Callable[[str], Bench]

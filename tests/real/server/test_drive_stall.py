@@ -27,10 +27,7 @@ import pytest
 from headrace.store import bucket_value
 from headrace.workloads.tables import percentile_ns
 from tests.driver import Driven, drive, driven
-from tests.programs import has
 from tests.servers import Server, mariadb
-
-pytestmark = [pytest.mark.real, pytest.mark.skipif(not has("mariadbd"), reason="mariadbd is not installed")]
 
 SECONDS = 10
 STALL_S = 2.0

@@ -17,8 +17,6 @@ import pytest
 from tests.programs import agent_path, has
 from tests.servers import Server, mariadb
 
-pytestmark = pytest.mark.real
-
 WAREHOUSES = 2
 DISTRICTS = 10 * WAREHOUSES
 SHARES = {"new_order": 0.45, "payment": 0.43, "order_status": 0.04, "delivery": 0.04, "stock_level": 0.04}

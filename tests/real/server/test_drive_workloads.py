@@ -22,10 +22,9 @@ from headrace.workloads import Context, Workload, driven_from, make_workload
 from headrace.workloads.drive.workload import Driven
 from tests import servers
 from tests.contracts.workload import SECONDS, WARMUP_S, WorkloadContract, processes_of, window_rows
-from tests.programs import has
 
-needs_server = pytest.mark.skipif(not has("mariadbd"), reason="mariadbd is not installed")
-needs_memcached = pytest.mark.skipif(not has("memcached"), reason="memcached is not installed")
+needs_server = pytest.mark.needs("mariadbd")
+needs_memcached = pytest.mark.needs("memcached")
 
 BY_ID: dict[str, Any] = {"kind": "int", "min": 1, "max": 500, "distribution": "zipf"}
 #: Two kinds of work, one of several statements, with every kind of parameter.
@@ -109,7 +108,6 @@ class OnServer(WorkloadContract):
 
 
 @needs_server
-@pytest.mark.real
 class TestOltp(OnServer):
     kind = "oltp"
     options: ClassVar[dict[str, Option]] = {"connections": 2, "tables": 2, "table_size": 1000}
@@ -159,7 +157,6 @@ class TestOltp(OnServer):
 
 
 @needs_server
-@pytest.mark.real
 class TestSql(OnServer):
     kind = "sql"
     options: ClassVar[dict[str, Option]] = {
@@ -200,7 +197,6 @@ class TestSql(OnServer):
 
 
 @needs_server
-@pytest.mark.real
 class TestTpcc(OnServer):
     kind = "tpcc"
     options: ClassVar[dict[str, Option]] = {"connections": 2, "warehouses": 1}
@@ -218,7 +214,6 @@ class TestTpcc(OnServer):
 
 
 @needs_memcached
-@pytest.mark.real
 class TestMemcached(WorkloadContract):
     kind = "memcached"
     options: ClassVar[dict[str, Option]] = {"connections": 2, "keys": 1000}

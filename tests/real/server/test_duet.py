@@ -15,11 +15,7 @@ from tests.real.server.test_runner import SWAPPINESS, Bench, bench, wait_for
 
 __all__ = ["bench"]  # a fixture
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.root,
-    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a duet needs two CPUs"),
-]
+pytestmark = pytest.mark.needs("root", "two CPUs")
 
 PLAN = """
 name = "duet"

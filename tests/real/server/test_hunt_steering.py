@@ -22,12 +22,7 @@ import pytest
 from tests import lab, programs
 from tests.servers import free_port
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root"),
-    pytest.mark.skipif(not programs.has("memcached"), reason="install memcached"),
-    pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores"),
-]
+pytestmark = pytest.mark.needs("root", "memcached", "two CPUs")
 
 HEADRACE = Path(sys.executable).parent / "headrace"
 #: Longer than everything below.

@@ -17,7 +17,7 @@ from rich.console import Console
 from headrace.analysis.ladder import RUNGS, Ladder, duration, imbalances, parse
 from headrace.errors import StoreError
 from headrace.report.ladder import bar, terminal, to_json
-from tests.programs import agent_path, has
+from tests.programs import agent_path
 from tests.servers import mariadb
 
 
@@ -108,8 +108,6 @@ def measured(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
 
 
-@pytest.mark.real
-@pytest.mark.skipif(not has("mariadbd"), reason="mariadbd is not installed")
 def test_every_rung_of_this_machine() -> None:
     with tempfile.TemporaryDirectory(prefix="hr-ladder-", dir="/var/tmp") as name:
         folder = Path(name)
@@ -147,7 +145,6 @@ def test_every_rung_of_this_machine() -> None:
     assert json.loads(json.dumps(to_json(found)))["rungs"]
 
 
-@pytest.mark.real
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_is_left_behind(tmp_path: Path, number: int) -> None:
     argv = [agent_path(), "ladder", "--seconds", "60", "--file-size", "16", "--file", str(tmp_path)]
@@ -164,7 +161,6 @@ def test_nothing_is_left_behind(tmp_path: Path, number: int) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.real
 def test_only_a_file_of_its_own_is_written(tmp_path: Path) -> None:
     file = tmp_path / "mine"
     file.write_text("mine")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -18,8 +17,6 @@ import pytest
 from tests.mysqld import find_mysqld
 from tests.programs import agent_path, has
 from tests.servers import Server, free_port, mariadb, mysql
-
-pytestmark = pytest.mark.real
 
 PASSWORD = "pass wörd#'1"
 
@@ -147,7 +144,7 @@ def test_a_user_without_a_password(maria: Server) -> None:
         assert sample(maria, "nobody", tcp=tcp)["uptime"][""] >= 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.needs("root")
 def test_root_as_debian_sets_it_up(maria: Server) -> None:
     """The plugin unix_socket asks the client for nothing: the kernel says who it is."""
     maria.sql("ALTER USER root@localhost IDENTIFIED VIA unix_socket")

@@ -26,8 +26,6 @@ from tests.programs import agent_path, has
 from tests.proxies import proxy
 from tests.servers import Server, mariadb, mysql
 
-pytestmark = pytest.mark.real
-
 PASSWORD = "pass word#'1"
 NOBODY = 65_534
 COUNTED = ("Com_select", "Com_stmt_prepare", "Com_stmt_execute", "Com_stmt_close", "Com_insert", "Com_update")
@@ -188,7 +186,7 @@ def global_status(server: Server) -> dict[str, int]:
     return {str(name): int(str(value)) for name, value in rows}
 
 
-@pytest.mark.skipif(not has("sysbench"), reason="sysbench is not installed")
+@pytest.mark.needs("sysbench")
 @pytest.mark.parametrize("mode", ["auto", "disable"])
 def test_sysbench_is_counted_as_the_server_counts_it(maria: Server, tmp_path: Path, mode: str) -> None:
     before = global_status(maria)
@@ -208,7 +206,7 @@ def test_sysbench_is_counted_as_the_server_counts_it(maria: Server, tmp_path: Pa
     assert (len(seen.of("Execute")) > 1000) == (mode == "auto")
 
 
-@pytest.mark.skipif(not has("mariadb"), reason="the mariadb client is not installed")
+@pytest.mark.needs("mariadb")
 @pytest.mark.parametrize("options", [(), ("--compress",)])
 def test_the_command_line_client(server: Server, tmp_path: Path, options: tuple[str, ...]) -> None:
     (tmp_path / "my.cnf").write_text(f'[client]\nuser=app\npassword="{PASSWORD}"\n')
@@ -240,7 +238,7 @@ def stranger(folder: Path) -> tuple[Path, dict[str, Any]]:
     return home, options
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("who", ["root", "the server's own user"])
 def test_a_socket_is_refused_to_who_would_lend_an_account(server: Server, tmp_path: Path, who: str) -> None:
     """unix_socket accounts would take every client for the proxy's user: nobody became root@localhost so."""
@@ -400,8 +398,8 @@ def classes(path: Path, port: int) -> dict[tuple[str, str], tuple[int, ...]]:
     }
 
 
-@pytest.mark.skipif(not has("sysbench") or not has("tcpdump"), reason="sysbench or tcpdump is not installed")
-@pytest.mark.skipif(os.geteuid() != 0, reason="a capture needs root")
+@pytest.mark.needs("sysbench", "tcpdump")
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("mode", ["auto", "disable"])
 def test_a_capture_and_the_proxy_see_the_same(maria: Server, tmp_path: Path, mode: str) -> None:
     recording, capture = tmp_path / "proxy.recording", tmp_path / "capture.pcap"

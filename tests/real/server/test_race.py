@@ -15,7 +15,7 @@ from tests.real.server.test_runner import FIO, Bench, bench, wait_for
 
 __all__ = ["bench"]  # a fixture
 
-pytestmark = [pytest.mark.real, pytest.mark.root]
+pytestmark = pytest.mark.needs("root")
 
 #: With a time to wait the server holds commits back, to write a hundred at once: with four connections in vain.
 HELD_BACK = """

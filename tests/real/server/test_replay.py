@@ -27,15 +27,12 @@ from headrace.workloads import Context, make_workload
 from tests import servers
 from tests.contracts.workload import WorkloadContract
 from tests.driver import drive
-from tests.programs import agent_path, has
+from tests.programs import agent_path
 from tests.real.server.test_drive_workloads import make_context
 from tests.replays import Said, captured, parse, play, record, slow_log, start
 from tests.servers import Server
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(not (has("mariadbd") and has("tcpdump")), reason="mariadbd and tcpdump are needed"),
-]
+pytestmark = pytest.mark.needs("tcpdump")
 
 SETUP = (
     "DROP DATABASE IF EXISTS shop",

@@ -19,10 +19,8 @@ from headrace.hunt import Hunt, examine, watch
 from headrace.model import ServerLogin
 from headrace.target.local import LocalTarget
 from tests.mysqld import find_mysqld
-from tests.programs import agent_path, has
+from tests.programs import agent_path
 from tests.servers import Server, mariadb, mysql
-
-pytestmark = [pytest.mark.real, pytest.mark.skipif(not has("mariadbd"), reason="install mariadb-server")]
 
 #: Rows of which four fit on a page of 16 KiB: twice as many in each of the doublings.
 ROW_BYTES, DOUBLINGS = 3_700, 17

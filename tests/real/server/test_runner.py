@@ -19,7 +19,7 @@ import pytest
 from headrace.errors import EXIT_CODES, NothingMeasured
 from tests import sshd
 
-pytestmark = [pytest.mark.real, pytest.mark.root]
+pytestmark = pytest.mark.needs("root")
 SWAPPINESS = Path("/proc/sys/vm/swappiness")
 
 FIO = """
@@ -265,6 +265,7 @@ def test_ctrl_c_restores_the_host_at_once_and_the_next_run_continues(bench: Call
     assert len(lab.trials()) == 3
 
 
+@pytest.mark.path
 def test_a_ladder_with_a_treatment_that_does_not_start(bench: Callable[[str], Bench]) -> None:
     lab = bench(OLTP)
     code, out, err = lab.finish("--json")
@@ -369,7 +370,8 @@ def test_a_missing_tool_is_named_with_the_command_that_brings_it(
     assert "apt-get install -y fio" in err
 
 
-@pytest.mark.skipif(sshd.program() is None, reason="no sshd: apt-get install openssh-server")
+@pytest.mark.needs("sshd")
+@pytest.mark.path
 def test_the_same_plan_runs_on_a_host_behind_ssh(bench: Callable[[str], Bench], tmp_path: Path) -> None:
     folder = tmp_path / "ssh"
     folder.mkdir()

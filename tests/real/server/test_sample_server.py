@@ -23,8 +23,6 @@ from tests.mysqld import find_mysqld
 from tests.programs import agent_path, has
 from tests.servers import Server, mariadb, mysql
 
-pytestmark = pytest.mark.real
-
 SECRET = "hunter2-and-more"
 
 

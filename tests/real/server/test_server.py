@@ -41,11 +41,7 @@ from tests.contracts.target import gone
 from tests.mysqld import find_mysqld
 from tests.programs import has
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(not has("mariadbd"), reason="mariadbd is not installed"),
-]
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+needs_root = pytest.mark.needs("root")
 
 TABLE = b"""
 CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, text VARCHAR(900)) ENGINE=InnoDB;
@@ -370,7 +366,7 @@ async def test_folders_of_others_are_refused(mariadb: Bench) -> None:
 
 
 @needs_root
-@pytest.mark.root
+@pytest.mark.needs("root")
 async def test_a_folder_that_the_servers_account_cannot_enter(mariadb: Bench) -> None:
     closed = mariadb.folder / "closed"
     closed.mkdir(mode=0o700)
@@ -565,7 +561,7 @@ async def test_a_changed_golden_copy_is_refused(mariadb: Bench) -> None:
 
 
 @needs_root
-@pytest.mark.root
+@pytest.mark.needs("root")
 async def test_a_full_disk_is_found_before_anything_is_written(mariadb: Bench) -> None:
     small = mariadb.folder / "small"
     small.mkdir()
@@ -601,7 +597,7 @@ class AsNobody(LocalTarget):
 
 
 @needs_root
-@pytest.mark.root
+@pytest.mark.needs("root")
 async def test_all_of_it_as_an_ordinary_user(mariadb: Bench) -> None:
     os.chown(mariadb.folder, 65534, 65534)
     mariadb.target, mariadb.golden = AsNobody(), f"{mariadb.folder}/set"
@@ -615,7 +611,7 @@ async def test_all_of_it_as_an_ordinary_user(mariadb: Bench) -> None:
     await mariadb.restored(verify=True)
 
 
-@pytest.mark.skipif(sshd.program() is None, reason="sshd is not installed")
+@pytest.mark.needs("sshd")
 async def test_it_is_the_same_over_ssh(mariadb: Bench) -> None:
     with sshd.running_sshd(mariadb.folder) as running:
         mariadb.target = running.target()

@@ -16,13 +16,10 @@ import pymysql
 import pytest
 
 from tests.mysqld import find_mysqld
-from tests.programs import agent_path, has
+from tests.programs import agent_path
 from tests.servers import Server, mariadb, mysql
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(not has("pt-query-digest"), reason="install percona-toolkit"),
-]
+pytestmark = pytest.mark.needs("pt-query-digest")
 
 #: What a client may say. The last ones look like the log itself.
 STATEMENTS = [

@@ -20,8 +20,6 @@ from tests.driver import drive
 from tests.programs import agent_path, has
 from tests.servers import Server, mariadb
 
-pytestmark = [pytest.mark.real, pytest.mark.skipif(not has("mariadbd"), reason="mariadbd is not installed")]
-
 WORKLOAD = {"kind": "oltp", "tables": 1, "table_size": 2000, "script": "read_write"}
 
 
@@ -62,7 +60,7 @@ def summary(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.skipif(not has("perf"), reason="perf is not installed")
+@pytest.mark.needs("perf")
 def test_perf_sees_what_the_server_does(server: Server, tmp_path: Path) -> None:
     done = stacks("--pid", str(server.pid), "--seconds", "4")
     said = summary(done)
@@ -142,7 +140,7 @@ def test_a_debugger_needs_to_be_allowed(server: Server) -> None:
     assert "--allow-pause" in done.stderr
 
 
-@pytest.mark.skipif(not has("gdb"), reason="gdb is not installed")
+@pytest.mark.needs("gdb")
 def test_a_long_pause_is_the_last(server: Server) -> None:
     """gdb stops a server for much longer than 5 ms: it is killed, and the server goes on."""
     options = ("--pid", str(server.pid), "--method", "gdb", "--seconds", "5", "--max-pause", "5ms")
@@ -164,7 +162,7 @@ def test_a_program_that_is_missing_is_named(server: Server) -> None:
     assert "linux-perf" in done.stderr
 
 
-@pytest.mark.skipif(not has("perf"), reason="perf is not installed")
+@pytest.mark.needs("perf")
 def test_a_thread_that_ends_does_not_hold_perf_up() -> None:
     code = """if True:
         import threading
@@ -179,7 +177,7 @@ def test_a_thread_that_ends_does_not_hold_perf_up() -> None:
     assert summary(done)["elapsed_s"] < 15
 
 
-@pytest.mark.skipif(not has("perf"), reason="perf is not installed")
+@pytest.mark.needs("perf")
 def test_ctrl_c_leaves_no_file(server: Server) -> None:
     argv = [agent_path(), "stacks", "--pid", str(server.pid), "--seconds", "60"]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:

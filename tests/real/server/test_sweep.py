@@ -17,7 +17,7 @@ from tests.real.server.test_runner import SWAPPINESS, Bench, bench, wait_for
 
 __all__ = ["bench"]  # a fixture
 
-pytestmark = [pytest.mark.real, pytest.mark.root]
+pytestmark = pytest.mark.needs("root")
 
 FIO = """
 name = "swept"

@@ -30,8 +30,6 @@ from tests import sshd
 from tests.programs import agent_path, has
 from tests.servers import Server, mariadb
 
-pytestmark = pytest.mark.real
-
 PATIENCE_S = 30.0
 HEADRACE = Path(sys.executable).parent / "headrace"
 
@@ -121,7 +119,7 @@ async def test_a_server_that_goes_away_and_comes_back(server: Server) -> None:
         await pilot.press("q")
 
 
-@pytest.mark.skipif(sshd.program() is None, reason="sshd is not installed")
+@pytest.mark.needs("sshd")
 async def test_an_ssh_connection_that_is_cut_is_made_again(tmp_path: Path) -> None:
     with sshd.running_sshd(tmp_path) as there:
         async with cable(there.port) as (port, cut):

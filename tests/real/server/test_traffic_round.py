@@ -19,17 +19,13 @@ from typing import Any
 import pytest
 
 from tests.driver import drive, driven
-from tests.programs import agent_path, has
+from tests.programs import agent_path
 from tests.proxies import proxy
 from tests.replays import captured, play, record
 from tests.servers import Server, mariadb
 
 NEEDED = ("mariadbd", "tcpdump", "sysbench", "mariadb-dump")
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.root,
-    pytest.mark.skipif(not all(map(has, NEEDED)), reason=f"needs {', '.join(NEEDED)}"),
-]
+pytestmark = pytest.mark.needs("root", *NEEDED)
 
 ROWS = 300
 BY_ID: dict[str, Any] = {"kind": "int", "min": 1, "max": ROWS}

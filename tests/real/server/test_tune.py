@@ -15,7 +15,7 @@ from tests.real.server.test_runner import Bench, bench, wait_for
 
 __all__ = ["bench"]  # a fixture
 
-pytestmark = [pytest.mark.real, pytest.mark.root]
+pytestmark = pytest.mark.needs("root")
 
 #: What is there waits for 40 ms.
 PLAN = f"""

@@ -36,14 +36,13 @@ from headrace.workloads.tables import Phase, Slice, boundaries, measurement, per
 from headrace.workloads.tool import last_lines, require_version
 from tests.contracts.workload import SECONDS, WARMUP_S, WorkloadContract, window_rows
 from tests.folders import TESTS
-from tests.programs import has
 
 CASES = TESTS / "cases" / "workloads"
 SECOND = 10**9
 
-needs_sysbench = pytest.mark.skipif(not has("sysbench"), reason="sysbench is not installed")
-needs_fio = pytest.mark.skipif(not has("fio"), reason="fio is not installed")
-needs_server = pytest.mark.skipif(not has("mariadbd"), reason="mariadbd is not installed")
+needs_sysbench = pytest.mark.needs("sysbench")
+needs_fio = pytest.mark.needs("fio")
+needs_server = pytest.mark.needs("mariadbd")
 
 
 def case(name: str) -> str:
@@ -78,7 +77,6 @@ class FileWorkload(WorkloadContract):
 
 
 @needs_fio
-@pytest.mark.real
 class TestFio(FileWorkload):
     kind = "fio"
     options: ClassVar[dict[str, Option]] = {"rw": "randrw", "size": "16M", "threads": 2, "ioengine": "psync"}
@@ -88,7 +86,6 @@ class TestFio(FileWorkload):
 
 
 @needs_fio
-@pytest.mark.real
 class TestFioAsynchronous(FileWorkload):
     kind = "fio"
     options: ClassVar[dict[str, Option]] = {
@@ -103,7 +100,6 @@ class TestFioAsynchronous(FileWorkload):
 
 
 @needs_sysbench
-@pytest.mark.real
 class TestSysbenchFileio(FileWorkload):
     kind = "sysbench-fileio"
     options: ClassVar[dict[str, Option]] = {
@@ -189,7 +185,6 @@ class OltpWorkload(WorkloadContract):
 
 @needs_server
 @needs_sysbench
-@pytest.mark.real
 class TestStudyMix(OltpWorkload):
     options: ClassVar[dict[str, Option]] = {
         "script": "study",
@@ -222,7 +217,6 @@ class TestStudyMix(OltpWorkload):
 
 @needs_server
 @needs_sysbench
-@pytest.mark.real
 class TestReadWrite(OltpWorkload):
     options: ClassVar[dict[str, Option]] = {"tables": 2, "table_size": 1000, "threads": 2, "skip_trx": True}
     bad_option: ClassVar[tuple[str, Option]] = ("threads", 0)
@@ -339,7 +333,6 @@ def test_fio_percentiles_are_fios_own() -> None:
 
 
 @needs_fio
-@pytest.mark.real
 async def test_a_real_run_has_fios_own_totals_and_percentiles(context: Context) -> None:
     workload = make_workload(
         "fio", {"rw": "randrw", "size": "16M", "numjobs": 2, "iodepth": 4, "rwmixread": 70}
@@ -393,8 +386,7 @@ def small_volume(tmp_path: Path) -> Iterator[Path]:
 
 @needs_fio
 @needs_sysbench
-@pytest.mark.real
-@pytest.mark.root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize(("kind", "size"), [("fio", "size"), ("sysbench-fileio", "file_total_size")])
 async def test_a_full_disk_is_said_in_one_line(
     kind: str, size: str, context: Context, small_volume: Path

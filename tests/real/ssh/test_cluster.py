@@ -14,15 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import sshd
-from tests.fleet import MISSING, Fleet, fleet
+from tests.fleet import PROGRAMS, Fleet, fleet
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.root,
-    pytest.mark.skipif(sshd.program() is None, reason="no sshd: apt-get install openssh-server"),
-    pytest.mark.skipif(bool(MISSING), reason=f"missing: {', '.join(MISSING)}"),
-]
+pytestmark = pytest.mark.needs("root", *PROGRAMS)
 
 #: Levels that set nothing: what differs between them is noise, and they may run on hosts that share a kernel.
 PLAN = """

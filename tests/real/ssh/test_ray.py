@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import shutil
 import signal
@@ -17,17 +16,15 @@ import pytest
 
 from headrace.errors import NotReady, PlanError
 from headrace.experiment.cluster import RayControllers
-from tests import lab, sshd
-from tests.fleet import MISSING, fleet
+from tests import lab
+from tests.fleet import PROGRAMS, fleet
 from tests.real.ssh.test_cluster import TRIALS, Lab, finish, until
 
 NAMESPACE = "hrray"
 PORT = 6397
 RAY = Path(sys.executable).with_name("ray")
 
-needs_ray = pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None, reason="no Ray: pip install 'headrace[cluster]'"
-)
+needs_ray = pytest.mark.needs("ray")
 
 
 def cluster_argv(folder: Path) -> list[str | Path]:
@@ -92,10 +89,8 @@ def namespace() -> Iterator[None]:
 
 
 @needs_ray
-@pytest.mark.real
-@pytest.mark.root
-@pytest.mark.skipif(sshd.program() is None, reason="no sshd: apt-get install openssh-server")
-@pytest.mark.skipif(bool(MISSING), reason=f"missing: {', '.join(MISSING)}")
+@pytest.mark.needs("root")
+@pytest.mark.needs(*PROGRAMS)
 def test_a_controller_that_is_killed_loses_no_trial_and_doubles_none(namespace: None, tmp_path: Path) -> None:
     inside = ("ip", "netns", "exec", NAMESPACE)
     names = ["lab1", "lab2", "lab3", "lab4"]
@@ -117,10 +112,8 @@ def test_a_controller_that_is_killed_loses_no_trial_and_doubles_none(namespace: 
 
 
 @needs_ray
-@pytest.mark.real
-@pytest.mark.root
-@pytest.mark.skipif(sshd.program() is None, reason="no sshd: apt-get install openssh-server")
-@pytest.mark.skipif(bool(MISSING), reason=f"missing: {', '.join(MISSING)}")
+@pytest.mark.needs("root")
+@pytest.mark.needs(*PROGRAMS)
 def test_controllers_on_a_host_under_test_are_refused_and_ctrl_c_restores(
     namespace: None, tmp_path: Path
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from headrace.model import TrialState
 from headrace.store import ExperimentFolder
 from headrace.target import Target, TargetSpec, link, open_target
 from tests import programs
-from tests.lab import PATH
 from tests.ssh_hosts import (
     DBA,
     FAR,
@@ -33,18 +31,13 @@ from tests.ssh_hosts import (
     NEAR_BEHIND_FAR,
     Host,
     Hosts,
-    possible,
     two_hosts,
 )
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.root,
-    pytest.mark.skipif(not possible(), reason="needs root, sshd and ip"),
-]
+pytestmark = pytest.mark.needs("root", "ip")
 
 
-needs_server = pytest.mark.skipif(shutil.which("mariadbd", path=PATH) is None, reason="no mariadbd")
+needs_server = pytest.mark.needs("mariadbd")
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +161,7 @@ def ssh_agent(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         agent.wait(10)
 
 
-@pytest.mark.skipif(shutil.which("sudo") is None, reason="sudo is not installed")
+@pytest.mark.needs("sudo")
 class TestSudo:
     """As a user who is not root, but may become it without a password."""
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,16 +21,11 @@ from headrace.model import NetworkLogin, Vendor
 from headrace.server import PrivateServer, ServerSpec
 from headrace.target import TargetSpec, open_target
 from tests import programs
-from tests.lab import PATH
-from tests.ssh_hosts import DBA, FAR, NEAR, NEAR_BEHIND_FAR, Host, Hosts, possible, two_hosts
+from tests.ssh_hosts import DBA, FAR, NEAR, NEAR_BEHIND_FAR, Host, Hosts, two_hosts
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.root,
-    pytest.mark.skipif(not possible(), reason="needs root, sshd and ip"),
-]
-needs_server = pytest.mark.skipif(shutil.which("mariadbd", path=PATH) is None, reason="no mariadbd")
-needs_sudo = pytest.mark.skipif(shutil.which("sudo") is None, reason="sudo is not installed")
+pytestmark = pytest.mark.needs("root", "ip")
+needs_server = pytest.mark.needs("mariadbd")
+needs_sudo = pytest.mark.needs("sudo")
 SOMAXCONN = "/proc/sys/net/core/somaxconn"
 SLOW_LOG = """\
 # Time: 240102  3:04:05

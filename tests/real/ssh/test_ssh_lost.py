@@ -22,11 +22,6 @@ from tests import sshd
 from tests.contracts.target import gone, is_alive, pid_in
 from tests.relay import Relay, relay_to
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(sshd.program() is None, reason="sshd is not installed"),
-]
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.Sshd]:

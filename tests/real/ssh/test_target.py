@@ -19,7 +19,7 @@ from headrace.target.local import LocalTarget
 from tests import sshd
 from tests.contracts.target import ReadsFiles, RunsCommands, gone, is_alive, pid_in
 
-needs_sshd = pytest.mark.skipif(sshd.program() is None, reason="sshd is not installed")
+needs_sshd = pytest.mark.needs("sshd")
 
 
 @pytest.fixture
@@ -73,7 +73,6 @@ asyncio.run(main())
 
 
 @needs_sshd
-@pytest.mark.real
 class TestSsh(RunsCommands):
     @pytest.fixture
     async def target(self, server: sshd.Sshd) -> AsyncIterator[Target]:
@@ -94,7 +93,6 @@ class TestSsh(RunsCommands):
 
 
 @needs_sshd
-@pytest.mark.real
 class TestSshRefusals:
     async def test_an_unknown_host_key(self, server: sshd.Sshd, tmp_path: Path) -> None:
         (tmp_path / "known_hosts").write_text("")

@@ -15,16 +15,7 @@ import pytest
 
 from headrace.experiment import machine
 from headrace.vm import processes, state
-from headrace.vm.cache import PACKAGES
-from tests.programs import has
 
-MISSING = [program for program in PACKAGES if not has(program)]
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(
-        bool(MISSING), reason=f"apt-get install {' '.join(sorted({PACKAGES[name] for name in MISSING}))}"
-    ),
-]
 #: An emulated machine on a busy one is slow; a stuck one never ends.
 PATIENCE_S = 900
 

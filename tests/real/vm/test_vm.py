@@ -22,16 +22,7 @@ from headrace import vm
 from headrace.errors import Busy, TargetError
 from headrace.vm import kernels, processes, state
 from headrace.vm import machine as vm_machine
-from headrace.vm.cache import PACKAGES
-from tests.programs import has
 
-MISSING = [program for program in PACKAGES if not has(program)]
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(
-        bool(MISSING), reason=f"apt-get install {' '.join(sorted({PACKAGES[name] for name in MISSING}))}"
-    ),
-]
 ROOT = os.geteuid() == 0
 NAME = f"test-{os.getpid()}"
 DISKS = (vm.DiskSpec(256 << 20, queues=2), vm.DiskSpec(256 << 20, queues=2), vm.DiskSpec(64 << 20, iops=40))
@@ -87,7 +78,7 @@ def test_it_is_what_was_asked_for(machine: vm.Vm) -> None:
     assert (found["state"], found["accel"], found["owner"]) == ("running", machine.accel, "/test")
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_the_second_card_has_its_queues_and_its_namespace(machine: vm.Vm) -> None:
     code = "import socket; print(socket.create_connection(('10.73.0.2', 22), 60).recv(7).decode())"
     argv = ["ip", "netns", "exec", state.namespace_of(NAME), sys.executable, "-c", code]

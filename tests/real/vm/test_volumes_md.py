@@ -20,17 +20,7 @@ from headrace.agent import Agent, Journal
 from headrace.errors import Refused
 from headrace.target import Target, open_target
 from headrace.vm import DiskSpec, Vm, VmSpec
-from headrace.vm.cache import PACKAGES
 from headrace.volumes import DeviceSpec, Raid, VolumeSpec, mounted
-from tests.programs import has
-
-MISSING = [program for program in PACKAGES if not has(program)]
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(
-        bool(MISSING), reason=f"apt-get install {' '.join(sorted({PACKAGES[name] for name in MISSING}))}"
-    ),
-]
 
 MIB = 2**20
 DISKS = tuple(f"/dev/disk/by-id/virtio-data{number}" for number in range(4))
