@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headrace.design import Design
 from headrace.model import Facts, Role, Treatment, TrialSpec, TrialState, Value
+from headrace.plan import VolumeTable, WorkloadTable
 from headrace.store import (
     INTERVALS,
     LATENCY,
@@ -88,14 +90,22 @@ def make(path: Path, shape: Shape | None = None) -> ExperimentFolder:
     folder = ExperimentFolder.create(path, f'name = "{path.name}"\n', design)
     facts = Facts("f" * 64, facts_of(shape))
     folder.save_facts(facts)
-    trials = design["trials"][: len(design["trials"]) - shape.unfinished]
-    for spec in trials:
+    for spec in design.trials[: len(design.trials) - shape.unfinished]:
         write_trial(folder, shape, spec, facts.hash)
     return folder
 
 
-def design_of(shape: Shape, name: str) -> dict[str, Any]:
-    """``design.json``, in the order and with the names that ``experiment.design`` gives."""
+def bare_design(name: str = "e", **more: Any) -> Design:
+    """A design of nothing, for what asks little of it."""
+    least: dict[str, Any] = {
+        "kind": "ladder", "seed": 1, "blocks": 1, "alpha": 0.05, "equivalence": 0.03, "baselines": {},
+        "workload": WorkloadTable(kind="fio", seconds=10.0), "treatments": (), "trials": (),
+    }  # fmt: skip
+    return Design(name=name, **(least | more))
+
+
+def design_of(shape: Shape, name: str) -> Design:
+    """As ``experiment.design`` builds it."""
     treatments = []
     for condition in shape.conditions:
         for configuration in shape.effects:
@@ -112,33 +122,25 @@ def design_of(shape: Shape, name: str) -> dict[str, Any]:
         generator.shuffle(entries)
         for position, (treatment, role) in enumerate(entries, start=1):
             trials.append(TrialSpec(len(trials) + 1, block, position, treatment, role))
-    return {
-        "name": name,
-        "description": shape.description,
-        "hash": "d" * 64,
-        "kind": shape.kind,
-        "seed": shape.seed,
-        "blocks": shape.blocks,
-        "alpha": 0.05,
-        "equivalence": 0.03,
-        "workload": {
-            "kind": shape.workload,
-            "seconds": float(shape.seconds),
-            "warmup_s": float(shape.warmup_s),
-            "script": "oltp_read_write",
-            "threads": 8,
-            **shape.options,
-        },
-        "volume": {"device": "loop", "size": "4G", "devices": []},
-        "server": {"vendor": "mariadb", "binary": None, "port": 0},
-        "target": {"address": "local", "scratch": "/var/tmp/headrace"},
-        "base": {"volume.filesystem": "xfs"},
-        "baselines": baselines,
-        "treatments": [asdict(t) for t in treatments],
-        "trials": [asdict(t) for t in trials],
-        "skipped": [],
-        "notes": [],
-    }
+    options: dict[str, Any] = {"script": "oltp_read_write", "threads": 8, **shape.options}
+    return Design(
+        name=name,
+        description=shape.description,
+        hash="d" * 64,
+        kind=shape.kind,
+        seed=shape.seed,
+        blocks=shape.blocks,
+        alpha=0.05,
+        equivalence=0.03,
+        workload=WorkloadTable(
+            kind=shape.workload, seconds=float(shape.seconds), warmup_s=float(shape.warmup_s), **options
+        ),
+        volume=VolumeTable(device="loop"),
+        base={"volume.filesystem": "xfs"},
+        baselines=baselines,
+        treatments=tuple(treatments),
+        trials=tuple(trials),
+    )
 
 
 def settings_of(configuration: str, condition: str) -> dict[str, Value]:
@@ -157,8 +159,8 @@ def settings_of(configuration: str, condition: str) -> dict[str, Value]:
     return settings
 
 
-def write_trial(folder: ExperimentFolder, shape: Shape, spec: Mapping[str, Any], facts_hash: str) -> None:
-    number = int(spec["number"])
+def write_trial(folder: ExperimentFolder, shape: Shape, spec: TrialSpec, facts_hash: str) -> None:
+    number = spec.number
     state, reason = TrialState.COMPLETE, ""
     if number in shape.invalid:
         state, reason = TrialState.INVALID, shape.invalid[number]
@@ -168,7 +170,7 @@ def write_trial(folder: ExperimentFolder, shape: Shape, spec: Mapping[str, Any],
     window = (
         (start_ns, start_ns + shape.seconds * 1_000_000_000) if state is not TrialState.FAILED else (0, 0)
     )
-    settings = next(t["settings"] for t in folder.design["treatments"] if t["name"] == spec["treatment"])
+    settings = folder.design.treatment(spec.treatment).settings
     knobs = {
         k: {"before": "134217728" if k.endswith("_size") else None, "after": _written(v)}
         for k, v in settings.items()
@@ -179,10 +181,10 @@ def write_trial(folder: ExperimentFolder, shape: Shape, spec: Mapping[str, Any],
     knobs["volume.device"] = {"before": None, "after": f"/dev/{DEVICE}"}
     record = TrialRecord(
         number=number,
-        block=int(spec["block"]),
-        position=int(spec["position"]),
-        treatment=str(spec["treatment"]),
-        role=Role(spec["role"]),
+        block=spec.block,
+        position=spec.position,
+        treatment=spec.treatment,
+        role=spec.role,
         state=state,
         reason=reason,
         window_start_ns=window[0],
@@ -213,10 +215,10 @@ def _written(value: Value) -> str:
     return ",".join(value) if isinstance(value, list) else str(value)
 
 
-def trial_data(shape: Shape, spec: Mapping[str, Any], start_ns: int) -> TrialData:
-    generator = np.random.default_rng([shape.seed, int(spec["number"])])
-    block = np.random.default_rng([shape.seed, 1_000_000 + int(spec["block"])]).normal(0, 0.03)
-    configuration, _, condition = str(spec["treatment"]).partition(" @ ")
+def trial_data(shape: Shape, spec: TrialSpec, start_ns: int) -> TrialData:
+    generator = np.random.default_rng([shape.seed, spec.number])
+    block = np.random.default_rng([shape.seed, 1_000_000 + spec.block]).normal(0, 0.03)
+    configuration, _, condition = spec.treatment.partition(" @ ")
     scale = 1.0 + 0.35 * list(shape.conditions).index(condition)
     mean = shape.base_ops_s * shape.effects[configuration] * scale
     mean *= float(np.exp(block + generator.normal(0, shape.noise)))
@@ -230,7 +232,7 @@ def trial_data(shape: Shape, spec: Mapping[str, Any], start_ns: int) -> TrialDat
     )
     samples = SAMPLES.empty_table()
     if shape.sampled:
-        samples = _samples(shape, generator, start_ns, seconds, counts, int(spec["number"]))
+        samples = _samples(shape, generator, start_ns, seconds, counts, spec.number)
     return TrialData(intervals, latency, samples)
 
 

@@ -18,17 +18,17 @@ from typing import Any
 import tomli_w
 
 from headrace import knobs
+from headrace import plan as plans
 from headrace.analysis.percentiles import PERCENTILES
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.study import analyse_experiment
 from headrace.errors import NothingMeasured, PlanError, Refused
-from headrace.experiment import plan as plans
-from headrace.experiment.plan import AS_IS
 from headrace.experiment.runner import Listener, Note, run_experiment
 from headrace.facts import HostFacts
 from headrace.knobs import Cost
 from headrace.knobs.change import changes
 from headrace.model import ServerLogin, TrialState, Value
+from headrace.plan import AS_IS
 from headrace.rules import Evidence, Finding, Judgement, all_rules, judge
 from headrace.rules.rule import Confidence, Remedy, Severity
 from headrace.snapshot import of_trial

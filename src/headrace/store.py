@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
+from headrace.design import Design
 from headrace.errors import Busy, DiskFull, StoreError
 from headrace.model import Facts, Role, TrialState
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 #: One row per second and operation. ``t_s`` counts from the start of the measured window: warm-up is negative.
 #: ``duration_s`` is the real length of the row's interval; rates are ``count / duration_s``.
@@ -253,12 +254,12 @@ class TrialDraft:
 class ExperimentFolder:
     """One experiment on disk."""
 
-    def __init__(self, path: Path, design: dict[str, Any]) -> None:
+    def __init__(self, path: Path, design: Design) -> None:
         self.path = path
         self.design = design
 
     @staticmethod
-    def create(path: Path, plan_text: str, design: dict[str, Any]) -> ExperimentFolder:
+    def create(path: Path, plan_text: str, design: Design) -> ExperimentFolder:
         """Make the folder with its frozen plan and design; an existing one is refused."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -267,8 +268,7 @@ class ExperimentFolder:
             (draft / "trials").mkdir(parents=True)
             (draft / "facts").mkdir()
             (draft / "plan.toml").write_text(plan_text)
-            content = {"format": FORMAT_VERSION, **design}
-            (draft / "design.json").write_text(json.dumps(content, indent=2) + "\n")
+            (draft / "design.json").write_text(_design_text(design))
             _sync_tree(draft)
             draft.rename(path)
         except OSError as error:
@@ -281,7 +281,7 @@ class ExperimentFolder:
     def open(path: Path) -> ExperimentFolder:
         """Open an experiment for reading (and, by the runner, for adding trials)."""
         try:
-            design = json.loads((path / "design.json").read_text())
+            content = json.loads((path / "design.json").read_text())
         except FileNotFoundError as error:
             raise StoreError(
                 "this is no experiment folder: it has no design.json",
@@ -290,11 +290,15 @@ class ExperimentFolder:
             ) from error
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise StoreError(f"design.json cannot be read: {error}", place=str(path)) from error
-        if design.get("format") != FORMAT_VERSION:
-            raise StoreError(
-                f"format {design.get('format')!r}; this headrace reads {FORMAT_VERSION}", place=str(path)
-            )
-        return ExperimentFolder(path, design)
+        written = content.pop("format", None) if isinstance(content, dict) else None
+        if written != FORMAT_VERSION:
+            raise StoreError(f"format {written!r}; this headrace reads {FORMAT_VERSION}", place=str(path))
+        return ExperimentFolder(path, Design.from_json(content, str(path / "design.json")))
+
+    def renew(self, design: Design) -> None:
+        """Keep another design of the same trials: with other machines."""
+        self.design = design
+        self.write_output("design.json", _design_text(design))
 
     def plan_text(self) -> str:
         return (self.path / "plan.toml").read_text()
@@ -450,6 +454,10 @@ class ExperimentFolder:
 
 
 _SQL_TYPES = {pa.float64(): "DOUBLE", pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.string(): "VARCHAR"}
+
+
+def _design_text(design: Design) -> str:
+    return json.dumps({"format": FORMAT_VERSION, **design.to_json()}, indent=2) + "\n"
 
 
 def _view_sql(name: str, files: list[str]) -> str:

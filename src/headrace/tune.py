@@ -13,16 +13,16 @@ from pathlib import Path
 import tomli_w
 
 from headrace import extras
+from headrace import plan as plans
 from headrace.analysis.choice import Cell, pareto
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.study import analyse_experiment
 from headrace.errors import NothingMeasured, PlanError
-from headrace.experiment import plan as plans
 from headrace.experiment import search, space
-from headrace.experiment.plan import AS_IS, Settings, TuneTable
 from headrace.experiment.runner import Note
 from headrace.experiment.search import Found
 from headrace.model import Value
+from headrace.plan import AS_IS, Settings, TuneTable
 from headrace.prove import Bench, candidates
 from headrace.store import ExperimentFolder
 

@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from headrace import store
 from headrace.errors import Busy, DiskFull, StoreError
 from headrace.model import Facts, Role, TrialState
+from tests import synthetic
 from tests.programs import agent_path
 
-DESIGN = {"name": "t", "hash": "abc", "trials": [], "treatments": []}
+DESIGN = synthetic.bare_design("t", hash="abc")
 
 
 def folder(tmp_path: Path) -> store.ExperimentFolder:

@@ -18,7 +18,9 @@ from headrace.analysis import changes
 from headrace.analysis.changes import Kind, judge, sentence
 from headrace.analysis.disturbance import find_disturbance
 from headrace.analysis.steady import unsteady
+from headrace.plan import WorkloadTable
 from headrace.store import LATENCY, SAMPLES, TrialData
+from tests.synthetic import bare_design
 from tests.unit.test_analysis_disturbance import RECORD, START_NS, intervals
 
 Floats = NDArray[np.float64]
@@ -111,7 +113,7 @@ def test_a_trial_that_shifts_has_a_warning_and_stays_valid() -> None:
     counts = [800 if t >= 420 else 1000 + t % 7 for t in range(-10, seconds)]
     work = work.set_column(work.schema.get_field_index("count"), "count", pa.array(counts, pa.int64()))
     data = TrialData(work, LATENCY.empty_table(), SAMPLES.empty_table())
-    found = find_disturbance(record, data, {"workload": {"seconds": 600.0}})
+    found = find_disturbance(record, data, bare_design(workload=WorkloadTable(kind="fio", seconds=600)))
     told = [text for text in found.warnings if "throughput" in text]
     assert told == [
         "throughput shifts inside the measured 600 s: -20% at 420 s; its mean is of several states"

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from headrace.analysis.disturbance import Disturbance, _work, find_disturbance
+from headrace.design import Design
 from headrace.model import Role, TrialState
+from headrace.plan import WorkloadTable
 from headrace.store import INTERVALS, LATENCY, SAMPLES, TrialData, TrialRecord
+from tests.synthetic import bare_design
 
 START_NS = 1_700_000_000_000_000_000
 SECONDS = 60
-DESIGN = {"workload": {"kind": "fio", "seconds": float(SECONDS)}}
+
+
+def planned(seconds: float, **more: Any) -> Design:
+    """A design of trials of so many seconds."""
+    return bare_design(workload=WorkloadTable(kind=more.pop("kind", "fio"), seconds=seconds), **more)
+
+
+DESIGN = planned(SECONDS)
 RECORD = TrialRecord(
     number=1,
     block=1,
@@ -91,7 +102,7 @@ def judge(
 ) -> Disturbance:
     table = samples(quiet() | (more or {}))
     data = TrialData(intervals() if work is None else work, LATENCY.empty_table(), table)
-    return find_disturbance(record, data, {**DESIGN, "duet": is_duet})
+    return find_disturbance(record, data, planned(SECONDS, at_once=2 if is_duet else 1))
 
 
 def test_a_quiet_trial_is_undisturbed() -> None:
@@ -181,7 +192,7 @@ def test_a_short_window_that_misses_one_tick_by_its_phase_has_no_gap() -> None:
     record = replace(RECORD, window_end_ns=START_NS + 5 * 10**9)
     ok = {("cpu", "headrace_ok", ""): [float("nan") if tick == 2 else 1.0 for tick in TICKS]}
     data = TrialData(intervals(seconds=5), LATENCY.empty_table(), samples(quiet() | ok))
-    assert find_disturbance(record, data, {"workload": {"seconds": 5.0}}) == Disturbance()
+    assert find_disturbance(record, data, planned(5)) == Disturbance()
 
 
 @pytest.mark.parametrize(("seconds", "invalid", "warnings"), [(50, 1, 0), (55, 0, 0), (65, 0, 0), (70, 0, 1)])
@@ -281,14 +292,14 @@ def test_a_series_that_has_not_settled_is_a_warning() -> None:
     counts = [600 if t < 200 else 1000 for t in range(-10, seconds)]
     work = work.set_column(work.schema.get_field_index("count"), "count", pa.array(counts, pa.int64()))
     data = TrialData(work, LATENCY.empty_table(), SAMPLES.empty_table())
-    found = find_disturbance(record, data, {"workload": {"seconds": 600.0}})
+    found = find_disturbance(record, data, planned(600))
     assert any(text.startswith("not steady") for text in found.warnings)
     assert not any(
         text.startswith("not steady")
         for text in find_disturbance(
             record,
             replace(data, intervals=intervals(seconds=seconds)),
-            {"workload": {"seconds": 600.0}},
+            planned(600),
         ).warnings
     )
 
@@ -311,7 +322,7 @@ def test_a_report_that_came_late_does_not_switch_the_steady_check_off() -> None:
     )
     record = replace(RECORD, window_end_ns=START_NS + seconds * 10**9)
     data = TrialData(work, LATENCY.empty_table(), SAMPLES.empty_table())
-    found = find_disturbance(record, data, {"workload": {"seconds": 600.0}})
+    found = find_disturbance(record, data, planned(600))
     assert any(text.startswith("not steady") for text in found.warnings)
     _, _, per_second = _work(work, seconds)
     assert per_second is not None

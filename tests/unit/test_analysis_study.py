@@ -116,7 +116,7 @@ def test_treatments_are_compared_only_within_their_condition(tmp_path: Path) -> 
 def test_a_condition_without_a_winner_is_named(tmp_path: Path) -> None:
     shape = replace(SMALL, effects={"STOCK": 1.0, "ALL": 3.0}, conditions=("threads=8", "threads=64"))
     folder = make(tmp_path / "x", shape)
-    worse = {t["number"] for t in folder.design["trials"] if t["treatment"] == "ALL @ threads=64"}
+    worse = {t.number for t in folder.design.trials if t.treatment == "ALL @ threads=64"}
     for number in sorted(worse):
         invalidate(folder, number, "the array md0 was resyncing")
     analysis = analyse_experiment(ExperimentFolder.open(folder.path))
@@ -155,8 +155,8 @@ def test_equivalence_is_said(tmp_path: Path) -> None:
 
 def test_failed_and_invalid_trials_are_named_and_left_out(tmp_path: Path) -> None:
     plain = make(tmp_path / "plain", SMALL)
-    kernel = [t["number"] for t in plain.design["trials"] if t["treatment"] == "KERNEL"]
-    first_all = next(t["number"] for t in plain.design["trials"] if t["treatment"] == "ALL")
+    kernel = [t.number for t in plain.design.trials if t.treatment == "KERNEL"]
+    first_all = next(t.number for t in plain.design.trials if t.treatment == "ALL")
     failed = dict.fromkeys(kernel, "the server did not start: unknown variable")
     shape = replace(SMALL, failed=failed, invalid={first_all: "steal 9%"})
     analysis = analyse_experiment(make(tmp_path / "x", shape))
@@ -172,7 +172,7 @@ def test_failed_and_invalid_trials_are_named_and_left_out(tmp_path: Path) -> Non
 
 def test_a_treatment_that_often_fails_is_named_beside_its_good_days(tmp_path: Path) -> None:
     plain = make(tmp_path / "plain", SMALL)
-    trials = [t["number"] for t in plain.design["trials"] if t["treatment"] == "ALL"]
+    trials = [t.number for t in plain.design.trials if t.treatment == "ALL"]
     shape = replace(SMALL, failed=dict.fromkeys(trials[:2], "the server died"))
     analysis = analyse_experiment(make(tmp_path / "x", shape))
     assert analysis.headline.startswith("ALL is ")
@@ -197,9 +197,9 @@ def test_an_experiment_that_still_runs(tmp_path: Path, done: int) -> None:
 def test_a_baseline_that_differs_from_itself_is_a_caution(tmp_path: Path) -> None:
     folder = make(tmp_path / "x", replace(SMALL, noise=0.001))
     assert "Caution" not in analyse_experiment(folder).headline
-    for spec in folder.design["trials"]:
-        if spec["role"] == "repeat":
-            path = folder.trial_path(spec["number"]) / "trial.json"
+    for spec in folder.design.trials:
+        if spec.role == "repeat":
+            path = folder.trial_path(spec.number) / "trial.json"
             record = json.loads(path.read_text())
             record["window_end_ns"] += 4_000_000_000  # the same work in more time
             path.write_text(json.dumps(record))
@@ -214,7 +214,7 @@ def test_many_conditions_do_not_make_an_odd_pair_likelier(
     folder = make(tmp_path / "x", replace(SMALL, conditions=conditions))
     found = next(n for n in analyse_experiment(folder).noise if n.response == "throughput")
     responses, _ = _usable_trials(folder, folder.trials())
-    own = [t for t in responses if t.treatment == folder.design["baselines"][found.condition]]
+    own = [t for t in responses if t.treatment == folder.design.baselines[found.condition]]
     alone = noise_floor("throughput", own, condition=found.condition)
     assert alone is not None
     wider = t_quantile(4, 0.05 / len(conditions)) / t_quantile(4, 0.05)
@@ -243,9 +243,12 @@ def test_histograms_a_second_and_of_the_window_agree(tmp_path: Path) -> None:
 
 
 def test_a_damaged_design_is_said_to_be_damaged(tmp_path: Path) -> None:
-    folder = change_design(make(tmp_path / "x", replace(SMALL, unfinished=20)), lambda d: d.pop("baselines"))
-    with pytest.raises(StoreError, match="baselines"):
-        analyse_experiment(folder)
+    folder = make(tmp_path / "x", replace(SMALL, unfinished=20))
+    with pytest.raises(StoreError, match="damaged: baselines: this key is required") as error:
+        change_design(folder, lambda d: d.pop("baselines"))
+    assert error.value.place == str(folder.path / "design.json")
+    with pytest.raises(StoreError, match="colour = 'red': no such key"):
+        change_design(folder, lambda d: d.update(baselines={}, colour="red"))
 
 
 def test_two_experiments_are_compared_unpaired(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def bar(t_s: float | None, latency_ns: int, count: int, **more: Any) -> dict[str
 def respond(
     tmp_path: Path, rows: list[dict[str, Any]], bars: list[dict[str, Any]], seconds: float = 3.0
 ) -> TrialResponse:
-    folder = ExperimentFolder.create(tmp_path / "x", "", {})
+    folder = ExperimentFolder.create(tmp_path / "x", "", synthetic.bare_design())
     record = write(folder, 1, rows, bars, seconds)
     (response,) = trial_responses(folder, [record])
     return response
@@ -117,7 +117,7 @@ def test_extremes_are_those_of_the_window_and_known_for_every_operation(tmp_path
 
 
 def test_response_times_are_used_only_where_every_trial_has_them(tmp_path: Path) -> None:
-    folder = ExperimentFolder.create(tmp_path / "x", "", {})
+    folder = ExperimentFolder.create(tmp_path / "x", "", synthetic.bare_design())
     both = [bar(None, 1000, 40), bar(None, 9000, 40, kind="response")]
     first = write(folder, 1, [row(0.0, 40)], both, 3.0)
     second = write(folder, 2, [row(0.0, 40)], both, 3.0)
@@ -181,7 +181,7 @@ def test_a_trial_without_rows_did_nothing(tmp_path: Path) -> None:
 
 def test_each_trial_gets_its_own_rows(tmp_path: Path) -> None:
     """Trials whose numbers do not follow the order of the files."""
-    folder = ExperimentFolder.create(tmp_path / "x", "", {})
+    folder = ExperimentFolder.create(tmp_path / "x", "", synthetic.bare_design())
     records = [write(folder, n, [row(0.0, n)], [bar(None, 1000 * n, n)], 3.0) for n in (12, 3, 7)]
     found = trial_responses(folder, records)
     assert [r.number for r in found] == [12, 3, 7]
@@ -190,11 +190,11 @@ def test_each_trial_gets_its_own_rows(tmp_path: Path) -> None:
 
 
 def test_no_records_no_responses(tmp_path: Path) -> None:
-    assert trial_responses(ExperimentFolder.create(tmp_path / "x", "", {}), []) == []
+    assert trial_responses(ExperimentFolder.create(tmp_path / "x", "", synthetic.bare_design()), []) == []
 
 
 def test_a_damaged_table_is_said_to_be_damaged(tmp_path: Path) -> None:
-    folder = ExperimentFolder.create(tmp_path / "x", "", {})
+    folder = ExperimentFolder.create(tmp_path / "x", "", synthetic.bare_design())
     record = write(folder, 1, [row(0.0, 9)], [], 3.0)
     (folder.trial_path(1) / "latency.parquet").write_bytes(b"PAR1 and then nothing")
     with pytest.raises(StoreError, match="cannot be read"):

@@ -23,6 +23,8 @@ LAYERS = [
     {"workloads", "knobs", "volumes", "server"},
     {"snapshot", "digests"},
     {"store", "foreign"},
+    {"design"},
+    {"plan"},
     {"facts", "inventory"},
     {"agent"},
     {"vm"},

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from headrace import __version__, cli, store
+from headrace import plan as plans
 from headrace.cli.experiments import find_plan
 from headrace.cli.shell import app
 from headrace.experiment import design as designs
-from headrace.experiment import plan as plans
 from tests import synthetic
 from tests.folders import ROOT
 
@@ -152,7 +152,7 @@ def test_compare_says_what_differs_and_that_it_is_unpaired(tmp_path: Path) -> No
 
 def test_an_experiment_without_trials_is_reported_as_such(tmp_path: Path) -> None:
     plan, text = plans.load(ROOT / "examples" / "stock-to-all.toml")
-    design = designs.build(plan, place="x").to_json()
+    design = designs.build(plan, place="x")
     store.ExperimentFolder.create(tmp_path / "e", text, design)
     answer = headrace("report", str(tmp_path / "e"))
     assert answer.returncode == 0, answer.stderr

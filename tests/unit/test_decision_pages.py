@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headrace import plan as plans
 from headrace.analysis.decision import decide
 from headrace.analysis.factors import questions_of, studies_of
 from headrace.analysis.history import Point, watch
 from headrace.analysis.percentiles import Histogram
 from headrace.analysis.result import Effect, Interval, Verdict
 from headrace.analysis.trials import TrialResponse
+from headrace.design import Design
 from headrace.experiment import kinds
-from headrace.experiment import plan as plans
 from headrace.experiment import race as races
 from headrace.experiment.search import Found
 from headrace.experiment.space import Seen
@@ -70,15 +72,15 @@ levels = {levels}
 SPEEDS = {"STOCK": 1.0, "POOL": 2.1, "POOL+LOG": 2.6, "ALL": 2.63, "NOATIME": 1.02, "SMALL": 0.4}
 
 
-def race_design(names: Mapping[str, float], title: str) -> dict[str, Any]:
+def race_design(names: Mapping[str, float], title: str) -> Design:
     """A race of as many treatments, renamed: a plan would not take all of these names."""
     levels = [100 + i for i in range(len(names))]
     plan = plans.parse(RACE.format(levels=levels), "race.toml")
-    design = kinds.build(plan, place="race.toml").to_json()
-    new = dict(zip((t["name"] for t in design["treatments"]), names, strict=True))
-    treatments = [{**t, "name": new[t["name"]]} for t in design["treatments"]]
-    trials = [{**t, "treatment": new[t["treatment"]]} for t in design["trials"]]
-    return {**design, "name": title, "description": title, "treatments": treatments, "trials": trials}
+    design = kinds.build(plan, place="race.toml")
+    new = dict(zip((t.name for t in design.treatments), names, strict=True))
+    treatments = tuple(replace(t, name=new[t.name]) for t in design.treatments)
+    trials = tuple(replace(t, treatment=new[t.treatment]) for t in design.trials)
+    return replace(design, name=title, description=title, treatments=treatments, trials=trials)
 
 
 def made_race(path: Path, speeds: Mapping[str, float], title: str, fails: str = "") -> ExperimentFolder:
@@ -87,7 +89,7 @@ def made_race(path: Path, speeds: Mapping[str, float], title: str, fails: str = 
     rng = np.random.default_rng(4)
     while not (found := races.progress_of(folder)).is_over:
         done = {r.number for r in folder.trials()}
-        specs = races._trials(found.runners, int(folder.design["seed"]))
+        specs = races._trials(found.runners, folder.design.seed)
         spec = next(t for t in specs if t.number not in done)
         has_failed = spec.treatment == fails
         ops_s = 4000 * speeds[spec.treatment] * math.exp(rng.normal(0, 0.012))

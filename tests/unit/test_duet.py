@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headrace import plan as plans
 from headrace.analysis.compare import noise_floor, paired_effect
 from headrace.analysis.duet import sides
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import TrialResponse
 from headrace.errors import NotReady, PlanError
 from headrace.experiment import duet, kinds
-from headrace.experiment import plan as plans
 from headrace.experiment.again import LEAST, MAX_EACH, Again, replacing
 from headrace.experiment.trial import LeftAlone
 from headrace.model import Role, TrialState
@@ -57,7 +57,7 @@ def built(design: str = "", workload: str = "", more: str = "", text: str = PLAN
 
 def test_every_pair_has_the_baseline_and_every_block_an_a_a_pair() -> None:
     found = built()
-    assert found.to_json()["duet"] is True
+    assert found.experiment == "duet"
     pairs = duet._pairs(found.trials)
     assert len(pairs) == 6 * 3
     for first, second in pairs:

@@ -23,11 +23,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from headrace import agent, report, vm
+from headrace import agent, plan, report, vm
 from headrace.analysis import study, trials
 from headrace.errors import NothingMeasured, PlanError, TargetError, TreatmentFailed
 from headrace.experiment import design as designs
-from headrace.experiment import labs, machine, plan, runner
+from headrace.experiment import labs, machine, runner
 from headrace.model import TrialState
 from headrace.report import tables
 from headrace.store import ExperimentFolder
@@ -63,7 +63,7 @@ def parsed(target: str = 'address = "vm"', blocks: int = 2, seconds: float = 1) 
 
 def test_a_kernel_is_changed_once_a_block_and_is_hard_for_the_analysis_too() -> None:
     design = designs.build(parsed(blocks=4), place="plan.toml")
-    assert design.to_json()["hard"] == ["kernel"]
+    assert design.hard == ["kernel"]
     for block in range(1, 5):
         order = [design.treatment(t.treatment).levels["kernel"] for t in design.trials if t.block == block]
         changes = sum(a != b for a, b in itertools.pairwise(order))
@@ -81,7 +81,7 @@ def test_boots_are_part_of_what_a_plan_takes() -> None:
 def test_a_factor_that_reboots_stands_before_those_that_are_hard_for_other_reasons() -> None:
     text = PLAN.format(target='address = "vm"', blocks=2, seconds=1)
     loaded = plan.parse(text.replace("blocks = 2", 'blocks = 2\nhard = ["jobs"]'), "plan.toml")
-    assert designs.build(loaded, place="plan.toml").to_json()["hard"] == ["kernel", "jobs"]
+    assert designs.build(loaded, place="plan.toml").hard == ["kernel", "jobs"]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_kernel_of_all_treatments_needs_the_same_leave() -> None:
 def test_a_listed_host_may_reboot() -> None:
     listed = 'address = "root@db1:2222"\n[machine]\nallow_reboot = true\nhosts = ["db1"]'
     design = designs.build(parsed(listed), place="plan.toml")
-    assert designs.kernel_of(design.plan, design.treatments[0]) == "/boot/a"
+    assert design.kernel_of(design.treatments[0]) == "/boot/a"
 
 
 def test_a_race_of_kernels_is_refused() -> None:
@@ -368,8 +368,7 @@ def test_a_baseline_whose_kernel_does_not_come_up_ends_it(
 
 
 def folder_levels(folder: ExperimentFolder, treatment: str) -> str:
-    found = next(t for t in folder.design["treatments"] if t["name"] == treatment)
-    return str(found["levels"]["kernel"])
+    return folder.design.treatment(treatment).levels["kernel"]
 
 
 def kill_in_trial(tmp_path: Path, host: SshdMachine, numbers: list[int]) -> Callable[[], None]:
@@ -413,7 +412,7 @@ def test_an_error_of_a_machine_that_is_still_there_is_told_as_it_is(tmp_path: Pa
 
     async def work() -> None:
         design = designs.build(parsed(), place="plan.toml")
-        folder = ExperimentFolder.create(tmp_path / "out", "", design.to_json())
+        folder = ExperimentFolder.create(tmp_path / "out", "", design)
         lab = labs.Labs(Unmoved(TargetSpec("local")), folder, design, lambda _: None)
         lab._spec = TargetSpec("local")
         lab._boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -15,6 +15,7 @@ from headrace.analysis.machines import mixed_blocks, spread
 from headrace.analysis.study import analyse_experiment
 from headrace.analysis.trials import TrialResponse
 from headrace.model import Facts, Role
+from headrace.plan import TargetTable
 from headrace.report import terminal
 from headrace.store import ExperimentFolder
 from tests.synthetic import Shape, facts_of, make
@@ -64,8 +65,7 @@ def test_a_block_of_two_machines_is_found() -> None:
 def on_machines(path: Path, names: dict[int, str]) -> ExperimentFolder:
     """An experiment whose blocks ran on these machines; the second has another processor."""
     folder = make(path, Shape(effects={"A": 1.0, "B": 1.1}, blocks=4))
-    folder.design["machines"] = {"addresses": sorted(set(names.values()))}
-    folder.write_output("design.json", json.dumps(folder.design))
+    folder.renew(replace(folder.design, target=TargetTable(addresses=sorted(set(names.values())))))
     facts = {
         name: Facts(f"hash-{name[-1]}", facts_of(Shape(cores=4 + i)))
         for i, name in enumerate(sorted(set(names.values())))

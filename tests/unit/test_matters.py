@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from headrace import plan as plans
 from headrace import report
 from headrace.analysis import matters
 from headrace.analysis.effects import Effects, Observation, analyse
 from headrace.analysis.factors import Study
 from headrace.analysis.intervals import POWER
 from headrace.analysis.study import analyse_experiment
+from headrace.design import Design
 from headrace.experiment import design as designs
-from headrace.experiment import plan as plans
 from headrace.model import Facts
 from headrace.report import designs as outlooks
 from headrace.store import ExperimentFolder
@@ -29,21 +30,20 @@ from tests.unit.test_designs import LEFT_OUT, baseline, build, plan_text, screen
 Levels = Mapping[str, str]
 
 
-def experiment(path: Path, design: designs.Design, effect: Callable[[Levels], float]) -> ExperimentFolder:
+def experiment(path: Path, design: Design, effect: Callable[[Levels], float]) -> ExperimentFolder:
     """The folder of a design whose trials all ran; ``effect`` is a treatment's throughput."""
-    content = design.to_json()
     effects = {t.configuration: effect(t.levels) for t in design.treatments}
     shape = synthetic.Shape(
         effects=effects,
         conditions=tuple(design.baselines),
         seconds=12,
-        kind=content["kind"],
+        kind=design.kind,
         sampled=False,
     )
-    folder = ExperimentFolder.create(path, 'name = "t"\n', content)
+    folder = ExperimentFolder.create(path, 'name = "t"\n', design)
     facts = Facts("f" * 64, synthetic.facts_of(shape))
     folder.save_facts(facts)
-    for spec in content["trials"]:
+    for spec in design.trials:
         synthetic.write_trial(folder, shape, spec, facts.hash)
     return folder
 
@@ -269,7 +269,7 @@ def test_lenth_raises_few_false_alarms() -> None:
     assert matters.lenth_margin([0.1] * 4) is None
 
 
-def found_share(design: designs.Design, gain: float, factor: str, studies: int) -> float:
+def found_share(design: Design, gain: float, factor: str, studies: int) -> float:
     """How often an effect of ``gain`` of a factor is told, trials spreading by 2%."""
     generator = random.Random(4)
     cells = [t.levels for t in design.treatments]
@@ -281,7 +281,7 @@ def found_share(design: designs.Design, gain: float, factor: str, studies: int) 
                 (math.log(gain) if cell[factor] == "8" else 0.0) + generator.gauss(0, 0.02),
                 block,
             )
-            for block in range(design.plan.design.blocks)
+            for block in range(design.blocks)
             for cell in cells
         ]
         found = analyse(seen, pairs=[])
@@ -293,7 +293,7 @@ def found_share(design: designs.Design, gain: float, factor: str, studies: int) 
 
 def test_what_plan_show_promises_is_found_as_often_as_it_says() -> None:
     design = build(screening(5, 'resolution = "III"\nblocks = 3'))
-    outlook = outlooks.outlook(design.to_json(), 0.02)
+    outlook = outlooks.outlook(design, 0.02)
     detectable = next(d for d in outlook.factors if d.what == "innodb_read_io_threads")
     assert detectable.ratio is not None
     assert detectable.degrees == 7 * 2
@@ -305,7 +305,7 @@ def test_a_treatment_against_the_baseline_too() -> None:
     from headrace.analysis import intervals
 
     design = build(screening(4))
-    found = outlooks.outlook(design.to_json(), 0.02).baseline
+    found = outlooks.outlook(design, 0.02).baseline
     assert found is not None
     assert found.ratio is not None
     generator = random.Random(8)
@@ -347,7 +347,7 @@ def test_plan_show_tells_of_set_ups_confounding_and_one_block() -> None:
         f"baseline = {baseline(factors)}",
         factors,
     )
-    outlook = outlooks.outlook(build(text).to_json(), 0.02)
+    outlook = outlooks.outlook(build(text), 0.02)
     assert outlook.plots == {"table_open_cache": 2}
     console = Console(file=io.StringIO(), width=120)
     console.print(outlooks.terminal(outlook))
@@ -376,8 +376,8 @@ def test_the_command_prints_it_and_its_json() -> None:
 
 
 def test_the_example_is_a_screening_of_seven_in_eight_runs() -> None:
-    path = Path(plans.__file__).parent.parent / "examples" / "screening.toml"
+    path = Path(plans.__file__).parent / "examples" / "screening.toml"
     design = designs.build(plans.load(path)[0], place=str(path))
-    outlook = outlooks.outlook(design.to_json(), 0.02)
+    outlook = outlooks.outlook(design, 0.02)
     assert outlook.aliasing is not None
     assert (outlook.aliasing.runs, outlook.aliasing.resolution) == (8, 3)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace import plan as plans
 from headrace.errors import Busy, Held, NothingMeasured, PlanError, Refused, TargetError
 from headrace.experiment import design as designs
-from headrace.experiment import plan as plans
 from headrace.experiment.block import Seen, Task
 from headrace.experiment.lease import queued
 from headrace.experiment.ledger import MOST_LOSSES, Assignment, Ledger
-from headrace.experiment.pool import ControllerLost, On, Patience, reached_all, run_pool, share_of_one_machine
+from headrace.experiment.pool import ControllerLost, On, Patience, reached_all, run_pool
 from headrace.experiment.runner import Event, Listener, Note, TrialEnded, TrialStarted
 from headrace.facts import differences
 from headrace.model import Facts, TrialState
@@ -237,9 +237,9 @@ class Fakes:
         design = designs.build(plan, place=task.place, is_root=task.is_root)
         assert design.hash == task.design_hash
         self._maybe(task.address)
-        own = ExperimentFolder(folder, {})
+        own = ExperimentFolder(folder, design)
         if not folder.exists():
-            own = ExperimentFolder.create(folder, task.plan_text, design.to_json())
+            own = ExperimentFolder.create(folder, task.plan_text, design)
         own.save_facts(facts_of(task.address))
         for number in task.numbers:
             spec = next(t for t in design.trials if t.number == number)
@@ -351,7 +351,7 @@ def test_an_experiment_goes_on_with_other_machines(tmp_path: Path) -> None:
     folder, _ = run(tmp_path, Fakes(), other)
     assert [r.number for r in folder.trials()] == list(range(1, 19))
     assert all(len(machines) == 1 for machines in machines_of(folder).values())
-    assert ExperimentFolder.open(folder.path).design["machines"]["addresses"] == ["root@x", "root@y"]
+    assert ExperimentFolder.open(folder.path).design.target.addresses == ["root@x", "root@y"]
 
 
 def test_a_machine_that_is_away_is_told_and_done_without(tmp_path: Path) -> None:
@@ -415,23 +415,23 @@ def test_machines_that_experiments_share_are_not_rebooted() -> None:
         designs.build(plans.parse(baseline + factor, "p"), place="p")
 
 
-def test_a_plan_of_one_machine_keeps_its_hash_and_one_of_many_does_not_depend_on_which() -> None:
+def test_a_design_of_many_machines_does_not_depend_on_which() -> None:
     def hash_of(text: str) -> str:
         return designs.build(plans.parse(text, "p"), place="p").hash
 
     assert hash_of(PLAN) == hash_of(PLAN.replace("root@b", "root@z"))
     one = PLAN.replace('addresses = ["root@a", "root@b", "root@c"]', "")
-    design = designs.build(plans.parse(one, "p"), place="p").to_json()
-    assert set(design["target"]) == {"address", "scratch", "identity_file", "known_hosts"}
-    assert "machines" not in design
+    target = designs.build(plans.parse(one, "p"), place="p").to_json()["target"]
+    assert "address" in target
+    assert "addresses" not in target
 
 
 def test_how_long_it_takes_and_where_the_machines_are(tmp_path: Path) -> None:
     folder, _ = run(tmp_path, Fakes())
-    assert share_of_one_machine(folder.design) == pytest.approx(2 / 6)
+    assert folder.design.share_of_one_machine == pytest.approx(2 / 6)
     assert [(spec.user, spec.host) for spec in reached_all(folder)] == [("root", n[-1]) for n in MACHINES]
-    one = {"trials": folder.design["trials"], "target": {"address": "local"}}
-    assert share_of_one_machine(one) == 1
+    one = replace(folder.design, target=plans.TargetTable())
+    assert one.share_of_one_machine == 1
     assert reached_all(ExperimentFolder(tmp_path, one)) == []
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from headrace import plan as plans
 from headrace import prove
 from headrace.analysis.result import Verdict
 from headrace.errors import PlanError
-from headrace.experiment import plan as plans
 from headrace.experiment.runner import Event, Note
 from headrace.report import proof as views
 from headrace.rules.evidence import Evidence

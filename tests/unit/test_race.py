@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 
+from headrace import plan as plans
 from headrace.analysis.race import pool, run_race
+from headrace.design import Design
 from headrace.errors import PlanError
 from headrace.experiment import kinds, race
-from headrace.experiment import plan as plans
 from headrace.model import Role, TrialState
 from headrace.store import TrialRecord
 
@@ -119,12 +119,12 @@ def any_record(
     return TrialRecord(number, block, 1, treatment, Role.CANDIDATE, state)
 
 
-def built(more: str = "") -> dict[str, Any]:
+def built(more: str = "") -> Design:
     plan = plans.parse(PLAN.format(more=more), "race.toml")
-    return kinds.build(plan, place="race.toml").to_json()
+    return kinds.build(plan, place="race.toml")
 
 
-def after(design: Mapping[str, Any], blocks: int, speeds: Mapping[str, float]) -> race.Progress:
+def after(design: Design, blocks: int, speeds: Mapping[str, float]) -> race.Progress:
     """The race after its first ``blocks`` blocks, measured with hardly any noise."""
     records: list[TrialRecord] = []
     values: dict[int, float | None] = {}
@@ -132,7 +132,7 @@ def after(design: Mapping[str, Any], blocks: int, speeds: Mapping[str, float]) -
     for _ in range(blocks):
         if found.is_over:
             break
-        for spec in race._trials(found.runners, design["seed"]):
+        for spec in race._trials(found.runners, design.seed):
             if spec.number in values:
                 continue
             records.append(any_record(spec.number, spec.treatment, block=spec.block))
@@ -143,8 +143,8 @@ def after(design: Mapping[str, Any], blocks: int, speeds: Mapping[str, float]) -
 
 def test_a_race_runs_each_treatment_once_a_block() -> None:
     design = built()
-    assert design["kind"] == "race"
-    names = [t["treatment"] for t in design["trials"]]
+    assert design.kind == "race"
+    names = [t.treatment for t in design.trials]
     assert len(names) == 6 * 4
     orders = {tuple(names[i : i + 4]) for i in range(0, 24, 4)}
     assert len(orders) > 1, "a fresh order a block"
@@ -188,7 +188,7 @@ def test_a_failed_trial_ends_a_treatments_race() -> None:
     found = race.follow(design, [], {})
     records = [
         any_record(t.number, t.treatment, block=1, state=FAILED if t.treatment == "100" else COMPLETE)
-        for t in race._trials(found.runners, design["seed"])
+        for t in race._trials(found.runners, design.seed)
     ]
     values = {r.number: 1.0 for r in records}
     assert set(race.follow(design, records, values).runners[1]) == {"200", "400", "800"}

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import NotReady, Refused, StoreError, TargetError, TreatmentFailed
 from headrace.experiment import loaders, reboot
-from headrace.experiment.plan import MachineTable
+from headrace.plan import MachineTable
 from headrace.target import TargetSpec
 from tests.rebooting import Killed, RebootingHost
 

@@ -237,7 +237,7 @@ def test_numbers_that_do_not_exist_are_null(ladder: Written) -> None:
 
 def counters(tmp_path: Path, samples: list[tuple[int, str, str, str, float]]) -> ExperimentFolder:
     """One trial whose window starts at 0 s and lasts 10 s; samples are (t_s, sampler, metric, label, value)."""
-    folder = ExperimentFolder.create(tmp_path / "e", "", {"name": "e", "trials": [], "treatments": []})
+    folder = ExperimentFolder.create(tmp_path / "e", "", synthetic.bare_design())
     columns = list(zip(*sorted(samples, key=lambda s: (s[1:4], s[0])), strict=True))
     arrays = [
         pa.array([int(t * 1e9) for t in columns[0]]),
@@ -374,7 +374,7 @@ def test_a_share_over_all_of_the_time_has_a_scale(ladder: Written) -> None:
 def test_p99_over_time_needs_ten_operations_beyond_it(
     tmp_path: Path, operations: int, is_stated: bool
 ) -> None:
-    folder = ExperimentFolder.create(tmp_path / "e", "", {"name": "e", "trials": [], "treatments": []})
+    folder = ExperimentFolder.create(tmp_path / "e", "", synthetic.bare_design())
     empty: dict[str, Any] = {field.name: None for field in store.INTERVALS}
     row = empty | {"t_s": 0.0, "duration_s": 1.0, "operation": "x", "count": operations, "errors": 0}
     bar = {"t_s": 0.0, "operation": "x", "kind": "service", "bucket": 700, "count": operations}
@@ -407,7 +407,7 @@ def test_p99_over_time_is_exact_where_histograms_allow(tmp_path: Path) -> None:
 
 
 def test_slow_seconds_survive_a_wide_bucket(tmp_path: Path) -> None:
-    folder = ExperimentFolder.create(tmp_path / "e", "", {"name": "e", "trials": [], "treatments": []})
+    folder = ExperimentFolder.create(tmp_path / "e", "", synthetic.bare_design())
     n = 100
     count = np.full(n, 1000)
     count[37] = 1
@@ -552,7 +552,7 @@ def assert_harmless(out: str) -> None:
 
 def test_hostile_text_does_not_reach_any_view_raw(hostile: Written) -> None:
     evil = synthetic.HOSTILE
-    design = hostile.folder.design | {"name": evil, "base": {evil: evil}}
+    design = replace(hostile.folder.design, name=evil, base={evil: evil})
     first = f"Unpaired: {evil}"
     comparison = Comparison(
         a=evil, b=evil, alpha=0.05, equivalence=0.03, effects=hostile.analysis.effects, only_in_a=(),
@@ -587,8 +587,7 @@ def test_hostile_text_does_not_reach_the_progress_display_raw(hostile: Written) 
 
 
 def first_spec(written: Written) -> TrialSpec:
-    first = written.folder.design["trials"][0]
-    return TrialSpec(first["number"], first["block"], first["position"], first["treatment"], Role.CANDIDATE)
+    return replace(written.folder.design.trials[0], role=Role.CANDIDATE)
 
 
 def moved(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from rich.console import Console
 from headrace import report
 from headrace.analysis.result import Analysis
 from headrace.analysis.study import analyse_experiment
+from headrace.design import Design
+from headrace.plan import WorkloadTable
 from headrace.report import evidence, tables, terminal
 from headrace.store import RECONNECT, ExperimentFolder
 from tests import synthetic
@@ -100,12 +103,16 @@ def test_reconnects_are_no_kind_of_operation(tmp_path: Path) -> None:
 
 def test_a_closed_loop_is_called_one(tmp_path: Path) -> None:
     folder, _ = made(tmp_path / "x")
-    closed = {**folder.design}
+    closed = folder.design
     assert not tables.is_open_loop(closed)
-    assert tables.is_open_loop({**closed, "workload": {"kind": "oltp", "rate": 50}})
-    assert tables.is_open_loop({**closed, "workload": {"kind": "oltp", "profile": [{"seconds": 1}]}})
-    one_closed = [{**closed["treatments"][0], "settings": {"workload.rate": 0}}, closed["treatments"][1]]
-    assert not tables.is_open_loop({"workload": {"kind": "oltp", "rate": 50}, "treatments": one_closed})
+
+    def offering(options: dict[str, Any]) -> Design:
+        return replace(closed, workload=WorkloadTable(kind="oltp", seconds=1, **options))
+
+    assert tables.is_open_loop(offering({"rate": 50}))
+    assert tables.is_open_loop(offering({"profile": [{"seconds": 1}]}))
+    one_closed = (replace(closed.treatments[0], settings={"workload.rate": 0}), closed.treatments[1])
+    assert not tables.is_open_loop(replace(offering({"rate": 50}), treatments=one_closed))
 
 
 @pytest.mark.parametrize("rate", [0, 50])

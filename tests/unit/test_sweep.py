@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from headrace import plan as plans
 from headrace.analysis import sweep as sweep_analysis
 from headrace.analysis.percentiles import Histogram
 from headrace.analysis.result import Interval, TreatmentSummary
@@ -27,8 +29,8 @@ from headrace.analysis.sweep import (
     step_over,
 )
 from headrace.analysis.trials import TrialResponse
+from headrace.design import Design
 from headrace.errors import PlanError, StoreError
-from headrace.experiment import plan as plans
 from headrace.experiment import sweep as sweeps
 from headrace.model import Role, TrialState
 from headrace.store import ExperimentFolder
@@ -37,7 +39,7 @@ from tests.unit.test_sweep_report import CLOSED, LATE, OPEN, SATURATED, Truth, m
 ALPHA = 0.05
 
 
-def design(text: str, **given: object) -> sweeps.SweepDesign:
+def design(text: str, **given: object) -> Design:
     return sweeps.build(parsed(text), place="sweep.toml", **given)  # type: ignore[arg-type]
 
 
@@ -56,7 +58,7 @@ def design(text: str, **given: object) -> sweeps.SweepDesign:
 )
 def test_levels_are_what_the_table_says(table: str, loads: list[int]) -> None:
     found = design(f'knob = "workload.threads"\n{table}')
-    assert list(found.sweep["loads"].values()) == loads
+    assert sweeps.table_of(found).loads() == loads
     assert [t.settings["workload.threads"] for t in found.treatments] == loads
     assert found.treatments[0].name == f"threads={loads[0]}"
 
@@ -110,7 +112,7 @@ def test_connections_cannot_raise_the_load_of_a_fixed_rate() -> None:
     ) as error:
         sweeps.build(plan, place="sweep.toml")
     assert 'knob = "workload.rate"' in str(error.value.hint)
-    assert design(OPEN).sweep["is_open"]
+    assert sweeps.table_of(design(OPEN)).is_open
 
 
 def test_the_drivers_own_threads_are_no_load() -> None:
@@ -132,10 +134,10 @@ def test_a_setting_that_weakens_durability_must_be_allowed_by_name() -> None:
 
 def test_what_the_command_line_says_replaces_the_plans_and_is_part_of_the_design() -> None:
     own = design(CLOSED)
-    assert [o["percentile"] for o in own.sweep["objectives"]] == ["p99", "p50"]
+    assert [text[:3] for text in sweeps.table_of(own).objective] == ["p99", "p50"]
     given = design(CLOSED, objectives=["p95=1s"], passes=7)
-    assert given.sweep["objectives"] == [{"percentile": "p95", "limit_ns": 1e9}]
-    assert given.sweep["passes"] == given.to_json()["blocks"] == 7
+    assert sweeps.table_of(given).objective == ["p95=1s"]
+    assert sweeps.table_of(given).passes == given.blocks == 7
     assert given.hash != own.hash == design(CLOSED).hash
     assert design(CLOSED, objectives=["p95=1s"]).hash == own.hash  # the same trials
 
@@ -171,7 +173,7 @@ def test_the_search_ends_after_two_levels_without_gain_and_passes_repeat_its_lev
         assert Counter(blocks[block]) == Counter(reached)
         assert blocks[block] != reached
     assert len({tuple(blocks[b]) for b in range(1, 5)}) == 4
-    assert [t["number"] for t in sweeps.as_decided(folder).design["trials"]] == list(range(1, 41))
+    assert [t.number for t in sweeps.as_decided(folder).design.trials] == list(range(1, 41))
     found = sweeps.search(folder, folder.trials())
     assert found.end == "the last 2 levels brought less than 5% more throughput"
 
@@ -259,7 +261,7 @@ def test_a_sweep_that_was_killed_goes_on_with_the_same_trials(tmp_path: Path) ->
     for most in (3, 8, 11):
         part = make(tmp_path / f"part{most}", most=most)
         assert len(part.trials()) == most
-        planned = [t["treatment"] for t in sweeps.as_decided(part).design["trials"]]
+        planned = [t.treatment for t in sweeps.as_decided(part).design.trials]
         done = [r.treatment for r in whole.trials()]
         assert planned[:most] == done[:most]
         assert (planned == done) == (most >= 8)  # before, the search may still go to the top
@@ -268,9 +270,11 @@ def test_a_sweep_that_was_killed_goes_on_with_the_same_trials(tmp_path: Path) ->
 
 def test_a_damaged_design_is_one_clear_error(tmp_path: Path) -> None:
     folder = make(tmp_path / "s", most=1)
-    broken = ExperimentFolder(folder.path, {**folder.design, "sweep": {"loads": {}}})
-    with pytest.raises(StoreError, match="damaged"):
-        analyse_sweep(broken)
+    path = folder.path / "design.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"sweep": {"gain": "much"}}))
+    with pytest.raises(StoreError, match=r"damaged: sweep\.gain = 'much'"):
+        ExperimentFolder.open(folder.path)
 
 
 # The knee and objectives.

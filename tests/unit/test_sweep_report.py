@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +16,10 @@ import pyarrow.compute as pc
 import pytest
 from rich.console import Console
 
-from headrace.analysis.sweep import Sweep, parse_objective
-from headrace.experiment import plan as plans
+from headrace import plan as plans
+from headrace.analysis.sweep import Sweep
 from headrace.experiment import sweep as sweeps
-from headrace.model import Facts, Role, TrialState
+from headrace.model import Facts, Role, TrialSpec, TrialState
 from headrace.report import sweep as sweep_report
 from headrace.report.sweep import SweepReport
 from headrace.store import ExperimentFolder, TrialData, TrialRecord, bucket_of, bucket_value, empty_data
@@ -84,27 +83,25 @@ def make(path: Path, text: str = CLOSED, truth: Truth | None = None, most: int =
     """Run a generated sweep as the runner would: after each trial it asks what comes next."""
     truth = truth or Truth()
     design = sweeps.build(parsed(text), place="sweep.toml")
-    folder = ExperimentFolder.create(path, PLAN, design.to_json())
+    folder = ExperimentFolder.create(path, PLAN, design)
     shape = synthetic.Shape(seconds=10, warmup_s=2, cores=2)
     facts = Facts("f" * 64, synthetic.facts_of(shape))
     folder.save_facts(facts)
     for _ in range(most):
         records = folder.trials()
         done = {r.number for r in records}
-        trials = sweeps.as_decided(folder).design["trials"]
-        spec = next((t for t in trials if t["number"] not in done), None)
+        trials = sweeps.as_decided(folder).design.trials
+        spec = next((t for t in trials if t.number not in done), None)
         if spec is None:
             break
         write_trial(folder, truth, shape, spec)
     return folder
 
 
-def write_trial(
-    folder: ExperimentFolder, truth: Truth, shape: synthetic.Shape, spec: Mapping[str, Any]
-) -> None:
-    sweep = folder.design["sweep"]
-    load = float(sweep["loads"][spec["treatment"]])
-    number = int(spec["number"])
+def write_trial(folder: ExperimentFolder, truth: Truth, shape: synthetic.Shape, spec: TrialSpec) -> None:
+    sweep = sweeps.table_of(folder.design)
+    load = float(str(folder.design.treatment(spec.treatment).settings[sweep.knob]))
+    number = spec.number
     state, reason = TrialState.COMPLETE, ""
     if number in truth.invalid:
         state, reason = TrialState.INVALID, truth.invalid[number]
@@ -113,9 +110,9 @@ def write_trial(
     start_ns = synthetic.START_NS + number * 16_000_000_000
     record = TrialRecord(
         number=number,
-        block=int(spec["block"]),
-        position=int(spec["position"]),
-        treatment=str(spec["treatment"]),
+        block=spec.block,
+        position=spec.position,
+        treatment=spec.treatment,
         role=Role.CANDIDATE,
         state=state,
         reason=reason,
@@ -132,11 +129,11 @@ def write_trial(
 
 
 def data_of(
-    truth: Truth, shape: synthetic.Shape, spec: Mapping[str, Any], load: float, sweep: Mapping[str, Any]
+    truth: Truth, shape: synthetic.Shape, spec: TrialSpec, load: float, sweep: plans.SweepTable
 ) -> TrialData:
     """Throughput by the law, latency by Little's: N / X in a closed loop, 1 / (room left) in an open one."""
-    generator = np.random.default_rng([truth.seed, int(spec["number"])])
-    if sweep["is_open"]:
+    generator = np.random.default_rng([truth.seed, spec.number])
+    if sweep.is_open:
         top = truth.ops_s(12)
         ops_s = min(load, top)
         mean_s = 0.001 / max(1 - load / top, 0.002)
@@ -145,9 +142,9 @@ def data_of(
         mean_s = load / ops_s
     ops_s *= math.exp(generator.normal(0, truth.noise))
     shape = synthetic.Shape(
-        effects={str(spec["treatment"]): 1.0}, seconds=10, warmup_s=2, cores=2, base_ops_s=ops_s, noise=0.0
+        effects={spec.treatment: 1.0}, seconds=10, warmup_s=2, cores=2, base_ops_s=ops_s, noise=0.0
     )
-    data = synthetic.trial_data(shape, spec, synthetic.START_NS + int(spec["number"]) * 16_000_000_000)
+    data = synthetic.trial_data(shape, spec, synthetic.START_NS + spec.number * 16_000_000_000)
     # The generated latencies are about 6.4 s by throughput: bring them to the mean that is wanted.
     factor = mean_s / (6.4 / ops_s) * math.exp(generator.normal(0, truth.noise))
     buckets = bucket_of((bucket_value(data.latency["bucket"].to_numpy()) * factor).astype(np.int64))
@@ -157,7 +154,7 @@ def data_of(
         scaled = pc.cast(pc.round(pc.multiply(intervals[name], factor)), pa.int64())
         intervals = intervals.set_column(intervals.schema.get_field_index(name), name, scaled)
     share = truth.errors.get(load, 0.0)
-    kind = "response" if sweep["is_open"] or truth.errors else "service"
+    kind = "response" if sweep.is_open or truth.errors else "service"
     latency = latency.set_column(2, "kind", pa.array([kind] * len(latency)))
     if share:
         # As a server that refuses at once: fast, and so without a trace in the percentiles.
@@ -403,7 +400,7 @@ def test_errors_that_come_fast_do_not_hold_an_objective(tmp_path: Path) -> None:
 
 def test_another_objective_is_asked_of_the_same_trials(tmp_path: Path) -> None:
     folder = make(tmp_path / "s")
-    asked = sweeps.asking(folder, [parse_objective("p95=1s", "x")])
+    asked = sweeps.asking(folder, ["p95=1s"], "x")
     assert [str(a.objective) for a in SweepReport(asked).sweep.answers] == ["p95 within 1 s"]
     assert [str(a.objective) for a in SweepReport(folder).sweep.answers] == [
         "p99 within 30 ms",
@@ -445,5 +442,5 @@ def test_a_browser_draws_every_chart_without_an_error_or_a_request(
 def test_status_and_report_know_a_sweep(closed: Written) -> None:
     folder = ExperimentFolder.open(closed.page.parent)
     assert sweep_report.is_sweep(folder)
-    assert len(sweeps.as_decided(folder).design["trials"]) == 40
-    assert len(folder.design["trials"]) == 9 * 5  # the frozen design: a search to the top
+    assert len(sweeps.as_decided(folder).design.trials) == 40
+    assert len(folder.design.trials) == 9 * 5  # the frozen design: a search to the top

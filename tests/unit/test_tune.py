@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from headrace import plan as plans
 from headrace.analysis.trials import TrialResponse
 from headrace.errors import PlanError
-from headrace.experiment import plan as plans
 from headrace.experiment import search, space
-from headrace.experiment.plan import KnobRange, TuneTable
 from headrace.experiment.search import Constraint, Found
 from headrace.experiment.space import Seen
 from headrace.model import Role, TrialState, Value
+from headrace.plan import KnobRange, TuneTable
 from headrace.tune import chosen, front_of, lean_of
 
 PLAN = """
@@ -53,7 +53,7 @@ def test_the_shipped_plan_is_sound() -> None:
     assert plan.tune is not None
     assert len(plan.tune.knobs) == 15
     assert design.trials[0].treatment == "AS-IS"
-    assert design.to_json()["kind"] == "search"
+    assert design.kind == design.experiment == "search"
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from headrace.analysis.steady import unsteady
 from headrace.analysis.trials import window_seconds
+from headrace.design import Design
 from headrace.store import RECONNECT, TrialData, TrialRecord
 
 if TYPE_CHECKING:
@@ -124,18 +125,18 @@ class _Trial:
 
 
 def find_disturbance(
-    record: TrialRecord, data: TrialData, design: Mapping[str, Any], *, interval_s: float = 1.0
+    record: TrialRecord, data: TrialData, design: Design, *, interval_s: float = 1.0
 ) -> Disturbance:
     """Everything that disturbed one trial, each with its numbers.
 
-    ``design`` is the content of design.json (for the planned seconds); ``interval_s`` is the sampler's.
+    ``interval_s`` is the sampler's.
     """
     seconds = window_seconds(record)
     operations, errors, per_second = _work(data.intervals, seconds)
-    is_duet = bool(design.get("duet"))
+    is_duet = design.at_once > 1
     trial = _Trial(
         seconds=seconds,
-        planned_seconds=float(design["workload"]["seconds"]),
+        planned_seconds=design.workload.seconds,
         interval_s=interval_s,
         cpus=max(record.cpus, 1),
         operations=operations,
@@ -145,7 +146,7 @@ def find_disturbance(
         servers=2 if is_duet else 1,
     )
     # Where the load is not ours, whatever runs on the host belongs to it.
-    is_live = design["workload"].get("kind") == "observe"
+    is_live = design.workload.kind == "observe"
     checks = [check for check in _CHECKS if not (is_live and check is _foreign_programs)]
     # What comes from outside hits both sides of a duet at the same moment: that it cancels is what a duet is for.
     reasons = [

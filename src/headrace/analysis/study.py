@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from headrace.analysis import decision, headline, machines, matters
@@ -22,29 +22,10 @@ from headrace.analysis.trials import (
     is_emulated,
     trial_responses,
 )
-from headrace.errors import PlanError, StoreError
+from headrace.design import Design
+from headrace.errors import PlanError
 from headrace.model import Treatment, TrialState
 from headrace.store import ExperimentFolder, TrialRecord
-
-
-@dataclass(frozen=True)
-class _Design:
-    """What the analysis needs of design.json. ``candidates`` counts the planned comparisons of a response."""
-
-    name: str
-    alpha: float
-    equivalence: float
-    treatments: Mapping[str, Treatment]
-    baselines: Mapping[str, str]
-    workload: Mapping[str, Any]
-    trials: int
-    kind: str = ""
-    hard: Sequence[str] = ()
-    interactions: Sequence[Sequence[str]] = ()
-
-    @property
-    def candidates(self) -> int:
-        return max(len(self.treatments) - len(self.baselines), 1)
 
 
 def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -> Analysis:
@@ -55,13 +36,13 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
     not shrink when treatments fail, nor grow while an experiment runs. Raises StoreError when the folder is
     damaged; an experiment without a complete trial gives an Analysis without summaries.
     """
-    design = _read_design(folder)
+    design = folder.design
     records = folder.trials()
     responses, excluded = _usable_trials(folder, records, tables)
     by_treatment = _by_treatment(responses)
     summaries = tuple(
         _summary(treatment, by_treatment[name], design.alpha)
-        for name, treatment in design.treatments.items()
+        for name, treatment in design.by_name.items()
         if name in by_treatment
     )
     effects = tuple(_effects(design, by_treatment))
@@ -78,7 +59,7 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
         operations=_operations(design, by_treatment),
         studies=tuple(
             matters.studies(
-                tuple(design.treatments.values()),
+                design.treatments,
                 responses,
                 kind=design.kind,
                 hard=design.hard,
@@ -93,30 +74,28 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
     done = len(responses) + len(excluded)
     text = headline.of_experiment(
         analysis,
-        design.treatments,
+        design.by_name,
         design.baselines,
         done=done,
-        planned=design.trials,
+        planned=len(design.trials),
         failed=_failed(records),
     )
     return replace(analysis, headline=f"{_left_out(design, effects)} {text}".strip())
 
 
-def _decision(design: _Design, responses: Sequence[TrialResponse]) -> decision.Decision | None:
+def _decision(design: Design, responses: Sequence[TrialResponse]) -> decision.Decision | None:
     if len(design.treatments) < 3 or design.kind in matters.DECIDED:
         return None
-    questions = decision.of_trials(tuple(design.treatments.values()), responses)
+    questions = decision.of_trials(design.treatments, responses)
     found = decision.decide(questions, alpha=design.alpha, margin=design.equivalence)
     return found if found.bests else None
 
 
-def _left_out(design: _Design, effects: Sequence[Effect]) -> str:
+def _left_out(design: Design, effects: Sequence[Effect]) -> str:
     """What a leave-one-out says of its bundles, where ALL is the baseline."""
     if design.kind != "leave-one-out":
         return ""
-    levels = {
-        name: treatment.levels.get("configuration", "") for name, treatment in design.treatments.items()
-    }
+    levels = {name: treatment.levels.get("configuration", "") for name, treatment in design.by_name.items()}
     if any(levels.get(name) != "ALL" for name in design.baselines.values()):
         return ""
     names = {name: level.removeprefix("ALL-") for name, level in levels.items() if level != "ALL"}
@@ -125,7 +104,7 @@ def _left_out(design: _Design, effects: Sequence[Effect]) -> str:
 
 def baseline_trials(folder: ExperimentFolder) -> dict[str, list[TrialResponse]]:
     """Condition -> the trials of its baseline that can be analysed, both of each block."""
-    design = _read_design(folder)
+    design = folder.design
     by_treatment = _by_treatment(_usable_trials(folder, folder.trials())[0])
     return {condition: by_treatment.get(name, []) for condition, name in design.baselines.items()}
 
@@ -136,18 +115,18 @@ def points_of(folder: ExperimentFolder, treatment: str, response: str) -> Point:
 
     Raises PlanError for an unknown treatment or response, one that no trial answered, or several baselines.
     """
-    design = _read_design(folder)
+    design = folder.design
     if response not in RESPONSES:
         raise PlanError(f"response {response!r}: must be one of {', '.join(RESPONSES)}")
     if not treatment and len(design.baselines) > 1:
         names = ", ".join(design.baselines.values())
         raise PlanError("several conditions: name a --treatment", place=str(folder.path), hint=names)
     name = treatment or next(iter(design.baselines.values()), "")
-    if name not in design.treatments:
+    if name not in design.by_name:
         raise PlanError(
             f"no treatment {name!r}",
             place=str(folder.path),
-            hint="there are: " + ", ".join(design.treatments),
+            hint="there are: " + ", ".join(design.by_name),
         )
     responses, _ = _usable_trials(folder, [r for r in folder.trials() if r.treatment == name])
     values = [value for trial in responses if (value := trial.value(response))]
@@ -162,13 +141,14 @@ def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
     ``alpha`` and ``equivalence`` are the stricter of the two plans. Raises PlanError when the workloads
     differ or no treatment stands in both.
     """
-    design_a, design_b = _read_design(a), _read_design(b)
+    design_a, design_b = a.design, b.design
+    treatments_a, treatments_b = design_a.by_name, design_b.by_name
     place = f"{a.path} and {b.path}"
-    common = [name for name in design_b.treatments if name in design_a.treatments]
+    common = [name for name in treatments_b if name in treatments_a]
     _refuse_other_workload(design_a, design_b, common, place)
     if not common:
         raise PlanError(
-            f"no treatment stands in both: {', '.join(design_a.treatments)} / {', '.join(design_b.treatments)}",
+            f"no treatment stands in both: {', '.join(treatments_a)} / {', '.join(treatments_b)}",
             place=place,
         )
     (trials_a, _), (trials_b, _) = _usable_trials(a, a.trials()), _usable_trials(b, b.trials())
@@ -180,7 +160,7 @@ def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
             response,
             by_a.get(name, []),
             by_b.get(name, []),
-            condition=design_b.treatments[name].condition,
+            condition=treatments_b[name].condition,
             alpha=alpha,
             equivalence=equivalence,
             comparisons=len(common),
@@ -196,7 +176,7 @@ def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
         notes.append(f"{EMULATED[0].upper()}{EMULATED[1:]}.")
     if not same_kind:
         notes.append("One has response times and the other service times: latencies are not compared.")
-    changed = [n for n in common if design_a.treatments[n].settings != design_b.treatments[n].settings]
+    changed = [n for n in common if treatments_a[n].settings != treatments_b[n].settings]
     if changed:
         notes.append(f"The same name stands for different settings: {', '.join(changed)}.")
     return Comparison(
@@ -205,37 +185,11 @@ def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
         alpha=alpha,
         equivalence=equivalence,
         effects=effects,
-        only_in_a=tuple(n for n in design_a.treatments if n not in design_b.treatments),
-        only_in_b=tuple(n for n in design_b.treatments if n not in design_a.treatments),
+        only_in_a=tuple(n for n in treatments_a if n not in treatments_b),
+        only_in_b=tuple(n for n in treatments_b if n not in treatments_a),
         notes=tuple(notes),
         headline=headline.of_comparison(design_a.name, design_b.name, effects, equivalence),
     )
-
-
-def _read_design(folder: ExperimentFolder) -> _Design:
-    content = folder.design
-    try:
-        treatments = [
-            Treatment(t["name"], t["levels"], t["settings"], t["condition"]) for t in content["treatments"]
-        ]
-        return _Design(
-            name=content["name"],
-            alpha=float(content["alpha"]),
-            equivalence=float(content["equivalence"]),
-            treatments={t.name: t for t in treatments},
-            baselines=content["baselines"],
-            workload=content["workload"],
-            trials=len(content["trials"]),
-            kind=str(content.get("kind", "")),
-            hard=[str(name) for name in content.get("hard", ())],
-            interactions=[(str(a), str(b)) for a, b in content.get("interactions", ())],
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(
-            f"design.json is damaged: {error!r}",
-            place=str(folder.path),
-            hint="copy it again from where the experiment ran",
-        ) from error
 
 
 def _usable_trials(
@@ -265,7 +219,7 @@ def _usable_trials(
 
 def _mixed(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> dict[int, tuple[str, ...]]:
     """Blocks of several machines, which only somebody who moves folders can make."""
-    if not folder.design.get("machines"):
+    if not folder.design.target.addresses:
         return {}
     named = [r for r in records if r.machine]
     return machines.mixed_blocks({r.number: r.machine for r in named}, {r.number: r.block for r in named})
@@ -273,11 +227,11 @@ def _mixed(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> dict[int
 
 def _machines(
     folder: ExperimentFolder,
-    design: _Design,
+    design: Design,
     by_treatment: Mapping[str, Sequence[TrialResponse]],
     records: Sequence[TrialRecord],
 ) -> machines.Spread | None:
-    if not folder.design.get("machines"):
+    if not folder.design.target.addresses:
         return None
     baselines = {condition: by_treatment.get(name, ()) for condition, name in design.baselines.items()}
     return machines.spread(baselines, {r.number: r.machine for r in records})
@@ -320,7 +274,7 @@ def _summary(treatment: Treatment, trials: Sequence[TrialResponse], alpha: float
 
 
 def _operations(
-    design: _Design, by_treatment: Mapping[str, Sequence[TrialResponse]]
+    design: Design, by_treatment: Mapping[str, Sequence[TrialResponse]]
 ) -> dict[str, tuple[TreatmentSummary, ...]]:
     names = sorted({name for trials in by_treatment.values() for trial in trials for name in trial.parts})
     if len(names) < 2:
@@ -333,7 +287,7 @@ def _operations(
         }
         found[name] = tuple(
             _summary(treatment, parts[key], design.alpha)
-            for key, treatment in design.treatments.items()
+            for key, treatment in design.by_name.items()
             if key in parts
             and len(parts[key]) == len(by_treatment[key])
             and all(part.operations for part in parts[key])
@@ -341,8 +295,8 @@ def _operations(
     return dict(sorted(found.items(), key=lambda item: -sum(summary.operations for summary in item[1])))
 
 
-def _effects(design: _Design, by_treatment: Mapping[str, Sequence[TrialResponse]]) -> Iterable[Effect]:
-    for treatment in design.treatments.values():
+def _effects(design: Design, by_treatment: Mapping[str, Sequence[TrialResponse]]) -> Iterable[Effect]:
+    for treatment in design.treatments:
         baseline = design.baselines[treatment.condition]
         if treatment.name == baseline:
             continue
@@ -354,13 +308,13 @@ def _effects(design: _Design, by_treatment: Mapping[str, Sequence[TrialResponse]
                 condition=treatment.condition,
                 alpha=design.alpha,
                 equivalence=design.equivalence,
-                comparisons=design.candidates,
+                comparisons=max(len(design.treatments) - len(design.baselines), 1),
             )
             if effect is not None:
                 yield effect
 
 
-def _noise(design: _Design, by_treatment: Mapping[str, Sequence[TrialResponse]]) -> Iterable[NoiseFloor]:
+def _noise(design: Design, by_treatment: Mapping[str, Sequence[TrialResponse]]) -> Iterable[NoiseFloor]:
     # Shared by the conditions, so that one with an odd A/A pair is not found merely by looking at many.
     alpha = design.alpha / max(len(design.baselines), 1)
     for condition, baseline in design.baselines.items():
@@ -370,13 +324,12 @@ def _noise(design: _Design, by_treatment: Mapping[str, Sequence[TrialResponse]])
                 yield floor
 
 
-def _refuse_other_workload(a: _Design, b: _Design, common: Sequence[str], place: str) -> None:
+def _refuse_other_workload(a: Design, b: Design, common: Sequence[str], place: str) -> None:
     """A ratio between two different questions means nothing."""
-    differences = _differences("workload.", a.workload, b.workload)
+    differences = _differences("workload.", a.workload.model_dump(), b.workload.model_dump())
     for name in common:
         own_a, own_b = (
-            {k: v for k, v in d.treatments[name].settings.items() if k.startswith("workload.")}
-            for d in (a, b)
+            {k: v for k, v in d.treatment(name).settings.items() if k.startswith("workload.")} for d in (a, b)
         )
         differences += [f"{name}: {text}" for text in _differences("", own_a, own_b)]
     if differences:

@@ -223,13 +223,12 @@ def analyse_sweep(folder: ExperimentFolder) -> Sweep:
     Raises StoreError when the folder is damaged; without a usable trial there is a Sweep without a knee.
     """
     design = folder.design
-    try:
-        table, alpha = design["sweep"], float(design["alpha"])
-        loads = {str(name): float(load) for name, load in table["loads"].items()}
-        objectives = [Objective(**o) for o in table["objectives"]]
-        planned = {t["treatment"] for t in design["trials"]}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StoreError(f"design.json is damaged: {error!r}", place=str(folder.path)) from error
+    table, alpha = design.sweep, design.alpha
+    if table is None:
+        raise StoreError("this is no sweep", place=str(folder.path))
+    loads = dict(zip((t.name for t in design.treatments), map(float, table.loads()), strict=True))
+    objectives = [parse_objective(text, str(folder.path)) for text in table.objective]
+    planned = {t.treatment for t in design.trials}
     records = folder.trials()
     passed, searched, excluded = _responses(folder, records)
     summaries = {name: _summary(name, trials, alpha) for name, trials in passed.items()}
@@ -259,26 +258,26 @@ def analyse_sweep(folder: ExperimentFolder) -> Sweep:
     ]
     refusal = (
         "an offered rate is no number of clients: the Universal Scalability Law does not apply"
-        if table["is_open"]
+        if table.is_open
         else usl.refusal(points)
     )
     found = Sweep(
-        name=design["name"],
-        knob=table["knob"],
-        unit=table["unit"],
-        is_open=table["is_open"],
+        name=design.name,
+        knob=table.knob,
+        unit=table.unit,
+        is_open=table.is_open,
         alpha=alpha,
-        gain=table["gain"],
-        passes=table["passes"],
+        gain=table.gain,
+        passes=table.passes,
         levels=tuple(levels),
-        knee=knee_of(levels, table["gain"]),
+        knee=knee_of(levels, table.gain),
         answers=tuple(answer_of(objective, levels) for objective in objectives),
         law=None if refusal else usl.fit(points, alpha),
         law_refusal=refusal,
         latency_kind=next((s.latency_kind for s in summaries.values()), "service"),
         excluded=excluded,
         done=len(records),
-        planned=len(design["trials"]),
+        planned=len(design.trials),
     )
     return replace(found, headline=_headline(found))
 

@@ -39,7 +39,7 @@ def find_plan(path: Path) -> Path:
 @plan_app.command("list")
 def plan_list() -> None:
     """The example plans that come with headrace."""
-    from headrace.experiment import plan as plans
+    from headrace import plan as plans
 
     for path in sorted((Path(__file__).parent.parent / "examples").glob("*.toml")):
         typer.echo(f"{path.stem:22} {plans.load(path)[0].description}")
@@ -54,26 +54,23 @@ def plan_show(
     as_json: Json = False,
 ) -> None:
     """The treatments and trials of a plan, the hours they will take, and what they can and cannot tell."""
+    from headrace import plan as plans
     from headrace.experiment import kinds
-    from headrace.experiment import plan as plans
-    from headrace.experiment.duet import trials_at_once
-    from headrace.experiment.pool import share_of_one_machine
     from headrace.experiment.runner import boot_seconds, trial_seconds
     from headrace.report import designs
 
     path = find_plan(plan)
     loaded, _ = plans.load(path)
     design = kinds.build(loaded, place=str(path))
-    content = design.to_json()
-    seconds = trial_seconds(loaded) * len(design.trials) / trials_at_once(content) + boot_seconds(design)
-    hours = seconds * share_of_one_machine(content) / 3600
-    outlook = None if loaded.sweep or loaded.tune else designs.outlook(content, sd)
+    seconds = trial_seconds(design.workload) * len(design.trials) / design.at_once + boot_seconds(design)
+    hours = seconds * design.share_of_one_machine / 3600
+    outlook = None if loaded.sweep or loaded.tune else designs.outlook(design, sd)
     if as_json:
-        print_json({**content, "hours": hours, "outlook": outlook and designs.to_json(outlook)})
+        print_json({**design.to_json(), "hours": hours, "outlook": outlook and designs.to_json(outlook)})
     else:
         from headrace.report import views
 
-        stdout().print(views.design(content, hours))
+        stdout().print(views.design(design, hours))
         if outlook:
             stdout().print(designs.terminal(outlook))
 
@@ -197,13 +194,12 @@ def _conclude(folder: ExperimentFolder, as_json: bool) -> None:
 )
 def report_command(folder: Folder, objective: Objectives = None, as_json: Json = False) -> None:
     """Analyse an experiment (finished or not), print the table and write report.html and report.json."""
-    from headrace.analysis.sweep import parse_objective
     from headrace.experiment.sweep import asking
     from headrace.store import ExperimentFolder
 
     found = ExperimentFolder.open(folder)
     if objective:
-        found = asking(found, [parse_objective(text, "--objective") for text in objective])
+        found = asking(found, objective, "--objective")
     _conclude(found, as_json)
 
 
@@ -233,7 +229,7 @@ def status(folder: Folder, as_json: Json = False) -> None:
             stderr().print(f"{error.place}: {error.message}", soft_wrap=True, highlight=False, markup=False)
     if as_json:
         states = {t.number: t.state for t in experiment.trials()}
-        print_json({"trials": len(experiment.design["trials"]), "states": states, "journal": entries})
+        print_json({"trials": len(experiment.design.trials), "states": states, "journal": entries})
     else:
         stdout().print(views.status(experiment, entries))
 

@@ -22,7 +22,7 @@ from headrace.cli.shell import (
 from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
-    from headrace.experiment.plan import Plan
+    from headrace.plan import Plan
 
 
 Findings = Annotated[

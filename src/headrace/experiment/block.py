@@ -12,11 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from headrace import plan as plans
 from headrace.agent import Agent
+from headrace.design import Design
 from headrace.errors import NothingMeasured, Refused
 from headrace.experiment import design as designs
 from headrace.experiment import lease
-from headrace.experiment import plan as plans
 from headrace.experiment.labs import Labs
 from headrace.experiment.machine import boot_id, open_machine, target_spec
 from headrace.experiment.runner import Event, Note, Run
@@ -56,12 +57,12 @@ class Task:
 RECONNECT_S = 60.0
 
 
-def at(plan: plans.Plan, address: str) -> plans.Plan:
-    """The plan as if this were its only machine."""
+def at(table: plans.TargetTable, address: str) -> plans.TargetTable:
+    """As if this were the plan's only machine."""
     own: dict[str, object] = {"address": address, "addresses": []}
-    if "reconnect_s" not in plan.target.model_fields_set:
+    if "reconnect_s" not in table.model_fields_set:
         own["reconnect_s"] = RECONNECT_S
-    return plan.model_copy(update={"target": plan.target.model_copy(update=own)})
+    return table.model_copy(update=own)
 
 
 async def look(plan: plans.Plan, address: str, *, apart: bool = False) -> Seen:
@@ -69,7 +70,7 @@ async def look(plan: plans.Plan, address: str, *, apart: bool = False) -> Seen:
 
     ``apart``: the controller is not to stand on the machine itself.
     """
-    target = open_target(target_spec(at(plan, address)))
+    target = open_target(target_spec(at(plan.target, address)))
     try:
         await target.connect()
         boot = await boot_id(target)
@@ -97,14 +98,19 @@ async def _refuse_controllers(plan: plans.Plan, target: Target, boot: str, apart
         )
 
 
+def design_of(task: Task) -> Design:
+    """The whole design that the task is a part of."""
+    plan = plans.parse(task.plan_text, task.place)
+    return designs.build(plan, place=task.place, is_root=task.is_root)
+
+
 async def run_block(task: Task, folder: Path, listen: Callable[[Event], None]) -> None:
     """Run the trials of a task in their order; ``folder`` holds those that have ended, as an experiment's does.
 
     Waits while somebody else has the machine. Raises TargetError when the machine is lost, and what the runner
     raises; when cancelled, the machine is restored first.
     """
-    plan = plans.parse(task.plan_text, task.place)
-    whole = designs.build(plan, place=task.place, is_root=task.is_root)
+    whole = design_of(task)
     if whole.hash != task.design_hash:
         raise Refused(
             "this controller makes another design of the plan: it has another headrace",
@@ -114,13 +120,13 @@ async def run_block(task: Task, folder: Path, listen: Callable[[Event], None]) -
     wanted = set(task.numbers)
     design = replace(
         whole,
-        plan=at(whole.plan, task.address),
+        target=at(whole.target, task.address),
         trials=tuple(trial for trial in whole.trials if trial.number in wanted),
     )
     if task.apart:
-        await look(plan, task.address, apart=True)
+        await look(plans.parse(task.plan_text, task.place), task.address, apart=True)
     shutil.rmtree(folder, ignore_errors=True)
-    own = ExperimentFolder.create(folder, task.plan_text, design.to_json())
+    own = ExperimentFolder.create(folder, task.plan_text, design)
 
     def tell(text: str) -> None:
         listen(Note(text))

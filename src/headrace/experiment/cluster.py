@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace import extras
+from headrace import plan as plans
 from headrace.errors import HeadraceError, NotReady, PlanError
 from headrace.experiment import block as blocks
-from headrace.experiment import plan as plans
-from headrace.experiment.block import Seen, Task
+from headrace.experiment.block import Seen, Task, design_of
 from headrace.experiment.pool import ControllerLost
 from headrace.experiment.runner import Event, Listener, TrialEnded
 from headrace.store import ExperimentFolder
@@ -136,7 +136,7 @@ class RayControllers:
 
     async def run_block(self, task: Task, folder: Path, listen: Listener) -> None:
         shutil.rmtree(folder, ignore_errors=True)
-        own = ExperimentFolder.create(folder, task.plan_text, {"hash": task.design_hash})
+        own = ExperimentFolder.create(folder, task.plan_text, design_of(task))
         address = task.address
         try:
             await self._ask(address, "start", replace(task, apart=True))

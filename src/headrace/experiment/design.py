@@ -1,73 +1,20 @@
-"""From a plan to treatments, blocks and trials: frozen and hashed before the first trial."""
+"""From a plan to a design: treatments, blocks and trials."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from headrace import knobs, workloads
+from headrace.design import Design, Skipped, kernel_of, options_of
 from headrace.errors import PlanError
 from headrace.experiment import fractions, volume
-from headrace.experiment.plan import ALL, NONE, DesignTable, FactorTable, Plan, Settings, TargetTable
 from headrace.model import Role, Treatment, TrialSpec, Value
+from headrace.plan import ALL, NONE, VM, FactorTable, Plan, Settings
 from headrace.server import LAYOUT_VARIABLES
 from headrace.target import TargetSpec
 
 CONFIGURATION = "configuration"
-
-_OF_MACHINES = {"addresses", "equal", "allow_shared"}
-
-#: The address of a machine that headrace makes itself.
-VM = "vm"
-
-
-@dataclass(frozen=True)
-class Design:
-    """What will be run, in order. ``baselines`` maps each condition to its baseline treatment's name."""
-
-    plan: Plan
-    treatments: tuple[Treatment, ...]
-    trials: tuple[TrialSpec, ...]
-    baselines: Mapping[str, str]
-    skipped: tuple[tuple[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
-    hash: str = field(default="", compare=False)
-
-    def treatment(self, name: str) -> Treatment:
-        return next(t for t in self.treatments if t.name == name)
-
-    def to_json(self) -> dict[str, Any]:
-        """The content of ``design.json``; ``store`` adds the format's number."""
-        plan = self.plan
-        return {
-            "name": plan.name,
-            "description": plan.description,
-            "hash": self.hash,
-            "kind": plan.design.kind,
-            "seed": plan.design.seed,
-            "blocks": plan.design.blocks,
-            "alpha": plan.design.alpha,
-            "equivalence": plan.design.equivalence,
-            # Only where it decides anything: designs frozen before there were races keep their hash.
-            **({"response": plan.design.response} if plan.design.kind == "race" else {}),
-            **_method(plan.design),
-            "workload": plan.workload.model_dump(mode="json"),
-            "volume": volume.table(plan.volume),
-            "server": plan.server.model_dump(mode="json"),
-            "target": plan.target.model_dump(mode="json", exclude=_OF_MACHINES),
-            **_machines(plan.target),
-            **({"machine": plan.machine.makes()} if plan.machine else {}),
-            "base": plan.base,
-            "baselines": dict(self.baselines),
-            "treatments": [asdict(t) for t in self.treatments],
-            "trials": [asdict(t) for t in self.trials],
-            "skipped": [{"treatment": name, "reason": reason} for name, reason in self.skipped],
-            "notes": list(self.notes),
-        }
 
 
 def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
@@ -86,7 +33,7 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
     except PlanError as error:
         message = f"{error.place}: {error.message}" if error.place else error.message
         raise PlanError(message, place=place, hint=error.hint) from error
-    skipped: list[tuple[str, str]] = []
+    skipped: list[Skipped] = []
     notes: list[str] = []
     if not is_root:
         treatments, notes = _without_root(plan, treatments, skipped)
@@ -96,44 +43,39 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
         if lost:
             raise PlanError(f"the baseline {lost[0]!r} needs root", place=place, hint="run as root")
         if skipped and plan.design.kind in fractions.CHOSEN:
-            name, reason = skipped[0]
+            name, reason = skipped[0].treatment, skipped[0].reason
             raise PlanError(
                 f"{name!r}: {reason}, and a design of kind {plan.design.kind!r} needs every treatment",
                 place=place,
                 hint="run as root",
             )
-    trials = tuple(_order(plan, treatments, baselines))
-    design = Design(plan, tuple(treatments), trials, baselines, tuple(skipped), tuple(notes))
-    # Each block is of one machine, so which machines there are may change while an experiment is under way.
-    content = {key: value for key, value in design.to_json().items() if key != "machines"}
-    canonical = json.dumps(content, sort_keys=True)
-    return Design(
-        plan,
-        design.treatments,
-        trials,
-        baselines,
-        design.skipped,
-        design.notes,
-        hashlib.sha256(canonical.encode()).hexdigest(),
+    table = plan.design
+    design = Design(
+        name=plan.name,
+        description=plan.description,
+        kind=table.kind,
+        seed=table.seed,
+        blocks=table.blocks,
+        alpha=table.alpha,
+        equivalence=table.equivalence,
+        response=table.response,
+        resolution=(table.resolution or fractions.PLACKETT_BURMAN) if table.kind == "screening" else None,
+        runs=table.runs,
+        interactions=[(a, b) for a, b in table.interactions],
+        hard=table.hard,
+        workload=plan.workload,
+        volume=plan.volume,
+        server=plan.server,
+        target=plan.target,
+        machine=plan.machine,
+        base=plan.base,
+        baselines=baselines,
+        treatments=tuple(treatments),
+        trials=tuple(_order(plan, treatments, baselines)),
+        skipped=tuple(skipped),
+        notes=tuple(notes),
     )
-
-
-def _machines(table: TargetTable) -> dict[str, Any]:
-    """Only where there are several: designs frozen before that keep their hash."""
-    return {"machines": table.model_dump(mode="json", include=_OF_MACHINES)} if table.addresses else {}
-
-
-def _method(table: DesignTable) -> dict[str, Any]:
-    """What the analysis must know of how treatments were chosen and ordered. Empty where there is nothing to say:
-    designs frozen before there were such keep their hash."""
-    found: dict[str, Any] = {}
-    if table.kind == "screening":
-        found["resolution"] = table.resolution or fractions.PLACKETT_BURMAN
-    if table.kind == "optimal":
-        found |= {"runs": table.runs, "interactions": table.interactions}
-    if table.hard:
-        found["hard"] = table.hard
-    return found
+    return design.frozen()
 
 
 def _levels(plan: Plan) -> dict[str, dict[str, Settings]]:
@@ -188,12 +130,6 @@ def _with_reboots_hard(plan: Plan, factors: Mapping[str, Mapping[str, Settings]]
 
 def _needs_reboot(knob: str) -> bool:
     return knob.startswith("machine.")
-
-
-def kernel_of(plan: Plan, treatment: Treatment) -> str | None:
-    """The kernel a treatment asks for, as the plan names it; None where it is the one that is there."""
-    own = treatment.settings.get("machine.kernel")
-    return str(own) if own is not None else plan.machine.kernel if plan.machine else None
 
 
 def _left_out(plan: Plan) -> dict[str, list[str]]:
@@ -335,7 +271,7 @@ def _check(plan: Plan, treatment: Treatment) -> None:
                 f"{knob} in {treatment.name}: a directory has no file system or queue of its own",
                 hint='volume.device = "loop"',
             )
-    own = workloads.make_workload(plan.workload.kind, workload_options(plan, treatment)).dataset()
+    own = workloads.make_workload(plan.workload.kind, options_of(plan.workload, treatment)).dataset()
     common = workloads.make_workload(plan.workload.kind, plan.workload.options).dataset()
     if own != common:
         changed = [k for k, v in (own or {}).items() if v != (common or {}).get(k)]
@@ -345,7 +281,7 @@ def _check(plan: Plan, treatment: Treatment) -> None:
             hint="set it in [workload], and run one experiment for each data set",
         )
     _check_layout(plan, treatment)
-    kernel = kernel_of(plan, treatment)
+    kernel = kernel_of(plan.machine, treatment)
     if kernel is not None:
         _check_may_reboot(plan, f"kernel {kernel} in {treatment.name}")
     volume.check(plan, treatment)
@@ -375,7 +311,7 @@ def _check_may_reboot(plan: Plan, what: str) -> None:
 
 def _check_kernels(plan: Plan, treatments: list[Treatment]) -> None:
     """A trial must not run on the kernel that another one left behind."""
-    without = [t.name for t in treatments if kernel_of(plan, t) is None]
+    without = [t.name for t in treatments if kernel_of(plan.machine, t) is None]
     if without and (plan.target.address == VM or len(without) < len(treatments)):
         raise PlanError(
             f"machine.kernel: {without[0]} names no kernel",
@@ -393,19 +329,12 @@ def _check_layout(plan: Plan, treatment: Treatment) -> None:
             )
 
 
-def workload_options(plan: Plan, treatment: Treatment) -> Settings:
-    """The workload's options under this treatment."""
-    prefix = "workload."
-    own = {k.removeprefix(prefix): v for k, v in treatment.settings.items() if k.startswith(prefix)}
-    return {**plan.workload.options, **own}
-
-
 def _needs_root(knob: str) -> bool:
     return knob.startswith(("machine.", "volume.", "host."))
 
 
 def _without_root(
-    plan: Plan, treatments: list[Treatment], skipped: list[tuple[str, str]]
+    plan: Plan, treatments: list[Treatment], skipped: list[Skipped]
 ) -> tuple[list[Treatment], list[str]]:
     kept = []
     for treatment in treatments:
@@ -413,7 +342,7 @@ def _without_root(
             k for k, value in treatment.settings.items() if _needs_root(k) and value != plan.base.get(k)
         ]
         if beyond_base:
-            skipped.append((treatment.name, f"{beyond_base[0]} needs root"))
+            skipped.append(Skipped(treatment.name, f"{beyond_base[0]} needs root"))
             continue
         settings = {k: v for k, v in treatment.settings.items() if not _needs_root(k)}
         kept.append(Treatment(treatment.name, treatment.levels, settings, treatment.condition))

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import json
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,11 +22,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headrace import plan as plans
 from headrace import workloads
 from headrace.analysis.disturbance import find_disturbance
+from headrace.design import Design
 from headrace.errors import NotReady, PlanError
 from headrace.experiment import design as designs
-from headrace.experiment import plan as plans
 from headrace.experiment.again import Again
 from headrace.experiment.runner import (
     Listener,
@@ -50,6 +49,8 @@ from headrace.model import Role, Treatment, TrialSpec, TrialState
 from headrace.store import ExperimentFolder, TrialData, TrialDraft, TrialRecord
 from headrace.target import to_the_end
 
+KIND = "duet"
+
 #: What may differ between two sides. Everything else is one for the whole machine, or another question.
 OWN = ("server.", "volume.")
 
@@ -69,46 +70,35 @@ Pair = tuple[TrialSpec, TrialSpec]
 Measured = tuple[TrialRecord, TrialData]
 
 
-class DuetDesign(designs.Design):
-    """As any design, but for its trials: two of each pair (its ``block``), ``position`` is the half of the
-    machine."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {**super().to_json(), "duet": True}
-
-
-def as_duet(design: designs.Design, place: str) -> DuetDesign:
-    """The design of a plan with ``duet = true``. Raises PlanError for what two sides cannot each have."""
+def as_duet(design: Design, place: str) -> Design:
+    """The design of a plan with ``duet = true``: two trials of each pair (its ``block``), ``position`` is the half
+    of the machine. Raises PlanError for what two sides cannot each have."""
     try:
-        _check_plan(design.plan)
+        _check_plan(design)
         for treatment in design.treatments:
             _check(design, treatment)
     except PlanError as error:
         raise PlanError(error.message, place=place, hint=error.hint) from error
     if len(design.treatments) == len(design.baselines):
         raise PlanError("a duet needs a treatment beside its baseline", place=place)
-    duet = DuetDesign(
-        design.plan, design.treatments, tuple(_trials(design)), design.baselines, design.skipped, design.notes
-    )
-    canonical = json.dumps(duet.to_json(), sort_keys=True)
-    return replace(duet, hash=hashlib.sha256(canonical.encode()).hexdigest())
+    return replace(design, experiment=KIND, at_once=2, trials=tuple(_trials(design))).frozen()
 
 
-def _check_plan(plan: plans.Plan) -> None:
-    workload = workloads.make_workload(plan.workload.kind, plan.workload.options)
-    if workloads.watches(workload) or plan.workload.kind == "memcached":
+def _check_plan(design: Design) -> None:
+    workload = workloads.make_workload(design.workload.kind, design.workload.options)
+    if workloads.watches(workload) or design.workload.kind == "memcached":
         raise PlanError(
-            f"design.duet: with {plan.workload.kind} there is nothing that each side has for itself",
+            f"design.duet: with {design.workload.kind} there is nothing that each side has for itself",
             hint="duet = false: one after the other, in random order",
         )
-    if workloads.driven_from(workload)[0] or plan.server.port:
+    if workloads.driven_from(workload)[0] or design.server.port:
         raise PlanError(
             "design.duet: each side drives its own server over its own socket",
             hint="leave server.port and workload.clients out",
         )
 
 
-def _check(design: designs.Design, treatment: Treatment) -> None:
+def _check(design: Design, treatment: Treatment) -> None:
     baseline = design.treatment(design.baselines[treatment.condition])
     for knob in {**treatment.settings, **baseline.settings}:
         if knob.startswith(OWN) or treatment.settings.get(knob) == baseline.settings.get(knob):
@@ -118,7 +108,7 @@ def _check(design: designs.Design, treatment: Treatment) -> None:
             f"{knob} in {treatment.name}: not in a duet: {reason}",
             hint=f"in a duet {' and '.join(area + '*' for area in OWN)} may differ; otherwise duet = false",
         )
-    device = str(treatment.settings.get("volume.device", design.plan.volume.device))
+    device = str(treatment.settings.get("volume.device", design.volume.device))
     if device not in DEVICES:
         raise PlanError(
             f"volume.device = {device!r} in {treatment.name}: two sides need two volumes alike at once",
@@ -126,13 +116,13 @@ def _check(design: designs.Design, treatment: Treatment) -> None:
         )
 
 
-def _trials(design: designs.Design) -> Iterator[TrialSpec]:
+def _trials(design: Design) -> Iterator[TrialSpec]:
     """Pairs in a random order in each of the plan's blocks: each treatment with its baseline, and the baseline
     with itself. The sides are drawn in the first of two blocks and swapped in the second."""
-    generator = random.Random(design.plan.design.seed)
+    generator = random.Random(design.seed)
     swapped: dict[str, bool] = {}
     number = pair = 0
-    for block in range(design.plan.design.blocks):
+    for block in range(design.blocks):
         names = [t.name for t in design.treatments]
         for name in names:
             swapped[name] = generator.random() < 0.5 if block % 2 == 0 else not swapped[name]
@@ -216,7 +206,7 @@ async def run_duet(
     """Run or continue the duet of a plan file: as ``runner.run_experiment``."""
     plan, text = plans.load(plan_path)
 
-    def build(is_root: bool) -> designs.Design:
+    def build(is_root: bool) -> Design:
         return as_duet(designs.build(plan, place=str(plan_path), is_root=is_root), str(plan_path))
 
     return await run_design(plan, text, build, _DuetRun, folder_path, listen, retry=retry)
@@ -375,8 +365,3 @@ def _beside(record: TrialRecord, other: TrialRecord) -> TrialRecord:
         return record
     why = f"the other side of its pair ({other.treatment}) is {other.state}: {other.reason}"
     return replace(record, state=TrialState.INVALID, reason=why)
-
-
-def trials_at_once(design: Mapping[str, Any]) -> int:
-    """How many trials run at the same moment. ``design`` is the content of design.json."""
-    return 2 if design.get("duet") else 1

@@ -17,7 +17,7 @@ import numpy as np
 
 from headrace.analysis import aliasing
 from headrace.errors import PlanError
-from headrace.experiment.plan import DesignTable
+from headrace.plan import DesignTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

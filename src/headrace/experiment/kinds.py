@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from headrace import plan as plans
+from headrace.design import Design
 from headrace.errors import PlanError
 from headrace.experiment import design as designs
 from headrace.experiment import duet, pool, race, sweep
-from headrace.experiment import plan as plans
 from headrace.experiment.runner import Listener, Note, run_experiment
 from headrace.store import ExperimentFolder
 
@@ -15,7 +16,7 @@ from headrace.store import ExperimentFolder
 HERE = "here"
 
 
-def build(plan: plans.Plan, *, place: str, is_root: bool = True) -> designs.Design:
+def build(plan: plans.Plan, *, place: str, is_root: bool = True) -> Design:
     """The design of a plan of any kind. Raises PlanError with ``place`` and the key."""
     if plan.sweep is not None:
         return sweep.build(plan, place=place, is_root=is_root)

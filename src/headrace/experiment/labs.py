@@ -13,15 +13,15 @@ from types import TracebackType
 
 from headrace import workloads
 from headrace.agent import Agent, Journal
+from headrace.design import Design
 from headrace.errors import HeadraceError, NotReady, PlanError, Refused, TargetError, TreatmentFailed
-from headrace.experiment import design as designs
-from headrace.experiment import plan as plans
 from headrace.experiment import readiness
 from headrace.experiment.machine import Machine, boot_id, is_kernel, is_there, target_spec
 from headrace.experiment.preflight import preflight
 from headrace.experiment.trial import Lab, restore, server_spec, volume_spec
 from headrace.facts import HostFacts
 from headrace.model import ServerEndpoint
+from headrace.plan import ServerTable
 from headrace.server import build_dataset, dataset_folder
 from headrace.store import ExperimentFolder
 from headrace.target import Target, TargetSpec, open_target, to_the_end
@@ -35,9 +35,7 @@ BOOTED_RECONNECT_S = 10.0
 class Labs:
     """The lab on the machine that is there: prepared again after each boot. ``current`` is the one to work in."""
 
-    def __init__(
-        self, machine: Machine, folder: ExperimentFolder, design: designs.Design, tell: Tell
-    ) -> None:
+    def __init__(self, machine: Machine, folder: ExperimentFolder, design: Design, tell: Tell) -> None:
         self.design = design
         self._machine = machine
         self._folder = folder
@@ -80,10 +78,10 @@ class Labs:
             return
         # A search finds its treatments on the way: until then its trials are called what no treatment is.
         known = {treatment.name for treatment in self.design.treatments}
-        first = next((name for name in left if name in known), next(iter(self.design.baselines.values())))
+        first = next((name for name in left if name in known), self.design.reference.name)
         # A kernel that does not come up is the trial's own failure.
         with contextlib.suppress(TreatmentFailed):
-            await self.ready(designs.kernel_of(self.design.plan, self.design.treatment(first)))
+            await self.ready(self.design.kernel_of(self.design.treatment(first)))
 
     async def ready(self, kernel: str | None) -> Lab:
         """The lab on this kernel; None is the one that runs. Raises TreatmentFailed where it does not come up."""
@@ -159,16 +157,15 @@ class Labs:
 async def prepare_lab(
     target: Target,
     folder: ExperimentFolder,
-    design: designs.Design,
+    design: Design,
     stack: AsyncExitStack,
     tell: Tell,
     spec: TargetSpec | None = None,
 ) -> Lab:
     """Make a target ready for trials; ``stack`` lets go of it. ``spec`` is how it was reached, where the plan's
     address does not say that."""
-    plan = design.plan
     agent = await Agent.install(target)
-    owner = f"headrace-{plan.name}-{design.hash[:12]}"
+    owner = f"headrace-{design.name}-{design.hash[:12]}"
     journal = Journal(agent, owner)
     await stack.enter_async_context(journal.hold())
     # Whatever a killed run left behind is undone before anything is looked at or measured.
@@ -177,14 +174,14 @@ async def prepare_lab(
     lost = folder.discard_drafts()
     if lost:
         tell(f"{lost} unfinished trial was discarded and will be measured again")
-    workload = workloads.make_workload(plan.workload.kind, plan.workload.options)
+    workload = workloads.make_workload(design.workload.kind, design.workload.options)
     specs = [volume_spec(design, treatment) for treatment in design.treatments]
     for treatment in design.treatments:
         server_spec(design, treatment)  # refuses before the first trial what it would refuse in one
-    vendor = plan.server.vendor if workload.needs_server and plan.server.binary is None else None
+    vendor = design.server.vendor if workload.needs_server and design.server.binary is None else None
     versions = await readiness.require(target, workload, specs, vendor)
-    clients, network_host = await _clients(target, spec or target_spec(plan), design, stack, tell)
-    await _make_scratch(target, plan.target.scratch)
+    clients, network_host = await _clients(target, spec or target_spec(design.target), design, stack, tell)
+    await _make_scratch(target, design.target.scratch)
     await _load_file_systems(target, {spec.filesystem for spec in specs})
     facts = await agent.facts()
     folder.save_facts(facts)
@@ -195,7 +192,7 @@ async def prepare_lab(
         facts=facts,
         design=design,
         owner=owner,
-        scratch=plan.target.scratch,
+        scratch=design.target.scratch,
         versions={**versions, "kernel": HostFacts(facts).kernel_release},
         clients=clients,
         network_host=network_host,
@@ -208,22 +205,21 @@ async def prepare_lab(
 
 
 async def _clients(
-    target: Target, own: TargetSpec, design: designs.Design, stack: AsyncExitStack, tell: Tell
+    target: Target, own: TargetSpec, design: Design, stack: AsyncExitStack, tell: Tell
 ) -> tuple[dict[str, Target], str]:
     """Reach every machine that any treatment drives from, before the first trial; and where those that are not the
     target reach its server, empty without any."""
-    plan = design.plan
-    table = plan.target
+    table = design.target
     specs: dict[str, TargetSpec] = {}
     network_host = ""
     for treatment in design.treatments:
-        options = designs.workload_options(plan, treatment)
-        workload = workloads.make_workload(plan.workload.kind, options)
+        options = design.options_of(treatment)
+        workload = workloads.make_workload(design.workload.kind, options)
         addresses, server_address = workloads.driven_from(workload)
         specs |= {address: TargetSpec.parse(address, **table.login) for address in addresses}
         if any(specs[address] != own for address in addresses):
             network_host = server_address or own.host
-            _require_network(plan, network_host)
+            _require_network(design.server, network_host)
     clients: dict[str, Target] = {}
     for address, spec in specs.items():
         clients[address] = client = target if spec == own else open_target(spec, tell)
@@ -234,13 +230,13 @@ async def _clients(
     return clients, network_host
 
 
-def _require_network(plan: plans.Plan, network_host: str) -> None:
+def _require_network(server: ServerTable, network_host: str) -> None:
     if not network_host:
         raise PlanError(
             "workload.server_address: clients on other machines must know where the server is",
             hint="give the address of this machine that they can reach",
         )
-    if not plan.server.port:
+    if not server.port:
         raise PlanError(
             "server.port = 0: clients on other machines need a port",
             hint="give a [server] port that they can reach",
@@ -276,8 +272,7 @@ async def _make_scratch(target: Target, scratch: str) -> None:
 
 async def _dataset(lab: Lab, workload: workloads.Workload, tell: Tell) -> str:
     """The golden copy of the data, built once per server version and data set."""
-    baseline = lab.design.treatment(next(iter(lab.design.baselines.values())))
-    treated = server_spec(lab.design, baseline)
+    treated = server_spec(lab.design, lab.design.reference)
     spec = replace(treated, variables=dict(treated.layout), allocator="system")
     folder = await dataset_folder(lab.target, spec, f"{lab.scratch}/datasets", workload.dataset() or {})
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Protocol
 
 from headrace import vm
+from headrace.design import Design
 from headrace.errors import HeadraceError, PlanError, TargetError, TreatmentFailed
-from headrace.experiment.design import VM, Design, kernel_of
-from headrace.experiment.plan import LOGIN, MachineTable, Plan, size_in_bytes
+from headrace.plan import VM, MachineTable, TargetTable, size_in_bytes
 from headrace.store import ExperimentFolder
 from headrace.target import Target, TargetSpec, open_target
 
@@ -153,33 +153,29 @@ def vm_name(name: str, design_hash: str, folder: Path) -> str:
 
 def open_machine(design: Design, folder: Path) -> Machine:
     """The machine of a plan, not up yet."""
-    plan = design.plan
-    table = plan.machine or MachineTable()
-    if plan.target.address == VM:
-        return VirtualMachine(vm_name(plan.name, design.hash, folder), str(folder.absolute()), table)
-    spec = target_spec(plan)
-    if any(kernel_of(plan, treatment) for treatment in design.treatments):
+    table = design.machine or MachineTable()
+    if design.target.address == VM:
+        return VirtualMachine(vm_name(design.name, design.hash, folder), str(folder.absolute()), table)
+    spec = target_spec(design.target)
+    if any(design.kernel_of(treatment) for treatment in design.treatments):
         from headrace.experiment.reboot import RebootedHost
 
         return RebootedHost(spec, table)
     return AsItIs(spec)
 
 
-def target_spec(plan: Plan) -> TargetSpec:
+def target_spec(table: TargetTable) -> TargetSpec:
     """Where the plan's target is; not of a virtual machine, which has its address when it is up."""
-    table = plan.target
     return TargetSpec.parse(table.address, **table.login)
 
 
 def reached(folder: ExperimentFolder) -> TargetSpec | None:
     """Where the machine of an experiment is now; None where it is a virtual one that does not run."""
     design = folder.design
-    table = design["target"]
-    if table["address"] == VM:
-        running = vm.find(vm_name(str(design["name"]), str(design["hash"]), folder.path))
+    if design.target.address == VM:
+        running = vm.find(vm_name(design.name, design.hash, folder.path))
         return running.target if running else None
-    # An older folder knows fewer keys.
-    return TargetSpec.parse(table["address"], **{key: table[key] for key in LOGIN if key in table})
+    return target_spec(design.target)
 
 
 def is_kernel(wanted: str, release: str) -> bool:

@@ -13,21 +13,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from headrace import plan as plans
 from headrace import workloads
+from headrace.design import Design
 from headrace.errors import HeadraceError, PlanError, Refused, TargetError
 from headrace.experiment import block as blocks
 from headrace.experiment import design as designs
 from headrace.experiment import lease
-from headrace.experiment import plan as plans
 from headrace.experiment.block import Seen, Task
 from headrace.experiment.ledger import Assignment, Ledger
 from headrace.experiment.runner import (
@@ -118,13 +117,15 @@ async def run_pool(
         first = next(iter(seen.values()))
         is_equal = _compare(plan, seen, listen)
         design = designs.build(plan, place=str(plan_path), is_root=first.is_root)
-        for name, reason in design.skipped:
-            listen(Note(f"skipped {name}: {reason}"))
+        for left_out in design.skipped:
+            listen(Note(f"skipped {left_out.treatment}: {left_out.reason}"))
         for note in design.notes:
             listen(Note(note))
         folder = open_folder(folder_path or Path("experiments") / plan.name, text, design)
         with exclusive(folder.path):
-            _renew(folder, design)
+            if folder.design.target != design.target:
+                # It goes on with other machines than it began with.
+                folder.renew(design)
             pool = Pool(plan, text, str(plan_path), design, folder, who, listen, patience or Patience())
             await pool.run(seen, away, retry=retry, is_equal=is_equal)
     finally:
@@ -132,18 +133,10 @@ async def run_pool(
     return folder
 
 
-def share_of_one_machine(design: Mapping[str, Any]) -> float:
-    """The part of all trials that the busiest machine runs, of the content of a design.json; 1 for one machine."""
-    addresses = (design.get("machines") or {}).get("addresses") or ()
-    count = len({trial["block"] for trial in design["trials"]})
-    return math.ceil(count / len(addresses)) / count if addresses and count else 1.0
-
-
 def reached_all(folder: ExperimentFolder) -> list[TargetSpec]:
     """How to reach the machines of an experiment on several; empty for any other."""
-    addresses = (folder.design.get("machines") or {}).get("addresses") or ()
-    login = {key: value for key, value in folder.design["target"].items() if key in plans.LOGIN}
-    return [TargetSpec.parse(address, **login) for address in addresses]
+    table = folder.design.target
+    return [TargetSpec.parse(address, **table.login) for address in table.addresses]
 
 
 def _refuse(plan: plans.Plan, place: str) -> None:
@@ -156,14 +149,6 @@ def _refuse(plan: plans.Plan, place: str) -> None:
         )
     if plan.design.duet:
         raise PlanError("design.duet: on one machine only", place=place, hint="name one address")
-
-
-def _renew(folder: ExperimentFolder, design: designs.Design) -> None:
-    """The folder of an experiment that goes on with other machines than it began with."""
-    machines = design.to_json().get("machines")
-    if folder.design.get("machines") != machines:
-        folder.design["machines"] = machines
-        folder.write_output("design.json", json.dumps(folder.design, indent=2) + "\n")
 
 
 async def _look_at_all(plan: plans.Plan, who: Controllers) -> tuple[dict[str, Seen], dict[str, TargetError]]:
@@ -238,7 +223,7 @@ class Pool:
         plan: plans.Plan,
         text: str,
         place: str,
-        design: designs.Design,
+        design: Design,
         folder: ExperimentFolder,
         who: Controllers,
         listen: Listener,
@@ -498,7 +483,7 @@ class Pool:
 
     def _left_s(self) -> float:
         durations = [s for machine in self._machines.values() for s in machine.durations_s]
-        each = sum(durations) / len(durations) if durations else trial_seconds(self._plan)
+        each = sum(durations) / len(durations) if durations else trial_seconds(self._plan.workload)
         return each * self._ledger.left / max(self._ledger.present, 1)
 
 

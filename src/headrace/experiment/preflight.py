@@ -16,7 +16,6 @@ from pathlib import Path
 
 from headrace import workloads
 from headrace.errors import NotReady
-from headrace.experiment.design import workload_options
 from headrace.experiment.trial import Lab, restore, server_spec
 from headrace.model import ServerEndpoint, Treatment, Value
 from headrace.server import PrivateServer
@@ -73,7 +72,7 @@ def _by_limits(lab: Lab) -> Mapping[str, list[list[Treatment]]]:
     for treatment in lab.design.treatments:
         variables = server_spec(lab.design, treatment).variables
         limits = {name: value for name, value in sorted(variables.items()) if name in LIMITS}
-        load = json.dumps(workload_options(lab.design.plan, treatment), sort_keys=True)
+        load = json.dumps(lab.design.options_of(treatment), sort_keys=True)
         found.setdefault(json.dumps(limits), {}).setdefault(load, []).append(treatment)
     return {limits: list(loads.values()) for limits, loads in found.items()}
 
@@ -105,8 +104,8 @@ async def _server(lab: Lab, limits: Mapping[str, Value]) -> AsyncIterator[Server
 
 
 async def _findings(lab: Lab, treatment: Treatment, endpoint: ServerEndpoint) -> list[workloads.Finding]:
-    plan = lab.design.plan.workload
-    workload = workloads.make_workload(plan.kind, workload_options(lab.design.plan, treatment))
+    plan = lab.design.workload
+    workload = workloads.make_workload(plan.kind, lab.design.options_of(treatment))
     clients = tuple(lab.clients[address] for address in workloads.driven_from(workload)[0])
     # What the driver says is in the findings; its own output is of no further use.
     with tempfile.TemporaryDirectory(prefix="headrace-") as raw:

@@ -6,20 +6,18 @@ still to run follows from those on disk alone. A race that was killed goes on wi
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from headrace import plan as plans
 from headrace.analysis.race import Judge, Race
 from headrace.analysis.trials import THROUGHPUT, trial_responses
+from headrace.design import Design
 from headrace.errors import PlanError
 from headrace.experiment import design as designs
-from headrace.experiment import plan as plans
 from headrace.experiment.again import Again
 from headrace.experiment.runner import Listener, Note, Run, require_complete, run_design
 from headrace.model import Role, TrialSpec, TrialState
@@ -31,19 +29,16 @@ KIND = "race"
 Values = Mapping[int, float | None]
 
 
-def as_race(design: designs.Design, place: str) -> designs.Design:
+def as_race(design: Design, place: str) -> Design:
     """The design of a plan whose kind is ``race``: every treatment once a block, none twice.
 
     There is no A/A pair: a race tells its noise from the spread of all treatments about their blocks.
     """
-    for condition in design.baselines:
-        if sum(t.condition == condition for t in design.treatments) < 2:
-            raise PlanError("a race needs two treatments at least", place=place)
-    conditions = {t.name: t.condition for t in design.treatments}
-    trials = tuple(_trials([list(conditions)] * design.plan.design.blocks, design.plan.design.seed))
-    raced = replace(design, trials=trials, hash="")
-    canonical = json.dumps(raced.to_json(), sort_keys=True)
-    return replace(raced, hash=hashlib.sha256(canonical.encode()).hexdigest())
+    if any(len(treatments) < 2 for treatments in design.conditions.values()):
+        raise PlanError("a race needs two treatments at least", place=place)
+    everyone = [t.name for t in design.treatments]
+    trials = tuple(_trials([everyone] * design.blocks, design.seed))
+    return replace(design, experiment=KIND, trials=trials).frozen()
 
 
 def _trials(runners: Sequence[Sequence[str]], seed: int) -> Iterator[TrialSpec]:
@@ -69,15 +64,15 @@ class Progress:
     is_over: bool
 
 
-def follow(design: Mapping[str, Any], records: Sequence[TrialRecord], values: Values) -> Progress:
-    """What the trials on disk decide. ``design`` is the content of design.json."""
-    conditions = _conditions(design)
+def follow(design: Design, records: Sequence[TrialRecord], values: Values) -> Progress:
+    """What the trials on disk decide."""
+    conditions = {name: [t.name for t in treatments] for name, treatments in design.conditions.items()}
     measured = {(r.block, r.treatment): _log(r, values) for r in records}
     judges = {condition: _judge(design, names) for condition, names in conditions.items()}
     alive = {condition: list(names) for condition, names in conditions.items()}
     races: dict[str, Race] = {}
     runners: list[tuple[str, ...]] = []
-    for block in range(1, int(design["blocks"]) + 1):
+    for block in range(1, design.blocks + 1):
         running = [name for names in alive.values() for name in names]
         if not running:
             break
@@ -93,29 +88,17 @@ def follow(design: Mapping[str, Any], records: Sequence[TrialRecord], values: Va
     return Progress(tuple(runners), races, is_over=True)
 
 
-def _judge(design: Mapping[str, Any], names: Sequence[str]) -> Judge:
+def _judge(design: Design, names: Sequence[str]) -> Judge:
     return Judge(
         names,
-        alpha=float(design["alpha"]),
-        margin=float(design["equivalence"]),
-        is_higher_better=response_of(design) == THROUGHPUT,
+        alpha=design.alpha,
+        margin=design.equivalence,
+        is_higher_better=design.response == THROUGHPUT,
     )
-
-
-def _conditions(design: Mapping[str, Any]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for treatment in design["treatments"]:
-        found.setdefault(treatment["condition"], []).append(treatment["name"])
-    return found
 
 
 def _log(record: TrialRecord, values: Values) -> float | None:
     return math.nan if record.state is TrialState.FAILED else values.get(record.number)
-
-
-def response_of(design: Mapping[str, Any]) -> str:
-    """What the race is about: throughput, or a percentile."""
-    return str(design["response"])
 
 
 def values_of(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> dict[int, float | None]:
@@ -123,7 +106,7 @@ def values_of(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> dict[
     sound = [r for r in records if r.state is TrialState.COMPLETE]
     found: dict[int, float | None] = {}
     for trial in trial_responses(folder, sound):
-        value = trial.value(response_of(folder.design))
+        value = trial.value(folder.design.response)
         found[trial.number] = math.log(value) if value else None
     return found
 
@@ -136,13 +119,13 @@ def progress_of(folder: ExperimentFolder) -> Progress:
 
 def as_decided(folder: ExperimentFolder) -> ExperimentFolder:
     """The folder with the trials that the race has left in its design; any other experiment as it is."""
-    if folder.design.get("kind") != KIND:
+    if folder.design.experiment != KIND:
         return folder
     found = progress_of(folder)
     if not found.is_over:
         return folder
-    trials = [asdict(t) for t in _trials(found.runners, int(folder.design["seed"]))]
-    return ExperimentFolder(folder.path, {**folder.design, "trials": trials})
+    trials = tuple(_trials(found.runners, folder.design.seed))
+    return ExperimentFolder(folder.path, replace(folder.design, trials=trials))
 
 
 async def run_race_plan(
@@ -151,7 +134,7 @@ async def run_race_plan(
     """Run or continue the race of a plan file: as ``runner.run_experiment``."""
     plan, text = plans.load(plan_path)
 
-    def build(is_root: bool) -> designs.Design:
+    def build(is_root: bool) -> Design:
         return as_race(designs.build(plan, place=str(plan_path), is_root=is_root), str(plan_path))
 
     return await run_design(plan, text, build, _RaceRun, folder_path, listen, retry=retry)
@@ -178,7 +161,7 @@ class _RaceRun(Run):
             if found.is_over:
                 break
             done = {r.number for r in records}
-            trials = list(_trials(found.runners, int(self._folder.design["seed"])))
+            trials = list(_trials(found.runners, self._folder.design.seed))
             missing = [t for t in trials if t.number not in done]
             # At the end of the block: by then it may be over.
             following = next((t for t in missing if t.number not in disturbed), missing[0])

@@ -22,7 +22,7 @@ from typing import Any
 from headrace.errors import CommandFailed, NotReady, Refused, StoreError, TargetError, TreatmentFailed
 from headrace.experiment.loaders import Undo, find_loader
 from headrace.experiment.machine import Tell, boot_id, is_kernel
-from headrace.experiment.plan import MachineTable
+from headrace.plan import MachineTable
 from headrace.target import Target, TargetSpec, open_target
 
 JOURNAL = "/var/lib/headrace/boot.json"

@@ -15,12 +15,13 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from headrace import plan as plans
 from headrace import workloads
 from headrace.analysis.disturbance import Disturbance, find_disturbance
+from headrace.design import Design
 from headrace.errors import Busy, NothingMeasured, PlanError, TargetError, TreatmentFailed
 from headrace.experiment import again
 from headrace.experiment import design as designs
-from headrace.experiment import plan as plans
 from headrace.experiment.labs import Labs
 from headrace.experiment.machine import open_machine, target_spec
 from headrace.experiment.trial import Lab, run_trial
@@ -76,17 +77,16 @@ class TrialEnded(Event):
 Listener = Callable[[Event], None]
 
 
-def trial_seconds(plan: plans.Plan) -> float:
+def trial_seconds(table: plans.WorkloadTable) -> float:
     """The wall time to expect of one trial, before one has been timed."""
-    needs_server = workloads.make_workload(plan.workload.kind, plan.workload.options).needs_server
+    needs_server = workloads.make_workload(table.kind, table.options).needs_server
     overhead = OVERHEAD_WITH_SERVER_S if needs_server else OVERHEAD_S
-    rounds_s = precondition.least_seconds(plan.workload.options)
-    return rounds_s + plan.workload.warmup_s + plan.workload.seconds + overhead
+    return precondition.least_seconds(table.options) + table.warmup_s + table.seconds + overhead
 
 
-def boot_seconds(design: designs.Design) -> float:
+def boot_seconds(design: Design) -> float:
     """The wall time to expect of the boots between the trials, before one has been timed."""
-    kernels = [designs.kernel_of(design.plan, design.treatment(spec.treatment)) for spec in design.trials]
+    kernels = [design.kernel_of(design.treatment(spec.treatment)) for spec in design.trials]
     boots = sum(kernel is not None for kernel, _ in itertools.groupby(kernels))
     return BOOT_S * boots
 
@@ -107,7 +107,7 @@ async def run_experiment(
     if plan.design.kind == "race":
         raise PlanError("a race decides on the way which trials to run", place=str(plan_path))
 
-    def build(is_root: bool) -> designs.Design:
+    def build(is_root: bool) -> Design:
         return designs.build(plan, place=str(plan_path), is_root=is_root)
 
     return await run_design(plan, text, build, Run, folder_path, listen, retry=retry)
@@ -116,7 +116,7 @@ async def run_experiment(
 async def run_design(
     plan: plans.Plan,
     text: str,
-    build: Callable[[bool], designs.Design],
+    build: Callable[[bool], Design],
     loop: type[Run],
     folder_path: Path | None,
     listen: Listener,
@@ -129,8 +129,8 @@ async def run_design(
     """
     async with AsyncExitStack() as stack:
         design = build(await _is_root(plan))
-        for name, reason in design.skipped:
-            listen(Note(f"skipped {name}: {reason}"))
+        for left_out in design.skipped:
+            listen(Note(f"skipped {left_out.treatment}: {left_out.reason}"))
         for note in design.notes:
             listen(Note(note))
         folder = open_folder(folder_path or Path("experiments") / plan.name, text, design)
@@ -144,9 +144,9 @@ async def run_design(
 
 async def _is_root(plan: plans.Plan) -> bool:
     """What the design must know of the target. A virtual machine of ours is not up yet, and we are root there."""
-    if plan.target.address == designs.VM:
+    if plan.target.address == plans.VM:
         return True
-    target = open_target(target_spec(plan))
+    target = open_target(target_spec(plan.target))
     try:
         await target.connect()
         return target.is_root
@@ -154,11 +154,11 @@ async def _is_root(plan: plans.Plan) -> bool:
         await target.close()
 
 
-def open_folder(path: Path, text: str, design: designs.Design) -> ExperimentFolder:
+def open_folder(path: Path, text: str, design: Design) -> ExperimentFolder:
     if not path.exists():
-        return ExperimentFolder.create(path, text, design.to_json())
+        return ExperimentFolder.create(path, text, design)
     folder = ExperimentFolder.open(path)
-    if folder.design.get("hash") != design.hash:
+    if folder.design.hash != design.hash:
         raise Busy(
             "this folder holds an experiment with another design; a design is frozen once its folder exists",
             place=str(path),
@@ -219,7 +219,7 @@ class Run:
             stop_when_hopeless(self._folder, on_disk[spec.number])
             # Within a whole plot of a hard factor at once: its levels are not set up for one trial more.
             is_over = following is None or following.block != spec.block
-            if not is_over and not self._design.plan.design.hard:
+            if not is_over and not self._design.hard:
                 continue
             for disturbed in measured:
                 while repeats.wants(on_disk[disturbed.number]):
@@ -239,7 +239,7 @@ class Run:
 
     async def _measured(self, spec: TrialSpec) -> tuple[TrialRecord, TrialData]:
         """Measure and store one trial; once more where its machine died under it."""
-        kernel = designs.kernel_of(self._design.plan, self._design.treatment(spec.treatment))
+        kernel = self._design.kernel_of(self._design.treatment(spec.treatment))
         died: list[str] = []
         while True:
             try:
@@ -283,7 +283,7 @@ class Run:
 
     def _left_s(self, trials: int) -> float:
         durations = self._durations_s
-        each = sum(durations) / len(durations) if durations else trial_seconds(self._design.plan)
+        each = sum(durations) / len(durations) if durations else trial_seconds(self._design.workload)
         return each * trials
 
 

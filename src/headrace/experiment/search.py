@@ -6,27 +6,26 @@ drifts while a search goes on is part of every value. They only choose what is w
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow.compute as pc
 
+from headrace import plan as plans
 from headrace.analysis.sweep import SEARCH
 from headrace.analysis.trials import THROUGHPUT, TrialResponse, trial_responses
+from headrace.design import Design
 from headrace.errors import NothingMeasured, PlanError
 from headrace.experiment import again as repeating
 from headrace.experiment import design as designs
-from headrace.experiment import plan as plans
 from headrace.experiment import space
-from headrace.experiment.plan import AS_IS, Settings, TuneTable
 from headrace.experiment.runner import Listener, Note, Run, run_design
 from headrace.model import Role, Treatment, TrialSpec, TrialState, Value
+from headrace.plan import AS_IS, Settings, TuneTable
 from headrace.store import ExperimentFolder, TrialRecord
 
 POINTS = "points.json"
@@ -81,7 +80,7 @@ class Found:
     seen: space.Seen | None
 
 
-def build(plan: plans.Plan, place: str, is_root: bool) -> designs.Design:
+def build(plan: plans.Plan, place: str, is_root: bool) -> Design:
     """The design of the search: the base alone is known; the points come on the way. Raises PlanError."""
     table = table_of(plan, place)
     try:
@@ -102,27 +101,18 @@ def build(plan: plans.Plan, place: str, is_root: bool) -> designs.Design:
     for name, found in table.knobs.items():
         for value in found.ends():
             designs._check(plan, Treatment(f"{name} = {value}", {}, {**plan.base, found.knob: value}))
-    design = SearchDesign(base.plan, base.treatments, trials, base.baselines, base.skipped, base.notes)
+    # The treatments beyond the base are in POINTS.
+    design = replace(base, experiment=KIND, kind=KIND, trials=trials, tune=table)
     # How long the search goes on, and what follows it, changes none of its points.
-    content = {**design.to_json(), "trials": [], "blocks": 0, "tune": {**design.to_json()["tune"], **_LATER}}
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    return replace(design, hash=digest)
+    later = {"trials": [], "blocks": 0, "tune": table.model_dump(mode="json", exclude=_LATER)}
+    return design.frozen(later)
 
 
 #: What may be given anew when a search goes on.
-_LATER = {"trials": 0, "minutes": None, "confirm": 0, "blocks": 0}
+_LATER = {"trials", "minutes", "confirm", "blocks"}
 
 
-class SearchDesign(designs.Design):
-    """As frozen: the treatments beyond the base are in POINTS."""
-
-    def to_json(self) -> dict[str, Any]:
-        table = self.plan.tune
-        assert table is not None
-        return {**super().to_json(), "kind": KIND, "tune": table.model_dump(mode="json")}
-
-
-def table_of(plan: plans.Plan, place: str) -> TuneTable:
+def table_of(plan: plans.Plan | Design, place: str) -> TuneTable:
     if plan.tune is None:
         raise PlanError("the plan has no [tune]", place=place, hint="`headrace docs tune`")
     return plan.tune
@@ -203,7 +193,7 @@ class _SearchRun(Run):
         return max(0.0, min(super()._left_s(trials), self._until - time.monotonic()))
 
     async def all_trials(self) -> None:
-        table = table_of(self._design.plan, str(self._folder.path))
+        table = table_of(self._design, str(self._folder.path))
         if table.minutes is not None:
             self._until = time.monotonic() + 60 * table.minutes
         points = points_of(self._folder)
@@ -248,7 +238,7 @@ class _SearchRun(Run):
     async def _measure(self, number: int, settings: Settings, total: int) -> None:
         design = self._design
         if number > 1:
-            treatment = Treatment(name_of(number), {}, {**design.plan.base, **settings})
+            treatment = Treatment(name_of(number), {}, {**design.base, **settings})
             self._design = replace(design, treatments=(*design.treatments, treatment))
             said = ", ".join(f"{k.removeprefix('server.')}={v}" for k, v in settings.items())
             self._listen(Note(f"{treatment.name}: {said}"))

@@ -21,8 +21,8 @@ import numpy as np
 from headrace import knobs
 from headrace.analysis.importance import shares
 from headrace.errors import PlanError
-from headrace.experiment.plan import KnobRange, Settings
 from headrace.model import Value
+from headrace.plan import KnobRange, Settings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,38 +10,25 @@ Explicit levels need no search: then there are passes alone.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from headrace import plan as plans
 from headrace import workloads
 from headrace.analysis.percentiles import MIN_BEYOND
-from headrace.analysis.sweep import SEARCH, Objective, is_driver_saturated, parse_objective
+from headrace.analysis.sweep import SEARCH, is_driver_saturated, parse_objective
 from headrace.analysis.trials import trial_responses
 from headrace.analysis.usl import MIN_LEVELS
+from headrace.design import Design
 from headrace.errors import NothingMeasured, PlanError
 from headrace.experiment import design as designs
-from headrace.experiment import plan as plans
 from headrace.experiment.runner import Listener, Note, Run, run_design
 from headrace.model import Role, Treatment, TrialSpec, TrialState
 from headrace.store import ExperimentFolder, TrialRecord
 
 KIND = "sweep"
-
-
-@dataclass(frozen=True)
-class SweepDesign(designs.Design):
-    """A treatment a level, ascending. ``trials`` is the longest it can become: the search goes to the top."""
-
-    sweep: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        # No level is the baseline of the others: they are different questions.
-        return {**super().to_json(), "kind": KIND, "baselines": {}, "sweep": dict(self.sweep)}
 
 
 def build(
@@ -51,9 +38,10 @@ def build(
     is_root: bool = True,
     objectives: Sequence[str] = (),
     passes: int | None = None,
-) -> SweepDesign:
+) -> Design:
     """The design of a plan with ``[sweep]``; ``objectives`` and ``passes`` replace the plan's.
 
+    It has a treatment a level, ascending. ``trials`` is the longest it can become: the search goes to the top.
     Raises PlanError with ``place`` and the key.
     """
     if plan.sweep is None:
@@ -63,10 +51,13 @@ def build(
     table = plan.sweep
     if passes is not None:
         table = table.model_copy(update={"passes": passes})
+    if objectives:
+        table = table.model_copy(update={"objective": list(objectives)})
+    for text in table.objective:
+        parse_objective(text, place)
     plan = plan.model_copy(update={"sweep": table, **table.tables()})
-    is_open = table.knob == "workload.rate"
     for option in ("rate", "rate_iops", "profile"):
-        if not is_open and plan.workload.options.get(option):
+        if not table.is_open and plan.workload.options.get(option):
             raise PlanError(
                 f"workload.{option}: with a fixed rate, {table.knob} cannot raise the load",
                 place=place,
@@ -83,25 +74,18 @@ def build(
     # Of one factor that is a condition, a treatment's name is only that condition.
     treatments = tuple(Treatment(t.condition, t.levels, t.settings) for t in base.treatments)
     names = [t.name for t in treatments]
-    content = {
-        "knob": table.knob,
-        "unit": plans.SWEEP_KNOBS[table.knob],
-        "is_open": is_open,
-        "loads": {t.name: t.settings[table.knob] for t in treatments},
-        "has_search": table.has_search,
-        "gain": table.gain,
-        "patience": table.patience,
-        "passes": table.passes,
-        "objectives": [asdict(parse_objective(text, place)) for text in objectives or table.objective],
-    }
-    trials = tuple(_trials(names, names if table.has_search else [], table.passes, table.seed))
-    design = SweepDesign(
-        base.plan, treatments, trials, {"": names[0]}, base.skipped, base.notes, sweep=content
+    design = replace(
+        base,
+        experiment=KIND,
+        kind=KIND,
+        treatments=treatments,
+        # No level is the baseline of the others: they are different questions.
+        baselines={},
+        trials=tuple(_trials(names, names if table.has_search else [], table.passes, table.seed)),
+        sweep=table,
     )
     # What is asked of the trials changes none of them: another objective needs no other folder.
-    measured = {**design.to_json(), "sweep": {**content, "objectives": []}}
-    canonical = json.dumps(measured, sort_keys=True)
-    return replace(design, hash=hashlib.sha256(canonical.encode()).hexdigest())
+    return design.frozen({"sweep": table.model_dump(mode="json", exclude={"objective"})})
 
 
 def _trials(levels: Sequence[str], searched: Sequence[str], passes: int, seed: int) -> Iterator[TrialSpec]:
@@ -118,12 +102,15 @@ def _trials(levels: Sequence[str], searched: Sequence[str], passes: int, seed: i
             yield TrialSpec(number, block, position, name, Role.CANDIDATE)
 
 
-def asking(folder: ExperimentFolder, objectives: Sequence[Objective]) -> ExperimentFolder:
-    """The same sweep with other objectives. Raises PlanError for an experiment that is no sweep."""
-    if folder.design.get("kind") != KIND:
+def asking(folder: ExperimentFolder, objectives: Sequence[str], place: str) -> ExperimentFolder:
+    """The same sweep with other objectives, such as ``p99=10ms``. Raises PlanError, with ``place`` for one that is
+    none, and for an experiment that is no sweep."""
+    for text in objectives:
+        parse_objective(text, place)
+    if folder.design.sweep is None:
         raise PlanError("only a sweep answers objectives", place=str(folder.path))
-    sweep = {**folder.design["sweep"], "objectives": [asdict(o) for o in objectives]}
-    return ExperimentFolder(folder.path, {**folder.design, "sweep": sweep})
+    table = folder.design.sweep.model_copy(update={"objective": list(objectives)})
+    return ExperimentFolder(folder.path, replace(folder.design, sweep=table))
 
 
 @dataclass(frozen=True)
@@ -140,9 +127,9 @@ def search(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> Search:
     A level that failed ends the search: a higher one would fail as well. So does a driver that is saturated at
     ``patience`` levels in a row. A disturbed trial is no gain, and does not count against the patience.
     """
-    sweep = folder.design["sweep"]
-    names = list(sweep["loads"])
-    if not sweep["has_search"]:
+    sweep = table_of(folder.design)
+    names = [t.name for t in folder.design.treatments]
+    if not sweep.has_search:
         return Search(tuple(names), "the plan names the levels")
     tried = {r.treatment: r for r in records if r.block == SEARCH}
     sound = [r for r in tried.values() if r.state is TrialState.COMPLETE]
@@ -155,20 +142,20 @@ def search(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> Search:
         if record.state is TrialState.FAILED:
             return Search(tuple(names[:i]), f"{name} failed")
         full = full + 1 if is_driver_saturated(record) else 0
-        if full >= sweep["patience"]:
+        if full >= sweep.patience:
             return Search(tuple(names[: i + 1 - full]), f"the last {full} levels saturated the driver")
         if name in ops_s:
-            flat = 0 if ops_s[name] >= best * (1 + sweep["gain"]) else flat + 1
+            flat = 0 if ops_s[name] >= best * (1 + sweep.gain) else flat + 1
             best = max(best, ops_s[name])
-        if flat >= sweep["patience"] and i + 1 >= _fewest_levels(sweep):
-            why = f"the last {flat} levels brought less than {100 * sweep['gain']:g}% more throughput"
+        if flat >= sweep.patience and i + 1 >= _fewest_levels(sweep):
+            why = f"the last {flat} levels brought less than {100 * sweep.gain:g}% more throughput"
             return Search(tuple(names[: i + 1]), why)
     return Search(tuple(names), f"{names[-1]} is the highest level of the plan")
 
 
-def _fewest_levels(sweep: Mapping[str, Any]) -> int:
+def _fewest_levels(sweep: plans.SweepTable) -> int:
     """The search does not stop below: the scalability law needs as many. With a rate there is no such law."""
-    return 1 if sweep["is_open"] else MIN_LEVELS
+    return 1 if sweep.is_open else MIN_LEVELS
 
 
 def as_decided(folder: ExperimentFolder, records: Sequence[TrialRecord] | None = None) -> ExperimentFolder:
@@ -177,7 +164,7 @@ def as_decided(folder: ExperimentFolder, records: Sequence[TrialRecord] | None =
     Until the search has ended it may go to the top, and the trials are those of the frozen design. An experiment
     that is no sweep is as it is.
     """
-    if folder.design.get("kind") != KIND:
+    if folder.design.sweep is None:
         return folder
     records = folder.trials() if records is None else records
     return _with_trials(folder, records, search(folder, records))
@@ -186,23 +173,28 @@ def as_decided(folder: ExperimentFolder, records: Sequence[TrialRecord] | None =
 def _with_trials(folder: ExperimentFolder, records: Sequence[TrialRecord], found: Search) -> ExperimentFolder:
     if not found.end:
         return folder
-    sweep = folder.design["sweep"]
+    design = folder.design
     tried = {r.treatment for r in records if r.block == SEARCH}
-    searched = [name for name in sweep["loads"] if name in tried]
-    trials = _trials(found.levels, searched, sweep["passes"], folder.design["seed"])
-    return ExperimentFolder(folder.path, {**folder.design, "trials": [asdict(t) for t in trials]})
+    searched = [t.name for t in design.treatments if t.name in tried]
+    trials = tuple(_trials(found.levels, searched, table_of(design).passes, design.seed))
+    return ExperimentFolder(folder.path, replace(design, trials=trials))
 
 
-def _too_few_operations(design: SweepDesign) -> Iterator[str]:
+def table_of(design: Design) -> plans.SweepTable:
+    assert design.sweep is not None  # every design of this kind has it
+    return design.sweep
+
+
+def _too_few_operations(design: Design) -> Iterator[str]:
     """Levels whose objective no trial will tell: of a rate it is known beforehand how many operations come."""
-    seconds, passes = design.plan.workload.seconds, design.sweep["passes"]
-    for objective in (Objective(**o) for o in design.sweep["objectives"] if design.sweep["is_open"]):
-        least = MIN_BEYOND / objective.room / passes / seconds
-        low = [load for load in design.sweep["loads"].values() if load < least]
+    table, seconds = table_of(design), design.workload.seconds
+    for objective in (parse_objective(text, "") for text in table.objective if table.is_open):
+        least = MIN_BEYOND / objective.room / table.passes / seconds
+        low = [load for load in table.loads() if load < least]
         if low:
             yield (
-                f"{objective}: at {max(low):,} operations/s and below, {passes} passes of {seconds:g} s are too "
-                f"few operations to state {objective.percentile}; raise [workload] seconds"
+                f"{objective}: at {max(low):,} operations/s and below, {table.passes} passes of {seconds:g} s "
+                f"are too few operations to state {objective.percentile}; raise [workload] seconds"
             )
 
 
@@ -220,17 +212,16 @@ async def run_sweep(
     As ``runner.run_experiment``: journaled, resumable, and the host restored first when cancelled.
     """
     plan, text = plans.load(plan_path)
-    asked: list[Objective] = []
+    asked = objectives or (plan.sweep.objective if plan.sweep else ())
 
-    def build_sweep(is_root: bool) -> SweepDesign:
+    def build_sweep(is_root: bool) -> Design:
         design = build(plan, place=str(plan_path), is_root=is_root, objectives=objectives, passes=passes)
-        asked.extend(Objective(**o) for o in design.sweep["objectives"])
         for note in _too_few_operations(design):
             listen(Note(note))
         return design
 
     folder = await run_design(plan, text, build_sweep, _SweepRun, folder_path, listen, retry=retry)
-    return asking(folder, asked)
+    return asking(folder, asked, str(plan_path))
 
 
 class _SweepRun(Run):
@@ -243,17 +234,16 @@ class _SweepRun(Run):
             records = [r for r in self._folder.trials() if r.number not in again]
             found = search(self._folder, records)
             self._stop_when_nothing_works(found, records)
-            trials = _with_trials(self._folder, records, found).design["trials"]
+            trials = _with_trials(self._folder, records, found).design.trials
             done = {r.number for r in records}
             if found.end and was_searching:
                 was_searching = False
                 self._listen(Note(self._summary(found, len(trials) - len(done))))
-            following = next((t for t in trials if t["number"] not in done), None)
+            following = next((t for t in trials if t.number not in done), None)
             if following is None:
                 break
-            spec = TrialSpec(**{**following, "role": Role(following["role"])})
-            await self._one(spec, len(done), len(trials))
-            again.discard(spec.number)
+            await self._one(following, len(done), len(trials))
+            again.discard(following.number)
         if not any(r.state is TrialState.COMPLETE and r.block != SEARCH for r in records):
             reasons = {f"{r.treatment}: {r.reason}" for r in records if r.reason}
             raise NothingMeasured("no trial of a pass is complete:\n" + "\n".join(sorted(reasons)))
@@ -265,7 +255,7 @@ class _SweepRun(Run):
         return super()._again() - (searched if len(searched) < len(records) else set())
 
     def _summary(self, found: Search, left: int) -> str:
-        passes = self._folder.design["sweep"]["passes"]
+        passes = table_of(self._folder.design).passes
         return (
             f"{len(found.levels)} levels, because {found.end}; {passes} passes over them, {left} trials to go"
         )

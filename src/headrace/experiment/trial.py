@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace import __version__, knobs, workloads
 from headrace.agent import Agent, Journal
+from headrace.design import Design
 from headrace.errors import (
     ConnectionLost,
     HeadraceError,
@@ -24,7 +25,6 @@ from headrace.errors import (
     WorkloadFailed,
 )
 from headrace.experiment import connection
-from headrace.experiment.design import Design, workload_options
 from headrace.experiment.volume import spec_of
 from headrace.facts import HostFacts
 from headrace.knobs.change import Change, changes
@@ -85,12 +85,12 @@ class Lab:
 
 def volume_spec(design: Design, treatment: Treatment) -> VolumeSpec:
     """The volume of a treatment; what it does not say is the plan's ``[volume]``."""
-    return spec_of(design.plan, treatment)
+    return spec_of(design.volume, treatment)
 
 
 def server_spec(design: Design, treatment: Treatment) -> ServerSpec:
     """The private server of a treatment."""
-    table = design.plan.server
+    table = design.server
     own = {k.removeprefix("server."): v for k, v in treatment.settings.items() if k.startswith("server.")}
     allocator = str(own.pop("allocator", "system"))
     return ServerSpec(table.vendor, table.binary, own, allocator, table.port)
@@ -200,9 +200,7 @@ class _Steps:
 
     async def measure(self) -> TrialData:
         lab, treatment = self._lab, self._treatment
-        workload = workloads.make_workload(
-            lab.design.plan.workload.kind, workload_options(lab.design.plan, treatment)
-        )
+        workload = workloads.make_workload(lab.design.workload.kind, lab.design.options_of(treatment))
         live = workloads.watches(workload)
         async with contextlib.AsyncExitStack() as stack:
             self._step("volume", "volume")
@@ -225,8 +223,8 @@ class _Steps:
                 owner=lab.owner,
                 folder=f"{volume.path}/files",
                 endpoint=endpoint,
-                seconds=lab.design.plan.workload.seconds,
-                warmup_s=lab.design.plan.workload.warmup_s,
+                seconds=lab.design.workload.seconds,
+                warmup_s=lab.design.workload.warmup_s,
                 raw=self._draft.raw,
                 clients=tuple(lab.clients[address] for address in workloads.driven_from(workload)[0]),
                 cpus=lab.side.cpus if lab.side else "",

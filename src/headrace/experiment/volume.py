@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from headrace import volumes
 from headrace.errors import PlanError, Refused
-from headrace.experiment.plan import Plan, VolumeTable, size_in_bytes
 from headrace.model import Treatment, Value
+from headrace.plan import Plan, VolumeTable, size_in_bytes
 from headrace.volumes import DeviceSpec, Raid, VolumeSpec
 
 #: So many loops where a plan says not how many: enough for every level.
@@ -21,12 +20,11 @@ _RAID = ("raid_level", "raid_chunk", "raid_devices", "raid_bitmap", "stripe_cach
 _ONLY_LEVEL = {"lvm": 0, "dm-stripe": 0}
 
 
-def spec_of(plan: Plan, treatment: Treatment) -> VolumeSpec:
-    """The volume of a treatment; what it does not say is the plan's ``[volume]``.
+def spec_of(table: VolumeTable, treatment: Treatment) -> VolumeSpec:
+    """The volume of a treatment; what it does not say is that of the ``table``, ``[volume]``.
 
     Raises Refused for a device that the plan does not list, PlanError for settings that do not fit together.
     """
-    table = plan.volume
     own = {k.removeprefix("volume."): v for k, v in treatment.settings.items() if k.startswith("volume.")}
     kind = str(own.pop("device", table.device))
     identity = ""
@@ -59,14 +57,6 @@ def spec_of(plan: Plan, treatment: Treatment) -> VolumeSpec:
     return VolumeSpec(device, filesystem, mkfs_options, mount_options, queue, size_bytes)
 
 
-def table(written: VolumeTable) -> dict[str, Any]:
-    """The table as a design keeps it. Without what was not written: designs frozen before keep their hash."""
-    found: dict[str, Any] = written.model_dump(mode="json")
-    if written.raid_over == "block":
-        del found["raid_over"]
-    return found
-
-
 def check(plan: Plan, treatment: Treatment) -> None:
     """Raise PlanError, before anything runs, for devices that cannot become one as the treatment says."""
     kind = str(treatment.settings.get("volume.device", plan.volume.device))
@@ -74,7 +64,7 @@ def check(plan: Plan, treatment: Treatment) -> None:
     if kind not in volumes.MADE_OF_OTHERS and not has_raid:
         return
     try:
-        volumes.check(spec_of(plan, treatment))
+        volumes.check(spec_of(plan.volume, treatment))
     except PlanError as error:
         hint = error.hint or _way_out(plan, treatment, error.message)
         raise PlanError(f"{error.message}, in {treatment.name}", hint=hint) from error

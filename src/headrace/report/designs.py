@@ -13,6 +13,7 @@ from headrace.analysis import aliasing, power
 from headrace.analysis.aliasing import Aliasing
 from headrace.analysis.intervals import POWER
 from headrace.analysis.power import Detectable
+from headrace.design import Design
 from headrace.report import effects, tables, text
 
 _ROMAN = {1: "I", 2: "II", 3: "III", 4: "IV", 5: "V"}
@@ -32,17 +33,17 @@ class Outlook:
     notes: tuple[str, ...]
 
 
-def outlook(content: Mapping[str, Any], sd: float) -> Outlook:
-    """``content`` is that of design.json; ``sd`` the spread between trials of one treatment, in log units.
+def outlook(design: Design, sd: float) -> Outlook:
+    """``sd`` is the spread between trials of one treatment, in log units.
 
     Of several conditions the first speaks for all: they have the same treatments, unless some are excluded.
     """
-    kind, blocks, alpha = content["kind"], int(content["blocks"]), float(content["alpha"])
-    condition = next(iter(content["baselines"]), "")
-    cells = [t["levels"] for t in content["treatments"] if t["condition"] == condition]
+    kind, blocks, alpha = design.kind, design.blocks, design.alpha
+    condition = next(iter(design.baselines), "")
+    cells = [t.levels for t in design.treatments if t.condition == condition]
     levels = aliasing.varying(cells)
-    hard = [name for name in content.get("hard", ()) if name in levels]
-    found = _aliasing(content, cells, levels)
+    hard = [name for name in design.hard if name in levels]
+    found = _aliasing(design, cells, levels)
     detectable: list[Detectable] = []
     # A race decides on the way: what it detects is no number that stands before.
     if kind != "race" and len(levels) > 1:
@@ -50,7 +51,7 @@ def outlook(content: Mapping[str, Any], sd: float) -> Outlook:
         detectable = power.of_factors(cells, terms, hard, blocks, sd, alpha)
     baseline = None
     if kind != "race" and len(cells) > 1:
-        treatments, baselines = len(content["treatments"]), len(content["baselines"])
+        treatments, baselines = len(design.treatments), len(design.baselines)
         baseline = power.against_baseline(treatments, baselines, blocks, sd, alpha)
     plots = {
         name: len({tuple(cell[h] for h in hard[: i + 1]) for cell in cells}) for i, name in enumerate(hard)
@@ -59,13 +60,13 @@ def outlook(content: Mapping[str, Any], sd: float) -> Outlook:
 
 
 def _aliasing(
-    content: Mapping[str, Any], cells: list[dict[str, str]], levels: Mapping[str, tuple[str, ...]]
+    design: Design, cells: list[Mapping[str, str]], levels: Mapping[str, tuple[str, ...]]
 ) -> Aliasing | None:
-    if content["kind"] not in ("screening", "optimal"):
+    if design.kind not in ("screening", "optimal"):
         return None
-    named = [(a, b) for a, b in content.get("interactions", ()) if a in levels and b in levels]
+    named = [(a, b) for a, b in design.interactions if a in levels and b in levels]
     own = [{name: cell[name] for name in levels} for cell in cells]
-    return aliasing.structure(own, interactions=named if content["kind"] == "optimal" else None)
+    return aliasing.structure(own, interactions=named if design.kind == "optimal" else None)
 
 
 def _notes(hard: list[str], blocks: int, kind: str) -> list[str]:

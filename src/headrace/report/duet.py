@@ -14,7 +14,7 @@ from headrace.store import ExperimentFolder, TrialRecord
 
 
 def is_duet(folder: ExperimentFolder) -> bool:
-    return bool(folder.design.get("duet"))
+    return folder.design.experiment == "duet"
 
 
 def of_responses(
@@ -25,7 +25,7 @@ def of_responses(
         return None
     sound = [r for r in records if r.state is TrialState.COMPLETE and r.number in responses]
     positions = {r.number: r.position for r in sound}
-    return sides([responses[r.number] for r in sound], positions, float(folder.design["alpha"]))
+    return sides([responses[r.number] for r in sound], positions, folder.design.alpha)
 
 
 def cpus(records: Iterable[TrialRecord]) -> tuple[str, str]:

@@ -140,11 +140,10 @@ def _read(
     responses: Mapping[int, TrialResponse],
     representatives: Mapping[str, TrialRecord],
 ) -> Evidence:
-    workload = folder.design["workload"]
-    warmup_s = float(workload.get("warmup_s", 0.0))
+    warmup_s = folder.design.workload.warmup_s
     seconds = max(
         [(r.window_end_ns - r.window_start_ns) / 1e9 for r in records if r.window_end_ns],
-        default=float(workload["seconds"]),
+        default=folder.design.workload.seconds,
     )
     kind = analysis.summaries[0].latency_kind if analysis.summaries else "service"
     step_s = series.step_seconds(connection)

@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib import resources
@@ -133,7 +134,7 @@ class _Page:
     """What the template reads. Each property is one part of the page, in the page's order."""
 
     def __init__(self, folder: ExperimentFolder, analysis: Analysis, evidence: Evidence) -> None:
-        self.design: Mapping[str, Any] = folder.design
+        self.design = folder.design
         self.analysis = analysis
         self.evidence = evidence
         self.figures = Figures()
@@ -156,7 +157,7 @@ class _Page:
     @cached_property
     def counts(self) -> dict[str, int]:
         states = [r.state for r in self.evidence.records]
-        planned = len(self.design["trials"])
+        planned = len(self.design.trials)
         return {**{s.value: states.count(s) for s in TrialState}, "planned": planned, "done": len(states)}
 
     @cached_property
@@ -340,7 +341,7 @@ class _Page:
 
     @cached_property
     def figure(self) -> tables.Figure | None:
-        return tables.FIGURES.get(self.design["workload"]["kind"])
+        return tables.FIGURES.get(self.design.workload.kind)
 
     @cached_property
     def comparisons(self) -> list[tuple[tables.Group, tables.ResultRow, Effect]]:
@@ -407,12 +408,14 @@ class _Page:
     def order(self) -> list[dict[str, Any]]:
         """Blocks as rows, each in the order in which its trials really ran; then those that are yet to run."""
         ran = {r.number: r for r in tables.executed(self.evidence.records)}
-        planned = {spec["number"]: spec for spec in self.design["trials"]}
-        blocks: dict[int, list[dict[str, Any]]] = {block: [] for block in _blocks_of(self.design)}
+        planned = {spec.number: spec for spec in self.design.trials}
+        blocks: dict[int, list[dict[str, Any]]] = {
+            b: [] for b in sorted({spec.block for spec in self.design.trials})
+        }
         for number in [*(n for n in ran if n in planned), *(n for n in planned if n not in ran)]:
             spec = planned[number]
             state = ran[number].state.value if number in ran else "planned"
-            blocks.setdefault(spec["block"], []).append({**spec, "state": state})
+            blocks[spec.block].append({**asdict(spec), "state": state})
         return [{"block": block, "cells": cells} for block, cells in blocks.items()]
 
     @cached_property
@@ -462,12 +465,7 @@ class _Page:
 
     @cached_property
     def workload_options(self) -> list[tuple[str, str]]:
-        skipped = ("kind", "seconds", "warmup_s")
-        return [(k, text.setting(v)) for k, v in self.design["workload"].items() if k not in skipped]
-
-
-def _blocks_of(design: Mapping[str, Any]) -> list[int]:
-    return sorted({spec["block"] for spec in design["trials"]})
+        return [(k, text.setting(v)) for k, v in self.design.workload.options.items()]
 
 
 def _is_telling(style: tuple[str, str, float]) -> bool:

@@ -43,6 +43,7 @@ from typing import Any
 from headrace import __version__
 from headrace.analysis.result import Analysis, Effect, Interval, TreatmentSummary
 from headrace.analysis.trials import TrialResponse, trial_responses
+from headrace.design import Design
 from headrace.model import TrialState
 from headrace.report import choices, duet, machines, matters, tables
 from headrace.store import ExperimentFolder, TrialRecord
@@ -59,6 +60,7 @@ def to_json(
         ran = [r for r in records if r.state is not TrialState.FAILED]
         responses = {r.number: r for r in trial_responses(folder, ran)}
     design = folder.design
+    content = design.to_json()
     groups = tables.groups(design, analysis, records)
     kept = (
         "name",
@@ -75,7 +77,7 @@ def to_json(
     return {
         "format": FORMAT_VERSION,
         "headrace": __version__,
-        "experiment": {key: design.get(key) for key in kept},
+        "experiment": {key: content[key] for key in kept},
         "headline": analysis.headline,
         "treatments": [_treatment(design, analysis, group, row) for group in groups for row in group.rows],
         "effects": [_effect(g, e) for g in groups for row in g.rows for e in row.effects.values()],
@@ -95,13 +97,13 @@ def to_json(
         "duet": duet.to_json(folder, records, responses),
         "machines": machines.to_json(folder, analysis),
         "cautions": tables.cautions(records),
-        "planned_trials": len(design["trials"]),
+        "planned_trials": len(design.trials),
         "versions": tables.versions(records),
     }
 
 
 def _treatment(
-    design: Mapping[str, Any], analysis: Analysis, group: tables.Group, row: tables.ResultRow
+    design: Design, analysis: Analysis, group: tables.Group, row: tables.ResultRow
 ) -> dict[str, Any]:
     summary = row.summary
     shares = tables.shares(analysis, row.treatment)
@@ -120,11 +122,11 @@ def _treatment(
     return found
 
 
-def _per_minute(design: Mapping[str, Any], shares: Sequence[tables.Share]) -> dict[str, Any] | None:
+def _per_minute(design: Design, shares: Sequence[tables.Share]) -> dict[str, Any] | None:
     rate = tables.per_minute(design, shares)
     if rate is None:
         return None
-    figure = tables.FIGURES[design["workload"]["kind"]]
+    figure = tables.FIGURES[design.workload.kind]
     return {"name": figure.name, "operation": figure.operation, "rate": _interval(rate)}
 
 

@@ -23,7 +23,7 @@ FORMAT_VERSION = 1
 
 
 def is_race(folder: ExperimentFolder) -> bool:
-    return bool(folder.design.get("kind") == races.KIND)
+    return folder.design.experiment == races.KIND
 
 
 class RaceReport:
@@ -33,15 +33,15 @@ class RaceReport:
         self.records = folder.trials()
         self.folder = races.as_decided(folder)
         self.progress = races.progress_of(folder)
-        self.response = races.response_of(folder.design)
-        everyone = len(folder.design["treatments"])
+        self.response = folder.design.response
+        everyone = len(folder.design.treatments)
         #: All treatments in all blocks of the plan, and in those that the race came to.
-        self.full_trials = everyone * int(folder.design["blocks"])
+        self.full_trials = everyone * folder.design.blocks
         self.same_trials = everyone * len(self.progress.runners)
 
     def headline(self, condition: str, race: Race) -> str:
         """One sentence: the winner, or the class that stands, or what is still open."""
-        margin = f"{100 * float(self.folder.design['equivalence']):g}%"
+        margin = f"{100 * self.folder.design.equivalence:g}%"
         where = f" at {condition}" if condition else ""
         if not race.survivors:
             return f"No treatment could be measured{where}."
@@ -85,7 +85,7 @@ class RaceReport:
     @property
     def full_seconds(self) -> float:
         """How long all treatments in all blocks of the plan would have taken."""
-        return self._block_seconds * int(self.folder.design["blocks"])
+        return self._block_seconds * self.folder.design.blocks
 
     @property
     def same_seconds(self) -> float:
@@ -103,12 +103,12 @@ class RaceReport:
 
     def to_json(self) -> dict[str, Any]:
         """The content of ``report.json``."""
-        design = self.folder.design
+        design = self.folder.design.to_json()
         kept = ("name", "description", "kind", "seed", "alpha", "equivalence", "response", "workload", "hash")
         return {
             "format": FORMAT_VERSION,
             "headrace": __version__,
-            "experiment": {key: design.get(key) for key in kept},
+            "experiment": {key: design[key] for key in kept},
             "is_over": self.progress.is_over,
             "trials": len(self.records),
             "full_trials": self.full_trials,
@@ -155,7 +155,7 @@ class RaceReport:
         if not parts:
             parts.append(Text("No block is complete yet."))
         parts.append(Text(self.saved()))
-        alpha = float(self.folder.design["alpha"])
+        alpha = self.folder.design.alpha
         parts.append(
             Text(
                 f"The best is dropped with probability {100 * alpha:g}% at most, whenever the race stops. The "

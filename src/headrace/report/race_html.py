@@ -30,8 +30,8 @@ def page_of(report: RaceReport) -> str:
     return render(
         Page(
             eyebrow="headrace race",
-            title=str(design["name"]),
-            lead=str(design.get("description") or ""),
+            title=design.name,
+            lead=design.description,
             verdicts=[report.headline(c, race) for c, race in races.items()] or ["No block is complete yet."],
             keys=list(_keys(report)),
             cautions=tables.cautions(report.records),
@@ -84,7 +84,7 @@ def _keys(report: RaceReport) -> Iterator[Key]:
 
 def _standing_section(report: RaceReport, i: int, condition: str, race: Race) -> Section:
     where = f" at {condition}" if condition else ""
-    alpha, margin = float(report.folder.design["alpha"]), float(report.folder.design["equivalence"])
+    alpha, margin = report.folder.design.alpha, report.folder.design.equivalence
     if not race.standings:
         return Section(
             f"race{i}", f"Result{where}", f"Who stands{where}?", [Note("Nothing could be measured.")]
@@ -156,8 +156,8 @@ def _table(report: RaceReport, race: Race, shown: Sequence[Standing]) -> Table:
 
 def _blocks_section(report: RaceReport) -> Section:
     ran = [len(names) for names in report.progress.runners]
-    everyone = len(report.folder.design["treatments"])
-    blocks = int(report.folder.design["blocks"])
+    everyone = len(report.folder.design.treatments)
+    blocks = report.folder.design.blocks
     left: dict[int, list[str]] = {}
     for race in report.progress.races.values():
         for s in race.standings:
@@ -202,7 +202,7 @@ def _trials_section(report: RaceReport) -> Section:
 
 def _method_section(report: RaceReport) -> Section:
     design = report.folder.design
-    alpha, margin = 100 * float(design["alpha"]), 100 * float(design["equivalence"])
+    alpha, margin = 100 * design.alpha, 100 * design.equivalence
     return Section(
         "method",
         "Method",

@@ -67,7 +67,7 @@ _Column = tuple[int, str, Callable[[Level], Text]]
 
 
 def is_sweep(folder: ExperimentFolder) -> bool:
-    return bool(folder.design.get("kind") == sweeps.KIND)
+    return folder.design.experiment == sweeps.KIND
 
 
 class SweepReport:
@@ -101,12 +101,12 @@ class SweepReport:
         if responses is None:
             ran = [r for r in self.records if r.state is not TrialState.FAILED]
             responses = {r.number: r for r in trial_responses(self.folder, ran)}
-        sweep, design = self.sweep, self.folder.design
+        sweep, design = self.sweep, self.folder.design.to_json()
         kept = ("name", "description", "kind", "seed", "alpha", "workload", "target", "hash")
         return {
             "format": FORMAT_VERSION,
             "headrace": __version__,
-            "experiment": {key: design.get(key) for key in kept},
+            "experiment": {key: design[key] for key in kept},
             "headline": sweep.headline,
             "sweep": {
                 "knob": sweep.knob,

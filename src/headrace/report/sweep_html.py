@@ -55,7 +55,7 @@ class SweepPage(html._Page):
     """What the template reads beside the Sweep: the parts that every experiment has, and a sweep's own."""
 
     def __init__(self, folder: ExperimentFolder, sweep: Sweep, search_end: str, evidence: Evidence) -> None:
-        self.design: Mapping[str, Any] = folder.design
+        self.design = folder.design
         self.analysis = sweep.as_analysis()
         self.evidence = evidence
         self.figures = html.Figures()
@@ -79,7 +79,7 @@ class SweepPage(html._Page):
         return [*cards, self._trials_card()]
 
     def _trials_card(self) -> dict[str, str]:
-        trials = [t for t in self.design["trials"] if t["block"] != SEARCH]
+        trials = [t for t in self.design.trials if t.block != SEARCH]
         states = [r.state for r in self.evidence.records if r.block != SEARCH]
         aside = [f"{n} {s}" for s in (TrialState.INVALID, TrialState.FAILED) if (n := states.count(s))]
         aside += [f"{left} not run yet"] if (left := len(trials) - len(states)) else []

@@ -12,7 +12,8 @@ from rich.table import Table
 
 from headrace.analysis.result import Analysis, Effect, Interval, NoiseFloor, TreatmentSummary, Verdict
 from headrace.analysis.trials import EMULATED, is_emulated
-from headrace.model import TrialState
+from headrace.design import Design
+from headrace.model import Treatment, TrialState, Value
 from headrace.report import text
 from headrace.store import TrialRecord
 
@@ -85,17 +86,14 @@ class Group:
         return found.floor if found else None
 
 
-def groups(design: Mapping[str, Any], analysis: Analysis, records: Sequence[TrialRecord]) -> list[Group]:
+def groups(design: Design, analysis: Analysis, records: Sequence[TrialRecord]) -> list[Group]:
     """Conditions in the design's order. Ladders keep their order; other designs go from fast to slow."""
     summaries = {s.treatment: s for s in analysis.summaries}
-    by_condition: dict[str, list[Mapping[str, Any]]] = {}
-    for treatment in design["treatments"]:
-        by_condition.setdefault(treatment["condition"], []).append(treatment)
     found = []
-    for condition, treatments in by_condition.items():
-        baseline = design["baselines"].get(condition, "")
-        rows = [_row(t, baseline, summaries.get(t["name"]), analysis, records) for t in treatments]
-        if design.get("kind") not in ("ladder", "leave-one-out"):
+    for condition, treatments in design.conditions.items():
+        baseline = design.baselines.get(condition, "")
+        rows = [_row(t, baseline, summaries.get(t.name), analysis, records) for t in treatments]
+        if design.kind not in ("ladder", "leave-one-out"):
             rows.sort(key=lambda r: (not r.is_baseline, -_speed(r)))
         noise = {n.response: n for n in analysis.noise if n.condition == condition}
         found.append(Group(condition, baseline, tuple(rows), noise))
@@ -107,17 +105,16 @@ def _speed(row: ResultRow) -> float:
 
 
 def _row(
-    treatment: Mapping[str, Any],
+    treatment: Treatment,
     baseline: str,
     summary: TreatmentSummary | None,
     analysis: Analysis,
     records: Sequence[TrialRecord],
 ) -> ResultRow:
-    name, condition = treatment["name"], treatment["condition"]
+    name = treatment.name
     effects = {e.response: e for e in analysis.effects if e.treatment == name}
     missing = "" if summary else _why_missing([r for r in records if r.treatment == name])
-    configuration = name.removesuffix(f" @ {condition}") if condition else name
-    return ResultRow(name, configuration, name == baseline, summary, effects, missing)
+    return ResultRow(name, treatment.configuration, name == baseline, summary, effects, missing)
 
 
 def _why_missing(records: Sequence[TrialRecord]) -> str:
@@ -135,11 +132,10 @@ def merit(row: ResultRow) -> tuple[bool, float]:
     return effect.verdict is Verdict.BETTER, effect.ratio.estimate
 
 
-def is_open_loop(design: Mapping[str, Any]) -> bool:
+def is_open_loop(design: Design) -> bool:
     """Whether operations begin whatever the server does, in every treatment."""
-    for treatment in design["treatments"]:
-        own = {k.removeprefix("workload."): v for k, v in treatment["settings"].items()}
-        options = {**design["workload"], **own}
+    for treatment in design.treatments:
+        options = design.options_of(treatment)
         if not (options.get("rate") or options.get("profile")):
             return False
     return True
@@ -161,9 +157,9 @@ def shares(analysis: Analysis, treatment: str) -> list[Share]:
     ]
 
 
-def per_minute(design: Mapping[str, Any], shares: Sequence[Share]) -> Interval | None:
+def per_minute(design: Design, shares: Sequence[Share]) -> Interval | None:
     """A treatment's figure; None for a workload without one."""
-    figure = FIGURES.get(design["workload"]["kind"])
+    figure = FIGURES.get(design.workload.kind)
     found = next((s.summary for s in shares if figure and s.operation == figure.operation), None)
     if found is None:
         return None
@@ -180,20 +176,18 @@ class Differences:
     cells: Mapping[str, Mapping[str, tuple[str, bool]]]
 
 
-def differences(design: Mapping[str, Any], records: Sequence[TrialRecord]) -> Differences:
+def differences(design: Design, records: Sequence[TrialRecord]) -> Differences:
     """What the treatments set, only where they differ. The baseline of the first condition is the reference.
 
     Where the baseline leaves a knob alone, its value is the original that a trial found before changing it.
     """
-    by_configuration: dict[str, dict[str, Any]] = {}
+    by_configuration: dict[str, Mapping[str, Value]] = {}
     baseline = ""
-    names = set(design["baselines"].values())
-    for treatment in design["treatments"]:
-        condition = treatment["condition"]
-        name = treatment["name"].removesuffix(f" @ {condition}") if condition else treatment["name"]
-        by_configuration.setdefault(name, treatment["settings"])
-        baseline = baseline or (name if treatment["name"] in names else "")
-    conditions = {k for t in design["treatments"] for k in t["settings"] if k.startswith("workload.")}
+    names = set(design.baselines.values())
+    for treatment in design.treatments:
+        by_configuration.setdefault(treatment.configuration, treatment.settings)
+        baseline = baseline or (treatment.configuration if treatment.name in names else "")
+    conditions = {k for t in design.treatments for k in t.settings if k.startswith("workload.")}
     knobs = dict.fromkeys(k for s in by_configuration.values() for k in s if k not in conditions)
     reference = by_configuration.get(baseline, {})
     cells: dict[str, dict[str, tuple[str, bool]]] = {}

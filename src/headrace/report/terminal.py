@@ -109,7 +109,7 @@ class _Result:
 
 def _operations(folder: ExperimentFolder, analysis: Analysis, group: tables.Group) -> Table:
     """The figure by which the workload is known, and how long each kind of operation takes."""
-    figure = tables.FIGURES.get(folder.design["workload"]["kind"])
+    figure = tables.FIGURES.get(folder.design.workload.kind)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("p90 ms", overflow="fold", max_width=MAX_NAME_WIDTH)
     for name in [
@@ -220,9 +220,9 @@ def _cautions(folder: ExperimentFolder, analysis: Analysis, records: list[TrialR
             numbers = ", ".join(str(r.number) for r in found)
             cautions.append(text.clean(f"{len(found)} {state} (trial {numbers}), not analysed: {reasons}"))
     cautions += [text.clean(caution) for caution in tables.cautions(records)]
-    left = len(folder.design["trials"]) - len(records)
+    left = len(folder.design.trials) - len(records)
     if left:
-        cautions.append(f"{left} of {len(folder.design['trials'])} trials are not run yet")
+        cautions.append(f"{left} of {len(folder.design.trials)} trials are not run yet")
     for noise in analysis.noise:
         low, high = noise.ratio.low, noise.ratio.high
         if (

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.analysis.result import Comparison, Effect, Interval
+from headrace.design import Design
 from headrace.facts import HostFacts
 from headrace.model import Facts
 from headrace.report import tables
@@ -31,26 +32,26 @@ def facts(found: Facts) -> RenderableType:
     return table
 
 
-def design(content: Mapping[str, Any], hours: float) -> RenderableType:
+def design(content: Design, hours: float) -> RenderableType:
     """The treatments with what each sets, the size of the study and the hours it takes."""
-    base = content["base"]
-    baselines = set(content["baselines"].values())
+    base = content.base
+    baselines = set(content.baselines.values())
     table = _table("treatment", "sets")
-    for treatment in content["treatments"]:
-        own = {k: v for k, v in treatment["settings"].items() if base.get(k) != v}
-        name = treatment["name"] + (" (baseline)" if treatment["name"] in baselines else "")
+    for treatment in content.treatments:
+        own = {k: v for k, v in treatment.settings.items() if base.get(k) != v}
+        name = treatment.name + (" (baseline)" if treatment.name in baselines else "")
         table.add_row(Text(clean(name)), Text(_settings(own) or "nothing"))
-    workload = content["workload"]
-    trials = content["trials"]
+    workload = content.workload
+    trials = content.trials
     summary = (
-        f"{len(content['treatments'])} treatments, {content['blocks']} blocks, {len(trials)} trials of "
-        f"{workload['warmup_s']:g} s warm-up and {workload['seconds']:g} s measuring ({workload['kind']}); "
-        f"seed {content['seed']}; about {duration(hours * 3600)}."
+        f"{len(content.treatments)} treatments, {content.blocks} blocks, {len(trials)} trials of "
+        f"{workload.warmup_s:g} s warm-up and {workload.seconds:g} s measuring ({workload.kind}); "
+        f"seed {content.seed}; about {duration(hours * 3600)}."
     )
-    first = clean(", ".join(t["treatment"] for t in trials if t["block"] == 1))
-    parts: list[RenderableType] = [Text(clean(content["name"]), style="bold")]
-    if content["description"]:
-        parts.append(Text(clean_lines(content["description"])))
+    first = clean(", ".join(t.treatment for t in trials if t.block == 1))
+    parts: list[RenderableType] = [Text(clean(content.name), style="bold")]
+    if content.description:
+        parts.append(Text(clean_lines(content.description)))
     if base:
         parts.append(Text(f"every treatment: {_settings(base)}"))
     return Group(*parts, "", table, "", Text(clean(summary)), Text(f"order in block 1: {first}", style="dim"))
@@ -67,13 +68,11 @@ def _short(value: Any) -> str:
 def status(folder: ExperimentFolder, journal: list[dict[str, Any]]) -> RenderableType:
     """How far the experiment is, what is wrong with which trial, and what is left to restore."""
     records = folder.trials()
-    total = len(folder.design["trials"])
+    total = len(folder.design.trials)
     counts = Counter(record.state for record in records)
     states = ", ".join(f"{n} {state}" for state, n in counts.items()) or "none yet"
     lines: list[RenderableType] = [
-        Text.assemble(
-            (clean(folder.design["name"]), "bold"), f": {len(records)} of {total} trials ({states})"
-        )
+        Text.assemble((clean(folder.design.name), "bold"), f": {len(records)} of {total} trials ({states})")
     ]
     table = _table("trial", "treatment", "state", "why")
     for record in records:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace import plan as plans
 from headrace.agent import Agent, Journal
-from headrace.experiment import plan as plans
 from headrace.experiment.runner import trial_seconds
 from headrace.model import Option
 from headrace.target.local import LocalTarget
@@ -102,7 +102,7 @@ seconds = 10
 def test_a_plan_counts_the_rounds() -> None:
     plain = plans.parse(PLAN, "p.toml")
     asked = plans.parse(PLAN + "precondition = true\nprecondition_round_s = 30\n", "p.toml")
-    assert trial_seconds(asked) == trial_seconds(plain) + 150
+    assert trial_seconds(asked.workload) == trial_seconds(plain.workload) + 150
 
 
 @pytest.mark.parametrize(

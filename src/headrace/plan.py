@@ -30,6 +30,9 @@ AS_IS = "AS-IS"
 #: The names of all bundles together and of none, in an experiment that leaves one out.
 ALL, NONE = "ALL", "NONE"
 
+#: The address of a machine that headrace makes itself.
+VM = "vm"
+
 #: What one response of an experiment can be.
 RESPONSE_NAMES = ("throughput", "p50", "p90", "p95", "p99", "p99.9")
 
@@ -70,16 +73,10 @@ class TargetTable(_Table):
         return self
 
     @model_serializer(mode="wrap")
-    def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Of the newer keys only what was set: designs frozen before there were such keep their hash. How patient
-        we are is no part of a design."""
-        newer = LOGIN[2:]
-        fields = type(self).model_fields
-        return {
-            key: value
-            for key, value in dump(self).items()
-            if key not in newer or (value != fields[key].default and key != "reconnect_s")
-        }
+    def _without_patience(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """One machine or several, as it was written. How patient we are is no part of a design."""
+        left = {"address"} if self.addresses else {"addresses", "equal", "allow_shared"}
+        return {key: value for key, value in dump(self).items() if key not in left | {"reconnect_s"}}
 
     @property
     def login(self) -> dict[str, Any]:
@@ -317,6 +314,16 @@ class SweepTable(_Table):
     def has_search(self) -> bool:
         return self.levels is None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether load is offered whatever the server does."""
+        return self.knob == "workload.rate"
+
+    @property
+    def unit(self) -> str:
+        """What its levels count."""
+        return SWEEP_KNOBS[self.knob]
+
     def loads(self) -> list[int]:
         """Every level that may be measured, ascending; rounded to whole numbers."""
         if self.levels is not None:
@@ -515,12 +522,13 @@ def parse(text: str, place: str) -> Plan:
         plan = Plan.model_validate(content)
     except ValidationError as error:
         guide = f"`headrace docs {own[-1] if own else 'plans'}`"
-        raise PlanError(_describe(error), place=place, hint=f"{guide} describes every key") from error
+        raise PlanError(describe(error), place=place, hint=f"{guide} describes every key") from error
     designed = plan.sweep or plan.tune
     return plan if designed is None else plan.model_copy(update=designed.tables())
 
 
-def _describe(error: ValidationError) -> str:
+def describe(error: ValidationError) -> str:
+    """What is wrong, a line a key."""
     lines = []
     for problem in error.errors(include_url=False):
         # Unions repeat a problem once a member, with the member's type in the location: leave those parts out.

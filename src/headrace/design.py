@@ -1,0 +1,195 @@
+"""A design as it is frozen in ``design.json`` before the first trial: typed, and checked when it is read.
+
+``experiment.design`` and the kinds of experiment build it from a plan; everything else only reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from headrace.errors import StoreError
+from headrace.model import Treatment, TrialSpec, Value
+from headrace.plan import (
+    MachineTable,
+    ServerTable,
+    Settings,
+    SweepTable,
+    TargetTable,
+    TuneTable,
+    VolumeTable,
+    WorkloadTable,
+    describe,
+)
+
+if TYPE_CHECKING:
+    from typing import Self
+
+#: Which machines there are may change while an experiment is under way: each block is of one.
+_OF_MACHINES = ("addresses", "equal", "allow_shared")
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A treatment that was left out."""
+
+    treatment: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Design:
+    """What will be run, in order, on what, and how it will be judged.
+
+    ``experiment`` is the kind of experiment, which decides what runs next and how it is analysed (see
+    ``experiment.kinds``); ``kind`` says how its treatments were chosen. ``baselines`` maps each condition to its
+    baseline treatment's name. ``trials`` are the most that can become of it where that is decided on the way.
+    """
+
+    name: str
+    kind: str
+    seed: int
+    blocks: int
+    alpha: float
+    equivalence: float
+    workload: WorkloadTable
+    baselines: Mapping[str, str]
+    treatments: tuple[Treatment, ...]
+    trials: tuple[TrialSpec, ...]
+    experiment: str = "fixed"
+    #: How many trials run at the same moment.
+    at_once: int = 1
+    description: str = ""
+    #: Of a race: what it is about, throughput or a percentile.
+    response: str = "throughput"
+    #: What the analysis must know of how treatments were chosen and ordered; empty where there is nothing to say.
+    resolution: str | None = None
+    runs: int | None = None
+    interactions: Sequence[tuple[str, str]] = ()
+    hard: Sequence[str] = ()
+    volume: VolumeTable = field(default_factory=VolumeTable)
+    server: ServerTable = field(default_factory=ServerTable)
+    target: TargetTable = field(default_factory=TargetTable)
+    machine: MachineTable | None = None
+    sweep: SweepTable | None = None
+    tune: TuneTable | None = None
+    base: Mapping[str, Value] = field(default_factory=dict)
+    skipped: tuple[Skipped, ...] = ()
+    notes: tuple[str, ...] = ()
+    hash: str = field(default="", compare=False)
+
+    #: A key that nobody knows was written by another version: better to say so than to leave it out.
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], place: str) -> Design:
+        """The design of the content of a ``design.json``. Raises StoreError with ``place`` and the key."""
+        try:
+            return _adapter().validate_python(dict(content))
+        except ValidationError as error:
+            raise StoreError(
+                f"the design is damaged: {describe(error)}",
+                place=place,
+                hint="copy it again from where the experiment ran",
+            ) from error
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of ``design.json``; ``store`` adds the format's number."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "hash": self.hash,
+            "experiment": self.experiment,
+            "at_once": self.at_once,
+            "kind": self.kind,
+            "seed": self.seed,
+            "blocks": self.blocks,
+            "alpha": self.alpha,
+            "equivalence": self.equivalence,
+            "response": self.response,
+            "resolution": self.resolution,
+            "runs": self.runs,
+            "interactions": [list(pair) for pair in self.interactions],
+            "hard": list(self.hard),
+            "workload": self.workload.model_dump(mode="json"),
+            "volume": self.volume.model_dump(mode="json"),
+            "server": self.server.model_dump(mode="json"),
+            "target": self.target.model_dump(mode="json"),
+            "machine": self.machine.makes() if self.machine else None,
+            # Its check asks which keys the plan's author wrote.
+            "sweep": self.sweep.model_dump(mode="json", exclude_unset=True) if self.sweep else None,
+            "tune": self.tune.model_dump(mode="json") if self.tune else None,
+            "base": dict(self.base),
+            "baselines": dict(self.baselines),
+            "treatments": [asdict(t) for t in self.treatments],
+            "trials": [asdict(t) for t in self.trials],
+            "skipped": [asdict(s) for s in self.skipped],
+            "notes": list(self.notes),
+        }
+
+    def frozen(self, changes: Mapping[str, Any] | None = None) -> Self:
+        """The same with its hash. ``changes`` replace what may differ between runs of one experiment."""
+        content = {**self.to_json(), "hash": "", **(changes or {})}
+        content["target"] = {k: v for k, v in content["target"].items() if k not in _OF_MACHINES}
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return replace(self, hash=digest)
+
+    def treatment(self, name: str) -> Treatment:
+        return next(t for t in self.treatments if t.name == name)
+
+    @property
+    def by_name(self) -> dict[str, Treatment]:
+        return {treatment.name: treatment for treatment in self.treatments}
+
+    @property
+    def conditions(self) -> dict[str, list[Treatment]]:
+        """Condition -> its treatments, both in the design's order."""
+        found: dict[str, list[Treatment]] = {}
+        for treatment in self.treatments:
+            found.setdefault(treatment.condition, []).append(treatment)
+        return found
+
+    @property
+    def reference(self) -> Treatment:
+        """The treatment that stands for the others: the first baseline, or the first of all."""
+        return self.treatment(next(iter(self.baselines.values()), self.treatments[0].name))
+
+    @property
+    def share_of_one_machine(self) -> float:
+        """The part of all trials that the busiest machine runs; 1 for one machine."""
+        addresses, count = self.target.addresses, len({trial.block for trial in self.trials})
+        return math.ceil(count / len(addresses)) / count if addresses and count else 1.0
+
+    def kernel_of(self, treatment: Treatment) -> str | None:
+        """The kernel a treatment asks for, as the plan names it; None where it is the one that is there."""
+        return kernel_of(self.machine, treatment)
+
+    def options_of(self, treatment: Treatment) -> Settings:
+        """The workload's options under this treatment."""
+        return options_of(self.workload, treatment)
+
+
+def kernel_of(machine: MachineTable | None, treatment: Treatment) -> str | None:
+    """See ``Design.kernel_of``."""
+    own = treatment.settings.get("machine.kernel")
+    return str(own) if own is not None else machine.kernel if machine else None
+
+
+def options_of(workload: WorkloadTable, treatment: Treatment) -> Settings:
+    """See ``Design.options_of``."""
+    prefix = "workload."
+    own = {k.removeprefix(prefix): v for k, v in treatment.settings.items() if k.startswith(prefix)}
+    return {**workload.options, **own}
+
+
+@cache
+def _adapter() -> TypeAdapter[Design]:
+    # Building it takes some milliseconds.
+    return TypeAdapter(Design)
