@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| headrace_agent::drive::fuzzing::memcached(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| drive::fuzzing::memcached(data));

@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| headrace_agent::drive::fuzzing::mysql(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| drive::fuzzing::mysql(data));

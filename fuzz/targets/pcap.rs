@@ -4,8 +4,8 @@
 
 use std::collections::HashSet;
 
-use headrace_agent::traffic::packets::{PacketOptions, read};
-use headrace_agent::traffic::stream::{Opened, Side, Streams};
+use traffic::packets::{PacketOptions, read};
+use traffic::stream::{Opened, Side, Streams};
 
 /// Checks what readers of streams rely on.
 #[derive(Default)]

@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| headrace_agent::traffic::recording::fuzzing::recording(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| traffic::recording::fuzzing::recording(data));

@@ -5,9 +5,9 @@
 
 use std::io::{self, Read};
 
-use headrace_agent::traffic::coverage::Coverage;
-use headrace_agent::traffic::event::Event;
-use headrace_agent::traffic::{general_log, slow_log};
+use traffic::coverage::Coverage;
+use traffic::event::Event;
+use traffic::{general_log, slow_log};
 
 struct Pieces<'d>(&'d [u8], usize);
 

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use headrace_agent::traffic::sql::{Mode, anonymise, fingerprint, is_read_only, redact, tables, verb};
+use sql::{Mode, anonymise, fingerprint, is_read_only, redact, tables, verb};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let (mut first, mut second) = (Vec::new(), Vec::new());

@@ -7,9 +7,9 @@
 
 use std::net::SocketAddr;
 
-use headrace_agent::traffic::event::Event;
-use headrace_agent::traffic::stream::{Opened, Side, Streams};
-use headrace_agent::traffic::wire::{Decoder, WireOptions};
+use traffic::event::Event;
+use traffic::stream::{Opened, Side, Streams};
+use traffic::wire::{Decoder, WireOptions};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let mut data = data;

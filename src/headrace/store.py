@@ -8,7 +8,7 @@ A trial is written into ``trials/.<NNNN>.part`` and renamed when it is complete,
 either a whole trial or none. Every reader of Parquet can read the tables; DuckDB is the embedded one.
 
 Latency buckets are log-linear: 128 sub-buckets a power of two, so a bucket is at most 0.8% wide. The same
-formula stands in ``agent/src/histogram.rs``; ``tests/test_histogram.py`` holds the two together.
+formula stands in ``crates/base/src/histogram.rs``; ``tests/test_histogram.py`` holds the two together.
 """
 
 from __future__ import annotations

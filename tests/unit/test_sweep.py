@@ -252,7 +252,7 @@ def test_a_saturated_driver_is_told_from_a_disturbed_host(reason: str, is_it: bo
 
 
 def test_the_drivers_words_are_those_of_its_source() -> None:
-    assert f'"{sweep_analysis.SATURATED}: ' in Path("agent/src/drive/lines.rs").read_text()
+    assert f'"{sweep_analysis.SATURATED}: ' in Path("crates/engine/src/lines.rs").read_text()
     assert SATURATED.startswith(sweep_analysis.SATURATED)
 
 

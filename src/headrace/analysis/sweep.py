@@ -31,7 +31,7 @@ NOT_RUN = "not run yet"
 #: An interval that spans more than this factor is not printed: nobody could act on it.
 WIDEST = 100.0
 
-#: What the driver says when its own CPU was full: ``judge`` in agent/src/drive/lines.rs.
+#: What the driver says when its own CPU was full: ``judge`` in crates/engine/src/lines.rs.
 SATURATED = "the driver was saturated"
 
 _UNITS_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}

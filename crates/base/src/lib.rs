@@ -1,0 +1,8 @@
+//! What every crate stands on: errors, output, stop signals, clocks, durations, histograms.
+
+pub mod clock;
+pub mod duration;
+pub mod error;
+pub mod histogram;
+pub mod output;
+pub mod stop;

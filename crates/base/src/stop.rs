@@ -1,0 +1,46 @@
+//! Being asked to stop.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+
+/// Becomes readable, and stays so, when the process is asked to stop. Shared by all loops.
+#[derive(Clone)]
+pub struct StopSignal(Arc<UnixStream>);
+
+impl StopSignal {
+    /// Takes over SIGTERM, SIGINT and SIGHUP (the SSH connection went away): each asks for a clean end.
+    pub fn install() -> anyhow::Result<Self> {
+        let (reader, writer) = UnixStream::pair()?;
+        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP]
+        {
+            signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
+        }
+        Ok(Self(Arc::new(reader)))
+    }
+
+    /// Whether we were asked to stop already.
+    pub fn is_set(&self) -> bool {
+        let mut file = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
+        poll(&mut file, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
+    /// A signal that no process sends: a byte to the stream, or its end, sets it. For tests of what waits for one.
+    ///
+    /// # Panics
+    /// If the process has no file descriptors left.
+    #[must_use]
+    pub fn pair() -> (Self, UnixStream) {
+        let (reader, writer) = UnixStream::pair().expect("a pair of sockets");
+        (Self(Arc::new(reader)), writer)
+    }
+}
+
+impl AsFd for StopSignal {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,136 @@
+//! Threads with a connection each that share out jobs, and end together: when all is done, when one fails, or
+//! when the process is asked to stop.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use base::stop::StopSignal;
+use mysql::{Closer, Connection, Options};
+
+const TICK: Duration = Duration::from_millis(100);
+/// What a statement at work may still take once we are to end; then the server is told to break it off.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How the work of a crew ended, when no job failed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ended {
+    Whole,
+    /// Somebody asked the process to stop.
+    Stopped,
+}
+
+pub struct Crew<'a> {
+    options: &'a Options,
+    size: usize,
+    stop: &'a StopSignal,
+    is_over: AtomicBool,
+    members: Mutex<Vec<(u64, Closer)>>,
+}
+
+impl<'a> Crew<'a> {
+    pub fn new(options: &'a Options, size: usize, stop: &'a StopSignal) -> Self {
+        Self { options, size, stop, is_over: AtomicBool::new(false), members: Mutex::default() }
+    }
+
+    /// Whether a long job should end where it is.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Relaxed)
+    }
+
+    /// Does the jobs 0..`count` in this order, each on one of the connections; `on_tick` is called ten times a
+    /// second. The error is that of the first job that failed; the others end early then.
+    pub fn work(
+        &self,
+        count: usize,
+        job: &(dyn Fn(&mut Connection, usize) -> anyhow::Result<()> + Sync),
+        mut on_tick: impl FnMut(),
+    ) -> anyhow::Result<Ended> {
+        let next = AtomicUsize::new(0);
+        let mut failure = None;
+        let mut is_stopped = false;
+        std::thread::scope(|scope| {
+            let (sender, receiver) = mpsc::channel();
+            for _ in 0..self.size.min(count) {
+                let (sender, next) = (sender.clone(), &next);
+                scope.spawn(move || {
+                    let result = self.member(count, next, job);
+                    // The receiver lives until all senders are gone.
+                    let _ = sender.send(result);
+                });
+            }
+            drop(sender);
+            let mut over_since = None;
+            loop {
+                match receiver.recv_timeout(TICK) {
+                    Ok(Err(error)) if !is_stopped => _ = failure.get_or_insert(error),
+                    Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+                on_tick();
+                is_stopped |= failure.is_none() && self.stop.is_set();
+                if is_stopped || failure.is_some() {
+                    self.is_over.store(true, Relaxed);
+                    if over_since.get_or_insert_with(Instant::now).elapsed() > GRACE {
+                        self.break_off();
+                    }
+                }
+            }
+        });
+        match failure {
+            Some(error) => Err(error),
+            None if is_stopped => Ok(Ended::Stopped),
+            None => Ok(Ended::Whole),
+        }
+    }
+
+    fn member(
+        &self,
+        count: usize,
+        next: &AtomicUsize,
+        job: &(dyn Fn(&mut Connection, usize) -> anyhow::Result<()> + Sync),
+    ) -> anyhow::Result<()> {
+        let mut connection = Connection::open_for_bulk(self.options)?;
+        self.enrol(&mut connection)?;
+        while !self.is_over() {
+            let number = next.fetch_add(1, Relaxed);
+            if number >= count {
+                break;
+            }
+            job(&mut connection, number)?;
+        }
+        Ok(())
+    }
+
+    /// Notes how to break off what this connection does.
+    fn enrol(&self, connection: &mut Connection) -> anyhow::Result<()> {
+        let mut id = None;
+        connection.query("SELECT CONNECTION_ID()", |_, row| {
+            id = row.get(0).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+        })?;
+        let id = id.context("the server gave its connection no number")?;
+        self.members.lock().unwrap_or_else(PoisonError::into_inner).push((id, connection.closer()?));
+        Ok(())
+    }
+
+    /// A server does not notice that its client went away before the statement ends, so it is killed first; one
+    /// that does not even take a connection any more must not hold us.
+    fn break_off(&self) {
+        let members = std::mem::take(&mut *self.members.lock().unwrap_or_else(PoisonError::into_inner));
+        if members.is_empty() {
+            return;
+        }
+        if let Ok(mut connection) = Connection::open(self.options) {
+            for (id, _) in &members {
+                // One that is through by now has no number any more.
+                let _ = connection.execute(&format!("KILL {id}"));
+            }
+        }
+        for (_, closer) in &members {
+            closer.close();
+        }
+    }
+}

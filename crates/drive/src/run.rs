@@ -1,0 +1,235 @@
+//! `drive run`: the threads, the agreed start, and the lines that go out.
+
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+
+use serde_json::Map;
+
+use crate::spec::{Pacing, Spec};
+use base::clock::{epoch_offset_ns, now_ns};
+use base::error::AgentError;
+use base::output::Output;
+use base::stop::StopSignal;
+use engine::arrivals::Think;
+use engine::client::{Client, Failure};
+use engine::lines::{Lines, ThreadEnd, Title};
+use engine::net::Address;
+use engine::recorder::Second;
+use engine::stopping::{StopsAtEnd, watch};
+use engine::usage::Usage;
+use engine::{Engine, Rules, Schedule};
+
+const SECOND_NS: f64 = 1e9;
+/// Between the moment all connections stand and the start, where nobody agreed on another.
+const START_DELAY_NS: u64 = 10_000_000;
+/// How often it is looked whether somebody wants us to stop.
+const STOP_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// Clients that one thread serves before another is worth its cost: one thread drives some 100,000 point selects
+/// a second, which 32 clients hardly ask of a server.
+const CLIENTS_A_THREAD: usize = 32;
+
+/// What a thread tells the one that writes.
+enum Message {
+    Connected,
+    Refused(Failure),
+    Second(Second),
+    Ended(Box<ThreadEnd>),
+}
+
+/// What is to be driven, whatever the protocol.
+pub struct Load<'a, M> {
+    pub spec: &'a Spec,
+    pub address: Address,
+    pub operations: Vec<String>,
+    /// Makes the client of a number; clients are counted over all drivers of the trial.
+    pub make: M,
+}
+
+/// Drives and writes the lines to `output`, or to standard output.
+pub fn run<C: Client, M: Fn(usize) -> C + Sync>(
+    load: &Load<'_, M>,
+    output: Option<&Path>,
+    shows_progress: bool,
+) -> anyhow::Result<()> {
+    let stop_signal = StopSignal::install()?;
+    let stop = AtomicBool::new(false);
+    let clients = load.spec.share.clients(load.spec.connections);
+    let threads = thread_count(load.spec, clients.len());
+    let output = Output::open(output)?;
+    std::thread::scope(|scope| {
+        let (sender, messages) = channel();
+        let mut starts = Vec::new();
+        for index in 0..threads {
+            let (start, on_start) = channel();
+            starts.push(start);
+            let part = (index, threads);
+            let (sender, stop, clients) = (sender.clone(), &stop, clients.clone());
+            scope.spawn(move || {
+                let ended = drive_part(load, part, clients, stop, &sender, &on_start);
+                // Nobody listens only where the other side has failed, and says so itself.
+                let _ = sender.send(ended.unwrap_or_else(Message::Refused));
+            });
+        }
+        drop(sender);
+        let watched = scope.spawn(|| watch(&stop_signal, &stop));
+        let ending = StopsAtEnd(&stop);
+        let result = conduct(load, threads, &messages, starts, &output, &stop, shows_progress);
+        drop(ending);
+        watched.join().map_err(|_| anyhow!("the thread that waits for signals panicked"))?;
+        result
+    })?;
+    output.finish()
+}
+
+fn thread_count(spec: &Spec, clients: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let wanted = if spec.threads == 0 { clients.div_ceil(CLIENTS_A_THREAD).min(cores) } else { spec.threads };
+    wanted.clamp(1, clients)
+}
+
+/// One thread's life: connect, wait for the start, drive.
+fn drive_part<C: Client, M: Fn(usize) -> C>(
+    load: &Load<'_, M>,
+    (index, of): (usize, usize),
+    clients: std::ops::Range<usize>,
+    stop: &AtomicBool,
+    sender: &Sender<Message>,
+    on_start: &Receiver<Schedule>,
+) -> Result<Message, Failure> {
+    let spec = load.spec;
+    let failure = |error: &dyn std::fmt::Display| Failure::new(0, error.to_string());
+    let (think_ns, think) = match spec.pacing {
+        Pacing::Closed { think_time_s, think_distribution } => {
+            ((think_time_s * SECOND_NS) as u64, think_distribution)
+        }
+        Pacing::Open { .. } => (0, Think::Constant),
+    };
+    let share = spec.share;
+    let rules = Rules {
+        address: load.address.clone(),
+        arrivals: spec.arrivals(share.index * of + index, share.of * of).map_err(|e| failure(&e))?,
+        is_given: false,
+        think_ns,
+        think,
+        timeout_ns: (spec.operation_timeout_s * SECOND_NS) as u64,
+        retries: spec.retries,
+        operations: load.operations.len(),
+        seed: spec.seed,
+    };
+    let mine = clients.skip(index).step_by(of).map(|number| (number, (load.make)(number)));
+    let mut engine = Engine::new(rules, mine, stop).map_err(|error| failure(&format!("{error:#}")))?;
+    engine.connect_all()?;
+    let _ = sender.send(Message::Connected);
+    let Ok(schedule) = on_start.recv() else { return Err(failure(&"stopped before the start")) };
+    let mut usage = Usage::begin();
+    let outcome = engine.drive(schedule, &mut (), |second| {
+        // What the warm-up cost is not the window's.
+        if second.number == -1 {
+            usage = Usage::begin();
+        }
+        let _ = sender.send(Message::Second(second));
+    });
+    Ok(Message::Ended(Box::new(ThreadEnd::new(outcome, usage.end()))))
+}
+
+/// Waits for the threads, agrees on the start, writes what they send.
+fn conduct<M>(
+    load: &Load<'_, M>,
+    threads: usize,
+    messages: &Receiver<Message>,
+    starts: Vec<Sender<Schedule>>,
+    output: &Output,
+    stop: &AtomicBool,
+    shows_progress: bool,
+) -> anyhow::Result<()> {
+    for _ in 0..threads {
+        match messages.recv() {
+            Ok(Message::Connected) => {}
+            Ok(Message::Refused(failure)) => {
+                stop.store(true, Ordering::Relaxed);
+                return Err(explain(&failure, &load.address));
+            }
+            Ok(_) | Err(_) => bail!("a thread of the driver ended before the start"),
+        }
+    }
+    let offset_ns = epoch_offset_ns();
+    let start_ns = agree_on_start(load.spec, offset_ns, stop)?;
+    let window_start_ns = start_ns + (load.spec.warmup_s * SECOND_NS) as u64;
+    let end_ns = window_start_ns + (load.spec.seconds * SECOND_NS) as u64;
+    let schedule = Schedule { start_ns, window_start_ns, end_ns };
+    let title = Title {
+        operations: &load.operations,
+        threads,
+        schedule,
+        offset_ns,
+        connections: load.spec.share.clients(load.spec.connections).len(),
+        pacing: match load.spec.pacing {
+            Pacing::Closed { .. } => "closed",
+            Pacing::Open { .. } => "open",
+        },
+    };
+    let mut lines = Lines::begin(output, &title, shows_progress)?;
+    for start in starts {
+        let _ = start.send(schedule);
+    }
+    let mut running = threads;
+    while running > 0 {
+        match messages.recv() {
+            Ok(Message::Second(second)) => lines.add(second)?,
+            Ok(Message::Ended(end)) => {
+                lines.end_thread(*end);
+                running -= 1;
+            }
+            Ok(Message::Refused(failure)) => return Err(explain(&failure, &load.address)),
+            Ok(Message::Connected) => {}
+            Err(_) => bail!("a thread of the driver panicked"),
+        }
+    }
+    lines.finish(stop.load(Ordering::Relaxed), Map::new())
+}
+
+fn explain(failure: &Failure, address: &Address) -> anyhow::Error {
+    match failure.code {
+        0 => anyhow!("{}", failure.message),
+        code => anyhow!("cannot connect to {address}: {} (error {code})", failure.message),
+    }
+}
+
+/// The start in ns of the driver's clock.
+fn agree_on_start(spec: &Spec, offset_ns: i64, stop: &AtomicBool) -> anyhow::Result<u64> {
+    let agreed = if spec.waits_for_start { Some(ask_for_start(stop)?) } else { spec.start_at_ns };
+    let Some(at_ns) = agreed else { return Ok(now_ns() + START_DELAY_NS) };
+    let start_ns = at_ns.checked_add_signed(-offset_ns).filter(|start| *start >= now_ns());
+    start_ns.ok_or_else(|| {
+        AgentError::Input(format!("the start, {at_ns} ns since the epoch, was over when all clients stood"))
+            .into()
+    })
+}
+
+/// Says that all clients stand, and reads the instant at which every driver of the trial starts.
+fn ask_for_start(stop: &AtomicBool) -> anyhow::Result<u64> {
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Start {
+        start_at_ns: u64,
+    }
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{{\"kind\":\"ready\"}}").and_then(|()| stdout.flush()).context("cannot say ready")?;
+    let mut stdin = std::io::stdin().lock();
+    // The signal that asks us to stop may interrupt the wait itself.
+    while let Ok(0) | Err(Errno::INTR) = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&STOP_CHECK)) {
+        ensure!(!stop.load(Ordering::Relaxed), "stopped before the start");
+    }
+    let mut line = String::new();
+    stdin.read_line(&mut line).context("cannot read the start")?;
+    let start: Start = serde_json::from_str(&line)
+        .map_err(|error| AgentError::Input(format!("the start on standard input: {error}")))?;
+    Ok(start.start_at_ns)
+}

@@ -1,0 +1,213 @@
+//! What to drive: the SPEC, a JSON object. Every key but `workload` has a default; an unknown one is an error.
+
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use serde::Deserialize;
+
+use crate::script::Workload;
+use crate::{memcached, oltp, sql, tpcc};
+use base::error::AgentError;
+use engine::arrivals::{Arrivals, Law, Piece, Think};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    pub workload: WorkloadSpec,
+    #[serde(default = "one")]
+    pub connections: usize,
+    /// 0: by itself.
+    #[serde(default)]
+    pub threads: usize,
+    #[serde(default)]
+    pub warmup_s: f64,
+    #[serde(default = "ten_seconds")]
+    pub seconds: f64,
+    #[serde(default)]
+    pub pacing: Pacing,
+    #[serde(default = "one_seed")]
+    pub seed: u64,
+    #[serde(default = "a_minute")]
+    pub operation_timeout_s: f64,
+    /// When the warm-up begins, in ns since the epoch; None: as soon as all connections stand.
+    #[serde(default)]
+    pub start_at_ns: Option<u64>,
+    /// Print `ready` and wait for a line with `start_at_ns`.
+    #[serde(default)]
+    pub waits_for_start: bool,
+    #[serde(default)]
+    pub share: Share,
+    #[serde(default = "ten_retries")]
+    pub retries: u32,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum WorkloadSpec {
+    Oltp(oltp::Options),
+    Sql(sql::Options),
+    Tpcc(tpcc::Options),
+    Memcached(memcached::Options),
+}
+
+impl WorkloadSpec {
+    /// The statements and scripts. Fails with what is wrong with the options.
+    pub fn on_mysql(&self) -> Result<Arc<dyn Workload>, AgentError> {
+        let made = match self {
+            WorkloadSpec::Oltp(options) => oltp::workload(options).map(|made| Arc::new(made) as _),
+            WorkloadSpec::Sql(options) => sql::workload(options).map(|made| Arc::new(made) as _),
+            WorkloadSpec::Tpcc(options) => tpcc::workload(options).map(|made| Arc::new(made) as _),
+            WorkloadSpec::Memcached(_) => Err("memcached is no MySQL server".to_owned()),
+        };
+        made.map_err(AgentError::Input)
+    }
+
+    /// How many tables it works on.
+    pub fn tables(&self) -> usize {
+        match self {
+            WorkloadSpec::Oltp(options) => options.tables,
+            // Those that `setup` creates are few.
+            WorkloadSpec::Sql(options) => options.tables,
+            WorkloadSpec::Tpcc(_) => tpcc::schema::TABLES.len(),
+            WorkloadSpec::Memcached(_) => 0,
+        }
+    }
+
+    /// Whether the workload itself says how long its clients rest.
+    fn has_own_times(&self) -> bool {
+        matches!(self, WorkloadSpec::Tpcc(options) if options.times == tpcc::Times::Specification)
+    }
+}
+
+/// When operations begin.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Pacing {
+    /// Each client begins one when its last has ended and it has thought. A server that stands still is asked
+    /// nothing meanwhile, so what it would have kept waiting is not seen.
+    Closed {
+        #[serde(default)]
+        think_time_s: f64,
+        #[serde(default)]
+        think_distribution: Think,
+    },
+    /// Operations begin at their own times, whatever the server does.
+    Open {
+        #[serde(default)]
+        arrivals: Law,
+        #[serde(default)]
+        rate_ops_s: Option<f64>,
+        #[serde(default)]
+        profile: Vec<Piece>,
+    },
+}
+
+impl Default for Pacing {
+    fn default() -> Self {
+        Pacing::Closed { think_time_s: 0.0, think_distribution: Think::Constant }
+    }
+}
+
+/// Which part of a load this driver is: connections and rates of the SPEC are those of the whole.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    pub index: usize,
+    pub of: usize,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self { index: 0, of: 1 }
+    }
+}
+
+impl Share {
+    /// The clients that are this driver's, counted over all drivers.
+    pub fn clients(self, connections: usize) -> std::ops::Range<usize> {
+        let at = |index: usize| connections * index / self.of;
+        at(self.index)..at(self.index + 1)
+    }
+}
+
+impl Spec {
+    /// Reads the SPEC from a file; `-` is standard input.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let mut text = String::new();
+        let context = || format!("cannot read the SPEC {}", path.display());
+        if path == Path::new("-") {
+            std::io::stdin().read_to_string(&mut text).with_context(context)?;
+        } else {
+            text = std::fs::read_to_string(path).with_context(context)?;
+        }
+        let spec: Spec = serde_json::from_str(&text)
+            .map_err(|error| AgentError::Input(format!("the SPEC {}: {error}", path.display())))?;
+        spec.check().map_err(|reason| AgentError::Input(format!("the SPEC {}: {reason}", path.display())))?;
+        Ok(spec)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let Share { index, of } = self.share;
+        if of == 0 || index >= of {
+            return Err(format!("share: there is no part {index} of {of}"));
+        }
+        if self.share.clients(self.connections).is_empty() {
+            return Err(format!("connections = {}: not even one for each of {of} drivers", self.connections));
+        }
+        for (name, value, is_allowed) in [
+            ("warmup_s", self.warmup_s, self.warmup_s >= 0.0),
+            ("seconds", self.seconds, self.seconds > 0.0),
+            ("operation_timeout_s", self.operation_timeout_s, self.operation_timeout_s > 0.0),
+        ] {
+            if !is_allowed || !value.is_finite() || value > 1e7 {
+                return Err(format!("{name} = {value}: give a number of seconds"));
+            }
+        }
+        match &self.pacing {
+            Pacing::Closed { think_time_s, .. } if !(0.0..1e7).contains(think_time_s) => {
+                Err(format!("pacing.think_time_s = {think_time_s}: give a number of seconds"))
+            }
+            Pacing::Closed { .. } => Ok(()),
+            Pacing::Open { .. } if self.workload.has_own_times() => {
+                Err("pacing: an open loop leaves no room for times = \"specification\"".to_owned())
+            }
+            Pacing::Open { .. } => self.arrivals(0, 1).map(drop),
+        }
+    }
+
+    /// The schedule of part `index` of `of`; None in a closed loop.
+    pub fn arrivals(&self, index: usize, of: usize) -> Result<Option<Arrivals>, String> {
+        let Pacing::Open { arrivals, rate_ops_s, profile } = &self.pacing else { return Ok(None) };
+        let pieces = match (rate_ops_s, profile.is_empty()) {
+            (Some(rate), true) => {
+                // A piece that ends with the window might, rounded, end a nanosecond before it, and begin anew.
+                vec![Piece { seconds: 3600.0, from_ops_s: *rate, to_ops_s: *rate }]
+            }
+            (None, false) => profile.clone(),
+            _ => return Err("pacing: an open loop needs either rate_ops_s or a profile".to_owned()),
+        };
+        Arrivals::new(*arrivals, &pieces, index, of, self.seed).map(Some)
+    }
+}
+
+fn one() -> usize {
+    1
+}
+
+fn one_seed() -> u64 {
+    1
+}
+
+fn ten_seconds() -> f64 {
+    10.0
+}
+
+fn a_minute() -> f64 {
+    60.0
+}
+
+fn ten_retries() -> u32 {
+    10
+}

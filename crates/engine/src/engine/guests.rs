@@ -1,0 +1,142 @@
+//! Clients that come and go while the engine drives, and are given their work.
+
+use std::cmp::Reverse;
+
+use super::{Engine, Slot, State};
+use crate::client::{Client, Failure, Given, Turn};
+use crate::recorder::Times;
+
+/// A client that cannot connect holds up its work this long; then what is due of it fails.
+const PATIENCE_NS: u64 = 10_000_000_000;
+
+/// Brings clients and their work to an engine.
+pub trait Feed<C: Client> {
+    /// Asked before each round. Says when it wants to be asked again at the latest, in ns of the driver's clock.
+    fn feed(&mut self, engine: &mut Engine<'_, C>, now: u64) -> u64;
+}
+
+/// Nothing is given: all clients are there from the beginning and choose for themselves.
+impl<C: Client> Feed<C> for () {
+    fn feed(&mut self, _engine: &mut Engine<'_, C>, _now: u64) -> u64 {
+        u64::MAX
+    }
+}
+
+impl<C: Client> Engine<'_, C> {
+    /// A client comes in, to connect at `due_ns`; its place is its own until `client` finds nobody there.
+    pub fn enter(&mut self, number: usize, client: C, due_ns: u64) -> usize {
+        let mut slot = Slot::new(client, number, self.rules.seed);
+        let place = match self.vacant.pop() {
+            Some(place) => {
+                // A pause of whoever was there before stays void.
+                slot.generation = self.slots[place].generation.wrapping_add(1);
+                self.slots[place] = slot;
+                place
+            }
+            None => {
+                self.slots.push(slot);
+                self.net.make_room(self.slots.len());
+                self.slots.len() - 1
+            }
+        };
+        self.pauses.push(Reverse((due_ns, place, self.slots[place].generation)));
+        place
+    }
+
+    /// The client at a place.
+    pub fn client(&mut self, place: usize) -> &mut C {
+        &mut self.slots[place].client
+    }
+
+    /// There is work for a client that may have waited for it.
+    pub fn wake(&mut self, place: usize, now: u64) {
+        if self.slots[place].state == State::Free && self.is_driving {
+            self.take_turn(place, now);
+        }
+    }
+
+    /// How many clients are there.
+    pub fn guests(&self) -> usize {
+        self.slots.len() - self.vacant.len()
+    }
+
+    /// Nobody else will come, and all have left: it was over with the last operation, but not before `least_ns`.
+    pub fn end(&mut self, least_ns: u64) {
+        self.schedule.end_ns = self.recorder.last_end_ns().max(self.schedule.start_ns).max(least_ns);
+    }
+
+    /// A free client goes on with what was given to it.
+    pub(super) fn take_turn(&mut self, place: usize, now: u64) {
+        let slot = &mut self.slots[place];
+        match slot.client.turn(slot.since_ns) {
+            Turn::Begin(Given { operation, intended_ns }) => {
+                slot.operation = operation;
+                if intended_ns <= now {
+                    self.begin(place, intended_ns);
+                } else {
+                    slot.set_state(State::Resting);
+                    self.pauses.push(Reverse((intended_ns, place, slot.generation)));
+                }
+            }
+            Turn::Rest(until_ns) => {
+                slot.set_state(State::Resting);
+                self.pauses.push(Reverse((until_ns, place, slot.generation)));
+            }
+            Turn::Held if !slot.is_queued => {
+                slot.is_queued = true;
+                self.held.push(place);
+            }
+            Turn::Held | Turn::Nothing => {}
+            Turn::Over => self.take_leave(place, now),
+        }
+    }
+
+    /// Asks those who let others go first.
+    pub(super) fn ask_held(&mut self, now: u64) {
+        let held = std::mem::take(&mut self.held);
+        for &place in &held {
+            let slot = &mut self.slots[place];
+            slot.is_queued = false;
+            if slot.state == State::Free {
+                // What it waited for is not our lateness.
+                slot.since_ns = now;
+                self.take_turn(place, now);
+            }
+        }
+        if self.held.is_empty() {
+            self.held = held;
+            self.held.clear();
+        }
+    }
+
+    fn take_leave(&mut self, place: usize, now: u64) {
+        let slot = &mut self.slots[place];
+        slot.since_ns = now;
+        slot.set_state(State::Leaving);
+        self.out.clear();
+        slot.client.farewell(&mut self.out);
+        let _ = self.send(place);
+    }
+
+    pub(super) fn vacate(&mut self, place: usize) {
+        self.net.close(place);
+        self.slots[place].tls = None;
+        self.slots[place].set_state(State::Vacant);
+        self.vacant.push(place);
+    }
+
+    /// What is due of a client that has not been able to connect for too long fails: somebody asked for it.
+    pub(super) fn give_up(&mut self, place: usize, failure: &Failure, now: u64) {
+        let slot = &mut self.slots[place];
+        if slot.down_since_ns.is_none_or(|since| now < since + PATIENCE_NS) {
+            return;
+        }
+        while let Some(Given { operation, intended_ns }) = slot.client.give_up(now) {
+            self.recorder.error(operation, failure, false);
+            self.recorder.failed(operation, Times { intended_ns, sent_ns: now, ended_ns: now });
+        }
+        if matches!(slot.client.turn(now), Turn::Over) {
+            self.vacate(place);
+        }
+    }
+}

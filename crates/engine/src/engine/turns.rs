@@ -1,0 +1,359 @@
+//! What a client's turn is: something came for it, or something is due.
+
+use std::cmp::Reverse;
+use std::io::{self, Read, Write};
+
+use rand::{RngExt, SeedableRng};
+use rustls::ClientConnection;
+
+use super::{Engine, FIRST_BACK_OFF_NS, LONGEST_BACK_OFF_NS, Rules, Slot, State};
+use crate::arrivals::Think;
+use crate::client::{CANNOT_CONNECT, CONNECTION_LOST, Client, Failure, Progress, Random};
+use crate::net::Happened;
+use crate::recorder::Times;
+use base::clock::now_ns;
+
+impl<C: Client> Engine<'_, C> {
+    /// Begins to connect.
+    pub(super) fn connect(&mut self, place: usize, now: u64) -> io::Result<()> {
+        let slot = &mut self.slots[place];
+        slot.since_ns = now;
+        slot.set_state(State::Connecting);
+        self.net.connect(place, &self.rules.address)
+    }
+
+    /// Something happened on a connection. Fails where one is lost before the trial.
+    pub(super) fn react(&mut self, place: usize, happened: Happened) -> Result<(), Failure> {
+        match happened {
+            Happened::Connected => {
+                let slot = &mut self.slots[place];
+                slot.set_state(State::LoggingIn);
+                self.out.clear();
+                let progress = slot.client.connected(&mut self.out);
+                self.follow(place, progress, now_ns())
+            }
+            Happened::Received if self.slots[place].state == State::Leaving => Ok(()),
+            Happened::Received => self.receive(place),
+            Happened::Closed => {
+                let failure = Failure::new(CONNECTION_LOST, "the server closed the connection");
+                self.connection_broke(place, failure)
+            }
+            Happened::Broken(error) => {
+                let failure = match self.slots[place].state {
+                    State::Connecting => cannot_connect(&error),
+                    _ => lost(&error),
+                };
+                self.connection_broke(place, failure)
+            }
+        }
+    }
+
+    fn receive(&mut self, place: usize) -> Result<(), Failure> {
+        // After the bytes are here, before they are looked at: our own work is not the server's.
+        let now = now_ns();
+        let slot = &mut self.slots[place];
+        self.out.clear();
+        let progress = match &mut slot.tls {
+            None => slot.client.receive(self.net.bytes(), &mut self.out, &mut slot.random),
+            Some(session) => {
+                self.wire.clear();
+                let opened = open(session, self.net.bytes(), &mut self.plain, &mut self.wire);
+                if let Err(error) = opened.and_then(|()| self.net.send(place, &self.wire)) {
+                    return self.connection_broke(place, lost(&error));
+                }
+                if self.plain.is_empty() {
+                    return Ok(());
+                }
+                slot.client.receive(&self.plain, &mut self.out, &mut slot.random)
+            }
+        };
+        self.follow(place, progress, now)
+    }
+
+    /// Does what a client's progress asks for. `now` is when it came.
+    fn follow(&mut self, place: usize, progress: Progress, now: u64) -> Result<(), Failure> {
+        match progress {
+            Progress::Waiting => self.send(place),
+            Progress::Encrypt(session) => {
+                self.send(place)?;
+                let slot = &mut self.slots[place];
+                // What was sent may have found the connection gone.
+                if slot.state == State::Down {
+                    return Ok(());
+                }
+                slot.tls = Some(session);
+                self.out.clear();
+                slot.client.encrypted(&mut self.out);
+                self.send(place)
+            }
+            Progress::Ready => {
+                self.send(place)?;
+                if self.slots[place].state != State::Down {
+                    self.logged_in(place, now);
+                }
+                Ok(())
+            }
+            Progress::Ended { rows, bytes } => {
+                let slot = &self.slots[place];
+                self.recorder.ended(slot.operation, slot.times(now), rows, bytes);
+                self.busy -= 1;
+                self.set_free(place, now);
+                Ok(())
+            }
+            Progress::Failed(failure) => {
+                let slot = &mut self.slots[place];
+                let is_mended = failure.is_lost_race && slot.retries_left > 0;
+                self.recorder.error(slot.operation, &failure, is_mended);
+                if is_mended {
+                    slot.retries_left -= 1;
+                    self.out.clear();
+                    let progress = slot.client.begin(&mut self.out, &mut slot.random);
+                    return self.follow(place, progress, now);
+                }
+                self.recorder.failed(slot.operation, slot.times(now));
+                self.busy -= 1;
+                self.set_free(place, now);
+                Ok(())
+            }
+            Progress::Broken(failure) => self.connection_broke(place, failure),
+        }
+    }
+
+    /// Sends what the client wrote.
+    pub(super) fn send(&mut self, place: usize) -> Result<(), Failure> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let sent = match &mut self.slots[place].tls {
+            None => self.net.send(place, &self.out),
+            Some(session) => {
+                self.wire.clear();
+                seal(session, &self.out, &mut self.wire).and_then(|()| self.net.send(place, &self.wire))
+            }
+        };
+        sent.or_else(|error| self.connection_broke(place, lost(&error)))
+    }
+
+    fn logged_in(&mut self, place: usize, now: u64) {
+        let slot = &mut self.slots[place];
+        slot.back_off_ns = 0;
+        slot.down_since_ns = None;
+        if self.is_driving {
+            let times = Times { intended_ns: slot.since_ns, sent_ns: slot.since_ns, ended_ns: now };
+            self.recorder.connected(times);
+            self.set_free(place, now);
+        } else {
+            slot.set_state(State::Free);
+        }
+    }
+
+    /// A client may begin its next operation.
+    pub(super) fn set_free(&mut self, place: usize, now: u64) {
+        let slot = &mut self.slots[place];
+        slot.since_ns = now;
+        slot.set_state(State::Free);
+        if self.rules.is_given {
+            self.take_turn(place, now);
+        } else if self.rules.arrivals.is_some() {
+            match self.next_arrival_ns {
+                Some(arrival) if arrival <= now => {
+                    self.next_arrival_ns = self.arrival_after();
+                    self.choose_and_begin(place, arrival);
+                }
+                _ if !slot.is_queued => {
+                    slot.is_queued = true;
+                    self.free.push_back(place);
+                }
+                _ => {}
+            }
+        } else if now < self.schedule.end_ns {
+            // A client that lost its connection while it rested does not think anew: it would never begin where
+            // the server closes what rests that long.
+            let due_ns = match slot.rests_until_ns {
+                Some(due_ns) => due_ns,
+                None => now + slot.choose_with_pause(&self.rules),
+            };
+            if due_ns <= now {
+                self.begin(place, due_ns);
+            } else {
+                slot.rests_until_ns = Some(due_ns);
+                slot.set_state(State::Resting);
+                self.pauses.push(Reverse((due_ns, place, slot.generation)));
+            }
+        }
+    }
+
+    pub(super) fn choose_and_begin(&mut self, place: usize, intended_ns: u64) {
+        self.slots[place].operation = self.slots[place].choose();
+        self.begin(place, intended_ns);
+    }
+
+    /// Begins the chosen operation.
+    pub(super) fn begin(&mut self, place: usize, intended_ns: u64) {
+        if intended_ns >= self.schedule.end_ns {
+            return;
+        }
+        let slot = &mut self.slots[place];
+        slot.rests_until_ns = None;
+        slot.intended_ns = intended_ns;
+        slot.retries_left = self.rules.retries;
+        slot.set_state(State::Busy);
+        self.busy += 1;
+        self.out.clear();
+        let progress = slot.client.begin(&mut self.out, &mut slot.random);
+        let now = now_ns();
+        slot.sent_ns = now;
+        self.recorder.late(now - intended_ns.max(slot.since_ns).min(now));
+        if self.rules.is_given {
+            self.recorder.lagged(now.saturating_sub(intended_ns));
+        }
+        // Only before the trial does a lost connection end anything.
+        let _ = self.follow(place, progress, now);
+    }
+
+    /// The connection is gone: before the trial that ends it, later the client reconnects.
+    fn connection_broke(&mut self, place: usize, failure: Failure) -> Result<(), Failure> {
+        if !self.reconnects {
+            return Err(failure);
+        }
+        self.lose(place, failure, now_ns());
+        Ok(())
+    }
+
+    /// Closes the connection, and with it fails the operation at work.
+    pub(super) fn lose(&mut self, place: usize, failure: Failure, now: u64) {
+        let slot = &mut self.slots[place];
+        match slot.state {
+            State::Busy => {
+                let failure = slot.client.first_failure().unwrap_or(failure);
+                self.recorder.error(slot.operation, &failure, false);
+                self.recorder.failed(slot.operation, slot.times(now));
+                self.busy -= 1;
+                self.connections_lost += 1;
+            }
+            State::Connecting | State::LoggingIn => {
+                self.connect_failed(place, &failure);
+                return;
+            }
+            State::Free | State::Resting => self.connections_lost += 1,
+            State::Leaving => {
+                self.vacate(place);
+                return;
+            }
+            State::Down | State::Vacant => {}
+        }
+        self.rest_before_connecting(place, now);
+    }
+
+    pub(super) fn connect_failed(&mut self, place: usize, failure: &Failure) {
+        let now = now_ns();
+        let slot = &self.slots[place];
+        let times = Times { intended_ns: slot.since_ns, sent_ns: slot.since_ns, ended_ns: now };
+        self.recorder.connect_failed(times, failure);
+        self.rest_before_connecting(place, now);
+        if self.rules.is_given {
+            self.give_up(place, failure, now);
+        }
+    }
+
+    fn rest_before_connecting(&mut self, place: usize, now: u64) {
+        let slot = &mut self.slots[place];
+        self.net.close(place);
+        slot.tls = None;
+        slot.set_state(State::Down);
+        slot.down_since_ns.get_or_insert(now);
+        let rest_ns = slot.back_off_ns / 2 + slot.random.random_range(0..=slot.back_off_ns / 2);
+        slot.back_off_ns = (slot.back_off_ns * 2).clamp(FIRST_BACK_OFF_NS, LONGEST_BACK_OFF_NS);
+        self.pauses.push(Reverse((now + rest_ns, place, slot.generation)));
+    }
+}
+
+impl<C: Client> Slot<C> {
+    pub(super) fn new(client: C, number: usize, seed: u64) -> Self {
+        Slot {
+            client,
+            random: Random::seed_from_u64(seed.wrapping_mul(0x9E37_79B9).wrapping_add(number as u64)),
+            tls: None,
+            state: State::Down,
+            generation: 0,
+            is_queued: false,
+            operation: 0,
+            intended_ns: 0,
+            sent_ns: 0,
+            since_ns: 0,
+            retries_left: 0,
+            back_off_ns: 0,
+            rests_until_ns: None,
+            down_since_ns: None,
+        }
+    }
+
+    pub(super) fn set_state(&mut self, state: State) {
+        self.state = state;
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    pub(super) fn choose(&mut self) -> usize {
+        self.client.choose(&mut self.random).operation
+    }
+
+    /// Chooses the next operation of a closed loop; how long the client rests before it, in ns.
+    fn choose_with_pause(&mut self, rules: &Rules) -> u64 {
+        let choice = self.client.choose(&mut self.random);
+        self.operation = choice.operation;
+        match (choice.pause_ns, rules.think) {
+            (Some(pause_ns), _) => pause_ns,
+            (None, Think::Constant) => rules.think_ns,
+            (None, Think::Exponential) => self.exponential(rules.think_ns),
+        }
+    }
+
+    fn times(&self, now: u64) -> Times {
+        Times { intended_ns: self.intended_ns, sent_ns: self.sent_ns, ended_ns: now }
+    }
+
+    fn exponential(&mut self, mean_ns: u64) -> u64 {
+        let unit: f64 = self.random.sample(rand_distr::Exp1);
+        (unit * mean_ns as f64) as u64
+    }
+}
+
+pub(super) fn cannot_connect(error: &io::Error) -> Failure {
+    Failure::new(CANNOT_CONNECT, error.to_string())
+}
+
+fn lost(error: &io::Error) -> Failure {
+    Failure::new(CONNECTION_LOST, error.to_string())
+}
+
+/// Decrypts what came; what the session has to answer by itself goes to `wire`.
+fn open(
+    session: &mut ClientConnection,
+    mut bytes: &[u8],
+    plain: &mut Vec<u8>,
+    wire: &mut Vec<u8>,
+) -> io::Result<()> {
+    plain.clear();
+    while !bytes.is_empty() && session.read_tls(&mut bytes)? > 0 {
+        let state = session.process_new_packets().map_err(io::Error::other)?;
+        let start = plain.len();
+        plain.resize(start + state.plaintext_bytes_to_read(), 0);
+        session.reader().read_exact(&mut plain[start..])?;
+    }
+    write_all(session, wire)
+}
+
+/// Encrypts what is to be sent.
+fn seal(session: &mut ClientConnection, bytes: &[u8], wire: &mut Vec<u8>) -> io::Result<()> {
+    // A request of megabytes is more than the session keeps by default.
+    session.set_buffer_limit(None);
+    session.writer().write_all(bytes)?;
+    write_all(session, wire)
+}
+
+fn write_all(session: &mut ClientConnection, wire: &mut Vec<u8>) -> io::Result<()> {
+    while session.wants_write() {
+        session.write_tls(wire)?;
+    }
+    Ok(())
+}

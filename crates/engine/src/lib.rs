@@ -1,0 +1,14 @@
+//! Many connections on one thread, whatever the protocol: when operations begin, what becomes of them, what was
+//! measured.
+
+pub mod arrivals;
+pub mod client;
+mod engine;
+pub mod keys;
+pub mod lines;
+pub mod net;
+pub mod recorder;
+pub mod stopping;
+pub mod usage;
+
+pub use engine::{Engine, Feed, Outcome, Rules, Schedule};

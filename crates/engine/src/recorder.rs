@@ -1,0 +1,217 @@
+//! What a thread counts: one histogram an operation a second, handed over when the second is over.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use crate::client::{Failure, NO_ANSWER};
+use base::histogram::{Histogram, Sparse};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// One operation over one second, as it goes out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Row {
+    pub count: u64,
+    pub errors: u64,
+    pub retries: u64,
+    pub timeouts: u64,
+    pub rows: u64,
+    pub bytes: u64,
+    pub response: Sparse,
+    pub service: Sparse,
+    pub failed: Sparse,
+}
+
+impl Row {
+    pub fn add(&mut self, other: &Row) {
+        self.count += other.count;
+        self.errors += other.errors;
+        self.retries += other.retries;
+        self.timeouts += other.timeouts;
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+        self.response.add(&other.response);
+        self.service.add(&other.service);
+        self.failed.add(&other.failed);
+    }
+}
+
+/// The rows of one second, one an operation. Second 0 begins with the window; the warm-up's are negative.
+pub struct Second {
+    pub number: i64,
+    pub rows: Vec<Row>,
+}
+
+/// Of one operation: what it counted in this second so far.
+#[derive(Default)]
+struct Counts {
+    row: Row,
+    response: Histogram,
+    service: Histogram,
+    failed: Histogram,
+}
+
+/// What became of an operation: times in ns of the driver's clock.
+#[derive(Clone, Copy)]
+pub struct Times {
+    /// When it was to begin.
+    pub intended_ns: u64,
+    /// When its first request was sent.
+    pub sent_ns: u64,
+    pub ended_ns: u64,
+}
+
+/// Operation and error code -> the first message, and how many came.
+pub type Errors = HashMap<(usize, u16), (String, u64)>;
+
+/// The recorder of one thread.
+pub struct Recorder {
+    window_start_ns: u64,
+    second: i64,
+    operations: Vec<Counts>,
+    /// Of the window.
+    errors: Errors,
+    lateness: Histogram,
+    /// Behind a given schedule, whoever is to blame.
+    lag: Histogram,
+    last_end_ns: u64,
+}
+
+impl Recorder {
+    /// `operations` is their number; `window_start_ns` and `start_ns` (of the warm-up) are of the driver's clock.
+    #[must_use]
+    pub fn new(operations: usize, start_ns: u64, window_start_ns: u64) -> Self {
+        Self {
+            window_start_ns,
+            second: second_of(start_ns, window_start_ns),
+            operations: (0..operations).map(|_| Counts::default()).collect(),
+            errors: HashMap::new(),
+            lateness: Histogram::default(),
+            lag: Histogram::default(),
+            last_end_ns: 0,
+        }
+    }
+
+    /// When the second at work is over: `take_second` then hands it out.
+    #[must_use]
+    pub fn second_end_ns(&self) -> u64 {
+        self.window_start_ns.saturating_add_signed((self.second + 1) * SECOND_NS as i64)
+    }
+
+    /// Hands out the second at work and begins the next.
+    pub fn take_second(&mut self) -> Second {
+        let rows = self.operations.iter_mut().map(|counts| Row {
+            response: counts.response.take(),
+            service: counts.service.take(),
+            failed: counts.failed.take(),
+            ..std::mem::take(&mut counts.row)
+        });
+        let second = Second { number: self.second, rows: rows.collect() };
+        self.second += 1;
+        second
+    }
+
+    /// An operation that ended well.
+    #[inline]
+    pub fn ended(&mut self, operation: usize, times: Times, rows: u64, bytes: u64) {
+        let counts = &mut self.operations[operation];
+        counts.row.count += 1;
+        counts.row.rows += rows;
+        counts.row.bytes += bytes;
+        counts.response.record(times.ended_ns.saturating_sub(times.intended_ns));
+        counts.service.record(times.ended_ns.saturating_sub(times.sent_ns));
+        self.last_end_ns = times.ended_ns;
+    }
+
+    /// An error that came. `is_mended`: the operation is begun anew.
+    pub fn error(&mut self, operation: usize, failure: &Failure, is_mended: bool) {
+        let row = &mut self.operations[operation].row;
+        row.errors += 1;
+        row.retries += u64::from(is_mended);
+        row.timeouts += u64::from(failure.code == NO_ANSWER);
+        if self.second >= 0 {
+            let first = || (failure.message.to_string(), 0);
+            self.errors.entry((operation, failure.code)).or_insert_with(first).1 += 1;
+        }
+    }
+
+    /// An operation that ended badly, after `error` has counted why.
+    pub fn failed(&mut self, operation: usize, times: Times) {
+        self.operations[operation].failed.record(times.ended_ns.saturating_sub(times.intended_ns));
+        self.last_end_ns = times.ended_ns;
+    }
+
+    /// A client that reconnected, or an attempt that failed, under the number after the last operation.
+    pub fn connected(&mut self, times: Times) {
+        let counts = self.operations.last_mut().expect("the reconnects");
+        counts.row.count += 1;
+        counts.response.record(times.ended_ns - times.intended_ns);
+        counts.service.record(times.ended_ns - times.sent_ns);
+    }
+
+    pub fn connect_failed(&mut self, times: Times, failure: &Failure) {
+        let place = self.operations.len() - 1;
+        self.error(place, failure, false);
+        self.operations[place].failed.record(times.ended_ns - times.intended_ns);
+    }
+
+    /// How much later than it could have been an operation was sent.
+    #[inline]
+    pub fn late(&mut self, lateness_ns: u64) {
+        if self.second >= 0 {
+            self.lateness.record(lateness_ns);
+        }
+    }
+
+    /// How much later than it was given for an operation was sent.
+    #[inline]
+    pub fn lagged(&mut self, lag_ns: u64) {
+        if self.second >= 0 {
+            self.lag.record(lag_ns);
+        }
+    }
+
+    /// The last end of an operation, in ns of the driver's clock; 0 before the first.
+    pub fn last_end_ns(&self) -> u64 {
+        self.last_end_ns
+    }
+
+    /// What was counted over the whole window: errors by operation and code, the lateness, and the lag.
+    pub fn finish(mut self) -> (Errors, Sparse, Sparse) {
+        (self.errors, self.lateness.take(), self.lag.take())
+    }
+}
+
+fn second_of(time_ns: u64, window_start_ns: u64) -> i64 {
+    let since = time_ns as i64 - window_start_ns as i64;
+    since.div_euclid(SECOND_NS as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Recorder, Times};
+    use crate::client::Failure;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn seconds_begin_with_the_warm_up() {
+        let mut recorder = Recorder::new(2, 10 * SECOND + 1, 12 * SECOND);
+        let failure = Failure::new(1064, "no");
+        recorder.error(0, &failure, false);
+        assert_eq!(recorder.second_end_ns(), 11 * SECOND);
+        assert_eq!(recorder.take_second().number, -2);
+        assert_eq!(recorder.take_second().number, -1);
+        let times = Times { intended_ns: 12 * SECOND, sent_ns: 12 * SECOND + 5, ended_ns: 12 * SECOND + 25 };
+        recorder.ended(1, times, 3, 100);
+        recorder.error(0, &failure, true);
+        let second = recorder.take_second();
+        assert_eq!(second.number, 0);
+        assert_eq!(second.rows[1].response.min_ns, Some(25));
+        assert_eq!(second.rows[1].service.min_ns, Some(20));
+        assert_eq!((second.rows[0].errors, second.rows[0].retries), (1, 1));
+        // Errors of the warm-up are in its rows, not in the sum.
+        assert_eq!(recorder.finish().0[&(0, 1064)], ("no".to_owned(), 1));
+    }
+}

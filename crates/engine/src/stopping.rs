@@ -1,0 +1,25 @@
+//! How the threads of a load learn that they are to stop.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use base::stop::StopSignal;
+
+/// Stops all threads of a trial, also when the one that conducts it panics: it would wait for them for good.
+pub struct StopsAtEnd<'a>(pub &'a AtomicBool);
+
+impl Drop for StopsAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Turns a signal into the wish to stop, until somebody else has that wish.
+pub fn watch(signal: &StopSignal, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        if signal.is_set() {
+            stop.store(true, Ordering::Relaxed);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

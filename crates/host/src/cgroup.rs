@@ -1,0 +1,179 @@
+//! What control groups did to a server: CPU time refused, memory limits met. Of its own group and those above it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::facts::cgroup::{Hierarchies, parse_groups};
+use super::facts::files::{Files, Folder};
+use super::mountinfo;
+use super::sample::registry::{Host, Kind, Sample};
+use super::sample::values::Values;
+use super::servers::Servers;
+
+pub const CGROUP: Kind = Kind::host(
+    "cgroup",
+    "CPU throttling and memory events of the servers' control groups and those above; label group",
+    |host: &Host| Box::new(Groups { root: host.root.clone(), servers: Servers::new(&host.root) }),
+)
+.every(10);
+
+struct Groups {
+    root: PathBuf,
+    servers: Servers,
+}
+
+/// Metric -> group -> number. A group has what its version and its controllers count.
+type Counters = BTreeMap<&'static str, BTreeMap<String, u64>>;
+
+const NS_PER_US: u64 = 1000;
+
+impl Sample for Groups {
+    fn sample(&mut self, values: &mut Values) -> anyhow::Result<()> {
+        let is_live = self.root.as_os_str() == "/";
+        let files = Files::open((!is_live).then_some(self.root.as_path()))?;
+        let host = files.root();
+        let mounts = mountinfo::parse(&host.text("proc/self/mountinfo").unwrap_or_default());
+        let hierarchies = Hierarchies::of(&mounts);
+        let mut counters = Counters::new();
+        for (_, label) in self.servers.now() {
+            let pid = label.split('/').next().unwrap_or_default();
+            let Some(groups) = host.text(&format!("proc/{pid}/cgroup")) else { continue };
+            for (controller, group) in parse_groups(&groups) {
+                read_all(&host, &hierarchies, &controller, &group, &mut counters);
+            }
+        }
+        for (metric, groups) in counters {
+            values.metric(metric);
+            for (group, number) in groups {
+                values.value(&group, number);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_all(
+    host: &Folder,
+    hierarchies: &Hierarchies,
+    controller: &str,
+    group: &str,
+    counters: &mut Counters,
+) {
+    for folder in hierarchies.lineage(host, controller, group).unwrap_or_default() {
+        match controller {
+            "" => {
+                read_cpu(&folder, counters);
+                for (key, metric) in [
+                    ("oom", "memory_oom"),
+                    ("oom_kill", "memory_oom_kill"),
+                    ("high", "memory_high"),
+                    ("max", "memory_max"),
+                ] {
+                    add(&folder, "memory.events", key, metric, 1, counters);
+                }
+            }
+            "cpu" => read_cpu(&folder, counters),
+            "memory" => {
+                insert(&folder, "memory_max", folder.number("memory.failcnt"), counters);
+                add(&folder, "memory.oom_control", "oom_kill", "memory_oom_kill", 1, counters);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn read_cpu(folder: &Folder, counters: &mut Counters) {
+    add(folder, "cpu.stat", "nr_periods", "nr_periods", 1, counters);
+    add(folder, "cpu.stat", "nr_throttled", "nr_throttled", 1, counters);
+    add(folder, "cpu.stat", "throttled_usec", "throttled_us", 1, counters);
+    // Version 1 counts ns.
+    add(folder, "cpu.stat", "throttled_time", "throttled_us", NS_PER_US, counters);
+}
+
+/// The number of a line `key number`.
+fn add(folder: &Folder, file: &str, key: &str, metric: &'static str, divisor: u64, counters: &mut Counters) {
+    let text = folder.text(file).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+    insert(
+        folder,
+        metric,
+        line.and_then(|number| Some(number.trim().parse::<u64>().ok()? / divisor)),
+        counters,
+    );
+}
+
+fn insert(folder: &Folder, metric: &'static str, number: Option<u64>, counters: &mut Counters) {
+    if let Some(number) = number {
+        counters.entry(metric).or_default().insert(folder.path().to_owned(), number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Groups, Sample, Servers};
+    use crate::sample::values::collect;
+    use serde_json::json;
+    use std::fs;
+    use std::path::Path;
+
+    fn write(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn server(root: &Path, mounts: &str, groups: &str) {
+        write(root, "proc/self/mountinfo", mounts);
+        write(root, "proc/7/comm", "mysqld\n");
+        write(root, "proc/7/stat", "");
+        write(root, "proc/7/cgroup", groups);
+    }
+
+    fn sample(root: &Path) -> serde_json::Value {
+        let mut groups = Groups { root: root.to_owned(), servers: Servers::new(root) };
+        collect(|values| groups.sample(values).unwrap())
+    }
+
+    #[test]
+    fn version_2_also_above_the_server() {
+        let root = tempfile::tempdir().unwrap();
+        server(root.path(), "30 1 0:25 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "0::/db/mysql\n");
+        let cpu = "usage_usec 9\nnr_periods 40\nnr_throttled 12\nthrottled_usec 34567\nnr_bursts 0\n";
+        write(root.path(), "sys/fs/cgroup/db/cpu.stat", cpu);
+        write(
+            root.path(),
+            "sys/fs/cgroup/db/mysql/memory.events",
+            "low 0\nhigh 3\nmax 5\noom 1\noom_kill 2\n",
+        );
+        assert_eq!(
+            sample(root.path()),
+            json!({
+                "nr_periods": {"/sys/fs/cgroup/db": 40}, "nr_throttled": {"/sys/fs/cgroup/db": 12},
+                "throttled_us": {"/sys/fs/cgroup/db": 34567},
+                "memory_high": {"/sys/fs/cgroup/db/mysql": 3}, "memory_max": {"/sys/fs/cgroup/db/mysql": 5},
+                "memory_oom": {"/sys/fs/cgroup/db/mysql": 1}, "memory_oom_kill": {"/sys/fs/cgroup/db/mysql": 2},
+            })
+        );
+    }
+
+    #[test]
+    fn version_1() {
+        let root = tempfile::tempdir().unwrap();
+        let mounts = "32 1 0:29 / /cg/cpu rw - cgroup cgroup rw,cpu\n33 1 0:32 / /cg/memory rw - cgroup cgroup rw,memory\n";
+        server(root.path(), mounts, "4:memory:/db\n1:cpu:/db\n");
+        write(root.path(), "cg/cpu/db/cpu.stat", "nr_periods 4\nnr_throttled 2\nthrottled_time 5000999\n");
+        write(root.path(), "cg/memory/db/memory.failcnt", "17\n");
+        write(
+            root.path(),
+            "cg/memory/db/memory.oom_control",
+            "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
+        );
+        assert_eq!(
+            sample(root.path()),
+            json!({
+                "nr_periods": {"/cg/cpu/db": 4}, "nr_throttled": {"/cg/cpu/db": 2}, "throttled_us": {"/cg/cpu/db": 5000},
+                "memory_max": {"/cg/memory/db": 17}, "memory_oom_kill": {"/cg/memory/db": 1},
+            })
+        );
+    }
+}

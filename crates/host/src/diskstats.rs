@@ -1,0 +1,119 @@
+//! /proc/diskstats: what each block device did.
+
+use anyhow::bail;
+
+use super::sample::registry::Kind;
+use super::sample::source::{numbers, text};
+use super::sample::values::Values;
+
+pub const DISK: Kind = Kind::host(
+    "disk",
+    "reads, writes, times and queue of each block device that has done any I/O (/proc/diskstats)",
+    |host| text(&host.root, "proc/diskstats", write),
+);
+
+/// Column after the device's name. 11 until 4.17; discards came with 4.18 (15), flushes with 5.5 (17).
+const COLUMNS: [(&str, usize); 14] = [
+    ("reads", 0),
+    ("reads_merged", 1),
+    ("sectors_read", 2),
+    ("read_ms", 3),
+    ("writes", 4),
+    ("writes_merged", 5),
+    ("sectors_written", 6),
+    ("write_ms", 7),
+    ("in_flight", 8),
+    ("io_ms", 9),
+    ("weighted_io_ms", 10),
+    ("discards", 11),
+    ("flushes", 15),
+    ("flush_ms", 16),
+];
+const MOST_COLUMNS: usize = 17;
+/// Partitions before 2.6.25 had four columns that mean something else.
+const FEWEST_COLUMNS: usize = 11;
+
+fn write(text: &str, values: &mut Values) -> anyhow::Result<()> {
+    let mut devices = Vec::new();
+    for line in text.lines() {
+        let Some((name, rest)) = split_name(line) else {
+            bail!("/proc/diskstats has a line without a device: {line:?}");
+        };
+        let mut row = [0; MOST_COLUMNS];
+        let mut count = 0;
+        for (cell, number) in row.iter_mut().zip(numbers(rest)) {
+            *cell = number;
+            count += 1;
+        }
+        // A machine has dozens of loop and ram devices that nothing ever used.
+        if count >= FEWEST_COLUMNS && row.iter().any(|number| *number > 0) {
+            devices.push((name, row, count));
+        }
+    }
+    for (metric, column) in COLUMNS {
+        values.metric(metric);
+        for (name, row, count) in &devices {
+            if column < *count {
+                values.value(name, row[column]);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `   8       0 sda 1 2 3` -> `sda`, ` 1 2 3`.
+fn split_name(line: &str) -> Option<(&str, &str)> {
+    let (_major, rest) = line.trim_ascii_start().split_once(' ')?;
+    let (_minor, rest) = rest.trim_ascii_start().split_once(' ')?;
+    let name = rest.split_ascii_whitespace().next()?;
+    Some((name, &rest.trim_ascii_start()[name.len()..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::write;
+    use crate::sample::values::{Values, collect};
+    use serde_json::json;
+
+    #[test]
+    fn a_kernel_of_today_has_discards_and_flushes() {
+        let text = "\
+   7       0 loop0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+ 254       0 vda 675197 12515 12157426 184752 91557 31753 5846392 21344 0 24124 208586 9587 50 972488 842 21000 1648
+ 259       1 nvme0n1p1 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17
+";
+        let values = collect(|values| write(text, values).unwrap());
+        assert_eq!(values["reads"], json!({"vda": 675197, "nvme0n1p1": 1}));
+        assert_eq!(values["weighted_io_ms"], json!({"vda": 208586, "nvme0n1p1": 11}));
+        assert_eq!(values["discards"], json!({"vda": 9587, "nvme0n1p1": 12}));
+        assert_eq!(values["flushes"], json!({"vda": 21000, "nvme0n1p1": 16}));
+        assert_eq!(values["flush_ms"], json!({"vda": 1648, "nvme0n1p1": 17}));
+    }
+
+    #[test]
+    fn kernel_3_13_has_eleven_columns() {
+        let text = "\
+   1       0 ram0 0 0 0 0 0 0 0 0 0 0 0
+ 202      16 xvdb 81235 1020 5234234 43564 923423 12343 83453454 9384543 2 723444 9428172
+   9       0 md0 92000 0 5250000 0 930000 0 83500000 0 0 0 0
+";
+        let values = collect(|values| write(text, values).unwrap());
+        assert_eq!(values["write_ms"], json!({"xvdb": 9384543, "md0": 0}));
+        assert_eq!(values["in_flight"], json!({"xvdb": 2, "md0": 0}));
+        assert!(values.get("discards").is_none());
+        assert!(values.get("flushes").is_none());
+    }
+
+    #[test]
+    fn a_partition_of_2_6_18_has_other_columns_and_is_left_out() {
+        let text = "   8    0 sda 1 2 3 4 5 6 7 8 9 10 11\n   8    1 sda1 10 20 30 40\n";
+        let values = collect(|values| write(text, values).unwrap());
+        assert_eq!(values["reads"], json!({"sda": 1}));
+    }
+
+    #[test]
+    fn a_host_without_disks_is_no_error_but_nonsense_is() {
+        assert_eq!(collect(|values| write("", values).unwrap()), json!({}));
+        assert!(write("nonsense\n", &mut Values::default()).is_err());
+    }
+}

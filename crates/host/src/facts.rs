@@ -1,0 +1,161 @@
+//! `headrace-agent facts`: one JSON object that says how a host is configured.
+//!
+//! Conventions of the JSON: what the host does not have or cannot tell is null, never 0; names end in their
+//! unit; sets of CPUs that describe the hardware are lists of numbers; settings (affinities, masks, sysctls)
+//! are text exactly as the kernel prints and takes it, so that they can be compared and written back.
+
+mod attachment;
+mod block;
+pub(crate) mod cgroup;
+mod cpu;
+pub(crate) mod files;
+mod filesystems;
+mod irqs;
+mod md;
+mod memory;
+mod network;
+mod platform;
+mod pretty;
+mod processes;
+mod redact;
+mod server;
+mod sysctls;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::mountinfo;
+use base::error::AgentError;
+use files::{Choice, Files, Folder, ReadError};
+use mysql::{Options, ServerArguments};
+
+/// Raised when a key changes its meaning or goes away; a new key is no new format.
+const FORMAT: u32 = 1;
+
+#[derive(Args)]
+pub struct FactsArguments {
+    /// Read the host that this folder holds; nothing outside it is read and no command is run
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Indent the JSON for people
+    #[arg(long)]
+    pretty: bool,
+    #[command(flatten)]
+    server: Box<ServerArguments>,
+}
+
+#[derive(Serialize)]
+struct Facts {
+    format: u32,
+    agent_version: &'static str,
+    /// When the facts were read, by the clock of the machine that read them.
+    read_at_ns: u64,
+    hostname: Option<String>,
+    uptime_s: Option<f64>,
+    kernel: platform::Kernel,
+    os: platform::Os,
+    virtualization: platform::Virtualization,
+    clock_source: Option<Choice>,
+    mitigations: BTreeMap<String, Option<String>>,
+    /// The resources that have a file in /proc/pressure.
+    pressure: Vec<String>,
+    cpu: cpu::Cpu,
+    numa_nodes: Vec<memory::NumaNode>,
+    memory: memory::Memory,
+    block_devices: Vec<block::BlockDevice>,
+    md_arrays: Vec<md::Array>,
+    file_systems: Vec<filesystems::FileSystem>,
+    network_interfaces: Vec<network::Interface>,
+    irqs: irqs::Irqs,
+    irqbalance: processes::Irqbalance,
+    sysctls: BTreeMap<String, String>,
+    /// What this agent, and so what it starts, is held to.
+    cgroup: Option<cgroup::Limits>,
+    servers: Vec<processes::Server>,
+    /// What the server that was named says of itself.
+    server_settings: Option<server::Settings>,
+    errors: Vec<ReadError>,
+}
+
+pub fn run(arguments: &FactsArguments) -> anyhow::Result<()> {
+    let server = arguments.server.options(server::READ_TIMEOUT)?;
+    if server.is_some() && arguments.root.is_some() {
+        let message = "--root names a saved host, which has no server to ask";
+        return Err(AgentError::Input(message.to_owned()).into());
+    }
+    let facts = read(Files::open(arguments.root.as_deref())?, server.as_ref())?;
+    let mut output = std::io::stdout().lock();
+    if arguments.pretty {
+        output.write_all(pretty::pretty(&serde_json::to_value(&facts)?).as_bytes())?;
+    } else {
+        serde_json::to_writer(&mut output, &facts)?;
+        output.write_all(b"\n")?;
+    }
+    Ok(output.flush()?)
+}
+
+fn read(files: Files, server: Option<&Options>) -> anyhow::Result<Facts> {
+    let host = files.root();
+    let host = &host;
+    let mounts = mountinfo::parse(&host.text("proc/self/mountinfo").unwrap_or_default());
+    let hierarchies = cgroup::Hierarchies::of(&mounts);
+    let cpu = cpu::read(host);
+    let block_devices = block::read(host);
+    let network_interfaces = network::read(host);
+    let nics: Vec<&str> = network_interfaces.iter().map(|interface| interface.name.as_str()).collect();
+    let irqs = irqs::read(host, &irq_owners(&block_devices, &network_interfaces), &nics);
+    let found = processes::read(host, &hierarchies);
+    let facts = Facts {
+        format: FORMAT,
+        agent_version: env!("CARGO_PKG_VERSION"),
+        read_at_ns: u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?,
+        hostname: host.line("proc/sys/kernel/hostname"),
+        uptime_s: host.number("proc/uptime"),
+        kernel: platform::kernel(host),
+        os: platform::os(host),
+        virtualization: platform::virtualization(host, cpu.hypervisor_flag()),
+        clock_source: platform::clock_source(host),
+        mitigations: platform::mitigations(host),
+        pressure: platform::pressure(host),
+        cpu,
+        numa_nodes: memory::numa_nodes(host),
+        memory: memory::read(host),
+        file_systems: filesystems::read(host, &mounts, &block_devices),
+        block_devices,
+        md_arrays: md::read(host),
+        network_interfaces,
+        irqs,
+        irqbalance: processes::irqbalance(host, found.irqbalance_pid, files.is_live()),
+        sysctls: sysctls::read(host),
+        cgroup: own_cgroup(host, &hierarchies),
+        servers: found.servers,
+        server_settings: None,
+        errors: Vec::new(),
+    };
+    let mut errors = files.into_errors();
+    let server_settings = server
+        .and_then(|server| server::read(server, &facts.servers, facts.hostname.as_deref(), &mut errors));
+    Ok(Facts { server_settings, errors, ..facts })
+}
+
+fn own_cgroup(host: &Folder, hierarchies: &cgroup::Hierarchies) -> Option<cgroup::Limits> {
+    host.text("proc/self/cgroup").map(|text| cgroup::read(host, hierarchies, &text))
+}
+
+/// Interrupt -> the first device that has it: namespaces of one NVMe controller share theirs.
+fn irq_owners(devices: &[block::BlockDevice], interfaces: &[network::Interface]) -> HashMap<u32, String> {
+    let devices = devices.iter().map(|device| (&device.name, &device.irqs));
+    let interfaces = interfaces.iter().map(|interface| (&interface.name, &interface.irqs));
+    let mut owners = HashMap::new();
+    for (name, irqs) in devices.chain(interfaces) {
+        for &irq in irqs {
+            owners.entry(irq).or_insert_with(|| name.clone());
+        }
+    }
+    owners
+}

@@ -1,0 +1,341 @@
+//! How a live server is configured and what it holds, asked over a connection of our own.
+//!
+//! Nothing is written and every statement has a time limit: a server with 100,000 tables is asked to open each of
+//! them for its sizes, and is left alone where that takes too long.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use serde::Serialize;
+
+use super::files::ReadError;
+use super::processes::Server;
+use super::redact;
+use crate::server::replication::{self, Channel};
+use crate::server::{is_denied, rows};
+use mysql::{Connection, Endpoint, Error, Options};
+
+/// The longest that one statement may take, by the server's own clock.
+const STATEMENT_LIMIT_S: u64 = 3;
+/// And by ours, for a server that does not keep to its own.
+pub const READ_TIMEOUT: Duration = Duration::from_secs(STATEMENT_LIMIT_S + 2);
+
+const SYSTEM_SCHEMAS: &str = "('mysql', 'information_schema', 'performance_schema', 'sys')";
+/// Statement texts: whatever literal somebody wrote there is no setting.
+const STATEMENTS: [&str; 3] = ["init_connect", "init_replica", "init_slave"];
+
+#[derive(Serialize)]
+pub struct Settings {
+    /// `mariadb`, `mysql` or `percona`.
+    vendor: &'static str,
+    version: String,
+    version_text: String,
+    version_comment: String,
+    /// SHOW GLOBAL VARIABLES, without whatever looks like a password.
+    variables: BTreeMap<String, String>,
+    /// Names of the active ones, sorted.
+    plugins: Option<Vec<String>>,
+    /// Without the system's own schemas; null where it took too long.
+    engines: Option<Vec<Engine>>,
+    tables_without_primary_key: Option<u64>,
+    /// One entry a channel; null where we may not know.
+    replication: Option<Vec<Channel>>,
+    performance_schema: Option<PerformanceSchema>,
+    /// The server's process on this host; null where it is elsewhere or is not known.
+    pid: Option<u32>,
+    privileges_missing: Vec<&'static str>,
+}
+
+/// Rows and sizes are the engine's estimates.
+#[derive(Serialize)]
+struct Engine {
+    engine: String,
+    tables: u64,
+    rows: Option<u64>,
+    data_bytes: Option<u64>,
+    index_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct PerformanceSchema {
+    enabled: bool,
+    wait_instruments_enabled: Option<u64>,
+    statement_digests: Option<bool>,
+}
+
+/// None where the server cannot be reached; each part that fails is an entry of `errors`.
+pub fn read(
+    options: &Options,
+    servers: &[Server],
+    hostname: Option<&str>,
+    errors: &mut Vec<ReadError>,
+) -> Option<Settings> {
+    let mut asked =
+        Asked { place: options.endpoint.to_string(), errors, missing: Vec::new(), is_lost: false };
+    let connection = Connection::open(options);
+    let mut connection = asked.known("log in", "", connection)?;
+    asked.limit(&mut connection);
+    let variables = asked.variables(&mut connection)?;
+    let text = |name: &str| variables.get(name).cloned().unwrap_or_default();
+    let version_text = text("version");
+    let is_percona = text("version_comment").contains("Percona");
+    Some(Settings {
+        vendor: match (connection.is_mariadb(), is_percona) {
+            (true, _) => "mariadb",
+            (false, true) => "percona",
+            (false, false) => "mysql",
+        },
+        version: number_of(&version_text),
+        version_comment: text("version_comment"),
+        version_text,
+        plugins: asked.plugins(&mut connection),
+        replication: asked.replication(&mut connection),
+        performance_schema: asked.performance_schema(&mut connection, &text("performance_schema")),
+        // Last and dearest: a server that is cut short here has answered all else.
+        engines: None,
+        tables_without_primary_key: None,
+        pid: pid(&connection, &options.endpoint, &variables, servers, hostname),
+        privileges_missing: Vec::new(),
+        variables,
+    })
+    .map(|mut settings| {
+        asked.process_privilege(&mut connection);
+        if asked.sees_all_tables(&mut connection) {
+            settings.engines = asked.engines(&mut connection);
+        }
+        let tables =
+            settings.engines.as_ref().map(|engines| engines.iter().map(|engine| engine.tables).sum());
+        settings.tables_without_primary_key =
+            tables.and_then(|tables: u64| Some(tables.saturating_sub(asked.primary_keys(&mut connection)?)));
+        settings.privileges_missing = asked.missing;
+        settings
+    })
+}
+
+/// What went wrong so far, and with which server.
+struct Asked<'a> {
+    place: String,
+    errors: &'a mut Vec<ReadError>,
+    missing: Vec<&'static str>,
+    /// The connection is of no more use.
+    is_lost: bool,
+}
+
+impl Asked<'_> {
+    /// Notes an error, or the privilege whose lack it is.
+    fn known<T>(&mut self, what: &str, privilege: &'static str, result: Result<T, Error>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.is_lost = !matches!(error, Error::Server { .. });
+                if is_denied(&error) && !privilege.is_empty() && !self.missing.contains(&privilege) {
+                    self.missing.push(privilege);
+                }
+                self.errors.push(ReadError { path: self.place.clone(), error: format!("{what}: {error}") });
+                None
+            }
+        }
+    }
+
+    fn ask(
+        &mut self,
+        connection: &mut Connection,
+        what: &str,
+        privilege: &'static str,
+        sql: &str,
+    ) -> Option<Vec<Vec<Option<String>>>> {
+        if self.is_lost {
+            return None;
+        }
+        let answer = rows(connection, sql);
+        self.known(what, privilege, answer)
+    }
+
+    fn limit(&mut self, connection: &mut Connection) {
+        let settings: &[String] = if connection.is_mariadb() {
+            &[format!("SET SESSION max_statement_time = {STATEMENT_LIMIT_S}")]
+        } else {
+            &[
+                format!("SET SESSION max_execution_time = {}", STATEMENT_LIMIT_S * 1000),
+                // Otherwise MySQL 8 writes the sizes it had to look up into its own tables.
+                "SET SESSION information_schema_stats_expiry = 0".to_owned(),
+            ]
+        };
+        for setting in settings {
+            // An old server without it is limited by our own clock only.
+            let _ = connection.execute(setting);
+        }
+    }
+
+    fn variables(&mut self, connection: &mut Connection) -> Option<BTreeMap<String, String>> {
+        let rows = self.ask(connection, "variables", "", "SHOW GLOBAL VARIABLES")?;
+        let pair = |row: Vec<Option<String>>| {
+            let mut cells = row.into_iter();
+            let name = cells.next()??;
+            let value = cells.next()?.unwrap_or_default();
+            let is_statement = STATEMENTS.contains(&name.as_str()) && !value.is_empty();
+            let value = if is_statement {
+                redact::REMOVED.to_owned()
+            } else {
+                redact::value(&name, &value).to_owned()
+            };
+            Some((name, value))
+        };
+        Some(rows.into_iter().filter_map(pair).collect())
+    }
+
+    fn plugins(&mut self, connection: &mut Connection) -> Option<Vec<String>> {
+        let sql = "SELECT PLUGIN_NAME FROM information_schema.PLUGINS WHERE PLUGIN_STATUS = 'ACTIVE'";
+        let mut names: Vec<String> =
+            self.ask(connection, "plugins", "", sql)?.into_iter().flatten().flatten().collect();
+        names.sort_unstable();
+        Some(names)
+    }
+
+    fn replication(&mut self, connection: &mut Connection) -> Option<Vec<Channel>> {
+        if self.is_lost {
+            return None;
+        }
+        let privilege = if connection.is_mariadb() { "REPLICA MONITOR" } else { "REPLICATION CLIENT" };
+        let channels = replication::channels(connection, &mut 0);
+        self.known("replication", privilege, channels)
+    }
+
+    fn performance_schema(
+        &mut self,
+        connection: &mut Connection,
+        setting: &str,
+    ) -> Option<PerformanceSchema> {
+        let enabled = match setting {
+            "ON" | "1" => true,
+            "" => return None,
+            _ => false,
+        };
+        let mut count = |sql: &str| {
+            if !enabled {
+                return None;
+            }
+            let rows = self.ask(connection, "performance_schema", "SELECT ON performance_schema.*", sql)?;
+            rows.first()?.first()?.as_deref()?.parse::<u64>().ok()
+        };
+        let wait_instruments_enabled = count(
+            "SELECT COUNT(*) FROM performance_schema.setup_instruments WHERE NAME LIKE 'wait/%' AND ENABLED = 'YES'",
+        );
+        let statement_digests = count(
+            "SELECT COUNT(*) FROM performance_schema.setup_consumers WHERE NAME = 'statements_digest' AND ENABLED = 'YES'",
+        );
+        let statement_digests = statement_digests.map(|count| count > 0);
+        Some(PerformanceSchema { enabled, wait_instruments_enabled, statement_digests })
+    }
+
+    /// Without it the list of statements shows our own only, and InnoDB's tables refuse.
+    fn process_privilege(&mut self, connection: &mut Connection) {
+        let sql = "SELECT NAME FROM information_schema.INNODB_METRICS LIMIT 1";
+        self.ask(connection, "InnoDB's metrics", "PROCESS", sql);
+    }
+
+    /// Whoever may not read all tables sees some of them or none, and no error says so.
+    fn sees_all_tables(&mut self, connection: &mut Connection) -> bool {
+        let Some(rows) = self.ask(connection, "grants", "", "SHOW GRANTS") else { return false };
+        let sees_all = rows.into_iter().flatten().flatten().any(|grant| {
+            let grants_all = |(privileges, place): (&str, &str)| {
+                let privileges = privileges.strip_prefix("GRANT ").unwrap_or_default();
+                place.starts_with("*.* ")
+                    && privileges.split(", ").any(|name| ["SELECT", "ALL PRIVILEGES"].contains(&name))
+            };
+            // What a role may do is not listed: believe in it.
+            grant.split_once(" ON ").is_none_or(grants_all)
+        });
+        if !sees_all {
+            self.missing.push("SELECT ON *.*");
+        }
+        sees_all
+    }
+
+    fn engines(&mut self, connection: &mut Connection) -> Option<Vec<Engine>> {
+        let sql = format!(
+            "SELECT ENGINE, COUNT(*), SUM(TABLE_ROWS), SUM(DATA_LENGTH), SUM(INDEX_LENGTH) \
+             FROM information_schema.TABLES WHERE TABLE_SCHEMA NOT IN {SYSTEM_SCHEMAS} AND ENGINE IS NOT NULL \
+             AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') GROUP BY ENGINE ORDER BY ENGINE"
+        );
+        let rows = self.ask(connection, "sizes of the tables", "", &sql)?;
+        let engine = |row: Vec<Option<String>>| {
+            let number = |column: usize| row.get(column)?.as_deref()?.parse().ok();
+            let (rows, data_bytes, index_bytes) = (number(2), number(3), number(4));
+            Some(Engine { engine: row.first()?.clone()?, tables: number(1)?, rows, data_bytes, index_bytes })
+        };
+        Some(rows.into_iter().filter_map(engine).collect())
+    }
+
+    fn primary_keys(&mut self, connection: &mut Connection) -> Option<u64> {
+        let sql = format!(
+            "SELECT COUNT(*) FROM information_schema.STATISTICS WHERE INDEX_NAME = 'PRIMARY' \
+             AND SEQ_IN_INDEX = 1 AND TABLE_SCHEMA NOT IN {SYSTEM_SCHEMAS}"
+        );
+        let rows = self.ask(connection, "primary keys", "", &sql)?;
+        rows.first()?.first()?.as_deref()?.parse().ok()
+    }
+}
+
+/// `10.11.6-MariaDB-log` -> `10.11.6`.
+fn number_of(version: &str) -> String {
+    version.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect()
+}
+
+/// By who listens on the socket, the server's own pid file, or its data folder: only what is a server on this host.
+fn pid(
+    connection: &Connection,
+    endpoint: &Endpoint,
+    variables: &BTreeMap<String, String>,
+    servers: &[Server],
+    hostname: Option<&str>,
+) -> Option<u32> {
+    let is_here = match endpoint {
+        Endpoint::Socket(_) => true,
+        Endpoint::Tcp { host, .. } => {
+            ["localhost", "127.0.0.1", "::1"].contains(&host.as_str())
+                || variables.get("hostname").map(String::as_str) == hostname
+        }
+    };
+    if !is_here {
+        return None;
+    }
+    let is_server = |pid: &u32| servers.iter().any(|server| server.pid() == *pid);
+    let datadir = variables.get("datadir")?;
+    connection
+        .peer_pid()
+        .filter(is_server)
+        .or_else(|| pid_file(datadir, variables).filter(is_server))
+        .or_else(|| {
+            let mut here = servers.iter().filter(|server| server.has_data_in(datadir));
+            here.next().map(Server::pid).filter(|_| here.next().is_none())
+        })
+}
+
+fn pid_file(datadir: &str, variables: &BTreeMap<String, String>) -> Option<u32> {
+    use std::io::Read;
+    let path = std::path::Path::new(datadir).join(variables.get("pid_file")?);
+    // What the server names may be anything: a pipe must not hold us up, nor a large file.
+    let file = openat(CWD, &path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut text = String::new();
+    std::fs::File::from(file).take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number_of;
+
+    #[test]
+    fn a_version_is_its_numbers() {
+        for (text, number) in [
+            ("10.11.19-MariaDB-0+deb12u1-log", "10.11.19"),
+            ("8.0.31", "8.0.31"),
+            ("8.4.2-2", "8.4.2"),
+            ("", ""),
+        ] {
+            assert_eq!(number_of(text), number);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! /proc/net/dev: bytes, packets, errors and drops of each network interface.
+
+use anyhow::{Context, ensure};
+
+use super::sample::registry::Kind;
+use super::sample::source::{numbers, text};
+use super::sample::values::Values;
+
+pub const NETWORK: Kind =
+    Kind::host("network", "bytes, packets, errors, drops of each interface (/proc/net/dev)", |host| {
+        text(&host.root, "proc/net/dev", write)
+    });
+
+const COLUMNS: [&str; 16] = [
+    "rx_bytes",
+    "rx_packets",
+    "rx_errors",
+    "rx_dropped",
+    "rx_fifo",
+    "rx_frame",
+    "rx_compressed",
+    "rx_multicast",
+    "tx_bytes",
+    "tx_packets",
+    "tx_errors",
+    "tx_dropped",
+    "tx_fifo",
+    "tx_collisions",
+    "tx_carrier",
+    "tx_compressed",
+];
+
+fn write(text: &str, values: &mut Values) -> anyhow::Result<()> {
+    let mut interfaces = Vec::new();
+    for line in text.lines().skip(2) {
+        // The last colon: an old alias interface is called eth0:1.
+        let (name, rest) = line.rsplit_once(':').with_context(|| format!("/proc/net/dev: {line:?}"))?;
+        let mut row = [0; COLUMNS.len()];
+        let count = row.iter_mut().zip(numbers(rest)).map(|(cell, number)| *cell = number).count();
+        ensure!(count == COLUMNS.len(), "/proc/net/dev has {count} numbers for {}, not 16", name.trim());
+        interfaces.push((name.trim(), row));
+    }
+    ensure!(!interfaces.is_empty(), "/proc/net/dev has no interface");
+    values.table(&COLUMNS, &interfaces);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::write;
+    use crate::sample::values::{Values, collect};
+    use serde_json::json;
+
+    const HEAD: &str = "Inter-|   Receive                                                |  Transmit\n face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n";
+
+    #[test]
+    fn sixteen_columns_an_interface() {
+        let text = format!(
+            "{HEAD}    lo:    3193      29    0    0    0     0          0         0     3193      29    0    0    0     0       0          0\n  eth0:612991848   24279    1    2    3     4          5         6  1156870   11684    7    8    9     10       11          12\n"
+        );
+        let values = collect(|values| write(&text, values).unwrap());
+        assert_eq!(values["rx_bytes"], json!({"lo": 3193, "eth0": 612991848}));
+        assert_eq!(values["rx_multicast"], json!({"lo": 0, "eth0": 6}));
+        assert_eq!(values["tx_bytes"], json!({"lo": 3193, "eth0": 1156870}));
+        assert_eq!(values["tx_compressed"], json!({"lo": 0, "eth0": 12}));
+    }
+
+    #[test]
+    fn something_else_is_an_error() {
+        assert!(write(HEAD, &mut Values::default()).is_err());
+        assert!(write(&format!("{HEAD}eth0: 1 2 3\n"), &mut Values::default()).is_err());
+    }
+}

@@ -1,0 +1,250 @@
+//! `sample`: raw counters of the host and its server every interval, never rates, as lines of JSON.
+//!
+//! Rates are derived by who reads the lines, so that a wrong formula never costs a re-run. Every sampler reports
+//! its own success and cost; one that fails never stops the others.
+
+mod itself;
+pub mod registry;
+pub mod replies;
+mod rest;
+mod server;
+pub mod source;
+mod ticker;
+pub mod values;
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::time::{ClockId, clock_gettime};
+
+use self::registry::{ALL, Host, Kind, Missed, Sample, Source};
+use self::rest::Rest;
+use self::ticker::Ticker;
+use self::values::{Values, write_failure};
+use crate::process::{FOLLOWED, Listing, Selection};
+use base::duration::parse_duration;
+use base::output::Output;
+use base::stop::StopSignal;
+use mysql::ServerArguments;
+
+#[derive(Args)]
+pub struct SampleArguments {
+    /// Time between samples: 250ms, 1s, 1m
+    #[arg(long, default_value = "1s", value_parser = parse_interval)]
+    interval: Duration,
+    /// Stop after this time (0s: one sample); without it, at SIGTERM or SIGINT
+    #[arg(long, value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Comma-separated samplers; `list` prints them all. Default: all that can run
+    #[arg(long)]
+    samplers: Option<String>,
+    /// Write to this file instead of standard output, compressed if it ends in .zst
+    #[arg(long)]
+    output: Option<PathBuf>,
+    /// Read this folder as the root of the host
+    #[arg(long, default_value = "/")]
+    root: PathBuf,
+    /// Which processes the sampler `process` lists
+    #[arg(long, value_enum, default_value_t)]
+    processes: Listing,
+    /// Comma-separated names of processes to list on every tick
+    #[arg(long, default_value = FOLLOWED)]
+    follow: String,
+    #[command(flatten)]
+    server: Box<ServerArguments>,
+}
+
+pub fn run(arguments: &SampleArguments) -> anyhow::Result<()> {
+    if arguments.samplers.as_deref() == Some("list") {
+        return list(std::io::stdout());
+    }
+    let server = arguments.server.options(server::READ_TIMEOUT)?;
+    let kinds = registry::select(arguments.samplers.as_deref(), server.is_some())?;
+    let last_tick = arguments.duration.map_or(u64::MAX, |duration| {
+        u64::try_from(duration.as_nanos() / arguments.interval.as_nanos()).unwrap_or(u64::MAX)
+    });
+    let stop = StopSignal::install()?;
+    let output = Arc::new(Output::open(arguments.output.as_deref())?);
+    let missed = Missed::default();
+    let host = Host {
+        root: arguments.root.clone(),
+        processes: Selection::new(arguments.processes, &arguments.follow),
+        missed: missed.clone(),
+    };
+    let server_loop = match server {
+        Some(options) if kinds.iter().any(|kind| kind.is_server()) => {
+            let ticker = Ticker::start(arguments.interval, last_tick, stop.clone(), missed.server)?;
+            Some(server::spawn(options, &kinds, ticker, stop.clone(), output.clone())?)
+        }
+        _ => None,
+    };
+    let ticker = Ticker::start(arguments.interval, last_tick, stop, missed.host)?;
+    let result = sample_host(&kinds, &host, ticker, &output);
+    let server_result = server_loop.map_or(Ok(()), server::ServerLoop::finish);
+    result.and(server_result).and(output.finish())
+}
+
+fn list(mut output: impl std::io::Write) -> anyhow::Result<()> {
+    for kind in ALL {
+        writeln!(output, "{:<15} {}", kind.name, kind.doc)?;
+    }
+    Ok(())
+}
+
+/// Samples until the last tick. Fails only where the output does.
+fn sample_host(
+    kinds: &[&'static Kind],
+    host: &Host,
+    mut ticker: Ticker,
+    output: &Output,
+) -> anyhow::Result<()> {
+    let mut samplers: Vec<Running> = kinds
+        .iter()
+        .filter_map(|kind| match kind.source {
+            Source::Host(open) => Some(Running::new(kind, open(host))),
+            Source::Server(_) => None,
+        })
+        .collect();
+    let mut values = Values::default();
+    let mut lines = Vec::new();
+    loop {
+        lines.clear();
+        for sampler in &mut samplers {
+            sampler.tick(&mut values, &mut lines, ticker.is_last());
+        }
+        output.write(&lines)?;
+        if !ticker.wait()? {
+            return Ok(());
+        }
+    }
+}
+
+struct Running {
+    name: &'static str,
+    sampler: Box<dyn Sample>,
+    rest: Rest,
+}
+
+impl Running {
+    fn new(kind: &Kind, sampler: Box<dyn Sample>) -> Self {
+        Self { name: kind.name, sampler, rest: Rest::new(kind.every) }
+    }
+
+    /// Appends the line of this sampler, unless it rests.
+    fn tick(&mut self, values: &mut Values, lines: &mut Vec<u8>, is_last: bool) {
+        let start = Instant::now();
+        if self.rest.is_on(start, is_last) {
+            return;
+        }
+        let time_ns = now_ns();
+        let result = self.sampler.sample(values);
+        let cost_ns = elapsed_ns(start);
+        self.rest.after_sample(start, cost_ns);
+        match result {
+            Ok(()) => values.write_line(lines, self.name, time_ns, cost_ns),
+            Err(error) => {
+                values.clear();
+                let mut message = format!("{error:#}");
+                if is_absent(&error) {
+                    message = self.rest.after_absence(start, &message);
+                }
+                write_failure(lines, self.name, time_ns, cost_ns, &message);
+            }
+        }
+    }
+}
+
+/// Whether a host has no such source: the file is not there, or the kernel was booted without the feature.
+fn is_absent(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|io| {
+        matches!(io.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::Unsupported)
+    })
+}
+
+/// CLOCK_REALTIME: samples are joined with what other programs wrote on the same host.
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Realtime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn elapsed_ns(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        // Below this a tick costs more than the time it has.
+        interval if interval < Duration::from_millis(10) => Err("the shortest interval is 10ms".to_owned()),
+        interval => Ok(interval),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::registry::{ALL, Host, Missed, Source};
+    use super::values::Values;
+    use super::{Running, parse_interval};
+    use crate::process::{Listing, Selection};
+    use proptest::prelude::{ProptestConfig, any, proptest};
+    use std::fs;
+
+    const FILES: [&str; 15] = [
+        "proc/stat",
+        "proc/interrupts",
+        "proc/softirqs",
+        "proc/net/softnet_stat",
+        "proc/diskstats",
+        "proc/meminfo",
+        "proc/vmstat",
+        "proc/pressure/cpu",
+        "proc/pressure/memory",
+        "proc/pressure/io",
+        "proc/net/dev",
+        "proc/net/snmp",
+        "proc/net/netstat",
+        "proc/7/stat",
+        "sys/block/md0/md/sync_action",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        /// Two ticks of every sampler on a host whose files are nonsense: each gives a line of JSON.
+        #[test]
+        fn no_file_can_break_a_sampler(
+            text in "((cpu|CPU|Mem|Tcp|some total=|7 \\(|eth0|md0)?[ :()\\n0-9a-fé-]{0,12}){0,30}",
+            bytes in proptest::collection::vec(any::<u8>(), 0..20),
+        ) {
+            let root = tempfile::tempdir().unwrap();
+            for file in FILES {
+                let path = root.path().join(file);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, [text.as_bytes(), &bytes].concat()).unwrap();
+            }
+            let processes = Selection::new(Listing::All, "a");
+            let host = Host { root: root.path().to_owned(), processes, missed: Missed::default() };
+            let mut lines = Vec::new();
+            for kind in ALL {
+                if let Source::Host(open) = kind.source {
+                    let mut sampler = Running::new(kind, open(&host));
+                    for _ in 0..2 {
+                        sampler.tick(&mut Values::default(), &mut lines, true);
+                    }
+                }
+            }
+            for line in String::from_utf8(lines).unwrap().lines() {
+                let record: serde_json::Value = serde_json::from_str(line).unwrap();
+                assert!(record["values"].is_object() == record["ok"].as_bool().unwrap(), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_interval_has_a_lower_bound() {
+        assert!(parse_interval("9ms").is_err());
+        assert!(parse_interval("10ms").is_ok());
+    }
+}

@@ -1,0 +1,185 @@
+//! The server's samplers run in a thread of their own with one connection: a server that stands still makes
+//! gaps in its own samples only.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use super::registry::{Kind, Source};
+use super::replies::{ServerSample, Session, Trouble};
+use super::rest::Rest;
+use super::ticker::Ticker;
+use super::values::{Values, write_failure};
+use super::{elapsed_ns, now_ns};
+use base::output::Output;
+use base::stop::StopSignal;
+use mysql::{CONNECT_TIMEOUT, Connection, Error, Options};
+
+pub const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// Between attempts to connect: 1, 2, 4 ... seconds, at most this.
+const LONGEST_REST: Duration = Duration::from_secs(30);
+/// How long the end waits for a server that does not answer, once we were asked to stop.
+const STOP_WAIT: Duration = Duration::from_secs(1);
+
+/// The thread at work.
+pub struct ServerLoop {
+    result: Receiver<anyhow::Result<()>>,
+    stop: StopSignal,
+}
+
+/// Starts to sample the server; lines go to `output` as they come.
+pub fn spawn(
+    options: Options,
+    kinds: &[&'static Kind],
+    ticker: Ticker,
+    stop: StopSignal,
+    output: Arc<Output>,
+) -> anyhow::Result<ServerLoop> {
+    let mut server = Server {
+        options,
+        samplers: kinds
+            .iter()
+            .filter_map(|kind| match kind.source {
+                Source::Server(sample) => {
+                    Some(Sampler { name: kind.name, sample, rest: Rest::new(kind.every) })
+                }
+                Source::Host(_) => None,
+            })
+            .collect(),
+        session: None,
+        rest: Duration::ZERO,
+        rests_until: None,
+    };
+    let (sender, result) = channel();
+    std::thread::Builder::new()
+        .name("server".to_owned())
+        .spawn(move || {
+            // Nobody listens any more where the end did not wait for us.
+            let _ = sender.send(server.run(ticker, &output));
+        })
+        .context("cannot start the thread for the server")?;
+    Ok(ServerLoop { result, stop })
+}
+
+impl ServerLoop {
+    /// Waits for the last tick. A server that does not answer is left alone after its time limit, or soon
+    /// where we were asked to stop.
+    pub fn finish(self) -> anyhow::Result<()> {
+        let mut end = Instant::now() + CONNECT_TIMEOUT + READ_TIMEOUT;
+        let mut is_stopping = false;
+        loop {
+            match self.result.recv_timeout(Duration::from_millis(50)) {
+                Ok(result) => return result,
+                Err(RecvTimeoutError::Disconnected) => bail!("the thread for the server ended unexpectedly"),
+                Err(RecvTimeoutError::Timeout) if Instant::now() >= end => return Ok(()),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if !is_stopping && self.stop.is_set() {
+                is_stopping = true;
+                end = end.min(Instant::now() + STOP_WAIT);
+            }
+        }
+    }
+}
+
+struct Sampler {
+    name: &'static str,
+    sample: ServerSample,
+    rest: Rest,
+}
+
+struct Server {
+    options: Options,
+    samplers: Vec<Sampler>,
+    session: Option<Session>,
+    rest: Duration,
+    rests_until: Option<Instant>,
+}
+
+impl Server {
+    /// Samples until the last tick. Fails only where the output does.
+    fn run(&mut self, mut ticker: Ticker, output: &Output) -> anyhow::Result<()> {
+        let mut values = Values::default();
+        let mut lines = Vec::new();
+        loop {
+            lines.clear();
+            self.tick(&mut values, &mut lines, ticker.is_last());
+            output.write(&lines)?;
+            if !ticker.wait()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Appends a line for each sampler; none while the server is left alone after a failed attempt to connect.
+    fn tick(&mut self, values: &mut Values, lines: &mut Vec<u8>, is_last: bool) {
+        let start = Instant::now();
+        if self.rests_until.is_some_and(|end| start < end) {
+            return;
+        }
+        let time_ns = now_ns();
+        if self.session.is_none() {
+            match Connection::open(&self.options) {
+                Ok(connection) => {
+                    self.session = Some(Session::new(connection));
+                    // A new server may have what the old one had not.
+                    self.samplers.iter_mut().for_each(|sampler| sampler.rest.end());
+                    (self.rest, self.rests_until) = (Duration::ZERO, None);
+                }
+                Err(error) => {
+                    self.rest = (2 * self.rest).clamp(Duration::from_secs(1), LONGEST_REST);
+                    self.rests_until = Some(Instant::now() + self.rest);
+                    let message = format!("{error}; tried again in {} s", self.rest.as_secs());
+                    self.fail_all(lines, time_ns, elapsed_ns(start), &message);
+                    return;
+                }
+            }
+        }
+        self.sample_all(values, lines, is_last);
+    }
+
+    fn sample_all(&mut self, values: &mut Values, lines: &mut Vec<u8>, is_last: bool) {
+        let mut broken = None;
+        for sampler in &mut self.samplers {
+            let name = sampler.name;
+            let start = Instant::now();
+            if sampler.rest.is_on(start, is_last) {
+                continue;
+            }
+            let time_ns = now_ns();
+            let Some(session) = &mut self.session else {
+                write_failure(lines, name, time_ns, 0, broken.as_deref().unwrap_or_default());
+                continue;
+            };
+            let result = (sampler.sample)(session, values);
+            let cost_ns = elapsed_ns(start);
+            sampler.rest.after_sample(start, cost_ns);
+            match result {
+                Ok(()) => values.write_line(lines, name, time_ns, cost_ns),
+                Err(Trouble::Absent(message)) => {
+                    values.clear();
+                    let message = sampler.rest.after_absence(start, &message);
+                    write_failure(lines, name, time_ns, cost_ns, &message);
+                }
+                Err(Trouble::Server(error)) => {
+                    values.clear();
+                    write_failure(lines, name, time_ns, cost_ns, &error.to_string());
+                    // What the server itself refuses leaves the connection whole; after anything else the
+                    // next tick begins anew.
+                    if !matches!(error, Error::Server { .. }) {
+                        broken = Some(error.to_string());
+                        self.session = None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn fail_all(&self, lines: &mut Vec<u8>, time_ns: u64, cost_ns: u64, message: &str) {
+        for sampler in &self.samplers {
+            write_failure(lines, sampler.name, time_ns, cost_ns, message);
+        }
+    }
+}

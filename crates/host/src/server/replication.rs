@@ -1,0 +1,177 @@
+//! SHOW REPLICA STATUS: how far a replica has read, how far it has applied, and what its threads do.
+
+use serde::Serialize;
+
+use super::{Named, query_first};
+use crate::sample::registry::Kind;
+use crate::sample::replies::{Session, Trouble};
+use crate::sample::values::Values;
+use mysql::{Connection, Error};
+
+pub const REPLICATION: Kind = Kind::server(
+    "replication",
+    "lag, positions, relay space and threads' states of each channel; nothing on a server that is no replica",
+    sample,
+);
+
+/// SHOW REPLICA STATUS came with MySQL 8.0.22; SHOW SLAVE STATUS went with 8.4.
+const MYSQL: [&str; 2] = ["SHOW REPLICA STATUS", "SHOW SLAVE STATUS"];
+/// Understood by every MariaDB since 10.0; SHOW SLAVE STATUS would show the default channel only.
+const MARIADB: [&str; 1] = ["SHOW ALL SLAVES STATUS"];
+
+/// One channel of a replica. `source_log_file` and `read_position` are what was fetched of the source's log,
+/// `exec_log_file` and `exec_position` what was applied.
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub struct Channel {
+    pub channel: String,
+    pub source_log_file: Option<String>,
+    pub read_position: Option<u64>,
+    pub exec_log_file: Option<String>,
+    pub exec_position: Option<u64>,
+    pub relay_space_bytes: Option<u64>,
+    /// `Yes`, `No`, `Connecting`, `Preparing`.
+    pub io_running: Option<String>,
+    pub sql_running: Option<String>,
+    pub io_state: Option<String>,
+    pub sql_state: Option<String>,
+    /// None where the server does not know it: its threads do not run, or are connecting.
+    pub lag_s: Option<u64>,
+    pub delay_s: Option<u64>,
+    /// MariaDB: `optimistic`, `conservative`, ...
+    pub parallel_mode: Option<String>,
+    pub last_io_errno: Option<u64>,
+    pub last_sql_errno: Option<u64>,
+}
+
+/// Every channel; empty on a server that is no replica. `understood` remembers which statement the server takes.
+pub fn channels(connection: &mut Connection, understood: &mut usize) -> Result<Vec<Channel>, Error> {
+    let statements: &[&str] = if connection.is_mariadb() { &MARIADB } else { &MYSQL };
+    let mut channels = Vec::new();
+    query_first(connection, statements, understood, |columns, row| {
+        channels.push(Channel::from_row(Named::new(columns, row)));
+    })?;
+    Ok(channels)
+}
+
+impl Channel {
+    fn from_row(row: Named<'_>) -> Self {
+        Self {
+            channel: row.text(&["Channel_Name", "Connection_name"]).unwrap_or_default(),
+            source_log_file: row.text(&["Source_Log_File", "Master_Log_File"]),
+            read_position: row.number(&["Read_Source_Log_Pos", "Read_Master_Log_Pos"]),
+            exec_log_file: row.text(&["Relay_Source_Log_File", "Relay_Master_Log_File"]),
+            exec_position: row.number(&["Exec_Source_Log_Pos", "Exec_Master_Log_Pos"]),
+            relay_space_bytes: row.number(&["Relay_Log_Space"]),
+            io_running: row.text(&["Replica_IO_Running", "Slave_IO_Running"]),
+            sql_running: row.text(&["Replica_SQL_Running", "Slave_SQL_Running"]),
+            io_state: row.text(&["Replica_IO_State", "Slave_IO_State"]),
+            sql_state: row.text(&["Replica_SQL_Running_State", "Slave_SQL_Running_State", "Slave_SQL_State"]),
+            lag_s: row.number(&["Seconds_Behind_Source", "Seconds_Behind_Master"]),
+            delay_s: row.number(&["SQL_Delay"]),
+            parallel_mode: row.text(&["Parallel_Mode"]),
+            last_io_errno: row.number(&["Last_IO_Errno"]),
+            last_sql_errno: row.number(&["Last_SQL_Errno"]),
+        }
+    }
+}
+
+/// The number at the end of a log's name: `binlog.000042` is 42. Positions of two files are compared by it.
+pub fn file_number(name: &str) -> Option<u64> {
+    name.rsplit_once('.')?.1.parse().ok()
+}
+
+fn sample(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
+    write(&channels(&mut session.connection, &mut session.understood.replication)?, values);
+    Ok(())
+}
+
+/// Positions as the number of the file and the byte in it. States are counts of threads, by what they do.
+fn write(channels: &[Channel], values: &mut Values) {
+    type Read = fn(&Channel) -> Option<u64>;
+    let metrics: [(&str, Read); 8] = [
+        ("lag_s", |channel| channel.lag_s),
+        ("io_running", |channel| is_yes(&channel.io_running)),
+        ("sql_running", |channel| is_yes(&channel.sql_running)),
+        ("read_file", |channel| file_number(channel.source_log_file.as_deref()?)),
+        ("read_position_bytes", |channel| channel.read_position),
+        ("exec_file", |channel| file_number(channel.exec_log_file.as_deref()?)),
+        ("exec_position_bytes", |channel| channel.exec_position),
+        ("relay_space_bytes", |channel| channel.relay_space_bytes),
+    ];
+    for (metric, read) in metrics {
+        values.metric(metric);
+        for channel in channels {
+            if let Some(number) = read(channel) {
+                values.value(&channel.channel, number);
+            }
+        }
+    }
+    type State = fn(&Channel) -> &Option<String>;
+    let states: [(&str, State); 2] =
+        [("io_state", |channel| &channel.io_state), ("sql_state", |channel| &channel.sql_state)];
+    for (metric, state) in states {
+        values.metric(metric);
+        for channel in channels {
+            if let Some(state) = state(channel).as_deref().filter(|state| !state.is_empty()) {
+                values.value(&label(&channel.channel, state), 1);
+            }
+        }
+    }
+}
+
+fn is_yes(state: &Option<String>) -> Option<u64> {
+    Some(u64::from(state.as_deref() == Some("Yes")))
+}
+
+/// `channel/state`; the state alone for the default channel, which has no name.
+fn label(channel: &str, state: &str) -> String {
+    if channel.is_empty() { state.to_owned() } else { format!("{channel}/{state}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Channel, file_number, write};
+    use crate::sample::values::collect;
+    use serde_json::json;
+
+    #[test]
+    fn a_log_is_known_by_its_number() {
+        assert_eq!(file_number("binlog.000042"), Some(42));
+        assert_eq!(file_number("host.example-bin.001000"), Some(1000));
+        assert_eq!(file_number("binlog"), None);
+        assert_eq!(file_number(""), None);
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        let running = Channel {
+            source_log_file: Some("b.000002".to_owned()),
+            read_position: Some(900),
+            exec_log_file: Some("b.000001".to_owned()),
+            exec_position: Some(300),
+            io_running: Some("Yes".to_owned()),
+            sql_running: Some("Yes".to_owned()),
+            sql_state: Some("Reading event from the relay log".to_owned()),
+            lag_s: Some(7),
+            ..Channel::default()
+        };
+        let stopped = Channel {
+            channel: "east".to_owned(),
+            io_running: Some("Connecting".to_owned()),
+            sql_running: Some("No".to_owned()),
+            io_state: Some("Connecting to master".to_owned()),
+            ..Channel::default()
+        };
+        let values = collect(|values| write(&[running, stopped], values));
+        assert_eq!(
+            values,
+            json!({
+                "lag_s": {"": 7}, "io_running": {"": 1, "east": 0}, "sql_running": {"": 1, "east": 0},
+                "read_file": {"": 2}, "read_position_bytes": {"": 900},
+                "exec_file": {"": 1}, "exec_position_bytes": {"": 300},
+                "io_state": {"east/Connecting to master": 1},
+                "sql_state": {"Reading event from the relay log": 1},
+            })
+        );
+    }
+}

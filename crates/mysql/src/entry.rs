@@ -1,0 +1,134 @@
+//! The way in: what is said on a new MySQL connection until the server lets us work.
+
+use mysql_common::constants::CapabilityFlags;
+use rustls::ClientConnection;
+
+use crate::auth::{Channel, Login};
+use crate::frames::{Frames, encode};
+use crate::protocol::{LoginStep, capabilities, login, parse_greeting, parse_login_step, ssl_request};
+use crate::{Endpoint, Error, Options, tls};
+
+pub const UNASKED: Error = Error::Malformed("a packet that nobody asked for");
+
+/// What a login needs until it is done.
+pub struct Entry<'a> {
+    options: &'a Options,
+    database: Option<String>,
+    /// Capabilities beyond those that every client of ours has.
+    wanted: CapabilityFlags,
+    frames: Frames,
+    login: Option<Login<'a>>,
+    /// What the answer to the greeting will be, once the connection is encrypted.
+    after_tls: Option<Vec<u8>>,
+    is_greeted: bool,
+}
+
+/// How far a login has come.
+pub enum Entered {
+    Waiting,
+    /// What comes and goes from now on is encrypted: `encrypted` goes on.
+    Encrypt(Box<ClientConnection>),
+    Done,
+}
+
+impl<'a> Entry<'a> {
+    pub fn new(options: &'a Options) -> Self {
+        Self {
+            options,
+            database: options.database.clone(),
+            wanted: CapabilityFlags::empty(),
+            frames: Frames::default(),
+            login: None,
+            after_tls: None,
+            is_greeted: false,
+        }
+    }
+
+    /// Begins in another database than that of the options, and with more capabilities.
+    pub fn with(mut self, database: Option<String>, wanted: CapabilityFlags) -> Self {
+        self.database = database;
+        self.wanted = wanted;
+        self
+    }
+
+    /// Takes what came; what is to be said next goes to `out`.
+    pub fn receive(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> Result<Entered, Error> {
+        while !input.is_empty() {
+            let space = self.frames.space();
+            let count = space.len().min(input.len());
+            space[..count].copy_from_slice(&input[..count]);
+            self.frames.advance(count);
+            input = &input[count..];
+        }
+        while self.frames.has_payload()? {
+            if !self.is_greeted {
+                self.is_greeted = true;
+                if let Some(session) = self.greet(out)? {
+                    return Ok(Entered::Encrypt(session));
+                }
+                continue;
+            }
+            let payload = self.frames.payload();
+            let answer = match parse_login_step(payload)? {
+                LoginStep::Done if self.frames.has_rest() => return Err(UNASKED),
+                LoginStep::Done => return Ok(Entered::Done),
+                LoginStep::Switch { plugin, challenge } => {
+                    let channel = channel(self.options, self.after_tls.is_some());
+                    let login = Login::start(plugin, challenge, &self.options.password, channel)?;
+                    Some(self.login.insert(login).first_answer()?)
+                }
+                LoginStep::Challenge(challenge) => match &mut self.login {
+                    Some(login) => login.answer(challenge)?,
+                    None => return Err(Error::Malformed("a challenge without a plugin")),
+                },
+            };
+            if let Some(answer) = answer {
+                encode(&answer, &mut self.frames.sequence, out);
+            }
+        }
+        Ok(Entered::Waiting)
+    }
+
+    /// The encryption has begun: the login itself follows.
+    pub fn encrypted(&mut self, out: &mut Vec<u8>) {
+        if let Some(answer) = &self.after_tls {
+            encode(answer, &mut self.frames.sequence, out);
+        }
+    }
+
+    /// Answers the greeting; with TLS only the wish for it goes out yet, and the session is returned.
+    fn greet(&mut self, out: &mut Vec<u8>) -> Result<Option<Box<ClientConnection>>, Error> {
+        let options = self.options;
+        let greeting = parse_greeting(self.frames.payload())?;
+        let is_socket = matches!(options.endpoint, Endpoint::Socket(_));
+        let uses_tls = tls::decide(options.tls, is_socket, &greeting)?;
+        let capabilities = capabilities(&greeting, uses_tls, self.database.is_some())
+            | (self.wanted & greeting.capabilities);
+        let channel = channel(options, uses_tls);
+        // As in the blocking client: the user's plugin may be one we speak even if the server's default is not.
+        self.login = Login::start(&greeting.plugin, &greeting.nonce, &options.password, channel).ok();
+        let (plugin, answer) = match &mut self.login {
+            Some(login) => (&greeting.plugin[..], login.first_answer()?),
+            None => (&b"mysql_native_password"[..], Vec::new()),
+        };
+        let answer = login(capabilities, &options.user, self.database.as_deref(), plugin, &answer);
+        if !uses_tls {
+            encode(&answer, &mut self.frames.sequence, out);
+            return Ok(None);
+        }
+        if self.frames.has_rest() {
+            return Err(Error::Malformed("there are bytes between the greeting and TLS"));
+        }
+        encode(&ssl_request(capabilities), &mut self.frames.sequence, out);
+        self.after_tls = Some(answer);
+        tls::session(options).map(|session| Some(Box::new(session)))
+    }
+}
+
+fn channel(options: &Options, uses_tls: bool) -> Channel {
+    match (&options.endpoint, uses_tls) {
+        (_, true) => Channel::Tls,
+        (Endpoint::Socket(_), false) => Channel::Socket,
+        (Endpoint::Tcp { .. }, false) => Channel::Plain,
+    }
+}

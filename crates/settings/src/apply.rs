@@ -1,0 +1,235 @@
+//! Changes of every kind: all of one call or none, and the original of each in the journal before it is written.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::deadline::{self, Deadline};
+use super::journal::{Journal, Undo};
+use super::kernel_files::{self, KernelFiles};
+use super::undo;
+use super::variables::{self, Server};
+use super::{remounts, whole_files};
+use base::error::AgentError;
+use mysql::ServerArguments;
+
+/// A setting to apply, as a caller writes it.
+#[derive(Deserialize, Clone, Debug, PartialEq)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum Change {
+    /// A file of /sys or /proc.
+    Kernel { path: String, value: String },
+    /// A variable of the server.
+    Variable { variable: String, value: String },
+    /// A whole file; without content it is taken away.
+    File { file: PathBuf, content: Option<String> },
+    /// Options of a mount.
+    Mount { mount: PathBuf, options: String },
+}
+
+/// What `apply` did; `before` and `after` are what the kernel or the server said.
+#[derive(Serialize, Debug, PartialEq)]
+pub struct Applied {
+    pub path: String,
+    pub before: String,
+    pub after: String,
+}
+
+/// The host, and its server once a change needs it.
+pub struct Hands<'a> {
+    pub kernel: &'a KernelFiles,
+    pub login: &'a ServerArguments,
+    server: Option<Server>,
+}
+
+impl<'a> Hands<'a> {
+    pub fn new(kernel: &'a KernelFiles, login: &'a ServerArguments) -> Hands<'a> {
+        Hands { kernel, login, server: None }
+    }
+
+    /// Apply all changes or none. With a `deadline` they are undone by themselves unless somebody confirms.
+    pub fn apply(
+        &mut self,
+        journal: &mut Journal,
+        owner: &str,
+        changes: &[Change],
+        deadline: Option<&Deadline>,
+    ) -> anyhow::Result<Vec<Applied>> {
+        for change in changes {
+            self.check(change, changes)?;
+        }
+        let mut ids = Vec::new();
+        let applied = self.apply_each(journal, owner, changes, deadline, &mut ids);
+        let Err(mut error) = applied else {
+            return applied;
+        };
+        // A connection that broke must not stand between us and the restoring of the server.
+        self.server = None;
+        for id in ids.into_iter().rev() {
+            let Some(undo) = journal.undo_of(id) else { continue };
+            // What cannot be restored now stays open in the journal, and the others are restored all the same.
+            let undone = undo::perform_change(&undo, self.kernel).and_then(|_| journal.done(owner, id));
+            if let Err(failure) = undone {
+                error = error.context(format!("not undone, stays in the journal: {failure:#}"));
+            }
+        }
+        journal.tidy()?;
+        Err(error)
+    }
+
+    fn apply_each(
+        &mut self,
+        journal: &mut Journal,
+        owner: &str,
+        changes: &[Change],
+        deadline: Option<&Deadline>,
+        ids: &mut Vec<u64>,
+    ) -> anyhow::Result<Vec<Applied>> {
+        let mut applied: Vec<(usize, Applied)> = Vec::new();
+        for at in self.order(changes)? {
+            let change = &changes[at];
+            let before = self.read(change)?;
+            if !change.holds(before.as_deref()) {
+                let undo = self.undo(change, before.as_deref())?;
+                ids.push(journal.add_change(owner, deadline, change.wanted(), undo)?);
+                if ids.len() == 1 && deadline.is_some() {
+                    deadline::start_watcher(&journal.state, owner, self.kernel.root())?;
+                }
+                self.write(change)?;
+            }
+            let after = self.verify(change, "the kernel made it")?;
+            let shown = |text: Option<String>| text.unwrap_or_default();
+            let (before, after) = (shown(before), shown(after));
+            applied.push((at, Applied { path: change.subject(), before, after }));
+        }
+        // A later change may have undone an earlier one: nr_requests, then scheduler.
+        for change in changes {
+            self.verify(change, "a later setting of this call made it")?;
+        }
+        applied.sort_by_key(|(at, _)| *at);
+        Ok(applied.into_iter().map(|(_, applied)| applied).collect())
+    }
+
+    /// As the caller wrote them, but the higher of a pair first where it makes room for the lower: MySQL cuts
+    /// innodb_io_capacity at innodb_io_capacity_max, whatever comes after.
+    fn order(&mut self, changes: &[Change]) -> anyhow::Result<Vec<usize>> {
+        let mut order: Vec<usize> = (0..changes.len()).collect();
+        for (low, high) in variables::PAIRS {
+            let place = |name: &str| changes.iter().position(|c| c.is_variable(name));
+            let (Some(low_at), Some(high_at)) = (place(low), place(high)) else { continue };
+            let now = self.server()?.read(low)?.parse().unwrap_or(0.0);
+            let makes_room = changes[high_at].wanted().parse().unwrap_or(0.0) >= now;
+            if makes_room == (low_at < high_at) {
+                order.swap(low_at, high_at);
+            }
+        }
+        Ok(order)
+    }
+
+    fn verify(&mut self, change: &Change, who: &str) -> anyhow::Result<Option<String>> {
+        let seen = self.read(change)?;
+        if change.holds(seen.as_deref()) {
+            return Ok(seen);
+        }
+        let seen = seen.unwrap_or_default();
+        let wanted = change.wanted();
+        Err(AgentError::Refused(format!("{}: wrote {wanted:?}, but {who} {seen:?}", change.subject())).into())
+    }
+
+    /// What can be said about a change before anything is written.
+    fn check(&mut self, change: &Change, all: &[Change]) -> anyhow::Result<()> {
+        if all.iter().filter(|other| other.subject() == change.subject()).count() > 1 {
+            let text = format!("{}: two settings of this call contradict each other", change.subject());
+            return Err(AgentError::Input(text).into());
+        }
+        match change {
+            Change::Kernel { path, value } => {
+                let others = |name: &str| all.iter().any(|c| c.subject() == name);
+                self.kernel.check(path, value, others)
+            }
+            Change::Variable { variable, .. } => self.server()?.read(variable).map(drop),
+            Change::File { file, .. } => {
+                whole_files::missing_folders(self.kernel.root(), file)?;
+                whole_files::read(self.kernel.root(), file).map(drop)
+            }
+            Change::Mount { mount, options } => remounts::check(mount, options),
+        }
+    }
+
+    fn read(&mut self, change: &Change) -> anyhow::Result<Option<String>> {
+        Ok(match change {
+            Change::Kernel { path, .. } => Some(self.kernel.chosen(path)?),
+            Change::Variable { variable, .. } => Some(self.server()?.read(variable)?),
+            Change::File { file, .. } => whole_files::read(self.kernel.root(), file)?,
+            Change::Mount { mount, .. } => Some(remounts::read(mount)?),
+        })
+    }
+
+    fn undo(&mut self, change: &Change, before: Option<&str>) -> anyhow::Result<Undo> {
+        let text = before.unwrap_or_default();
+        Ok(match change {
+            Change::Kernel { path, .. } => Undo::Setting { restore: self.kernel.restoring(path, text) },
+            Change::Variable { variable, .. } => self.server()?.undo(variable, text)?,
+            Change::File { file, .. } => Undo::File {
+                path: file.clone(),
+                content: before.map(str::to_owned),
+                made: whole_files::missing_folders(self.kernel.root(), file)?,
+            },
+            Change::Mount { mount, options } => remounts::undo(mount, options, text),
+        })
+    }
+
+    fn write(&mut self, change: &Change) -> anyhow::Result<()> {
+        let root = self.kernel.root();
+        match change {
+            Change::Kernel { path, value } => self.kernel.write(path, value),
+            Change::Variable { variable, value } => self.server()?.set(variable, value).map(drop),
+            Change::File { file, content: Some(text) } => whole_files::write(root, file, text),
+            Change::File { file, content: None } => whole_files::restore(root, file, None, &[]),
+            Change::Mount { mount, options } => remounts::remount(mount, options),
+        }
+    }
+
+    fn server(&mut self) -> anyhow::Result<&mut Server> {
+        let server = match self.server.take() {
+            Some(server) => server,
+            None => Server::connect(self.login)?,
+        };
+        Ok(self.server.insert(server))
+    }
+}
+
+impl Change {
+    /// What it is about: a path, a variable, a mount point.
+    pub fn subject(&self) -> String {
+        let shown = |path: &Path| path.display().to_string();
+        match self {
+            Change::Kernel { path, .. } => path.clone(),
+            Change::Variable { variable, .. } => variable.clone(),
+            Change::File { file, .. } => shown(file),
+            Change::Mount { mount, .. } => shown(mount),
+        }
+    }
+
+    fn is_variable(&self, name: &str) -> bool {
+        matches!(self, Change::Variable { variable, .. } if variable == name)
+    }
+
+    fn wanted(&self) -> &str {
+        match self {
+            Change::Kernel { value, .. } | Change::Variable { value, .. } => value,
+            Change::File { content, .. } => content.as_deref().unwrap_or_default(),
+            Change::Mount { options, .. } => options,
+        }
+    }
+
+    fn holds(&self, seen: Option<&str>) -> bool {
+        let text = seen.unwrap_or_default();
+        match self {
+            Change::Kernel { path, value } => kernel_files::same(path, value, text),
+            Change::Variable { value, .. } => variables::same(value, text),
+            Change::File { content, .. } => content.as_deref() == seen,
+            Change::Mount { options, .. } => remounts::holds(options, text),
+        }
+    }
+}

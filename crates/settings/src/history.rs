@@ -1,0 +1,134 @@
+//! Changes that were kept: `history.jsonl` beside the journal, one JSON line a set of changes, oldest first.
+//!
+//! Nothing undoes them by itself, but everything that undoes them is here. The file is rewritten whole.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use super::belongs_to;
+use super::journal::{Journal, Open, Undo, sync_folder};
+use base::error::AgentError;
+
+const FILE_NAME: &str = "history.jsonl";
+/// Sets of changes that are kept: years of a host's life.
+const LONGEST: usize = 500;
+
+/// All that one owner changed and then kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    pub owner: String,
+    /// When it was confirmed.
+    pub t_ns: u64,
+    pub entries: Vec<Open>,
+}
+
+/// The kept sets, oldest first. A line that cannot be read is an error: what it holds could not be undone.
+pub fn read(state: &Path) -> anyhow::Result<Vec<Kept>> {
+    let path = state.join(FILE_NAME);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(vec![]),
+        Err(error) => return Err(error).with_context(|| path.display().to_string()),
+    };
+    text.lines()
+        .enumerate()
+        .map(|(at, line)| {
+            serde_json::from_str(line).with_context(|| format!("{}: line {}", path.display(), at + 1))
+        })
+        .collect()
+}
+
+/// Keep the open changes of `owner`: from now on only a rollback by name undoes them. The set.
+pub fn confirm(journal: &mut Journal, owner: &str) -> anyhow::Result<Kept> {
+    let entries: Vec<Open> =
+        journal.content.open.iter().filter(|e| belongs_to(&e.owner, owner)).cloned().collect();
+    if entries.is_empty() {
+        let text = format!("{owner} has nothing to confirm: it was confirmed, or undone, before");
+        return Err(AgentError::Refused(text).into());
+    }
+    if let Some(other) = entries.iter().find(|e| !is_change(&e.undo)) {
+        let text = format!("{owner} has more than settings to undo ({:?}): that cannot be kept", other.undo);
+        return Err(AgentError::Refused(text).into());
+    }
+    let t_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
+    let kept = Kept { owner: owner.to_owned(), t_ns, entries };
+    // First into the history: whoever dies in between leaves an open entry, never a change without an undo.
+    let mut sets = read(&journal.state)?;
+    sets.retain(|set| set.owner != owner);
+    sets.push(kept.clone());
+    let surplus = sets.len().saturating_sub(LONGEST);
+    write(&journal.state, &sets[surplus..])?;
+    journal.all_done(owner, kept.entries.iter().map(|e| e.id).collect())?;
+    journal.tidy()?;
+    Ok(kept)
+}
+
+/// Open a kept set again, so that a rollback undoes it. `None` is the last one. Its owner.
+pub fn reopen(journal: &mut Journal, owner: Option<&str>) -> anyhow::Result<Option<String>> {
+    let mut sets = read(&journal.state)?;
+    let Some(at) = (match owner {
+        Some(owner) => sets.iter().position(|set| set.owner == owner),
+        None => sets.len().checked_sub(1),
+    }) else {
+        return Ok(None);
+    };
+    let keys = |set: &Kept| set.entries.iter().map(|e| key(&e.undo)).collect::<Vec<_>>();
+    let ours = keys(&sets[at]);
+    if let Some((later, what)) = sets[at + 1..]
+        .iter()
+        .find_map(|set| keys(set).into_iter().find(|k| ours.contains(k)).map(|k| (&set.owner, k)))
+    {
+        let text = format!("{what} was changed again by {later}: roll that back first");
+        return Err(AgentError::Refused(text).into());
+    }
+    let set = sets.remove(at);
+    let open: Vec<Open> = journal.content.open.clone();
+    if !open.iter().any(|e| belongs_to(&e.owner, &set.owner)) {
+        journal.reopen(&set.entries)?;
+    }
+    write(&journal.state, &sets)?;
+    Ok(Some(set.owner))
+}
+
+/// Whether it undoes a setting; what a trial builds is never kept.
+fn is_change(undo: &Undo) -> bool {
+    matches!(undo, Undo::Setting { .. } | Undo::Variable { .. } | Undo::File { .. } | Undo::Remount { .. })
+}
+
+/// What an undo is about, whatever it would write.
+fn key(undo: &Undo) -> String {
+    match undo {
+        Undo::Setting { restore } => restore.first().map_or(String::new(), |r| r.path.clone()),
+        Undo::Variable { restore, .. } => restore.first().map_or(String::new(), |r| r.name.clone()),
+        Undo::File { path, .. } => path.display().to_string(),
+        Undo::Remount { path, .. } => format!("mount {}", path.display()),
+        other => format!("{other:?}"),
+    }
+}
+
+fn write(state: &Path, sets: &[Kept]) -> anyhow::Result<()> {
+    let path = state.join(FILE_NAME);
+    let draft: PathBuf = state.join(format!(".{FILE_NAME}.part"));
+    let mut text = Vec::new();
+    for set in sets {
+        serde_json::to_writer(&mut text, set)?;
+        text.push(b'\n');
+    }
+    let place = || path.display().to_string();
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&draft)
+        .with_context(place)?;
+    file.write_all(&text).and_then(|()| file.sync_all()).with_context(place)?;
+    fs::rename(&draft, &path).with_context(place)?;
+    sync_folder(state)
+}

@@ -1,0 +1,479 @@
+//! The journal file: `journal.jsonl` in the state folder, one JSON line an event, appended and synced.
+//!
+//! A line may declare scratch folders, add undo entries and mark entries as done. All that one call adds
+//! stands on one line, so it is there whole or not at all. A last line that cannot be read was being written
+//! when the machine or the process died: the write had not returned, nobody acted on it, it is dropped.
+//! When no entry is open the file is emptied.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use super::deadline::Deadline;
+use super::lock;
+use base::error::AgentError;
+use mysql::ServerArguments;
+
+/// 2: server variables, whole files, remounts, deadlines. 3: arrays, mapped devices.
+const FORMAT: u32 = 3;
+const FILE_NAME: &str = "journal.jsonl";
+
+/// How to undo one change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Undo {
+    /// Unmount whatever is mounted at this path.
+    Mount { path: PathBuf },
+    /// Detach every loop device with this backing file.
+    Loop { backing: PathBuf },
+    /// Reset and remove this zram device.
+    Zram { device: String },
+    /// Stop the md array whose members carry this UUID; `name` is what it was to be called.
+    Array { uuid: String, name: String },
+    /// Remove this device of the device mapper.
+    Mapped { name: String },
+    /// End every process that carries this owner's mark, or that of one of its parts.
+    Process { owner: String },
+    /// Remove this file or folder and all below it.
+    Remove { path: PathBuf },
+    /// Wipe the file system with this UUID off a device that carried none before.
+    Wipe { device: PathBuf, uuid: String },
+    /// Write these values, in this order. More than one where the kernel couples files.
+    Setting { restore: Vec<FileValue> },
+    /// Give a server's variables these values. More than one where the server couples them.
+    Variable { login: ServerArguments, restore: Vec<VariableValue> },
+    /// Give a whole file this content, or remove it and the folders that were made for it.
+    File { path: PathBuf, content: Option<String>, made: Vec<PathBuf> },
+    /// Give a mount these options.
+    Remount { path: PathBuf, options: String },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VariableValue {
+    pub name: String,
+    pub value: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FileValue {
+    pub path: String,
+    pub value: String,
+}
+
+/// An undo entry of the journal that was not undone yet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Open {
+    pub id: u64,
+    pub owner: String,
+    pub t_ns: u64,
+    /// The boot in which it was journaled; empty where the host does not tell.
+    pub boot_id: String,
+    /// Undone by itself from then on, unless somebody confirms before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Deadline>,
+    /// What was written, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub wrote: String,
+    #[serde(flatten)]
+    pub undo: Undo,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    format: u32,
+    t_ns: u64,
+    owner: String,
+    #[serde(default)]
+    boot_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deadline: Option<Deadline>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    scratch: Vec<PathBuf>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    undo: Vec<Numbered>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    done: Vec<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Numbered {
+    id: u64,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    wrote: String,
+    #[serde(flatten)]
+    undo: Undo,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    format: u32,
+}
+
+/// What a journal file says: pure, so that tests can cut it anywhere.
+#[derive(Default, Debug, PartialEq)]
+pub struct Content {
+    pub open: Vec<Open>,
+    pub scratch: Vec<PathBuf>,
+    /// Numbers of lines that cannot be read though later ones can: the disk lost them.
+    pub damaged: Vec<usize>,
+    next_id: u64,
+    /// Bytes up to the end of the last line that counts.
+    valid_bytes: usize,
+}
+
+impl Content {
+    pub fn parse(bytes: &[u8]) -> anyhow::Result<Content> {
+        let mut content = Content { next_id: 1, ..Content::default() };
+        let mut end = 0;
+        let mut unreadable = Vec::new();
+        for (index, line) in bytes.split_inclusive(|b| *b == b'\n').enumerate() {
+            end += line.len();
+            let complete = line.ends_with(b"\n");
+            if let Ok(Version { format }) = serde_json::from_slice::<Version>(line)
+                && format > FORMAT
+            {
+                anyhow::bail!(
+                    "the journal was written by a newer headrace-agent (format {format}): use that one"
+                );
+            }
+            match serde_json::from_slice::<Line>(line) {
+                Ok(line) if complete => {
+                    content.take(line);
+                    content.valid_bytes = end;
+                    content.damaged.append(&mut unreadable);
+                }
+                _ => unreadable.push(index + 1),
+            }
+        }
+        // More than the one torn line at the end cannot come from a write that was cut short.
+        if unreadable.len() > 1 {
+            content.valid_bytes = bytes.len();
+            content.damaged.append(&mut unreadable);
+        }
+        Ok(content)
+    }
+
+    fn take(&mut self, line: Line) {
+        self.scratch.extend(line.scratch);
+        for Numbered { id, wrote, undo } in line.undo {
+            self.next_id = self.next_id.max(id + 1);
+            let (owner, boot_id) = (line.owner.clone(), line.boot_id.clone());
+            let deadline = line.deadline.clone();
+            self.open.push(Open { id, owner, t_ns: line.t_ns, boot_id, deadline, wrote, undo });
+        }
+        self.open.retain(|entry| !line.done.contains(&entry.id));
+    }
+}
+
+/// The open journal. While it lives nobody else reads-then-writes it, and nobody can take the host's lock.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    pub state: PathBuf,
+    pub content: Content,
+}
+
+impl Journal {
+    /// Open for `owner`, or fail because another controller holds the host.
+    pub fn open_as(state: &Path, owner: &str) -> anyhow::Result<Journal> {
+        let journal = Journal::open(state)?;
+        match lock::holder(state)? {
+            Some(holder) if !super::belongs_to(owner, &holder.owner) => Err(holder.busy().into()),
+            _ => Ok(journal),
+        }
+    }
+
+    /// Open for somebody who speaks for nobody: only while nobody holds the host.
+    pub fn open_unheld(state: &Path) -> anyhow::Result<Journal> {
+        let journal = Journal::open(state)?;
+        lock::holder(state)?.map_or(Ok(journal), |holder| Err(holder.busy().into()))
+    }
+
+    /// Open whoever holds the host: for `hold` itself.
+    pub fn open(state: &Path) -> anyhow::Result<Journal> {
+        make_private_folder(state)?;
+        let path = state.join(FILE_NAME);
+        let is_new = !path.exists();
+        let mut file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| path.display().to_string())?;
+        lock::wait_for(&file, &path)?;
+        if is_new {
+            sync_folder(state)?;
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).with_context(|| path.display().to_string())?;
+        let content = Content::parse(&bytes).with_context(|| path.display().to_string())?;
+        if content.valid_bytes < bytes.len() {
+            file.set_len(content.valid_bytes as u64).context("dropping the torn last line")?;
+        }
+        Ok(Journal { file, state: state.to_owned(), content })
+    }
+
+    /// Add undo entries (and scratch folders): on disk when this returns. The ids of the entries.
+    pub fn add(&mut self, owner: &str, scratch: Vec<PathBuf>, undo: Vec<Undo>) -> anyhow::Result<Vec<u64>> {
+        let undo = undo.into_iter().map(|undo| (String::new(), undo)).collect();
+        self.add_line(Line { scratch, ..Line::of(owner) }, undo)
+    }
+
+    /// Add how to undo one change, with what is about to be written: on disk when this returns. Its id.
+    pub fn add_change(
+        &mut self,
+        owner: &str,
+        deadline: Option<&Deadline>,
+        wrote: &str,
+        undo: Undo,
+    ) -> anyhow::Result<u64> {
+        let line = Line { deadline: deadline.cloned(), ..Line::of(owner) };
+        Ok(self.add_line(line, vec![(wrote.to_owned(), undo)])?[0])
+    }
+
+    /// Open again what was confirmed, as old as it is: on disk when this returns.
+    pub fn reopen(&mut self, entries: &[Open]) -> anyhow::Result<()> {
+        for entry in entries {
+            let line = Line { boot_id: entry.boot_id.clone(), t_ns: entry.t_ns, ..Line::of(&entry.owner) };
+            self.add_line(line, vec![(entry.wrote.clone(), entry.undo.clone())])?;
+        }
+        Ok(())
+    }
+
+    fn add_line(&mut self, line: Line, undo: Vec<(String, Undo)>) -> anyhow::Result<Vec<u64>> {
+        if let Some(line) = self.content.damaged.first() {
+            anyhow::bail!(
+                "{}: line {line} is damaged: `rollback` undoes what can still be read; then mend or remove the file",
+                self.state.join(FILE_NAME).display()
+            );
+        }
+        let first = self.content.next_id;
+        let undo: Vec<Numbered> =
+            (first..).zip(undo).map(|(id, (wrote, undo))| Numbered { id, wrote, undo }).collect();
+        let ids = undo.iter().map(|u| u.id).collect();
+        self.append(Line { undo, ..line })?;
+        Ok(ids)
+    }
+
+    /// How to undo an open entry.
+    pub fn undo_of(&self, id: u64) -> Option<Undo> {
+        self.content.open.iter().find(|open| open.id == id).map(|open| open.undo.clone())
+    }
+
+    /// Mark an entry as undone: on disk when this returns.
+    pub fn done(&mut self, owner: &str, id: u64) -> anyhow::Result<()> {
+        self.all_done(owner, vec![id])
+    }
+
+    /// Mark several at once: all of them or none.
+    pub fn all_done(&mut self, owner: &str, done: Vec<u64>) -> anyhow::Result<()> {
+        self.append(Line { done, ..Line::of(owner) })
+    }
+
+    /// Empty the file when nothing in it matters any more.
+    pub fn tidy(&mut self) -> anyhow::Result<()> {
+        if self.content.open.is_empty() && self.content.damaged.is_empty() {
+            self.file.set_len(0).context("emptying the journal")?;
+            self.file.sync_data().context("emptying the journal")?;
+            self.content = Content { next_id: 1, ..Content::default() };
+        }
+        Ok(())
+    }
+
+    /// The process that holds the host, if any.
+    pub fn holder_pid(&self) -> anyhow::Result<Option<u32>> {
+        Ok(lock::holder(&self.state)?.map(|holder| holder.pid))
+    }
+
+    fn append(&mut self, line: Line) -> anyhow::Result<()> {
+        let mut bytes = serde_json::to_vec(&line)?;
+        bytes.push(b'\n');
+        let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_data());
+        if let Err(error) = written {
+            // The caller will not act, so half a line (the disk is full) must not stay before the next one.
+            self.file.set_len(self.content.valid_bytes as u64).context("dropping a half-written line")?;
+            return Err(error).with_context(|| self.state.join(FILE_NAME).display().to_string());
+        }
+        self.content.valid_bytes += bytes.len();
+        self.content.take(line);
+        Ok(())
+    }
+}
+
+impl Line {
+    fn of(owner: &str) -> Line {
+        let t_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
+        Line {
+            format: FORMAT,
+            t_ns,
+            owner: owner.to_owned(),
+            boot_id: this_boot(),
+            deadline: None,
+            scratch: vec![],
+            undo: vec![],
+            done: vec![],
+        }
+    }
+}
+
+/// What tells this boot from every other; empty where the kernel does not say.
+pub fn this_boot() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// The open entries, without a lock: a line that is being written now is a torn last line to us.
+pub fn read_open(state: &Path) -> anyhow::Result<Vec<Open>> {
+    let path = state.join(FILE_NAME);
+    match std::fs::read(&path) {
+        Ok(bytes) => Ok(Content::parse(&bytes).with_context(|| path.display().to_string())?.open),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(vec![]),
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
+    }
+}
+
+/// The journal says what root shall undo, so nobody else may be able to write it.
+fn make_private_folder(state: &Path) -> anyhow::Result<()> {
+    let place = || state.display().to_string();
+    if !state.exists() {
+        let parent = state.parent().unwrap_or(Path::new("/"));
+        std::fs::create_dir_all(parent).with_context(place)?;
+        match DirBuilder::new().mode(0o700).create(state) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error).with_context(place),
+            _ => sync_folder(parent)?,
+        }
+    }
+    let metadata = state.metadata().with_context(place)?;
+    let us = rustix::process::geteuid().as_raw();
+    if !metadata.is_dir() || metadata.uid() != us || metadata.mode() & 0o022 != 0 {
+        return Err(AgentError::Refused(format!(
+            "{}: must be a folder of user {us} that nobody else may write",
+            state.display()
+        ))
+        .into());
+    }
+    Ok(())
+}
+
+pub fn sync_folder(folder: &Path) -> anyhow::Result<()> {
+    File::open(folder).and_then(|f| f.sync_all()).with_context(|| folder.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(path: &str) -> Undo {
+        Undo::Mount { path: path.into() }
+    }
+
+    fn written() -> Vec<u8> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(folder.path()).unwrap();
+        journal.add("a", vec!["/scratch/x".into()], vec![mount("/m1"), mount("/m2")]).unwrap();
+        journal.add("b", vec![], vec![Undo::Process { owner: "b".into() }]).unwrap();
+        journal.done("a", 2).unwrap();
+        journal
+            .add(
+                "a/volume",
+                vec![],
+                vec![Undo::Setting {
+                    restore: vec![FileValue { path: "/sys/x".into(), value: "none".into() }],
+                }],
+            )
+            .unwrap();
+        std::fs::read(folder.path().join(FILE_NAME)).unwrap()
+    }
+
+    #[test]
+    fn a_journal_cut_at_any_byte_is_read_up_to_its_last_whole_line() {
+        let bytes = written();
+        let ends: Vec<usize> =
+            bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(i, _)| i + 1).collect();
+        let whole: Vec<Content> = std::iter::once(0)
+            .chain(ends.iter().copied())
+            .map(|end| Content::parse(&bytes[..end]).unwrap())
+            .collect();
+        assert_eq!(whole.iter().map(|c| c.open.len()).collect::<Vec<_>>(), [0, 2, 3, 2, 3]);
+        for cut in 0..=bytes.len() {
+            let lines = ends.iter().filter(|end| **end <= cut).count();
+            assert_eq!(Content::parse(&bytes[..cut]).unwrap(), whole[lines], "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_cut_journal_takes_new_entries_on_a_line_of_their_own() {
+        let bytes = written();
+        for cut in 0..=bytes.len() {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join(FILE_NAME), &bytes[..cut]).unwrap();
+            private(folder.path());
+            let mut journal = Journal::open(folder.path()).unwrap();
+            let before = journal.content.open.len();
+            journal.add("c", vec![], vec![mount("/new")]).unwrap();
+            drop(journal);
+            let open = read_open(folder.path()).unwrap();
+            assert_eq!(open.len(), before + 1, "cut at {cut}");
+            assert_eq!(open.last().unwrap().undo, mount("/new"));
+        }
+    }
+
+    fn private(folder: &Path) {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+    }
+
+    #[test]
+    fn blocks_of_zeros_after_a_power_loss_are_a_torn_line() {
+        let mut bytes = written();
+        let valid = bytes.len();
+        bytes.extend([0; 4096]);
+        assert_eq!(Content::parse(&bytes).unwrap().valid_bytes, valid);
+    }
+
+    #[test]
+    fn a_damaged_line_in_the_middle_hides_neither_itself_nor_the_others() {
+        let text = String::from_utf8(written()).unwrap();
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines[1] = "{\"format\":1,#";
+        let content = Content::parse((lines.join("\n") + "\n").as_bytes()).unwrap();
+        assert_eq!(content.damaged, [2]);
+        assert_eq!(content.open.len(), 2);
+
+        let folder = tempfile::tempdir().unwrap();
+        private(folder.path());
+        std::fs::write(folder.path().join(FILE_NAME), lines.join("\n") + "\n").unwrap();
+        let error = Journal::open(folder.path()).unwrap().add("a", vec![], vec![mount("/x")]).unwrap_err();
+        assert!(error.to_string().contains("line 2 is damaged"), "{error}");
+    }
+
+    #[test]
+    fn a_newer_format_is_not_guessed_at() {
+        let error = Content::parse(b"{\"format\":4,\"t_ns\":1,\"changes\":[]}\n").unwrap_err();
+        assert!(error.to_string().contains("newer"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let error = Journal::open(folder.path()).unwrap_err();
+        assert!(error.to_string().contains("nobody else may write"), "{error}");
+    }
+
+    #[test]
+    fn folder_and_file_are_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("a/b");
+        Journal::open(&state).unwrap();
+        assert_eq!(state.metadata().unwrap().mode() & 0o777, 0o700);
+        assert_eq!(state.join(FILE_NAME).metadata().unwrap().mode() & 0o777, 0o600);
+    }
+}

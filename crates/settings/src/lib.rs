@@ -1,0 +1,206 @@
+//! Changing a host so that it can always be put back: the undo is on disk before the change is made.
+//!
+//! The caller names what it is about to do (`record`) or lets us do it (`apply`); `rollback` undoes whatever
+//! is still open, at any later time, whatever was killed in between. `hold` keeps other controllers out.
+
+mod apply;
+mod arrays;
+mod deadline;
+mod history;
+mod journal;
+mod kernel_files;
+mod lock;
+mod processes;
+mod remounts;
+mod remove;
+mod signature;
+mod undo;
+mod variables;
+mod whole_files;
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use serde::Deserialize;
+
+use apply::{Change, Hands};
+use base::duration::parse_duration;
+use base::error::AgentError;
+use deadline::Deadline;
+use journal::Journal;
+use kernel_files::KernelFiles;
+use mysql::ServerArguments;
+
+#[derive(Subcommand)]
+pub enum JournalCommand {
+    /// Take this host's lock, print `held`, keep it until standard input ends
+    Hold(Caller),
+    /// Write a JSON array of undo entries (standard input) to the journal, before the caller acts
+    Record(Caller),
+    /// Make a JSON array of changes (standard input), all of them or none: {"path","value"}, {"variable","value"},
+    /// {"file","content"}, {"mount","options"}
+    Apply {
+        #[command(flatten)]
+        caller: Caller,
+        #[command(flatten)]
+        root: Root,
+        /// Undo them after this time, on the host itself, unless `confirm` comes before
+        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+        confirm_within: Option<std::time::Duration>,
+        #[command(flatten)]
+        server: Box<ServerArguments>,
+    },
+    /// Keep the changes of ID: they leave the journal and stand in the history
+    Confirm {
+        #[command(flatten)]
+        caller: Caller,
+        #[command(flatten)]
+        root: Root,
+    },
+    /// Undo the changes of ID at their deadline; `apply --confirm-within` starts it
+    #[command(hide = true)]
+    Watch {
+        #[command(flatten)]
+        caller: Caller,
+        #[command(flatten)]
+        root: Root,
+    },
+    /// Print the kept sets of changes as a JSON array, oldest first
+    History(State),
+    /// Undo what is open, newest first. Without --owner: everything, and only if nobody holds the lock
+    Rollback {
+        #[command(flatten)]
+        state: State,
+        /// Who asks: undoes the changes of ID and of ID/...
+        #[arg(long, value_name = "ID", value_parser = owner)]
+        owner: Option<String>,
+        /// Undo the changes of every owner; --owner then only says who asks
+        #[arg(long)]
+        everyone: bool,
+        /// Undo kept changes, too: those of this ID, or with `last` those that were kept last
+        #[arg(long, value_name = "ID|last", value_parser = owner, conflicts_with = "everyone")]
+        kept: Option<String>,
+        #[command(flatten)]
+        root: Root,
+    },
+    /// Print the open entries as a JSON array
+    Show(State),
+}
+
+#[derive(Args)]
+pub struct State {
+    /// Folder of the journal and the lock; made with mode 0700
+    #[arg(long = "state", value_name = "DIR")]
+    dir: PathBuf,
+}
+
+#[derive(Args)]
+pub struct Caller {
+    #[command(flatten)]
+    state: State,
+    /// Who asks. ID/part is the same controller as ID, with changes that can be undone by themselves
+    #[arg(long, value_name = "ID", value_parser = owner)]
+    owner: String,
+}
+
+#[derive(Args)]
+pub struct Root {
+    /// Where /sys, /proc and /etc are, for tests
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+}
+
+/// The owner stands in environments, in file names and on lines of text.
+fn owner(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@+".contains(c);
+    if text.is_empty() || text.len() > 200 || text.ends_with('/') || !text.chars().all(plain) {
+        return Err("must be 1 to 200 letters, digits or any of - _ . / : @ +".into());
+    }
+    Ok(text.to_owned())
+}
+
+pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
+    match command {
+        JournalCommand::Hold(caller) => lock::hold(&caller.state.dir, &caller.owner),
+        JournalCommand::Record(caller) => {
+            let requests = standard_input()?;
+            undo::record(&mut Journal::open_as(&caller.state.dir, &caller.owner)?, &caller.owner, requests)
+        }
+        JournalCommand::Apply { caller, root, confirm_within, server } => {
+            let changes: Vec<Change> = standard_input()?;
+            let kernel = KernelFiles::new(&root.root);
+            let mut journal = Journal::open_as(&caller.state.dir, &caller.owner)?;
+            deadline::revert_overdue(&mut journal, &kernel)?;
+            let deadline = confirm_within.map(Deadline::after);
+            let mut hands = Hands::new(&kernel, server);
+            print_json(&hands.apply(&mut journal, &caller.owner, &changes, deadline.as_ref())?)
+        }
+        JournalCommand::Confirm { caller, root } => {
+            let mut journal = Journal::open_as(&caller.state.dir, &caller.owner)?;
+            deadline::revert_overdue(&mut journal, &KernelFiles::new(&root.root))?;
+            print_json(&history::confirm(&mut journal, &caller.owner)?)
+        }
+        JournalCommand::Watch { caller, root } => {
+            deadline::watch(&caller.state.dir, &caller.owner, &KernelFiles::new(&root.root))
+        }
+        JournalCommand::History(state) => print_json(&history::read(&state.dir)?),
+        JournalCommand::Rollback { state, owner, everyone, kept, root } => {
+            // Nothing was ever changed from here, and asking must leave nothing behind.
+            if !state.dir.try_exists().with_context(|| state.dir.display().to_string())? {
+                return print_json(&[(); 0]);
+            }
+            let kernel = KernelFiles::new(&root.root);
+            let mut journal = match owner {
+                Some(owner) => Journal::open_as(&state.dir, owner)?,
+                None => Journal::open_unheld(&state.dir)?,
+            };
+            let mut undone = deadline::revert_overdue(&mut journal, &kernel)?;
+            undone.extend(match kept {
+                Some(id) => undo_kept(&mut journal, id, &kernel)?,
+                None => {
+                    let whose = if *everyone { None } else { owner.as_deref() };
+                    undo::rollback(&mut journal, whose, &kernel)?
+                }
+            });
+            print_json(&undone)?;
+            let failed = undone.iter().filter(|u| !u.done).count();
+            anyhow::ensure!(failed == 0, "{failed} of {} changes could not be undone", undone.len());
+            Ok(())
+        }
+        JournalCommand::Show(state) => print_json(&journal::read_open(&state.dir)?),
+    }
+}
+
+/// Undo the open or kept changes of `id`; with `last` the ones that were kept last.
+fn undo_kept(journal: &mut Journal, id: &str, kernel: &KernelFiles) -> anyhow::Result<Vec<undo::Undone>> {
+    let is_open = journal.content.open.iter().any(|entry| belongs_to(&entry.owner, id));
+    let found = match id {
+        "last" => history::reopen(journal, None)?,
+        _ if is_open => Some(id.to_owned()),
+        _ => history::reopen(journal, Some(id))?,
+    };
+    let Some(owner) = found else {
+        return Err(AgentError::Refused(format!("{id}: no such changes are kept")).into());
+    };
+    undo::rollback(journal, Some(&owner), kernel)
+}
+
+fn standard_input<T: for<'a> Deserialize<'a>>() -> anyhow::Result<Vec<T>> {
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).context("standard input")?;
+    serde_json::from_str(&text).map_err(|e| AgentError::Input(format!("standard input: {e}")).into())
+}
+
+fn print_json<T: serde::Serialize + ?Sized>(value: &T) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, value)?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
+}
+
+/// Whether `name` is `owner` itself or one of its parts.
+fn belongs_to(name: &str, owner: &str) -> bool {
+    name.strip_prefix(owner).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

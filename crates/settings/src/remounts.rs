@@ -1,0 +1,151 @@
+//! Options of a mounted file system, as far as a remount can change them.
+
+use std::ffi::CString;
+use std::path::Path;
+
+use anyhow::Context;
+use rustix::mount::{MountFlags, mount_remount};
+
+use super::journal::Undo;
+use base::error::AgentError;
+use host::mountinfo::{self, Mount};
+
+/// The mount's own, not the file system's: one of them holds.
+const ACCESS_TIMES: &[&str] = &["noatime", "relatime", "strictatime"];
+
+/// The mount's options now, of those that a remount can change, as `remount` takes them.
+pub fn read(path: &Path) -> anyhow::Result<String> {
+    let mount = find(path)?;
+    let mut options = vec![access_time(&mount).to_owned()];
+    let has = |name: &str| mount.super_options.iter().any(|o| o == name);
+    options.push(if has("lazytime") { "lazytime" } else { "nolazytime" }.to_owned());
+    if matches!(mount.kind.as_str(), "ext4" | "ext3" | "btrfs") {
+        options.push(if has("discard") || has("discard=async") { "discard" } else { "nodiscard" }.to_owned());
+        let commit = mount.super_options.iter().find(|o| o.starts_with("commit="));
+        // The kernel does not print its default: 5 s (ext4), 30 s (btrfs).
+        let default = if mount.kind == "btrfs" { "commit=30" } else { "commit=5" };
+        options.push(commit.cloned().unwrap_or_else(|| default.to_owned()));
+    }
+    Ok(options.join(","))
+}
+
+/// How to go back from `wanted`: the same kinds of options, with their values of now.
+pub fn undo(path: &Path, wanted: &str, before: &str) -> Undo {
+    let kinds: Vec<&str> = wanted.split(',').map(kind).collect();
+    let options: Vec<&str> = before.split(',').filter(|o| kinds.contains(&kind(o))).collect();
+    Undo::Remount { path: path.to_owned(), options: options.join(",") }
+}
+
+/// Whether all the wanted options hold.
+pub fn holds(wanted: &str, now: &str) -> bool {
+    wanted.split(',').all(|option| now.split(',').any(|o| o == option))
+}
+
+/// Whether a remount can give this mount these options.
+pub fn check(path: &Path, wanted: &str) -> anyhow::Result<()> {
+    let now = read(path)?;
+    let known: Vec<&str> = now.split(',').map(kind).collect();
+    for option in wanted.split(',') {
+        let plain = option.chars().all(|c| c.is_ascii_alphanumeric() || c == '=');
+        let value = option.strip_prefix("commit=");
+        let bad_value = value.is_some_and(|v| !v.parse::<u32>().is_ok_and(|s| (1..=300).contains(&s)));
+        if !plain || bad_value || kind(option).is_empty() || !known.contains(&kind(option)) {
+            let text = format!(
+                "{}: a remount cannot make it {option}; it takes effect when the file system is mounted anew",
+                path.display()
+            );
+            return Err(AgentError::Refused(text).into());
+        }
+    }
+    Ok(())
+}
+
+/// Remount with these options, everything else as it is.
+pub fn remount(path: &Path, options: &str) -> anyhow::Result<()> {
+    let mount = find(path)?;
+    let place = || format!("{}: remount with {options}", path.display());
+    let mut own = own_flags(&mount);
+    if let Some(wanted) = options.split(',').find(|o| ACCESS_TIMES.contains(o)) {
+        own = without_access_times(own) | access_flag(wanted);
+        // MS_BIND: only this mount's flags, nothing of the file system itself.
+        mount_remount(path, own | MountFlags::BIND, c"").with_context(place)?;
+    }
+    let rest: Vec<&str> = options.split(',').filter(|o| !ACCESS_TIMES.contains(o)).collect();
+    if rest.is_empty() {
+        return Ok(());
+    }
+    let lazy = rest
+        .iter()
+        .rev()
+        .find(|o| kind(o) == "lazytime")
+        .map_or_else(|| mount.super_options.iter().any(|o| o == "lazytime"), |option| *option == "lazytime");
+    own.set(MountFlags::from_bits_retain(1 << 25), lazy);
+    let data: Vec<&str> = rest.into_iter().filter(|o| kind(o) != "lazytime").collect();
+    mount_remount(path, own, &*CString::new(data.join(","))?).with_context(place)
+}
+
+fn find(path: &Path) -> anyhow::Result<Mount> {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
+    // The last one of a path is what lies on top.
+    mountinfo::parse(&text)
+        .into_iter()
+        .rev()
+        .find(|m| Path::new(&m.mount_point) == path)
+        .ok_or_else(|| AgentError::Refused(format!("{}: nothing is mounted there", path.display())).into())
+}
+
+/// Options of one kind exclude each other.
+fn kind(option: &str) -> &str {
+    match option {
+        "noatime" | "relatime" | "strictatime" => "atime",
+        "lazytime" | "nolazytime" => "lazytime",
+        "discard" | "nodiscard" => "discard",
+        _ if option.starts_with("commit=") => "commit",
+        _ => "",
+    }
+}
+
+fn access_time(mount: &Mount) -> &'static str {
+    let has = |name: &str| mount.options.iter().any(|o| o == name);
+    if has("noatime") {
+        "noatime"
+    } else if has("relatime") {
+        "relatime"
+    } else {
+        "strictatime"
+    }
+}
+
+fn access_flag(option: &str) -> MountFlags {
+    match option {
+        "noatime" => MountFlags::NOATIME,
+        "relatime" => MountFlags::RELATIME,
+        _ => MountFlags::STRICTATIME,
+    }
+}
+
+fn without_access_times(flags: MountFlags) -> MountFlags {
+    flags - (MountFlags::NOATIME | MountFlags::RELATIME | MountFlags::STRICTATIME)
+}
+
+/// A remount sets all of them: what is not named would be taken away.
+fn own_flags(mount: &Mount) -> MountFlags {
+    let mut flags = access_flag(access_time(mount));
+    for option in &mount.options {
+        flags |= match option.as_str() {
+            "ro" => MountFlags::RDONLY,
+            "nosuid" => MountFlags::NOSUID,
+            "nodev" => MountFlags::NODEV,
+            "noexec" => MountFlags::NOEXEC,
+            "nodiratime" => MountFlags::NODIRATIME,
+            _ => continue,
+        };
+    }
+    if mount.super_options.iter().any(|o| o == "sync") {
+        flags |= MountFlags::SYNCHRONOUS;
+    }
+    if mount.super_options.iter().any(|o| o == "dirsync") {
+        flags |= MountFlags::DIRSYNC;
+    }
+    flags
+}

@@ -1,0 +1,517 @@
+//! Recording what a caller is about to do, and undoing it: newest first, each step safe to repeat.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use rustix::io::Errno;
+use rustix::ioctl::{NoArg, Opcode, ioctl};
+use rustix::mount::{UnmountFlags, unmount};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::journal::{Journal, Open, Undo, this_boot};
+use super::kernel_files::KernelFiles;
+use super::remove::{self, real_parent, scratch_of};
+use super::{arrays, belongs_to, processes, remounts, signature, variables, whole_files};
+use base::error::AgentError;
+
+const UNMOUNT_PATIENCE: Duration = Duration::from_secs(5);
+const DETACH_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What became of one entry.
+#[derive(Serialize)]
+pub struct Undone {
+    kind: &'static str,
+    what: String,
+    pub done: bool,
+    error: Option<String>,
+}
+
+impl std::fmt::Display for Undone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.error {
+            Some(error) => write!(f, "{}: not undone: {error}", self.what),
+            None => write!(f, "{}: undone", self.what),
+        }
+    }
+}
+
+/// The folder below which `remove` is allowed; a request of its own, because it is no change to undo.
+#[derive(Deserialize)]
+struct ScratchFolder {
+    path: PathBuf,
+}
+
+/// Journal undo entries, each checked: undoing must bring back exactly what is there now.
+pub fn record(journal: &mut Journal, owner: &str, requests: Vec<Value>) -> anyhow::Result<()> {
+    let mut scratch = Vec::new();
+    let mut entries: Vec<Undo> = Vec::new();
+    for request in requests {
+        let bad = |e: serde_json::Error| AgentError::Input(format!("{request}: {e}"));
+        if request["kind"] == "scratch" {
+            scratch.push(remove::scratch(&ScratchFolder::deserialize(&request).map_err(bad)?.path)?);
+            continue;
+        }
+        let undo = checked(Undo::deserialize(&request).map_err(bad)?)?;
+        if let Undo::Remove { path } = &undo {
+            scratch_of(path, &[journal.content.scratch.as_slice(), &scratch].concat())?;
+        }
+        // Journaled before: then what is there now may be what the caller made.
+        let known = journal.content.open.iter().any(|o| o.undo == undo) || entries.contains(&undo);
+        if !known {
+            must_be_absent(&undo)?;
+        }
+        entries.push(undo);
+    }
+    journal.add(owner, scratch, entries)?;
+    Ok(())
+}
+
+/// The entry with real paths, as the kernel will show them.
+fn checked(undo: Undo) -> anyhow::Result<Undo> {
+    Ok(match undo {
+        Undo::Mount { path } => Undo::Mount { path: real_parent(&path)? },
+        Undo::Loop { backing } => Undo::Loop { backing: real_parent(&backing)? },
+        Undo::Remove { path } => Undo::Remove { path: real_parent(&path)? },
+        Undo::Wipe { device, uuid } if device.starts_with("/dev") && !uuid.is_empty() => {
+            Undo::Wipe { device, uuid }
+        }
+        Undo::Zram { device } if zram_number(&device).is_some() => Undo::Zram { device },
+        Undo::Array { uuid, name } if arrays::uuid(&uuid).is_some() && arrays::is_array_name(&name) => {
+            Undo::Array { uuid, name }
+        }
+        Undo::Mapped { name } if arrays::is_mapped_name(&name) => Undo::Mapped { name },
+        Undo::Process { owner } => Undo::Process { owner: super::owner(&owner).map_err(AgentError::Input)? },
+        other => return Err(AgentError::Input(format!("cannot be recorded: {other:?}")).into()),
+    })
+}
+
+/// What is there already was made by somebody else, and undoing would take it away.
+fn must_be_absent(undo: &Undo) -> anyhow::Result<()> {
+    let present = match undo {
+        Undo::Mount { path } if is_mounted(path)? => format!("{}: is mounted already", path.display()),
+        Undo::Loop { backing } if !loops_of(backing)?.is_empty() => {
+            format!("{}: has a loop device already", backing.display())
+        }
+        Undo::Remove { path } if path.symlink_metadata().is_ok() => {
+            format!("{}: exists already", path.display())
+        }
+        Undo::Zram { device } if Path::new("/sys/block").join(device).exists() => {
+            format!("{device}: exists already")
+        }
+        Undo::Array { name, .. } if Path::new("/sys/block").join(name).exists() => {
+            format!("{name}: exists already")
+        }
+        Undo::Mapped { name } if arrays::is_mapped(Path::new("/"), name)? => {
+            format!("{name}: exists already")
+        }
+        Undo::Wipe { device, .. } => return signature::must_be_empty(device),
+        _ => return Ok(()),
+    };
+    Err(AgentError::Refused(present).into())
+}
+
+/// Undo the open entries of `whose` (everybody's without), newest first; one that fails stays open.
+pub fn rollback(
+    journal: &mut Journal,
+    whose: Option<&str>,
+    kernel: &KernelFiles,
+) -> anyhow::Result<Vec<Undone>> {
+    let mut undone =
+        rollback_those(journal, kernel, |entry| whose.is_none_or(|owner| belongs_to(&entry.owner, owner)))?;
+    for line in &journal.content.damaged {
+        let what = format!("line {line} of the journal");
+        let error = Some("damaged: what it held was not undone".to_owned());
+        undone.push(Undone { kind: "damaged", what, done: false, error });
+    }
+    Ok(undone)
+}
+
+/// As `rollback`, of the entries that are chosen.
+pub fn rollback_those(
+    journal: &mut Journal,
+    kernel: &KernelFiles,
+    is_chosen: impl Fn(&Open) -> bool,
+) -> anyhow::Result<Vec<Undone>> {
+    let mut entries: Vec<Open> = journal.content.open.iter().filter(|e| is_chosen(e)).cloned().collect();
+    entries.reverse();
+    // Processes first, out of turn: they keep mounts busy, and a `mount` still under way would win over us.
+    entries.sort_by_key(|entry| !matches!(entry.undo, Undo::Process { .. }));
+    let holder = journal.holder_pid()?;
+    let mut undone = Vec::new();
+    let mut unmarked = Vec::new();
+    for entry in entries {
+        let subject = subject(&entry.undo);
+        let result = if ended_with_its_boot(&entry) {
+            Ok(Some("the host was booted since".to_owned()))
+        } else {
+            perform(&entry.undo, journal, kernel, holder)
+        };
+        let (what, error) = match result {
+            Ok(None) => (subject, None),
+            Ok(Some(note)) => (format!("{subject} ({note})"), None),
+            Err(error) => (subject, Some(format!("{error:#}"))),
+        };
+        if error.is_none() && journal.done(&entry.owner, entry.id).is_err() {
+            unmarked.push((undone.len(), entry.owner, entry.id));
+        }
+        undone.push(Undone { kind: kind(&entry.undo), what, done: error.is_none(), error });
+    }
+    // On a full disk there is room for the marks once a volume's file is gone.
+    for (index, owner, id) in unmarked {
+        if let Err(error) = journal.done(&owner, id) {
+            undone[index].done = false;
+            undone[index].error = Some(format!("undone, but this cannot be noted: {error:#}"));
+        }
+    }
+    journal.tidy()?;
+    Ok(undone)
+}
+
+fn kind(undo: &Undo) -> &'static str {
+    match undo {
+        Undo::Mount { .. } => "mount",
+        Undo::Loop { .. } => "loop",
+        Undo::Zram { .. } => "zram",
+        Undo::Array { .. } => "array",
+        Undo::Mapped { .. } => "mapped",
+        Undo::Process { .. } => "process",
+        Undo::Remove { .. } => "remove",
+        Undo::Wipe { .. } => "wipe",
+        Undo::Setting { .. } => "setting",
+        Undo::Variable { .. } => "variable",
+        Undo::File { .. } => "file",
+        Undo::Remount { .. } => "remount",
+    }
+}
+
+fn subject(undo: &Undo) -> String {
+    match undo {
+        Undo::Mount { path } => format!("unmount {}", path.display()),
+        Undo::Loop { backing } => format!("detach {}", backing.display()),
+        Undo::Zram { device } => format!("remove {device}"),
+        Undo::Array { name, .. } => format!("stop {name}"),
+        Undo::Mapped { name } => format!("remove {name}"),
+        Undo::Process { owner } => format!("end the processes of {owner}"),
+        Undo::Remove { path } => format!("remove {}", path.display()),
+        Undo::Wipe { device, .. } => format!("wipe {}", device.display()),
+        Undo::Setting { restore } => {
+            restore.first().map_or(String::new(), |first| format!("{} = {}", first.path, first.value))
+        }
+        Undo::Variable { restore, .. } => {
+            restore.first().map_or(String::new(), |first| format!("{} = {}", first.name, first.value))
+        }
+        Undo::File { path, content: Some(_), .. } => format!("restore {}", path.display()),
+        Undo::File { path, content: None, .. } => format!("remove {}", path.display()),
+        Undo::Remount { path, options } => format!("remount {} {options}", path.display()),
+    }
+}
+
+/// Whether a reboot has undone this change. `sdb`, `zram1` or a sysctl may be somebody else's by now, so the
+/// undo would harm. Files on disk are still there, and what udev puts together again is known by its UUID or name.
+fn ended_with_its_boot(entry: &Open) -> bool {
+    // A server may run on another machine, or have been told to persist what was set.
+    let lasts = matches!(
+        entry.undo,
+        Undo::Remove { .. }
+            | Undo::Wipe { .. }
+            | Undo::Array { .. }
+            | Undo::Mapped { .. }
+            | Undo::File { .. }
+            | Undo::Variable { .. }
+    );
+    !lasts && !entry.boot_id.is_empty() && entry.boot_id != this_boot()
+}
+
+/// Undo one entry; what was done already is no error. The note tells what a person should know.
+fn perform(
+    undo: &Undo,
+    journal: &Journal,
+    kernel: &KernelFiles,
+    holder: Option<u32>,
+) -> anyhow::Result<Option<String>> {
+    match undo {
+        Undo::Mount { path } => unmount_all(path),
+        Undo::Loop { backing } => detach_all(backing).map(|()| None),
+        Undo::Zram { device } => remove_zram(device).map(|()| None),
+        Undo::Array { uuid, name } => arrays::stop(kernel.root(), uuid, name),
+        Undo::Mapped { name } => arrays::unmap(kernel.root(), name).map(|()| None),
+        Undo::Process { owner } => {
+            let count = processes::end_all(owner, holder)?;
+            Ok((count > 0).then(|| format!("{count} ended")))
+        }
+        Undo::Remove { path } => remove::remove(path, &journal.content.scratch).map(|()| None),
+        Undo::Wipe { device, uuid } => Ok(signature::wipe(device, uuid)?.map(str::to_owned)),
+        change => perform_change(change, kernel),
+    }
+}
+
+/// Undo what `apply` did.
+pub fn perform_change(undo: &Undo, kernel: &KernelFiles) -> anyhow::Result<Option<String>> {
+    match undo {
+        Undo::Setting { restore } => Ok(kernel.restore(restore)?.map(str::to_owned)),
+        Undo::Variable { login, restore } => variables::restore(login, restore).map(|()| None),
+        Undo::File { path, content, made } => {
+            whole_files::restore(kernel.root(), path, content.as_deref(), made).map(|()| None)
+        }
+        Undo::Remount { path, options } if is_mounted(path)? => {
+            remounts::remount(path, options).map(|()| None)
+        }
+        Undo::Remount { .. } => Ok(Some("it is not mounted any more".to_owned())),
+        other => anyhow::bail!("no change of a setting: {other:?}"),
+    }
+}
+
+/// Mount points of our mount namespace, with the octal escapes of mountinfo resolved.
+pub fn mount_points() -> anyhow::Result<Vec<PathBuf>> {
+    let text = fs::read("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
+    let fifth = |line: &[u8]| line.split(|b| *b == b' ').nth(4).map(unescape);
+    Ok(text.split(|b| *b == b'\n').filter_map(fifth).collect())
+}
+
+fn unescape(field: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let octal = tail.get(..3).and_then(|d| u8::from_str_radix(std::str::from_utf8(d).ok()?, 8).ok());
+        match octal {
+            Some(value) if byte == b'\\' => {
+                bytes.push(value);
+                rest = &tail[3..];
+            }
+            _ => {
+                bytes.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(bytes))
+}
+
+fn is_mounted(path: &Path) -> anyhow::Result<bool> {
+    Ok(mount_points()?.iter().any(|point| point == path))
+}
+
+fn unmount_all(path: &Path) -> anyhow::Result<Option<String>> {
+    let deadline = Instant::now() + UNMOUNT_PATIENCE;
+    let mut note = None;
+    // Mounts may be stacked on one path.
+    while is_mounted(path)? {
+        match unmount(path, UnmountFlags::NOFOLLOW) {
+            Ok(()) => {}
+            Err(Errno::BUSY) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(50)),
+            Err(Errno::BUSY) => {
+                let users = processes::users_of(path);
+                let users = if users.is_empty() { "somebody unknown".to_owned() } else { users };
+                unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)
+                    .with_context(|| format!("in use by {users}"))?;
+                note = Some(format!("lazily: {users} still uses it"));
+            }
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        }
+    }
+    Ok(note)
+}
+
+/// Loop devices with this backing file. The kernel appends a word when the file was removed.
+fn loops_of(backing: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let backing = backing.to_string_lossy();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/sys/block").context("/sys/block")?.flatten() {
+        let text = fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
+        let file = text.strip_suffix('\n').unwrap_or(&text);
+        if file == backing || file.strip_suffix(" (deleted)") == Some(&backing) {
+            found.push(Path::new("/dev").join(entry.file_name()));
+        }
+    }
+    Ok(found)
+}
+
+/// By ioctl instead of `losetup -d`: no program to find on the host, and the kernel's own error.
+fn detach_all(backing: &Path) -> anyhow::Result<()> {
+    const LOOP_CLR_FD: u32 = 0x4C01;
+    let deadline = Instant::now() + DETACH_PATIENCE;
+    loop {
+        let devices = loops_of(backing)?;
+        if devices.is_empty() {
+            return Ok(());
+        }
+        for device in &devices {
+            let file = File::open(device).with_context(|| device.display().to_string())?;
+            // SAFETY: LOOP_CLR_FD takes no argument.
+            let cleared = unsafe { ioctl(&file, NoArg::<{ LOOP_CLR_FD as Opcode }>::new()) };
+            match cleared {
+                // NXIO: somebody was faster. BUSY: asked again below.
+                Ok(()) | Err(Errno::NXIO | Errno::BUSY) => {}
+                Err(error) => return Err(error).with_context(|| device.display().to_string()),
+            }
+        }
+        // The kernel says yes and detaches when the last one closes the device (udev looks at it, too).
+        if Instant::now() > deadline {
+            let names: Vec<_> = devices.iter().map(|d| d.display().to_string()).collect();
+            anyhow::bail!("{}: still open in {}", names.join(", "), processes::users_of(&devices[0]));
+        }
+        std::thread::sleep(Duration::from_millis(if loops_of(backing)?.is_empty() { 0 } else { 20 }));
+    }
+}
+
+fn zram_number(device: &str) -> Option<u32> {
+    device.strip_prefix("zram")?.parse().ok()
+}
+
+fn remove_zram(device: &str) -> anyhow::Result<()> {
+    let number = zram_number(device).context("not a zram device")?;
+    let folder = Path::new("/sys/block").join(device);
+    if !folder.exists() {
+        return Ok(());
+    }
+    put(&folder.join("reset"), "1")?;
+    put(Path::new("/sys/class/zram-control/hot_remove"), &number.to_string())
+}
+
+/// Write a file of the kernel that acts, again and again while it is busy.
+pub fn put(path: &Path, text: &str) -> anyhow::Result<()> {
+    let deadline = Instant::now() + DETACH_PATIENCE;
+    loop {
+        let written =
+            OpenOptions::new().write(true).open(path).and_then(|mut f| f.write_all(text.as_bytes()));
+        match written {
+            Ok(()) => return Ok(()),
+            // udev looks at a device that changes, and lets go of it again.
+            Err(e) if e.kind() == ErrorKind::ResourceBusy && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn journal() -> (tempfile::TempDir, Journal, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        fs::create_dir(top.join("scratch")).unwrap();
+        let journal = Journal::open(&top.join("state")).unwrap();
+        (folder, journal, top)
+    }
+
+    #[test]
+    fn a_reboot_ends_what_only_the_running_kernel_knew() {
+        let (_keep, mut journal, top) = journal();
+        let file = top.join("sys/block/sdb/queue/scheduler");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "kyber").unwrap();
+        let kernel = KernelFiles::new(&top);
+        let restore = json!([{"path": "/sys/block/sdb/queue/scheduler", "value": "none"}]);
+        let undo: Undo = serde_json::from_value(json!({"kind": "setting", "restore": restore})).unwrap();
+        for (boot_id, expected) in [("an-earlier-boot".to_owned(), "kyber"), (this_boot(), "none")] {
+            let (wrote, undo) = (String::new(), undo.clone());
+            let entry = Open { id: 7, owner: "a".into(), t_ns: 0, boot_id, deadline: None, wrote, undo };
+            journal.content.open.push(entry);
+            let undone = rollback(&mut journal, Some("a"), &kernel).unwrap();
+            assert!(undone[0].error.is_none(), "{:?}", undone[0].error);
+            assert_eq!(fs::read_to_string(&file).unwrap().trim(), expected);
+        }
+    }
+
+    #[test]
+    fn entries_are_undone_newest_first_and_only_the_owners() {
+        let (_keep, mut journal, top) = journal();
+        let scratch = top.join("scratch");
+        let folder = |name: &str| json!({"kind": "remove", "path": scratch.join(name)});
+        record(&mut journal, "a", vec![json!({"kind": "scratch", "path": scratch}), folder("1")]).unwrap();
+        record(&mut journal, "a/part", vec![folder("1/2")]).unwrap();
+        record(&mut journal, "b", vec![folder("3")]).unwrap();
+        fs::create_dir_all(scratch.join("1/2")).unwrap();
+        fs::create_dir(scratch.join("3")).unwrap();
+
+        let kernel = KernelFiles::new(&top);
+        let undone = rollback(&mut journal, Some("a/part"), &kernel).unwrap();
+        assert_eq!(undone.len(), 1);
+        assert!(scratch.join("1").exists() && !scratch.join("1/2").exists());
+        let undone = rollback(&mut journal, Some("a"), &kernel).unwrap();
+        assert_eq!(undone.len(), 1);
+        assert!(!scratch.join("1").exists() && scratch.join("3").exists());
+        assert_eq!(rollback(&mut journal, Some("a"), &kernel).unwrap().len(), 0);
+        assert_eq!(rollback(&mut journal, None, &kernel).unwrap().len(), 1);
+        assert!(!scratch.join("3").exists());
+        assert_eq!(fs::metadata(top.join("state/journal.jsonl")).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn one_that_fails_stays_and_the_others_are_undone() {
+        let (_keep, mut journal, top) = journal();
+        let scratch = top.join("scratch");
+        fs::create_dir(scratch.join("way")).unwrap();
+        let entry = |name: &str| json!({"kind": "remove", "path": scratch.join(name)});
+        let requests =
+            vec![json!({"kind": "scratch", "path": scratch}), entry("a"), entry("way/b"), entry("c")];
+        record(&mut journal, "a", requests).unwrap();
+        for name in ["a", "c"] {
+            fs::write(scratch.join(name), "").unwrap();
+        }
+        fs::remove_dir(scratch.join("way")).unwrap();
+        std::os::unix::fs::symlink("/etc", scratch.join("way")).unwrap();
+
+        let undone = rollback(&mut journal, None, &KernelFiles::new(&top)).unwrap();
+        assert_eq!(undone.iter().map(|u| u.done).collect::<Vec<_>>(), [true, false, true]);
+        assert!(!scratch.join("a").exists() && !scratch.join("c").exists());
+        assert_eq!(journal.content.open.len(), 1);
+        fs::remove_file(scratch.join("way")).unwrap();
+        assert!(rollback(&mut journal, None, &KernelFiles::new(&top)).unwrap()[0].done);
+    }
+
+    #[test]
+    fn what_exists_is_not_ours_to_undo() {
+        let (_keep, mut journal, top) = journal();
+        let scratch = top.join("scratch");
+        fs::write(scratch.join("theirs"), "").unwrap();
+        for (entry, why) in [
+            (json!({"kind": "remove", "path": scratch.join("theirs")}), "exists already"),
+            (json!({"kind": "remove", "path": top.join("elsewhere")}), "not below a scratch"),
+            (json!({"kind": "mount", "path": "/proc"}), "is mounted already"),
+            (json!({"kind": "setting", "restore": []}), "cannot be recorded"),
+            (json!({"kind": "sledge", "path": "/x"}), "unknown variant"),
+            (json!({"kind": "mount"}), "missing field"),
+            (json!({"kind": "zram", "device": "../vda"}), "cannot be recorded"),
+            (json!({"kind": "array", "uuid": "u", "name": "md0"}), "cannot be recorded"),
+            (json!({"kind": "mapped", "name": "vg-root"}), "cannot be recorded"),
+            (json!({"kind": "wipe", "device": "/etc/passwd", "uuid": "u"}), "cannot be recorded"),
+        ] {
+            let requests = vec![json!({"kind": "scratch", "path": scratch}), entry];
+            let error = record(&mut journal, "a", requests).unwrap_err();
+            assert!(error.to_string().contains(why), "{error:#}");
+            assert!(journal.content.open.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_entry_recorded_twice_may_exist_the_second_time() {
+        let (_keep, mut journal, top) = journal();
+        let scratch = top.join("scratch");
+        let requests = || {
+            vec![
+                json!({"kind": "scratch", "path": scratch}),
+                json!({"kind": "remove", "path": scratch.join("x")}),
+            ]
+        };
+        record(&mut journal, "a", requests()).unwrap();
+        fs::write(scratch.join("x"), "").unwrap();
+        record(&mut journal, "a", requests()).unwrap();
+        assert_eq!(rollback(&mut journal, Some("a"), &KernelFiles::new(&top)).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn mountinfo_escapes() {
+        assert_eq!(unescape(br"/a\040b\134c"), Path::new(r"/a b\c"));
+        assert_eq!(unescape(b"/plain"), Path::new("/plain"));
+    }
+}

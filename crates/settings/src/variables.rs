@@ -1,0 +1,202 @@
+//! Variables of a live server: read, set, read back, and put back from what the journal says alone.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use super::journal::{Undo, VariableValue};
+use base::error::AgentError;
+use mysql::{Connection, ServerArguments};
+
+/// A buffer pool that becomes smaller must first write pages; the statement itself returns sooner.
+const STATEMENT: Duration = Duration::from_secs(60);
+/// How long the server may take to let go of an earlier change (a buffer pool that is still resized).
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Setting one of these may move the others: servers keep them in order.
+const COUPLED: &[(&str, &[&str])] = &[
+    ("innodb_io_capacity", &["innodb_io_capacity_max"]),
+    ("innodb_io_capacity_max", &["innodb_io_capacity"]),
+    ("innodb_max_dirty_pages_pct", &["innodb_max_dirty_pages_pct_lwm"]),
+    ("innodb_max_dirty_pages_pct_lwm", &["innodb_max_dirty_pages_pct"]),
+];
+
+/// The first may never be above the second.
+pub const PAIRS: &[(&str, &str)] = &[
+    ("innodb_io_capacity", "innodb_io_capacity_max"),
+    ("innodb_max_dirty_pages_pct_lwm", "innodb_max_dirty_pages_pct"),
+];
+
+/// A logged-in session on the server whose variables are set.
+pub struct Server {
+    connection: Connection,
+    login: ServerArguments,
+}
+
+impl Server {
+    pub fn connect(login: &ServerArguments) -> anyhow::Result<Server> {
+        let Some(options) = login.options(STATEMENT)? else {
+            let text = "a server variable needs --mysql-socket, --mysql-host or --mysql-defaults-file";
+            return Err(AgentError::Input(text.to_owned()).into());
+        };
+        let mut connection =
+            Connection::open(&options).with_context(|| format!("the server at {}", options.endpoint))?;
+        // Quotes and backslashes mean what we think they mean.
+        connection.execute("SET SESSION sql_mode = ''").context("the server")?;
+        Ok(Server { connection, login: login.pinned(&options)? })
+    }
+
+    /// The value as the server prints it.
+    pub fn read(&mut self, name: &str) -> anyhow::Result<String> {
+        let mut found = None;
+        self.connection
+            .query(&format!("SELECT @@GLOBAL.{}", checked_name(name)?), |_, row| {
+                found = Some(row.get(0).map_or(String::new(), |v| String::from_utf8_lossy(v).into_owned()));
+            })
+            .map_err(|error| match error.code() {
+                Some(_) => AgentError::Refused(format!("{name}: {error}")).into(),
+                None => anyhow::Error::new(error).context("the server"),
+            })?;
+        found.with_context(|| format!("{name}: the server gave no value"))
+    }
+
+    /// Sets it and reads it back; what the server adjusts is no success.
+    pub fn set(&mut self, name: &str, value: &str) -> anyhow::Result<String> {
+        self.write(name, value)?;
+        let seen = self.read(name)?;
+        if same(value, &seen) {
+            return Ok(seen);
+        }
+        Err(AgentError::Refused(format!("{name}: set to {value:?}, but the server made it {seen:?}")).into())
+    }
+
+    /// How to bring back the value and what is coupled with it.
+    pub fn undo(&mut self, name: &str, before: &str) -> anyhow::Result<Undo> {
+        let value =
+            |name: &str, value: &str| VariableValue { name: name.to_owned(), value: value.to_owned() };
+        let mut restore = vec![value(name, before)];
+        let coupled = COUPLED.iter().find(|(one, _)| *one == name).map_or(&[][..], |(_, others)| others);
+        for other in coupled {
+            // This server may not have it.
+            if let Ok(now) = self.read(other) {
+                restore.push(value(other, &now));
+            }
+        }
+        Ok(Undo::Variable { login: self.login.clone(), restore })
+    }
+
+    fn write(&mut self, name: &str, value: &str) -> anyhow::Result<()> {
+        let statement = format!("SET GLOBAL {} = {}", checked_name(name)?, literal(name, value)?);
+        self.connection.execute(&statement).map_err(|error| match error.code() {
+            Some(_) => AgentError::Refused(format!("{name}: cannot be set to {value:?}: {error}")).into(),
+            None => anyhow::Error::new(error).context("the server"),
+        })?;
+        Ok(())
+    }
+
+    /// Until all stand: the second may be what keeps the first from its place, or the server still be at work.
+    fn restore(&mut self, values: &[VariableValue]) -> anyhow::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut wrong = None;
+            for VariableValue { name, value } in values {
+                let seen = self.read(name)?;
+                if same(value, &seen) {
+                    continue;
+                }
+                wrong = Some(match self.write(name, value) {
+                    Ok(()) => format!("{name}: set back to {value:?}, but the server made it {seen:?}"),
+                    Err(error) => format!("{error:#}"),
+                });
+            }
+            match wrong {
+                None => return Ok(()),
+                Some(text) if Instant::now() > deadline => return Err(AgentError::Refused(text).into()),
+                Some(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+}
+
+/// Put values back on whatever server the journal names.
+pub fn restore(login: &ServerArguments, values: &[VariableValue]) -> anyhow::Result<()> {
+    Server::connect(login)?.restore(values)
+}
+
+fn checked_name(name: &str) -> anyhow::Result<&str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+        return Err(AgentError::Input(format!("{name:?} is no name of a variable")).into());
+    }
+    Ok(name)
+}
+
+/// The value as SQL takes it: a number bare, anything else quoted.
+fn literal(name: &str, value: &str) -> anyhow::Result<String> {
+    let is_number = value
+        .strip_prefix('-')
+        .unwrap_or(value)
+        .split('.')
+        .all(|part| !part.is_empty() && part.len() < 20 && part.bytes().all(|b| b.is_ascii_digit()))
+        && value.matches('.').count() <= 1;
+    if is_number {
+        return Ok(value.to_owned());
+    }
+    if value.len() > 4096 || value.chars().any(|c| c.is_control() || c == '\'' || c == '\\') {
+        let text = format!("{name}: {value:?} holds a quote, a backslash or a control character");
+        return Err(AgentError::Input(text).into());
+    }
+    Ok(format!("'{value}'"))
+}
+
+/// Whether the server's text says the wanted value.
+pub fn same(wanted: &str, seen: &str) -> bool {
+    let plain = |text: &str| match text.trim().to_ascii_lowercase().as_str() {
+        "on" | "true" | "yes" => "1".to_owned(),
+        "off" | "false" | "no" => "0".to_owned(),
+        other => other.to_owned(),
+    };
+    let (wanted, seen) = (plain(wanted), plain(seen));
+    if wanted == seen {
+        return true;
+    }
+    if let (Ok(one), Ok(other)) = (wanted.parse::<f64>(), seen.parse::<f64>()) {
+        return one == other;
+    }
+    // optimizer_switch takes some of its switches and prints all of them; sets come in the server's own order.
+    let parts: Vec<&str> = seen.split(',').collect();
+    let named: Vec<&str> = wanted.split(',').collect();
+    named.iter().all(|part| parts.contains(part)) && (wanted.contains('=') || named.len() == parts.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{checked_name, literal, same};
+
+    #[test]
+    fn values_as_servers_print_them() {
+        for (wanted, seen) in
+            [("on", "1"), ("OFF", "0"), ("90", "90.000000"), ("mrr=off", "a=on,mrr=off,b=on"), ("B,A", "a,b")]
+        {
+            assert!(same(wanted, seen), "{wanted} {seen}");
+        }
+        for (wanted, seen) in [("1", "2"), ("on", "2"), ("a", "a,b"), ("mrr=on", "a=on,mrr=off")] {
+            assert!(!same(wanted, seen), "{wanted} {seen}");
+        }
+    }
+
+    #[test]
+    fn nothing_but_a_value_gets_into_a_statement() {
+        assert_eq!(literal("x", "134217728").unwrap(), "134217728");
+        assert_eq!(literal("x", "-1.5").unwrap(), "-1.5");
+        assert_eq!(literal("x", "ROW").unwrap(), "'ROW'");
+        assert_eq!(literal("x", "1;2").unwrap(), "'1;2'");
+        assert_eq!(literal("x", "1.2.3").unwrap(), "'1.2.3'");
+        for bad in ["a'b", "a\\b", "a\nb"] {
+            assert!(literal("x", bad).is_err(), "{bad:?}");
+        }
+        for bad in ["", "a b", "a.b", "a`", "a;b"] {
+            assert!(checked_name(bad).is_err(), "{bad:?}");
+        }
+    }
+}

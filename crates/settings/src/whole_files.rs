@@ -1,0 +1,252 @@
+//! Whole files that make a setting last: written in one piece, and put back or taken away in one piece.
+//!
+//! Only files of our own (`headrace` is in their name), in the folders where a host's administrator puts such files.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+
+use super::journal::sync_folder;
+use base::error::AgentError;
+
+const LONGEST_BYTES: usize = 64 << 10;
+
+/// Folder and ending; `*` is one name.
+const PLACES: &[(&str, &str)] = &[
+    ("/etc/sysctl.d", ".conf"),
+    ("/etc/tmpfiles.d", ".conf"),
+    ("/etc/udev/rules.d", ".rules"),
+    ("/etc/systemd/system/*.d", ".conf"),
+    ("/etc/mysql/*.d", ".cnf"),
+    ("/etc/my.cnf.d", ".cnf"),
+    ("/etc/tuned/headrace-*", "tuned.conf"),
+    ("/etc/tuned/profiles/headrace-*", "tuned.conf"),
+];
+
+/// The content now; None where there is no such file.
+pub fn read(root: &Path, path: &Path) -> anyhow::Result<Option<String>> {
+    let place = real(root, path)?;
+    match fs::read_to_string(&place) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
+    }
+}
+
+/// The folders that must be made for it, the outermost first.
+pub fn missing_folders(root: &Path, path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut missing: Vec<PathBuf> = path
+        .ancestors()
+        .skip(1)
+        .take_while(|folder| !below(root, folder).exists())
+        .map(Path::to_owned)
+        .collect();
+    missing.reverse();
+    if missing.len() > 1 {
+        let text = format!("{}: this host has no {}", path.display(), missing[0].display());
+        return Err(AgentError::Refused(text).into());
+    }
+    Ok(missing)
+}
+
+/// Write it whole: whoever reads sees the old content or the new one.
+pub fn write(root: &Path, path: &Path, content: &str) -> anyhow::Result<()> {
+    if content.len() > LONGEST_BYTES || content.contains('\0') {
+        return Err(AgentError::Input(format!("{}: too long, or no text", path.display())).into());
+    }
+    for folder in missing_folders(root, path)? {
+        fs::create_dir(below(root, &folder)).with_context(|| folder.display().to_string())?;
+    }
+    let target = real(root, path)?;
+    let folder = target.parent().unwrap_or(Path::new("/"));
+    let draft = folder.join(".headrace.part");
+    let written = (|| {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&draft)?;
+        file.write_all(content.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&draft, &target)
+    })();
+    if let Err(error) = written {
+        // Half a file under another name must not stay; where it cannot be removed there is none, either.
+        let _ = fs::remove_file(&draft);
+        return Err(error).with_context(|| path.display().to_string());
+    }
+    sync_folder(folder)?;
+    announce(root, path);
+    Ok(())
+}
+
+/// Put back the content, or take the file away with the folders that were made for it and are empty.
+pub fn restore(root: &Path, path: &Path, content: Option<&str>, made: &[PathBuf]) -> anyhow::Result<()> {
+    if read(root, path).ok().flatten().as_deref() != content {
+        match content {
+            Some(text) => write(root, path, text)?,
+            None => match fs::remove_file(real(root, path)?) {
+                Ok(()) => announce(root, path),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error).with_context(|| path.display().to_string()),
+            },
+        }
+    }
+    for folder in made.iter().rev() {
+        match fs::remove_dir(below(root, folder)) {
+            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {
+                return Err(error).with_context(|| folder.display().to_string());
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// The real place of an allowed path: no link may lead elsewhere.
+fn real(root: &Path, path: &Path) -> anyhow::Result<PathBuf> {
+    let refused = |why: &str| AgentError::Refused(format!("{}: {why}", path.display()));
+    if !is_allowed(path) {
+        return Err(refused("not a file that headrace may write").into());
+    }
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let place = below(root, folder);
+    let true_root = root.canonicalize().with_context(|| root.display().to_string())?;
+    match place.canonicalize() {
+        Ok(real) if real == below(&true_root, folder) => {}
+        Ok(_) => return Err(refused("a symbolic link leads elsewhere").into()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(|| folder.display().to_string()),
+    }
+    let file = place.join(path.file_name().unwrap_or_default());
+    if file.symlink_metadata().is_ok_and(|m| !m.is_file()) {
+        return Err(refused("is no plain file").into());
+    }
+    Ok(file)
+}
+
+fn is_allowed(path: &Path) -> bool {
+    let words = |p: &Path| -> Option<Vec<String>> {
+        p.components()
+            .map(|part| match part {
+                Component::RootDir => Some(String::new()),
+                Component::Normal(name) => Some(name.to_str()?.to_owned()),
+                _ => None,
+            })
+            .collect()
+    };
+    let (Some(folder), Some(name)) =
+        (path.parent().and_then(words), path.file_name().and_then(|n| n.to_str()))
+    else {
+        return false;
+    };
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+    path.to_str().is_some_and(|text| text.contains("headrace") && text.chars().all(|c| plain(c) || c == '/'))
+        && PLACES.iter().any(|(place, ending)| {
+            let pattern = words(Path::new(place)).unwrap_or_default();
+            let ours = pattern.iter().any(|part| part.starts_with("headrace"));
+            pattern.len() == folder.len()
+                && pattern.iter().zip(&folder).all(|(p, f)| fits(p, f))
+                && if ours { name == *ending } else { name.contains("headrace") && name.ends_with(ending) }
+        })
+}
+
+fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        Some((start, end)) => {
+            name.len() > start.len() + end.len() && name.starts_with(start) && name.ends_with(end)
+        }
+        None => pattern == name,
+    }
+}
+
+/// Those who read such files only when told. Not there, or not of use: then nobody has read them, either.
+fn announce(root: &Path, path: &Path) {
+    if root != Path::new("/") {
+        return;
+    }
+    let command: &[&str] = if path.starts_with("/etc/systemd") {
+        &["systemctl", "daemon-reload"]
+    } else if path.starts_with("/etc/udev") {
+        &["udevadm", "control", "--reload"]
+    } else {
+        return;
+    };
+    let _ = Command::new(command[0])
+        .args(&command[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_files_in_known_places() {
+        for good in [
+            "/etc/sysctl.d/90-headrace.conf",
+            "/etc/udev/rules.d/90-headrace.rules",
+            "/etc/systemd/system/mariadb.service.d/headrace.conf",
+            "/etc/mysql/mariadb.conf.d/zz-headrace.cnf",
+            "/etc/my.cnf.d/zz-headrace.cnf",
+            "/etc/tuned/headrace-mysql/tuned.conf",
+            "/etc/tuned/profiles/headrace-mysql/tuned.conf",
+        ] {
+            assert!(is_allowed(Path::new(good)), "{good}");
+        }
+        for bad in [
+            "/etc/sysctl.d/10-network.conf",
+            "/etc/sysctl.d/headrace.sh",
+            "/etc/sysctl.d/../cron.d/headrace.conf",
+            "/etc/cron.d/headrace.conf",
+            "/etc/headrace.conf",
+            "/etc/systemd/system/headrace.service",
+            "/etc/systemd/system/.d/headrace.conf",
+            "/etc/mysql/my.cnf",
+            "/etc/mysql/headrace.d/x.cnf",
+            "/etc/tuned/headrace-mysql/script.sh",
+            "etc/sysctl.d/headrace.conf",
+            "/etc/sysctl.d/head race-headrace.conf",
+        ] {
+            assert!(!is_allowed(Path::new(bad)), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_link_that_leads_elsewhere_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let etc = root.path().join("etc");
+        fs::create_dir_all(root.path().join("elsewhere")).unwrap();
+        fs::create_dir(&etc).unwrap();
+        std::os::unix::fs::symlink(root.path().join("elsewhere"), etc.join("sysctl.d")).unwrap();
+        let path = Path::new("/etc/sysctl.d/90-headrace.conf");
+        assert!(write(root.path(), path, "x").is_err());
+        assert_eq!(fs::read_dir(root.path().join("elsewhere")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_that_was_made_goes_with_the_file_and_one_that_was_used_since_stays() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("etc/systemd/system")).unwrap();
+        let path = Path::new("/etc/systemd/system/mariadb.service.d/headrace.conf");
+        for used in [false, true] {
+            let made = missing_folders(root.path(), path).unwrap();
+            write(root.path(), path, "[Service]\n").unwrap();
+            assert_eq!(read(root.path(), path).unwrap().as_deref(), Some("[Service]\n"));
+            let folder = root.path().join("etc/systemd/system/mariadb.service.d");
+            if used {
+                fs::write(folder.join("theirs.conf"), "").unwrap();
+            }
+            restore(root.path(), path, None, &made).unwrap();
+            assert_eq!(folder.exists(), used);
+        }
+        assert!(missing_folders(root.path(), Path::new("/etc/mysql/x.d/headrace.cnf")).is_err());
+    }
+}

@@ -1,0 +1,164 @@
+//! Live capture on an interface, or on all: the kernel filters and stamps, we put together what it hands over.
+//!
+//! The interface is never made promiscuous: what is not for this host is nobody's workload here.
+
+mod filter;
+mod limits;
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+pub use self::limits::{Ended, Limits};
+
+use self::limits::{Costs, Watch};
+use self::ring::Ring;
+use super::coverage::Coverage;
+use super::packets::{PacketOptions, Packets, network};
+use super::stream::Streams;
+use base::error::AgentError;
+use base::stop::StopSignal;
+
+/// How often limits are looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+#[derive(Clone, Debug)]
+pub struct CaptureOptions {
+    /// Name of the interface; all of them without.
+    pub interface: Option<String>,
+    pub packets: PacketOptions,
+    pub duration: Option<Duration>,
+    /// Ends when this many bytes of packets were seen.
+    pub max_bytes: Option<u64>,
+    pub limits: Limits,
+    /// Memory for packets that wait for us, in bytes; the kernel locks it.
+    pub ring_bytes: usize,
+}
+
+impl Default for CaptureOptions {
+    fn default() -> Self {
+        Self {
+            interface: None,
+            packets: PacketOptions::default(),
+            duration: None,
+            max_bytes: None,
+            limits: Limits::default(),
+            ring_bytes: 32 << 20,
+        }
+    }
+}
+
+/// What a capture saw, and why it ended.
+#[derive(Clone, Debug)]
+pub struct Captured {
+    pub coverage: Coverage,
+    pub ended: Ended,
+}
+
+/// Captures until it is told to stop, or has reason to.
+///
+/// # Errors
+/// No permission (CAP_NET_RAW), no such interface, no memory for the ring; or as `streams` says.
+pub fn capture(
+    options: &CaptureOptions,
+    stop: &StopSignal,
+    streams: &mut impl Streams,
+) -> anyhow::Result<Captured> {
+    let name = options.interface.as_deref().unwrap_or("all interfaces");
+    let mut filter = filter::filter(&options.packets)
+        .ok_or_else(|| AgentError::Input("too many ports and addresses to filter for".to_owned()))?;
+    let mut ring = Ring::open(index(options.interface.as_deref())?, &mut filter, options.ring_bytes)
+        .with_context(|| format!("capture on {name}"))?;
+    let mut packets = Packets::new(name, &options.packets, streams);
+    let (mut dropped, mut arrived, mut bytes, mut item) = (0, 0, 0_u64, 0);
+    let begun = Instant::now();
+    let cpu = cpu_time();
+    let mut watch = Watch::new(options.limits, Costs::default());
+    let mut looked: Option<Instant> = None;
+    let ended = loop {
+        let is_stopped = wait(&ring, stop, LOOK)?;
+        // Also after the end was asked for: what the ring has belongs to it. One lap and no more, so that a flood
+        // cannot keep us from looking at what it costs.
+        for _ in 0..ring.blocks() {
+            let is_full = options.max_bytes.is_some_and(|most| bytes >= most);
+            let has_more = !is_full
+                && ring.next_block(|packet| {
+                    item += 1;
+                    let parsed = network(packet.protocol, packet.data, packet.wire_bytes);
+                    let offset = bytes;
+                    bytes += packet.data.len() as u64;
+                    packets.parsed(packet.time_ns, &parsed, offset, item)
+                })?;
+            if !has_more {
+                break;
+            }
+        }
+        let elapsed = begun.elapsed();
+        if is_stopped {
+            break Ended::Asked;
+        }
+        if options.max_bytes.is_some_and(|most| bytes >= most) {
+            break Ended::Size;
+        }
+        if options.duration.is_some_and(|duration| elapsed >= duration) {
+            break Ended::Duration;
+        }
+        if let Some(error) = ring.error() {
+            if error.raw_os_error() == Some(libc::ENETDOWN) {
+                break Ended::InterfaceDown;
+            }
+            return Err(error).with_context(|| format!("capture on {name}"));
+        }
+        if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
+            looked = Some(Instant::now());
+            let (more, lost) = ring.statistics().context("cannot read how many packets were lost")?;
+            (arrived, dropped) = (arrived + more, dropped + lost);
+            let cpu = cpu_time().saturating_sub(cpu);
+            let available_bytes = available_bytes();
+            let costs = Costs { elapsed, cpu, packets: arrived, dropped, available_bytes };
+            if let Some(ended) = watch.check(costs) {
+                break ended;
+            }
+        }
+    };
+    let (_, lost) = ring.statistics().unwrap_or_default();
+    let mut coverage = packets.finish()?;
+    coverage.bytes = bytes;
+    coverage.dropped_packets = dropped + lost;
+    Ok(Captured { coverage, ended })
+}
+
+fn index(interface: Option<&str>) -> anyhow::Result<u32> {
+    let Some(name) = interface else { return Ok(0) };
+    let path = format!("/sys/class/net/{name}/ifindex");
+    let is_name = !name.is_empty() && !name.contains(['/', '\0']) && name != "." && name != "..";
+    let text = if is_name { std::fs::read_to_string(path).ok() } else { None };
+    text.and_then(|text| text.trim().parse().ok())
+        .ok_or_else(|| AgentError::Input(format!("no interface {name:?}")).into())
+}
+
+/// Waits for packets or the signal to stop; true for the latter.
+fn wait(ring: &Ring, stop: &StopSignal, most: Duration) -> anyhow::Result<bool> {
+    let mut files = [PollFd::new(ring, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
+    let timeout = Timespec { tv_sec: 0, tv_nsec: most.as_nanos() as i64 };
+    match poll(&mut files, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(stop.is_set()),
+        Err(error) => Err(std::io::Error::from(error).into()),
+    }
+}
+
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
+}
+
+fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}

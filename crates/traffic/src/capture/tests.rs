@@ -1,0 +1,340 @@
+//! The kernel's filter on packets made here, and captures of real connections on loopback.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use super::filter::filter;
+use super::{CaptureOptions, Captured, Ended, Limits, capture};
+use crate::packets::PacketOptions;
+use crate::stream::{Opened, Side, Streams};
+use base::stop::StopSignal;
+
+const OUTGOING: u32 = 4;
+const LOOPBACK: u32 = 772;
+const ETHERNET: u32 = 1;
+
+/// Runs a program of classic BPF as the kernel does; true if it keeps the packet.
+fn runs(program: &[libc::sock_filter], beside: [u32; 3], packet: &[u8]) -> bool {
+    let (mut a, mut x, mut at) = (0, 0, 0);
+    let bytes = |start: u32, count: usize| {
+        let found = packet.get(start as usize..start as usize + count)?;
+        Some(found.iter().fold(0, |value, byte| value << 8 | u32::from(*byte)))
+    };
+    loop {
+        let libc::sock_filter { code, jt, jf, k } = program[at];
+        at += 1;
+        let loaded = match code {
+            0x20 if k >= 0xffff_f000 => {
+                Some(beside[[0, 4, 28].iter().position(|at| *at == k - 0xffff_f000).unwrap()])
+            }
+            0x20 => bytes(k, 4),
+            0x28 => bytes(k, 2),
+            0x30 => bytes(k, 1),
+            0x48 => bytes(x + k, 2),
+            0xb1 => {
+                let Some(first) = bytes(k, 1) else { return false };
+                x = 4 * (first & 15);
+                continue;
+            }
+            0x05 => {
+                at += k as usize;
+                continue;
+            }
+            0x15 | 0x45 => {
+                let is_true = if code == 0x15 { a == k } else { a & k != 0 };
+                at += usize::from(if is_true { jt } else { jf });
+                continue;
+            }
+            0x06 => return k > 0,
+            other => panic!("an instruction {other:#x}"),
+        };
+        // The kernel drops what a load reaches beyond.
+        let Some(value) = loaded else { return false };
+        a = value;
+    }
+}
+
+fn tcp(from: u16, to: u16) -> Vec<u8> {
+    [&from.to_be_bytes()[..], &to.to_be_bytes(), &[0; 16]].concat()
+}
+
+fn ipv4(from: [u8; 4], to: [u8; 4], options: usize, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x45 + options as u8, 0, 0, 0, 0, 0, 0, 0, 64, 6, 0, 0];
+    bytes.extend([&from[..], &to, &vec![1; options * 4], payload].concat());
+    bytes
+}
+
+fn ipv6(next: u8, last: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x60, 0, 0, 0, 0, 20, next, 64];
+    let address = |last| [&[0xfd; 15][..], &[last]].concat();
+    bytes.extend([&address(1), &address(last), payload].concat());
+    bytes
+}
+
+#[test]
+fn filter_keeps_the_servers_packets() {
+    let options = PacketOptions { ports: vec![3306, 3307], ..PacketOptions::default() };
+    let program = filter(&options).unwrap();
+    let (a, b) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    for options in [0, 1, 10] {
+        assert!(runs(&program, [0x0800, 0, ETHERNET], &ipv4(a, b, options, &tcp(40_000, 3306))));
+        assert!(runs(&program, [0x0800, OUTGOING, ETHERNET], &ipv4(a, b, options, &tcp(3307, 40_000))));
+        assert!(!runs(&program, [0x0800, 0, ETHERNET], &ipv4(a, b, options, &tcp(40_000, 3308))));
+    }
+    let good = ipv4(a, b, 0, &tcp(40_000, 3306));
+    assert!(runs(&program, [0x0800, 0, LOOPBACK], &good));
+    assert!(!runs(&program, [0x0800, OUTGOING, LOOPBACK], &good), "it comes in as well");
+    assert!(!runs(&program, [0x0806, 0, ETHERNET], &good));
+    let mut udp = good.clone();
+    udp[9] = 17;
+    assert!(!runs(&program, [0x0800, 0, ETHERNET], &udp));
+    let mut fragment = good.clone();
+    fragment[7] = 1;
+    assert!(!runs(&program, [0x0800, 0, ETHERNET], &fragment));
+    assert!(!runs(&program, [0x0800, 0, ETHERNET], &good[..21]), "cut off");
+    assert!(runs(&program, [0x86dd, 0, ETHERNET], &ipv6(6, 2, &tcp(3306, 40_000))));
+    assert!(!runs(&program, [0x86dd, 0, ETHERNET], &ipv6(6, 2, &tcp(3305, 40_000))));
+    assert!(!runs(&program, [0x86dd, 0, ETHERNET], &ipv6(17, 2, &tcp(3306, 40_000))));
+    assert!(runs(&program, [0x86dd, 0, ETHERNET], &ipv6(44, 2, &[6, 0, 0, 1])), "looked at by us");
+    for outer in [0x8100, 0x88a8, 0x9100] {
+        let tagged = [&[0, 7, 8, 0][..], &good].concat();
+        assert!(runs(&program, [outer, 0, ETHERNET], &tagged));
+        let twice = [&[0, 7, 0x81, 0, 0, 7, 0x86, 0xdd][..], &ipv6(6, 2, &tcp(40_000, 3306))].concat();
+        assert!(runs(&program, [outer, 0, ETHERNET], &twice));
+        let other = [&[0, 7, 8, 6][..], &good].concat();
+        assert!(!runs(&program, [outer, 0, ETHERNET], &other));
+    }
+}
+
+#[test]
+fn filter_keeps_the_servers_addresses() {
+    let addresses: Vec<IpAddr> = vec![
+        [10, 0, 0, 9].into(),
+        [10, 0, 0, 2].into(),
+        [[0xfd; 15].as_slice(), &[9]].concat().try_into().map(|a: [u8; 16]| a.into()).unwrap(),
+    ];
+    let program = filter(&PacketOptions { addresses, ..PacketOptions::default() }).unwrap();
+    let (client, server) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let four = |from, to, ports: (u16, u16)| {
+        runs(&program, [0x0800, 0, ETHERNET], &ipv4(from, to, 0, &tcp(ports.0, ports.1)))
+    };
+    assert!(four(client, server, (40_000, 3306)) && four(server, client, (3306, 40_000)));
+    assert!(!four(server, client, (40_000, 3306)), "the port of another server");
+    assert!(!four(client, [10, 0, 0, 3], (40_000, 3306)) && !four([10, 0, 0, 3], client, (3306, 40_000)));
+    assert!(four(server, [10, 0, 0, 3], (3306, 3306)), "one of two servers");
+    assert!(runs(&program, [0x86dd, 0, ETHERNET], &ipv6(6, 9, &tcp(40_000, 3306))));
+    assert!(!runs(&program, [0x86dd, 0, ETHERNET], &ipv6(6, 8, &tcp(40_000, 3306))));
+    let many = (0..5000_u32).map(|at| Ipv4Addr::from(at).into()).collect();
+    assert!(filter(&PacketOptions { addresses: many, ..PacketOptions::default() }).is_none());
+}
+
+#[derive(Default)]
+struct Said {
+    clients: HashMap<u64, SocketAddr>,
+    bytes: HashMap<(u64, Side), Vec<u8>>,
+    last_ns: u64,
+    gaps: usize,
+    closed: usize,
+}
+
+impl Streams for Said {
+    fn opened(&mut self, _: u64, opened: &Opened) -> anyhow::Result<()> {
+        assert!(!opened.is_midstream);
+        self.clients.insert(opened.session, opened.client);
+        Ok(())
+    }
+
+    fn bytes(&mut self, time_ns: u64, session: u64, from: Side, bytes: &[u8]) -> anyhow::Result<()> {
+        self.last_ns = self.last_ns.max(time_ns);
+        self.bytes.entry((session, from)).or_default().extend(bytes);
+        Ok(())
+    }
+
+    fn gap(&mut self, _: u64, _: u64, _: Side, _: Option<u64>) -> anyhow::Result<()> {
+        self.gaps += 1;
+        Ok(())
+    }
+
+    fn closed(&mut self, _: u64, _: u64) -> anyhow::Result<()> {
+        self.closed += 1;
+        Ok(())
+    }
+}
+
+/// What each client asked and heard.
+type Truth = HashMap<SocketAddr, (Vec<u8>, Vec<u8>)>;
+
+fn may_capture() -> bool {
+    // SAFETY: plain system calls on a descriptor of our own.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM, 0) };
+    if fd >= 0 {
+        unsafe { libc::close(fd) };
+        return true;
+    }
+    eprintln!("not run: no CAP_NET_RAW");
+    false
+}
+
+/// Asks `questions` times on each of four connections; an answer is a question's length times its bytes.
+fn talk(listener: TcpListener, questions: usize) -> Truth {
+    let address = listener.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        let servers: Vec<_> = listener
+            .incoming()
+            .take(4)
+            .map(|stream| {
+                let mut stream = stream.unwrap();
+                thread::spawn(move || {
+                    let mut length = [0; 4];
+                    while stream.read_exact(&mut length).is_ok() {
+                        stream.write_all(&vec![length[0]; u32::from_ne_bytes(length) as usize]).unwrap();
+                    }
+                })
+            })
+            .collect();
+        servers.into_iter().for_each(|server| server.join().unwrap());
+    });
+    let clients = [0, 1, 2, 3].map(|number| {
+        thread::spawn(move || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            let (mut asked, mut heard) = (Vec::new(), Vec::new());
+            for at in 0..questions {
+                let length = if at == 100 { 3_000_000 } else { 1 + (at * 37 + number) % 5000 };
+                let question = (length as u32).to_ne_bytes();
+                stream.write_all(&question).unwrap();
+                asked.extend(question);
+                let mut answer = vec![0; length];
+                stream.read_exact(&mut answer).unwrap();
+                heard.extend(answer);
+            }
+            (stream.local_addr().unwrap(), (asked, heard))
+        })
+    });
+    let all = clients.into_iter().map(|client| client.join().unwrap()).collect();
+    server.join().unwrap();
+    all
+}
+
+fn capture_talk(
+    interface: Option<&str>,
+    change: impl FnOnce(&mut CaptureOptions),
+    questions: usize,
+) -> Option<(Captured, Said, Truth)> {
+    if !may_capture() {
+        return None;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let packets =
+        PacketOptions { ports: vec![listener.local_addr().unwrap().port()], ..PacketOptions::default() };
+    let mut options =
+        CaptureOptions { interface: interface.map(str::to_owned), packets, ..CaptureOptions::default() };
+    // Tests share their machine, and this process.
+    options.limits = Limits { max_cpu_share: 100.0, min_available_bytes: 0, ..Limits::default() };
+    change(&mut options);
+    let (stop, writer) = StopSignal::pair();
+    let capturing = thread::spawn(move || {
+        let mut said = Said::default();
+        let captured = capture(&options, &stop, &mut said).unwrap();
+        (captured, said)
+    });
+    thread::sleep(Duration::from_millis(300));
+    let truth = talk(listener, questions);
+    thread::sleep(Duration::from_millis(300));
+    drop(writer);
+    let (captured, said) = capturing.join().unwrap();
+    Some((captured, said, truth))
+}
+
+#[test]
+fn captures_whole_connections() {
+    for interface in [Some("lo"), None] {
+        let Some((captured, said, truth)) = capture_talk(interface, |_| {}, 300) else { return };
+        assert_eq!(captured.ended, Ended::Asked);
+        let coverage = captured.coverage;
+        assert_eq!((coverage.dropped_packets, coverage.gaps, coverage.damaged), (0, 0, 0), "{coverage:?}");
+        // The long answers overrun the receiver's buffer, so that some are really sent again.
+        assert_eq!((coverage.cut_packets, coverage.other_packets), (0, 0));
+        assert_eq!((said.clients.len(), said.closed, said.gaps), (4, 4, 0));
+        for (session, client) in &said.clients {
+            let (asked, heard) = &truth[client];
+            assert!(said.bytes[&(*session, Side::Client)] == *asked);
+            assert!(said.bytes[&(*session, Side::Server)] == *heard);
+        }
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        assert!(now.as_nanos() as u64 - said.last_ns < 60_000_000_000, "stamped by this host's clock");
+    }
+}
+
+#[test]
+fn ends_by_itself() {
+    let Some((captured, ..)) = capture_talk(Some("lo"), |options| options.max_bytes = Some(100_000), 200)
+    else {
+        return;
+    };
+    assert_eq!(captured.ended, Ended::Size);
+    // The limit is looked at between blocks of the ring.
+    assert!((100_000..16_000_000).contains(&captured.coverage.bytes));
+    let soon = |options: &mut CaptureOptions| options.duration = Some(Duration::from_millis(100));
+    assert_eq!(capture_talk(None, soon, 1).unwrap().0.ended, Ended::Duration);
+    let greedy = |options: &mut CaptureOptions| options.limits.min_available_bytes = u64::MAX;
+    let (captured, ..) = capture_talk(None, greedy, 1).unwrap();
+    assert!(matches!(captured.ended, Ended::Memory { .. }) && captured.ended.is_early());
+}
+
+#[test]
+fn lost_packets_are_counted() {
+    // A ring of two blocks cannot take 12 MB that nobody reads.
+    if !may_capture() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let packets =
+        PacketOptions { ports: vec![listener.local_addr().unwrap().port()], ..PacketOptions::default() };
+    let mut options =
+        CaptureOptions { interface: Some("lo".to_owned()), packets, ..CaptureOptions::default() };
+    options.limits = Limits { max_cpu_share: 100.0, max_drop_share: 1.0, min_available_bytes: 0 };
+    options.ring_bytes = 1;
+    struct Slow(u64);
+    impl Streams for Slow {
+        fn opened(&mut self, _: u64, _: &Opened) -> anyhow::Result<()> {
+            Ok(())
+        }
+
+        fn bytes(&mut self, _: u64, _: u64, _: Side, _: &[u8]) -> anyhow::Result<()> {
+            thread::sleep(Duration::from_millis(2));
+            Ok(())
+        }
+
+        fn gap(&mut self, _: u64, _: u64, _: Side, missing: Option<u64>) -> anyhow::Result<()> {
+            self.0 += missing.unwrap();
+            Ok(())
+        }
+
+        fn closed(&mut self, _: u64, _: u64) -> anyhow::Result<()> {
+            Ok(())
+        }
+    }
+    let (stop, writer) = StopSignal::pair();
+    let capturing = thread::spawn(move || {
+        let mut slow = Slow(0);
+        (capture(&options, &stop, &mut slow).unwrap(), slow.0)
+    });
+    thread::sleep(Duration::from_millis(300));
+    talk(listener, 300);
+    drop(writer);
+    let (captured, missing) = capturing.join().unwrap();
+    assert!(captured.coverage.dropped_packets > 0);
+    assert_eq!(captured.coverage.gap_bytes, missing);
+}
+
+#[test]
+fn interface_that_is_not_there() {
+    for name in ["nowhere0", "", "..", "../../etc"] {
+        let options = CaptureOptions { interface: Some(name.to_owned()), ..CaptureOptions::default() };
+        let error = capture(&options, &StopSignal::pair().0, &mut Said::default()).unwrap_err();
+        assert_eq!(error.to_string(), format!("bad input: no interface {name:?}"));
+    }
+}

@@ -1,0 +1,298 @@
+//! `headrace-agent digest`: files, pipes and growing files in, one digest (or one an interval) out.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+
+use crate::capture::{self, CaptureOptions};
+use crate::coverage::Coverage;
+use crate::digest::group::Dimension;
+use crate::digest::lines::Source;
+use crate::digest::progress::Progress;
+use crate::digest::{Digest, DigestOptions};
+use crate::event::{Event, Sink};
+use crate::filter::{Filter, Selection, parse_moment};
+use crate::packets::PacketOptions;
+use crate::sources::{self, Kind, SourceOptions};
+use crate::wire::{Decoder, WireOptions};
+use crate::{input, slow_log};
+use base::duration::parse_duration;
+use base::error::AgentError;
+use base::stop::StopSignal;
+use sql::Mode;
+
+const MOST_WORKERS: usize = 64;
+
+/// Sum up traffic by query class, as JSON lines (docs/reference/digest-format.md) or as a table
+#[derive(Args)]
+pub struct DigestArguments {
+    /// Slow logs, general logs, captures (pcap, pcapng), recordings, also compressed; `-` is standard input
+    #[arg(value_name = "FILE", default_value = "-", conflicts_with = "interface")]
+    files: Vec<PathBuf>,
+    /// Capture packets of this interface until SIGINT or SIGTERM; any for all of them (needs root, or CAP_NET_RAW)
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    /// Fingerprints: headrace's own, or those and the ids of pt-query-digest
+    #[arg(long, value_enum, default_value_t = ModeName::Strict)]
+    mode: ModeName,
+    /// What makes a class: any of class, user, host, database, table, session, command
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Dimension::Class])]
+    group: Vec<Dimension>,
+    /// Only events that began then or later: UTC such as 2026-11-21T09:30:00Z, or seconds since 1970
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    since: Option<u64>,
+    /// Only events that began before then
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    until: Option<u64>,
+    /// Only such events, all given ones together: user=app, database!=test, text~orders, response>=100ms, error=any, class=ID
+    #[arg(long, value_name = "CONDITION")]
+    filter: Vec<Filter>,
+    /// Wait for more at the end of the file, until SIGINT or SIGTERM
+    #[arg(long)]
+    follow: bool,
+    /// A whole digest of each interval; they merge
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    every: Option<Duration>,
+    /// Threads for plain slow logs; all cores if not given
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Keep no statement as an example
+    #[arg(long)]
+    no_samples: bool,
+    /// Classes to keep apart; those that come later are counted as one
+    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    classes: u32,
+    /// Port of the servers in a capture
+    #[arg(long = "port", value_name = "PORT", default_values_t = [3306])]
+    ports: Vec<u16>,
+    /// JSON lines, or a table for a terminal
+    #[arg(long, value_enum, default_value_t = Format::Lines)]
+    format: Format,
+    /// Classes in the table
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    top: usize,
+    /// Write there; zstd where it ends in .zst
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ModeName {
+    Strict,
+    Pt,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Lines,
+    Table,
+}
+
+/// Runs `headrace-agent digest`.
+pub fn run(arguments: &DigestArguments) -> anyhow::Result<()> {
+    let options = options(arguments);
+    let mut out = Out::open(arguments.output.as_deref())?;
+    if let Some(every) = arguments.every {
+        return run_every(arguments, &options, every, &mut out);
+    }
+    let mut source = Source { inputs: inputs(arguments), ..Source::default() };
+    let mut whole = Digest::new(&options);
+    if let Some(interface) = &arguments.interface {
+        source.coverage = capture_on(interface, arguments, &mut whole)?;
+        write(&mut whole, &source, arguments, &mut out)?;
+        return out.finish();
+    }
+    let progress = Progress::start(&arguments.files, arguments.follow);
+    for path in &arguments.files {
+        for (digest, coverage) in read(path, arguments, &options)? {
+            whole.merge(digest);
+            source.coverage.merge(&coverage);
+        }
+    }
+    progress.end();
+    write(&mut whole, &source, arguments, &mut out)?;
+    out.finish()
+}
+
+fn options(arguments: &DigestArguments) -> DigestOptions {
+    let mut group = arguments.group.clone();
+    group.sort_unstable();
+    group.dedup();
+    DigestOptions {
+        mode: match arguments.mode {
+            ModeName::Strict => Mode::Strict,
+            ModeName::Pt => Mode::Pt,
+        },
+        group,
+        selection: Selection {
+            since_ns: arguments.since,
+            until_ns: arguments.until,
+            filters: arguments.filter.clone(),
+        },
+        keeps_samples: !arguments.no_samples,
+        most_classes: arguments.classes as usize,
+        ..DigestOptions::default()
+    }
+}
+
+fn inputs(arguments: &DigestArguments) -> Vec<String> {
+    match &arguments.interface {
+        Some(interface) => vec![format!("interface {interface}")],
+        None => arguments.files.iter().map(|path| name_of(path)).collect(),
+    }
+}
+
+fn name_of(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// One digest a worker, each with its part of the coverage.
+fn read(
+    path: &Path,
+    arguments: &DigestArguments,
+    options: &DigestOptions,
+) -> anyhow::Result<Vec<(Digest, Coverage)>> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let workers = arguments.workers.unwrap_or(cores).clamp(1, MOST_WORKERS);
+    let is_divisible = !arguments.follow && input::is_plain(path).with_context(|| name_of(path))?;
+    if is_divisible && sources::kind(path)? == Kind::SlowLog {
+        return slow_log::read_parallel(path, workers, || Digest::new(options));
+    }
+    let mut digest = Digest::new(options);
+    let coverage = sources::read(path, &source_options(arguments), &mut digest)?;
+    Ok(vec![(digest, coverage)])
+}
+
+/// Digests what passes, until somebody stops it or it would cost the host too much.
+fn capture_on(name: &str, arguments: &DigestArguments, sink: &mut dyn Sink) -> anyhow::Result<Coverage> {
+    let options = CaptureOptions {
+        interface: (name != "any").then(|| name.to_owned()),
+        packets: PacketOptions { ports: arguments.ports.clone(), ..PacketOptions::default() },
+        ..CaptureOptions::default()
+    };
+    let wire = WireOptions { name: format!("interface {name}"), ..WireOptions::default() };
+    let mut decoder = Decoder::with_options(|event: &Event<'_>| sink.event(event), wire);
+    let captured = capture::capture(&options, &StopSignal::install()?, &mut decoder)?;
+    if captured.ended.is_early() {
+        eprintln!("headrace-agent: the capture on {name} ended by itself: {}", captured.ended);
+    }
+    let mut coverage = captured.coverage;
+    coverage.merge(&decoder.finish()?);
+    Ok(coverage)
+}
+
+fn source_options(arguments: &DigestArguments) -> SourceOptions {
+    SourceOptions { follow: arguments.follow, ports: arguments.ports.clone(), ..SourceOptions::default() }
+}
+
+/// A digest an interval, while one thread reads. What was covered is known at the end, and stands in the last one.
+fn run_every(
+    arguments: &DigestArguments,
+    options: &DigestOptions,
+    every: Duration,
+    out: &mut Out,
+) -> anyhow::Result<()> {
+    if every < Duration::from_millis(100) {
+        return Err(AgentError::Input("--every must be at least 100ms".to_owned()).into());
+    }
+    let current = Mutex::new(Digest::new(options));
+    let take = || {
+        std::mem::replace(&mut *current.lock().unwrap_or_else(PoisonError::into_inner), Digest::new(options))
+    };
+    let mut source = Source { inputs: inputs(arguments), ..Source::default() };
+    let (done, is_done) = channel::<()>();
+    let coverage = std::thread::scope(|scope| -> anyhow::Result<Coverage> {
+        let reader = scope.spawn(|| {
+            // Dropped when the reading is over, however it ended.
+            let _done = done;
+            let mut coverage = Coverage::default();
+            let mut sink = |event: &Event<'_>| {
+                current.lock().unwrap_or_else(PoisonError::into_inner).count(event);
+                Ok(())
+            };
+            if let Some(interface) = &arguments.interface {
+                return capture_on(interface, arguments, &mut sink);
+            }
+            for path in &arguments.files {
+                coverage.merge(&sources::read(path, &source_options(arguments), &mut sink)?);
+            }
+            Ok(coverage)
+        });
+        let mut next = Instant::now() + every;
+        while let Err(RecvTimeoutError::Timeout) =
+            is_done.recv_timeout(next.saturating_duration_since(Instant::now()))
+        {
+            next += every;
+            write(&mut take(), &source, arguments, out)?;
+        }
+        reader.join().map_err(|_| anyhow::anyhow!("the reader of the input broke down"))?
+    })?;
+    source.coverage = coverage;
+    write(&mut take(), &source, arguments, out)?;
+    out.finish()
+}
+
+fn write(
+    digest: &mut Digest,
+    source: &Source,
+    arguments: &DigestArguments,
+    out: &mut Out,
+) -> anyhow::Result<()> {
+    match arguments.format {
+        Format::Lines => digest.write_lines(source, out),
+        Format::Table => {
+            let columns =
+                rustix::termios::tcgetwinsize(io::stdout()).map_or(160, |size| usize::from(size.ws_col));
+            let table = digest.table(source, arguments.top, columns.clamp(100, 1000));
+            Ok(out.write_all(table.as_bytes()).and_then(|()| out.flush())?)
+        }
+    }
+}
+
+/// Where the digest goes.
+enum Out {
+    Plain(BufWriter<Box<dyn Write>>),
+    Zstd(Box<zstd::Encoder<'static, File>>),
+}
+
+impl Out {
+    fn open(path: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = path else { return Ok(Out::Plain(BufWriter::new(Box::new(io::stdout())))) };
+        let context = || format!("cannot write {}", path.display());
+        let file = File::create(path).with_context(context)?;
+        if path.extension().is_some_and(|extension| extension == "zst") {
+            return Ok(Out::Zstd(Box::new(zstd::Encoder::new(file, 3).with_context(context)?)));
+        }
+        Ok(Out::Plain(BufWriter::new(Box::new(file))))
+    }
+
+    fn finish(&mut self) -> anyhow::Result<()> {
+        match self {
+            Out::Plain(writer) => writer.flush()?,
+            Out::Zstd(encoder) => encoder.do_finish()?,
+        }
+        Ok(())
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Out::Plain(writer) => writer.write(bytes),
+            Out::Zstd(encoder) => encoder.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Out::Plain(writer) => writer.flush(),
+            Out::Zstd(encoder) => encoder.flush(),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! All that is counted of one class: integers only, so that sums are the same in any order.
+
+use std::cmp::Reverse;
+
+use crate::digest::names::{KEPT_PER_CLASS, Names, Who};
+use crate::digest::pages::Pages;
+use crate::digest::slices::{Activity, Slices};
+use crate::event::{Event, Outcome};
+
+/// How many numbers of errors a class keeps.
+const KEPT_ERRORS: usize = 64;
+
+/// What some sources tell of an event, and the names under which it goes out.
+pub const MEASURES: [&str; 7] =
+    ["lock_ns", "rows_sent", "rows_examined", "rows_affected", "request_bytes", "response_bytes", "warnings"];
+
+/// Of the events that told it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measure {
+    pub known: u64,
+    pub sum: u64,
+    pub max: u64,
+}
+
+impl Measure {
+    #[inline]
+    fn add(&mut self, value: Option<u64>) {
+        if let Some(value) = value {
+            self.known += 1;
+            self.sum = self.sum.saturating_add(value);
+            self.max = self.max.max(value);
+        }
+    }
+
+    fn merge(&mut self, other: &Measure) {
+        self.known += other.known;
+        self.sum = self.sum.saturating_add(other.sum);
+        self.max = self.max.max(other.max);
+    }
+}
+
+/// Errors by number: the lowest are kept, which depends on nothing but the numbers seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Errors {
+    /// Ascending by number.
+    kept: Vec<(u16, u64)>,
+    pub other: u64,
+}
+
+impl Errors {
+    fn add(&mut self, number: u16, count: u64) {
+        match self.kept.binary_search_by_key(&number, |(kept, _)| *kept) {
+            Ok(place) => self.kept[place].1 += count,
+            Err(KEPT_ERRORS) => self.other += count,
+            Err(place) => {
+                self.kept.insert(place, (number, count));
+                if self.kept.len() > KEPT_ERRORS {
+                    self.other += self.kept.pop().map_or(0, |(_, count)| count);
+                }
+            }
+        }
+    }
+
+    fn merge(&mut self, other: &Errors) {
+        self.other += other.other;
+        for (number, count) in &other.kept {
+            self.add(*number, *count);
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
+        self.kept.iter().copied()
+    }
+}
+
+/// Times: exact sums and the histogram.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Times {
+    pub count: u64,
+    pub sum_ns: u128,
+    /// Of the squares, in ns².
+    pub sum_squares: u128,
+    pub min_ns: u64,
+    pub max_ns: u64,
+    pub pages: Pages,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self { count: 0, sum_ns: 0, sum_squares: 0, min_ns: u64::MAX, max_ns: 0, pages: Pages::default() }
+    }
+}
+
+impl Times {
+    #[inline]
+    fn add(&mut self, value_ns: u64) {
+        self.count += 1;
+        self.sum_ns += u128::from(value_ns);
+        // Saturating sums of what is not negative are the same in any order too.
+        self.sum_squares = self.sum_squares.saturating_add(u128::from(value_ns).pow(2));
+        self.min_ns = self.min_ns.min(value_ns);
+        self.max_ns = self.max_ns.max(value_ns);
+        self.pages.record(value_ns);
+    }
+
+    fn merge(&mut self, other: &Times) {
+        self.count += other.count;
+        self.sum_ns += other.sum_ns;
+        self.sum_squares = self.sum_squares.saturating_add(other.sum_squares);
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.pages.merge(&other.pages);
+    }
+
+    pub fn percentile_ns(&self, share: f64) -> Option<u64> {
+        self.pages.percentile_ns(share, self.max_ns)
+    }
+
+    /// Variance to mean in s, as pt-query-digest's V/M.
+    pub fn variance_to_mean_s(&self) -> f64 {
+        if self.count == 0 || self.sum_ns == 0 {
+            return 0.0;
+        }
+        let mean_ns = self.sum_ns as f64 / self.count as f64;
+        let variance = (self.sum_squares as f64 / self.count as f64 - mean_ns * mean_ns).max(0.0);
+        variance / mean_ns / 1e9
+    }
+}
+
+/// One event as an example. The smallest by its order is kept: the slowest, then the earliest, then by text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sample {
+    pub response_ns: Reverse<Option<u64>>,
+    pub start_ns: u64,
+    /// Its passwords are gone; cut.
+    pub text: Vec<u8>,
+    pub text_bytes: usize,
+    pub is_cut: bool,
+    pub is_redacted: bool,
+    pub session: u64,
+    pub user: Vec<u8>,
+    pub host: Vec<u8>,
+    pub database: Vec<u8>,
+    pub command: String,
+    pub error: Option<u16>,
+    pub rows_sent: Option<u64>,
+    pub rows_examined: Option<u64>,
+    pub rows_affected: Option<u64>,
+}
+
+impl Sample {
+    /// Whether an event may be the better example: false for nearly all.
+    #[inline]
+    pub fn may_yield(&self, event: &Event<'_>) -> bool {
+        (Reverse(event.response_ns), event.start_ns) <= (self.response_ns, self.start_ns)
+    }
+}
+
+/// What is counted of one class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tally {
+    pub count: u64,
+    pub failed: u64,
+    pub unanswered: u64,
+    pub errors: Errors,
+    pub response: Times,
+    pub first_byte: Option<Box<Times>>,
+    pub measures: [Measure; MEASURES.len()],
+    /// u64::MAX and 0 without a dated event.
+    pub first_ns: u64,
+    pub last_ns: u64,
+    pub slices: Slices<Activity>,
+    pub users: Names,
+    pub hosts: Names,
+    pub databases: Names,
+    pub sample: Option<Box<Sample>>,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            failed: 0,
+            unanswered: 0,
+            errors: Errors::default(),
+            response: Times::default(),
+            first_byte: None,
+            measures: Default::default(),
+            first_ns: u64::MAX,
+            last_ns: 0,
+            slices: Slices::default(),
+            users: Names::default(),
+            hosts: Names::default(),
+            databases: Names::default(),
+            sample: None,
+        }
+    }
+}
+
+impl Tally {
+    /// Counts all but the slice and the sample.
+    #[inline]
+    pub fn add(&mut self, event: &Event<'_>, who: &Who) {
+        self.count += 1;
+        match event.outcome {
+            Outcome::Error(number) => {
+                self.failed += 1;
+                self.errors.add(number, 1);
+            }
+            Outcome::Unanswered => self.unanswered += 1,
+            Outcome::Ok | Outcome::Unknown => {}
+        }
+        if let Some(response_ns) = event.response_ns {
+            self.response.add(response_ns);
+        }
+        if let Some(first_byte_ns) = event.first_byte_ns {
+            self.first_byte.get_or_insert_default().add(first_byte_ns);
+        }
+        let values = [
+            event.lock_ns,
+            event.rows_sent,
+            event.rows_examined,
+            event.rows_affected,
+            event.request_bytes,
+            event.response_bytes,
+            event.warnings.map(u64::from),
+        ];
+        for (measure, value) in self.measures.iter_mut().zip(values) {
+            measure.add(value);
+        }
+        let sum_ns = event.response_ns.unwrap_or(0);
+        self.users.add(&who.user, 1, sum_ns, KEPT_PER_CLASS);
+        self.hosts.add(&who.host, 1, sum_ns, KEPT_PER_CLASS);
+        self.databases.add(&who.database, 1, sum_ns, KEPT_PER_CLASS);
+    }
+
+    /// Counts the event in its slice; true if the slice is new.
+    #[inline]
+    pub fn add_dated(&mut self, event: &Event<'_>, number: u64) -> bool {
+        self.first_ns = self.first_ns.min(event.start_ns);
+        self.last_ns = self.last_ns.max(event.start_ns);
+        let (slice, is_new) = self.slices.at(number);
+        let response_ns = event.response_ns.unwrap_or(0);
+        slice.count += 1;
+        slice.sum_ns = slice.sum_ns.saturating_add(response_ns);
+        slice.max_ns = slice.max_ns.max(response_ns);
+        slice.failed += u64::from(matches!(event.outcome, Outcome::Error(_)));
+        is_new
+    }
+
+    /// Keeps the better example of the two.
+    pub fn offer(&mut self, sample: Sample) {
+        if self.sample.as_ref().is_none_or(|kept| sample < **kept) {
+            self.sample = Some(Box::new(sample));
+        }
+    }
+
+    /// Adds everything but slices and samples.
+    pub fn merge_counts(&mut self, other: &Tally) {
+        self.count += other.count;
+        self.failed += other.failed;
+        self.unanswered += other.unanswered;
+        self.errors.merge(&other.errors);
+        self.response.merge(&other.response);
+        if let Some(first_byte) = &other.first_byte {
+            self.first_byte.get_or_insert_default().merge(first_byte);
+        }
+        for (measure, other) in self.measures.iter_mut().zip(&other.measures) {
+            measure.merge(other);
+        }
+        self.first_ns = self.first_ns.min(other.first_ns);
+        self.last_ns = self.last_ns.max(other.last_ns);
+    }
+
+    /// Adds another part of the class, with slices of the same width.
+    pub fn merge(&mut self, mut other: Tally) {
+        self.merge_counts(&other);
+        self.slices.merge(&other.slices);
+        self.users.merge(&other.users, KEPT_PER_CLASS);
+        self.hosts.merge(&other.hosts, KEPT_PER_CLASS);
+        self.databases.merge(&other.databases, KEPT_PER_CLASS);
+        if let Some(sample) = other.sample.take() {
+            self.offer(*sample);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Errors, KEPT_ERRORS};
+
+    #[test]
+    fn the_lowest_numbers_of_errors_are_kept_in_any_order() {
+        let numbers: Vec<u16> = (0..100).map(|place| 1000 + place * 7 % 100).collect();
+        let mut whole = Errors::default();
+        numbers.iter().chain(&numbers).for_each(|number| whole.add(*number, 1));
+        let mut merged = Errors::default();
+        for part in numbers.rchunks(9).chain(numbers.chunks(17)) {
+            let mut errors = Errors::default();
+            part.iter().for_each(|number| errors.add(*number, 1));
+            merged.merge(&errors);
+        }
+        assert_eq!(merged, whole);
+        assert_eq!(
+            whole.iter().collect::<Vec<_>>(),
+            (1000..1064).map(|number| (number, 2)).collect::<Vec<_>>()
+        );
+        assert_eq!((whole.other, KEPT_ERRORS), (72, 64));
+    }
+}

@@ -1,0 +1,177 @@
+//! Where traffic is read from: files, compressed or not, standard input, and files that are still being written.
+
+mod follow;
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use flate2::read::MultiGzDecoder;
+
+use self::follow::{FollowedFile, FollowedPipe};
+use base::error::AgentError;
+use base::stop::StopSignal;
+
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// A zstd file may begin with a frame that is not data; these are the last three bytes of its magic.
+const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
+const MAGIC_BYTES: usize = 4;
+
+/// Bytes after decompression. Compressed files may have several members or frames, one after the other.
+///
+/// A damaged file gives what can be read and then an error of which [`is_damage`] is true.
+pub struct Input {
+    name: String,
+    source: Source,
+}
+
+enum Source {
+    Plain(Start),
+    Gzip(Box<MultiGzDecoder<BufReader<Start>>>),
+    Zstd(Box<zstd::Decoder<'static, BufReader<Start>>>),
+    File(FollowedFile),
+}
+
+/// A file whose first bytes were looked at already.
+struct Start {
+    magic: [u8; MAGIC_BYTES],
+    /// How many of them there are, and how many were given.
+    length: usize,
+    given: usize,
+    rest: Box<dyn Read + Send>,
+}
+
+/// Opens a file, or standard input for `-`. `follow` waits for more at its end, until SIGTERM, SIGINT or SIGHUP,
+/// through rotation (renamed, copied and truncated, or deleted); from a pipe it only ends early when asked to.
+///
+/// # Errors
+/// The file cannot be opened or read, or is compressed and to be followed.
+pub fn open(path: &Path, follow: bool) -> anyhow::Result<Input> {
+    let stop = if follow { Some(StopSignal::install()?) } else { None };
+    open_until(path, stop)
+}
+
+fn open_until(path: &Path, stop: Option<StopSignal>) -> anyhow::Result<Input> {
+    let is_standard_input = path == Path::new("-");
+    let name = if is_standard_input { "standard input".to_owned() } else { path.display().to_string() };
+    let source = source(path, is_standard_input, stop).with_context(|| name.clone())?;
+    Ok(Input { name, source })
+}
+
+fn source(path: &Path, is_standard_input: bool, stop: Option<StopSignal>) -> anyhow::Result<Source> {
+    let file = if is_standard_input {
+        // Not `Stdin`: its buffer would hide from `poll` what was read ahead.
+        File::from(io::stdin().as_fd().try_clone_to_owned()?)
+    } else {
+        File::open(path)?
+    };
+    let Some(stop) = stop else { return decompress(Start::of(Box::new(file))?) };
+    if is_standard_input || !file.metadata()?.is_file() {
+        return decompress(Start::of(Box::new(FollowedPipe::new(file, stop)))?);
+    }
+    if !matches!(decompress(Start::of(Box::new(file))?)?, Source::Plain(_)) {
+        bail!(AgentError::Input("a compressed file cannot be followed".to_owned()));
+    }
+    Ok(Source::File(FollowedFile::open(path, stop)?))
+}
+
+/// Whether a file is a plain one: no pipe, no device, not compressed. Only such a file can be read in parts.
+///
+/// # Errors
+/// It cannot be opened or read.
+pub fn is_plain(path: &Path) -> io::Result<bool> {
+    if path == Path::new("-") {
+        return Ok(false);
+    }
+    if !std::fs::metadata(path)?.is_file() {
+        return Ok(false);
+    }
+    let start = Start::of(Box::new(File::open(path)?))?;
+    Ok(!start.is_gzip() && !start.is_zstd())
+}
+
+/// Whether reading failed because of what is in the file, not because it could not be read.
+#[must_use]
+pub fn is_damage(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
+}
+
+impl Input {
+    /// What people know it by.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.source {
+            Source::Plain(start) => start.read(buffer),
+            Source::Gzip(decoder) => decoder.read(buffer).map_err(|error| damage("gzip", &error)),
+            Source::Zstd(decoder) => decoder.read(buffer).map_err(|error| damage("zstd", &error)),
+            Source::File(file) => file.read(buffer),
+        }
+    }
+}
+
+/// Decoders name their errors in several ways; those of the file beneath have a number of the system.
+fn damage(format: &str, error: &io::Error) -> io::Error {
+    if error.raw_os_error().is_some() || error.kind() == io::ErrorKind::Interrupted {
+        return io::Error::new(error.kind(), error.to_string());
+    }
+    io::Error::new(io::ErrorKind::InvalidData, format!("the {format} data is damaged or cut off: {error}"))
+}
+
+fn decompress(start: Start) -> anyhow::Result<Source> {
+    Ok(if start.is_gzip() {
+        Source::Gzip(Box::new(MultiGzDecoder::new(BufReader::new(start))))
+    } else if start.is_zstd() {
+        Source::Zstd(Box::new(zstd::Decoder::with_buffer(BufReader::new(start))?))
+    } else {
+        Source::Plain(start)
+    })
+}
+
+impl Start {
+    fn of(mut rest: Box<dyn Read + Send>) -> io::Result<Self> {
+        let mut magic = [0; MAGIC_BYTES];
+        let mut length = 0;
+        while length < MAGIC_BYTES {
+            match rest.read(&mut magic[length..]) {
+                Ok(0) => break,
+                Ok(count) => length += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Self { magic, length, given: 0, rest })
+    }
+
+    fn is_gzip(&self) -> bool {
+        self.magic[..self.length].starts_with(&GZIP)
+    }
+
+    fn is_zstd(&self) -> bool {
+        let skippable = self.magic[0] & 0xf0 == 0x50 && self.magic[1..] == ZSTD_SKIPPABLE;
+        self.length == MAGIC_BYTES && (self.magic == ZSTD || skippable)
+    }
+}
+
+impl Read for Start {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.given == self.length {
+            return self.rest.read(buffer);
+        }
+        let count = (self.length - self.given).min(buffer.len());
+        buffer[..count].copy_from_slice(&self.magic[self.given..self.given + count]);
+        self.given += count;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,350 @@
+//! `headrace-agent proxy`: a server's stand-in that passes every byte on and writes down what it means. For where
+//! packets cannot be captured: TLS, no root, a server on another machine.
+//!
+//! Without options bytes go through untouched; what is encrypted is passed on, counted, and not decoded. With a
+//! certificate (`--tls-cert`, `--tls-key`) encryption of clients ends here. Plugins of the login speak with the
+//! server through us: mysql_native_password and ed25519 always work; caching_sha2_password and sha256_password work
+//! while the server knows the account (its cache), and otherwise need a way to the server that it takes for safe
+//! (`--server-tls` or `--server-socket`), since the client sends its password as it is over TLS. With `--no-tls`
+//! such clients ask for the server's public key (RSA), or refuse where they are not allowed to. Accounts that must use
+//! TLS need `--server-tls`. Clients that check the server's certificate see ours; those of MariaDB 11.4 that check it
+//! by their password refuse it.
+
+mod events;
+mod leg;
+mod login;
+mod tap;
+mod worker;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::set_tcp_nodelay;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ServerConfig};
+use serde_json::json;
+
+use self::events::Out;
+use self::login::Rules;
+use self::tap::{Queue, Tap};
+use self::worker::{Inbox, Worker};
+use super::coverage::Coverage;
+use super::wire::{Decoder, WireOptions};
+use base::clock::{epoch_offset_ns, now_ns, process_cpu_ns};
+use base::duration::parse_duration;
+use base::error::AgentError;
+use base::stop::StopSignal;
+use engine::net::Address;
+use mysql::frames::encode;
+use mysql::options::{Endpoint, TlsMode};
+use mysql::tls;
+
+/// How often it is looked whether everything is still in order.
+const CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+#[derive(Args)]
+pub struct ProxyArguments {
+    /// Address and port that clients connect to; port 0 picks one
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: String,
+    /// The server
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        conflicts_with = "server_socket",
+        required_unless_present = "server_socket"
+    )]
+    server: Option<String>,
+    /// The server's Unix socket; refused for root and for the server's user, whose accounts clients would get
+    #[arg(long, value_name = "PATH")]
+    server_socket: Option<PathBuf>,
+    /// Recording to write (mode 0600)
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Keep literals of statements in the recording; passwords are removed always
+    #[arg(long, requires = "output")]
+    with_literals: bool,
+    /// Write over a recording that is there
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// JSON lines of events to write, with all literals; "-" is standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "output")]
+    events: Option<PathBuf>,
+    /// Sum up the rows of every answer, so that a replay can compare them
+    #[arg(long)]
+    checksums: bool,
+    /// PEM file of a certificate with its chain: encryption of clients ends here
+    #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "no_tls")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file of its key
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Tell clients that the server cannot encrypt
+    #[arg(long)]
+    no_tls: bool,
+    /// Encryption on the way to the server
+    #[arg(long, value_enum, value_name = "MODE", default_value = "disabled")]
+    server_tls: TlsMode,
+    /// PEM file of the authorities that verify-ca and verify-identity trust
+    #[arg(long, value_name = "FILE")]
+    server_tls_ca: Option<PathBuf>,
+    /// Threads that pass bytes on [default: one a core]
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<usize>,
+    /// Clients at once; more are told "Too many connections"
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    max_sessions: usize,
+    /// Bytes that may wait to be decoded, in MiB; what comes while they do is left out of the recording, and counted
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    queue_mib: usize,
+    /// Time that open connections have to end by themselves when it is told to stop
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_duration)]
+    grace: Duration,
+}
+
+/// What all threads know.
+struct Settings {
+    server: Address,
+    server_name: ServerName<'static>,
+    rules: Rules,
+    client_tls: Option<Arc<ServerConfig>>,
+    server_tls: Option<Arc<ClientConfig>>,
+    /// From the clock that does not jump to ns since 1970.
+    offset_ns: i64,
+}
+
+impl Settings {
+    fn epoch(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_add_signed(self.offset_ns)
+    }
+}
+
+#[derive(Default)]
+struct Totals {
+    /// When everything must be over, by the clock that does not jump; 0 before somebody asked for it.
+    stop_ns: AtomicU64,
+    sessions: AtomicU64,
+    active: AtomicUsize,
+    refused: AtomicU64,
+    unreachable: AtomicU64,
+    /// From clients, from the server.
+    bytes: [AtomicU64; 2],
+}
+
+pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
+    let settings = Arc::new(settings(arguments)?);
+    let stop = StopSignal::install()?;
+    let out = Out::open(arguments)?;
+    let listener = TcpListener::bind(&arguments.listen)
+        .with_context(|| format!("cannot listen on {}", arguments.listen))?;
+    listener.set_nonblocking(true)?;
+    println!("{}", json!({"kind": "listening", "address": listener.local_addr()?.to_string()}));
+    io::stdout().flush()?;
+    let began = Instant::now();
+    let (totals, queue) = (Arc::new(Totals::default()), Arc::new(Queue::default()));
+    let threads = arguments
+        .threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+        .clamp(1, 256);
+    let (sender, batches) = channel();
+    let mut inboxes = Vec::new();
+    let mut workers = Vec::new();
+    for _ in 0..threads {
+        let tap = Tap::new(sender.clone(), queue.clone(), arguments.queue_mib << 20);
+        let inbox = Arc::new(Inbox::new()?);
+        let worker = Worker::new(inbox.clone(), settings.clone(), totals.clone(), tap)?;
+        workers.push(std::thread::spawn(move || worker.run()));
+        inboxes.push(inbox);
+    }
+    drop(sender);
+    let options =
+        WireOptions { checksum: arguments.checksums, name: "proxy".to_owned(), ..WireOptions::default() };
+    let decoder = Decoder::with_options(out, options);
+    let shared = queue.clone();
+    let decoding = std::thread::spawn(move || decode(&batches, &shared, decoder));
+    accept(&listener, &stop, &inboxes, &totals, arguments.max_sessions)?;
+    drop(listener);
+    let grace_ns = u64::try_from(arguments.grace.as_nanos()).unwrap_or(u64::MAX);
+    totals.stop_ns.store(now_ns().saturating_add(grace_ns).max(1), Relaxed);
+    inboxes.iter().for_each(|inbox| inbox.wake());
+    for worker in workers {
+        worker.join().map_err(|_| anyhow!("a thread of the proxy panicked"))??;
+    }
+    let decoded = decoding.join().map_err(|_| anyhow!("the decoder panicked"))?;
+    let coverage = decoded.as_ref().ok();
+    print_summary(&totals, &queue, began.elapsed(), coverage)?;
+    decoded.map(drop)
+}
+
+/// Takes in connections until somebody asks us to stop.
+fn accept(
+    listener: &TcpListener,
+    stop: &StopSignal,
+    inboxes: &[Arc<Inbox>],
+    totals: &Totals,
+    most: usize,
+) -> anyhow::Result<()> {
+    let mut turn = 0;
+    loop {
+        let mut files = [PollFd::new(listener, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
+        let _ = poll(&mut files, Some(&CHECK));
+        if stop.is_set() {
+            return Ok(());
+        }
+        loop {
+            let (socket, client) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    // Out of descriptors, or a client that left at once. Those that are open must go on.
+                    std::thread::sleep(Duration::from_millis(10));
+                    break;
+                }
+            };
+            if totals.active.fetch_add(1, Relaxed) >= most {
+                totals.active.fetch_sub(1, Relaxed);
+                totals.refused.fetch_add(1, Relaxed);
+                let _ = (&socket).write_all(&error_packet(1040, "08004", "Too many connections"));
+                continue;
+            }
+            let _ = set_tcp_nodelay(&socket, true);
+            inboxes[turn % inboxes.len()].put(OwnedFd::from(socket), client);
+            turn += 1;
+        }
+    }
+}
+
+fn decode(batches: &Receiver<Vec<u8>>, queue: &Queue, mut decoder: Decoder<Out>) -> anyhow::Result<Coverage> {
+    let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+    let result = tap::drain(batches, queue, &mut decoder, nowhere, Out::tick);
+    if let Err(error) = result {
+        // The traffic goes on; whoever started us should know at once.
+        eprintln!("headrace-agent: recording has stopped: {error:#}");
+        return Err(error);
+    }
+    let (mut coverage, out) = decoder.finish_with_sink()?;
+    coverage.gaps = queue.gaps.load(Relaxed);
+    coverage.gap_bytes = queue.gap_bytes.load(Relaxed);
+    out.finish(&mut coverage)?;
+    Ok(coverage)
+}
+
+fn settings(arguments: &ProxyArguments) -> anyhow::Result<Settings> {
+    let endpoint = match (&arguments.server_socket, &arguments.server) {
+        (Some(path), _) => {
+            refuse_lending_our_user(path)?;
+            Endpoint::Socket(path.clone())
+        }
+        (None, Some(server)) => server_endpoint(server)?,
+        (None, None) => return Err(AgentError::Input("no server was named".to_owned()).into()),
+    };
+    let server_tls = match arguments.server_tls {
+        TlsMode::Disabled => None,
+        TlsMode::Preferred => {
+            let message = "--server-tls is disabled, required, verify-ca or verify-identity";
+            return Err(AgentError::Input(message.to_owned()).into());
+        }
+        mode => Some(tls::config(mode, arguments.server_tls_ca.as_deref())?),
+    };
+    let client_tls = match (&arguments.tls_cert, &arguments.tls_key) {
+        (Some(certificate), Some(key)) => Some(Arc::new(server_config(certificate, key)?)),
+        _ => None,
+    };
+    let rules = Rules {
+        ends_tls: client_tls.is_some(),
+        hides_tls: arguments.no_tls,
+        server_tls: server_tls.is_some(),
+    };
+    let server = Address::of(&endpoint).with_context(|| format!("the server {endpoint}"))?;
+    let server_name = tls::server_name(&endpoint)?;
+    Ok(Settings { server, server_name, rules, client_tls, server_tls, offset_ns: epoch_offset_ns() })
+}
+
+/// On a socket the server sees the user that this process runs as, whoever the client is: `unix_socket` and
+/// `auth_socket` accounts take every client of the proxy for that user, without a password. Root and the server's own
+/// user are database administrators on most installations, so neither may lend its name to strangers.
+fn refuse_lending_our_user(socket: &Path) -> anyhow::Result<()> {
+    let user = rustix::process::geteuid();
+    let owner =
+        std::fs::metadata(socket).with_context(|| format!("the server's socket {}", socket.display()))?.uid();
+    if !user.is_root() && user.as_raw() != owner {
+        return Ok(());
+    }
+    let who = if user.is_root() { "root" } else { "the server's own user" };
+    let message = format!(
+        "--server-socket as {who}: unix_socket and auth_socket would log every client in as {who}, without a \
+         password; run the proxy as a user without a database account, or use --server HOST:PORT"
+    );
+    Err(AgentError::Refused(message).into())
+}
+
+fn server_endpoint(server: &str) -> anyhow::Result<Endpoint> {
+    let bad = || AgentError::Input(format!("--server {server:?} is not HOST:PORT"));
+    let (host, port) = server.rsplit_once(':').ok_or_else(bad)?;
+    let port = port.parse().map_err(|_| bad())?;
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    Ok(Endpoint::Tcp { host, port })
+}
+
+fn server_config(certificate: &Path, key: &Path) -> anyhow::Result<ServerConfig> {
+    let context = |path: &Path| format!("cannot use {}", path.display());
+    let chain: Vec<_> =
+        CertificateDer::pem_reader_iter(File::open(certificate).with_context(|| context(certificate))?)
+            .collect::<Result<_, _>>()
+            .with_context(|| context(certificate))?;
+    let key_file = File::open(key).with_context(|| context(key))?;
+    let secret = PrivateKeyDer::from_pem_reader(key_file).with_context(|| context(key))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, secret)
+        .with_context(|| context(certificate))
+}
+
+/// An error as a server would send it in place of its greeting.
+fn error_packet(code: u16, state: &str, message: &str) -> Vec<u8> {
+    let mut payload = vec![0xFF];
+    payload.extend_from_slice(&code.to_le_bytes());
+    payload.push(b'#');
+    payload.extend_from_slice(state.as_bytes());
+    payload.extend_from_slice(message.as_bytes());
+    let (mut packet, mut sequence) = (Vec::new(), 0);
+    encode(&payload, &mut sequence, &mut packet);
+    packet
+}
+
+fn print_summary(
+    totals: &Totals,
+    queue: &Queue,
+    elapsed: Duration,
+    coverage: Option<&Coverage>,
+) -> anyhow::Result<()> {
+    let line = json!({
+        "kind": "summary",
+        "seconds": elapsed.as_secs_f64(),
+        "cpu_s": process_cpu_ns() as f64 / 1e9,
+        "sessions": totals.sessions.load(Relaxed),
+        "refused": totals.refused.load(Relaxed),
+        "unreachable": totals.unreachable.load(Relaxed),
+        "client_bytes": totals.bytes[0].load(Relaxed),
+        "server_bytes": totals.bytes[1].load(Relaxed),
+        "gaps": queue.gaps.load(Relaxed),
+        "gap_bytes": queue.gap_bytes.load(Relaxed),
+        "coverage": coverage,
+    });
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{line}").and_then(|()| stdout.flush()).context("cannot write the summary")
+}

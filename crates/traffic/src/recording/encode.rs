@@ -1,0 +1,399 @@
+//! A block of events while it is written: each field in a column of its own, as the difference from what the same
+//! statement had last time, so that what repeats costs next to nothing.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::columns::{COLUMNS, Column, join, put_varint, zigzag};
+use super::template::{NUMBER_HOLE, plain, split};
+use crate::event::{Command, Event, Outcome};
+
+/// Bits of the column `Known`: which numbers an event has, and which of its parts are those of the last time.
+pub mod known {
+    pub const RESPONSE: u16 = 1;
+    pub const FIRST_BYTE: u16 = 1 << 1;
+    pub const LOCK: u16 = 1 << 2;
+    pub const STATEMENT: u16 = 1 << 3;
+    pub const ROWS_SENT: u16 = 1 << 4;
+    pub const ROWS_EXAMINED: u16 = 1 << 5;
+    pub const ROWS_AFFECTED: u16 = 1 << 6;
+    pub const REQUEST_BYTES: u16 = 1 << 7;
+    pub const RESPONSE_BYTES: u16 = 1 << 8;
+    pub const WARNINGS: u16 = 1 << 9;
+    pub const CHECKSUM: u16 = 1 << 10;
+    pub const STATE: u16 = 1 << 11;
+    pub const SAME_CHECKSUM: u16 = 1 << 12;
+    pub const SAME_TYPES: u16 = 1 << 13;
+    pub const CUT: u16 = 1 << 14;
+}
+
+/// What the last event with the same text had: the prediction for the next. Encoder and decoder keep it alike.
+#[derive(Clone)]
+pub struct Last {
+    pub known: u16,
+    pub command: u64,
+    pub outcome: u64,
+    pub lock: u64,
+    pub statement: u64,
+    pub rows_sent: u64,
+    pub rows_examined: u64,
+    pub rows_affected: u64,
+    pub request_bytes: u64,
+    pub response_bytes: u64,
+    pub warnings: u64,
+    pub checksum: u64,
+    pub parameter_count: u64,
+    pub parameter_length: u64,
+    /// Range of the parameters' null bitmap and types.
+    pub types: (usize, usize),
+    /// Bytes of text and parameters.
+    pub length: u64,
+}
+
+impl Default for Last {
+    fn default() -> Self {
+        Last {
+            known: 0,
+            command: 0,
+            outcome: 0,
+            lock: 0,
+            statement: 0,
+            rows_sent: 0,
+            rows_examined: 0,
+            rows_affected: 0,
+            // A packet's header and the command's byte: what a statement's first request has beside its text.
+            request_bytes: 5,
+            response_bytes: 0,
+            warnings: 0,
+            checksum: 0,
+            parameter_count: 0,
+            parameter_length: 0,
+            types: (0, 0),
+            length: 0,
+        }
+    }
+}
+
+impl Last {
+    /// Moves the prediction of the request's bytes by what text and parameters are longer than the last time.
+    pub fn expect_length(&mut self, length: u64) {
+        self.request_bytes = self.request_bytes.wrapping_add(length).wrapping_sub(self.length);
+        self.length = length;
+    }
+}
+
+pub fn command_code(command: Command) -> u64 {
+    match command {
+        Command::Connect => 0,
+        Command::Quit => 1,
+        Command::Query => 2,
+        Command::Prepare => 3,
+        Command::Execute => 4,
+        Command::Fetch => 5,
+        Command::Close => 6,
+        Command::ResetStatement => 7,
+        Command::InitDb => 8,
+        Command::ChangeUser => 9,
+        Command::ResetConnection => 10,
+        Command::Ping => 11,
+        Command::Other(byte) => 256 + u64::from(byte),
+    }
+}
+
+pub fn outcome_code(outcome: Outcome) -> u64 {
+    match outcome {
+        Outcome::Unknown => 0,
+        Outcome::Ok => 1,
+        Outcome::Unanswered => 2,
+        Outcome::Error(code) => 3 + u64::from(code),
+    }
+}
+
+/// How many bytes the null bitmap, the mark and the types of so many parameters take, if there are that many.
+pub fn types_length(parameter_count: u64, length: u64) -> u64 {
+    let types = parameter_count.div_ceil(8) + 1 + 2 * parameter_count;
+    if parameter_count > 0 && types <= length { types } else { 0 }
+}
+
+/// The hash is the key.
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only numbers are keys")
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+/// Byte strings that were seen, found by their hash. The strings themselves stand in a column.
+#[derive(Default)]
+struct Dictionary {
+    indexes: HashMap<u64, usize, BuildHasherDefault<Hashed>>,
+    ranges: Vec<(usize, usize)>,
+}
+
+impl Dictionary {
+    /// The index of the string; `Err` with its new one where it was appended to `column`.
+    fn find_or_add(&mut self, text: &[u8], column: &mut Vec<u8>) -> Result<usize, usize> {
+        let hash = xxh3_64(text);
+        if let Some(&index) = self.indexes.get(&hash) {
+            let (start, end) = self.ranges[index];
+            if &column[start..end] == text {
+                return Ok(index);
+            }
+        }
+        let index = self.ranges.len();
+        self.indexes.insert(hash, index);
+        self.ranges.push((column.len(), column.len() + text.len()));
+        column.extend_from_slice(text);
+        Err(index)
+    }
+
+    fn clear(&mut self) {
+        self.indexes.clear();
+        self.ranges.clear();
+    }
+}
+
+/// Columns that grow until the block is full.
+#[derive(Default)]
+pub struct Encoder {
+    columns: [Vec<u8>; COLUMNS],
+    events: u32,
+    bytes: usize,
+    /// Text and parameters as a reader has to put them together again.
+    unpacked_bytes: usize,
+    splits: bool,
+    span_ns: Option<(u64, u64)>,
+    /// Session to its index; for each index who it is.
+    sessions: HashMap<u64, usize>,
+    session_names: Vec<usize>,
+    last_session: u64,
+    names: Dictionary,
+    texts: Dictionary,
+    last: Vec<Last>,
+    scratch: Vec<u8>,
+}
+
+impl Encoder {
+    /// `splits` where statements have literals: a fingerprint has none to split off.
+    pub fn new(splits: bool) -> Self {
+        Encoder { splits, ..Encoder::default() }
+    }
+
+    /// Text and parameters of all events: a reader takes no block in which they are longer than its limit.
+    pub fn unpacked_bytes(&self) -> usize {
+        self.unpacked_bytes
+    }
+
+    pub fn events(&self) -> u32 {
+        self.events
+    }
+
+    /// Bytes of the columns so far.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Start of the first and of the last event; zeros without any.
+    pub fn span_ns(&self) -> (u64, u64) {
+        self.span_ns.unwrap_or_default()
+    }
+
+    /// The block's payload; the encoder is empty again.
+    pub fn take(&mut self, out: &mut Vec<u8>) {
+        join(&self.columns, out);
+        for column in &mut self.columns {
+            column.clear();
+        }
+        self.events = 0;
+        self.bytes = 0;
+        self.unpacked_bytes = 0;
+        self.span_ns = None;
+        self.sessions.clear();
+        self.session_names.clear();
+        self.last_session = 0;
+        self.names.clear();
+        self.texts.clear();
+        self.last.clear();
+    }
+
+    /// Appends an event. Its start is not before that of the last one.
+    pub fn push(&mut self, event: &Event<'_>) {
+        let before: usize = self.columns.iter().map(Vec::len).sum();
+        let (first, previous) = self.span_ns.unwrap_or((event.start_ns, event.start_ns));
+        debug_assert!(event.start_ns >= previous, "events of a block are in order");
+        self.put(Column::Start, event.start_ns.wrapping_sub(previous));
+        self.span_ns = Some((first, event.start_ns));
+        self.put_session(event);
+        let text = self.put_text(event);
+        self.unpacked_bytes += event.text.len() + event.parameters.len();
+        self.put_numbers(event, text);
+        self.events += 1;
+        self.bytes += self.columns.iter().map(Vec::len).sum::<usize>() - before;
+    }
+
+    fn put(&mut self, column: Column, value: u64) {
+        put_varint(&mut self.columns[column as usize], value);
+    }
+
+    /// Code 0 is the next new session; who it is stands there when it is new or has changed.
+    fn put_session(&mut self, event: &Event<'_>) {
+        let mut entry = std::mem::take(&mut self.scratch);
+        entry.clear();
+        for name in [event.user, event.host, event.database] {
+            put_varint(&mut entry, name.len() as u64);
+            entry.extend_from_slice(name);
+        }
+        let names = self.names.find_or_add(&entry, &mut self.columns[Column::Names as usize]);
+        self.scratch = entry;
+        let index = if let Some(&index) = self.sessions.get(&event.session) {
+            self.put(Column::Session, index as u64 + 1);
+            index
+        } else {
+            let index = self.session_names.len();
+            self.sessions.insert(event.session, index);
+            // No index is this: the first event of a session always says who it is.
+            self.session_names.push(usize::MAX);
+            self.put(Column::Session, 0);
+            self.put(Column::NewSession, zigzag(self.last_session, event.session));
+            self.last_session = event.session;
+            index
+        };
+        let code = match names {
+            Ok(names) if self.session_names[index] == names => 0,
+            Ok(names) => names as u64 + 2,
+            Err(_) => 1,
+        };
+        self.put(Column::Who, code);
+        let (Ok(names) | Err(names)) = names;
+        self.session_names[index] = names;
+    }
+
+    fn put_text(&mut self, event: &Event<'_>) -> usize {
+        let mut template = std::mem::take(&mut self.scratch);
+        // A prepared statement's literals are in its parameters.
+        if self.splits && event.command == Command::Query {
+            split(event.text, &mut template, |kind, hole| {
+                let (length, bytes) = hole_columns(kind);
+                put_varint(&mut self.columns[length as usize], hole.len() as u64);
+                self.columns[bytes as usize].extend_from_slice(hole);
+            });
+        } else {
+            plain(event.text, &mut template);
+        }
+        let found = self.texts.find_or_add(&template, &mut self.columns[Column::TextBytes as usize]);
+        let length = template.len() as u64;
+        self.scratch = template;
+        match found {
+            Ok(index) => {
+                self.put(Column::Text, index as u64 + 1);
+                index
+            }
+            Err(index) => {
+                self.put(Column::Text, 0);
+                self.put(Column::TextLength, length);
+                self.last.push(Last::default());
+                index
+            }
+        }
+    }
+
+    fn put_numbers(&mut self, event: &Event<'_>, text: usize) {
+        let mut last = std::mem::take(&mut self.last[text]);
+        let count = u64::from(event.parameter_count);
+        let types = usize::try_from(types_length(count, event.parameters.len() as u64)).expect("a length");
+        let (types, values) = event.parameters.split_at(types);
+        let type_column = &mut self.columns[Column::ParameterTypes as usize];
+        let has_same_types = &type_column[last.types.0..last.types.1] == types;
+        if !has_same_types {
+            last.types = (type_column.len(), type_column.len() + types.len());
+            type_column.extend_from_slice(types);
+        }
+        self.columns[Column::ParameterValues as usize].extend_from_slice(values);
+
+        let known = known_bits(event, &last, has_same_types);
+        self.put(Column::Known, u64::from(known ^ last.known));
+        last.known = known;
+        let command = command_code(event.command);
+        self.put(Column::Command, command ^ last.command);
+        last.command = command;
+        let outcome = outcome_code(event.outcome);
+        self.put(Column::Outcome, outcome ^ last.outcome);
+        last.outcome = outcome;
+        self.put(Column::ParameterCount, count ^ last.parameter_count);
+        last.parameter_count = count;
+        let length = event.parameters.len() as u64;
+        self.put(Column::ParameterLength, zigzag(last.parameter_length, length));
+        last.parameter_length = length;
+
+        last.expect_length(event.text.len() as u64 + length);
+        if let Some(response) = event.response_ns {
+            self.put(Column::Response, response);
+        }
+        if let Some(first_byte) = event.first_byte_ns {
+            self.put(Column::FirstByte, zigzag(first_byte, event.response_ns.unwrap_or(0)));
+        }
+        let predicted = [
+            (Column::Lock, event.lock_ns, &mut last.lock),
+            (Column::Statement, event.statement.map(u64::from), &mut last.statement),
+            (Column::RowsSent, event.rows_sent, &mut last.rows_sent),
+            (Column::RowsExamined, event.rows_examined, &mut last.rows_examined),
+            (Column::RowsAffected, event.rows_affected, &mut last.rows_affected),
+            (Column::RequestBytes, event.request_bytes, &mut last.request_bytes),
+            (Column::ResponseBytes, event.response_bytes, &mut last.response_bytes),
+            (Column::Warnings, event.warnings.map(u64::from), &mut last.warnings),
+        ];
+        for (column, value, last) in predicted {
+            if let Some(value) = value {
+                put_varint(&mut self.columns[column as usize], zigzag(*last, value));
+                *last = value;
+            }
+        }
+        if let Some(checksum) = event.checksum {
+            if known & known::SAME_CHECKSUM == 0 {
+                self.columns[Column::Checksum as usize].extend_from_slice(&checksum.to_le_bytes());
+            }
+            last.checksum = checksum;
+        }
+        self.last[text] = last;
+    }
+}
+
+/// Where the lengths and the bytes of holes of a kind stand.
+pub fn hole_columns(kind: u8) -> (Column, Column) {
+    if kind == NUMBER_HOLE {
+        (Column::NumberLength, Column::NumberBytes)
+    } else {
+        (Column::StringLength, Column::StringBytes)
+    }
+}
+
+fn known_bits(event: &Event<'_>, last: &Last, has_same_types: bool) -> u16 {
+    let bits = [
+        (known::RESPONSE, event.response_ns.is_some()),
+        (known::FIRST_BYTE, event.first_byte_ns.is_some()),
+        (known::LOCK, event.lock_ns.is_some()),
+        (known::STATEMENT, event.statement.is_some()),
+        (known::ROWS_SENT, event.rows_sent.is_some()),
+        (known::ROWS_EXAMINED, event.rows_examined.is_some()),
+        (known::ROWS_AFFECTED, event.rows_affected.is_some()),
+        (known::REQUEST_BYTES, event.request_bytes.is_some()),
+        (known::RESPONSE_BYTES, event.response_bytes.is_some()),
+        (known::WARNINGS, event.warnings.is_some()),
+        (known::CHECKSUM, event.checksum.is_some()),
+        (known::STATE, event.is_state),
+        (known::CUT, event.is_cut),
+        (known::SAME_CHECKSUM, event.checksum == Some(last.checksum)),
+        (known::SAME_TYPES, has_same_types),
+    ];
+    bits.into_iter().filter(|(_, is_set)| *is_set).fold(0, |all, (bit, _)| all | bit)
+}

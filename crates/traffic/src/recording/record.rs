@@ -1,0 +1,298 @@
+//! `headrace-agent record`: any sources into one recording, until they end, a limit is reached, or somebody stops it.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::edit::{apart, refuse_same_file};
+use super::info::{Info, Totals};
+use super::writer::{Writer, WriterOptions};
+use crate::capture::{self, CaptureOptions, Limits};
+use crate::coverage::Coverage;
+use crate::event::{Event, Sink};
+use crate::packets::PacketOptions;
+use crate::sources::{self, SourceOptions};
+use crate::wire::{Decoder, WireOptions};
+use base::duration::parse_duration;
+use base::error::AgentError;
+use base::stop::StopSignal;
+
+/// How often limits are looked at, and what has waited is written.
+const TICK: Duration = Duration::from_millis(100);
+
+#[derive(Args)]
+pub struct RecordArguments {
+    /// Captures, slow logs, general logs or recordings, compressed or not; - for a pipe (tcpdump -w -)
+    #[arg(value_name = "SOURCE", required_unless_present = "interface")]
+    sources: Vec<PathBuf>,
+    /// Capture packets of this interface; any for all of them (needs root, or CAP_NET_RAW)
+    #[arg(long, value_name = "NAME", conflicts_with = "sources")]
+    interface: Option<String>,
+    /// The recording (docs/reference/recording-format.md); it is readable by you alone
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Go on at the end of FILE
+    #[arg(long, conflicts_with = "force")]
+    append: bool,
+    /// Write over a FILE that is there
+    #[arg(long)]
+    force: bool,
+    /// Keep statements with their values, which a replay needs; passwords are removed all the same
+    #[arg(long)]
+    with_literals: bool,
+    /// Wait for more at the end of a source, through rotation, until stopped
+    #[arg(long)]
+    follow: bool,
+    /// Port of a server in captured packets; can be given more than once
+    #[arg(long = "port", value_name = "PORT", default_value = "3306")]
+    ports: Vec<u16>,
+    /// Stop a capture that needs more of one core than this for seconds, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
+    max_cpu: u32,
+    /// Stop after this time
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Stop when the recording has this many MiB
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
+    size: Option<u64>,
+    /// Every so often, one JSON line on standard error
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    progress: Option<Duration>,
+}
+
+/// What the reading side and the clock share.
+struct Shared {
+    writer: Mutex<Option<Writer>>,
+    /// Somebody or a limit says that it is enough.
+    is_over: AtomicBool,
+    /// What waited could not be written.
+    failure: Mutex<Option<anyhow::Error>>,
+    sessions_from: AtomicU64,
+}
+
+impl Shared {
+    /// Writes an event of one of several sources.
+    fn keep(&self, event: &Event<'_>, index: usize, count: usize) -> anyhow::Result<()> {
+        let from = self.sessions_from.load(Ordering::Relaxed);
+        let session = apart(event.session, index, count).wrapping_add(from);
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        match writer.as_mut() {
+            Some(writer) => writer.event(&Event { session, ..event.clone() }),
+            None => Err(Stopped.into()),
+        }
+    }
+}
+
+/// Ends the reading of a source that does not listen to signals.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped")]
+struct Stopped;
+
+/// Records; prints one JSON object at the end.
+///
+/// # Errors
+/// A source cannot be read, or the file cannot be written.
+pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
+    refuse_same_file(&arguments.output, &arguments.sources)?;
+    // Before the file is there: from now on a signal ends it well.
+    let stop = StopSignal::install()?;
+    let files = arguments.sources.iter().map(|path| path.display().to_string());
+    let interface = arguments.interface.iter().map(|name| format!("interface {name}"));
+    let info = Info { sources: files.chain(interface).collect(), ..Info::of_this_host() };
+    let options = WriterOptions {
+        with_literals: arguments.with_literals,
+        force: arguments.force,
+        info,
+        ..WriterOptions::default()
+    };
+    let (writer, sessions_from) = if arguments.append && arguments.output.exists() {
+        let end = sessions_end(&arguments.output)?;
+        (Writer::append(&arguments.output, &options)?, end)
+    } else {
+        (Writer::create(&arguments.output, &options)?, 0)
+    };
+    let shared = Shared {
+        writer: Mutex::new(Some(writer)),
+        is_over: AtomicBool::new(false),
+        failure: Mutex::new(None),
+        sessions_from: AtomicU64::new(sessions_from),
+    };
+    let began = Instant::now();
+    let (done, is_done) = channel::<()>();
+    let result = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let _done = done;
+            match &arguments.interface {
+                Some(name) => capture_all(name, arguments, &shared, &stop),
+                None => read_all(arguments, &shared),
+            }
+        });
+        watch(arguments, &shared, &stop, &is_done);
+        reader.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the reader of a source panicked")))
+    });
+    let (coverage, failure) = result?;
+    let unwritten = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let writer = shared.writer.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let Some(writer) = writer else {
+        anyhow::bail!("the recording is gone");
+    };
+    let totals = writer.finish(&coverage)?;
+    println!("{}", summary(arguments, &totals, began.elapsed())?);
+    unwritten.or(failure).map_or(Ok(()), Err)
+}
+
+/// Reads source after source. An error of one is given back beside what was covered until then: what was recorded
+/// is finished all the same.
+fn read_all(
+    arguments: &RecordArguments,
+    shared: &Shared,
+) -> anyhow::Result<(Coverage, Option<anyhow::Error>)> {
+    let mut coverage = Coverage::default();
+    for (index, path) in arguments.sources.iter().enumerate() {
+        if shared.is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let is_pipe = path.as_os_str() == "-";
+        let options = SourceOptions {
+            // A pipe ends well only if it listens to signals.
+            follow: arguments.follow || is_pipe,
+            ports: arguments.ports.clone(),
+            checksum: arguments.with_literals,
+            state: true,
+        };
+        let mut events = 0;
+        let mut sink = |event: &Event<'_>| {
+            if shared.is_over.load(Ordering::Relaxed) && !options.follow {
+                return Err(Stopped.into());
+            }
+            events += 1;
+            shared.keep(event, index, arguments.sources.len())
+        };
+        match sources::read(path, &options, &mut sink) {
+            Ok(read) => coverage.merge(&read),
+            Err(error) => {
+                let name = path.display().to_string();
+                coverage.events += events;
+                coverage.damage(&name, 0, events, format!("reading ended here: {error:#}"));
+                if error.downcast_ref::<Stopped>().is_none() {
+                    return Ok((coverage, Some(error)));
+                }
+            }
+        }
+    }
+    Ok((coverage, None))
+}
+
+/// Captures until somebody or a limit stops it. What was seen by then is kept, whatever stopped it.
+fn capture_all(
+    name: &str,
+    arguments: &RecordArguments,
+    shared: &Shared,
+    stop: &StopSignal,
+) -> anyhow::Result<(Coverage, Option<anyhow::Error>)> {
+    let wire =
+        WireOptions { checksum: arguments.with_literals, name: name.to_owned(), ..WireOptions::default() };
+    let mut decoder = Decoder::with_options(|event: &Event<'_>| shared.keep(event, 0, 1), wire);
+    let options = CaptureOptions {
+        interface: (name != "any").then(|| name.to_owned()),
+        packets: PacketOptions { ports: arguments.ports.clone(), ..PacketOptions::default() },
+        limits: Limits { max_cpu_share: f64::from(arguments.max_cpu) / 100.0, ..Limits::default() },
+        ..CaptureOptions::default()
+    };
+    let captured = capture::capture(&options, stop, &mut decoder)?;
+    let mut coverage = captured.coverage;
+    coverage.merge(&decoder.finish()?);
+    let ended = captured.ended;
+    let failure = ended.is_early().then(|| anyhow::anyhow!("the capture on {name} ended by itself: {ended}"));
+    Ok((coverage, failure))
+}
+
+/// Looks at limits and signals, writes what has waited, and says how it goes, until the reading is over.
+fn watch(
+    arguments: &RecordArguments,
+    shared: &Shared,
+    stop: &StopSignal,
+    is_done: &std::sync::mpsc::Receiver<()>,
+) {
+    let began = Instant::now();
+    let mut said = began;
+    let mut events_said = 0;
+    while let Err(RecvTimeoutError::Timeout) = is_done.recv_timeout(TICK) {
+        let (events, bytes) = {
+            let mut writer = shared.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(writer) = writer.as_mut() else {
+                return;
+            };
+            if let Err(error) = writer.tick() {
+                *shared.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            }
+            (writer.totals().events, writer.bytes())
+        };
+        let has_failed = shared.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let is_enough = has_failed
+            || arguments.duration.is_some_and(|limit| began.elapsed() >= limit)
+            || arguments.size.is_some_and(|mib| bytes >= mib << 20);
+        if (is_enough || stop.is_set()) && !shared.is_over.swap(true, Ordering::Relaxed) {
+            // Whatever waits for its next bytes listens to this.
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM);
+        }
+        if let Some(interval) = arguments.progress
+            && said.elapsed() >= interval
+        {
+            // Nobody may be there to read it any more: that is no reason to end the recording.
+            let line = progress(began.elapsed(), said.elapsed(), events, events - events_said, bytes);
+            let _ = writeln!(std::io::stderr(), "{line}");
+            (said, events_said) = (Instant::now(), events);
+        }
+    }
+}
+
+/// CPU time of this process so far: what recording costs its host.
+#[allow(clippy::cast_precision_loss)]
+fn cpu_s() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    ((time.tv_sec as f64 + time.tv_nsec as f64 / 1e9) * 1000.0).round() / 1000.0
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn progress(elapsed: Duration, interval: Duration, events: u64, new: u64, bytes: u64) -> Value {
+    let per_second = (new as f64 / interval.as_secs_f64()).round();
+    let t_s = (elapsed.as_secs_f64() * 10.0).round() / 10.0;
+    json!({"t_s": t_s, "events": events, "events_per_s": per_second, "bytes": bytes, "cpu_s": cpu_s()})
+}
+
+fn summary(arguments: &RecordArguments, totals: &Totals, elapsed: Duration) -> anyhow::Result<Value> {
+    let bytes = std::fs::metadata(&arguments.output)?.len();
+    #[allow(clippy::cast_precision_loss)]
+    let per_event =
+        (totals.events > 0).then(|| (bytes as f64 / totals.events as f64 * 100.0).round() / 100.0);
+    Ok(json!({
+        "file": arguments.output.display().to_string(),
+        "bytes": bytes,
+        "bytes_per_event": per_event,
+        "cpu_s": cpu_s(),
+        "duration_s": (elapsed.as_secs_f64() * 1000.0).round() / 1000.0,
+        "with_literals": arguments.with_literals,
+        "totals": totals,
+    }))
+}
+
+/// The first number that no session of a recording has: a capture counts them from the beginning each time.
+fn sessions_end(path: &std::path::Path) -> anyhow::Result<u64> {
+    let mut reader = super::Reader::open(path)?;
+    let mut end = 0;
+    while let Some(event) = reader.next()? {
+        end = end.max(event.session.saturating_add(1));
+    }
+    if end == u64::MAX {
+        let reason = format!("{}: its sessions have no numbers that can be counted on", path.display());
+        return Err(AgentError::Refused(reason).into());
+    }
+    Ok(end)
+}

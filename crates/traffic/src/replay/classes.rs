@@ -1,0 +1,166 @@
+//! What a statement is: its operation, its class, and whether it only reads.
+
+use std::collections::HashMap;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::queue::Numbers;
+use sql::{self, Mode};
+
+/// Operations of a replay: what has a latency of its own in the lines.
+pub const OPERATIONS: [&str; 15] = [
+    "select", "insert", "update", "delete", "replace", "call", "set", "begin", "commit", "rollback", "show",
+    "ddl", "other", "prepare", "session",
+];
+const COMMIT: u16 = 8;
+const ROLLBACK: u16 = 9;
+pub const OTHER: u16 = 12;
+pub const PREPARE: u16 = 13;
+/// What is no statement: ping, reset, change of the database.
+pub const SESSION: u16 = 14;
+
+/// Classes with numbers of their own; whatever is seen later is one class together.
+const MAX_CLASSES: usize = 1_000;
+/// Number of the class of all others.
+pub const REST: u32 = 0;
+/// Of what is no statement.
+pub const NONE: u32 = u32::MAX;
+/// Texts that are remembered, and how long they may be: what is executed again and again is looked at once.
+const MAX_TEXTS: usize = 1 << 16;
+const MAX_TEXT: usize = 4 << 10;
+
+/// What is known of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    pub operation: u16,
+    pub class: u32,
+    pub is_read_only: bool,
+    /// Whether others wait for it, and it for others, where the order of commits is kept.
+    pub is_ordered: bool,
+}
+
+/// The name of a class.
+#[derive(Clone, Debug)]
+pub struct Class {
+    pub id: String,
+    pub fingerprint: Vec<u8>,
+}
+
+pub struct Classifier {
+    texts: Numbers<u64, Known>,
+    numbers: HashMap<Vec<u8>, u32>,
+    classes: Vec<Class>,
+    fingerprint: Vec<u8>,
+}
+
+impl Classifier {
+    pub fn new() -> Self {
+        let rest = Class { id: "others".to_owned(), fingerprint: b"(all other classes)".to_vec() };
+        Self {
+            texts: Numbers::default(),
+            numbers: HashMap::new(),
+            classes: vec![rest],
+            fingerprint: Vec::new(),
+        }
+    }
+
+    pub fn know(&mut self, text: &[u8]) -> Known {
+        if text.len() > MAX_TEXT {
+            return self.look_at(text);
+        }
+        let hash = xxh3_64(text);
+        if let Some(known) = self.texts.get(&hash) {
+            return *known;
+        }
+        if self.texts.len() == MAX_TEXTS {
+            self.texts.clear();
+        }
+        let known = self.look_at(text);
+        self.texts.insert(hash, known);
+        known
+    }
+
+    fn look_at(&mut self, text: &[u8]) -> Known {
+        sql::fingerprint(Mode::Strict, text, &mut self.fingerprint);
+        let class = match self.numbers.get(&self.fingerprint) {
+            Some(class) => *class,
+            None if self.classes.len() > MAX_CLASSES => REST,
+            None => {
+                let class = self.classes.len() as u32;
+                let id = sql::class_id(Mode::Strict, &self.fingerprint);
+                self.classes.push(Class { id, fingerprint: self.fingerprint.clone() });
+                self.numbers.insert(self.fingerprint.clone(), class);
+                class
+            }
+        };
+        let operation = operation_of(sql::verb(text));
+        let is_read_only = sql::is_read_only(text);
+        let is_ordered = !is_read_only || matches!(operation, COMMIT | ROLLBACK);
+        Known { operation, class, is_read_only, is_ordered }
+    }
+
+    /// The classes by their numbers.
+    pub fn into_classes(self) -> Vec<Class> {
+        self.classes
+    }
+}
+
+fn operation_of(verb: impl AsRef<[u8]>) -> u16 {
+    let verb = verb.as_ref().to_ascii_lowercase();
+    let name = match &verb[..] {
+        b"with" | b"table" | b"values" => "select",
+        b"start" => "begin",
+        b"desc" | b"describe" | b"explain" => "show",
+        b"create" | b"alter" | b"drop" | b"truncate" | b"rename" => "ddl",
+        other => std::str::from_utf8(other).unwrap_or("other"),
+    };
+    let statements = &OPERATIONS[..usize::from(OTHER)];
+    statements.iter().position(|operation| *operation == name).map_or(OTHER, |place| place as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMMIT, Classifier, MAX_CLASSES, OPERATIONS, OTHER, PREPARE, REST, ROLLBACK, SESSION};
+
+    #[test]
+    fn operations_have_their_names() {
+        assert_eq!(OPERATIONS[usize::from(COMMIT)], "commit");
+        assert_eq!(OPERATIONS[usize::from(ROLLBACK)], "rollback");
+        assert_eq!(OPERATIONS[usize::from(OTHER)], "other");
+        assert_eq!(OPERATIONS[usize::from(PREPARE)], "prepare");
+        assert_eq!(OPERATIONS[usize::from(SESSION)], "session");
+    }
+
+    #[test]
+    fn statements_are_known_by_what_they_do() {
+        let mut classifier = Classifier::new();
+        for (text, operation, reads) in [
+            ("SELECT 1", "select", true),
+            ("WITH a AS (SELECT 1) SELECT * FROM a", "select", true),
+            ("insert into t values (1)", "insert", false),
+            ("COMMIT", "commit", true),
+            ("ALTER TABLE t ADD a INT", "ddl", false),
+            ("LOCK TABLES t READ", "other", false),
+        ] {
+            let known = classifier.know(text.as_bytes());
+            assert_eq!(OPERATIONS[usize::from(known.operation)], operation, "{text}");
+            assert_eq!(known.is_read_only, reads, "{text}");
+            assert_eq!(known.is_ordered, !reads || text == "COMMIT", "{text}");
+        }
+        let one = classifier.know(b"SELECT a FROM t WHERE b = 1");
+        assert_eq!(one, classifier.know(b"SELECT a FROM t WHERE b = 2"));
+        assert_ne!(one.class, classifier.know(b"SELECT a FROM u WHERE b = 2").class);
+    }
+
+    #[test]
+    fn classes_have_a_limit() {
+        let mut classifier = Classifier::new();
+        for number in 0..MAX_CLASSES + 10 {
+            let table: String =
+                number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect();
+            classifier.know(format!("SELECT 1 FROM z{table}").as_bytes());
+        }
+        assert_eq!(classifier.classes.len(), MAX_CLASSES + 1);
+        assert_eq!(classifier.know(b"SELECT 1 FROM other").class, REST);
+    }
+}

@@ -1,0 +1,497 @@
+//! The reader's side: events of a recording become what sessions send, and go to the threads that play them.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::accounts::Accounts;
+use super::answers::{Kept, NO_NUMBER};
+use super::classes::{Class, Classifier, Known, NONE, PREPARE, SESSION};
+use super::order::{Order, Planner, Step};
+use super::queue::{Budget, Delivery, Expected, Inbox, Item, Numbers, Opening, Progress, Request, Seat};
+use super::timeline::{Speed, Timeline};
+use crate::event::{Command, Event, Outcome};
+use crate::recording::Reader;
+
+/// So many events go to the threads at once.
+const BATCH: usize = 128;
+/// How often the reader looks whether there is room again.
+const ROOM_CHECK: Duration = Duration::from_micros(200);
+/// A session whose login was not recorded connects so long before its first event.
+pub const LEAD_NS: u64 = 100_000_000;
+/// Texts of prepared statements that are kept once for all who use them.
+const MAX_TEXTS: usize = 1 << 14;
+const MAX_TEXT_BYTES: usize = 8 << 20;
+
+/// Where events come from, in the order of their starts.
+pub trait Events {
+    fn next(&mut self) -> anyhow::Result<Option<Event<'_>>>;
+
+    /// Places that could not be read, and events that came out of order.
+    fn troubles(&self) -> (u64, u64) {
+        (0, 0)
+    }
+}
+
+impl Events for Reader {
+    fn next(&mut self) -> anyhow::Result<Option<Event<'_>>> {
+        Reader::next(self)
+    }
+
+    fn troubles(&self) -> (u64, u64) {
+        (self.damage().damaged, self.unordered())
+    }
+}
+
+/// What is played, and how.
+pub struct Plan {
+    pub speed: Speed,
+    pub longest_idle_ns: Option<u64>,
+    /// How often each session is played at once.
+    pub copies: u32,
+    pub is_read_only: bool,
+    pub keeps_commit_order: bool,
+    /// In ns since 1970.
+    pub since_ns: u64,
+    pub until_ns: u64,
+    /// Recorded name of a database -> its name here.
+    pub databases: HashMap<Vec<u8>, Vec<u8>>,
+}
+
+/// What reader and threads share.
+pub struct Channel<'a> {
+    pub budget: &'a Budget,
+    pub inboxes: &'a [Inbox],
+    pub progress: &'a Progress,
+    pub writes: &'a Order,
+    pub closes: &'a Order,
+    pub stop: &'a AtomicBool,
+}
+
+/// What the reader counted.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub events: u64,
+    /// With all copies.
+    pub sent: u64,
+    pub sessions: u64,
+    pub state_events: u64,
+    pub filtered_writes: u64,
+    pub without_text: u64,
+    pub unsupported: u64,
+    pub refused_logins: u64,
+    pub first_ns: Option<u64>,
+    pub last_ns: u64,
+    /// Of the recording: what could not be read, and what came out of order.
+    pub damaged: u64,
+    pub unordered: u64,
+    /// Recorded time in which nothing was at work, and that was left out.
+    pub cut_ns: u64,
+}
+
+impl Counts {
+    pub fn to_json(&self) -> Value {
+        json!({
+            "events": self.events,
+            "sent": self.sent,
+            "sessions": self.sessions,
+            "state_events": self.state_events,
+            "skipped": {
+                "writes": self.filtered_writes,
+                "without_text": self.without_text,
+                "unsupported": self.unsupported,
+                "refused_logins": self.refused_logins,
+            },
+            "damaged": self.damaged,
+            "unordered": self.unordered,
+            "skipped_idle_ns": self.cut_ns,
+            "recorded_ns": self.first_ns.map_or(0, |first_ns| self.last_ns - first_ns),
+        })
+    }
+}
+
+/// A session of the recording: where its copies are.
+struct Player {
+    seats: Rc<[Seat]>,
+    database: Vec<u8>,
+    /// It may just have changed its database by a statement.
+    may_change_database: bool,
+}
+
+pub struct Dispatch<'a> {
+    plan: &'a Plan,
+    accounts: &'a Accounts,
+    channel: Channel<'a>,
+    /// What answers are compared with, in place of the recorded ones.
+    answers: Option<&'a Kept>,
+    timeline: Timeline,
+    classifier: Classifier,
+    texts: Numbers<u64, Arc<[u8]>>,
+    text_bytes: usize,
+    /// Bytes of a text that the next event is the first to have.
+    new_text: usize,
+    writes: Planner,
+    closes: Planner,
+    players: Numbers<u64, Player>,
+    next_key: u32,
+    batches: Vec<Vec<Delivery>>,
+    batched: usize,
+    at_ns: u64,
+    counts: Counts,
+}
+
+impl<'a> Dispatch<'a> {
+    pub fn new(plan: &'a Plan, accounts: &'a Accounts, channel: Channel<'a>) -> Self {
+        Self {
+            timeline: Timeline::new(plan.speed, plan.longest_idle_ns),
+            classifier: Classifier::new(),
+            texts: Numbers::default(),
+            text_bytes: 0,
+            new_text: 0,
+            writes: Planner::default(),
+            closes: Planner::default(),
+            players: Numbers::default(),
+            next_key: 0,
+            batches: channel.inboxes.iter().map(|_| Vec::new()).collect(),
+            batched: 0,
+            at_ns: 0,
+            counts: Counts::default(),
+            plan,
+            accounts,
+            channel,
+            answers: None,
+        }
+    }
+
+    /// The same with what another server answered.
+    #[must_use]
+    pub fn against(self, answers: Option<&'a Kept>) -> Self {
+        Self { answers, ..self }
+    }
+
+    /// Hands out all events; ends early when the replay is stopped.
+    pub fn run(mut self, events: &mut impl Events) -> anyhow::Result<(Counts, Vec<Class>)> {
+        let result = self.hand_out(events);
+        let players = std::mem::take(&mut self.players);
+        let mut last: Vec<_> = players.values().flat_map(|player| player.seats.iter().cloned()).collect();
+        last.sort_by_key(|seat| seat.key);
+        for seat in &last {
+            self.push(seat, self.quit(Step::default()));
+        }
+        self.flush();
+        // Also after an error: whoever plays must come to an end.
+        self.channel.progress.is_over.store(true, Ordering::Release);
+        result?;
+        self.counts.cut_ns = self.timeline.cut_ns();
+        (self.counts.damaged, self.counts.unordered) = events.troubles();
+        Ok((self.counts, self.classifier.into_classes()))
+    }
+
+    fn hand_out(&mut self, events: &mut impl Events) -> anyhow::Result<()> {
+        while let Some(event) = events.next()? {
+            if event.start_ns >= self.plan.until_ns || self.is_stopped() {
+                break;
+            }
+            if event.start_ns >= self.plan.since_ns || event.is_state {
+                self.take(&event)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
+        if event.is_state {
+            self.counts.state_events += 1;
+        } else {
+            self.at_ns = self.timeline.instant(event.start_ns, event.response_ns).max(self.at_ns);
+            self.counts.first_ns.get_or_insert(event.start_ns);
+            self.counts.last_ns = event.start_ns;
+        }
+        self.counts.events += 1;
+        match event.command {
+            Command::Connect if matches!(event.outcome, Outcome::Error(_)) => self.counts.refused_logins += 1,
+            Command::Connect => {
+                self.close(event.session, event.start_ns);
+                self.open(event, false);
+            }
+            Command::Quit => self.close(event.session, event.start_ns),
+            Command::Fetch | Command::Other(_) => self.counts.unsupported += 1,
+            _ => {
+                if !self.players.contains_key(&event.session) {
+                    self.open(event, true);
+                }
+                self.take_request(event)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_request(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
+        let known = match event.command {
+            Command::Query | Command::Prepare | Command::Execute if !event.text.is_empty() => {
+                Some(self.classifier.know(event.text))
+            }
+            _ => None,
+        };
+        if self.plan.is_read_only && known.is_some_and(|known| !known.is_read_only) {
+            self.counts.filtered_writes += 1;
+            return Ok(());
+        }
+        self.follow_database(event);
+        let Some(request) = self.request(event) else { return Ok(()) };
+        let answered = self.answers.map(|kept| kept.answer(self.counts.events)).transpose()?;
+        let Some(player) = self.players.get_mut(&event.session) else { return Ok(()) };
+        player.may_change_database = matches!(event.command, Command::Query) && starts_with_use(event.text);
+        let seats = Rc::clone(&player.seats);
+        let is_ordered = self.plan.keeps_commit_order && known.is_some_and(|known| known.is_ordered);
+        let end_ns = event.start_ns.saturating_add(event.response_ns.unwrap_or(0));
+        let mut request = Some(request);
+        for (place, seat) in seats.iter().enumerate() {
+            let is_last = place + 1 == seats.len();
+            let own = if is_last { request.take() } else { request.as_ref().map(Request::copy) };
+            let Some(own) = own else { break };
+            let step = match is_ordered {
+                true => self.writes.step(event.start_ns, end_ns, self.channel.writes),
+                false => Step::default(),
+            };
+            let mut item = self.item(event, own, known, step);
+            item.expected = answered.unwrap_or(item.expected);
+            // Of a session's copies the first one's answers are kept.
+            item.number = if place == 0 { self.counts.events } else { NO_NUMBER };
+            self.push(seat, item);
+            self.counts.sent += 1;
+        }
+        Ok(())
+    }
+
+    fn item(&self, event: &Event<'_>, request: Request, known: Option<Known>, step: Step) -> Item {
+        Item {
+            at_ns: if event.is_state { 0 } else { self.at_ns },
+            recorded_ns: event.start_ns,
+            number: NO_NUMBER,
+            operation: match (event.command, known) {
+                (Command::Prepare, _) => PREPARE,
+                (_, Some(known)) if !event.is_state => known.operation,
+                _ => SESSION,
+            },
+            class: known.filter(|_| !event.is_state).map_or(NONE, |known| known.class),
+            expected: Expected {
+                outcome: event.outcome,
+                response_ns: event.response_ns,
+                rows_sent: event.rows_sent,
+                rows_affected: event.rows_affected,
+                warnings: event.warnings,
+                checksum: event.checksum,
+            },
+            request,
+            step,
+            size: 0,
+        }
+    }
+
+    /// What is to be sent for an event; None for what cannot be, which is counted.
+    fn request(&mut self, event: &Event<'_>) -> Option<Request> {
+        match event.command {
+            Command::Query | Command::Prepare if event.text.is_empty() => {
+                self.counts.without_text += 1;
+                None
+            }
+            // Half a statement may mean something else.
+            Command::Query | Command::Prepare | Command::Execute if event.is_cut => {
+                self.counts.without_text += 1;
+                None
+            }
+            Command::Query => Some(match self.mapped_use(event.text) {
+                Some(name) => Request::InitDb(name.into()),
+                None => Request::Query(event.text.into()),
+            }),
+            // Without a number nothing can refer to it.
+            Command::Prepare => {
+                event.statement.map(|statement| Request::Prepare { statement, text: self.shared(event.text) })
+            }
+            // A log writes the values into the text: then it is a statement like any other.
+            Command::Execute if event.statement.is_none() && event.parameter_count == 0 => {
+                if event.text.is_empty() {
+                    self.counts.without_text += 1;
+                    return None;
+                }
+                Some(Request::Query(event.text.into()))
+            }
+            Command::Execute => Some(Request::Execute {
+                statement: event.statement,
+                text: self.shared(event.text),
+                parameters: event.parameters.into(),
+            }),
+            Command::Close => event.statement.map(Request::Close),
+            Command::ResetStatement => event.statement.map(Request::ResetStatement),
+            Command::InitDb => Some(Request::InitDb(self.mapped(event.database).into())),
+            // Passwords are not recorded: the session stays who it is, and forgets its state.
+            Command::ChangeUser | Command::ResetConnection => Some(Request::ResetConnection),
+            Command::Ping => Some(Request::Ping),
+            Command::Connect | Command::Quit | Command::Fetch | Command::Other(_) => None,
+        }
+    }
+
+    /// Logs tell a change of the database by the database of the next statement alone.
+    fn follow_database(&mut self, event: &Event<'_>) {
+        let Some(player) = self.players.get_mut(&event.session) else { return };
+        if event.database.is_empty() || event.database == player.database {
+            return;
+        }
+        player.database.clear();
+        player.database.extend_from_slice(event.database);
+        let is_known = player.may_change_database && self.plan.databases.is_empty();
+        if is_known || matches!(event.command, Command::InitDb) {
+            return;
+        }
+        let seats = Rc::clone(&player.seats);
+        for seat in seats.iter() {
+            let expected = Expected { outcome: Outcome::Ok, ..Expected::NOTHING };
+            let request = Request::InitDb(self.mapped(event.database).into());
+            let item = Item { expected, ..self.item(event, request, None, Step::default()) };
+            self.push(seat, item);
+        }
+    }
+
+    fn open(&mut self, event: &Event<'_>, is_first_event: bool) {
+        self.counts.sessions += 1;
+        let step = match self.plan.speed {
+            // As fast as possible, but not on more connections than there were.
+            Speed::Max => self.closes.wait(event.start_ns, self.channel.closes),
+            Speed::Factor(_) => Step::default(),
+        };
+        let mut seats = Vec::new();
+        for _ in 0..self.plan.copies {
+            let key = self.next_key;
+            self.next_key += 1;
+            let seat = Seat {
+                key,
+                thread: key as usize % self.channel.inboxes.len(),
+                waiting: Arc::new(AtomicUsize::new(0)),
+            };
+            let database = (!event.database.is_empty())
+                .then(|| String::from_utf8_lossy(self.mapped(event.database)).into_owned());
+            let opening = Opening {
+                at_ns: self.at_ns,
+                // Not all in one instant where a recording began in the middle of thousands.
+                lead_ns: if is_first_event { LEAD_NS + u64::from(key % 64) * 1_000_000 } else { 0 },
+                account: self.accounts.number_of(event.user),
+                database,
+                waiting: Arc::clone(&seat.waiting),
+                step,
+            };
+            self.put(seat.thread, Delivery::Open(key, Box::new(opening)));
+            seats.push(seat);
+        }
+        let player =
+            Player { seats: seats.into(), database: event.database.to_vec(), may_change_database: false };
+        self.players.insert(event.session, player);
+    }
+
+    fn close(&mut self, session: u64, at_ns: u64) {
+        let Some(player) = self.players.remove(&session) else { return };
+        for seat in player.seats.iter() {
+            let step = match self.plan.speed {
+                Speed::Max => self.closes.step(at_ns, at_ns, self.channel.closes),
+                Speed::Factor(_) => Step::default(),
+            };
+            self.push(seat, self.quit(step));
+        }
+    }
+
+    fn quit(&self, step: Step) -> Item {
+        Item {
+            at_ns: self.at_ns,
+            recorded_ns: self.counts.last_ns,
+            request: Request::Quit,
+            number: NO_NUMBER,
+            operation: SESSION,
+            class: NONE,
+            expected: Expected::NOTHING,
+            step,
+            size: 0,
+        }
+    }
+
+    fn mapped<'b>(&'b self, database: &'b [u8]) -> &'b [u8] {
+        self.plan.databases.get(database).map_or(database, Vec::as_slice)
+    }
+
+    /// The database that a statement `USE x` goes to, where names are mapped.
+    fn mapped_use(&self, text: &[u8]) -> Option<&[u8]> {
+        if self.plan.databases.is_empty() || !starts_with_use(text) {
+            return None;
+        }
+        let name = text[4..].trim_ascii();
+        let name = name.strip_suffix(b";").unwrap_or(name).trim_ascii();
+        let name = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`")).unwrap_or(name);
+        self.plan.databases.get(name).map(Vec::as_slice)
+    }
+
+    /// One copy of a text for all who have it.
+    fn shared(&mut self, text: &[u8]) -> Arc<[u8]> {
+        let hash = xxh3_64(text);
+        if let Some(shared) = self.texts.get(&hash)
+            && **shared == *text
+        {
+            return Arc::clone(shared);
+        }
+        if self.texts.len() == MAX_TEXTS || self.text_bytes > MAX_TEXT_BYTES {
+            self.text_bytes = 0;
+            self.texts.clear();
+        }
+        // Whoever came first pays for all.
+        self.new_text = text.len();
+        let shared: Arc<[u8]> = text.into();
+        self.text_bytes += text.len();
+        self.texts.insert(hash, Arc::clone(&shared));
+        shared
+    }
+
+    /// Gives a session its next event, when there is room for it.
+    fn push(&mut self, seat: &Seat, mut item: Item) {
+        item.size = item.own_size() + std::mem::take(&mut self.new_text);
+        let size = item.size;
+        if !self.channel.budget.admits(size, seat.waiting.load(Ordering::Relaxed)) {
+            // What makes room must be on its way first.
+            self.flush();
+            while !self.channel.budget.admits_many(size, seat.waiting.load(Ordering::Relaxed))
+                && !self.is_stopped()
+            {
+                std::thread::sleep(ROOM_CHECK);
+            }
+        }
+        self.channel.budget.take(&item);
+        seat.waiting.fetch_add(1, Ordering::Relaxed);
+        self.put(seat.thread, Delivery::Event(seat.key, item));
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.channel.stop.load(Ordering::Relaxed) || self.channel.progress.is_enough.load(Ordering::Relaxed)
+    }
+
+    fn put(&mut self, thread: usize, delivery: Delivery) {
+        self.batches[thread].push(delivery);
+        self.batched += 1;
+        if self.batched >= BATCH {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        for (inbox, batch) in self.channel.inboxes.iter().zip(&mut self.batches) {
+            inbox.put(batch);
+        }
+        self.batched = 0;
+        self.channel.progress.read_until_ns.store(self.at_ns, Ordering::Release);
+    }
+}
+
+fn starts_with_use(text: &[u8]) -> bool {
+    text.len() > 4 && text[..3].eq_ignore_ascii_case(b"use") && text[3].is_ascii_whitespace()
+}

@@ -1,0 +1,253 @@
+//! Replay: what a recording says clients sent is sent again, and the answers are compared.
+//!
+//! `dispatch` turns events into what sessions send, under one cap of memory (`queue`); `timeline` says when, `order` who
+//! has to wait for whom; `session` plays one session on the driver's engine; `play` has the threads, `results` and
+//! `tally` what comes out.
+
+mod accounts;
+mod answers;
+mod classes;
+mod dispatch;
+mod order;
+mod play;
+mod queue;
+mod results;
+mod session;
+mod tally;
+mod timeline;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use mysql_common::constants::CapabilityFlags;
+
+use self::accounts::Accounts;
+use self::answers::{Keeper, Kept, Scope};
+use self::dispatch::Plan;
+use self::play::Replay;
+use self::results::Verdict;
+use self::timeline::Speed;
+use crate::recording::Reader;
+use base::duration::parse_duration;
+use base::error::AgentError;
+use engine::net::Address;
+use mysql::{Connection, ServerArguments};
+
+/// What the process takes beside its queues: the recording's blocks, histograms, buffers of connections.
+const BASE_BYTES: usize = 96 << 20;
+const SMALLEST_QUEUES: usize = 8 << 20;
+
+#[derive(Args)]
+pub struct ReplayArguments {
+    /// The recording, made with literals
+    recording: PathBuf,
+    /// Write to this file instead of standard output, compressed if it ends in .zst
+    #[arg(long)]
+    output: Option<PathBuf>,
+    /// Show how far it is on standard error, also where that is no terminal
+    #[arg(long)]
+    progress: bool,
+    /// So many times as fast as recorded, or max: each session as fast as the server answers it
+    #[arg(long, default_value = "1", value_name = "FACTOR")]
+    speed: Speed,
+    /// Shorten stretches in which nothing was at work to this length
+    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+    skip_idle: Option<Duration>,
+    /// Play each session so often at once, on connections of its own: x4
+    #[arg(long, default_value = "x1", value_parser = parse_copies, value_name = "xN")]
+    sessions: u32,
+    /// Copies of a session may write: they collide with each other
+    #[arg(long)]
+    scale_writes: bool,
+    /// A statement that writes waits for all that were recorded to have ended before it began
+    #[arg(long)]
+    commit_order: bool,
+    /// Leave out statements that do more than read
+    #[arg(long)]
+    read_only: bool,
+    /// Begin here: ns since 1970, or a time after the recording's beginning such as +30s
+    #[arg(long, value_name = "TIME")]
+    since: Option<Instant>,
+    /// End here, as --since
+    #[arg(long, value_name = "TIME")]
+    until: Option<Instant>,
+    /// The most memory that the process may take, in MB
+    #[arg(long, default_value = "200MB", value_parser = parse_megabytes, value_name = "SIZE")]
+    memory: usize,
+    /// Compare rows, checksums, errors and warnings with the recording
+    #[arg(long)]
+    check: bool,
+    /// Keep this server's answers in a new file, for --answers
+    #[arg(long, value_name = "FILE")]
+    keep_answers: Option<PathBuf>,
+    /// Compare with the answers that another server gave to the same replay, and not with the recorded ones
+    #[arg(long, value_name = "FILE", conflicts_with = "check")]
+    answers: Option<PathBuf>,
+    /// Play what was sent to database A in database B
+    #[arg(long, value_parser = parse_pair, value_name = "A=B")]
+    database_map: Vec<(String, String)>,
+    /// File of accounts, readable by its owner only: a section [USER] for each recorded user, with user and password
+    #[arg(long, value_name = "FILE")]
+    user_map: Option<PathBuf>,
+    /// Count rows that an UPDATE found, not those it changed, as JDBC and others ask the server to
+    #[arg(long)]
+    found_rows: bool,
+    /// What is sent in the first part of the replay is not counted
+    #[arg(long, default_value = "0s", value_parser = parse_duration, value_name = "TIME")]
+    warmup: Duration,
+    /// End so long after the warm-up, however much is left [default: at the recording's end]
+    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+    duration: Option<Duration>,
+    /// A statement that takes longer fails, and its connection with it
+    #[arg(long, default_value = "10m", value_parser = parse_duration, value_name = "TIME")]
+    timeout: Duration,
+    /// The replay is invalid where 1% of the statements are sent later than this, also if the server is to blame
+    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+    max_lag: Option<Duration>,
+    /// Threads that play [default: one for most cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+/// A time of the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Instant {
+    Absolute(u64),
+    AfterBegin(Duration),
+}
+
+impl std::str::FromStr for Instant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix('+') {
+            Some(duration) => parse_duration(duration).map(Instant::AfterBegin),
+            None => text.parse().map(Instant::Absolute).map_err(|_| "ns since 1970, or +TIME".to_owned()),
+        }
+    }
+}
+
+impl Instant {
+    fn ns(self, first_ns: u64) -> u64 {
+        match self {
+            Instant::Absolute(ns) => ns,
+            Instant::AfterBegin(after) => first_ns.saturating_add(after.as_nanos() as u64),
+        }
+    }
+}
+
+fn parse_copies(text: &str) -> Result<u32, String> {
+    let copies = text.strip_prefix('x').unwrap_or(text).parse();
+    copies.ok().filter(|copies| (1..=1_000).contains(copies)).ok_or_else(|| "x1 to x1000".to_owned())
+}
+
+fn parse_megabytes(text: &str) -> Result<usize, String> {
+    let number = text.strip_suffix("MB").unwrap_or(text).parse::<usize>();
+    match number {
+        Ok(number) if (104..=1_000_000).contains(&number) => Ok(number * 1_000_000),
+        _ => Err("from 104MB".to_owned()),
+    }
+}
+
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((from, to)) if !from.is_empty() && !to.is_empty() => Ok((from.to_owned(), to.to_owned())),
+        _ => Err("two names with = between them".to_owned()),
+    }
+}
+
+pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
+    if arguments.sessions > 1 && !arguments.read_only && !arguments.scale_writes {
+        let message = "copies of a session write the same rows: they wait for each other and collide where the \
+                       recorded ones did not. Give --read-only, or --scale-writes if that is meant";
+        return Err(AgentError::Input(message.to_owned()).into());
+    }
+    let mut reader = Reader::open(&arguments.recording)?;
+    if let Some(info) = reader.info().iter().find(|info| !info.with_literals) {
+        let message = format!(
+            "{} was made without literals (part {}): its statements have no values to send. Record again with \
+             --with-literals",
+            arguments.recording.display(),
+            info.segment
+        );
+        return Err(AgentError::Input(message).into());
+    }
+    let Some((first_ns, last_ns)) = reader.span_ns() else {
+        return Err(AgentError::Input(format!("{} has no events", arguments.recording.display())).into());
+    };
+    let since_ns = arguments.since.map_or(0, |since| since.ns(first_ns));
+    let until_ns = arguments.until.map_or(u64::MAX, |until| until.ns(first_ns));
+    let span_ns = last_ns.min(until_ns).saturating_sub(first_ns.max(since_ns));
+    if since_ns > 0 {
+        reader.seek(since_ns);
+    }
+    let scope = Scope { first_ns, last_ns, since_ns, until_ns };
+    let answers = arguments.answers.as_deref().map(|path| Kept::open(path, scope)).transpose()?;
+    let missing = || AgentError::Input("no server: give --mysql-socket or --mysql-host".to_owned());
+    let options = arguments.server.options(arguments.timeout)?.ok_or_else(missing)?;
+    let accounts = Accounts::read(options, arguments.user_map.as_deref())?;
+    for account in &accounts.options {
+        // Before thousands of sessions find out.
+        Connection::open(account)?;
+    }
+    let keeper = arguments.keep_answers.as_deref().map(|path| Keeper::create(path, scope)).transpose()?;
+    let is_checked = arguments.check || answers.is_some();
+    let mut capabilities = CapabilityFlags::CLIENT_MULTI_STATEMENTS;
+    capabilities.set(CapabilityFlags::CLIENT_FOUND_ROWS, arguments.found_rows);
+    let map =
+        arguments.database_map.iter().map(|(from, to)| (from.clone().into_bytes(), to.clone().into_bytes()));
+    let replay = Replay {
+        plan: Plan {
+            speed: arguments.speed,
+            longest_idle_ns: arguments.skip_idle.map(|idle| idle.as_nanos() as u64),
+            copies: arguments.sessions,
+            is_read_only: arguments.read_only,
+            keeps_commit_order: arguments.commit_order,
+            since_ns,
+            until_ns,
+            databases: map.collect::<HashMap<_, _>>(),
+        },
+        address: Address::of(&accounts.options[0].endpoint)?,
+        accounts: &accounts,
+        threads: arguments.threads.unwrap_or_else(default_threads).max(1),
+        warmup_ns: arguments.warmup.as_nanos() as u64,
+        duration_ns: arguments.duration.map(|length| length.as_nanos() as u64),
+        timeout_ns: arguments.timeout.as_nanos() as u64,
+        queue_bytes: arguments.memory.saturating_sub(BASE_BYTES).max(SMALLEST_QUEUES),
+        is_checked,
+        answers: answers.as_ref(),
+        keeper: keeper.as_ref(),
+        capabilities,
+        planned_ns: planned_ns(arguments, span_ns),
+        verdict: Verdict {
+            max_lag_ns: arguments.max_lag.map(|lag| lag.as_nanos() as u64),
+            is_checked,
+            has_schedule: arguments.speed != Speed::Max,
+        },
+        shows_progress: arguments.progress,
+    };
+    play::run(&replay, &mut reader, arguments.output.as_deref())?;
+    keeper.map_or(Ok(()), Keeper::finish)
+}
+
+/// How long it will take where the server is as fast as the recorded one, in ns.
+fn planned_ns(arguments: &ReplayArguments, span_ns: u64) -> u64 {
+    let whole_ns = match arguments.speed {
+        Speed::Factor(factor) => (span_ns as f64 / factor) as u64,
+        Speed::Max => span_ns,
+    };
+    let wanted = arguments.duration.map(|length| (arguments.warmup + length).as_nanos() as u64);
+    whole_ns.min(wanted.unwrap_or(u64::MAX))
+}
+
+/// One core is left to the reader and the server.
+fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get).saturating_sub(1).clamp(1, 8)
+}

@@ -1,0 +1,255 @@
+//! From the reader to the threads: events as sessions need them, in queues whose bytes have one cap together.
+//!
+//! A queue may be as long as it likes, the cap is that of all. When it is reached the reader waits, but a session that
+//! has nothing to do always gets its next event: whoever holds up the others can go on, so the reader never waits for
+//! ever. Nothing is dropped.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::order::Step;
+use crate::event::Outcome;
+
+/// Keys that are numbers, spread by a multiplication: a look-up stands in the way of every event.
+pub type Numbers<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
+
+#[derive(Default)]
+pub struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // The table takes the upper bits as well as the lower ones.
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(26);
+    }
+}
+
+/// What the allocator and the queue add to an event, roughly.
+const OVERHEAD: usize = 48;
+
+/// One event of a session, as it is to be sent.
+#[derive(Debug)]
+pub struct Item {
+    /// In ns since the replay's start.
+    pub at_ns: u64,
+    /// Its place in the recording's own time, in ns since 1970: for people.
+    pub recorded_ns: u64,
+    /// Of its event among those played, from 1; or `answers::NO_NUMBER`.
+    pub number: u64,
+    pub request: Request,
+    pub operation: u16,
+    pub class: u32,
+    pub expected: Expected,
+    pub step: Step,
+    /// What it takes of the memory.
+    pub size: usize,
+}
+
+#[derive(Debug)]
+pub enum Request {
+    Query(Box<[u8]>),
+    Prepare { statement: u32, text: Arc<[u8]> },
+    Execute { statement: Option<u32>, text: Arc<[u8]>, parameters: Box<[u8]> },
+    ResetStatement(u32),
+    Close(u32),
+    InitDb(Box<[u8]>),
+    ResetConnection,
+    Ping,
+    Quit,
+}
+
+/// What the recording says of the answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    pub outcome: Outcome,
+    pub response_ns: Option<u64>,
+    pub rows_sent: Option<u64>,
+    pub rows_affected: Option<u64>,
+    pub warnings: Option<u16>,
+    pub checksum: Option<u64>,
+}
+
+impl Expected {
+    /// Nothing is known.
+    pub const NOTHING: Expected = Expected {
+        outcome: Outcome::Unknown,
+        response_ns: None,
+        rows_sent: None,
+        rows_affected: None,
+        warnings: None,
+        checksum: None,
+    };
+}
+
+impl Request {
+    /// The same for another session.
+    pub fn copy(&self) -> Self {
+        match self {
+            Request::Query(text) => Request::Query(text.clone()),
+            Request::Prepare { statement, text } => {
+                Request::Prepare { statement: *statement, text: Arc::clone(text) }
+            }
+            Request::Execute { statement, text, parameters } => Request::Execute {
+                statement: *statement,
+                text: Arc::clone(text),
+                parameters: parameters.clone(),
+            },
+            Request::ResetStatement(statement) => Request::ResetStatement(*statement),
+            Request::Close(statement) => Request::Close(*statement),
+            Request::InitDb(name) => Request::InitDb(name.clone()),
+            Request::ResetConnection => Request::ResetConnection,
+            Request::Ping => Request::Ping,
+            Request::Quit => Request::Quit,
+        }
+    }
+}
+
+impl Item {
+    /// Whether it is something that the server answers.
+    fn is_sent(&self) -> bool {
+        !matches!(self.request, Request::Quit | Request::Close(_))
+    }
+
+    /// What it takes of the memory, but for a text that it may share with others.
+    pub fn own_size(&self) -> usize {
+        let content = match &self.request {
+            Request::Query(bytes) | Request::InitDb(bytes) => bytes.len(),
+            Request::Execute { parameters, .. } => parameters.len(),
+            _ => 0,
+        };
+        size_of::<Item>() + content + OVERHEAD
+    }
+}
+
+/// The bytes of all queues, and their cap.
+pub struct Budget {
+    cap: usize,
+    used: AtomicUsize,
+    largest: AtomicUsize,
+    events: AtomicUsize,
+}
+
+impl Budget {
+    pub fn new(cap: usize) -> Self {
+        Self { cap, used: AtomicUsize::new(0), largest: AtomicUsize::new(0), events: AtomicUsize::new(0) }
+    }
+
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Whether a session may get another event. `waiting` is how many it has.
+    pub fn admits(&self, size: usize, waiting: usize) -> bool {
+        waiting == 0 || self.used() + size <= self.cap
+    }
+
+    /// The same for a reader that has waited: it goes on when it can do so for a while, not for every event.
+    pub fn admits_many(&self, size: usize, waiting: usize) -> bool {
+        waiting == 0 || (self.admits(size, waiting) && self.used() <= self.cap - self.cap / 8)
+    }
+
+    pub fn is_half_full(&self) -> bool {
+        self.used() > self.cap / 2
+    }
+
+    /// The most that there was at once.
+    pub fn largest(&self) -> usize {
+        self.largest.load(Ordering::Relaxed)
+    }
+
+    /// How many events wait.
+    pub fn events(&self) -> usize {
+        self.events.load(Ordering::Relaxed)
+    }
+
+    pub fn take(&self, item: &Item) {
+        let used = self.used.fetch_add(item.size, Ordering::Relaxed) + item.size;
+        self.largest.fetch_max(used, Ordering::Relaxed);
+        self.events.fetch_add(usize::from(item.is_sent()), Ordering::Relaxed);
+    }
+
+    pub fn give_back(&self, item: &Item) {
+        self.used.fetch_sub(item.size, Ordering::Relaxed);
+        self.events.fetch_sub(usize::from(item.is_sent()), Ordering::Relaxed);
+    }
+}
+
+/// A session of the replay, as the reader sees it.
+#[derive(Clone)]
+pub struct Seat {
+    /// Unique in the replay.
+    pub key: u32,
+    pub thread: usize,
+    /// Events that it has been given and has not begun.
+    pub waiting: Arc<AtomicUsize>,
+}
+
+/// A session that begins.
+pub struct Opening {
+    pub at_ns: u64,
+    /// It connects so long before that: its login was not recorded, its first event was.
+    pub lead_ns: u64,
+    pub account: usize,
+    pub database: Option<String>,
+    pub waiting: Arc<AtomicUsize>,
+    pub step: Step,
+}
+
+pub enum Delivery {
+    Open(u32, Box<Opening>),
+    Event(u32, Item),
+}
+
+/// What the reader has for one thread.
+#[derive(Default)]
+pub struct Inbox {
+    has_mail: AtomicBool,
+    mail: Mutex<Vec<Delivery>>,
+}
+
+impl Inbox {
+    /// Puts all of it in.
+    pub fn put(&self, deliveries: &mut Vec<Delivery>) {
+        if !deliveries.is_empty() {
+            self.mail.lock().unwrap_or_else(PoisonError::into_inner).append(deliveries);
+            self.has_mail.store(true, Ordering::Release);
+        }
+    }
+
+    /// Takes what is there, into an empty vector.
+    pub fn take(&self, into: &mut Vec<Delivery>) -> bool {
+        if !self.has_mail.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut mail = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut *mail, into);
+        self.has_mail.store(false, Ordering::Release);
+        true
+    }
+}
+
+/// How far the reader has come.
+#[derive(Default)]
+pub struct Progress {
+    /// Whatever is due before this, in ns since the replay's start, is in the inboxes.
+    pub read_until_ns: AtomicU64,
+    /// There is no more.
+    pub is_over: AtomicBool,
+    /// No more is wanted: what is left of the recording is beyond the replay's end.
+    pub is_enough: AtomicBool,
+}

@@ -1,0 +1,109 @@
+//! From what the threads found to the last lines.
+
+use serde_json::{Map, Value, json};
+
+use super::classes::Class;
+use super::dispatch::Counts;
+use super::queue::Budget;
+use super::tally::{Tally, class_lines};
+use base::histogram::Sparse;
+use engine::lines::{ThreadEnd, summary};
+
+/// Above it a reader should know that the recorded timing was not kept.
+const WARN_LAG_NS: u64 = 1_000_000;
+
+/// What makes a replay invalid, beside the driver's own lateness.
+pub struct Verdict {
+    /// The largest p99 of the schedule lag, whoever is to blame.
+    pub max_lag_ns: Option<u64>,
+    pub is_checked: bool,
+    /// As fast as possible there is no schedule to be behind.
+    pub has_schedule: bool,
+}
+
+/// Of all threads.
+#[derive(Default)]
+pub struct Results {
+    lag: Sparse,
+    tallies: Vec<Tally>,
+}
+
+impl Results {
+    pub fn add(&mut self, end: &ThreadEnd, tally: Tally) {
+        self.lag.add(&end.lag);
+        self.tallies.push(tally);
+    }
+
+    /// What the line `end` says beside what the driver says, and the lines of the classes.
+    pub fn finish(
+        self,
+        counts: &Counts,
+        classes: &[Class],
+        budget: &Budget,
+        verdict: &Verdict,
+    ) -> (Map<String, Value>, Vec<Value>) {
+        let total = |value: fn(&Tally) -> u64| self.tallies.iter().map(value).sum::<u64>();
+        let prepared_late = total(|tally| tally.prepared_late);
+        let unknown_statements = total(|tally| tally.unknown_statements);
+        let sessions_broken = total(|tally| tally.sessions_broken);
+        let (mut invalid, mut warnings) = (Vec::new(), Vec::new());
+        if verdict.has_schedule {
+            judge_lag(&self.lag, verdict, &mut invalid, &mut warnings);
+        }
+        if sessions_broken > 0 {
+            invalid.push(format!(
+                "{sessions_broken} sessions lost their connection on the way, and with it their variables and \
+                 transactions"
+            ));
+        }
+        if counts.damaged > 0 {
+            warnings.push(format!(
+                "{} places of the recording are damaged: what stood there was not sent",
+                counts.damaged
+            ));
+        }
+        if unknown_statements > 0 {
+            warnings.push(format!(
+                "{unknown_statements} executions of statements whose text the recording does not have were left out"
+            ));
+        }
+        let mut replay = counts.to_json();
+        replay["prepared_late"] = prepared_late.into();
+        replay["skipped"]["unknown_statements"] = unknown_statements.into();
+        replay["sessions_broken"] = sessions_broken.into();
+        replay["not_sent"] = budget.events().into();
+        replay["max_queued_bytes"] = budget.largest().into();
+        let (comparison, lines) = class_lines(self.tallies, classes, verdict.is_checked);
+        let mut also = Map::new();
+        if verdict.is_checked {
+            also.insert(
+                "comparison".to_owned(),
+                json!({
+                    "compared": comparison.compared,
+                    "different": comparison.different,
+                    "classes_different": comparison.classes_different,
+                }),
+            );
+        }
+        also.insert("lag".to_owned(), summary(&self.lag));
+        also.insert("replay".to_owned(), replay);
+        also.insert("invalid".to_owned(), invalid.into());
+        also.insert("warnings".to_owned(), warnings.into());
+        (also, lines)
+    }
+}
+
+/// The driver's own part of the lag is judged where its lateness is; the rest is the server's.
+fn judge_lag(lag: &Sparse, verdict: &Verdict, invalid: &mut Vec<String>, warnings: &mut Vec<String>) {
+    let Some(p99_ns) = lag.percentile_ns(0.99) else { return };
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let behind = format!("statements were sent p99 {:.2} ms after their time", ms(p99_ns));
+    let why = "because the answer before was not there yet: the server was slower than recorded";
+    match verdict.max_lag_ns {
+        Some(limit_ns) if p99_ns > limit_ns => {
+            invalid.push(format!("{behind} (limit {:.2} ms), {why}", ms(limit_ns)));
+        }
+        None if p99_ns > WARN_LAG_NS => warnings.push(format!("{behind}, {why}")),
+        _ => {}
+    }
+}

@@ -1,0 +1,373 @@
+//! One session of a recording, played on a connection of its own: what comes next is never sent before the answer to
+//! what came before is whole.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mysql_common::constants::CapabilityFlags;
+
+use super::answers::Keeper;
+use super::order::{Order, Step};
+use super::queue::{Budget, Item, Request};
+use super::tally::{Got, Tally};
+use base::clock::now_ns;
+use engine::client::{Choice, Client, Failure, Given, Progress, Random, Turn};
+use mysql::answers::Answers;
+use mysql::entry::{Entered, Entry, UNASKED};
+
+use crate::event::Outcome;
+use mysql::request::{write_command, write_parts};
+use mysql::{Error, Options};
+
+const QUIT: u8 = 0x01;
+const INIT_DB: u8 = 0x02;
+const QUERY: u8 = 0x03;
+const PING: u8 = 0x0E;
+const PREPARE: u8 = 0x16;
+const EXECUTE: u8 = 0x17;
+const CLOSE: u8 = 0x19;
+const RESET_STATEMENT: u8 = 0x1A;
+const RESET_CONNECTION: u8 = 0x1F;
+/// An execution without a cursor, once.
+const NO_CURSOR_ONCE: [u8; 5] = [0, 1, 0, 0, 0];
+
+/// What the sessions of a thread share.
+pub struct Shared<'a> {
+    pub start_ns: u64,
+    /// Nothing is begun from here on.
+    pub end_ns: u64,
+    /// In the closed loop of `max` an event is due when the one before is answered.
+    pub is_closed_loop: bool,
+    pub is_checked: bool,
+    pub keeper: Option<&'a Keeper>,
+    pub capabilities: CapabilityFlags,
+    pub budget: &'a Budget,
+    pub writes: &'a Order,
+    pub closes: &'a Order,
+    pub tally: RefCell<Tally>,
+}
+
+pub struct Session<'a> {
+    shared: Rc<Shared<'a>>,
+    account: &'a Options,
+    database: Option<String>,
+    waiting: Arc<AtomicUsize>,
+    queue: VecDeque<Item>,
+    at_work: Option<Item>,
+    begun_ns: u64,
+    statements: HashMap<u32, Prepared>,
+    /// What nobody answers goes out with the next request.
+    unsent: Vec<u8>,
+    answers: Answers,
+    phase: Phase<'a>,
+    was_connected: bool,
+}
+
+struct Prepared {
+    id: u32,
+    text: Arc<[u8]>,
+}
+
+enum Phase<'a> {
+    Down,
+    LoggingIn(Box<Entry<'a>>),
+    Idle,
+    /// What is at work has to be prepared first.
+    Preparing,
+    Working,
+}
+
+impl<'a> Session<'a> {
+    pub fn new(
+        shared: Rc<Shared<'a>>,
+        account: &'a Options,
+        database: Option<String>,
+        waiting: Arc<AtomicUsize>,
+    ) -> Self {
+        Self {
+            shared,
+            account,
+            database,
+            waiting,
+            queue: VecDeque::new(),
+            at_work: None,
+            begun_ns: 0,
+            statements: HashMap::new(),
+            unsent: Vec::new(),
+            answers: Answers::default(),
+            phase: Phase::Down,
+            was_connected: false,
+        }
+    }
+
+    /// Another event; true where the session had none.
+    pub fn push(&mut self, item: Item) -> bool {
+        self.queue.push_back(item);
+        self.queue.len() == 1
+    }
+
+    fn pop(&mut self) -> Option<Item> {
+        let item = self.queue.pop_front()?;
+        self.shared.budget.give_back(&item);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        Some(item)
+    }
+
+    fn due_ns(&self, item: &Item, since_ns: u64) -> u64 {
+        if self.shared.is_closed_loop { since_ns } else { self.shared.start_ns + item.at_ns }
+    }
+
+    /// Writes the request of what is at work. False: there is nothing to send, nobody knows the statement.
+    fn write(&mut self, item: &Item, out: &mut Vec<u8>) {
+        out.append(&mut self.unsent);
+        self.phase = Phase::Working;
+        match &item.request {
+            Request::Prepare { text, .. } => {
+                self.answers.expect_prepared();
+                write_command(PREPARE, text, out);
+                return;
+            }
+            Request::Execute { statement, text, parameters } => {
+                let prepared = statement.and_then(|recorded| self.statements.get(&recorded));
+                match prepared.filter(|prepared| text.is_empty() || prepared.text == *text) {
+                    Some(prepared) => write_execution(prepared.id, parameters, out),
+                    None => {
+                        self.shared.tally.borrow_mut().prepared_late += 1;
+                        self.phase = Phase::Preparing;
+                        self.answers.expect_prepared();
+                        write_command(PREPARE, text, out);
+                        return;
+                    }
+                }
+            }
+            Request::Query(text) => write_command(QUERY, text, out),
+            Request::InitDb(name) => write_command(INIT_DB, name, out),
+            Request::ResetConnection => write_command(RESET_CONNECTION, b"", out),
+            Request::Ping => write_command(PING, b"", out),
+            Request::ResetStatement(recorded) => {
+                let id = self.statements.get(recorded).map_or(u32::MAX, |prepared| prepared.id);
+                write_command(RESET_STATEMENT, &id.to_le_bytes(), out);
+            }
+            Request::Close(_) | Request::Quit => unreachable!("they are no turns"),
+        }
+        self.answers.expect_checked(self.wants_checksum(item));
+    }
+
+    fn wants_checksum(&self, item: &Item) -> bool {
+        self.shared.keeper.is_some() || (self.shared.is_checked && item.expected.checksum.is_some())
+    }
+
+    /// Whether the first in the queue can be sent at all; what cannot is dropped and counted.
+    fn can_be_sent(&self, item: &Item) -> bool {
+        match &item.request {
+            Request::Execute { statement: Some(recorded), text, .. } => {
+                !text.is_empty() || self.statements.contains_key(recorded)
+            }
+            Request::Execute { statement: None, text, .. } => !text.is_empty(),
+            Request::ResetStatement(recorded) => self.statements.contains_key(recorded),
+            _ => true,
+        }
+    }
+
+    fn take_answer(&mut self, out: &mut Vec<u8>) -> Progress {
+        let error = self.answers.take_error();
+        let Some(item) = self.at_work.take() else { return self.lose(&UNASKED) };
+        if matches!(self.phase, Phase::Preparing) && error.is_none() {
+            if let Request::Execute { statement, text, .. } = &item.request {
+                // A number that no recording has, for what came without one.
+                self.remember(statement.unwrap_or(u32::MAX), text.clone());
+                let id = self.answers.statement_id;
+                if let Request::Execute { parameters, .. } = &item.request {
+                    write_execution(id, parameters, out);
+                }
+                self.phase = Phase::Working;
+                self.answers.expect_checked(self.wants_checksum(&item));
+            }
+            self.at_work = Some(item);
+            return Progress::Waiting;
+        }
+        self.phase = Phase::Idle;
+        if error.is_none() {
+            self.follow_state(&item);
+        }
+        let code = error.as_ref().and_then(Error::code);
+        let got = Got::of(&self.answers, code);
+        let service_ns = now_ns() - self.begun_ns;
+        self.shared.tally.borrow_mut().answered(&item, service_ns, &got, self.shared.is_checked);
+        if let Some(keeper) = self.shared.keeper {
+            keeper.keep(item.number, &got, service_ns);
+        }
+        self.shared.writes.over(item.step);
+        match error {
+            // What failed when it was recorded has to fail now.
+            Some(error) if item.expected.outcome != Outcome::Error(code.unwrap_or(0)) => {
+                Progress::Failed(Failure { is_lost_race: false, ..Failure::from(&error) })
+            }
+            _ => Progress::Ended { rows: got.rows, bytes: self.answers.bytes },
+        }
+    }
+
+    /// What the session's state is after this.
+    fn follow_state(&mut self, item: &Item) {
+        match &item.request {
+            Request::Prepare { statement, text } => self.remember(*statement, text.clone()),
+            Request::InitDb(name) => self.database = Some(String::from_utf8_lossy(name).into_owned()),
+            Request::ResetConnection => self.statements.clear(),
+            _ => {}
+        }
+    }
+
+    /// What was just prepared is what the recording calls `recorded`.
+    fn remember(&mut self, recorded: u32, text: Arc<[u8]>) {
+        let prepared = Prepared { id: self.answers.statement_id, text };
+        if let Some(old) = self.statements.insert(recorded, prepared) {
+            write_command(CLOSE, &old.id.to_le_bytes(), &mut self.unsent);
+        }
+    }
+
+    fn lose(&mut self, error: &Error) -> Progress {
+        self.phase = Phase::Down;
+        Progress::Broken(Failure::from(error))
+    }
+
+    /// Gives up what is left: it is beyond the replay's end.
+    fn drop_rest(&mut self) {
+        while let Some(item) = self.pop() {
+            let order =
+                if matches!(item.request, Request::Quit) { self.shared.closes } else { self.shared.writes };
+            order.over(item.step);
+        }
+    }
+
+    /// Gives up what is at work: the connection is gone.
+    fn drop_work(&mut self) {
+        if let Some(item) = self.at_work.take() {
+            self.shared.writes.over(item.step);
+        }
+    }
+}
+
+impl Client for Session<'_> {
+    fn connected(&mut self, _out: &mut Vec<u8>) -> Progress {
+        self.drop_work();
+        if self.was_connected {
+            self.was_connected = false;
+            self.shared.tally.borrow_mut().sessions_broken += 1;
+        }
+        self.statements.clear();
+        self.unsent.clear();
+        self.answers = Answers::default();
+        let entry = Entry::new(self.account).with(self.database.clone(), self.shared.capabilities);
+        self.phase = Phase::LoggingIn(Box::new(entry));
+        Progress::Waiting
+    }
+
+    fn encrypted(&mut self, out: &mut Vec<u8>) {
+        if let Phase::LoggingIn(entry) = &mut self.phase {
+            entry.encrypted(out);
+        }
+    }
+
+    fn receive(&mut self, input: &[u8], out: &mut Vec<u8>, _random: &mut Random) -> Progress {
+        if let Phase::LoggingIn(entry) = &mut self.phase {
+            return match entry.receive(input, out) {
+                Ok(Entered::Waiting) => Progress::Waiting,
+                Ok(Entered::Encrypt(session)) => Progress::Encrypt(session),
+                Ok(Entered::Done) => {
+                    self.was_connected = true;
+                    self.phase = Phase::Idle;
+                    Progress::Ready
+                }
+                Err(error) => self.lose(&error),
+            };
+        }
+        match self.answers.feed(input) {
+            Ok(true) => self.take_answer(out),
+            Ok(false) => Progress::Waiting,
+            Err(error) => self.lose(&error),
+        }
+    }
+
+    fn choose(&mut self, _random: &mut Random) -> Choice {
+        Choice { operation: usize::from(super::classes::OTHER), pause_ns: None }
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>, _random: &mut Random) -> Progress {
+        let item = self.pop().expect("its turn was asked for");
+        self.begun_ns = now_ns();
+        self.write(&item, out);
+        self.at_work = Some(item);
+        Progress::Waiting
+    }
+
+    fn turn(&mut self, since_ns: u64) -> Turn {
+        // Connections that break between two events leave nothing at work behind.
+        self.drop_work();
+        loop {
+            let Some(item) = self.queue.front() else { return Turn::Nothing };
+            match item.request {
+                Request::Close(recorded) => {
+                    if let Some(prepared) = self.statements.remove(&recorded) {
+                        write_command(CLOSE, &prepared.id.to_le_bytes(), &mut self.unsent);
+                    }
+                    self.pop();
+                }
+                Request::Quit => {
+                    let at_ns = self.due_ns(item, since_ns);
+                    if at_ns <= now_ns() {
+                        let step: Step = item.step;
+                        self.pop();
+                        self.shared.closes.over(step);
+                        return Turn::Over;
+                    }
+                    return Turn::Rest(at_ns);
+                }
+                _ if !self.can_be_sent(item) => {
+                    self.shared.tally.borrow_mut().unknown_statements += 1;
+                    let item = self.pop();
+                    self.shared.writes.over(item.map_or(Step::default(), |item| item.step));
+                }
+                _ => {
+                    let intended_ns = self.due_ns(item, since_ns);
+                    let end_ns = self.shared.end_ns;
+                    if intended_ns >= end_ns {
+                        // Its place must stay its own while events may still come for it.
+                        if now_ns() < end_ns {
+                            return Turn::Rest(end_ns);
+                        }
+                        self.drop_rest();
+                        return Turn::Over;
+                    }
+                    if !self.shared.writes.allows(item.step) {
+                        return Turn::Held;
+                    }
+                    return Turn::Begin(Given { operation: usize::from(item.operation), intended_ns });
+                }
+            }
+        }
+    }
+
+    fn give_up(&mut self, now: u64) -> Option<Given> {
+        self.drop_work();
+        let item = self.queue.front()?;
+        let intended_ns = self.due_ns(item, now);
+        if intended_ns > now || matches!(item.request, Request::Quit) {
+            return None;
+        }
+        let item = self.pop()?;
+        self.shared.writes.over(item.step);
+        Some(Given { operation: usize::from(item.operation), intended_ns })
+    }
+
+    fn farewell(&mut self, out: &mut Vec<u8>) {
+        out.append(&mut self.unsent);
+        write_command(QUIT, b"", out);
+    }
+}
+
+fn write_execution(id: u32, parameters: &[u8], out: &mut Vec<u8>) {
+    write_parts(EXECUTE, &[&id.to_le_bytes(), &NO_CURSOR_ONCE, parameters], out);
+}

@@ -1,0 +1,271 @@
+//! What one thread found out about the classes: how long they took then and now, and how their answers differ.
+
+use serde_json::{Value, json};
+
+use super::classes::{Class, NONE};
+use super::queue::{Expected, Item, Request};
+use crate::event::Outcome;
+use base::histogram::{Histogram, Sparse};
+use engine::lines::summary;
+use mysql::answers::Answers;
+use sql;
+
+/// Examples of differences that are kept of each class.
+const EXAMPLES: usize = 3;
+/// An example shows so much of its statement, in bytes.
+const SHOWN_TEXT: usize = 2_000;
+
+/// How an answer may differ from the recorded one, the worst first.
+const KINDS: [&str; 5] = ["error", "rows", "checksum", "affected", "warnings"];
+
+/// What came back.
+#[derive(Clone, Copy, Debug)]
+pub struct Got {
+    pub error: Option<u16>,
+    pub rows: u64,
+    pub affected: u64,
+    pub warnings: Option<u16>,
+    pub checksum: Option<u64>,
+}
+
+impl Got {
+    pub fn of(answers: &Answers, error: Option<u16>) -> Self {
+        Self {
+            error,
+            rows: answers.row_count,
+            affected: answers.affected_rows,
+            warnings: answers.warnings,
+            checksum: answers.checksum(),
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Tally {
+    classes: Vec<Entry>,
+    /// Prepared here because the recording began after they were.
+    pub prepared_late: u64,
+    /// Executions of a statement whose text nobody knows.
+    pub unknown_statements: u64,
+    /// Connections made anew in the middle of a session: their variables and transactions are lost.
+    pub sessions_broken: u64,
+}
+
+#[derive(Default)]
+struct Entry {
+    count: u64,
+    errors: u64,
+    rows: u64,
+    recorded: Histogram,
+    service: Histogram,
+    compared: u64,
+    different: u64,
+    kinds: [u64; KINDS.len()],
+    examples: Vec<Example>,
+}
+
+struct Example {
+    kind: usize,
+    value: Value,
+}
+
+/// A class of all threads together.
+#[derive(Default)]
+struct Sum {
+    count: u64,
+    errors: u64,
+    rows: u64,
+    recorded: Sparse,
+    service: Sparse,
+    compared: u64,
+    different: u64,
+    kinds: [u64; KINDS.len()],
+    examples: Vec<Example>,
+}
+
+/// What the comparison came to, over all classes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    pub compared: u64,
+    pub different: u64,
+    pub classes_different: u64,
+}
+
+impl Tally {
+    /// An answer is whole.
+    pub fn answered(&mut self, item: &Item, service_ns: u64, got: &Got, is_checked: bool) {
+        if item.class == NONE {
+            return;
+        }
+        let class = item.class as usize;
+        if class >= self.classes.len() {
+            self.classes.resize_with(class + 1, Entry::default);
+        }
+        let entry = &mut self.classes[class];
+        // A class is what is executed; that its statement was prepared is another matter.
+        if !matches!(item.request, Request::Prepare { .. }) {
+            entry.count += 1;
+            entry.rows += got.rows;
+            entry.errors += u64::from(got.error.is_some());
+            entry.service.record(service_ns);
+            if let Some(response_ns) = item.expected.response_ns {
+                entry.recorded.record(response_ns);
+            }
+        }
+        if !is_checked {
+            return;
+        }
+        let (is_compared, differences) = compare(&item.expected, got);
+        entry.compared += u64::from(is_compared);
+        let Some(worst) = differences.iter().position(|differs| *differs) else { return };
+        entry.different += 1;
+        for (count, differs) in entry.kinds.iter_mut().zip(differences) {
+            *count += u64::from(differs);
+        }
+        if entry.examples.len() < EXAMPLES || entry.examples.iter().any(|example| example.kind > worst) {
+            let value = example(item, worst, got);
+            entry.examples.push(Example { kind: worst, value });
+            keep_worst(&mut entry.examples);
+        }
+    }
+}
+
+fn keep_worst(examples: &mut Vec<Example>) {
+    examples.sort_by_key(|example| example.kind);
+    examples.truncate(EXAMPLES);
+}
+
+/// Whether there was anything to compare, and which kinds differ.
+fn compare(expected: &Expected, got: &Got) -> (bool, [bool; KINDS.len()]) {
+    let mut differs = [false; KINDS.len()];
+    let is_known = match expected.outcome {
+        Outcome::Ok => {
+            differs[0] = got.error.is_some();
+            true
+        }
+        Outcome::Error(code) => {
+            differs[0] = got.error != Some(code);
+            true
+        }
+        // Nobody knows what would have come.
+        Outcome::Unanswered => return (false, differs),
+        Outcome::Unknown => false,
+    };
+    if got.error.is_some() || matches!(expected.outcome, Outcome::Error(_)) {
+        return (is_known, differs);
+    }
+    let affected = expected.rows_affected;
+    differs[1] = expected.rows_sent.is_some_and(|rows| rows != got.rows);
+    differs[2] = matches!((expected.checksum, got.checksum), (Some(a), Some(b)) if a != b);
+    differs[3] = affected.is_some_and(|rows| rows != got.affected);
+    differs[4] = matches!((expected.warnings, got.warnings), (Some(a), Some(b)) if a != b);
+    let is_known =
+        is_known || expected.rows_sent.is_some() || expected.checksum.is_some() || affected.is_some();
+    (is_known, differs)
+}
+
+fn example(item: &Item, kind: usize, got: &Got) -> Value {
+    let text: &[u8] = match &item.request {
+        Request::Query(text) => text,
+        Request::Prepare { text, .. } | Request::Execute { text, .. } => text,
+        _ => b"",
+    };
+    let expected = &item.expected;
+    json!({
+        "differs": KINDS[kind],
+        "recorded_ns": item.recorded_ns,
+        "statement": shown(text),
+        "recorded": {
+            "error": match expected.outcome { Outcome::Error(code) => Some(code), _ => None },
+            "rows": expected.rows_sent,
+            "affected": expected.rows_affected,
+            "warnings": expected.warnings,
+            "checksum": expected.checksum.map(|sum| format!("{sum:016x}")),
+        },
+        "replayed": {
+            "error": got.error,
+            "rows": got.rows,
+            "affected": got.affected,
+            "warnings": got.warnings,
+            "checksum": got.checksum.map(|sum| format!("{sum:016x}")),
+        },
+    })
+}
+
+/// A statement for people: without passwords, and not endless.
+pub fn shown(text: &[u8]) -> String {
+    let mut redacted = Vec::new();
+    sql::redact(text, &mut redacted);
+    let cut = &redacted[..redacted.len().min(SHOWN_TEXT)];
+    let mut shown: String = String::from_utf8_lossy(cut)
+        .chars()
+        .map(|character| if character.is_control() { ' ' } else { character })
+        .collect();
+    if cut.len() < redacted.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// The lines of all classes, those with most differences and then those with most time first.
+pub fn class_lines(tallies: Vec<Tally>, classes: &[Class], is_checked: bool) -> (Comparison, Vec<Value>) {
+    let mut sums: Vec<Sum> = classes.iter().map(|_| Sum::default()).collect();
+    for tally in tallies {
+        for (sum, entry) in sums.iter_mut().zip(tally.classes) {
+            sum.add(entry);
+        }
+    }
+    let mut comparison = Comparison::default();
+    let mut lines = Vec::new();
+    for (sum, class) in sums.into_iter().zip(classes) {
+        if sum.count == 0 && sum.different == 0 {
+            continue;
+        }
+        comparison.compared += sum.compared;
+        comparison.different += sum.different;
+        comparison.classes_different += u64::from(sum.different > 0);
+        let time_ns = sum.service.count() as f64 * sum.service.percentile_ns(0.5).unwrap_or(0) as f64;
+        lines.push((sum.different, time_ns, sum.line(class, is_checked)));
+    }
+    lines.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
+    (comparison, lines.into_iter().map(|(_, _, line)| line).collect())
+}
+
+impl Sum {
+    fn add(&mut self, mut entry: Entry) {
+        self.count += entry.count;
+        self.errors += entry.errors;
+        self.rows += entry.rows;
+        self.recorded.add(&entry.recorded.take());
+        self.service.add(&entry.service.take());
+        self.compared += entry.compared;
+        self.different += entry.different;
+        for (sum, count) in self.kinds.iter_mut().zip(entry.kinds) {
+            *sum += count;
+        }
+        self.examples.append(&mut entry.examples);
+        keep_worst(&mut self.examples);
+    }
+
+    fn line(self, class: &Class, is_checked: bool) -> Value {
+        let mut line = json!({
+            "kind": "class",
+            "class": class.id,
+            "fingerprint": shown(&class.fingerprint),
+            "count": self.count,
+            "errors": self.errors,
+            "rows": self.rows,
+            "recorded": summary(&self.recorded),
+            "service": summary(&self.service),
+        });
+        if is_checked {
+            line["compared"] = self.compared.into();
+            line["different"] = self.different.into();
+            for (kind, count) in KINDS.iter().zip(self.kinds) {
+                line[format!("different_{kind}")] = count.into();
+            }
+            line["examples"] = self.examples.into_iter().map(|example| example.value).collect();
+        }
+        line
+    }
+}

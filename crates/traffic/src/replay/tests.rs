@@ -1,0 +1,332 @@
+//! The reader's side with events made up here; what needs a server is in tests/real/server/test_replay.py.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::accounts::Accounts;
+use super::classes::OPERATIONS;
+use super::dispatch::{Channel, Counts, Dispatch, Events, Plan};
+use super::order::Order;
+use super::queue::{Budget, Delivery, Inbox, Item, Progress, Request};
+use super::timeline::Speed;
+use crate::event::{Command, Event, Outcome};
+use mysql::options::{Password, TlsMode};
+use mysql::{Endpoint, Options};
+
+const MS: u64 = 1_000_000;
+const START: u64 = 1_700_000_000_000_000_000;
+
+/// An event that owns its text.
+struct Made(Event<'static>);
+
+struct Recording(VecDeque<Made>);
+
+impl Events for Recording {
+    fn next(&mut self) -> anyhow::Result<Option<Event<'_>>> {
+        Ok(self.0.pop_front().map(|made| made.0))
+    }
+}
+
+fn event(at_ms: u64, session: u64, command: Command, text: &'static str) -> Made {
+    let mut event = Event::new(START + at_ms * MS, session, command);
+    event.text = text.as_bytes();
+    event.outcome = Outcome::Ok;
+    event.response_ns = Some(MS);
+    Made(event)
+}
+
+fn with(mut made: Made, change: impl FnOnce(&mut Event<'static>)) -> Made {
+    change(&mut made.0);
+    made
+}
+
+fn plan() -> Plan {
+    Plan {
+        speed: Speed::Factor(1.0),
+        longest_idle_ns: None,
+        copies: 1,
+        is_read_only: false,
+        keeps_commit_order: false,
+        since_ns: 0,
+        until_ns: u64::MAX,
+        databases: HashMap::new(),
+    }
+}
+
+fn accounts() -> Accounts {
+    let options = Options {
+        endpoint: Endpoint::Socket(PathBuf::from("/nowhere")),
+        user: "u".to_owned(),
+        password: Password::default(),
+        database: None,
+        tls: TlsMode::Disabled,
+        tls_ca: None,
+        connect_timeout: Duration::MAX,
+        read_timeout: Duration::MAX,
+    };
+    Accounts::read(options, None).unwrap()
+}
+
+/// All of the reader's shared things, for so many threads.
+struct Bench {
+    budget: Budget,
+    inboxes: Vec<Inbox>,
+    progress: Progress,
+    writes: Order,
+    closes: Order,
+    stop: AtomicBool,
+}
+
+impl Bench {
+    fn new(threads: usize, cap: usize) -> Self {
+        Self {
+            budget: Budget::new(cap),
+            inboxes: (0..threads).map(|_| Inbox::default()).collect(),
+            progress: Progress::default(),
+            writes: Order::default(),
+            closes: Order::default(),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    fn read(&self, plan: &Plan, events: Vec<Made>) -> Counts {
+        let accounts = accounts();
+        let channel = Channel {
+            budget: &self.budget,
+            inboxes: &self.inboxes,
+            progress: &self.progress,
+            writes: &self.writes,
+            closes: &self.closes,
+            stop: &self.stop,
+        };
+        Dispatch::new(plan, &accounts, channel).run(&mut Recording(events.into())).unwrap().0
+    }
+
+    fn mail(&self, thread: usize) -> Vec<Delivery> {
+        let mut mail = Vec::new();
+        self.inboxes[thread].take(&mut mail);
+        mail
+    }
+}
+
+/// What one thread gets, in words.
+fn words(deliveries: &[Delivery]) -> Vec<String> {
+    let item = |item: &Item| {
+        let at = item.at_ns as f64 / MS as f64;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let request = match &item.request {
+            Request::Query(sql) => text(sql),
+            Request::Prepare { statement, text: sql } => format!("prepare {statement} {}", text(sql)),
+            Request::Execute { statement, text: sql, .. } => format!("execute {statement:?} {}", text(sql)),
+            Request::InitDb(name) => format!("use {}", text(name)),
+            other => format!("{other:?}"),
+        };
+        format!("{at} {} {request}", OPERATIONS[usize::from(item.operation)])
+    };
+    let word = |delivery: &Delivery| match delivery {
+        Delivery::Open(key, opening) => {
+            format!(
+                "{key} open {} {}",
+                opening.at_ns as f64 / MS as f64,
+                opening.database.as_deref().unwrap_or("-")
+            )
+        }
+        Delivery::Event(key, event) => format!("{key} {}", item(event)),
+    };
+    deliveries.iter().map(word).collect()
+}
+
+fn played(plan: &Plan, events: Vec<Made>) -> (Vec<String>, Counts) {
+    let bench = Bench::new(1, usize::MAX);
+    let counts = bench.read(plan, events);
+    assert!(bench.progress.is_over.load(Ordering::Relaxed));
+    (words(&bench.mail(0)), counts)
+}
+
+#[test]
+fn a_session_from_its_login_to_its_end() {
+    let events = vec![
+        with(event(0, 1, Command::Connect, ""), |e| e.database = b"shop"),
+        with(event(10, 1, Command::Prepare, "SELECT ?"), |e| e.statement = Some(7)),
+        with(event(20, 1, Command::Execute, "SELECT ?"), |e| {
+            e.statement = Some(7);
+            e.parameter_count = 1;
+        }),
+        with(event(30, 1, Command::Close, ""), |e| e.statement = Some(7)),
+        event(40, 1, Command::ChangeUser, ""),
+        event(50, 1, Command::Fetch, ""),
+        event(60, 1, Command::Quit, ""),
+        with(event(70, 2, Command::Connect, ""), |e| e.outcome = Outcome::Error(1045)),
+    ];
+    let (words, counts) = played(&Plan { speed: Speed::Factor(2.0), ..plan() }, events);
+    let expected = [
+        "0 open 0 shop",
+        "0 5 prepare prepare 7 SELECT ?",
+        "0 10 select execute Some(7) SELECT ?",
+        "0 15 session Close(7)",
+        "0 20 session ResetConnection",
+        "0 30 session Quit",
+    ];
+    assert_eq!(words, expected);
+    assert_eq!((counts.events, counts.sent, counts.sessions), (8, 4, 1));
+    assert_eq!((counts.unsupported, counts.refused_logins), (1, 1));
+}
+
+#[test]
+fn a_log_tells_neither_logins_nor_changes_of_the_database() {
+    let query = |at, text, database: &'static [u8]| {
+        with(event(at, 5, Command::Query, text), |e| e.database = database)
+    };
+    let events = vec![
+        query(100, "SELECT 1", b"a"),
+        query(110, "SELECT 2", b"b"),
+        query(120, "USE c", b"b"),
+        query(130, "SELECT 3", b"c"),
+        with(event(140, 5, Command::Execute, "SELECT 4 FROM t"), |e| e.database = b"c"),
+    ];
+    let (words, _) = played(&plan(), events);
+    let expected = [
+        "0 open 0 a",
+        "0 0 select SELECT 1",
+        "0 10 session use b",
+        "0 10 select SELECT 2",
+        "0 20 other USE c",
+        "0 30 select SELECT 3",
+        "0 40 select SELECT 4 FROM t",
+        "0 40 session Quit",
+    ];
+    assert_eq!(words, expected);
+}
+
+#[test]
+fn databases_have_other_names() {
+    let databases = HashMap::from([(b"a".to_vec(), b"x".to_vec())]);
+    let query = |at, text, database: &'static [u8]| {
+        with(event(at, 5, Command::Query, text), |e| e.database = database)
+    };
+    let events = vec![
+        with(event(0, 5, Command::Connect, ""), |e| e.database = b"a"),
+        with(event(1, 5, Command::InitDb, ""), |e| e.database = b"b"),
+        query(2, "use `a` ;", b"b"),
+        query(3, "SELECT 1", b"a"),
+    ];
+    let (words, _) = played(&Plan { databases, ..plan() }, events);
+    assert_eq!(words[..3], ["0 open 0 x", "0 1 session use b", "0 2 other use x"]);
+    assert_eq!(words.last().unwrap(), "0 3 session Quit");
+}
+
+#[test]
+fn what_writes_is_left_out_and_counted() {
+    let events = vec![
+        event(0, 1, Command::Query, "SELECT 1"),
+        event(1, 1, Command::Query, "DELETE FROM t"),
+        event(2, 1, Command::Query, "SELECT 1 FROM t FOR UPDATE"),
+    ];
+    let (words, counts) = played(&Plan { is_read_only: true, ..plan() }, events);
+    assert!(words.iter().all(|word| !word.contains("DELETE")), "{words:?}");
+    assert!(counts.filtered_writes >= 1);
+}
+
+#[test]
+fn sessions_are_played_by_several_at_once() {
+    let bench = Bench::new(2, usize::MAX);
+    let counts = bench.read(&Plan { copies: 4, ..plan() }, vec![event(0, 1, Command::Query, "SELECT 1")]);
+    assert_eq!((counts.events, counts.sent, counts.sessions), (1, 4, 1));
+    for thread in 0..2 {
+        assert_eq!(words(&bench.mail(thread)).iter().filter(|word| word.contains("SELECT")).count(), 2);
+    }
+}
+
+#[test]
+fn parts_of_a_recording() {
+    let events = |texts: [&'static str; 4]| {
+        let mut made: Vec<_> = texts
+            .iter()
+            .enumerate()
+            .map(|(at, text)| event(at as u64 * 10, 1, Command::Query, text))
+            .collect();
+        made[0].0.is_state = true;
+        made
+    };
+    let plan = Plan { since_ns: START + 20 * MS, until_ns: START + 30 * MS, ..plan() };
+    let (words, counts) = played(&plan, events(["SET @a = 1", "SELECT 1", "SELECT 2", "SELECT 3"]));
+    // What brings the session into its state comes first, and is no operation of its own.
+    assert_eq!(words, ["0 open 0 -", "0 0 session SET @a = 1", "0 0 select SELECT 2", "0 0 session Quit"]);
+    assert_eq!(counts.state_events, 1);
+}
+
+#[test]
+fn writes_wait_for_writes_that_were_over() {
+    let bench = Bench::new(1, usize::MAX);
+    let events = vec![
+        event(0, 1, Command::Query, "UPDATE t SET a = 1"),
+        event(5, 2, Command::Query, "SELECT 1"),
+        event(5, 3, Command::Query, "UPDATE t SET a = 2"),
+    ];
+    bench.read(&Plan { keeps_commit_order: true, ..plan() }, events);
+    let steps: Vec<_> = bench
+        .mail(0)
+        .into_iter()
+        .filter_map(|delivery| match delivery {
+            Delivery::Event(_, item) if !matches!(item.request, Request::Quit) => Some(item.step),
+            _ => None,
+        })
+        .collect();
+    assert!(bench.writes.allows(steps[0]) && bench.writes.allows(steps[1]));
+    assert!(!bench.writes.allows(steps[2]));
+    bench.writes.over(steps[0]);
+    assert!(bench.writes.allows(steps[2]));
+}
+
+/// Sessions that get their next event only when the one before has been worked on, in an order that is bad for the
+/// reader: nothing is lost, nothing waits for ever, and the cap holds but for one event a session.
+#[test]
+fn the_cap_holds_and_nothing_waits_for_ever() {
+    const SESSIONS: usize = 5;
+    const EVENTS: usize = 4_000;
+    // The first session has most of the events, and is worked on last.
+    let events = (0..EVENTS)
+        .map(|at| {
+            event(
+                at as u64,
+                if at % 10 == 0 { at as u64 / 10 % 5 } else { 0 },
+                Command::Query,
+                "SELECT 12345",
+            )
+        })
+        .collect();
+    let bench = Bench::new(1, 4_000);
+    let mut queues: HashMap<u32, VecDeque<Item>> = HashMap::new();
+    let mut waiting = HashMap::new();
+    let (mut done, mut largest, mut largest_item) = (0, 0, 0);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| bench.read(&plan(), events));
+        while done < EVENTS {
+            for delivery in bench.mail(0) {
+                match delivery {
+                    Delivery::Open(key, opening) => drop(waiting.insert(key, opening.waiting)),
+                    Delivery::Event(key, item) => {
+                        largest_item = largest_item.max(item.size);
+                        queues.entry(key).or_default().push_back(item);
+                    }
+                }
+            }
+            largest = largest.max(bench.budget.used());
+            let busy = queues.iter_mut().filter(|(_, queue)| !queue.is_empty());
+            let Some((key, queue)) = busy.max_by_key(|(key, _)| **key) else {
+                std::thread::yield_now();
+                continue;
+            };
+            // What a session does when it begins an event.
+            let item = queue.pop_front().unwrap();
+            bench.budget.give_back(&item);
+            waiting[key].fetch_sub(1, Ordering::Relaxed);
+            done += usize::from(!matches!(item.request, Request::Quit));
+        }
+        bench.stop.store(true, Ordering::Relaxed);
+        assert_eq!(reader.join().unwrap().sent, EVENTS as u64);
+    });
+    assert!(largest <= 4_000 + SESSIONS * largest_item, "{largest}");
+}

@@ -1,0 +1,140 @@
+//! Where one event of a slow log ends and the next begins.
+//!
+//! Servers write `;` and an end of line after each statement, and the next event begins with `# Time: ` or
+//! `# User@Host: `. A *firm* boundary is that: it depends on nothing before it, so that a file can be read in parts. A
+//! statement whose literal holds such lines looks the same, and is cut there (by pt-query-digest as well). A *loose*
+//! one is a line of that kind after anything else. It counts unless it stands inside a literal or a comment, so that
+//! what is broken costs one event.
+
+use memchr::{memchr, memmem};
+
+use super::time;
+/// A header line longer than this is none.
+pub(super) use crate::pieces::LINE_BYTES;
+use crate::pieces::{without_banner, without_return};
+
+const TIME: &[u8] = b"# Time: ";
+const USER: &[u8] = b"# User@Host: ";
+const QUERY_TIME: &[u8] = b"# Query_time: ";
+
+/// What stands at the beginning of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// The first line of an event.
+    First,
+    Other,
+    /// The buffer ends too early to tell.
+    Unknown,
+}
+
+/// Looks at the line that begins `text`; `at_end` when nothing will follow.
+pub(super) fn classify(text: &[u8], at_end: bool) -> Line {
+    let prefix = |prefix: &[u8]| text.starts_with(prefix);
+    if !prefix(b"# T") && !prefix(b"# U") && !prefix(b"# Q") {
+        return if text.len() < 3 && !at_end && b"# ".starts_with(&text[..text.len().min(2)]) {
+            Line::Unknown
+        } else {
+            Line::Other
+        };
+    }
+    let window = &text[..text.len().min(LINE_BYTES)];
+    let line = match memchr(b'\n', window) {
+        Some(end) => &window[..end],
+        None if window.len() == LINE_BYTES => return Line::Other,
+        None if !at_end => return Line::Unknown,
+        None => window,
+    };
+    if is_first(without_return(line)) { Line::First } else { Line::Other }
+}
+
+fn is_first(line: &[u8]) -> bool {
+    if let Some(rest) = line.strip_prefix(TIME) {
+        return time::stamp(rest).is_some_and(|(_, rest)| {
+            rest.is_empty() || rest.trim_ascii_start().strip_prefix(USER).is_some_and(is_account)
+        });
+    }
+    if let Some(rest) = line.strip_prefix(USER) {
+        return is_account(rest);
+    }
+    // Without --log-short-format's missing lines this is never the first.
+    line.strip_prefix(QUERY_TIME).is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit))
+}
+
+fn is_account(text: &[u8]) -> bool {
+    super::account::parse(text).is_some()
+}
+
+/// Whether what ends with `before` is a whole statement, so that a line after it may begin an event.
+pub(super) fn ends_statement(before: &[u8]) -> bool {
+    before.ends_with(b";\n")
+        || before.ends_with(b";\r\n")
+        || before.ends_with(b"Argument\n") && ends_banner(before)
+}
+
+fn ends_banner(before: &[u8]) -> bool {
+    without_banner(before).len() < before.len()
+}
+
+/// Whether a place in a statement is inside a literal or a comment: asked for places further and further on.
+#[derive(Default)]
+pub(super) struct Lexer {
+    position: usize,
+    inside: Option<Inside>,
+}
+
+#[derive(Clone, Copy)]
+enum Inside {
+    Quotes(u8),
+    Comment,
+    Line,
+}
+
+impl Lexer {
+    /// Reads on to `end`; true where that is inside of something that goes on.
+    pub(super) fn is_inside(&mut self, text: &[u8], end: usize) -> bool {
+        while self.position < end {
+            self.position += match self.inside {
+                None => self.outside(&text[self.position..end]),
+                Some(Inside::Quotes(quote)) => self.quoted(&text[self.position..end], quote),
+                Some(Inside::Comment) => self.until(&text[self.position..end], b"*/"),
+                Some(Inside::Line) => self.until(&text[self.position..end], b"\n"),
+            };
+        }
+        self.inside.is_some()
+    }
+
+    fn outside(&mut self, text: &[u8]) -> usize {
+        let special = |byte: &u8| matches!(byte, b'\'' | b'"' | b'`' | b'#' | b'-' | b'/');
+        let Some(at) = text.iter().position(special) else { return text.len() };
+        let rest = &text[at..];
+        let (inside, length) = match rest[0] {
+            b'#' => (Some(Inside::Line), 1),
+            b'-' if rest.starts_with(b"-- ") => (Some(Inside::Line), 3),
+            b'/' if rest.starts_with(b"/*") => (Some(Inside::Comment), 2),
+            b'-' | b'/' => (None, 1),
+            quote => (Some(Inside::Quotes(quote)), 1),
+        };
+        self.inside = inside;
+        at + length
+    }
+
+    /// A doubled quote ends one literal and begins another, which comes to the same.
+    fn quoted(&mut self, text: &[u8], quote: u8) -> usize {
+        let found = if quote == b'`' { memchr(quote, text) } else { memchr::memchr2(quote, b'\\', text) };
+        match found {
+            None => text.len(),
+            Some(at) if text[at] == b'\\' => (at + 2).min(text.len()),
+            Some(at) => {
+                self.inside = None;
+                at + 1
+            }
+        }
+    }
+
+    fn until(&mut self, text: &[u8], end: &[u8]) -> usize {
+        memmem::find(text, end).map_or(text.len(), |at| {
+            self.inside = None;
+            at + end.len()
+        })
+    }
+}

@@ -1,0 +1,118 @@
+//! From a header and a statement to an event.
+
+use super::header::{Header, duration};
+use super::time::same_but_for_zone;
+use crate::commands;
+use crate::event::{Command, Event, Outcome};
+
+const NS_PER_S: u64 = 1_000_000_000;
+/// Sessions that are only known by user and host have this bit; numbers of threads are below it.
+const BY_NAME: u64 = 1 << 63;
+
+/// What a log says once and means for all events after it; `None` for what it did not say yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Carried {
+    /// `use db;` stands only where the database differs from that of the event before, whichever session that was.
+    pub(super) database: Option<Vec<u8>>,
+    /// `# Time:` stands once a second in the older form. Needed only where no timestamp is set.
+    pub(super) time_ns: Option<u64>,
+}
+
+impl Carried {
+    pub(super) fn update(&mut self, header: &Header<'_>) {
+        if let Some(used) = header.used {
+            let database = self.database.get_or_insert_default();
+            database.clear();
+            database.extend_from_slice(used);
+        }
+        if let Some(time) = header.time {
+            self.time_ns = Some(time.ns);
+        }
+    }
+
+    /// A server that opens its log anew has written no database yet.
+    pub(super) fn reopen(&mut self) {
+        self.database.get_or_insert_default().clear();
+    }
+
+    /// Whether an event needs something that was said before all of this.
+    pub(super) fn lacks(&self, header: &Header<'_>) -> bool {
+        (self.database.is_none() && header.schema.is_none())
+            || (self.time_ns.is_none() && header.timestamp_ns.is_none() && header.time.is_none())
+    }
+
+    /// Takes from what was said before what was not said since.
+    pub(super) fn inherit(&mut self, before: &Carried) {
+        if self.database.is_none() {
+            self.database.clone_from(&before.database);
+        }
+        self.time_ns = self.time_ns.or(before.time_ns);
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.database.is_some() && self.time_ns.is_some()
+    }
+}
+
+/// The statement of an event: its text, or a command that has none.
+pub(super) enum Statement<'a> {
+    Text(&'a [u8]),
+    Command(&'a [u8]),
+}
+
+/// The event. `header` has a Query_time.
+pub(super) fn event<'a>(header: &Header<'a>, carried: &'a Carried, statement: &Statement<'a>) -> Event<'a> {
+    let response_ns = header.query_ns.and_then(duration);
+    let account = header.account.unwrap_or_default();
+    let session = account.id.or(header.thread).unwrap_or_else(|| by_name(account.user, account.host));
+    let (command, text) = match statement {
+        Statement::Text(text) => (Command::Query, *text),
+        Statement::Command(name) => (commands::by_name(name), &b""[..]),
+    };
+    let mut event = Event::new(start_ns(header, carried, response_ns), session, command);
+    event.text = text;
+    event.response_ns = response_ns;
+    event.lock_ns = header.lock_ns.and_then(duration);
+    event.user = account.user;
+    event.host = account.host;
+    event.database = header.schema.or(carried.database.as_deref()).unwrap_or_default();
+    event.rows_sent = header.rows_sent;
+    event.rows_examined = header.rows_examined;
+    event.rows_affected = header.rows_affected;
+    event.response_bytes = header.bytes_sent;
+    event.outcome = match header.errno {
+        None => Outcome::Unknown,
+        Some(0) => Outcome::Ok,
+        Some(errno) => Outcome::Error(errno),
+    };
+    event
+}
+
+/// Servers stamp the end. Of several stamps the finest is taken; 0 where there is none.
+fn start_ns(header: &Header<'_>, carried: &Carried, response_ns: Option<u64>) -> u64 {
+    if let Some(start) = header.start.filter(|start| !start.is_local) {
+        return start.ns;
+    }
+    let end_ns = match (header.time, header.timestamp_ns) {
+        (Some(time), _) if !time.is_local => time.ns,
+        // The older form has no zone, but Percona's has microseconds: whole seconds from the one, the rest from the
+        // other.
+        (Some(time), Some(set)) => {
+            let is_same = same_but_for_zone(time.ns / NS_PER_S, set / NS_PER_S);
+            if is_same && set % NS_PER_S == 0 { set + time.ns % NS_PER_S } else { set }
+        }
+        (None, Some(set)) => set,
+        (Some(time), None) => time.ns,
+        (None, None) => carried.time_ns.unwrap_or(0),
+    };
+    end_ns.saturating_sub(response_ns.unwrap_or(0))
+}
+
+/// Before 5.6 no number of a thread stands in the log: then all from one user and host count as one session.
+fn by_name(user: &[u8], host: &[u8]) -> u64 {
+    let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+    hasher.update(user);
+    hasher.update(b"@");
+    hasher.update(host);
+    hasher.digest() | BY_NAME
+}

@@ -1,0 +1,157 @@
+//! The wire: MySQL's protocol, read by somebody who only listens. Both directions of any number of connections go in,
+//! one event a request comes out.
+//!
+//! Requests are kept until their answers are whole (`max_text_bytes` a session at most); answers are counted by the
+//! headers of their packets and never held. Where bytes are missing, or no packets can be seen in them, a session is
+//! lost until a client's packet looks like the start of a request again; what was open ends as `Unanswered`.
+//!
+//! One request is one event, whatever number of results it has. COM_STMT_SEND_LONG_DATA makes none: its data stands in
+//! the execution's parameters and its bytes in `request_bytes`. MariaDB's COM_STMT_BULK_EXECUTE is `Other(0xFA)`, with
+//! the statement's text; its parameters are flags (types always set), types, rows. Compressed connections count
+//! the compressed bytes.
+
+mod answer;
+mod client;
+mod inflate;
+mod login;
+mod resync;
+mod server;
+mod session;
+mod statements;
+#[cfg(test)]
+mod tests;
+
+use crate::coverage::Coverage;
+use crate::event::Sink;
+use crate::stream::{Opened, Side, Streams};
+use session::{Request, Session};
+use statements::Numbered;
+
+/// What a session keeps of a buffer that it needed once: thousands of them share the memory.
+const KEPT_BUFFER: usize = 4096;
+/// Requests whose buffers wait to be used again.
+const SPARE_REQUESTS: usize = 64;
+
+#[derive(Clone, Debug)]
+pub struct WireOptions {
+    /// Sum up the rows of every answer (`RowsChecksum`).
+    pub checksum: bool,
+    /// Text of one request that is kept, and of all prepared statements of a session; twice as much may wait for
+    /// answers. Of what is longer an event has the beginning (`is_cut`), and it is counted as damage.
+    pub max_text_bytes: usize,
+    /// Name of the input, for places of damage.
+    pub name: String,
+}
+
+impl Default for WireOptions {
+    fn default() -> Self {
+        WireOptions { checksum: false, max_text_bytes: 64 << 20, name: String::new() }
+    }
+}
+
+/// Reads both directions of any number of connections.
+pub struct Decoder<S> {
+    sink: S,
+    options: WireOptions,
+    coverage: Coverage,
+    sessions: Numbered<u64, Box<Session>>,
+    spare: Vec<Request>,
+    inflated: Vec<u8>,
+    /// Bytes taken so far, the offset of a place of damage.
+    offset: u64,
+}
+
+/// What all sessions share while bytes are read.
+struct Shared<'a> {
+    sink: &'a mut dyn Sink,
+    options: &'a WireOptions,
+    coverage: &'a mut Coverage,
+    spare: &'a mut Vec<Request>,
+    offset: u64,
+}
+
+impl<S: Sink> Decoder<S> {
+    pub fn new(sink: S) -> Self {
+        Self::with_options(sink, WireOptions::default())
+    }
+
+    pub fn with_options(sink: S, options: WireOptions) -> Self {
+        Decoder {
+            sink,
+            options,
+            coverage: Coverage::default(),
+            sessions: Numbered::default(),
+            spare: Vec::new(),
+            inflated: Vec::new(),
+            offset: 0,
+        }
+    }
+
+    /// Ends what is still open. Counts of events, damage, TLS, replication and mid-stream sessions, unknown statements,
+    /// unanswered requests and skipped bytes; sessions, bytes and packets are counted by whoever feeds the decoder.
+    ///
+    /// # Errors
+    /// The sink's.
+    pub fn finish(self) -> anyhow::Result<Coverage> {
+        self.finish_with_sink().map(|(coverage, _)| coverage)
+    }
+
+    /// As `finish`; the sink, too.
+    ///
+    /// # Errors
+    /// The sink's.
+    pub fn finish_with_sink(mut self) -> anyhow::Result<(Coverage, S)> {
+        let mut open: Vec<u64> = self.sessions.keys().copied().collect();
+        open.sort_unstable();
+        for number in open {
+            if let Some(mut session) = self.sessions.remove(&number) {
+                session.cut(&mut self.shared().0)?;
+            }
+        }
+        Ok((self.coverage, self.sink))
+    }
+
+    pub fn sink(&mut self) -> &mut S {
+        &mut self.sink
+    }
+
+    fn shared(&mut self) -> (Shared<'_>, &mut Numbered<u64, Box<Session>>, &mut Vec<u8>) {
+        let shared = Shared {
+            sink: &mut self.sink,
+            options: &self.options,
+            coverage: &mut self.coverage,
+            spare: &mut self.spare,
+            offset: self.offset,
+        };
+        (shared, &mut self.sessions, &mut self.inflated)
+    }
+}
+
+impl<S: Sink> Streams for Decoder<S> {
+    fn opened(&mut self, _time_ns: u64, opened: &Opened) -> anyhow::Result<()> {
+        let session = Box::new(Session::new(opened));
+        if let Some(mut before) = self.sessions.insert(opened.session, session) {
+            before.cut(&mut self.shared().0)?;
+        }
+        Ok(())
+    }
+
+    fn bytes(&mut self, time_ns: u64, session: u64, from: Side, bytes: &[u8]) -> anyhow::Result<()> {
+        let (mut shared, sessions, inflated) = self.shared();
+        if let Some(session) = sessions.get_mut(&session) {
+            session.bytes(time_ns, from, bytes, inflated, &mut shared)?;
+        }
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn gap(&mut self, time_ns: u64, session: u64, from: Side, missing: Option<u64>) -> anyhow::Result<()> {
+        let (mut shared, sessions, _) = self.shared();
+        sessions.get_mut(&session).map_or(Ok(()), |session| session.gap(time_ns, from, missing, &mut shared))
+    }
+
+    fn closed(&mut self, time_ns: u64, session: u64) -> anyhow::Result<()> {
+        let (mut shared, sessions, _) = self.shared();
+        sessions.remove(&session).map_or(Ok(()), |mut session| session.closed(time_ns, &mut shared))
+    }
+}

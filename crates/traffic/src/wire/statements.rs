@@ -1,0 +1,280 @@
+//! The prepared statements of a session, and what an execution binds to their parameters.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use mysql::Error;
+use mysql::reader::Reader;
+use mysql::types::take_value;
+
+/// Statements that one session may keep; servers allow 16,382 in all by default.
+const MOST_STATEMENTS: usize = 65_536;
+/// MariaDB's number for the statement that was prepared last.
+pub const LAST: u32 = u32::MAX;
+const HAS_PARAMETER_COUNT: u8 = 0x08;
+const BULK_HAS_TYPES: u16 = 128;
+
+/// Spreads numbers that somebody else counts up: sessions, statements.
+#[derive(Default)]
+pub struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let product = u128::from(self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+}
+
+pub type Numbered<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
+
+#[derive(Debug, Default)]
+pub struct Statement {
+    pub text: Vec<u8>,
+    /// Only the beginning of the text is kept.
+    pub is_cut: bool,
+    pub parameters: u16,
+    /// Two bytes a parameter, as the first execution gave them.
+    types: Vec<u8>,
+    /// Parameters sent ahead of the execution.
+    long: Vec<(u16, Vec<u8>)>,
+    long_bytes: usize,
+    /// Data sent ahead was more than we keep.
+    is_long_cut: bool,
+    /// Bytes of the packets that carried it.
+    pub ahead_bytes: u64,
+}
+
+/// What an execution binds.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The request has it as it should be, from this offset.
+    AsSent(usize),
+    /// It is in the buffer given.
+    Rewritten,
+}
+
+#[derive(Debug, Default)]
+pub struct Statements {
+    by_id: Numbered<u32, Statement>,
+    last: u32,
+    bytes: usize,
+}
+
+impl Statements {
+    pub fn clear(&mut self) {
+        *self = Statements::default();
+    }
+
+    /// False where it is not kept, because the session has more than `most_bytes` of them or too many.
+    pub fn insert(&mut self, id: u32, text: (&[u8], bool), parameters: u16, most_bytes: usize) -> bool {
+        let (text, is_cut) = text;
+        self.last = id;
+        self.remove(id);
+        if self.by_id.len() >= MOST_STATEMENTS || self.bytes + text.len() > most_bytes {
+            return false;
+        }
+        self.bytes += text.len();
+        self.by_id.insert(id, Statement { text: text.to_vec(), is_cut, parameters, ..Statement::default() });
+        true
+    }
+
+    pub fn remove(&mut self, id: u32) {
+        if let Some(statement) = self.by_id.remove(&self.resolve(id)) {
+            self.bytes -= statement.text.len();
+        }
+    }
+
+    pub fn get(&self, id: u32) -> Option<&Statement> {
+        self.by_id.get(&id)
+    }
+
+    pub fn get_mut(&mut self, id: u32) -> Option<&mut Statement> {
+        self.by_id.get_mut(&id)
+    }
+
+    pub fn resolve(&self, id: u32) -> u32 {
+        if id == LAST { self.last } else { id }
+    }
+}
+
+impl Statement {
+    /// A piece of a parameter, sent ahead.
+    pub fn add_long(&mut self, parameter: u16, piece: &[u8], most_bytes: usize) {
+        if self.long_bytes + piece.len() > most_bytes || self.long.len() > usize::from(u16::MAX) {
+            self.is_long_cut = true;
+            return;
+        }
+        self.long_bytes += piece.len();
+        match self.long.iter_mut().find(|(place, _)| *place == parameter) {
+            Some((_, data)) => data.extend_from_slice(piece),
+            None => self.long.push((parameter, piece.to_vec())),
+        }
+    }
+
+    pub fn forget_long(&mut self) {
+        self.long = Vec::new();
+        self.long_bytes = 0;
+        self.is_long_cut = false;
+        self.ahead_bytes = 0;
+    }
+
+    /// Reads what a COM_STMT_EXECUTE binds: `body` is the whole request, with its first byte. What was sent ahead is
+    /// used up. The form that comes out is that of `Event::parameters`.
+    pub fn bind(&mut self, body: &[u8], attributes: bool, out: &mut Vec<u8>) -> Result<Bound, Error> {
+        out.clear();
+        let long = std::mem::take(&mut self.long);
+        let is_cut = self.is_long_cut;
+        self.forget_long();
+        if is_cut {
+            return Err(Error::Malformed("data sent ahead of an execution is more than is kept"));
+        }
+        let own = usize::from(self.parameters);
+        if own == 0 {
+            return Ok(Bound::Rewritten);
+        }
+        let flags = *body.get(5).ok_or(Error::Malformed("an execution is too short"))?;
+        let mut reader = Reader { payload: body, at: 10 };
+        let mut count = own;
+        if attributes && flags & HAS_PARAMETER_COUNT != 0 {
+            // Attributes of the query stand behind the parameters.
+            count = usize::try_from(reader.length()?).unwrap_or(usize::MAX);
+            if count < own || count > usize::from(u16::MAX) {
+                return Err(Error::Malformed("the number of parameters"));
+            }
+        }
+        let start = reader.at;
+        let nulls = reader.take(count.div_ceil(8))?;
+        let [has_types] = reader.array()?;
+        if has_types == 1 {
+            self.take_types(&mut reader, count, attributes)?;
+        }
+        if self.types.len() != 2 * own {
+            return Err(Error::Malformed("an execution without types"));
+        }
+        let is_as_sent = has_types == 1 && !attributes && long.is_empty();
+        if !is_as_sent {
+            out.extend_from_slice(&nulls[..own.div_ceil(8)]);
+            // The bits of attributes are not the parameters'.
+            *out.last_mut().expect("it has parameters") &= u8::MAX >> (7 - (own - 1) % 8);
+            out.push(1);
+            out.extend_from_slice(&self.types);
+        }
+        for place in 0..own {
+            let data = long.iter().find(|(parameter, _)| usize::from(*parameter) == place);
+            if let Some((_, data)) = data {
+                out[place / 8] &= !(1 << (place % 8));
+                push_length(data.len(), out);
+                out.extend_from_slice(data);
+            } else if nulls[place / 8] & (1 << (place % 8)) == 0 {
+                let value = take_value(&mut reader, self.types[2 * place])?;
+                if !is_as_sent {
+                    out.extend_from_slice(value);
+                }
+            }
+        }
+        if is_as_sent {
+            reader.end()?;
+            return Ok(Bound::AsSent(start));
+        }
+        Ok(Bound::Rewritten)
+    }
+
+    fn take_types(&mut self, reader: &mut Reader<'_>, count: usize, named: bool) -> Result<(), Error> {
+        self.types.clear();
+        let own = 2 * usize::from(self.parameters);
+        if !named {
+            self.types.extend_from_slice(reader.take(own)?);
+            return Ok(());
+        }
+        for _ in 0..count {
+            let kind = reader.take(2)?;
+            reader.text()?;
+            if self.types.len() < own {
+                self.types.extend_from_slice(kind);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what a COM_STMT_BULK_EXECUTE binds: flags, types (always), then the rows as they were sent.
+    pub fn bind_bulk(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<Bound, Error> {
+        out.clear();
+        self.forget_long();
+        let mut reader = Reader { payload: body, at: 5 };
+        let flags = u16::from_le_bytes(reader.array()?);
+        if flags & BULK_HAS_TYPES != 0 {
+            self.types.clear();
+            self.types.extend_from_slice(reader.take(2 * usize::from(self.parameters))?);
+            return Ok(Bound::AsSent(5));
+        }
+        if self.types.len() != 2 * usize::from(self.parameters) {
+            return Err(Error::Malformed("an execution without types"));
+        }
+        out.extend_from_slice(&(flags | BULK_HAS_TYPES).to_le_bytes());
+        out.extend_from_slice(&self.types);
+        out.extend_from_slice(reader.rest());
+        Ok(Bound::Rewritten)
+    }
+}
+
+/// Where the text of a COM_QUERY begins behind its attributes.
+pub fn text_start(body: &[u8]) -> Result<usize, Error> {
+    let mut reader = Reader { payload: body, at: 1 };
+    let count = usize::try_from(reader.length()?).unwrap_or(usize::MAX);
+    reader.length()?;
+    if count == 0 {
+        return Ok(reader.at);
+    }
+    if count > usize::from(u16::MAX) {
+        return Err(Error::Malformed("the number of attributes"));
+    }
+    let nulls = reader.take(count.div_ceil(8))?;
+    let [has_types] = reader.array()?;
+    if has_types != 1 {
+        return Err(Error::Malformed("attributes without types"));
+    }
+    let mut kinds = Vec::with_capacity(count);
+    for _ in 0..count {
+        kinds.push(reader.take(2)?[0]);
+        reader.text()?;
+    }
+    for (place, kind) in kinds.into_iter().enumerate() {
+        if nulls[place / 8] & (1 << (place % 8)) == 0 {
+            take_value(&mut reader, kind)?;
+        }
+    }
+    Ok(reader.at)
+}
+
+fn push_length(length: usize, out: &mut Vec<u8>) {
+    let bytes = (length as u64).to_le_bytes();
+    match length {
+        0..=0xFA => out.push(bytes[0]),
+        0xFB..=0xFFFF => {
+            out.push(0xFC);
+            out.extend_from_slice(&bytes[..2]);
+        }
+        0x1_0000..=0xFF_FFFF => {
+            out.push(0xFD);
+            out.extend_from_slice(&bytes[..3]);
+        }
+        _ => {
+            out.push(0xFE);
+            out.extend_from_slice(&bytes);
+        }
+    }
+}
