@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n 4 --dist loadgroup
 export PATH := $(PATH):/usr/sbin:/sbin
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-real check format bench torture lock clean
+.PHONY: help setup demo test test-real check format bench wheel torture lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -41,6 +41,9 @@ format: ## rewrite the sources in the project's format
 bench: setup ## speed and memory, each beside its peer, as ratios
 	@code=0; $(BIN)/python benches || code=$$?; [ $$code = 130 ] || \
 	cargo bench --locked --quiet --bench record --bench fingerprint || code=1; exit $$code
+
+wheel: setup ## dist/: one wheel for glibc and musl, and a source distribution
+	@$(BIN)/python scripts/wheels.py
 
 torture: ## hours of it: killed at every command, then what servers may say in every wrong way (needs cargo-fuzz)
 	HEADRACE_TEST_ALL=1 $(BIN)/pytest tests/real/vm/test_volumes_md.py

@@ -162,7 +162,9 @@ def sysbench_argv(server: Server, connections: int) -> list[str]:
     return ["sysbench", "oltp_point_select", "--db-driver=mysql", *login, *tables]
 
 
-def measured(argv: list[str], stdin: str, environment: Mapping[str, str]) -> tuple[str, float, float]:
+def measured(
+    argv: list[str], stdin: str, environment: Mapping[str, str] = os.environ
+) -> tuple[str, float, float]:
     """Standard output, CPU seconds (connecting included) and peak memory in MB of a program."""
     memory_kb = 0
     with tempfile.TemporaryFile("w+") as output:
