@@ -1,6 +1,6 @@
 """One error tree: every error says what is wrong, where, and what to do, and carries its exit code.
 
-Only ``cli`` and ``web`` turn these into text and an exit status; nothing below prints or exits.
+Only ``cli`` turns these into text and an exit status; nothing below prints or exits.
 """
 
 from __future__ import annotations

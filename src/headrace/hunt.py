@@ -17,16 +17,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from headrace import __version__
-from headrace.agent import Agent
+from headrace.agent import Agent, stop
 from headrace.analysis.resources import Verdict
 from headrace.analysis.window import Window
-from headrace.errors import NothingMeasured
+from headrace.errors import HeadraceError, NothingMeasured
 from headrace.facts import HostFacts
 from headrace.model import Facts, ServerLogin
 from headrace.rules import Evidence, Finding, Judgement, all_rules, judge
 from headrace.snapshot import Snapshot
 from headrace.store import read_samples
-from headrace.target import Process, Target, to_the_end
+from headrace.target import Target, scratch_folder, to_the_end
 
 DEFAULT_SECONDS = 60.0
 INTERVAL_S = 1.0
@@ -87,16 +87,13 @@ async def watch(
     if login is None or not login.is_named:
         login, why_not = await usual_login(agent, login)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    folder = (await target.run(["mktemp", "-d", "/tmp/headrace-hunt.XXXXXX"])).text.strip()
-    try:
+    async with scratch_folder(target) as folder:
         samples = await _sample(agent, f"{folder}/samples.jsonl.zst", seconds, login, listen)
         with tempfile.TemporaryDirectory() as here:
             local = Path(here) / "samples.jsonl.zst"
             await target.get(samples, local)
             table = await asyncio.to_thread(read_samples, local)
             errors = await asyncio.to_thread(sampler_errors, local)
-    finally:
-        await to_the_end(_remove(target, folder))
     facts = await agent.facts(login)
     if why_not:
         errors["server"] = why_not
@@ -130,9 +127,8 @@ async def _sample(
     agent: Agent, output: str, seconds: float, login: ServerLogin | None, listen: Listener
 ) -> str:
     """Runs the sampler for this long. When we are cancelled it is stopped, and waited for."""
-    argv = [agent.path, "sample", "--interval", f"{round(INTERVAL_S * 1000)}ms"]
-    argv += ["--duration", f"{max(round(seconds), 2)}s", "--output", output, *(login.argv if login else ())]
-    process = await agent.target.spawn(argv)
+    options = ["--interval", f"{round(INTERVAL_S * 1000)}ms", "--duration", f"{max(round(seconds), 2)}s"]
+    process = await agent.spawn("sample", *options, "--output", output, *(login.argv if login else ()))
     start = time.monotonic()
     try:
         while True:
@@ -144,11 +140,9 @@ async def _sample(
                 code = await process.wait(min(1.0, max(seconds - done, 0.1)))
                 break
     except BaseException:
-        await to_the_end(_stop(process))
+        await to_the_end(stop(process))
         raise
-    if code != 0:
-        text = (await process.error_text()).strip()
-        raise NothingMeasured(f"the sampler ended with exit code {code}: {text}", place=agent.target.name)
+    await agent.ended(process, code)
     return output
 
 
@@ -160,24 +154,12 @@ async def _profile(agent: Agent, facts: Facts, seconds: float, errors: dict[str,
     if len(pids) != 1:
         errors["stacks"] = f"{len(pids)} servers to choose from: name one with --mysql-socket"
         return ""
-    argv = [agent.path, "stacks", "--pid", str(pids[0]), "--seconds", str(max(round(seconds), 1))]
-    done = await agent.target.run(argv, timeout_s=seconds + PROFILE_LIMIT_S, check=False)
-    if done.exit_code != 0:
-        errors["stacks"] = done.error_text.strip().removeprefix("headrace-agent: ")
+    options = ["--pid", str(pids[0]), "--seconds", str(max(round(seconds), 1))]
+    try:
+        return await agent.text("stacks", *options, timeout_s=seconds + PROFILE_LIMIT_S)
+    except HeadraceError as error:
+        errors["stacks"] = error.message
         return ""
-    return done.text
-
-
-async def _stop(process: Process) -> None:
-    await process.signal("TERM")
-    with contextlib.suppress(TimeoutError):
-        await process.wait(5)
-        return
-    await process.signal("KILL")
-
-
-async def _remove(target: Target, folder: str) -> None:
-    await target.run(["rm", "-rf", "--", folder], check=False)
 
 
 def sampler_errors(path: Path) -> dict[str, str]:

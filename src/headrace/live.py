@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -19,7 +18,7 @@ from headrace.agent import Agent
 from headrace.analysis.live import Ring
 from headrace.errors import HeadraceError, NotReady, PlanError
 from headrace.model import Facts, ServerLogin
-from headrace.target import Process, TargetSpec, open_target, to_the_end
+from headrace.target import TargetSpec, open_target, to_the_end
 
 INTERVAL_S = 1.0
 #: Waits between attempts to reach the host again: short first, then a minute's quarter.
@@ -90,30 +89,21 @@ class Feed:
             if self.find_login and (self.login is None or not self.login.is_named):
                 self.login = await self.find_login(agent, self.login)
             self.facts = await _facts(agent, self.login)
-            process = await target.spawn(
-                [agent.path, "sample", "--interval", f"{INTERVAL_S:.0f}s", *_argv(self.login)]
-            )
             self.agent = agent
-            try:
-                await self._read(process, agent)
-            finally:
-                # What it was exactly is known when the rest is over.
-                self.link, self.problem = Link.LOST, "the connection is lost"
-                await to_the_end(_stop(process))
+            options = ["--interval", f"{INTERVAL_S:.0f}s", *(self.login.argv if self.login else ())]
+            async with agent.lines("sample", *options) as lines:
+                try:
+                    await self._read(lines, agent)
+                finally:
+                    # What it was exactly is known when the rest is over.
+                    self.link, self.problem = Link.LOST, "the connection is lost"
         finally:
             with contextlib.suppress(HeadraceError, OSError, TimeoutError):
                 await to_the_end(target.close())
 
-    async def _read(self, process: Process, agent: Agent) -> None:
-        lines = process.lines()
+    async def _read(self, lines: AsyncIterator[dict[str, Any]], agent: Agent) -> None:
         read_at = time.monotonic()
-        while True:
-            line = await asyncio.wait_for(anext(lines, None), SILENT_S)
-            if line is None:
-                code = await process.wait(SILENT_S)
-                text = (await process.error_text()).strip()
-                raise NotLive(f"the sampler ended with exit code {code}" + (f": {text}" if text else ""))
-            record = json.loads(line)
+        while (record := await asyncio.wait_for(anext(lines, None), SILENT_S)) is not None:
             self.ring.add(record)
             # The host's last sampler of a tick: the server's come when they come.
             if record.get("sampler") == "agent":
@@ -126,28 +116,11 @@ class Feed:
                     self.facts = await _facts(agent, self.login)
 
 
-class NotLive(HeadraceError):
-    """The stream of samples ended."""
-
-
 async def _facts(agent: Agent, login: ServerLogin | None) -> Facts:
     """Of the host and its server, or of the host alone while the server is away."""
     with contextlib.suppress(HeadraceError):
         return await agent.facts(login)
     return await agent.facts()
-
-
-def _argv(login: ServerLogin | None) -> list[str]:
-    return login.argv if login else []
-
-
-async def _stop(process: Process) -> None:
-    with contextlib.suppress(HeadraceError, OSError, TimeoutError):
-        await process.signal("TERM")
-        await process.wait(3)
-        return
-    with contextlib.suppress(HeadraceError, OSError):
-        await process.signal("KILL")
 
 
 async def ask(feed: Feed, command: str, *options: str) -> Any:
@@ -158,16 +131,6 @@ async def ask(feed: Feed, command: str, *options: str) -> Any:
     if login is None or not login.is_named:
         return "needs a server: --mysql-socket or --mysql-host"
     try:
-        done = await agent.target.run(
-            [agent.path, command, *options, *login.argv], timeout_s=ASK_S, check=False
-        )
+        return await agent.answer(command, *options, *login.argv, timeout_s=ASK_S)
     except HeadraceError as error:
         return error.message
-    if done.exit_code != 0:
-        if "unrecognized subcommand" in done.error_text:
-            return f"needs an agent that has the command {command}"
-        return done.error_text.strip().removeprefix("headrace-agent: ") or f"exit code {done.exit_code}"
-    try:
-        return json.loads(done.stdout)
-    except ValueError:
-        return f"headrace-agent {command} printed no JSON"

@@ -105,6 +105,7 @@ class ServerLogin:
     password_file: str = ""
     defaults_file: str = ""
     tls: str = ""
+    tls_ca: str = ""
 
     @property
     def argv(self) -> list[str]:
@@ -117,6 +118,7 @@ class ServerLogin:
             "--mysql-password-file": self.password_file,
             "--mysql-defaults-file": self.defaults_file,
             "--mysql-tls": self.tls,
+            "--mysql-tls-ca": self.tls_ca,
         }
         return [text for name, value in options.items() if value for text in (name, str(value))]
 

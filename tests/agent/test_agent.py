@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from headrace.agent import Agent, Applied, Journal, find_binary
-from headrace.errors import Busy, NotReady, Refused, TargetError
+from headrace.errors import Busy, NotReady, PlanError, Refused, TargetError
 from headrace.facts import HostFacts
 from headrace.model import OWNER_VARIABLE
 from headrace.target import Target, link
@@ -317,7 +317,7 @@ async def test_everyone_takes_the_changes_of_other_owners(
 
 
 async def test_a_wrong_entry_is_an_error(journal: Journal) -> None:
-    with pytest.raises(TargetError, match="no-such-kind"):
+    with pytest.raises(PlanError, match="no-such-kind"):
         await journal.record([{"kind": "no-such-kind"}])
     with pytest.raises(Refused, match="not below a scratch folder"):
         await journal.record([{"kind": "remove", "path": "/var/tmp/headrace-test"}])

@@ -13,8 +13,9 @@ from scipy import stats
 
 from headrace.analysis import intervals
 from headrace.analysis.compare import noise_floor, paired_effect, unpaired_effect, verdict
+from headrace.analysis.intervals import Interval
 from headrace.analysis.percentiles import Histogram
-from headrace.analysis.result import Effect, Interval, Verdict
+from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import TrialResponse
 from headrace.model import Role
 from headrace.store import bucket_of

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from headrace.analysis.compare import noise_floor
-from headrace.analysis.intervals import t_quantile
+from headrace.analysis.intervals import Interval, t_quantile
 from headrace.analysis.percentiles import PERCENTILES
-from headrace.analysis.result import Analysis, Effect, Interval, Verdict
+from headrace.analysis.result import Analysis, Effect, Verdict
 from headrace.analysis.study import _usable_trials, analyse_experiment, compare_experiments
 from headrace.errors import PlanError, StoreError
 from headrace.store import ExperimentFolder

@@ -22,8 +22,9 @@ from headrace import plan as plans
 from headrace.analysis.decision import decide
 from headrace.analysis.factors import questions_of, studies_of
 from headrace.analysis.history import Point, watch
+from headrace.analysis.intervals import Interval
 from headrace.analysis.percentiles import Histogram
-from headrace.analysis.result import Effect, Interval, Verdict
+from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import TrialResponse
 from headrace.design import Design
 from headrace.experiment import kinds

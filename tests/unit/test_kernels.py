@@ -23,11 +23,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from headrace import agent, plan, report, vm
+from headrace import plan, report, vm
+from headrace.agent.stable import without_what_changes_by_itself
 from headrace.analysis import study, trials
 from headrace.errors import NothingMeasured, PlanError, TargetError, TreatmentFailed
+from headrace.experiment import boot, labs, machine, runner
 from headrace.experiment import design as designs
-from headrace.experiment import labs, machine, runner
 from headrace.model import TrialState
 from headrace.report import tables
 from headrace.store import ExperimentFolder
@@ -148,7 +149,7 @@ def test_the_frozen_design_knows_the_machine_but_not_who_may_reboot() -> None:
     ],
 )
 def test_which_release_is_meant(wanted: str, release: str, fits: bool) -> None:
-    assert machine.is_kernel(wanted, release) is fits
+    assert boot.is_kernel(wanted, release) is fits
 
 
 def test_the_name_of_a_virtual_machine_is_one_experiments() -> None:
@@ -178,7 +179,7 @@ class SshdMachine:
     def must_boot(self, kernel: str | None) -> bool:
         return kernel != self._kernel
 
-    async def ready(self, kernel: str | None, tell: machine.Tell) -> TargetSpec:
+    async def ready(self, kernel: str | None, tell: boot.Tell) -> TargetSpec:
         assert kernel is not None
         self.held.append(is_held(self.folder / "state"))
         self.kill()
@@ -223,7 +224,7 @@ class SshdMachine:
     def died(self) -> None:
         self._kernel = None
 
-    async def release(self, tell: machine.Tell) -> None:
+    async def release(self, tell: boot.Tell) -> None:
         self.releases += 1
         self.held.append(is_held(self.folder / "state"))
         self.kill()
@@ -443,7 +444,7 @@ def test_two_boots_of_one_kernel_are_one_configuration_and_two_command_lines_are
     def stable(identity: str, file_max: str, option: str) -> object:
         line = f"root=/dev/vda {option} headrace_id={identity}"
         data = {"kernel": {"command_line": line}, "sysctls": {"fs.file-max": file_max}}
-        return agent._without_what_changes_by_itself(data)
+        return without_what_changes_by_itself(data)
 
     assert stable("a", "97756", "quiet") == stable("b", "97731", "quiet")
     assert stable("a", "97756", "quiet") != stable("a", "97756", "mitigations=off")

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from headrace import report, store
-from headrace.analysis.result import Analysis, Comparison, Interval
+from headrace.analysis.intervals import Interval
+from headrace.analysis.result import Analysis, Comparison
 from headrace.analysis.study import analyse_experiment
 from headrace.experiment.runner import Note, Step, TrialEnded, TrialStarted
 from headrace.model import Role, TrialSpec, TrialState

@@ -8,7 +8,8 @@ import pytest
 
 from headrace import knobs
 from headrace.rules import AREAS, all_rules, judge
-from headrace.rules.rule import NotEnough, Rule
+from headrace.rules.evidence import NotEnough
+from headrace.rules.rule import Rule
 from tests.rules.case import Case
 from tests.rules.hosts import healthy
 

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from headrace import plan as plans
 from headrace.analysis import sweep as sweep_analysis
+from headrace.analysis.intervals import Interval
 from headrace.analysis.percentiles import Histogram
-from headrace.analysis.result import Interval, TreatmentSummary
+from headrace.analysis.result import TreatmentSummary
 from headrace.analysis.sweep import (
     SEARCH,
     Level,

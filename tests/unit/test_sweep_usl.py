@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from headrace.analysis import usl
-from headrace.analysis.result import Interval
+from headrace.analysis.intervals import Interval
 
 LOADS = np.array([1, 2, 4, 8, 16, 32, 64], dtype=float)
 ALPHA = 0.05

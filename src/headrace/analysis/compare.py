@@ -10,7 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from headrace.analysis import intervals
-from headrace.analysis.result import Effect, Interval, NoiseFloor, Verdict
+from headrace.analysis.intervals import Interval
+from headrace.analysis.result import Effect, NoiseFloor, Verdict
 from headrace.analysis.trials import THROUGHPUT, TrialResponse
 from headrace.model import Role
 

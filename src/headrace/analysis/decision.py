@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.analysis import intervals, race
-from headrace.analysis.result import Interval
+from headrace.analysis.intervals import Interval
 from headrace.analysis.trials import THROUGHPUT, TrialResponse
 from headrace.model import Treatment
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.analysis.intervals import scaled, t_quantile
-from headrace.analysis.result import Interval
+from headrace.analysis.intervals import Interval, scaled, t_quantile
 from headrace.analysis.trials import THROUGHPUT, TrialResponse
 from headrace.model import Role
 

@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.analysis.aliasing import contrasts as _contrasts
-from headrace.analysis.intervals import scaled, t_quantile
-from headrace.analysis.result import Interval
+from headrace.analysis.intervals import Interval, scaled, t_quantile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

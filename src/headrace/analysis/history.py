@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.analysis import intervals
-from headrace.analysis.result import Interval, Verdict
+from headrace.analysis.intervals import Interval
+from headrace.analysis.result import Verdict
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

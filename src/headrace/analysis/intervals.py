@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-
-from headrace.analysis.result import Interval
+from dataclasses import dataclass
 
 #: Block's number -> one natural-log value: of a response, or of a ratio of two.
 ByBlock = Mapping[int, float]
@@ -24,6 +23,15 @@ MAX_BLOCKS = 1000
 # Beyond this many standard errors on the right side of the critical value the power is 1 to 15 digits, and
 # the noncentral t distribution need not be evaluated where its series become slow.
 _CERTAIN = 8.0
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its confidence interval; ``low`` and ``high`` are None where none is possible."""
+
+    estimate: float
+    low: float | None
+    high: float | None
 
 
 def t_quantile(degrees: float, alpha: float) -> float:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,12 +94,11 @@ class Ladder:
         return next((found.median_ns for found in self.rungs if found.rung == rung), None)
 
 
-def parse(lines: Iterable[str]) -> Ladder:
-    """The agent's JSON lines. Raises StoreError where they are damaged or have no end."""
-    by_kind: dict[str, list[dict[str, Any]]] = {}
+def read(rows: Iterable[Mapping[str, Any]]) -> Ladder:
+    """The agent's lines, parsed. Raises StoreError if they are damaged or have no end."""
+    by_kind: dict[str, list[Mapping[str, Any]]] = {}
     try:
-        for line in lines:
-            row = json.loads(line)
+        for row in rows:
             by_kind.setdefault(row["kind"], []).append(row)
         start, end = by_kind["start"][0], by_kind["end"][0]
         order = list(RUNGS)
@@ -119,7 +117,7 @@ def parse(lines: Iterable[str]) -> Ladder:
         raise StoreError(f"these are not the lines of a ladder: {error!r}") from error
 
 
-def _rung(row: dict[str, Any]) -> Rung:
+def _rung(row: Mapping[str, Any]) -> Rung:
     name, published_2009_ns, published_2020_ns = RUNGS[row["rung"]]
     return Rung(
         rung=row["rung"],

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.analysis.intervals import scaled, t_quantile
-from headrace.analysis.result import Interval
+from headrace.analysis.intervals import Interval, scaled, t_quantile
 from headrace.store import bucket_bounds, bucket_of, bucket_value
 
 if TYPE_CHECKING:

@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.analysis.intervals import scaled
+from headrace.analysis.intervals import Interval, scaled
 from headrace.analysis.looks import nominal_level
-from headrace.analysis.result import Interval
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

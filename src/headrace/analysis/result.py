@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from headrace.analysis.decision import Decision
-    from headrace.analysis.factors import Study
-    from headrace.analysis.machines import Spread
+from headrace.analysis.decision import Decision
+from headrace.analysis.factors import Study
+from headrace.analysis.intervals import Interval
+from headrace.analysis.machines import Spread
 
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate with its confidence interval; ``low`` and ``high`` are None where none is possible."""
-
-    estimate: float
-    low: float | None
-    high: float | None
+__all__ = [
+    "Analysis",
+    "Comparison",
+    "Effect",
+    "Interval",
+    "NoiseFloor",
+    "TreatmentSummary",
+    "Verdict",
+]
 
 
 class Verdict(StrEnum):

@@ -11,8 +11,9 @@ from typing import Any
 from headrace.analysis import decision, headline, machines, matters
 from headrace.analysis.compare import geometric_mean, noise_floor, paired_effect, unpaired_effect
 from headrace.analysis.history import Point
+from headrace.analysis.intervals import Interval
 from headrace.analysis.percentiles import PERCENTILES, jackknife, merge
-from headrace.analysis.result import Analysis, Comparison, Effect, Interval, NoiseFloor, TreatmentSummary
+from headrace.analysis.result import Analysis, Comparison, Effect, NoiseFloor, TreatmentSummary
 from headrace.analysis.trials import (
     EMULATED,
     RESPONSES,

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 from headrace.analysis import intervals, usl
 from headrace.analysis.compare import geometric_mean
+from headrace.analysis.intervals import Interval
 from headrace.analysis.percentiles import PERCENTILES, jackknife
-from headrace.analysis.result import Analysis, Interval, TreatmentSummary
+from headrace.analysis.result import Analysis, TreatmentSummary
 from headrace.analysis.trials import THROUGHPUT, TrialResponse, trial_responses
 from headrace.errors import PlanError, StoreError
 from headrace.model import TrialState

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.options import NO_LOGIN, grouped
 from headrace.cli.shell import (
-    NO_LOGIN,
     Json,
     TargetOption,
     app,
@@ -19,7 +19,6 @@ from headrace.cli.shell import (
     print_json,
     stderr,
     stdout,
-    takes_login,
 )
 from headrace.model import ServerLogin, Value
 
@@ -37,7 +36,7 @@ class Persist(StrEnum):
     short_help="Change settings of a live host, so that they can always be undone.",
     epilog="Example: headrace apply host.vm.swappiness=1 host.rps_cpus@eth0=f -t root@db1 --confirm-within 60s",
 )
-@takes_login
+@grouped
 def apply(
     settings: Annotated[list[str], typer.Argument(metavar="FINDING|KNOB[@INSTANCE]=VALUE...")],
     target: TargetOption = "local",
@@ -175,7 +174,7 @@ def journal(target: TargetOption = "local", as_json: Json = False) -> None:
     short_help="What can be set, and how it stands on a host.",
     epilog="Example: headrace knobs innodb_io; headrace knobs '*@eth0' -t root@db1; headrace knobs show host.thp",
 )
-@takes_login
+@grouped
 def knobs(
     words: Annotated[
         list[str] | None,

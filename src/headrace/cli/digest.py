@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.options import NO_LOGIN, grouped
 from headrace.cli.shell import (
-    NO_LOGIN,
     Json,
+    PageFile,
     app,
     on_target,
     print_json,
     run_until_signal,
     stderr,
     stdout,
-    takes_login,
+    write_page,
 )
-from headrace.errors import CommandFailed, DiskFull, HeadraceError, PlanError, Refused, StoreError
+from headrace.errors import PlanError, StoreError
 from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from headrace.digests.classes import Digest
     from headrace.report.digest import View
 
-#: How many hosts digest at once: each takes a connection here and its own CPU there.
-MOST_AT_ONCE = 32
 _UNITS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 
 Sources = Annotated[
@@ -41,86 +40,39 @@ Sources = Annotated[
         show_default=False,
     ),
 ]
-Targets = Annotated[
-    list[str], typer.Option("--target", "-t", help="Where the sources are: local, user@host[:port]; several.")
-]
-ModeOption = Annotated[
-    str, typer.Option("--mode", help="Whose fingerprints: strict, or pt (pt-query-digest's and its ids).")
-]
-GroupOption = Annotated[
-    str,
-    typer.Option(
-        "--group", help="By class, user, host, database, table, session, command; several with a comma."
-    ),
-]
-SinceOption = Annotated[
-    str, typer.Option("--since", metavar="TIME", help="Only calls that began then or later.")
-]
-UntilOption = Annotated[
-    str, typer.Option("--until", metavar="TIME", help="Only calls that began before then.")
-]
-FilterOption = Annotated[
-    list[str] | None,
-    typer.Option("--filter", metavar="CONDITION", help="user=app, response>=100ms, error=any ..."),
-]
-PortOption = Annotated[
-    list[int] | None,
-    typer.Option("--port", help="Port of the servers in a capture [3306].", show_default=False),
-]
-ObjectiveOption = Annotated[
-    str,
-    typer.Option("--objective", metavar="TIME", help="Share of calls within it, and within 4 of it: 10ms."),
-]
-OrderOption = Annotated[
-    str, typer.Option("--order", help="sum, count, mean, p99, max, rows, sent, bytes, lock or errors.")
-]
-LimitOption = Annotated[int, typer.Option("--limit", "-n", min=0, help="Classes in the table.")]
-DetailsOption = Annotated[int, typer.Option("--details", min=0, help="Classes shown in detail.")]
-SaveOption = Annotated[
-    Path | None,
-    typer.Option("--save", metavar="FILE", help="Keep the digest as Parquet: it merges with others."),
-]
-PageOption = Annotated[Path | None, typer.Option("--page", metavar="FILE", help="Write an HTML page.")]
-CompareOption = Annotated[
-    bool,
-    typer.Option("--compare", help="Compare two sources: before, after. New, gone, slower, more frequent."),
-]
-ClientOption = Annotated[
-    str, typer.Option("--client", metavar="SOURCE", help="What was captured at the client, beside --server.")
-]
-ServerOption = Annotated[
-    str, typer.Option("--server", metavar="SOURCE", help="What was captured at the server.")
-]
-HistoryOption = Annotated[
-    Path | None,
-    typer.Option("--history", metavar="FOLDER", help="Add to a history by day; show it without SOURCE."),
-]
-ClassOption = Annotated[
-    str, typer.Option("--class", metavar="ID", help="With --history: one class by day; first digits suffice.")
-]
-ReviewedByOption = Annotated[
-    str,
-    typer.Option(
-        "--reviewed-by", metavar="NAME", help="With --history and --class: note that it was reviewed."
-    ),
-]
-CommentOption = Annotated[str, typer.Option("--comment", metavar="TEXT", help="With --reviewed-by.")]
-ExplainOption = Annotated[
-    bool, typer.Option("--explain", help="Plans of the samples shown in detail, from the --mysql-* server.")
-]
 
 
 @dataclass(frozen=True)
-class _Asked:
+class Question:
     """What the agent is asked to count, and where."""
 
-    targets: tuple[str, ...]
-    mode: str
-    group: str
-    since: str
-    until: str
-    filters: tuple[str, ...]
-    ports: tuple[int, ...]
+    target: Annotated[
+        list[str],
+        typer.Option("--target", "-t", help="Where the sources are: local, user@host[:port]; several."),
+    ] = field(default_factory=lambda: ["local"])
+    mode: Annotated[
+        str, typer.Option("--mode", help="Whose fingerprints: strict, or pt (pt-query-digest's and its ids).")
+    ] = "strict"
+    group: Annotated[
+        str,
+        typer.Option(
+            "--group", help="By class, user, host, database, table, session, command; several with a comma."
+        ),
+    ] = "class"
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME", help="Only calls that began then or later.")
+    ] = ""
+    until: Annotated[
+        str, typer.Option("--until", metavar="TIME", help="Only calls that began before then.")
+    ] = ""
+    filters: Annotated[
+        list[str] | None,
+        typer.Option("--filter", metavar="CONDITION", help="user=app, response>=100ms, error=any ..."),
+    ] = None
+    port: Annotated[
+        list[int] | None,
+        typer.Option("--port", help="Port of the servers in a capture [3306].", show_default=False),
+    ] = None
 
     @property
     def argv(self) -> list[str]:
@@ -130,67 +82,138 @@ class _Asked:
             ("--since", self.since),
             ("--until", self.until),
         ]
-        options += [("--filter", each) for each in self.filters]
-        options += [("--port", str(each)) for each in self.ports]
+        options += [("--filter", each) for each in self.filters or ()]
+        options += [("--port", str(each)) for each in self.port or ()]
         return [word for name, value in options if value for word in (name, value)]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is shown of the answer, and in which order."""
+
+    objective: Annotated[
+        str,
+        typer.Option(
+            "--objective", metavar="TIME", help="Share of calls within it, and within 4 of it: 10ms."
+        ),
+    ] = ""
+    order: Annotated[
+        str, typer.Option("--order", help="sum, count, mean, p99, max, rows, sent, bytes, lock or errors.")
+    ] = "sum"
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Classes in the table.")] = 10
+    details: Annotated[int, typer.Option("--details", min=0, help="Classes shown in detail.")] = 3
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Plans of the samples shown in detail, from the --mysql-* server."),
+    ] = False
+    as_json: Json = False
+
+    def view(self) -> View:
+        from headrace.analysis.traffic import ORDERS
+        from headrace.report.digest import View
+
+        if self.order not in ORDERS:
+            raise typer.BadParameter(f"--order {self.order!r}: one of {', '.join(ORDERS)}")
+        objective_ns = _duration_ns(self.objective) if self.objective else None
+        return View(self.order, self.limit, self.details, objective_ns)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Where the digest is kept, and a page of it."""
+
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", metavar="FILE", help="Keep the digest as Parquet: it merges with others."),
+    ] = None
+    page: PageFile = None
+
+
+@dataclass(frozen=True)
+class Two:
+    """Two digests that are compared in place of one that is shown."""
+
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare", help="Compare two sources: before, after. New, gone, slower, more frequent."
+        ),
+    ] = False
+    client: Annotated[
+        str,
+        typer.Option("--client", metavar="SOURCE", help="What was captured at the client, beside --server."),
+    ] = ""
+    server: Annotated[
+        str, typer.Option("--server", metavar="SOURCE", help="What was captured at the server.")
+    ] = ""
+
+
+@dataclass(frozen=True)
+class Days:
+    """A history by day: added to, shown, or commented."""
+
+    history: Annotated[
+        Path | None,
+        typer.Option("--history", metavar="FOLDER", help="Add to a history by day; show it without SOURCE."),
+    ] = None
+    query_class: Annotated[
+        str,
+        typer.Option("--class", metavar="ID", help="With --history: one class by day; first digits suffice."),
+    ] = ""
+    reviewed_by: Annotated[
+        str,
+        typer.Option(
+            "--reviewed-by", metavar="NAME", help="With --history and --class: note that it was reviewed."
+        ),
+    ] = ""
+    comment: Annotated[str, typer.Option("--comment", metavar="TEXT", help="With --reviewed-by.")] = ""
 
 
 @app.command(
     short_help="What does this traffic consist of: which queries, how often, how slow?",
     epilog="Example: headrace digest slow.log --objective 10ms --page digest.html",
 )
-@takes_login
+@grouped
 def digest(
+    asked: Question,
+    shown: Shown,
+    kept: Kept,
+    two: Two,
+    days: Days,
     sources: Sources = None,
-    target: Targets = ["local"],  # noqa: B006
-    mode: ModeOption = "strict",
-    group: GroupOption = "class",
-    since: SinceOption = "",
-    until: UntilOption = "",
-    filters: FilterOption = None,
-    port: PortOption = None,
-    objective: ObjectiveOption = "",
-    order: OrderOption = "sum",
-    limit: LimitOption = 10,
-    details: DetailsOption = 3,
-    save: SaveOption = None,
-    page: PageOption = None,
-    compare: CompareOption = False,
-    client: ClientOption = "",
-    server: ServerOption = "",
-    history: HistoryOption = None,
-    query_class: ClassOption = "",
-    reviewed_by: ReviewedByOption = "",
-    comment: CommentOption = "",
-    explain: ExplainOption = False,
     login: ServerLogin = NO_LOGIN,
-    as_json: Json = False,
 ) -> None:
     """Sum up traffic by query class: share of time, percentiles, rows, errors, and what nobody could see."""
-    asked = _Asked(tuple(target), mode, group, since, until, tuple(filters or ()), tuple(port or ()))
-    view = _view(order, limit, details, objective)
-    if compare:
-        _compare(sources or [], asked, limit, as_json)
-    elif client or server:
-        _beside(client, server, asked, limit, as_json)
-    elif history is not None and not sources:
-        _show_history(history, query_class, reviewed_by, comment, limit, as_json)
+    if two.compare:
+        _compare(sources or [], asked, shown)
+    elif two.client or two.server:
+        _sides(two, asked, shown)
+    elif days.history is not None and not sources:
+        _show_history(days.history, days, shown)
     else:
-        table = _read(sources or [], asked)
-        _keep(table, save, history)
-        found = _open(table)
-        if explain:
-            view = _explained(found, view, asked.targets[0], login)
-        _show(found, view, page, as_json)
+        _sum_up(sources or [], asked, shown, kept, days.history, login)
 
 
-def _view(order: str, limit: int, details: int, objective: str) -> View:
-    from headrace.analysis.traffic import ORDERS
-    from headrace.report.digest import View
+def _sum_up(
+    sources: list[str], asked: Question, shown: Shown, kept: Kept, history: Path | None, login: ServerLogin
+) -> None:
+    from headrace.report import digest as views
+    from headrace.report import digest_html
+    from headrace.report.digest_json import to_json
 
-    if order not in ORDERS:
-        raise typer.BadParameter(f"--order {order!r}: one of {', '.join(ORDERS)}")
-    return View(order, limit, details, _duration_ns(objective) if objective else None)
+    view = shown.view()
+    table = _read(sources, asked)
+    _keep(table, kept.save, history)
+    found = _open(table)
+    if shown.explain:
+        view = _explained(found, view, asked.target[0], login)
+    if shown.as_json:
+        print_json(to_json(found, view))
+    else:
+        stdout().print(views.terminal(found, view))
+    if kept.page:
+        # It shows samples: statements with the values that somebody sent.
+        write_page(kept.page, digest_html.render(found, view), is_private=True)
 
 
 def _duration_ns(text: str) -> float:
@@ -201,30 +224,6 @@ def _duration_ns(text: str) -> float:
             if number != text.strip() and 0 < value < 1e15:
                 return value
     raise typer.BadParameter(f"--objective {text!r}: write a time such as 10ms, 500us or 2s")
-
-
-def _show(found: Digest, view: View, page: Path | None, as_json: bool) -> None:
-    from headrace.report import digest as views
-    from headrace.report.digest_json import to_json
-
-    if as_json:
-        print_json(to_json(found, view))
-    else:
-        stdout().print(views.terminal(found, view))
-    if page:
-        from headrace.report import digest_html
-
-        _write(page, digest_html.render(found, view))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        # It shows samples: statements with the values that somebody sent.
-        path.touch(mode=0o600)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"cannot be written: {error.strerror or error}", place=str(path)) from error
-    stderr().print(f"page: {path}", soft_wrap=True, highlight=False, markup=False)
 
 
 def _keep(table: pa.Table, save: Path | None, history: Path | None) -> None:
@@ -248,7 +247,7 @@ def _open(table: pa.Table) -> Digest:
 # -- Sources ----------------------------------------------------------------------------------------------------
 
 
-def _read(sources: list[str], asked: _Asked) -> pa.Table:
+def _read(sources: list[str], asked: Question) -> pa.Table:
     """One digest of all sources: those that are digests are read here, the rest where it is."""
     from headrace.digests.files import is_digest, load_all
     from headrace.digests.merge import merge
@@ -257,7 +256,7 @@ def _read(sources: list[str], asked: _Asked) -> pa.Table:
         raise typer.BadParameter(
             "name a SOURCE: a log, a capture, a recording, a digest, or - for standard input"
         )
-    is_here = asked.targets == ("local",)
+    is_here = asked.target == ["local"]
     ready = [source for source in sources if is_here and source != "-" and is_digest(Path(source))]
     raw = [source for source in sources if source not in ready]
     parts = [load_all([Path(source) for source in ready])] if ready else []
@@ -269,89 +268,25 @@ def _read(sources: list[str], asked: _Asked) -> pa.Table:
             hint="filter when it is made of its source",
         )
     if raw:
-        for address, table in zip(asked.targets, _digest_on_hosts(raw, asked), strict=True):
+        for address, table in zip(asked.target, _digest_hosts(raw, asked), strict=True):
             parts.append(table)
             places.append(address)
     return merge(parts, places)
 
 
-def _digest_on_hosts(sources: list[str], asked: _Asked) -> list[pa.Table]:
-    """Every host digests its own files and sends the small result."""
-    import asyncio
+def _digest_hosts(sources: list[str], asked: Question) -> list[pa.Table]:
+    from headrace import traffic
 
-    from headrace.target import TargetSpec, open_target
-
-    if "-" in sources and len(asked.targets) > 1:
+    if "-" in sources and len(asked.target) > 1:
         raise typer.BadParameter("standard input goes to one target only")
-    specs = [TargetSpec.parse(address) for address in asked.targets]
-
-    async def one(spec: TargetSpec, room: asyncio.Semaphore) -> pa.Table:
-        async with room:
-            host = open_target(spec)
-            await host.connect()
-            try:
-                return await _digest(host, sources, asked.argv)
-            finally:
-                await host.close()
-
-    async def every() -> list[pa.Table]:
-        room = asyncio.Semaphore(MOST_AT_ONCE)
-        return await asyncio.gather(*(one(spec, room) for spec in specs))
-
     with stderr().status("reading ...") if stderr().is_terminal else contextlib.nullcontext():
-        return run_until_signal(every)
-
-
-async def _digest(host: Any, sources: list[str], options: list[str]) -> pa.Table:
-    import asyncio
-
-    from headrace.agent import Agent
-    from headrace.digests.lines import read_lines
-
-    path = (await Agent.install(host)).path
-    process = await host.spawn([path, "digest", *options, "--", *sources])
-    try:
-        feeding = asyncio.ensure_future(_feed(process, "-" in sources))
-        lines = [line async for line in process.lines()]
-        code = await process.wait(60)
-        feeding.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await feeding
-    except BaseException:
-        await process.signal("TERM")
-        raise
-    if code:
-        _raise_for(code, await process.error_text(), host.name)
-    return await asyncio.to_thread(read_lines, lines, host.name)
-
-
-async def _feed(process: Any, has_stdin: bool) -> None:
-    import asyncio
-    import os
-    import sys
-
-    while has_stdin and (piece := await asyncio.to_thread(os.read, sys.stdin.fileno(), 1 << 20)):
-        await process.write(piece)
-    await process.close_stdin()
-
-
-def _raise_for(code: int, said: str, place: str) -> None:
-    """The agent's exit codes are ours: docs/reference/exit-codes.md."""
-    from headrace.report.text import clean_lines
-
-    message = (
-        clean_lines(said.strip().removeprefix("headrace-agent: ")) or f"the agent ended with code {code}"
-    )
-    known: dict[int, type[HeadraceError]] = {2: PlanError, 5: Refused, 8: DiskFull}
-    for mark in ("refused: ", "bad input: "):
-        message = message.removeprefix(mark)
-    raise known.get(code, CommandFailed)(message, place=place)
+        return run_until_signal(lambda: traffic.digest_hosts(asked.target, sources, asked.argv))
 
 
 # -- Two digests, and many --------------------------------------------------------------------------------------
 
 
-def _compare(sources: list[str], asked: _Asked, limit: int, as_json: bool) -> None:
+def _compare(sources: list[str], asked: Question, shown: Shown) -> None:
     from headrace.analysis import traffic
     from headrace.report import digest_compare as views
 
@@ -360,10 +295,10 @@ def _compare(sources: list[str], asked: _Asked, limit: int, as_json: bool) -> No
     before, after = (_open(_read([source], asked)) for source in sources)
     _check_alike(before, after, sources[1])
     changes = traffic.compare(before, after)
-    if as_json:
+    if shown.as_json:
         print_json(views.compared_json(before, after, changes))
     else:
-        stdout().print(views.compared(before, after, changes, limit))
+        stdout().print(views.compared(before, after, changes, shown.limit))
 
 
 def _check_alike(one: Digest, other: Digest, place: str) -> None:
@@ -376,24 +311,22 @@ def _check_alike(one: Digest, other: Digest, place: str) -> None:
         )
 
 
-def _beside(client: str, server: str, asked: _Asked, limit: int, as_json: bool) -> None:
+def _sides(two: Two, asked: Question, shown: Shown) -> None:
     from headrace.analysis import traffic
     from headrace.report import digest_compare as views
 
-    if not client or not server:
+    if not two.client or not two.server:
         raise typer.BadParameter("--client and --server go together")
-    left, right = (_open(_read([source], asked)) for source in (client, server))
-    _check_alike(left, right, server)
+    left, right = (_open(_read([source], asked)) for source in (two.client, two.server))
+    _check_alike(left, right, two.server)
     found = traffic.sides(left, right)
-    if as_json:
+    if shown.as_json:
         print_json(views.beside_json(left, right, found))
     else:
-        stdout().print(views.beside(left, right, found, limit))
+        stdout().print(views.beside(left, right, found, shown.limit))
 
 
-def _show_history(
-    folder: Path, query_class: str, reviewed_by: str, comment: str, limit: int, as_json: bool
-) -> None:
+def _show_history(folder: Path, asked: Days, shown: Shown) -> None:
     from datetime import UTC, datetime
 
     from headrace.analysis import traffic
@@ -402,20 +335,20 @@ def _show_history(
 
     days = {day: _open(table) for day, table in histories.days(folder).items()}
     seen = traffic.seen(days)
-    name = _named(query_class, [each.name for each in seen], folder) if query_class else ""
-    if reviewed_by:
+    name = _named(asked.query_class, [each.name for each in seen], folder) if asked.query_class else ""
+    if asked.reviewed_by:
         if not name:
             raise typer.BadParameter("--reviewed-by needs --class")
-        noted = histories.Review(reviewed_by, f"{datetime.now(UTC):%Y-%m-%d}", comment)
+        noted = histories.Review(asked.reviewed_by, f"{datetime.now(UTC):%Y-%m-%d}", asked.comment)
         histories.review(folder, name, noted)
     reviews = histories.reviews(folder)
-    shown = [each for each in seen if not name or each.name == name]
-    if as_json:
-        print_json(views.to_json(days, shown, reviews))
+    listed = [each for each in seen if not name or each.name == name]
+    if shown.as_json:
+        print_json(views.to_json(days, listed, reviews))
     elif name:
         stdout().print(views.one_class(name, days, reviews.get(name)))
     else:
-        stdout().print(views.overview(days, shown, reviews, limit))
+        stdout().print(views.overview(days, listed, reviews, shown.limit))
 
 
 def _named(query_class: str, names: list[str], folder: Path) -> str:
@@ -433,27 +366,16 @@ def _explained(found: Digest, view: View, address: str, login: ServerLogin) -> V
     """Plans of the classes that are shown in detail; nothing is executed, and nothing but reads is asked about."""
     from dataclasses import replace
 
-    from headrace.agent import Agent
+    from headrace import traffic
     from headrace.analysis.traffic import ranked
 
     if not login.is_named:
         raise typer.BadParameter(
             "--explain needs a server: --mysql-socket, --mysql-host or --mysql-defaults-file"
         )
-    shown = ranked(found, view.order)[: view.details]
+    samples = [(each.name, each.sample) for each in ranked(found, view.order)[: view.details]]
 
-    async def work(host: Any) -> dict[str, str]:
-        agent = await Agent.install(host)
-        plans = {}
-        for each in shown:
-            sample = each.sample
-            text = str(sample.get("text") or "")
-            if not text:
-                plans[each.name] = "no sample"
-            elif sample.get("text_bytes", 0) > len(text.encode()) or sample.get("is_redacted"):
-                plans[each.name] = "its sample is not whole"
-            else:
-                plans[each.name] = await agent.explain(text, str(sample.get("database") or ""), login)
-        return plans
+    def work(host: Any) -> Any:
+        return traffic.plans(host, samples, login)
 
     return replace(view, plans=on_target(address, work))

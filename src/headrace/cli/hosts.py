@@ -6,7 +6,9 @@ from typing import Any
 
 import typer
 
+from headrace.cli.options import NO_LOGIN, grouped
 from headrace.cli.shell import Json, TargetOption, app, on_target, print_json, stdout
+from headrace.model import ServerLogin
 
 
 @app.command(
@@ -43,12 +45,13 @@ def _print_checks(checks: list[Any]) -> None:
 
 
 @app.command(epilog="Example: headrace facts --target root@db1 --json | jq .block_devices")
-def facts(target: TargetOption = "local", as_json: Json = False) -> None:
+@grouped
+def facts(target: TargetOption = "local", login: ServerLogin = NO_LOGIN, as_json: Json = False) -> None:
     """How a host and its servers are configured."""
     from headrace.agent import Agent
 
     async def work(host: Any) -> Any:
-        return await (await Agent.install(host)).facts()
+        return await (await Agent.install(host)).facts(login if login.is_named else None)
 
     found = on_target(target, work)
     if as_json:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from headrace.cli.options import NO_LOGIN, grouped
 from headrace.cli.shell import (
-    NO_LOGIN,
     Json,
     TargetOption,
     app,
@@ -19,7 +19,7 @@ from headrace.cli.shell import (
     print_json,
     stderr,
     stdout,
-    takes_login,
+    write_page,
 )
 from headrace.model import ServerLogin
 
@@ -39,7 +39,7 @@ app.add_typer(rules_app, name="rules")
     short_help="What is saturated, why, and what would help?",
     epilog="Example: headrace hunt --target root@db1 --seconds 120 --save db1.hunt",
 )
-@takes_login
+@grouped
 def hunt(
     target: TargetOption = "local",
     seconds: Annotated[
@@ -92,21 +92,22 @@ def hunt(
         write(found.snapshot, save, text)
         stderr().print(f"saved: {save}", soft_wrap=True, highlight=False)
     if page and found:
-        page.write_text(text)
-        stderr().print(f"page: {page}", soft_wrap=True, highlight=False)
+        write_page(page, text)
 
 
 def _flame_graph(hunt: Hunt) -> str:
     """The profile as a picture, drawn by our own agent; empty without one."""
-    import subprocess
-
-    from headrace.agent import find_binary
+    from headrace.agent import Agent
 
     if not hunt.snapshot.stacks:
         return ""
-    argv = [str(find_binary()), "flamegraph", "--title", "Where the CPU time goes"]
-    drawn = subprocess.run(argv, input=hunt.snapshot.stacks.encode(), capture_output=True, check=False)
-    return drawn.stdout.decode() if drawn.returncode == 0 else ""
+
+    async def work(host: Any) -> str:
+        agent = await Agent.install(host)
+        return await agent.text("flamegraph", "--title", "Where the CPU time goes", stdin=stacks)
+
+    stacks = hunt.snapshot.stacks.encode()
+    return on_target("local", work)
 
 
 def _files(sources: list[Path]) -> list[Path]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.experiments import find_plan
+from headrace.cli.options import NO_LOGIN, grouped
 from headrace.cli.shell import (
-    NO_LOGIN,
     Json,
     TargetOption,
     app,
@@ -17,7 +17,6 @@ from headrace.cli.shell import (
     run_until_signal,
     stderr,
     stdout,
-    takes_login,
 )
 from headrace.model import ServerLogin
 
@@ -66,7 +65,7 @@ Weaker = Annotated[
     short_help="Test the remedies of findings on a workload, keep what is proven.",
     epilog="Example: headrace prove --auto --plan stock-to-all; headrace prove POOL01 --plan my.toml --blocks 6",
 )
-@takes_login
+@grouped
 def prove(
     findings: Findings = None,
     plan: PlanOption = Path("stock-to-all"),

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.shell import Json, TargetOption, app, on_target, print_json, stderr, stdout
-from headrace.errors import CommandFailed, DiskFull, HeadraceError, PlanError, Refused, StoreError
-
-if TYPE_CHECKING:
-    from headrace.target import Process, Target
+from headrace.cli.shell import Json, TargetOption, app, on_target, print_json, stderr, stdout, tell
+from headrace.errors import Refused, StoreError
 
 #: For so long ``--estimate`` records, into a file that it removes again.
 ESTIMATE_S = 5
-#: A recorder that was told to stop has this long to write what it has.
-STOP_LIMIT_S = 60.0
-
 Literals = Annotated[
     bool,
     typer.Option(
@@ -83,10 +76,7 @@ def record(
         options += ["--duration", duration] if duration else []
         options += ["--size", str(size)] if size else []
 
-    async def work(host: Any) -> dict[str, Any]:
-        return await _record(host, [*options, "--", *(sources or [])], None if estimate else output)
-
-    summary = on_target(target, work)
+    summary = _record([*options, "--", *(sources or [])], target, None if estimate else output)
     if estimate:
         summary = _an_hour(summary)
     if as_json:
@@ -95,104 +85,24 @@ def record(
         stdout().print(_table(_rows_of_estimate(summary) if estimate else _rows_of_record(summary, output)))
 
 
-async def _record(host: Target, arguments: list[str], output: Path | None) -> dict[str, Any]:
-    """Record into a private folder of the target; bring the file to ``output``, if there is one."""
-    from headrace.agent import Agent
-    from headrace.target import to_the_end
+def _record(arguments: list[str], target: str, output: Path | None) -> dict[str, Any]:
+    from headrace import traffic
 
-    path = (await Agent.install(host)).path
-    made = await host.run(["mktemp", "-d", "/var/tmp/headrace-record.XXXXXXXX"])
-    folder = made.text.strip()
-    try:
-        file = f"{folder}/recording"
-        # In a file, or a connection that breaks would take the summary with it.
-        printed = f"{folder}/summary"
-        process = await host.spawn(
-            [path, "record", "--progress", "1s", "-o", file, *arguments], stdout_path=printed
-        )
-        await process.close_stdin()
-        stopped = await _watch(process)
-        code = await to_the_end(process.wait(STOP_LIMIT_S))
-        lines = (await host.read(printed)).decode().splitlines()
-        summary: dict[str, Any] = json.loads(lines[-1]) if lines else {}
-        if not summary or (code and not summary["totals"]["events"]):
-            _raise_for(code, await process.error_text(), host.name)
-        if output is not None:
-            await to_the_end(_bring(host, file, output))
-        if code:
-            stderr().print(_said(await process.error_text()), style="yellow", highlight=False, markup=False)
-        return {**summary, "was_stopped": stopped, "target": host.name}
-    finally:
-        await to_the_end(host.run(["rm", "-rf", "--", folder], check=False))
+    def work(host: Any) -> Any:
+        return traffic.record(host, arguments, output, listen)
 
+    with stderr().status("recording ...") if stderr().is_terminal else contextlib.nullcontext() as status:
 
-async def _watch(process: Process) -> bool:
-    """Show how it goes until it ends; the first Ctrl-C asks it to finish, and is true."""
-    import asyncio
+        def listen(line: Mapping[str, Any]) -> None:
+            if status:
+                rate, mib = line["events_per_s"], line["bytes"] / (1 << 20)
+                status.update(f"{line['events']:,} events, {rate:,.0f}/s, {mib:,.1f} MiB; Ctrl-C ends it")
 
-    waiting = asyncio.ensure_future(process.wait())
-    status = stderr().status("recording ...") if stderr().is_terminal else None
-    try:
-        with status or contextlib.nullcontext():
-            while not waiting.done():
-                await asyncio.wait([waiting], timeout=1.0)
-                if status and (line := _last_progress(await process.error_text())):
-                    rate, mib = line["events_per_s"], line["bytes"] / (1 << 20)
-                    status.update(f"{line['events']:,} events, {rate:,.0f}/s, {mib:,.1f} MiB; Ctrl-C ends it")
-        return False
-    except asyncio.CancelledError:
-        await process.signal("INT")
-        task = asyncio.current_task()
-        if task is not None:
-            # It was a wish to end the recording, and that is what happens.
-            task.uncancel()
-        return True
-    finally:
-        waiting.cancel()
-
-
-def _last_progress(text: str) -> dict[str, Any] | None:
-    for line in reversed(text.splitlines()):
-        if line.startswith("{"):
-            with contextlib.suppress(ValueError):
-                found: dict[str, Any] = json.loads(line)
-                return found
-    return None
-
-
-async def _bring(host: Target, file: str, output: Path) -> None:
-    """Copy the recording here; it is only kept if it is what stands there, byte by byte."""
-    said = (await host.run(["sha256sum", "--", file], timeout_s=None)).text.split()[0].lstrip("\\")
-    part = output.with_name(f".{output.name}.part")
-    try:
-        # Nobody else may read it, not even while it comes.
-        part.unlink(missing_ok=True)
-        part.touch(mode=0o600)
-        await host.get(file, part)
-        part.chmod(0o600)
-        with part.open("rb") as content:
-            found = hashlib.file_digest(content, "sha256").hexdigest()
-        if found != said:
-            raise StoreError(f"arrived damaged: sha256 {found}, it was {said}", place=str(output))
-        part.replace(output)
-    except OSError as error:
-        raise StoreError(f"cannot be written: {error.strerror or error}", place=str(output)) from error
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _raise_for(code: int, said: str, place: str) -> None:
-    """The agent's exit codes are ours: docs/reference/exit-codes.md."""
-    known: dict[int, type[HeadraceError]] = {2: PlanError, 5: Refused, 8: DiskFull}
-    message = _said(said).removeprefix("refused: ").removeprefix("bad input: ")
-    raise known.get(code, CommandFailed)(message or f"the agent ended with code {code}", place=place)
-
-
-def _said(text: str) -> str:
-    from headrace.report.text import clean_lines
-
-    lines = [line for line in text.splitlines() if not line.startswith("{")]
-    return clean_lines("\n".join(lines).strip()).removeprefix("headrace-agent: ")
+        summary, words = on_target(target, work)
+    if words:
+        tell(words)
+    found: dict[str, Any] = summary
+    return found
 
 
 def _an_hour(summary: dict[str, Any]) -> dict[str, Any]:
@@ -265,18 +175,14 @@ recordings = typer.Typer(
 app.add_typer(recordings, name="recording")
 
 
-def _agent(arguments: list[str], accepted: tuple[int, ...] = (0,)) -> dict[str, Any]:
-    async def work(host: Any) -> dict[str, Any]:
-        from headrace.agent import Agent
+def _agent(arguments: list[str], *, even_if_damaged: bool = False) -> dict[str, Any]:
+    from headrace import traffic
 
-        path = (await Agent.install(host)).path
-        done = await host.run([path, "recording", *arguments], timeout_s=None, check=False)
-        if done.exit_code not in accepted or not done.stdout.strip():
-            _raise_for(done.exit_code, done.error_text, "recording")
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+    def work(host: Any) -> Any:
+        return traffic.recording(host, arguments, even_if_damaged=even_if_damaged)
 
-    return on_target("local", work)
+    found: dict[str, Any] = on_target("local", work)
+    return found
 
 
 def _made(arguments: list[str], output: Path, force: bool, as_json: bool) -> None:
@@ -358,7 +264,7 @@ def _moment(time_ns: int) -> str:
 @recordings.command(short_help="Can all of it still be read?")
 def verify(file: Recording, as_json: Json = False) -> None:
     """Read every byte; the exit code is 9 where anything is damaged or missing."""
-    found = _agent(["verify", "--", str(file)], accepted=(0, 2))
+    found = _agent(["verify", "--", str(file)], even_if_damaged=True)
     if as_json:
         print_json(found)
     else:

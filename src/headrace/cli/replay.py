@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace as changed
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.options import NO_LOGIN, grouped
 from headrace.cli.shell import (
-    NO_LOGIN,
     Json,
     TargetOption,
     app,
@@ -18,17 +18,12 @@ from headrace.cli.shell import (
     print_json,
     stderr,
     stdout,
-    takes_login,
 )
-from headrace.errors import CommandFailed, PlanError, Refused, WorkloadFailed
+from headrace.errors import PlanError, WorkloadFailed
 from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
     from headrace.report.replay import Replayed
-
-#: How the agent ends when it is given nonsense.
-_AGENT_BAD_INPUT = 2
-
 
 Recording = Annotated[str, typer.Argument(metavar="RECORDING", help="Made with literals; on the target.")]
 SpeedOption = Annotated[
@@ -73,7 +68,7 @@ FoundRowsOption = Annotated[
     short_help="Play recorded traffic on a server: how fast is it there, and are the answers the same?",
     epilog="Example: headrace replay shop.rec --mysql-socket /run/copy.sock --check",
 )
-@takes_login
+@grouped
 def replay(
     recording: Recording,
     target: TargetOption = "local",
@@ -131,18 +126,12 @@ def replay(
     argv = [recording, *(word for pair in values if pair[1] for word in pair)]
     argv += [flag for flag, is_set in flags.items() if is_set]
 
-    async def work(host: Any) -> list[Replayed]:
-        if other is None:
-            return [await _play(host, [*argv, *login.argv])]
-        return await _play_on_both(host, argv, login, other)
-
-    first, *second = on_target(target, work)
-    replayed = second[0] if second else first
+    first, replayed = _play(target, argv, login, other)
     if as_json:
         found = report.to_json(replayed)
-        print_json({"first": report.to_json(first), "second": found} if second else found)
+        print_json({"first": report.to_json(first), "second": found} if other else found)
     else:
-        stdout().print(report.both(first, replayed) if second else report.terminal(first))
+        stdout().print(report.both(first, replayed) if other else report.terminal(first))
     if replayed.end.get("comparison", {}).get("different"):
         raise typer.Exit(WorkloadFailed.exit_code)
 
@@ -159,41 +148,28 @@ def _other_server(login: ServerLogin, address: str) -> ServerLogin:
     return changed(login, socket="", host=match["host"] or match["v6"], port=int(port) if port else None)
 
 
-async def _play_on_both(
-    host: Any, argv: list[str], first: ServerLogin, second: ServerLogin
-) -> list[Replayed]:
-    """One after the other: neither waits for the other. The first one's answers lie on the target meanwhile."""
-    from headrace.target import to_the_end
-
-    folder = (await host.run(["mktemp", "-d", "-t", "headrace.XXXXXXXX"])).text.strip()
-    try:
-        answers = f"{folder}/answers"
-        played = [await _play(host, [*argv, *first.argv, "--keep-answers", answers])]
-        played.append(await _play(host, [*argv, *second.argv, "--answers", answers]))
-    finally:
-        await to_the_end(host.run(["rm", "-rf", "--", folder]))
-    return played
-
-
-async def _play(host: Any, argv: list[str]) -> Replayed:
-    """The agent's lines as they come, with progress on standard error. Cancelled, it ends the agent, too."""
-    from headrace.agent import Agent
+def _play(
+    target: str, argv: list[str], login: ServerLogin, other: ServerLogin | None
+) -> tuple[Replayed, Replayed]:
+    """The first replay and the last: one and the same without another server."""
+    from headrace import traffic
     from headrace.report.replay import Replayed
 
-    process = await host.spawn([(await Agent.install(host)).path, "replay", *argv])
-    replayed = Replayed()
-    try:
-        with stderr().status("reading ...") as status:
-            async for line in process.lines():
-                replayed.add(json.loads(line))
-                status.update(replayed.progress())
-        code = await process.wait(10)
-    except BaseException:
-        await process.signal("TERM")
-        raise
-    if code or not replayed.end:
-        message = (await process.error_text()).strip().removeprefix("headrace-agent: ")
-        kinds = {Refused.exit_code: Refused, _AGENT_BAD_INPUT: PlanError}
-        error = kinds.get(code, CommandFailed)
-        raise error(message.removeprefix("refused: ").removeprefix("bad input: "), place=host.name)
-    return replayed
+    first = Replayed()
+    last = Replayed() if other else first
+
+    def shown(replayed: Replayed) -> Callable[[Mapping[str, Any]], None]:
+        def listen(line: Mapping[str, Any]) -> None:
+            replayed.add(line)
+            status.update(replayed.progress())
+
+        return listen
+
+    def work(host: Any) -> Any:
+        if other is None:
+            return traffic.play(host, [*argv, *login.argv], shown(first))
+        return traffic.play_on_both(host, argv, (login, other), (shown(first), shown(last)))
+
+    with stderr().status("reading ...") as status:
+        on_target(target, work)
+    return first, last

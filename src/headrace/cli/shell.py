@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
 from headrace import __version__, extras
-from headrace.errors import HeadraceError
-from headrace.model import ServerLogin
+from headrace.errors import HeadraceError, StoreError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,62 +37,6 @@ PageFile = Annotated[Path | None, typer.Option("--page", metavar="FILE", help="W
 TargetOption = Annotated[
     str, typer.Option("--target", "-t", help="local, user@host[:port][+sudo], or a folder with a saved host.")
 ]
-
-#: How the agent on the target reaches a server there. A password is never an argument: others could read it.
-MysqlSocket = Annotated[
-    str, typer.Option("--mysql-socket", metavar="PATH", help="Unix socket of the server on the target.")
-]
-MysqlHost = Annotated[
-    str, typer.Option("--mysql-host", metavar="HOST", help="Its host, seen from the target.")
-]
-MysqlPort = Annotated[
-    int, typer.Option("--mysql-port", metavar="PORT", help="Its port [3306].", show_default=False)
-]
-MysqlUser = Annotated[str, typer.Option("--mysql-user", metavar="USER", help="User to log in as.")]
-MysqlPasswordFile = Annotated[
-    str, typer.Option("--mysql-password-file", metavar="FILE", help="File on the target with the password.")
-]
-MysqlDefaultsFile = Annotated[
-    str, typer.Option("--mysql-defaults-file", metavar="FILE", help="File on the target such as ~/.my.cnf.")
-]
-MysqlTls = Annotated[
-    str, typer.Option("--mysql-tls", metavar="MODE", help="As --ssl-mode of the mysql client.")
-]
-
-
-NO_LOGIN = ServerLogin()
-
-_LOGIN_OPTIONS: Mapping[str, tuple[Any, str | int]] = {
-    "socket": (MysqlSocket, ""),
-    "host": (MysqlHost, ""),
-    "port": (MysqlPort, 0),
-    "user": (MysqlUser, ""),
-    "password_file": (MysqlPasswordFile, ""),
-    "defaults_file": (MysqlDefaultsFile, ""),
-    "tls": (MysqlTls, ""),
-}
-
-
-def takes_login(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options above in place of its parameter ``login``: typer has no groups of options."""
-    hints = get_type_hints(command, include_extras=True)
-    parameters: list[inspect.Parameter] = []
-    for name, found in inspect.signature(command).parameters.items():
-        if name != "login":
-            parameters.append(found.replace(annotation=hints[name]))
-            continue
-        for option, (annotation, default) in _LOGIN_OPTIONS.items():
-            parameters.append(found.replace(name=f"mysql_{option}", annotation=annotation, default=default))
-
-    @functools.wraps(command)
-    def with_login(**given: Any) -> None:
-        values = {option: given.pop(f"mysql_{option}") for option in _LOGIN_OPTIONS}
-        # A port of 0 leaves the choice to the agent.
-        command(login=ServerLogin(**{**values, "port": values["port"] or None}), **given)
-
-    with_login.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    with_login.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return with_login
 
 
 def main() -> None:
@@ -159,12 +100,14 @@ def print_json(content: Any) -> None:
     typer.echo(json.dumps(content, indent=2, sort_keys=False, default=str))
 
 
-def write_page(path: Path, content: str) -> None:
-    """Write an HTML page and say where it is."""
+def write_page(path: Path, content: str, *, is_private: bool = False) -> None:
+    """Write an HTML page and say where it is. A private one is for its owner's eyes."""
     try:
+        if is_private:
+            path.touch(mode=0o600)
         path.write_text(content, encoding="utf-8")
     except OSError as error:
-        raise HeadraceError(f"cannot be written: {error.strerror}", place=str(path)) from error
+        raise StoreError(f"cannot be written: {error.strerror or error}", place=str(path)) from error
     stderr().print(f"page: {path}", soft_wrap=True, highlight=False, markup=False)
 
 

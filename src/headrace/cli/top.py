@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.options import NO_LOGIN, grouped
 from headrace.cli.shell import (
-    NO_LOGIN,
     Json,
     TargetOption,
     app,
     print_json,
     run_until_signal,
     stdout,
-    takes_login,
 )
 from headrace.model import ServerLogin
 
@@ -34,7 +33,7 @@ ONCE_LINES = 40
     short_help="A live view of a host and its server.",
     epilog="Example: headrace top --target root@db1. Without a terminal, or with --once, one snapshot is printed.",
 )
-@takes_login
+@grouped
 def top(
     target: TargetOption = "local",
     login: ServerLogin = NO_LOGIN,

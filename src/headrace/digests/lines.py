@@ -24,12 +24,17 @@ _LABELS = {"users": "user", "hosts": "host", "databases": "database"}
 
 def read_lines(lines: Iterable[str | bytes], place: str) -> pa.Table:
     """All digests of a stream, merged. Raises StoreError, with ``place``, where it was cut off or is no digest."""
+    return read_rows(map(json.loads, lines), place)
+
+
+def read_rows(rows: Iterable[Mapping[str, Any]], place: str) -> pa.Table:
+    """The same for lines that are parsed already."""
     reader = _Reader()
-    number = 0
+    number = 1
     try:
-        for line in lines:
+        for row in rows:
+            reader.take(row)
             number += 1
-            reader.take(json.loads(line))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
         raise StoreError(
             f"line {number} is no line of a digest: {type(error).__name__}: {error}", place=place

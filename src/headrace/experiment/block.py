@@ -18,8 +18,9 @@ from headrace.design import Design
 from headrace.errors import NothingMeasured, Refused
 from headrace.experiment import design as designs
 from headrace.experiment import lease
+from headrace.experiment.boot import boot_id
 from headrace.experiment.labs import Labs
-from headrace.experiment.machine import boot_id, open_machine, target_spec
+from headrace.experiment.machine import open_machine, target_spec
 from headrace.experiment.runner import Event, Note, Run
 from headrace.model import Facts
 from headrace.store import ExperimentFolder

@@ -16,7 +16,8 @@ from headrace.agent import Agent, Journal
 from headrace.design import Design
 from headrace.errors import HeadraceError, NotReady, PlanError, Refused, TargetError, TreatmentFailed
 from headrace.experiment import readiness
-from headrace.experiment.machine import Machine, boot_id, is_kernel, is_there, target_spec
+from headrace.experiment.boot import boot_id, is_kernel
+from headrace.experiment.machine import Machine, is_there, target_spec
 from headrace.experiment.preflight import preflight
 from headrace.experiment.trial import Lab, restore, server_spec, volume_spec
 from headrace.facts import HostFacts

@@ -10,18 +10,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from headrace import vm
 from headrace.design import Design
 from headrace.errors import HeadraceError, PlanError, TargetError, TreatmentFailed
+from headrace.experiment.boot import Tell, boot_id
+from headrace.experiment.reboot import RebootedHost
 from headrace.plan import VM, MachineTable, TargetTable, size_in_bytes
 from headrace.store import ExperimentFolder
-from headrace.target import Target, TargetSpec, open_target
-
-Tell = Callable[[str], None]
+from headrace.target import TargetSpec, open_target
 
 #: How long a machine that may be gone is asked for a sign of life: a VM that was killed refuses at once.
 SIGN_OF_LIFE_S = 30.0
@@ -158,8 +157,6 @@ def open_machine(design: Design, folder: Path) -> Machine:
         return VirtualMachine(vm_name(design.name, design.hash, folder), str(folder.absolute()), table)
     spec = target_spec(design.target)
     if any(design.kernel_of(treatment) for treatment in design.treatments):
-        from headrace.experiment.reboot import RebootedHost
-
         return RebootedHost(spec, table)
     return AsItIs(spec)
 
@@ -176,18 +173,6 @@ def reached(folder: ExperimentFolder) -> TargetSpec | None:
         running = vm.find(vm_name(design.name, design.hash, folder.path))
         return running.target if running else None
     return target_spec(design.target)
-
-
-def is_kernel(wanted: str, release: str) -> bool:
-    """Whether ``uname -r`` says what the plan asks for: a series (6.1) or a release. A path tells nothing."""
-    if "/" in wanted:
-        return True
-    return release == wanted or bool(re.match(re.escape(wanted) + r"[.+~-]", release))
-
-
-async def boot_id(target: Target) -> str:
-    """Another one after every boot."""
-    return (await target.read("/proc/sys/kernel/random/boot_id")).decode("ascii", "replace").strip()
 
 
 async def is_there(spec: TargetSpec, boot: str) -> bool:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import CommandFailed, NotReady, Refused, StoreError, TargetError, TreatmentFailed
+from headrace.experiment.boot import Tell, boot_id, is_kernel
 from headrace.experiment.loaders import Undo, find_loader
-from headrace.experiment.machine import Tell, boot_id, is_kernel
 from headrace.plan import MachineTable
 from headrace.target import Target, TargetSpec, open_target
 

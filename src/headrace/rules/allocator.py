@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.analysis.resources import TICKS_PER_SECOND
-from headrace.rules.evidence import Evidence, number
-from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+from headrace.rules.evidence import Evidence, NotEnough, number
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 
 #: Percona saw no difference up to 4 CPUs and a clear one from 8: Impact of memory allocators, part 2.
 MANY_CPUS = 8

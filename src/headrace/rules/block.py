@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.analysis.resources import FLASH_SLOW_MS, SECTOR_BYTES, Device, Level
-from headrace.rules.evidence import MIB, Evidence, number, share, size
-from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+from headrace.rules.evidence import MIB, Evidence, NotEnough, number, share, size
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 
 #: Below this many requests a second the price of a request in the kernel is no matter.
 MANY_REQUESTS_S = 1_000.0

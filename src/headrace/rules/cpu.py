@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from headrace.analysis.resources import OTHERS_IDLE, STEAL_HIGH, STEAL_SEEN, TICKS_PER_SECOND
-from headrace.rules.evidence import Evidence, number, share
-from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+from headrace.rules.evidence import Evidence, NotEnough, number, share
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 
 #: A thread that uses this much of one CPU is at the end of what one thread can do: FULL, less what ticks blur.
 THREAD_FULL = 0.85

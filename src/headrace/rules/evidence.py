@@ -6,6 +6,7 @@ Every accessor without a default raises ``NotEnough`` where the number is missin
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,13 +16,24 @@ from headrace.analysis.window import Gauge, Window
 from headrace.facts import HostFacts
 from headrace.knobs.knob import Versions
 from headrace.model import Facts, Vendor
-from headrace.rules.rule import NotEnough, Number
 from headrace.snapshot import Snapshot
 
 MIB, GIB = 1 << 20, 1 << 30
 
 #: Where a rule needs a server and none was named.
 NO_SERVER = "no server was asked: name one with --mysql-socket or --mysql-host"
+
+
+class NotEnough(Exception):
+    """The evidence lacks what a rule needs; the text says what, and how to bring it."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """One piece of evidence: what was looked at, and what it showed."""
+
+    what: str
+    value: str
 
 
 class Evidence:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.analysis.resources import Level
-from headrace.rules.evidence import GIB, Evidence, number, share, size
-from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+from headrace.rules.evidence import GIB, Evidence, NotEnough, number, share, size
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 
 #: Writes a second from which a file system's own work can show in a trial.
 MANY_WRITES_S = 500.0

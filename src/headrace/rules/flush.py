@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
-from headrace.rules.evidence import Evidence, number, share, size
+from headrace.rules.evidence import Evidence, NotEnough, number, share, size
 from headrace.rules.redo import checkpoint_age
-from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 
 #: The default from the days of disks, until MySQL 8.4 made it 10,000: Configuring InnoDB I/O Capacity.
 OLD_DEFAULT = 200

@@ -8,8 +8,8 @@ from itertools import cycle
 from typing import Any
 
 from headrace.analysis.resources import BUSY, FULL
-from headrace.rules.evidence import Evidence, number, share
-from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+from headrace.rules.evidence import Evidence, NotEnough, number, share
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 
 #: An interrupt with its softirq takes some microseconds: below this many a second one core does not notice.
 MANY_INTERRUPTS_S = 5_000.0

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from headrace.analysis.resources import MANY_RUNNING, PRESSURE_HIGH, TIMES_CORES, Level
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
-from headrace.rules.evidence import MIB, Evidence, number, share, size
-from headrace.rules.rule import Confidence, Hit, NotEnough, Number, Remedy, Severity, rule
+from headrace.rules.evidence import MIB, Evidence, NotEnough, Number, number, share, size
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 
 #: One session that waits for a row all the time, in milliseconds of waiting a second, is where it gets a problem.
 ROW_WAIT_MS_S = 1_000.0

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.analysis.resources import SECTOR_BYTES
-from headrace.rules.evidence import Evidence, number, size
-from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+from headrace.rules.evidence import Evidence, NotEnough, number, size
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 
 #: Below it parity, bitmaps and stripe caches cost nothing that anybody waits for.
 MANY_WRITES_S = 200.0

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from headrace.analysis.resources import PRESSURE_SEEN
-from headrace.rules.evidence import GIB, MIB, Evidence, number, share, size
-from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 
 PAGE_BYTES = 4_096
 #: One page from swap now and then is an old page of an idle process; this many are somebody at work.

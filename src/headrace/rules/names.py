@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
-from headrace.rules.evidence import Evidence, number
-from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+from headrace.rules.evidence import Evidence, NotEnough, number
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 
 _MYSQL = (Vendor.MYSQL, Vendor.PERCONA)
 _MARIADB = (Vendor.MARIADB,)

@@ -7,8 +7,8 @@ from typing import Any
 
 from headrace.analysis.resources import BUSY, FULL, LOST, OTHERS_IDLE
 from headrace.model import Value
-from headrace.rules.evidence import Evidence, number, share
-from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+from headrace.rules.evidence import Evidence, NotEnough, number, share
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 
 #: A core that spends this share of its time on software interrupts has no room for the server's threads there.
 SOFTIRQ_BUSY = 0.30

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
-from headrace.rules.evidence import GIB, MIB, Evidence, number, share, size
-from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 
 #: Pages read from files a second below which more memory would save no reads that anybody feels.
 MISSES_S = 20.0

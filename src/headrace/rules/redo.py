@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
-from headrace.rules.evidence import GIB, MIB, Evidence, number, share, size
-from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 
 #: Redo of about an hour at peak spreads checkpoints: MySQL Reference Manual, Redo Log, and long practice.
 HOUR_S = 3600.0

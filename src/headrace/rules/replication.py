@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
-from headrace.rules.evidence import GIB, Evidence, number, size
-from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+from headrace.rules.evidence import GIB, Evidence, NotEnough, number, size
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 
 #: A replica that is further behind than this does not only round up.
 LAG_S = 30.0

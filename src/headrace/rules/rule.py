@@ -11,14 +11,11 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from headrace.knobs import Cost, find, weakens_durability
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
-
-if TYPE_CHECKING:
-    from headrace.rules.evidence import Evidence
+from headrace.rules.evidence import Evidence, NotEnough, Number
 
 
 class Severity(StrEnum):
@@ -36,18 +33,6 @@ class Confidence(StrEnum):
     HIGH = "high"  # the mechanism is documented, and the evidence shows it at work
     MEDIUM = "medium"  # the mechanism is documented; that it costs something here is likely
     LOW = "low"  # sources disagree, or it depends on the workload
-
-
-class NotEnough(Exception):
-    """The evidence lacks what a rule needs; the text says what, and how to bring it."""
-
-
-@dataclass(frozen=True)
-class Number:
-    """One piece of evidence: what was looked at, and what it showed."""
-
-    what: str
-    value: str
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.rules.evidence import Evidence, number, share
-from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+from headrace.rules.evidence import Evidence, NotEnough, number, share
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 
 #: Of all statements' time: one class that takes so much is where to begin.
 MOST = 0.50

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.rules.evidence import GIB, Evidence, number, share, size
-from headrace.rules.rule import Confidence, Hit, NotEnough, Remedy, Severity, rule
+from headrace.rules.evidence import GIB, Evidence, NotEnough, number, share, size
+from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
 
 #: Lines of the slow log a second from which writing it is work of its own.
 SLOW_LINES_S = 200.0

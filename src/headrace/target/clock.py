@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 
 from headrace.errors import HeadraceError, NotReady
-from headrace.target import Process, Target, to_the_end
+from headrace.target.interface import Process, Target, to_the_end
 
 #: At least so many readings; more, up to the second number, while none was as good as GOOD_NS: on a busy machine
 #: most are late.

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from headrace.errors import CommandFailed, ConnectionLost, HeadraceError
-from headrace.target import Completed
+from headrace.target.interface import Completed
 
 #: Unread output above this makes the command wait, unless somebody waits for its end.
 BUFFER_BYTES = 1 << 20

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from headrace.errors import Refused, TargetError
-from headrace.target import Completed, Process
 from headrace.target.command import shown
+from headrace.target.interface import Completed, Process
 from headrace.target.local import LocalTarget
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO
 
 from headrace.errors import CommandFailed, DiskFull, HeadraceError, TargetError
-from headrace.target import Completed, Process
 from headrace.target.command import TAIL_BYTES, Command, Input, Output, failed, kill_quietly, run_to_end
+from headrace.target.interface import Completed, Process
 
 
 class LocalTarget:

@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 import asyncssh
 
 from headrace.errors import CommandFailed, ConnectionLost, DiskFull, HeadraceError, TargetError
-from headrace.target import Completed, Process
 from headrace.target.command import (
     PIECE_BYTES,
     TAIL_BYTES,
@@ -31,6 +30,7 @@ from headrace.target.command import (
     run_to_end,
     timed_out,
 )
+from headrace.target.interface import Completed, Process
 from headrace.target.link import Hop, Link, jumps
 from headrace.target.shell import (
     ATTACH,

@@ -25,7 +25,7 @@ from pydantic import AliasChoices, Field
 
 from headrace.errors import WorkloadFailed
 from headrace.model import Tool, Value
-from headrace.target import Target
+from headrace.target import Target, scratch_folder
 from headrace.workloads import tool
 from headrace.workloads.options import Described, Size
 from headrace.workloads.precondition import Preconditioned, precondition
@@ -158,7 +158,7 @@ class Fio:
         ]
 
     async def _phase(self, context: Context, name: str, seconds: float) -> Phase:
-        async with tool.scratch_folder(context) as scratch:
+        async with scratch_folder(context.target) as scratch:
             output = await tool.run_measured(
                 context,
                 self.arguments(seconds),

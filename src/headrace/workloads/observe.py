@@ -19,7 +19,7 @@ from headrace.agent import Agent
 from headrace.errors import HeadraceError, WorkloadFailed
 from headrace.model import OWNER_VARIABLE, ServerLogin, Tool, Value
 from headrace.store import INTERVALS, LATENCY
-from headrace.target import Target, to_the_end
+from headrace.target import Target, scratch_folder, to_the_end
 from headrace.workloads import tool
 from headrace.workloads.options import Options
 from headrace.workloads.workload import Context, Measurement
@@ -84,7 +84,7 @@ class Observe:
 
     async def version(self, target: Target) -> str:
         agent = await Agent.install(target)
-        return (await target.run([agent.path, "--version"])).text.strip()
+        return await agent.version()
 
     async def prepare(self, context: Context) -> None:
         """Nothing: the load is there, or there is none."""
@@ -97,7 +97,7 @@ class Observe:
         total = round(context.warmup_s + context.seconds)
         argv = [agent.path, "sample", "--samplers", sampler, "--interval", "1s", "--duration", f"{total}s"]
         # Into files: what it counts while nobody can reach the host is not lost.
-        async with tool.scratch_folder(context) as scratch:
+        async with scratch_folder(context.target) as scratch:
             printed, said = f"{scratch}/observed.jsonl", f"{scratch}/observed.stderr"
             process = await context.target.spawn(
                 [*argv, *options.login.argv],
@@ -117,7 +117,7 @@ class Observe:
             words = (await context.target.read(said)).decode("utf-8", "replace").strip()
         lines = path.read_text().splitlines()
         if code != 0:
-            raise WorkloadFailed(f"the sampler: {words}", place="observe")
+            raise tool.agent_failed("the sampler", code, words, context.target.name)
         return measured(lines, options.counter, context.warmup_s)
 
     async def cleanup(self, context: Context) -> None:

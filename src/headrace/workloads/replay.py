@@ -19,7 +19,7 @@ from pydantic import Field, field_validator, model_validator
 from headrace.agent import Agent
 from headrace.errors import HeadraceError
 from headrace.model import ServerEndpoint, Tool, Value
-from headrace.target import Target
+from headrace.target import Target, scratch_folder
 from headrace.workloads import tool
 from headrace.workloads.drive.clients import Seat
 from headrace.workloads.drive.lines import Source, measurement
@@ -116,7 +116,7 @@ class Replay:
 
     async def version(self, target: Target) -> str:
         agent = await Agent.install(target)
-        return (await target.run([agent.path, "--version"])).text.split()[-1]
+        return await agent.version()
 
     async def prepare(self, context: Context) -> None:
         """The dump by the server's own client, the statements by the driver's loader."""
@@ -127,7 +127,7 @@ class Replay:
 
     async def run(self, context: Context) -> Measurement:
         agent = await Agent.install(context.target)
-        async with tool.scratch_folder(context) as scratch:
+        async with scratch_folder(context.target) as scratch:
             lines = f"{scratch}/lines.jsonl.zst"
             await tool.run_measured(
                 context,
@@ -136,6 +136,7 @@ class Replay:
                 scratch=scratch,
                 cwd="/",
                 seconds=context.warmup_s + context.seconds + self._options.timeout_s,
+                failed=tool.agent_failed,
             )
             path = context.raw / "replay-window.jsonl.zst"
             await context.target.get(lines, path)
@@ -156,13 +157,14 @@ class Replay:
             "workload": {"kind": "sql", "setup": self._options.setup, "tables": 0, "operations": [nothing]}
         }
         seat = Seat(context.target, _login(context))
-        async with tool.scratch_folder(context) as scratch:
+        async with scratch_folder(context.target) as scratch:
             await tool.run_to_end(
                 context,
                 await seat.argv(verb, spec, f"{scratch}/drive"),
                 name=f"replay-{verb}",
                 cwd="/",
                 what=f"headrace-agent drive {verb}",
+                failed=tool.agent_failed,
             )
 
     def _arguments(self, context: Context) -> list[str]:

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from headrace.errors import WorkloadFailed
 from headrace.model import Tool, Value
-from headrace.target import Target
+from headrace.target import Target, scratch_folder
 from headrace.workloads import sysbench, tool
 from headrace.workloads.options import CommaList, Described, Size
 from headrace.workloads.precondition import Preconditioned, precondition
@@ -130,7 +130,7 @@ class SysbenchFileio:
         ]
 
     async def _phase(self, context: Context, name: str, seconds: float) -> Phase:
-        async with tool.scratch_folder(context) as scratch:
+        async with scratch_folder(context.target) as scratch:
             output = await tool.run_measured(
                 context,
                 self.arguments(seconds),

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from headrace.errors import HeadraceError, WorkloadFailed
 from headrace.model import ServerEndpoint, Tool, Value
-from headrace.target import Target
+from headrace.target import Target, scratch_folder
 from headrace.workloads import sysbench, tool
 from headrace.workloads.options import CommaList, Described, Options
 from headrace.workloads.sysbench import SYSBENCH, Report
@@ -194,7 +194,7 @@ class SysbenchOltp:
         return [f"--{name}={_text(getattr(self._options, name))}" for name in _DATASET]
 
     async def _phase(self, context: Context, name: str, seconds: float) -> Phase:
-        async with tool.scratch_folder(context) as scratch:
+        async with scratch_folder(context.target) as scratch:
             await self._write_scripts(context.target, scratch)
             output = await tool.run_measured(
                 context,

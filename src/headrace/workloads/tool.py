@@ -5,17 +5,21 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.errors import CommandFailed, DiskFull, NotReady, TargetError, WorkloadFailed
+from headrace.agent import failure
+from headrace.errors import CommandFailed, DiskFull, HeadraceError, NotReady, WorkloadFailed
 from headrace.model import OWNER_VARIABLE, Tool
 from headrace.target import Completed, Process, Target, to_the_end
 from headrace.workloads.workload import Context
 
 #: How much longer than asked a tool may take until we believe that it hangs.
 GRACE_S = 300.0
+
+#: The error for a program's end: what ran, its exit code, its last words, and where.
+Ending = Callable[[str, int, str, str], HeadraceError]
 
 #: What a full disk sounds like: the kernel's words, and a server's (ER_RECORD_FILE_FULL).
 _DISK_FULL = ("No space left on device", "server error 1114")
@@ -47,26 +51,28 @@ async def require_version(target: Target, tool: Tool, minimum: tuple[int, ...]) 
     return match[0]
 
 
-@contextlib.asynccontextmanager
-async def scratch_folder(context: Context) -> AsyncIterator[str]:
-    """A folder on the target for the tool's output and scripts.
+def program_failed(what: str, exit_code: int, words: str, place: str) -> HeadraceError:
+    return WorkloadFailed(f"{what} ended with {exit_code}: {words}", place=place)
 
-    Not on the volume under test: its own output must neither load that volume nor wait for it.
-    """
-    made = await context.target.run(["mktemp", "-d", "-t", "headrace-XXXXXXXX"])
-    folder = made.text.strip()
-    try:
-        yield folder
-    finally:
-        # A target that is lost says so to whoever needs it next; here it would only hide how that came about.
-        with contextlib.suppress(TargetError):
-            await to_the_end(context.target.run(["rm", "-r", "--", folder], check=False))
+
+def agent_failed(what: str, exit_code: int, words: str, place: str) -> HeadraceError:
+    """As everywhere else for what its exit code says about the host; the rest is a failed workload."""
+    return failure(exit_code, words, place, what=f"{what} ended with {exit_code}", otherwise=WorkloadFailed)
 
 
 async def run_measured(
-    context: Context, argv: Sequence[str], *, name: str, scratch: str, cwd: str, seconds: float
+    context: Context,
+    argv: Sequence[str],
+    *,
+    name: str,
+    scratch: str,
+    cwd: str,
+    seconds: float,
+    failed: Ending = program_failed,
 ) -> Output:
     """Run a program that takes about ``seconds``, and bring its output to ``raw/<name>.{stdout,stderr}``.
+
+    ``scratch`` is not on the volume under test: the output must neither load that volume nor wait for it.
 
     Raises WorkloadFailed with its last lines when it fails, or hangs. When we are cancelled it is stopped.
     """
@@ -96,14 +102,20 @@ async def run_measured(
     if exit_code != 0:
         words = last_lines(local["stderr"].read_text("utf-8", "replace"))
         words = words or last_lines(local["stdout"].read_text("utf-8", "replace"))
-        raise WorkloadFailed(f"{argv[0]} ended with {exit_code}: {words}", place=target.name)
+        raise failed(argv[0], exit_code, words, target.name)
     written = await target.run(["stat", "--format=%.9Y", paths["stdout"]])
     whole, _, fraction = written.text.strip().partition(".")
     return Output(local["stdout"], local["stderr"], int(whole) * 10**9 + int(fraction.ljust(9, "0")))
 
 
 async def run_to_end(
-    context: Context, argv: Sequence[str], *, name: str, cwd: str, what: str = ""
+    context: Context,
+    argv: Sequence[str],
+    *,
+    name: str,
+    cwd: str,
+    what: str = "",
+    failed: Ending = program_failed,
 ) -> Completed:
     """Run a preparing or cleaning step, however long it takes; its output goes to ``raw/<name>.stdout``.
 
@@ -121,7 +133,7 @@ async def run_to_end(
             place=f"{context.target.name}:{cwd}",
             hint="make the data smaller or the volume larger",
         )
-    raise WorkloadFailed(f"{what or argv[0]} ended with {done.exit_code}: {words}", place=context.target.name)
+    raise failed(what or argv[0], done.exit_code, words, context.target.name)
 
 
 async def make_folder(context: Context) -> None:

@@ -293,7 +293,7 @@ def test_samples_are_explained_but_never_executed(shop: Shop) -> None:
 
 @pytest.mark.needs("sshd")
 async def test_a_host_digests_its_own_log_and_sends_the_table(shop: Shop, tmp_path: Path) -> None:
-    from headrace.cli.digest import _digest
+    from headrace import traffic
     from headrace.digests.classes import open_digest
 
     folder = tmp_path / "sshd"
@@ -302,9 +302,9 @@ async def test_a_host_digests_its_own_log_and_sends_the_table(shop: Shop, tmp_pa
         target = server.target()
         await target.connect()
         try:
-            found = open_digest(await _digest(target, [shop.log], ["--mode", "pt"]))
+            found = open_digest(await traffic.digest(target, [shop.log], ["--mode", "pt"]))
             with pytest.raises(HeadraceError, match=r"no-such\.log"):
-                await _digest(target, ["/no-such.log"], [])
+                await traffic.digest(target, ["/no-such.log"], [])
         finally:
             await target.close()
     assert found.all.count == Path(shop.log).read_text().count("# Query_time:")

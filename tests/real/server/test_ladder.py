@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from headrace.analysis.ladder import RUNGS, Ladder, duration, imbalances, parse
+from headrace.analysis.ladder import RUNGS, Ladder, duration, imbalances, read
 from headrace.errors import StoreError
 from headrace.report.ladder import bar, terminal, to_json
 from tests.programs import agent_path
@@ -38,7 +38,7 @@ def ladder(medians_ns: dict[str, float], p99_ns: dict[str, float] | None = None,
         row = {"median_ns": median_ns, "p99_ns": tail, "min_ns": median_ns, "low_ns": median_ns}
         row |= {"high_ns": median_ns, "confidence": 0.98, "repetitions": 1000}
         rows.append({"kind": "rung", "rung": rung, "method": "m", "spoiled_by": [], **row})
-    return parse(json.dumps(row) for row in [*rows, {"kind": "end", "elapsed_s": 1.0}])
+    return read([*rows, {"kind": "end", "elapsed_s": 1.0}])
 
 
 POOL = {"is_local": True, "buffer_pool_bytes": 128 << 20, "data_bytes": 2 << 30}
@@ -89,10 +89,10 @@ def test_a_tail_of_commits() -> None:
     assert "40 times" in found.sentence
 
 
-@pytest.mark.parametrize("lines", [[], ["{}"], ["nonsense"], [json.dumps(start())]])
-def test_half_a_ladder_is_refused(lines: list[str]) -> None:
+@pytest.mark.parametrize("rows", [[], [{}], [{"kind": "rung"}], [start()]])
+def test_half_a_ladder_is_refused(rows: list[dict[str, Any]]) -> None:
     with pytest.raises(StoreError, match="not the lines of a ladder"):
-        parse(lines)
+        read(rows)
 
 
 def test_durations_and_bars() -> None:
@@ -120,7 +120,7 @@ def test_every_rung_of_this_machine() -> None:
             # One connection to see that it is a MySQL server, none after it.
             assert server.status("Aborted_connects") <= 1
         assert sorted(path.name for path in folder.iterdir()) == []
-    found = parse(done.stdout.splitlines())
+    found = read(map(json.loads, done.stdout.splitlines()))
     here, missing = {rung.rung for rung in found.rungs}, found.missing
     assert here | set(missing) >= set(RUNGS) - {"network_2kb"}
     assert "--mysql-host" in missing["network_connect"]

@@ -282,8 +282,8 @@ class TestHolding:
         self, far: Far, state: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Nobody tells the host that its controller is gone: a dead connection holds nothing for ever."""
-        monkeypatch.setattr("headrace.agent.LEASE_S", 1)
-        monkeypatch.setattr("headrace.agent.RENEW_S", 0.2)
+        monkeypatch.setattr("headrace.agent.journal.LEASE_S", 1)
+        monkeypatch.setattr("headrace.agent.journal.RENEW_S", 0.2)
         monkeypatch.setattr(link, "KEEPALIVE_S", 60.0)
         agent = await Agent.install(far.target)
         journal = Journal(agent, "test-lost", str(state))

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.agent import Agent
-from headrace.errors import NotReady, TargetError, WorkloadFailed
-from headrace.target import Process, Target, to_the_end
+from headrace.errors import HeadraceError, NotReady, TargetError, WorkloadFailed
+from headrace.target import Process, Target, scratch_folder, to_the_end
 from headrace.target.clock import Clock, read_clock
 from headrace.workloads import tool
 from headrace.workloads.drive.lines import Source, measurement
@@ -94,9 +94,11 @@ async def drive(context: Context, spec: Mapping[str, Any], seats: Sequence[Seat]
                 shift_ns = clocks[context.target].offset_ns - clocks[driver.target].offset_ns
                 sources.append(Source(path, driver.name, shift_ns))
     if not sources:
-        raise WorkloadFailed(next(iter(lost.values())), place=drivers[0].target.name)
+        error = next(iter(lost.values()))
+        # A machine that cannot be reached any more took the load with it; nothing is wrong with the target.
+        raise WorkloadFailed(error.message, place=error.place) if isinstance(error, TargetError) else error
     measured = measurement(sources)
-    reasons = tuple(f"a client was lost: {driver.name}: {reason}" for driver, reason in lost.items())
+    reasons = tuple(f"a client was lost: {driver.name}: {error.message}" for driver, error in lost.items())
     return replace(measured, invalid=(*reasons, *measured.invalid))
 
 
@@ -119,7 +121,7 @@ class _Driver:
     @contextlib.asynccontextmanager
     async def begun(self) -> AsyncIterator[None]:
         """Started, and connecting; stopped and forgotten afterwards, whatever happens."""
-        async with tool.scratch_folder(self._context) as self._scratch:
+        async with scratch_folder(self._context.target) as self._scratch:
             argv = await self._seat.argv("run", self._spec, f"{self._scratch}/{self._file}")
             argv += ["--output", self._path("jsonl.zst")]
             (self._context.raw / f"{self._file}.command").write_text(shlex.join(argv) + "\n")
@@ -138,7 +140,7 @@ class _Driver:
         with contextlib.suppress(TimeoutError):
             line = await asyncio.wait_for(anext(self._process.lines(), ""), READY_LIMIT_S)
             if not line:
-                raise WorkloadFailed(await self._fate(await self._process.wait()), place=self.target.name)
+                raise await self._fate(await self._process.wait())
             if line != '{"kind":"ready"}':
                 raise WorkloadFailed(f"{WHAT} said {line[:200]!r} instead of `ready`", place=self.target.name)
             if self._seat.password:
@@ -154,19 +156,21 @@ class _Driver:
         assert self._process is not None
         await self._process.write(json.dumps({"start_at_ns": at_ns}).encode() + b"\n")
 
-    async def end(self, limit_s: float) -> str:
-        """Wait for its end; why it is lost, or nothing when all is well."""
+    async def end(self, limit_s: float) -> HeadraceError | None:
+        """Wait for its end; why it is lost, or None when all is well."""
         assert self._process is not None
         try:
             exit_code = await self._process.wait(limit_s)
         except TimeoutError:
-            return f"{WHAT} did not end within {limit_s:.0f} s and was stopped"
+            return WorkloadFailed(
+                f"{WHAT} did not end within {limit_s:.0f} s and was stopped", place=self.target.name
+            )
         except TargetError as error:
             if not self._is_elsewhere:
                 raise
-            return error.message
+            return error
         self._is_over = True
-        return "" if exit_code == 0 else await self._fate(exit_code)
+        return None if exit_code == 0 else await self._fate(exit_code)
 
     async def interrupt(self) -> None:
         """Ask it to end now."""
@@ -188,12 +192,12 @@ class _Driver:
     def _path(self, ending: str) -> str:
         return f"{self._scratch}/{self._file}.{ending}"
 
-    async def _fate(self, exit_code: int) -> str:
+    async def _fate(self, exit_code: int) -> HeadraceError:
         assert self._process is not None
         self._is_over = True
         words = await self._process.error_text()
         (self._context.raw / f"{self._file}.stderr").write_text(words)
-        return f"{WHAT} ended with {exit_code}: {tool.last_lines(words).removeprefix('headrace-agent: ')}"
+        return tool.agent_failed(WHAT, exit_code, tool.last_lines(words), self.target.name)
 
     async def _stop(self) -> None:
         assert self._process is not None
@@ -201,10 +205,10 @@ class _Driver:
             await tool.stop(self._process)
 
 
-async def _wait_for_all(drivers: Sequence[_Driver], limit_s: float) -> dict[_Driver, str]:
+async def _wait_for_all(drivers: Sequence[_Driver], limit_s: float) -> dict[_Driver, HeadraceError]:
     """The drivers that were lost, and why. When the first is lost the others are told to end: it is over."""
     tasks = {asyncio.create_task(driver.end(limit_s)): driver for driver in drivers}
-    lost: dict[_Driver, str] = {}
+    lost: dict[_Driver, HeadraceError] = {}
     try:
         pending = set(tasks)
         while pending:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from headrace.agent import Agent
 from headrace.errors import HeadraceError
 from headrace.model import ServerEndpoint, Tool, Value
-from headrace.target import Completed, Target
+from headrace.target import Completed, Target, scratch_folder
 from headrace.workloads import tool
 from headrace.workloads.drive.check import Finding, read_findings
 from headrace.workloads.drive.clients import Seat, drive
@@ -50,7 +50,7 @@ class Driven(ABC, Generic[OptionsT]):
 
     async def version(self, target: Target) -> str:
         agent = await Agent.install(target)
-        return (await target.run([agent.path, "--version"])).text.split()[-1]
+        return await agent.version()
 
     async def prepare(self, context: Context) -> None:
         """Fill the tables over several connections, a few a CPU: more only wait for each other."""
@@ -93,13 +93,14 @@ class Driven(ABC, Generic[OptionsT]):
         """Run another of the driver's commands to its end, on the target or on another seat."""
         seat = seat or Seat(context.target, self._server_arguments(context))
         context = replace(context, target=seat.target)
-        async with tool.scratch_folder(context) as scratch:
+        async with scratch_folder(context.target) as scratch:
             return await tool.run_to_end(
                 context,
                 await seat.argv(verb, spec, f"{scratch}/drive"),
                 name=f"drive-{verb}",
                 cwd="/",
                 what=f"headrace-agent drive {verb}",
+                failed=tool.agent_failed,
             )
 
 

@@ -1,0 +1,214 @@
+"""The one door to the agent on a target: ask it for one answer, follow its lines, or let it write a file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from headrace.agent.failures import failure
+from headrace.agent.program import PROGRAM, install
+from headrace.agent.stable import facts_hash
+from headrace.errors import CommandFailed, HeadraceError
+from headrace.model import OWNER_VARIABLE, Facts, ServerEndpoint, ServerLogin
+from headrace.target import Completed, Process, Target, to_the_end
+
+#: An agent that has printed its last line ends by itself within this time.
+ENDING_S = 60.0
+#: One that is asked to end has this long to write what it has.
+STOPPING_S = 5.0
+
+
+class Agent:
+    """The agent's binary on a target. Make one with ``install``.
+
+    ``words`` are always a verb and its options, as on the command line. Every way of asking raises the same error
+    for the same end of the agent: see ``failures``.
+    """
+
+    def __init__(self, target: Target, path: str) -> None:
+        self.target = target
+        self.path = path
+
+    @classmethod
+    async def install(cls, target: Target) -> Agent:
+        """Find the agent here, and copy it if the target is another machine and has not got this very one.
+
+        Raises NotReady if there is none, or it is for another kind of processor.
+        """
+        return cls(target, await install(target))
+
+    async def answer(
+        self,
+        *words: str,
+        stdin: bytes = b"",
+        timeout_s: float | None = 60.0,
+        repeatable: bool = False,
+        even_if_it_failed: bool = False,
+    ) -> Any:
+        """One JSON document. ``even_if_it_failed``: JSON on standard output counts whatever the exit code."""
+        done = await self._run(words, stdin, timeout_s, repeatable)
+        if done.exit_code and not even_if_it_failed:
+            raise self._failure(done.exit_code, done.error_text)
+        try:
+            return self.document(words[0], done.text)
+        except CommandFailed:
+            if done.exit_code:
+                raise self._failure(done.exit_code, done.error_text) from None
+            raise
+
+    def document(self, verb: str, text: str) -> Any:
+        """What a verb printed, parsed. Raises CommandFailed if it is not JSON."""
+        try:
+            return json.loads(text)
+        except ValueError:
+            said = text.strip().splitlines()[-1:]
+            what = f"printed what is not JSON: {said[0][:200]!r}" if said else "printed nothing"
+            raise CommandFailed(f"{PROGRAM} {verb} {what}", place=self.target.name) from None
+
+    async def text(
+        self, *words: str, stdin: bytes = b"", timeout_s: float | None = 60.0, repeatable: bool = False
+    ) -> str:
+        """What a verb prints that is not JSON: text for another program, or nothing."""
+        done = await self._run(words, stdin, timeout_s, repeatable)
+        if done.exit_code:
+            raise self._failure(done.exit_code, done.error_text)
+        return done.text
+
+    async def version(self) -> str:
+        return (await self.text("--version")).split()[-1]
+
+    async def spawn(
+        self,
+        *words: str,
+        env: Mapping[str, str] | None = None,
+        cpus: str = "",
+        stdout_path: str | None = None,
+        detached: bool = False,
+    ) -> Process:
+        """Start a verb and return; ``ended`` judges its exit code. It runs on ``cpus``; empty: all."""
+        argv = [self.path, *words]
+        argv = ["taskset", "-c", cpus, *argv] if cpus else argv
+        try:
+            return await self.target.spawn(argv, env=env, stdout_path=stdout_path, detached=detached)
+        except CommandFailed as error:
+            # A path that cannot be written is named as the place; otherwise it is the program.
+            if error.place != self.target.name:
+                raise
+            raise self._failure(127, "") from error
+
+    async def ended(self, process: Process, exit_code: int) -> None:
+        """Raises the error for a spawned verb that did not end with 0."""
+        if exit_code:
+            raise self._failure(exit_code, await process.error_text())
+
+    @contextlib.asynccontextmanager
+    async def lines(
+        self, *words: str, stdin: AsyncIterator[bytes] | None = None
+    ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        """The JSON lines of a verb as they come; after the last one the exit code was 0.
+
+        Whoever leaves the context before, ends the agent. ``stdin`` is handed on to it.
+        """
+        process = await self.spawn(*words)
+        feeding = asyncio.ensure_future(_feed(process, stdin))
+        ending: list[int] = []
+        try:
+            yield self._parsed(process, words[0], ending)
+            if feeding.done():
+                feeding.result()
+        finally:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+            if not ending:
+                await to_the_end(stop(process))
+
+    async def _parsed(self, process: Process, verb: str, ending: list[int]) -> AsyncIterator[dict[str, Any]]:
+        broken: CommandFailed | None = None
+        async for line in process.lines():
+            try:
+                row = self.document(verb, line)
+            except CommandFailed as error:
+                # A line is cut off where the agent died: then its end says more than the line does.
+                broken = error
+                break
+            yield row
+        try:
+            ending.append(await process.wait(STOPPING_S if broken else ENDING_S))
+            await self.ended(process, ending[0])
+        except TimeoutError:
+            broken = broken or CommandFailed(
+                f"{PROGRAM} {verb} did not end after its last line", place=self.target.name
+            )
+        if broken:
+            raise broken
+
+    async def facts(self, login: ServerLogin | None = None) -> Facts:
+        """How the host is configured, and with ``login`` the server, too.
+
+        The hash is equal for two readings between which nobody changed it.
+        """
+        data = await self.answer("facts", *(login.argv if login else ()), repeatable=True)
+        return Facts(facts_hash(data), data)
+
+    async def start_sampler(
+        self,
+        output: str,
+        *,
+        owner: str,
+        interval_s: float = 1.0,
+        endpoint: ServerEndpoint | None = None,
+        cpus: str = "",
+    ) -> Process:
+        """Sample the host (and the server of ``endpoint``) into a file of the target until it gets TERM.
+
+        Whole milliseconds; at least 10. A name that ends in ``.zst`` is compressed. ``cpus`` are those it may
+        run on; empty: all.
+        """
+        words = ["sample", "--interval", f"{round(interval_s * 1000)}ms", "--output", output]
+        if endpoint is not None:
+            if endpoint.socket:
+                words += ["--mysql-socket", endpoint.socket]
+            else:
+                words += ["--mysql-host", "127.0.0.1", "--mysql-port", str(endpoint.port)]
+            words += ["--mysql-user", endpoint.user]
+        return await self.spawn(*words, env={OWNER_VARIABLE: owner}, cpus=cpus, detached=True)
+
+    async def explain(self, statement: str, database: str, login: ServerLogin) -> str:
+        """The plan of a statement that only reads, as text; or why there is none. It is not executed."""
+        options = [*login.argv, *(["--mysql-database", database] if database else [])]
+        try:
+            plan = await self.answer("explain", "--text", *options, stdin=statement.encode())
+        except HeadraceError as error:
+            return error.message
+        return json.dumps(plan.get("plan", plan.get("rows")), indent=2)
+
+    async def _run(
+        self, words: tuple[str, ...], stdin: bytes, timeout_s: float | None, repeatable: bool
+    ) -> Completed:
+        argv = [self.path, *words]
+        return await self.target.run(
+            argv, stdin=stdin, timeout_s=timeout_s, check=False, repeatable=repeatable
+        )
+
+    def _failure(self, exit_code: int, error_text: str) -> HeadraceError:
+        return failure(exit_code, error_text, self.target.name)
+
+
+async def stop(process: Process) -> None:
+    """Ask it to end, then end it; a host that is lost takes it along."""
+    with contextlib.suppress(HeadraceError, OSError, TimeoutError):
+        await process.signal("TERM")
+        await process.wait(STOPPING_S)
+        return
+    with contextlib.suppress(HeadraceError, OSError):
+        await process.signal("KILL")
+
+
+async def _feed(process: Process, stdin: AsyncIterator[bytes] | None) -> None:
+    if stdin is not None:
+        async for piece in stdin:
+            await process.write(piece)
+    await process.close_stdin()

@@ -1,0 +1,61 @@
+"""What an end of the agent means: the one map from its exit codes to our errors."""
+
+from __future__ import annotations
+
+from headrace.agent.program import PROGRAM
+from headrace.errors import Busy, CommandFailed, DiskFull, HeadraceError, NotReady, PlanError, Refused
+from headrace.target.command import signal_name
+
+#: The agent's exit codes are those of ``headrace`` itself (docs/reference/exit-codes.md), except for wrong arguments: what
+#: the agent was given came from a plan or from our own command line. 126 and 127 are a shell's.
+_ERRORS: dict[int, type[HeadraceError]] = {
+    2: PlanError,
+    5: Refused,
+    7: Busy,
+    8: DiskFull,
+    126: NotReady,
+    127: NotReady,
+}
+_HINTS = {
+    7: "wait until it ends, or stop that process",
+    8: "free some space there",
+    126: "run the same command again, which installs it; `headrace doctor` looks closer",
+    127: "run the same command again, which installs it; `headrace doctor` looks closer",
+}
+#: How the agent begins its errors; our own class says the same.
+_MARKS = ("refused: ", "busy: ", "bad input: ", "error: ")
+
+
+def words_of(error_text: str) -> str:
+    """The agent's own words: standard error without progress lines and the program's name."""
+    lines = [line for line in error_text.splitlines() if not line.startswith("{")]
+    said = "\n".join(lines).strip().removeprefix(f"{PROGRAM}: ")
+    for mark in _MARKS:
+        said = said.removeprefix(mark)
+    return said
+
+
+def failure(
+    exit_code: int,
+    error_text: str,
+    place: str,
+    *,
+    what: str = "",
+    otherwise: type[HeadraceError] = CommandFailed,
+) -> HeadraceError:
+    """The error for an exit code other than 0; -N when signal N ended the agent.
+
+    ``what`` begins the message. ``otherwise`` is the class of whatever is neither the host's state nor a refusal;
+    a trial calls that a failed workload, wrong input included.
+    """
+    words = words_of(error_text)
+    if exit_code in (126, 127):
+        words = f"{PROGRAM} cannot be started"
+    elif exit_code < 0:
+        words = f"{PROGRAM} was ended by {signal_name(-exit_code)}" + (f": {words}" if words else "")
+    elif not words:
+        words = f"{PROGRAM} ended with exit code {exit_code}"
+    known = _ERRORS.get(exit_code, otherwise)
+    if known is PlanError and otherwise is not CommandFailed:
+        known = otherwise
+    return known(f"{what}: {words}" if what else words, place=place, hint=_HINTS.get(exit_code))

@@ -1,0 +1,106 @@
+"""The agent's program: where it is here, and a copy of this very one on a target."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import os
+import shutil
+import sys
+import sysconfig
+import weakref
+from pathlib import Path
+
+from headrace.errors import CommandFailed, NotReady
+from headrace.target import Target
+from headrace.target.fixture import FixtureTarget
+from headrace.target.local import LocalTarget
+
+PROGRAM = "headrace-agent"
+
+#: e_machine of an ELF header -> what `uname -m` says there.
+MACHINES = {3: "i686", 21: "ppc64le", 22: "s390x", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
+
+
+async def install(target: Target) -> str:
+    """Its path on the target: copied there if the target is another machine and has not got this very one.
+
+    Raises NotReady if there is none here, or it is for another kind of processor.
+    """
+    binary = find_binary()
+    if isinstance(target, LocalTarget | FixtureTarget):
+        return str(binary)
+    return await _copy_once(binary, target)
+
+
+def find_binary() -> Path:
+    """``HEADRACE_AGENT``, the one installed beside this Python, or the first on PATH. Raises NotReady."""
+    named = os.environ.get("HEADRACE_AGENT")
+    beside = [Path(sys.executable).parent / PROGRAM, Path(sysconfig.get_path("scripts")) / PROGRAM]
+    on_path = shutil.which(PROGRAM)
+    for path in [Path(named)] if named else [*beside, *([Path(on_path)] if on_path else [])]:
+        if path.is_file() and os.access(path, os.X_OK):
+            return path.absolute()
+    if named:
+        raise NotReady(
+            "HEADRACE_AGENT names no program", place=named, hint="unset it, or name a headrace-agent"
+        )
+    raise NotReady(f"{PROGRAM} is not installed", place=str(beside[0]), hint="make setup")
+
+
+#: The agents that were found whole on a target since it was made.
+_verified: weakref.WeakKeyDictionary[Target, set[str]] = weakref.WeakKeyDictionary()
+
+
+async def _copy_once(binary: Path, target: Target) -> str:
+    """Its path on the target: there by its content's hash, and the first time we look checked to be whole."""
+    status = binary.stat()
+    digest, ours = await asyncio.to_thread(_identity, binary, status.st_mtime_ns, status.st_size)
+    name = f"agent-{digest[:16]}"
+    verified = _verified.setdefault(target, set())
+    script = """
+        folder=${XDG_CACHE_HOME:-$HOME/.cache}/headrace
+        mkdir -p -- "$folder" && uname -m && printf '%s\\n' "$folder" || exit 1
+        [ -x "$folder/$0" ] || { echo missing; exit 0; }
+        [ "$1" ] && echo "$1" || sha256sum <"$folder/$0"
+    """
+    known = digest if name in verified else ""
+    answer = (await target.run(["sh", "-c", script, name, known], repeatable=True)).text.splitlines()
+    machine, folder, state = answer
+    path = f"{folder}/{name}"
+    if state.split()[0] == digest:
+        verified.add(name)
+        return path
+    if machine != ours:
+        raise NotReady(
+            f"the agent at {binary} is for {ours}, the host is {machine}",
+            place=target.name,
+            hint=f"build it on a {machine} machine (make setup) and name it in HEADRACE_AGENT",
+        )
+    await target.put(binary, path, mode=0o755)
+    try:
+        await target.run([path, "--version"], repeatable=True)
+    except CommandFailed as error:
+        raise NotReady(
+            f"the agent was copied but does not start: {error.message}",
+            place=target.name,
+            hint=f"is {folder} on a file system mounted noexec? Set XDG_CACHE_HOME there",
+        ) from error
+    verified.add(name)
+    return path
+
+
+@functools.lru_cache(maxsize=4)
+def _identity(binary: Path, _mtime_ns: int, _size_bytes: int) -> tuple[str, str]:
+    """The hash of the agent here, and which processors it is for: read again when the file is another."""
+    content = binary.read_bytes()
+    return hashlib.sha256(content).hexdigest(), _machine_of(content)
+
+
+def _machine_of(content: bytes) -> str:
+    """Which processors an ELF program is for, as ``uname -m`` names them."""
+    if content[:4] != b"\x7fELF":
+        return "no ELF program"
+    number = int.from_bytes(content[18:20], "little" if content[5] == 1 else "big")
+    return MACHINES.get(number, f"ELF machine {number}")

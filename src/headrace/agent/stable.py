@@ -1,0 +1,93 @@
+"""A hash of how a host is configured: equal for two readings between which nobody changed it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+#: What differs between two readings of a host that nobody touched: clocks, fill levels, counters, process
+#: numbers; what irqbalance, md and the kernel's balancing move; and the mounts that are made and go by
+#: themselves (login sessions, containers). `*` is any element of a list.
+CHANGES_BY_ITSELF = frozenset(
+    {
+        "agent_version",
+        "read_at_ns",
+        "uptime_s",
+        "errors",
+        "memory.free_bytes",
+        "memory.available_bytes",
+        "memory.cached_bytes",
+        "memory.swap_free_bytes",
+        "memory.swaps.*.used_bytes",
+        "memory.huge_pages.*.free_pages",
+        "memory.huge_pages.*.reserved_pages",
+        "memory.huge_pages.*.surplus_pages",
+        "numa_nodes.*.memory_free_bytes",
+        "file_systems.*.free_bytes",
+        "file_systems.*.available_bytes",
+        "md_arrays.*.array_state",
+        "md_arrays.*.sync_action",
+        "md_arrays.*.sync_done_bytes",
+        "md_arrays.*.sync_total_bytes",
+        "md_arrays.*.members.*.errors",
+        "irqs.lines.*.counts",
+        "irqs.lines.*.effective_affinity_list",
+        "irqbalance.pid",
+        # Of the memory that was free when the host booted.
+        "sysctls.fs.file-max",
+        "sysctls.vm.user_reserve_kbytes",
+        "cgroup.groups",
+        "cgroup.io.*.path",
+        "servers.*.pid",
+        "servers.*.threads",
+        "servers.*.rss_bytes",
+        "servers.*.swap_bytes",
+        "servers.*.huge_pages_bytes",
+        "servers.*.cgroup.groups",
+        "servers.*.cgroup.io.*.path",
+        "server_settings.engines",
+        "server_settings.tables_without_primary_key",
+        "server_settings.replication",
+        "server_settings.pid",
+        "server_settings.variables.timestamp",
+        "server_settings.variables.insert_id",
+        "server_settings.variables.last_insert_id",
+        "server_settings.variables.gtid_binlog_pos",
+        "server_settings.variables.gtid_binlog_state",
+        "server_settings.variables.gtid_current_pos",
+        "server_settings.variables.gtid_executed",
+        "server_settings.variables.gtid_purged",
+        "server_settings.variables.gtid_slave_pos",
+    }
+)
+
+
+def facts_hash(data: Mapping[str, Any]) -> str:
+    """Of what ``headrace-agent facts`` printed: 16 hexadecimal digits."""
+    stable = json.dumps(without_what_changes_by_itself(data), sort_keys=True)
+    return hashlib.sha256(stable.encode()).hexdigest()[:16]
+
+
+def without_what_changes_by_itself(data: Mapping[str, Any]) -> dict[str, Any]:
+    left_out = CHANGES_BY_ITSELF
+    if (data.get("irqbalance") or {}).get("pid"):
+        left_out = left_out | {"irqs.lines.*.smp_affinity_list"}
+    mounts = [fs for fs in data.get("file_systems") or [] if fs.get("block_device")]
+    stable: dict[str, Any] = _without({**data, "file_systems": mounts}, left_out, "")
+    kernel = stable.get("kernel") or {}
+    if kernel.get("command_line"):
+        # Which virtual machine of ours it is, which is another one after each start.
+        words = [w for w in str(kernel["command_line"]).split() if not w.startswith("headrace_id=")]
+        stable["kernel"] = {**kernel, "command_line": " ".join(words)}
+    return stable
+
+
+def _without(value: Any, left_out: frozenset[str], place: str) -> Any:
+    if isinstance(value, dict):
+        children = ((key, f"{place}.{key}" if place else key, child) for key, child in value.items())
+        return {key: _without(child, left_out, at) for key, at, child in children if at not in left_out}
+    if isinstance(value, list):
+        return [_without(child, left_out, f"{place}.*") for child in value]
+    return value

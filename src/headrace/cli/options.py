@@ -1,0 +1,87 @@
+"""Options that belong together, declared once for all commands: typer itself has no groups of options.
+
+A group is a frozen dataclass whose fields are annotated as typer's parameters are. A command that is ``grouped``
+takes it as one parameter; its fields are the options.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from headrace.model import ServerLogin
+
+
+@dataclasses.dataclass(frozen=True)
+class LoginOptions:
+    """How the agent on the target reaches a server there. A password is no argument: others could read it."""
+
+    mysql_socket: Annotated[
+        str, typer.Option("--mysql-socket", metavar="PATH", help="Unix socket of the server on the target.")
+    ] = ""
+    mysql_host: Annotated[
+        str, typer.Option("--mysql-host", metavar="HOST", help="Its host, seen from the target.")
+    ] = ""
+    #: 0 leaves the choice to the agent.
+    mysql_port: Annotated[
+        int, typer.Option("--mysql-port", metavar="PORT", help="Its port [3306].", show_default=False)
+    ] = 0
+    mysql_user: Annotated[str, typer.Option("--mysql-user", metavar="USER", help="User to log in as.")] = ""
+    mysql_password_file: Annotated[
+        str,
+        typer.Option("--mysql-password-file", metavar="FILE", help="File on the target with the password."),
+    ] = ""
+    mysql_defaults_file: Annotated[
+        str,
+        typer.Option("--mysql-defaults-file", metavar="FILE", help="File on the target such as ~/.my.cnf."),
+    ] = ""
+    mysql_tls: Annotated[
+        str, typer.Option("--mysql-tls", metavar="MODE", help="As --ssl-mode of the mysql client.")
+    ] = ""
+    mysql_tls_ca: Annotated[
+        str,
+        typer.Option("--mysql-tls-ca", metavar="FILE", help="File on the target with its authority (PEM)."),
+    ] = ""
+
+    def login(self) -> ServerLogin:
+        named = {name.removeprefix("mysql_"): value for name, value in vars(self).items()}
+        return ServerLogin(**{**named, "port": self.mysql_port or None})
+
+
+NO_LOGIN = ServerLogin()
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the fields of its groups in place of them; a ``ServerLogin`` is made of ``LoginOptions``."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, type] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, found in inspect.signature(command).parameters.items():
+        group = LoginOptions if hints[name] is ServerLogin else hints[name]
+        if not dataclasses.is_dataclass(group) or not isinstance(group, type):
+            parameters.append(found.replace(annotation=hints[name]))
+            continue
+        groups[name] = group
+        annotations = get_type_hints(group, include_extras=True)
+        for field in dataclasses.fields(group):
+            made = field.default_factory
+            default = field.default if made is dataclasses.MISSING else made()
+            parameters.append(
+                found.replace(name=field.name, annotation=annotations[field.name], default=default)
+            )
+
+    @functools.wraps(command)
+    def with_groups(**given: Any) -> None:
+        for name, group in groups.items():
+            value = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
+            given[name] = value.login() if isinstance(value, LoginOptions) else value
+        command(**given)
+
+    with_groups.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_groups

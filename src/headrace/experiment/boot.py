@@ -1,0 +1,22 @@
+"""Which boot of a host this is, and which kernel it brought up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from headrace.target import Target
+
+Tell = Callable[[str], None]
+
+
+def is_kernel(wanted: str, release: str) -> bool:
+    """Whether ``uname -r`` says what the plan asks for: a series (6.1) or a release. A path tells nothing."""
+    if "/" in wanted:
+        return True
+    return release == wanted or bool(re.match(re.escape(wanted) + r"[.+~-]", release))
+
+
+async def boot_id(target: Target) -> str:
+    """Another one after every boot."""
+    return (await target.read("/proc/sys/kernel/random/boot_id")).decode("ascii", "replace").strip()

@@ -1,0 +1,206 @@
+"""Traffic on hosts: digested where it is, recorded and brought here, played again. What is asked, and where."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.agent import Agent, words_of
+from headrace.errors import CommandFailed, StoreError
+from headrace.model import ServerLogin
+from headrace.target import Process, Target, TargetSpec, open_target, scratch_folder, to_the_end
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: How many hosts digest at once: each takes a connection here and its own CPU there.
+MOST_AT_ONCE = 32
+#: A recorder that was asked to stop has this long to write what it has.
+STOP_LIMIT_S = 60.0
+#: Recordings are large: not where /tmp may be in memory.
+RECORDING_FOLDER = "/var/tmp"
+
+Line = Mapping[str, Any]
+
+
+# -- Digests ----------------------------------------------------------------------------------------------------
+
+
+async def digest_hosts(
+    addresses: Sequence[str], sources: Sequence[str], options: Sequence[str]
+) -> list[pa.Table]:
+    """Every host digests its own files and sends the small result; in the order of ``addresses``."""
+    specs = [TargetSpec.parse(address) for address in addresses]
+    room = asyncio.Semaphore(MOST_AT_ONCE)
+
+    async def one(spec: TargetSpec) -> pa.Table:
+        async with room:
+            host = open_target(spec)
+            await host.connect()
+            try:
+                return await digest(host, sources, options)
+            finally:
+                await host.close()
+
+    return await asyncio.gather(*(one(spec) for spec in specs))
+
+
+async def digest(host: Target, sources: Sequence[str], options: Sequence[str]) -> pa.Table:
+    """Sources on one host; ``-`` among them is our own standard input."""
+    from headrace.digests.lines import read_rows
+
+    agent = await Agent.install(host)
+    stdin = _standard_input() if "-" in sources else None
+    async with agent.lines("digest", *options, "--", *sources, stdin=stdin) as lines:
+        rows = [row async for row in lines]
+    return await asyncio.to_thread(read_rows, rows, host.name)
+
+
+async def _standard_input() -> AsyncIterator[bytes]:
+    while piece := await asyncio.to_thread(os.read, 0, 1 << 20):
+        yield piece
+
+
+async def plans(host: Target, samples: Iterable[tuple[str, Line]], login: ServerLogin) -> dict[str, str]:
+    """Class -> the plan of its sample, or why there is none. Nothing is executed; only reads are asked about."""
+    agent = await Agent.install(host)
+    found = {}
+    for name, sample in samples:
+        text = str(sample.get("text") or "")
+        if not text:
+            found[name] = "no sample"
+        elif sample.get("text_bytes", 0) > len(text.encode()) or sample.get("is_redacted"):
+            found[name] = "its sample is not whole"
+        else:
+            found[name] = await agent.explain(text, str(sample.get("database") or ""), login)
+    return found
+
+
+# -- Recordings -------------------------------------------------------------------------------------------------
+
+
+async def record(
+    host: Target, arguments: Sequence[str], output: Path | None, listen: Callable[[Line], None]
+) -> tuple[dict[str, Any], str]:
+    """Record into a private folder of the target; bring the file to ``output``, if there is one.
+
+    Gives the recorder's summary, and its words if it failed after it had recorded something. ``listen`` hears its
+    progress. The first Ctrl-C ends the recorder, not us: what it has is collected, and ``was_stopped`` is true.
+    """
+    agent = await Agent.install(host)
+    async with scratch_folder(host, RECORDING_FOLDER) as folder:
+        file = f"{folder}/recording"
+        # In a file, or a connection that breaks would take the summary with it.
+        printed = f"{folder}/summary"
+        process = await agent.spawn("record", "--progress", "1s", "-o", file, *arguments, stdout_path=printed)
+        await process.close_stdin()
+        stopped = await _watch(process, listen)
+        code = await to_the_end(process.wait(STOP_LIMIT_S))
+        lines = (await host.read(printed)).decode().splitlines()
+        try:
+            summary: dict[str, Any] = agent.document("record", lines[-1] if lines else "")
+        except CommandFailed:
+            await agent.ended(process, code)
+            raise
+        if not summary["totals"]["events"]:
+            await agent.ended(process, code)
+        if output is not None:
+            await to_the_end(_bring(host, file, output))
+        words = words_of(await process.error_text()) if code else ""
+        return {**summary, "was_stopped": stopped, "target": host.name}, words
+
+
+async def _watch(process: Process, listen: Callable[[Line], None]) -> bool:
+    """Listen until it ends; the first cancellation asks it to finish, and is true."""
+    waiting = asyncio.ensure_future(process.wait())
+    try:
+        while not waiting.done():
+            await asyncio.wait([waiting], timeout=1.0)
+            if line := _last_progress(await process.error_text()):
+                listen(line)
+        return False
+    except asyncio.CancelledError:
+        await process.signal("INT")
+        task = asyncio.current_task()
+        if task is not None:
+            # It was a wish to end the recording, and that is what happens.
+            task.uncancel()
+        return True
+    finally:
+        waiting.cancel()
+
+
+def _last_progress(text: str) -> Line | None:
+    for line in reversed(text.splitlines()):
+        if line.startswith("{"):
+            with contextlib.suppress(ValueError):
+                found: dict[str, Any] = json.loads(line)
+                return found
+    return None
+
+
+async def _bring(host: Target, file: str, output: Path) -> None:
+    """Copy the recording here; it is only kept if it is the same there, byte by byte."""
+    said = (await host.run(["sha256sum", "--", file], timeout_s=None)).text.split()[0].lstrip("\\")
+    part = output.with_name(f".{output.name}.part")
+    try:
+        # Nobody else may read it, not even while it comes.
+        part.unlink(missing_ok=True)
+        part.touch(mode=0o600)
+        await host.get(file, part)
+        part.chmod(0o600)
+        with part.open("rb") as content:
+            found = hashlib.file_digest(content, "sha256").hexdigest()
+        if found != said:
+            raise StoreError(f"arrived damaged: sha256 {found}, it was {said}", place=str(output))
+        part.replace(output)
+    except OSError as error:
+        raise StoreError(f"cannot be written: {error.strerror or error}", place=str(output)) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+async def recording(
+    host: Target, arguments: Sequence[str], *, even_if_damaged: bool = False
+) -> dict[str, Any]:
+    """One of the agent's commands on recordings, and what it found."""
+    agent = await Agent.install(host)
+    found: dict[str, Any] = await agent.answer(
+        "recording", *arguments, timeout_s=None, even_if_it_failed=even_if_damaged
+    )
+    return found
+
+
+# -- Replays ----------------------------------------------------------------------------------------------------
+
+
+async def play(host: Target, arguments: Sequence[str], listen: Callable[[Line], None]) -> None:
+    """Play a recording; ``listen`` hears every line as it comes."""
+    agent = await Agent.install(host)
+    is_whole = False
+    async with agent.lines("replay", *arguments) as lines:
+        async for line in lines:
+            is_whole = is_whole or line.get("kind") == "end"
+            listen(line)
+    if not is_whole:
+        raise StoreError("the replay's lines end before the last one", place=host.name)
+
+
+async def play_on_both(
+    host: Target,
+    arguments: Sequence[str],
+    logins: tuple[ServerLogin, ServerLogin],
+    listeners: tuple[Callable[[Line], None], Callable[[Line], None]],
+) -> None:
+    """On one server, then on the other: neither waits for the other. The first one's answers stay on the target
+    until then."""
+    async with scratch_folder(host) as folder:
+        answers = f"{folder}/answers"
+        await play(host, [*arguments, *logins[0].argv, "--keep-answers", answers], listeners[0])
+        await play(host, [*arguments, *logins[1].argv, "--answers", answers], listeners[1])
