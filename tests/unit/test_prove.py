@@ -21,7 +21,7 @@ from headrace.errors import PlanError
 from headrace.experiment.runner import Event, Note
 from headrace.report import proof as views
 from headrace.rules.evidence import Evidence
-from headrace.rules.rule import Confidence, Hit, Remedy, Rule, Severity
+from headrace.rules.rule import Confidence, Match, Remedy, Rule, Severity
 from headrace.store import ExperimentFolder
 from tests import synthetic
 from tests.rules import hosts
@@ -52,31 +52,31 @@ def rule(code: str, severity: Severity, check: Any) -> Rule:
     return Rule(code, f"Rule {code}", severity, Confidence.HIGH, "a book", "nothing changes", check)
 
 
-def small_pool(evidence: Evidence) -> Iterator[Hit]:
+def small_pool(evidence: Evidence) -> Iterator[Match]:
     if evidence.variable("innodb_buffer_pool_size") != "1G":
-        yield Hit("", "The pool is small.", (), (Remedy({"server.innodb_buffer_pool_size": "1G"}),))
+        yield Match("", "The pool is small.", (), (Remedy({"server.innodb_buffer_pool_size": "1G"}),))
 
 
-def small_log(evidence: Evidence) -> Iterator[Hit]:
+def small_log(evidence: Evidence) -> Iterator[Match]:
     """Seen only once the pool is large: the next limit."""
     if (
         evidence.variable("innodb_buffer_pool_size") == "1G"
         and evidence.variable("innodb_log_file_size") != "1G"
     ):
-        yield Hit("", "The log is small.", (), (Remedy({"server.innodb_log_file_size": "1G"}),))
+        yield Match("", "The log is small.", (), (Remedy({"server.innodb_log_file_size": "1G"}),))
 
 
-def old_advice(evidence: Evidence) -> Iterator[Hit]:
+def old_advice(evidence: Evidence) -> Iterator[Match]:
     options = (Remedy({"host.vm.swappiness": 1}), Remedy({"server.innodb_io_capacity": 2000}))
-    yield Hit("", "Somebody once said so.", (), options)
+    yield Match("", "Somebody once said so.", (), options)
 
 
-def unsafe(evidence: Evidence) -> Iterator[Hit]:
-    yield Hit("", "Commits wait.", (), (Remedy({"server.innodb_flush_log_at_trx_commit": 2}),))
+def unsafe(evidence: Evidence) -> Iterator[Match]:
+    yield Match("", "Commits wait.", (), (Remedy({"server.innodb_flush_log_at_trx_commit": 2}),))
 
 
-def by_hand(evidence: Evidence) -> Iterator[Hit]:
-    yield Hit("", "A cable is loose.", (), (Remedy(steps=("plug it in",)),))
+def by_hand(evidence: Evidence) -> Iterator[Match]:
+    yield Match("", "A cable is loose.", (), (Remedy(steps=("plug it in",)),))
 
 
 RULES = [

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headrace.analysis.resources import TICKS_PER_SECOND
 from headrace.rules.evidence import Evidence, NotEnough, number
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Percona saw no difference up to 4 CPUs and a clear one from 8: Impact of memory allocators, part 2.
 MANY_CPUS = 8
@@ -26,7 +26,7 @@ CPUS_USED = 4.0
     disputed="In 2013 glibc fell behind from 8 CPUs on; since 2.26 it keeps a cache for each thread, and in "
     "2018 the difference was found to be gone.",
 )
-def allocator_of_glibc(evidence: Evidence) -> Iterator[Hit]:
+def allocator_of_glibc(evidence: Evidence) -> Iterator[Match]:
     """A busy server of many threads uses glibc's allocator.
 
     Every statement allocates and frees. How well threads do so beside each other, and how much memory is left
@@ -47,7 +47,7 @@ def allocator_of_glibc(evidence: Evidence) -> Iterator[Hit]:
     ) / TICKS_PER_SECOND
     if running < MANY_RUNNING or used < CPUS_USED:
         return
-    yield Hit(
+    yield Match(
         label,
         f"{process['program']} uses glibc's allocator with {running:.0f} threads at work on {used:.1f} CPUs.",
         (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
 from headrace.rules.evidence import MIB, Evidence, number, size
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Commits a second, and threads at work, from which several could share a sync.
 COMMITS_S = 100.0
@@ -31,7 +31,7 @@ WEEK_S = 604_800
     refute="With the wait throughput is lower or p99 higher by more than the wait.",
     disputed="Waiting makes every commit slower and can make all of them together faster: only the load decides.",
 )
-def commits_share_no_sync(evidence: Evidence) -> Iterator[Hit]:
+def commits_share_no_sync(evidence: Evidence) -> Iterator[Match]:
     """Many transactions commit at once, and each has a sync of its own.
 
     Group commit lets those that arrive together share one. A short wait makes groups larger where syncs are slow
@@ -56,7 +56,7 @@ def commits_share_no_sync(evidence: Evidence) -> Iterator[Hit]:
         settings = {"server.binlog_group_commit_sync_delay": DELAY_US}
     if commits < COMMITS_S or running < RUNNING or waits > 0 or commits >= FEW_IN_GROUP * groups:
         return
-    yield Hit(
+    yield Match(
         "",
         f"{commits:,.0f} commits/s in {groups:,.0f} groups, with {running:.0f} threads at work.",
         (
@@ -77,7 +77,7 @@ def commits_share_no_sync(evidence: Evidence) -> Iterator[Hit]:
     applies_to={Vendor.MARIADB: Versions()},
     disputed="Less is written and sent, but readers of the log (change capture, flashback) may need whole rows.",
 )
-def whole_rows_logged(evidence: Evidence) -> Iterator[Hit]:
+def whole_rows_logged(evidence: Evidence) -> Iterator[Match]:
     """The binary log holds whole rows, and much is written for each that changes.
 
     With binlog_row_image=MINIMAL it holds the key and the columns that changed.
@@ -88,7 +88,7 @@ def whole_rows_logged(evidence: Evidence) -> Iterator[Hit]:
     rows = sum(evidence.status_rate(f"handler_{kind}") for kind in ("update", "delete"))
     if logged < LOGGED_S or rows <= 0 or logged / rows < WIDE_ROW:
         return
-    yield Hit(
+    yield Match(
         "",
         f"{size(logged)} of binary log a second, {size(logged / rows)} for each row updated or deleted.",
         (
@@ -107,7 +107,7 @@ def whole_rows_logged(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual and MariaDB, binlog_expire_logs_seconds",
     refute="Something else purges the binary logs.",
 )
-def never_expires(evidence: Evidence) -> Iterator[Hit]:
+def never_expires(evidence: Evidence) -> Iterator[Match]:
     """Binary logs are kept for ever.
 
     One day their file system is full, and then every transaction waits.
@@ -122,7 +122,7 @@ def never_expires(evidence: Evidence) -> Iterator[Hit]:
     name, value = (
         ("binlog_expire_logs_seconds", WEEK_S) if names[:1] != ["expire_logs_days"] else (names[0], 7)
     )
-    yield Hit(
+    yield Match(
         "",
         f"the binary log is on, and {' and '.join(names) or name} {'are' if len(names) > 1 else 'is'} 0.",
         tuple(number(n, evidence.variable(n)) for n in names) or (number(name, "not there"),),

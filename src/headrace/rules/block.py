@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.analysis.resources import FLASH_SLOW_MS, SECTOR_BYTES, Device, Level
 from headrace.rules.evidence import MIB, Evidence, NotEnough, number, share, size
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Below this many requests a second the price of a request in the kernel is no matter.
 MANY_REQUESTS_S = 1_000.0
@@ -61,7 +61,7 @@ def _numbers(device: Device) -> tuple[Any, ...]:
     "scheduler; Linux Documentation/block/switching-sched.rst",
     refute="With the scheduler none, CPU time a request and p99 are equivalent.",
 )
-def nvme_scheduler(evidence: Evidence) -> Iterator[Hit]:
+def nvme_scheduler(evidence: Evidence) -> Iterator[Match]:
     """An NVMe device has an I/O scheduler in front of it.
 
     The device sorts requests itself, over a queue for each core. A scheduler puts a lock for all cores in front of
@@ -71,7 +71,7 @@ def nvme_scheduler(evidence: Evidence) -> Iterator[Hit]:
         scheduler = queue.get("scheduler")
         if record.get("driver") != "nvme" or scheduler in (None, "none"):
             continue
-        yield Hit(
+        yield Match(
             device.name,
             f"{device.name} has the scheduler {scheduler} at {device.operations:,.0f} requests/s.",
             (*_numbers(device), number("scheduler", scheduler)),
@@ -87,7 +87,7 @@ def nvme_scheduler(evidence: Evidence) -> Iterator[Hit]:
     refute="With the other scheduler, throughput and p99 are equivalent.",
     disputed="Red Hat calls mq-deadline fit for most loads and none for fast storage, and asks to test in guests.",
 )
-def flash_scheduler(evidence: Evidence) -> Iterator[Hit]:
+def flash_scheduler(evidence: Evidence) -> Iterator[Match]:
     """A busy solid-state device behind one queue might do better with another scheduler.
 
     mq-deadline keeps reads from waiting behind writes; without a scheduler the device or the hypervisor decides.
@@ -101,7 +101,7 @@ def flash_scheduler(evidence: Evidence) -> Iterator[Hit]:
             continue
         if device.utilisation < OFTEN_BUSY:
             continue
-        yield Hit(
+        yield Match(
             device.name,
             f"{device.name} has the scheduler {scheduler} at {device.operations:,.0f} requests/s and "
             f"{device.wait_ms:.2f} ms a request.",
@@ -117,7 +117,7 @@ def flash_scheduler(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_SYSFS}, rq_affinity",
     refute="With rq_affinity 2, the core's softirq time spreads, but throughput and p99 are equivalent.",
 )
-def completions_on_one_core(evidence: Evidence) -> Iterator[Hit]:
+def completions_on_one_core(evidence: Evidence) -> Iterator[Match]:
     """One core completes most requests of a fast device.
 
     With rq_affinity 1 a request completes on any core that shares a cache with the one that asked, with 2 on that
@@ -134,7 +134,7 @@ def completions_on_one_core(evidence: Evidence) -> Iterator[Hit]:
     if core is None or done[hot] < ON_ONE_CORE * sum(done.values()) or core.softirq < CORE_SOFTIRQ:
         return
     for device, queue in fast:
-        yield Hit(
+        yield Match(
             device.name,
             f"{hot} completes {share(done[hot] / sum(done.values()))} of the requests and spends "
             f"{share(core.softirq)} of its time on softirqs; rq_affinity of {device.name} is "
@@ -155,7 +155,7 @@ def completions_on_one_core(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_SYSFS}, nomerges: for known random loads",
     refute="With nomerges 0, requests a second and throughput are equivalent.",
 )
-def merging_is_off(evidence: Evidence) -> Iterator[Hit]:
+def merging_is_off(evidence: Evidence) -> Iterator[Match]:
     """Merging of neighbouring requests is turned off.
 
     It saves a look-up for each request of a random load. Redo logs, binary logs, doublewrite and scans are not
@@ -165,7 +165,7 @@ def merging_is_off(evidence: Evidence) -> Iterator[Hit]:
         if not queue.get("nomerges"):
             continue
         mean = device.bytes_s / max(device.operations, 1.0)
-        yield Hit(
+        yield Match(
             device.name,
             f"nomerges of {device.name} is {queue['nomerges']}; a request has {size(mean)} on average.",
             (*_numbers(device), number("bytes a request", f"{mean:,.0f}")),
@@ -180,7 +180,7 @@ def merging_is_off(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_SYSFS}, wbt_lat_usec",
     refute="With wbt_lat_usec 0, write throughput and the p99 of reads are equivalent.",
 )
-def writes_are_throttled(evidence: Evidence) -> Iterator[Hit]:
+def writes_are_throttled(evidence: Evidence) -> Iterator[Match]:
     """Write-back throttling may hold the server's buffered writes back.
 
     The kernel sends fewer writes while reads take longer than a target. It protects readers from page cache
@@ -194,7 +194,7 @@ def writes_are_throttled(evidence: Evidence) -> Iterator[Hit]:
     if not slow or not reads_buffered(evidence):
         return
     for device, queue in slow:
-        yield Hit(
+        yield Match(
             device.name,
             f"a write to {device.name} takes {device.write_ms:.1f} ms; throttling aims at reads of "
             f"{queue['wbt_lat_usec'] / 1e3:g} ms.",
@@ -224,7 +224,7 @@ def _flushes(evidence: Evidence, name: str) -> tuple[float, float]:
     source=f"{_SYSFS}, write_cache and stat (fields 16 and 17); Documentation/block/writeback_cache_control.rst",
     refute="On a device with a protected cache, commits a second and their p99 are equivalent.",
 )
-def flushes_of_a_volatile_cache(evidence: Evidence) -> Iterator[Hit]:
+def flushes_of_a_volatile_cache(evidence: Evidence) -> Iterator[Match]:
     """Commits wait for a volatile write cache to be flushed.
 
     The device loses its cache when the power fails, so the kernel flushes it for every fsync, and a commit takes
@@ -238,7 +238,7 @@ def flushes_of_a_volatile_cache(evidence: Evidence) -> Iterator[Hit]:
         flushes, each_ms = _flushes(evidence, device.name)
         if flushes < FLUSHES_S or each_ms < FLUSH_MS:
             continue
-        yield Hit(
+        yield Match(
             device.name,
             f"{device.name} has a volatile cache: {flushes:,.0f} flushes/s of {each_ms:.1f} ms each.",
             (
@@ -266,7 +266,7 @@ def flushes_of_a_volatile_cache(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/block/writeback_cache_control.rst; kernel-parameters.txt, libata.fua",
     refute="With FUA, flushes a second fall, but commits a second and their p99 are equivalent.",
 )
-def no_forced_unit_access(evidence: Evidence) -> Iterator[Hit]:
+def no_forced_unit_access(evidence: Evidence) -> Iterator[Match]:
     """A device with a volatile cache cannot write through it, so a journal's commit takes two flushes.
 
     With forced unit access the kernel marks one write as to be on the medium. Without it, it flushes before and
@@ -278,7 +278,7 @@ def no_forced_unit_access(evidence: Evidence) -> Iterator[Hit]:
         flushes, each_ms = _flushes(evidence, device.name)
         if flushes < FLUSHES_S or each_ms < FLUSH_MS or record.get("driver") != "sd":
             continue
-        yield Hit(
+        yield Match(
             device.name,
             f"{device.name} has a volatile cache and no FUA: {flushes:,.0f} flushes/s of {each_ms:.1f} ms.",
             (
@@ -303,7 +303,7 @@ def no_forced_unit_access(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_SYSFS}, iostats",
     refute="With iostats 1, throughput is lower by more than the noise floor.",
 )
-def counters_are_off(evidence: Evidence) -> Iterator[Hit]:
+def counters_are_off(evidence: Evidence) -> Iterator[Match]:
     """The kernel does not count the requests of a device, so nobody sees what it does.
 
     Every number about this device is missing here and in other tools: whether it is what limits the host cannot be
@@ -314,7 +314,7 @@ def counters_are_off(evidence: Evidence) -> Iterator[Hit]:
         # Arrays and mappings are counted whatever their own setting says.
         if queue.get("iostats") is not False or not record.get("size_bytes") or record.get("slaves"):
             continue
-        yield Hit(
+        yield Match(
             str(record["name"]),
             f"iostats of {record['name']} ({size(record['size_bytes'])}) is off.",
             (number("iostats", 0), number("driver", record.get("driver") or "none")),
@@ -329,7 +329,7 @@ def counters_are_off(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_SYSFS}, add_random",
     refute="With add_random 0, CPU time a request and throughput are equivalent.",
 )
-def entropy_from_flash(evidence: Evidence) -> Iterator[Hit]:
+def entropy_from_flash(evidence: Evidence) -> Iterator[Match]:
     """Every request of a solid-state device feeds the pool of random numbers.
 
     The times of a disk's head are random, those of flash hardly; the work for each completion remains.
@@ -337,7 +337,7 @@ def entropy_from_flash(evidence: Evidence) -> Iterator[Hit]:
     for device, record, queue in _worked(evidence, VERY_MANY_REQUESTS_S):
         if not queue.get("add_random") or record.get("rotational"):
             continue
-        yield Hit(
+        yield Match(
             device.name,
             f"add_random of {device.name} is on at {device.operations:,.0f} requests/s.",
             (*_numbers(device), number("add_random", 1)),
@@ -352,7 +352,7 @@ def entropy_from_flash(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_SYSFS}, discard_max_bytes: a smaller value keeps latencies low",
     refute="With discard_max_bytes 64 MiB, writes during fstrim or DROP TABLE are as slow as before.",
 )
-def large_discards(evidence: Evidence) -> Iterator[Hit]:
+def large_discards(evidence: Evidence) -> Iterator[Match]:
     """Writes wait while the device handles large discards.
 
     A freed file of many gigabytes is told to the device in one request, and many devices do nothing else until
@@ -363,7 +363,7 @@ def large_discards(evidence: Evidence) -> Iterator[Hit]:
         discards = evidence.window.rate("disk", "discards", device.name) or 0.0
         if largest <= SMALL_DISCARD or discards <= 0 or max(device.wait_ms, 0.0) < FLASH_SLOW_MS:
             continue
-        yield Hit(
+        yield Match(
             device.name,
             f"{discards:,.1f} discards/s of up to {size(largest)} run on {device.name} while a request takes "
             f"{device.wait_ms:.1f} ms.",
@@ -379,7 +379,7 @@ def large_discards(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_SYSFS}, read_ahead_kb; Linux Documentation/filesystems/vfs.rst, readahead (page cache only)",
     refute="With read_ahead_kb at the page's size, the device reads as much and p99 is equivalent.",
 )
-def reads_more_than_asked(evidence: Evidence) -> Iterator[Hit]:
+def reads_more_than_asked(evidence: Evidence) -> Iterator[Match]:
     """The device reads much more than the server asks for: read-ahead of random reads.
 
     Reads through the page cache may bring what follows as well. For random pages that is bandwidth and memory for
@@ -397,7 +397,7 @@ def reads_more_than_asked(evidence: Evidence) -> Iterator[Hit]:
     page_kib = int(evidence.number("innodb_page_size")) // 1024
     if brought < MANY_BYTES_S or brought < READ_TOO_MUCH * asked or ahead is None or ahead <= page_kib:
         return
-    yield Hit(
+    yield Match(
         name,
         f"{name} reads {brought / 1e6:,.1f} MB/s while the server asks for {asked / 1e6:,.1f} MB/s; read-ahead is "
         f"{ahead} KiB.",
@@ -418,7 +418,7 @@ def reads_more_than_asked(evidence: Evidence) -> Iterator[Hit]:
     "Documentation/admin-guide/iostats.rst",
     refute="With a tenth less load on it, or on a faster device, throughput and p99 of the server are equivalent.",
 )
-def device_saturated(evidence: Evidence) -> Iterator[Hit]:
+def device_saturated(evidence: Evidence) -> Iterator[Match]:
     """A block device does all it can, and requests wait for it.
 
     More threads or connections only make the queue longer. What helps is to ask less of it, or a faster device.
@@ -434,7 +434,7 @@ def device_saturated(evidence: Evidence) -> Iterator[Hit]:
             if kind == "reads"
             else "Write less: a larger redo log, fewer secondary indexes, a binary log on another device."
         )
-        yield Hit(
+        yield Match(
             use.instance,
             f"{use.instance}: {use.load}; {use.saturation}.",
             (
@@ -465,7 +465,7 @@ def _waited_for_io(evidence: Evidence) -> str:
     "requests a second",
     refute="With more requests at once (more I/O threads, more connections), the device still does no more.",
 )
-def far_below_its_limit(evidence: Evidence) -> Iterator[Hit]:
+def far_below_its_limit(evidence: Evidence) -> Iterator[Match]:
     """Tasks wait for I/O from a device that does a fraction of what was measured.
 
     The device has one or two requests at a time and could serve many. Something before it lets them through one
@@ -492,7 +492,7 @@ def far_below_its_limit(evidence: Evidence) -> Iterator[Hit]:
             label="find the lock",
         )
         more = (Remedy(settings, label="more I/O threads"),) if settings else ()
-        yield Hit(
+        yield Match(
             device.name,
             f"{waited}, yet {device.name} does {device.operations:,.0f} of the {limit:,.0f} requests/s that were "
             # Old kernels count the requests of an array, but not their time.
@@ -513,7 +513,7 @@ def far_below_its_limit(evidence: Evidence) -> Iterator[Hit]:
     source="Linux block/elevator.c: elevator= does not have any effect anymore (no single queue since 5.0)",
     refute="/sys/block/*/queue/scheduler changes with the parameter at the next boot.",
 )
-def scheduler_of_the_past(evidence: Evidence) -> Iterator[Hit]:
+def scheduler_of_the_past(evidence: Evidence) -> Iterator[Match]:
     """The kernel's command line sets an I/O scheduler, and this kernel ignores it.
 
     Advice of 2015 says elevator=noop or deadline. These schedulers are gone with the single-queue block layer;
@@ -528,7 +528,7 @@ def scheduler_of_the_past(evidence: Evidence) -> Iterator[Hit]:
         for d in evidence.rows("block_devices")
         if d.get("kind") == "disk"
     }
-    yield Hit(
+    yield Match(
         "",
         f"elevator={found[1]} is on the command line of kernel {evidence.facts.kernel_release}, which ignores it; "
         f"{found[1]} is called {now} now.",

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.analysis.resources import OTHERS_IDLE, STEAL_HIGH, STEAL_SEEN, TICKS_PER_SECOND
 from headrace.rules.evidence import Evidence, NotEnough, number, share
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: A thread that uses this much of one CPU is at the end of what one thread can do: FULL, less what ticks blur.
 THREAD_FULL = 0.85
@@ -49,7 +49,7 @@ POOLS = (
     source="Linux proc_pid_task(5) and proc_pid_stat(5), utime and stime of a thread",
     refute="With the thread's work spread over several, or its statement made cheaper, throughput is equivalent.",
 )
-def one_thread_is_the_limit(evidence: Evidence) -> Iterator[Hit]:
+def one_thread_is_the_limit(evidence: Evidence) -> Iterator[Match]:
     """One thread of the server uses a whole core while the others idle.
 
     A statement, an applier or a page cleaner runs on one core at a time, whatever their number. The average over
@@ -67,7 +67,7 @@ def one_thread_is_the_limit(evidence: Evidence) -> Iterator[Hit]:
             continue
         tid, _, name = label.partition("/")
         what, remedy = _spread(evidence, tid, name)
-        yield Hit(
+        yield Match(
             name or tid,
             f"thread {tid} ({name}), which {what}, uses {share(share_of_one)} of one core; "
             f"the other {len(rest)} cores are {share(sum(rest) / len(rest))} busy.",
@@ -113,7 +113,7 @@ def _spread(evidence: Evidence, tid: str, name: str) -> tuple[str, Remedy]:
     source="Linux proc_stat(5), steal: time spent in other operating systems in a virtual environment",
     refute="On a host of its own, or at an hour with less steal, throughput and p99 are equivalent.",
 )
-def stolen(evidence: Evidence) -> Iterator[Hit]:
+def stolen(evidence: Evidence) -> Iterator[Match]:
     """The hypervisor gave the CPUs' time to others.
 
     A guest that is stopped cannot tell: its statements just take longer, and its locks are held meanwhile. No
@@ -124,7 +124,7 @@ def stolen(evidence: Evidence) -> Iterator[Hit]:
     if mean < STEAL_SEEN:
         return
     worst = max(cores, key=lambda core: core.steal)
-    yield Hit(
+    yield Match(
         "",
         f"{share(mean)} of the CPUs' time went to other guests; {worst.name} lost {share(worst.steal)}.",
         (number("steal, mean", share(mean)), number(f"steal on {worst.name}", share(worst.steal))),
@@ -147,7 +147,7 @@ def stolen(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/admin-guide/cgroup-v2.rst, cpu.max and cpu.stat; scheduler/sched-bwc.rst",
     refute="With twice the quota, nr_throttled stands still, but throughput and p99 are equivalent.",
 )
-def quota_throttles(evidence: Evidence) -> Iterator[Hit]:
+def quota_throttles(evidence: Evidence) -> Iterator[Match]:
     """A CPU quota stops the server while the host's cores idle.
 
     All threads of a control group that has used up its quota wait for the next period, up to 100 ms, and those
@@ -162,7 +162,7 @@ def quota_throttles(evidence: Evidence) -> Iterator[Hit]:
             continue
         lost = (evidence.window.rate("cgroup", "throttled_us", label) or 0.0) / 1e6
         quota = _quota(evidence)
-        yield Hit(
+        yield Match(
             label,
             f"the group was stopped in {share(throttled / total)} of its periods, {lost:.2f} s of thread time a "
             f"second{f', at a quota of {quota:g} CPUs' if quota else ''}.",
@@ -209,7 +209,7 @@ def _busy(evidence: Evidence) -> float:
     source="Linux Documentation/admin-guide/pm/cpufreq.rst, Generic Scaling Governors",
     refute="With the governor performance, throughput and p99 are equivalent to before.",
 )
-def governor_saves_power(evidence: Evidence) -> Iterator[Hit]:
+def governor_saves_power(evidence: Evidence) -> Iterator[Match]:
     """The frequency governor saves power while the CPUs are busy.
 
     A generic governor raises a core's frequency after it has seen load, or never (powersave). A database's load
@@ -225,7 +225,7 @@ def governor_saves_power(evidence: Evidence) -> Iterator[Hit]:
     if not slow or busy < WORTH_ITS_FREQUENCY:
         return
     governor = slow[0]["governor"]
-    yield Hit(
+    yield Match(
         "",
         f"{len(slow)} frequency policies use the governor {governor} while the CPUs are {share(busy)} busy.",
         (
@@ -250,7 +250,7 @@ def _range(policy: dict[str, Any]) -> str:
     source="Linux Documentation/admin-guide/pm/intel_pstate.rst, Energy vs Performance Hints",
     refute="With the preference performance, throughput and p99 are equivalent to before.",
 )
-def processor_prefers_energy(evidence: Evidence) -> Iterator[Hit]:
+def processor_prefers_energy(evidence: Evidence) -> Iterator[Match]:
     """The processor is told to balance energy against performance while it is busy.
 
     Where the processor chooses its frequency by itself, the preference decides how readily it speeds up. What that
@@ -267,7 +267,7 @@ def processor_prefers_energy(evidence: Evidence) -> Iterator[Hit]:
     if not hinted or busy < WORTH_ITS_FREQUENCY:
         return
     preference = hinted[0]["energy_performance_preference"]
-    yield Hit(
+    yield Match(
         "",
         f"{len(hinted)} CPUs prefer {preference} while the CPUs are {share(busy)} busy.",
         (
@@ -288,7 +288,7 @@ def processor_prefers_energy(evidence: Evidence) -> Iterator[Hit]:
     disputed="Shallow states wake faster, but leave neighbours less power to boost: with few busy cores the deep "
     "ones can be faster.",
 )
-def deep_sleep(evidence: Evidence) -> Iterator[Hit]:
+def deep_sleep(evidence: Evidence) -> Iterator[Match]:
     """Cores fall into deep sleep between the statements of a load that is bound by latency.
 
     Waking takes the exit latency of the state. A load that waits for one packet or one read after the other pays
@@ -305,7 +305,7 @@ def deep_sleep(evidence: Evidence) -> Iterator[Hit]:
         return
     names = ", ".join(f"{s['name']} ({s['exit_latency_us']} us)" for s in deep)
     statements = evidence.status_rate("questions")
-    yield Hit(
+    yield Match(
         "",
         f"the cores may fall into {names} while {statements:,.0f} statements/s come in and the CPUs are "
         f"{share(_busy(evidence))} busy.",
@@ -333,7 +333,7 @@ def deep_sleep(evidence: Evidence) -> Iterator[Hit]:
     refute="With numa_balancing 0, throughput and p99 are equivalent or worse.",
     disputed="The kernel has it on and promises no gain; TuneD's profiles for Oracle and SQL Server turn it off.",
 )
-def numa_balancing(evidence: Evidence) -> Iterator[Hit]:
+def numa_balancing(evidence: Evidence) -> Iterator[Match]:
     """Automatic NUMA balancing moves pages of a server that uses all nodes.
 
     The kernel unmaps pages to see who uses them, and every first touch afterwards is a fault. A buffer pool is
@@ -346,7 +346,7 @@ def numa_balancing(evidence: Evidence) -> Iterator[Hit]:
     if faults < HINT_FAULTS_S:
         return
     moved = evidence.window.rate("vmstat", "numa_pages_migrated") or 0.0
-    yield Hit(
+    yield Match(
         "",
         f"balancing over {len(nodes)} nodes costs {faults:,.0f} page faults/s and moves {moved:,.0f} pages/s.",
         (
@@ -365,7 +365,7 @@ def numa_balancing(evidence: Evidence) -> Iterator[Hit]:
     source="Linux sched(7), The autogroup feature",
     refute="With kernel.sched_autogroup_enabled 0, throughput and p99 are equivalent to before.",
 )
-def autogroup(evidence: Evidence) -> Iterator[Hit]:
+def autogroup(evidence: Evidence) -> Iterator[Match]:
     """The server's threads share their CPU time as one session among others.
 
     With autogroups, CPU time is shared between sessions, not between threads: a server with hundreds of threads
@@ -382,7 +382,7 @@ def autogroup(evidence: Evidence) -> Iterator[Hit]:
     waited = evidence.rate("psi", "some_total_us", "cpu") / 1e6
     if own != "/" or waited < WAITED_FOR:
         return
-    yield Hit(
+    yield Match(
         "",
         f"{process['program']} runs in the root CPU group with autogroups on, and tasks waited for a CPU "
         f"{share(waited)} of the time.",
@@ -402,7 +402,7 @@ def autogroup(evidence: Evidence) -> Iterator[Hit]:
     source="B. Gregg, Performance Tuning Linux Instances on EC2 (2014), Clocksource; Linux vdso(7)",
     refute="With the clock source tsc, system time and throughput are equivalent to before.",
 )
-def slow_clock(evidence: Evidence) -> Iterator[Hit]:
+def slow_clock(evidence: Evidence) -> Iterator[Match]:
     """The clock is read by a system call although the processor's own counter is to be had.
 
     A server reads the clock several times a statement. With tsc that is a few nanoseconds without entering the
@@ -415,7 +415,7 @@ def slow_clock(evidence: Evidence) -> Iterator[Hit]:
     system = sum(core.system for core in evidence.cores) / len(evidence.cores)
     if selected not in ("xen", "hpet", "acpi_pm") or "tsc" not in available or system < SYSTEM_SEEN:
         return
-    yield Hit(
+    yield Match(
         "",
         f"the clock source is {selected}, though tsc is available; the kernel uses {share(system)} of the CPUs.",
         (

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.analysis.resources import Level
 from headrace.rules.evidence import GIB, Evidence, NotEnough, number, share, size
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Writes a second from which a file system's own work can show in a trial.
 MANY_WRITES_S = 500.0
@@ -80,7 +80,7 @@ def _is_bound_by_writes(evidence: Evidence) -> bool:
     source="Linux ext4(5), data=journal; Documentation/admin-guide/ext4.rst (no delayed allocation, no O_DIRECT)",
     refute="With data=ordered, writes a second to the device and commits a second are equivalent.",
 )
-def data_in_the_journal(evidence: Evidence) -> Iterator[Hit]:
+def data_in_the_journal(evidence: Evidence) -> Iterator[Match]:
     """The file system writes the server's data twice: into its journal, then into place.
 
     InnoDB has a redo log and a doublewrite buffer of its own. With data=journal every page goes through the
@@ -89,7 +89,7 @@ def data_in_the_journal(evidence: Evidence) -> Iterator[Hit]:
     mount = _data_mount(evidence)
     if mount.get("kind") != "ext4" or _value(_options(mount), "data") != "journal":
         return
-    yield Hit(
+    yield Match(
         str(mount["mount_point"]),
         f"{mount['mount_point']}, with the server's data, is ext4 with data=journal at "
         f"{_writes(evidence):,.0f} writes/s.",
@@ -114,7 +114,7 @@ def data_in_the_journal(evidence: Evidence) -> Iterator[Hit]:
     source="Linux ext4(5), barrier; Documentation/admin-guide/xfs.rst, removed options",
     refute="Every device beneath keeps its cache through a power cut (write_cache says write through).",
 )
-def no_barriers(evidence: Evidence) -> Iterator[Hit]:
+def no_barriers(evidence: Evidence) -> Iterator[Match]:
     """Barriers are off: after a power cut committed transactions and the file system itself may be lost.
 
     The option stops the kernel from flushing the device's cache at fsync. On a device with a protected cache it
@@ -130,7 +130,7 @@ def no_barriers(evidence: Evidence) -> Iterator[Hit]:
     }
     if all(cache == "write through" for cache in caches.values()):
         return
-    yield Hit(
+    yield Match(
         str(mount["mount_point"]),
         f"{mount['mount_point']}, with the server's data, is mounted without barriers on {', '.join(names)}.",
         (
@@ -150,7 +150,7 @@ def no_barriers(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/admin-guide/xfs.rst, discard (fstrim is recommended); ext4(5)",
     refute="Without discard, p99 while tables and binary logs are dropped is equivalent.",
 )
-def discard_at_once(evidence: Evidence) -> Iterator[Hit]:
+def discard_at_once(evidence: Evidence) -> Iterator[Match]:
     """The file system tells the device of every freed block at once.
 
     Dropping a table or purging binary logs then sends a burst of discards between the server's requests. Once a
@@ -161,7 +161,7 @@ def discard_at_once(evidence: Evidence) -> Iterator[Hit]:
         return
     name = evidence.beneath(evidence.data_directory)[0]
     discards = evidence.window.rate("disk", "discards", name)
-    yield Hit(
+    yield Match(
         str(mount["mount_point"]),
         f"{mount['mount_point']}, with the server's data, is mounted with discard.",
         (
@@ -185,7 +185,7 @@ def discard_at_once(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/admin-guide/xfs.rst, logbsize",
     refute="With logbsize=256k, writes a second and their p99 are equivalent.",
 )
-def small_log_buffers(evidence: Evidence) -> Iterator[Hit]:
+def small_log_buffers(evidence: Evidence) -> Iterator[Match]:
     """XFS works with the smallest log buffers under many writes.
 
     Metadata changes are gathered in these buffers. Larger ones are written less often; every fsync of a growing
@@ -198,7 +198,7 @@ def small_log_buffers(evidence: Evidence) -> Iterator[Hit]:
     writes = _writes(evidence)
     if writes < MANY_WRITES_S:
         return
-    yield Hit(
+    yield Match(
         str(mount["mount_point"]),
         f"{mount['mount_point']} has log buffers of {buffer} at {writes:,.0f} writes/s.",
         (number("logbsize", buffer), number("writes/s", f"{writes:,.0f}")),
@@ -213,7 +213,7 @@ def small_log_buffers(evidence: Evidence) -> Iterator[Hit]:
     source="Linux mount(8), noatime, relatime and strictatime",
     refute="With noatime, writes a second and their p99 are equivalent.",
 )
-def access_times(evidence: Evidence) -> Iterator[Hit]:
+def access_times(evidence: Evidence) -> Iterator[Match]:
     """Reading files writes their access times, on a host that waits for writes.
 
     strictatime writes at every read, relatime once a day a file. A server needs neither. With relatime expect
@@ -227,7 +227,7 @@ def access_times(evidence: Evidence) -> Iterator[Hit]:
     is_first = _value(options, "data") != "journal" and _is_bound_by_writes(evidence)
     if kind == "relatime" and not is_first:
         return
-    yield Hit(
+    yield Match(
         str(mount["mount_point"]),
         f"{mount['mount_point']}, with the server's data, is mounted with {kind}.",
         (number("mount options", ",".join(options)), number("writes/s", f"{_writes(evidence):,.0f}")),
@@ -259,7 +259,7 @@ def _places(evidence: Evidence) -> dict[str, str]:
     source="Linux statvfs(3), f_bavail; MySQL Reference Manual, How MySQL Handles a Full Disk",
     refute="df shows more room, or a quota that is not the file system's end.",
 )
-def nearly_full(evidence: Evidence) -> Iterator[Hit]:
+def nearly_full(evidence: Evidence) -> Iterator[Match]:
     """A file system that the server writes to is nearly full.
 
     A server that cannot write waits, with all its transactions, until somebody makes room; a binary log or a
@@ -280,7 +280,7 @@ def nearly_full(evidence: Evidence) -> Iterator[Hit]:
         if used < NEARLY_FULL or free >= ROOM_ENOUGH:
             continue
         steps = ("Make room: purge binary logs, drop old tables, or grow the file system.",)
-        yield Hit(
+        yield Match(
             point,
             f"{point} ({', '.join(holds)}) is {share(used)} full: {size(free)} of {size(total)} are left.",
             (number("available", size(free)), number("size", size(total)), number("holds", ", ".join(holds))),
@@ -309,7 +309,7 @@ def _room(evidence: Evidence, point: str) -> tuple[float | None, float | None]:
     refute="On XFS on the same device, throughput and p99 of writes are equivalent.",
     disputed="Either has won in published tests, by kernel, device and load.",
 )
-def another_file_system(evidence: Evidence) -> Iterator[Hit]:
+def another_file_system(evidence: Evidence) -> Iterator[Match]:
     """The host waits for writes to ext4: XFS may do better, or worse.
 
     The two lock files that are written directly, and allocate space, in different ways. It matters where many
@@ -322,7 +322,7 @@ def another_file_system(evidence: Evidence) -> Iterator[Hit]:
     if not _is_bound_by_writes(evidence):
         return
     waits = evidence.rate("psi", "some_total_us", "io") / 1e6
-    yield Hit(
+    yield Match(
         str(mount["mount_point"]),
         f"tasks wait for I/O {share(waits)} of the time, and {mount['mount_point']} (ext4) takes "
         f"{_writes(evidence):,.0f} writes/s.",
@@ -342,7 +342,7 @@ def another_file_system(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Optimizing InnoDB Disk I/O",
     refute="With redo and binary log on another device, commits a second and their p99 are equivalent.",
 )
-def logs_beside_data(evidence: Evidence) -> Iterator[Hit]:
+def logs_beside_data(evidence: Evidence) -> Iterator[Match]:
     """Redo log, binary log and data share a device that is saturated.
 
     Commits wait for small writes at the end of the logs. Behind a queue of page writes on the same device each
@@ -360,7 +360,7 @@ def logs_beside_data(evidence: Evidence) -> Iterator[Hit]:
     ]
     if not there:
         return
-    yield Hit(
+    yield Match(
         device,
         f"{device} is saturated and holds the data, the {' and the '.join(there)}; {redo / 1e6:,.1f} MB/s of "
         f"redo are written.",
@@ -387,7 +387,7 @@ def logs_beside_data(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/admin-guide/xfs.rst, Removed Mount Options",
     refute="The file system is mounted with these options under a newer kernel.",
 )
-def options_that_will_be_gone(evidence: Evidence) -> Iterator[Hit]:
+def options_that_will_be_gone(evidence: Evidence) -> Iterator[Match]:
     """A mount uses options that newer kernels refuse: after an upgrade it will not mount.
 
     Guides of 2015 ask for them. The kernel that removed them fails the mount, and the host comes up without the
@@ -401,7 +401,7 @@ def options_that_will_be_gone(evidence: Evidence) -> Iterator[Hit]:
         if not gone:
             continue
         first = min(REMOVED_XFS[name] for name in gone)
-        yield Hit(
+        yield Match(
             str(mount["mount_point"]),
             f"{mount['mount_point']} is mounted with {', '.join(gone)}, which Linux "
             f"{first[0]}.{first[1]} refuses.",
@@ -417,7 +417,7 @@ def options_that_will_be_gone(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/filesystems/overlayfs.rst, nfs(5), tmpfs.rst",
     refute="On a volume of a local device, commits a second and their p99 are equivalent.",
 )
-def not_a_place_for_data(evidence: Evidence) -> Iterator[Hit]:
+def not_a_place_for_data(evidence: Evidence) -> Iterator[Match]:
     """The server's data lie on a layered, remote or volatile file system.
 
     A container without a volume keeps its data in the overlay of its image: they are slow there, and gone with
@@ -427,7 +427,7 @@ def not_a_place_for_data(evidence: Evidence) -> Iterator[Hit]:
     why = NOT_FOR_DATA.get(str(mount.get("kind")))
     if why is None:
         return
-    yield Hit(
+    yield Match(
         str(mount["mount_point"]),
         f"{evidence.data_directory} lies on {mount['kind']}, which {why}.",
         (number("file system", mount["kind"]), number("source", mount.get("source"))),

@@ -8,7 +8,7 @@ from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
 from headrace.rules.evidence import Evidence, NotEnough, number, share, size
 from headrace.rules.redo import checkpoint_age
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: The default from the days of disks, until MySQL 8.4 made it 10,000: Configuring InnoDB I/O Capacity.
 OLD_DEFAULT = 200
@@ -60,7 +60,7 @@ def _capacity(evidence: Evidence, wanted: float) -> dict[str, Value]:
     source="MySQL Reference Manual, Configuring InnoDB I/O Capacity",
     refute="With the larger capacity the checkpoint's age falls, but throughput and p99 are equivalent.",
 )
-def capacity_of_a_disk(evidence: Evidence) -> Iterator[Hit]:
+def capacity_of_a_disk(evidence: Evidence) -> Iterator[Match]:
     """Background writes are limited to what a disk could do, and fall behind on solid state.
 
     innodb_io_capacity bounds what the cleaners write while nobody waits. Where it is too low, changes pile up
@@ -77,7 +77,7 @@ def capacity_of_a_disk(evidence: Evidence) -> Iterator[Hit]:
     settings = _capacity(evidence, wanted)
     if float(str(settings["server.innodb_io_capacity"])) <= capacity:
         return
-    yield Hit(
+    yield Match(
         "",
         f"innodb_io_capacity is {capacity:.0f} on solid state; {flushed:,.0f} pages/s are flushed, and "
         f"{share(age / most)} of the redo log wait for their pages.",
@@ -97,7 +97,7 @@ def capacity_of_a_disk(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, innodb_flush_neighbors: no seek time, no need; MariaDB, InnoDB Page Flushing",
     refute="With innodb_flush_neighbors at 0 pages written a second, throughput and p99 are equivalent.",
 )
-def neighbours_on_flash(evidence: Evidence) -> Iterator[Hit]:
+def neighbours_on_flash(evidence: Evidence) -> Iterator[Match]:
     """Pages are flushed along with their dirty neighbours on solid state.
 
     On a disk that saves seeks. Solid state has none, so the neighbours are written early and once more later.
@@ -106,7 +106,7 @@ def neighbours_on_flash(evidence: Evidence) -> Iterator[Hit]:
     written = evidence.status_rate("innodb_pages_written")
     if setting in ("0", "OFF") or written < FEW_WRITES_S or not _is_flash(evidence):
         return
-    yield Hit(
+    yield Match(
         "",
         f"innodb_flush_neighbors is {setting} on solid state, with {written:,.0f} pages/s written.",
         (number("innodb_flush_neighbors", setting), number("pages written/s", f"{written:,.0f}")),
@@ -121,7 +121,7 @@ def neighbours_on_flash(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, innodb_flush_method; MariaDB, InnoDB Flush Method",
     refute="With O_DIRECT throughput is lower: then the page cache was worth more than the memory it took.",
 )
-def pages_cached_twice(evidence: Evidence) -> Iterator[Hit]:
+def pages_cached_twice(evidence: Evidence) -> Iterator[Match]:
     """InnoDB's pages are cached twice: in the buffer pool and by the kernel.
 
     Without O_DIRECT each page that is read or written passes through the page cache and stays there. The memory
@@ -144,7 +144,7 @@ def pages_cached_twice(evidence: Evidence) -> Iterator[Hit]:
     if "data=journal" in options:
         return
     setting: dict[str, Value] = {f"server.{name}": False if by_switch else "O_DIRECT"}
-    yield Hit(
+    yield Match(
         "",
         f"{name} is {value or 'fsync'}: {pages:,.0f} pages/s pass through the page cache, which holds "
         f"{size(evidence.gauge('memory', 'Cached').mean)}.",
@@ -164,7 +164,7 @@ def pages_cached_twice(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, innodb_lru_scan_depth: much higher than necessary may impact performance",
     refute="With the default depth pages free stay, but throughput and p99 are equivalent.",
 )
-def scans_too_deep(evidence: Evidence) -> Iterator[Hit]:
+def scans_too_deep(evidence: Evidence) -> Iterator[Match]:
     """The cleaners search much further for pages to free than anybody needs.
 
     Once a second each part of the pool is searched this deep, under its lock. The product with the number of parts
@@ -181,7 +181,7 @@ def scans_too_deep(evidence: Evidence) -> Iterator[Hit]:
     read = evidence.status_rate("innodb_buffer_pool_reads")
     if depth * parts < 2 * read:
         return
-    yield Hit(
+    yield Match(
         "",
         f"innodb_lru_scan_depth is {depth:,.0f} in {parts:.0f} parts: {depth * parts:,.0f} pages are searched for "
         f"{read:,.0f} reads/s, and nothing waits for a free page.",
@@ -202,7 +202,7 @@ def scans_too_deep(evidence: Evidence) -> Iterator[Hit]:
     refute="With a cleaner a part the checkpoint's age and throughput are equivalent.",
     applies_to={Vendor.MYSQL: Versions(), Vendor.PERCONA: Versions(), Vendor.MARIADB: Versions(until="10.5")},
 )
-def fewer_cleaners_than_parts(evidence: Evidence) -> Iterator[Hit]:
+def fewer_cleaners_than_parts(evidence: Evidence) -> Iterator[Match]:
     """Flushing is behind, and fewer threads clean than the buffer pool has parts.
 
     One thread cleans one part at a time; the others wait for it.
@@ -213,7 +213,7 @@ def fewer_cleaners_than_parts(evidence: Evidence) -> Iterator[Hit]:
     age, most = checkpoint_age(evidence)
     if cleaners >= parts or (waits <= 0 and (most <= 0 or age < BEHIND * most)):
         return
-    yield Hit(
+    yield Match(
         "",
         f"{cleaners:.0f} cleaners serve {parts:.0f} parts of the pool; {share(age / max(most, 1.0))} of the "
         f"redo log wait for their pages.",
@@ -234,7 +234,7 @@ def fewer_cleaners_than_parts(evidence: Evidence) -> Iterator[Hit]:
     source=_FLUSH,
     refute="With innodb_adaptive_flushing on the spread of throughput between seconds is equivalent.",
 )
-def not_adaptive(evidence: Evidence) -> Iterator[Hit]:
+def not_adaptive(evidence: Evidence) -> Iterator[Match]:
     """Flushing does not follow the rate of redo.
 
     Without innodb_adaptive_flushing nothing is flushed on account of the redo log until it is nearly full; then
@@ -243,7 +243,7 @@ def not_adaptive(evidence: Evidence) -> Iterator[Hit]:
     written = evidence.status_rate("innodb_pages_written")
     if evidence.is_on("innodb_adaptive_flushing") or written < FEW_WRITES_S:
         return
-    yield Hit(
+    yield Match(
         "",
         f"innodb_adaptive_flushing is off, with {written:,.0f} pages/s written.",
         (number("innodb_adaptive_flushing", "OFF"), number("pages written/s", f"{written:,.0f}")),
@@ -258,7 +258,7 @@ def not_adaptive(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Using Asynchronous I/O on Linux",
     refute="With innodb_use_native_aio on throughput and p99 are equivalent.",
 )
-def without_asynchronous_io(evidence: Evidence) -> Iterator[Hit]:
+def without_asynchronous_io(evidence: Evidence) -> Iterator[Match]:
     """InnoDB's background reads and writes are made one at a time by its I/O threads.
 
     With the kernel's asynchronous I/O each thread can have hundreds in flight. The server turns it off by itself
@@ -268,7 +268,7 @@ def without_asynchronous_io(evidence: Evidence) -> Iterator[Hit]:
     if evidence.is_on("innodb_use_native_aio") or written < PAGES_S:
         return
     threads = evidence.number("innodb_write_io_threads")
-    yield Hit(
+    yield Match(
         "",
         f"innodb_use_native_aio is off: {threads:.0f} threads write {written:,.0f} pages/s one after the other.",
         (
@@ -294,7 +294,7 @@ def _fsyncs_a_commit(evidence: Evidence) -> str:
     source=_DURABLE,
     refute="After a power cut in the middle of a load every confirmed transaction is there.",
 )
-def commits_are_not_durable(evidence: Evidence) -> Iterator[Hit]:
+def commits_are_not_durable(evidence: Evidence) -> Iterator[Match]:
     """Transactions that were confirmed can be lost in a power cut.
 
     Each setting saves a sync a commit and is a class of durability, not of tuning: what is lost can be a second of
@@ -312,7 +312,7 @@ def commits_are_not_durable(evidence: Evidence) -> Iterator[Hit]:
     if not weak:
         return
     shown = ", ".join(f"{name} is {values[name]}" for name in values if f"server.{name}" in weak)
-    yield Hit(
+    yield Match(
         "",
         f"{shown}: a commit waits for {_fsyncs_a_commit(evidence)} syncs instead of {len(values)}, "
         "and can be lost.",
@@ -328,7 +328,7 @@ def commits_are_not_durable(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Doublewrite Buffer; innodb_checksum_algorithm",
     refute="The device and the file system write a whole page or none: untorn writes are configured for the data.",
 )
-def pages_unprotected(evidence: Evidence) -> Iterator[Hit]:
+def pages_unprotected(evidence: Evidence) -> Iterator[Match]:
     """A torn or damaged page cannot be repaired, or is not even noticed.
 
     Without the doublewrite buffer a page of 16 KiB that a power cut left half written is lost, and with it the
@@ -343,7 +343,7 @@ def pages_unprotected(evidence: Evidence) -> Iterator[Hit]:
         weak["server.innodb_checksum_algorithm"] = "crc32"
     if not weak:
         return
-    yield Hit(
+    yield Match(
         "",
         f"innodb_doublewrite is {doublewrite}, innodb_checksum_algorithm is {checksums}.",
         (number("innodb_doublewrite", doublewrite), number("innodb_checksum_algorithm", checksums)),

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.analysis.resources import BUSY, FULL
 from headrace.rules.evidence import Evidence, NotEnough, number, share
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: An interrupt with its softirq takes some microseconds: below this many a second one core does not notice.
 MANY_INTERRUPTS_S = 5_000.0
@@ -104,7 +104,7 @@ def _is_blind_on_xen(evidence: Evidence) -> bool:
     source="Linux Documentation/core-api/irq/irq-affinity.rst; networking/scaling.rst, RSS IRQ Configuration",
     refute="With the lines on several cores, the core's irq and softirq time falls, but throughput is equivalent.",
 )
-def one_core_answers_all(evidence: Evidence) -> Iterator[Hit]:
+def one_core_answers_all(evidence: Evidence) -> Iterator[Match]:
     """One core answers the interrupts of several devices or queues.
 
     The work that follows an interrupt runs where the interrupt was. With all lines on one core, usually the first,
@@ -119,7 +119,7 @@ def one_core_answers_all(evidence: Evidence) -> Iterator[Hit]:
     service = Remedy(
         steps=("Install irqbalance and start it: it spreads lines by load.",), label="irqbalance"
     )
-    yield Hit(
+    yield Match(
         core,
         f"{core} answers {share(here / total)} of {total:,.0f} interrupts/s, {len(busy)} busy lines of "
         f"{', '.join(devices)}; irqbalance is {'running' if running else 'not running'}.",
@@ -141,7 +141,7 @@ def one_core_answers_all(evidence: Evidence) -> Iterator[Hit]:
     source="github.com/Irqbalance/irqbalance, pull requests 8, 81 and 351",
     refute="With a newer irqbalance, /proc/interrupts still counts everything on one core.",
 )
-def irqbalance_blind_on_xen(evidence: Evidence) -> Iterator[Hit]:
+def irqbalance_blind_on_xen(evidence: Evidence) -> Iterator[Match]:
     """The balancer runs, but does not move a Xen guest's event channels.
 
     Old versions did not know Xen's interrupts, and later ones lost them again when the kernel changed the name in
@@ -156,7 +156,7 @@ def irqbalance_blind_on_xen(evidence: Evidence) -> Iterator[Hit]:
     text = (evidence.raw.get("irqbalance") or {}).get("version")
     version = _version(text)
     is_old = version is not None and version < BALANCES_XEN
-    yield Hit(
+    yield Match(
         core,
         f"{core} answers {share(here / total)} of {total:,.0f} interrupts/s although irqbalance "
         f"{text or 'of unknown version'} runs{', which is too old for Xen' if is_old else ''}.",
@@ -184,7 +184,7 @@ def irqbalance_blind_on_xen(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/core-api/irq/irq-affinity.rst; ethtool(8), --coalesce",
     refute="With its busiest line on another core or coalesced, throughput and p99 are equivalent.",
 )
-def core_full_of_interrupts(evidence: Evidence) -> Iterator[Hit]:
+def core_full_of_interrupts(evidence: Evidence) -> Iterator[Match]:
     """One core spends much of its time in interrupt handlers.
 
     A thread that the scheduler puts there is stopped again and again, and the average over all cores hides it.
@@ -205,7 +205,7 @@ def core_full_of_interrupts(evidence: Evidence) -> Iterator[Hit]:
         label="fewer interrupts",
     )
     others = [cpu for cpu in _online(evidence) if f"cpu{cpu}" != hot.name]
-    yield Hit(
+    yield Match(
         hot.name,
         f"{hot.name} spends {share(hot.irq)} of its time in interrupt handlers; the busiest is line {busiest} "
         f"({device}) with {here[busiest]:,.0f}/s.",
@@ -225,7 +225,7 @@ def core_full_of_interrupts(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/networking/scaling.rst, RSS IRQ Configuration (irqbalance may override settings)",
     refute="With one queue a core, softirq time evens out, but throughput and p99 are equivalent.",
 )
-def queues_share_a_core(evidence: Evidence) -> Iterator[Hit]:
+def queues_share_a_core(evidence: Evidence) -> Iterator[Match]:
     """Two busy queues of one interface interrupt the same core while others have none.
 
     Drivers spread their queues, one a core. Whatever moved them since, by hand or by irqbalance, which overrides
@@ -250,7 +250,7 @@ def queues_share_a_core(evidence: Evidence) -> Iterator[Hit]:
         also = ("Keep irqbalance from undoing it: --banirq=N for each of these lines.",) if running else ()
         spread = _spread(to_move, [int(cpu[3:]) for cpu in free])
         worst = max(doubled, key=lambda cpu: len(doubled[cpu]))
-        yield Hit(
+        yield Match(
             str(nic["name"]),
             f"{len(doubled[worst])} busy queues of {nic['name']} interrupt {worst}, while "
             f"{', '.join(free)} {'have' if len(free) > 1 else 'has'} none.",

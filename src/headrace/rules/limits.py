@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.rules.evidence import Evidence, NotEnough, number, share, size
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: From here on a storm of connections or a burst of tables can meet the limit.
 NEAR = 0.80
@@ -36,7 +36,7 @@ def _name(process: Mapping[str, Any]) -> str:
     source="Linux getrlimit(2), RLIMIT_NOFILE; systemd.exec(5), LimitNOFILE=",
     refute="With all tables open and all connections in use, open files stay far below the limit.",
 )
-def open_files(evidence: Evidence) -> Iterator[Hit]:
+def open_files(evidence: Evidence) -> Iterator[Match]:
     """The server has nearly as many files open as it may.
 
     At the limit no table can be opened and no connection accepted: errors 23 and 24, and a listener that spins.
@@ -49,7 +49,7 @@ def open_files(evidence: Evidence) -> Iterator[Hit]:
     if not isinstance(limit, int) or used.high < NEAR * limit:
         return
     raised: dict[str, Any] = {"server.open_files_limit": 2 * limit} if evidence.has_server else {}
-    yield Hit(
+    yield Match(
         _name(process),
         f"{process['program']} has {used.high:,.0f} files open of {limit:,}.",
         (
@@ -76,7 +76,7 @@ def open_files(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, innodb_use_native_aio; Linux Documentation/admin-guide/sysctl/fs.rst, aio-nr",
     refute="All servers of the host start with native asynchronous I/O (no warning of io_setup in their logs).",
 )
-def asynchronous_requests(evidence: Evidence) -> Iterator[Hit]:
+def asynchronous_requests(evidence: Evidence) -> Iterator[Match]:
     """The system allows fewer asynchronous requests than the servers will ask for.
 
     InnoDB asks for them at its start. One that gets none falls back to simulated I/O or does not start, and the
@@ -90,7 +90,7 @@ def asynchronous_requests(evidence: Evidence) -> Iterator[Hit]:
     allowed = int(evidence.sysctl("fs.aio-max-nr"))
     if asked < NEAR * allowed:
         return
-    yield Hit(
+    yield Match(
         "",
         f"{max(len(servers), 1)} servers with {threads:.0f} I/O threads ask for {asked:,.0f} requests; "
         f"fs.aio-max-nr is {allowed:,}.",
@@ -110,7 +110,7 @@ def asynchronous_requests(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/admin-guide/sysctl/kernel.rst, pid_max and threads-max",
     refute="With all connections in use, threads stay far below both limits.",
 )
-def threads(evidence: Evidence) -> Iterator[Hit]:
+def threads(evidence: Evidence) -> Iterator[Match]:
     """The server has nearly as many threads as the system allows.
 
     A connection needs a thread; at the limit it is refused with error 1135, and no shell can be opened either.
@@ -123,7 +123,7 @@ def threads(evidence: Evidence) -> Iterator[Hit]:
     least = min(limits, key=lambda name: limits[name])
     if running < NEAR * limits[least]:
         return
-    yield Hit(
+    yield Match(
         _name(process),
         f"{process['program']} has {running:,} threads; {least} is {limits[least]:,}.",
         (number("threads", f"{running:,}"), *(number(name, f"{value:,}") for name, value in limits.items())),
@@ -143,7 +143,7 @@ def threads(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/admin-guide/cgroup-v2.rst, memory.max",
     refute="At the busiest time memory.current stays below memory.max, and memory.events counts no max.",
 )
-def memory_of_the_group(evidence: Evidence) -> Iterator[Hit]:
+def memory_of_the_group(evidence: Evidence) -> Iterator[Match]:
     """The server is close to the memory limit of its control group.
 
     The host may have memory to spare: at the group's limit its page cache is dropped, then its memory swapped,
@@ -157,7 +157,7 @@ def memory_of_the_group(evidence: Evidence) -> Iterator[Hit]:
         return
     if resident < MEMORY_NEAR * limit:
         return
-    yield Hit(
+    yield Match(
         _name(process),
         f"{process['program']} has {size(resident)} of the {size(limit)} that its group may have "
         f"({share(resident / limit)}).",
@@ -180,7 +180,7 @@ def memory_of_the_group(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/admin-guide/cgroup-v2.rst, io.max",
     refute="With the limit taken away, the device does no more requests.",
 )
-def io_of_the_group(evidence: Evidence) -> Iterator[Hit]:
+def io_of_the_group(evidence: Evidence) -> Iterator[Match]:
     """The server's control group holds back its requests to a device.
 
     The device has room, its latencies look good, and the server waits: the kernel queues the requests above the
@@ -204,7 +204,7 @@ def io_of_the_group(evidence: Evidence) -> Iterator[Hit]:
             if not isinstance(limit, int) or rate < HELD_BACK * limit:
                 continue
             shown = what.removesuffix("_s").replace("_", " ")
-            yield Hit(
+            yield Match(
                 name,
                 f"{name} does {rate:,.0f} {shown}/s; the server's group may do {limit:,}.",
                 (number(f"{shown}/s", f"{rate:,.0f}"), number("io.max", f"{limit:,}")),

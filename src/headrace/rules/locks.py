@@ -8,7 +8,7 @@ from headrace.analysis.resources import MANY_RUNNING, PRESSURE_HIGH, TIMES_CORES
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
 from headrace.rules.evidence import MIB, Evidence, NotEnough, Number, number, share, size
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: One session that waits for a row all the time, in milliseconds of waiting a second, is where it gets a problem.
 ROW_WAIT_MS_S = 1_000.0
@@ -113,7 +113,7 @@ def _row_wait_ms_s(evidence: Evidence) -> float:
     source=f"B. Gregg, Thinking Methodically about Performance, ACM Queue 10.12 (2012); {_LATCHES}",
     refute="With half as many clients throughput falls by half: then the threads do not wait for each other.",
 )
-def software_is_the_limit(evidence: Evidence) -> Iterator[Hit]:
+def software_is_the_limit(evidence: Evidence) -> Iterator[Match]:
     """Nothing in hardware is saturated, yet most threads of the server stand still: they wait for each other.
 
     More cores, memory or faster devices change nothing then. What the threads wait for is a latch, a lock or a
@@ -143,7 +143,7 @@ def software_is_the_limit(evidence: Evidence) -> Iterator[Hit]:
         if worst or seen
         else "; what for is unknown: performance_schema and the process list were not read"
     )
-    yield Hit(
+    yield Match(
         "",
         f"{running:.0f} threads of the server are at work, and all CPUs together are busy for {used:.1f}; nothing "
         f"in hardware is saturated{named}{blind}.",
@@ -173,7 +173,7 @@ def software_is_the_limit(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Server Status Variables, Innodb_row_lock_time, Innodb_row_lock_current_waits",
     refute="With the hot rows spread over many, throughput and p99 are equivalent.",
 )
-def sessions_wait_for_rows(evidence: Evidence) -> Iterator[Hit]:
+def sessions_wait_for_rows(evidence: Evidence) -> Iterator[Match]:
     """Sessions wait for rows that others have locked.
 
     A hot row is a queue: its throughput is one transaction after the other, each as long as its holder keeps it,
@@ -184,7 +184,7 @@ def sessions_wait_for_rows(evidence: Evidence) -> Iterator[Hit]:
     if waited < ROW_WAIT_MS_S:
         return
     mean = evidence.status_rate("innodb_row_lock_time") / waits if waits else 0.0
-    yield Hit(
+    yield Match(
         "",
         f"{waited / 1e3:.1f} sessions wait for a row at any time; {waits:,.1f} waits/s begin"
         + (f", {mean:,.0f} ms each." if mean else "."),
@@ -215,7 +215,7 @@ def sessions_wait_for_rows(evidence: Evidence) -> Iterator[Hit]:
     refute="With rows locked in one order everywhere deadlocks stop, but throughput and p99 are equivalent.",
     applies_to={Vendor.MARIADB: Versions(since="10.5")},
 )
-def deadlocks(evidence: Evidence) -> Iterator[Hit]:
+def deadlocks(evidence: Evidence) -> Iterator[Match]:
     """Transactions are rolled back because of deadlocks, again and again.
 
     What they did was in vain, and the client has to begin anew.
@@ -223,7 +223,7 @@ def deadlocks(evidence: Evidence) -> Iterator[Hit]:
     rate = evidence.status_rate("innodb_deadlocks")
     if rate < DEADLOCKS_S:
         return
-    yield Hit(
+    yield Match(
         "",
         f"{rate:,.1f} transactions/s end in a deadlock, beside "
         f"{evidence.status_rate('com_commit'):,.0f} commits/s.",
@@ -249,7 +249,7 @@ def deadlocks(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Metadata Locking",
     refute="After the oldest transaction on that table ended, its statements still wait.",
 )
-def sessions_wait_for_metadata(evidence: Evidence) -> Iterator[Hit]:
+def sessions_wait_for_metadata(evidence: Evidence) -> Iterator[Match]:
     """Sessions wait for a table's metadata lock.
 
     ALTER, OPTIMIZE, TRUNCATE and LOCK TABLES wait for every transaction that touched the table, and whoever comes
@@ -261,7 +261,7 @@ def sessions_wait_for_metadata(evidence: Evidence) -> Iterator[Hit]:
     total = sum(waiting.values())
     if total < METADATA_WAITERS:
         return
-    yield Hit(
+    yield Match(
         "",
         f"{total:.1f} sessions wait for a metadata lock.",
         tuple(number(f"threads: {state}", f"{mean:.1f}") for state, mean in waiting.items()),
@@ -284,7 +284,7 @@ def sessions_wait_for_metadata(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Internal Locking Methods; Table_locks_waited",
     refute="With the tables in InnoDB throughput and p99 are equivalent.",
 )
-def sessions_wait_for_tables(evidence: Evidence) -> Iterator[Hit]:
+def sessions_wait_for_tables(evidence: Evidence) -> Iterator[Match]:
     """Statements wait for locks of whole tables.
 
     MyISAM, MEMORY and LOCK TABLES allow one writer at a time, and no reader beside it.
@@ -293,7 +293,7 @@ def sessions_wait_for_tables(evidence: Evidence) -> Iterator[Hit]:
     if waits < TABLE_WAITS_S:
         return
     others = [e["engine"] for e in evidence.settings.get("engines") or () if e["engine"] != "InnoDB"]
-    yield Hit(
+    yield Match(
         "",
         f"{waits:,.0f} times a second a statement waits for a whole table; engines beside InnoDB: "
         f"{', '.join(map(str, others)) or 'none'}.",
@@ -312,7 +312,7 @@ def sessions_wait_for_tables(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, The MyISAM Storage Engine; InnoDB and the ACID Model",
     refute="The tables are read-only or can be made anew from elsewhere.",
 )
-def tables_without_transactions(evidence: Evidence) -> Iterator[Hit]:
+def tables_without_transactions(evidence: Evidence) -> Iterator[Match]:
     """Data lie in an engine without transactions or crash recovery.
 
     After a crash such a table is repaired, as far as that goes, while it is locked; and a replica can differ.
@@ -324,7 +324,7 @@ def tables_without_transactions(evidence: Evidence) -> Iterator[Hit]:
         bytes_ = (engine.get("data_bytes") or 0) + (engine.get("index_bytes") or 0)
         if engine["engine"] not in ("MyISAM", "MEMORY") or bytes_ < MYISAM_BYTES:
             continue
-        yield Hit(
+        yield Match(
             str(engine["engine"]),
             f"{engine.get('tables')} tables with {size(bytes_)} are {engine['engine']}.",
             (number("tables", engine.get("tables")), number("data and indexes", size(bytes_))),
@@ -344,7 +344,7 @@ def _share_of_hash(waits: Mapping[str, float]) -> float:
     source="MySQL Reference Manual, Adaptive Hash Index; MySQL 8.4 and MariaDB 10.5: off by default",
     refute="With the adaptive hash index off throughput is lower or p99 higher.",
 )
-def hash_index_contended(evidence: Evidence) -> Iterator[Hit]:
+def hash_index_contended(evidence: Evidence) -> Iterator[Match]:
     """Sessions wait for the latches of the adaptive hash index.
 
     It is built and torn down while statements run, and a few latches guard it. Under many threads waiting can cost
@@ -365,7 +365,7 @@ def hash_index_contended(evidence: Evidence) -> Iterator[Hit]:
         parts = int(evidence.number("innodb_adaptive_hash_index_parts"))
         if parts < 64:
             remedies.append(Remedy({"server.innodb_adaptive_hash_index_parts": 64}, label="more parts"))
-    yield Hit(
+    yield Match(
         "",
         f"{share(max(by_time, by_count))} of the waiting for latches is for the adaptive hash index.",
         _numbers(evidence) or (number("share of latch waits", share(max(by_time, by_count))),),
@@ -382,7 +382,7 @@ def hash_index_contended(evidence: Evidence) -> Iterator[Hit]:
     applies_to={Vendor.MYSQL: Versions(), Vendor.PERCONA: Versions(), Vendor.MARIADB: Versions(until="10.5")},
     disputed="The manual advises a limit where threads run into each other; most servers since 5.6 need none.",
 )
-def threads_held_outside(evidence: Evidence) -> Iterator[Hit]:
+def threads_held_outside(evidence: Evidence) -> Iterator[Match]:
     """Threads wait for permission to enter InnoDB.
 
     innodb_thread_concurrency was needed when its latches were few. A thread that is held outside sleeps first and
@@ -392,7 +392,7 @@ def threads_held_outside(evidence: Evidence) -> Iterator[Hit]:
     running = evidence.gauge("mysql_status", "threads_running").mean
     if limit <= 0 or running <= limit:
         return
-    yield Hit(
+    yield Match(
         "",
         f"innodb_thread_concurrency lets {limit:.0f} threads in, and {running:.0f} are at work.",
         (
@@ -415,7 +415,7 @@ def _history(evidence: Evidence) -> float:
     source="MySQL Reference Manual, Purge Configuration; InnoDB Multi-Versioning",
     refute="After the history is purged throughput and p99 are equivalent.",
 )
-def history_grows(evidence: Evidence) -> Iterator[Hit]:
+def history_grows(evidence: Evidence) -> Iterator[Match]:
     """Purge is far behind: reads walk over row versions that nobody needs.
 
     Either an old transaction may still read them, or purge is slower than the writers. Tables and undo files grow
@@ -436,7 +436,7 @@ def history_grows(evidence: Evidence) -> Iterator[Hit]:
         label="the old transaction",
     )
     more = Remedy({"server.innodb_purge_threads": min(2 * threads, 32)}, label="more purge threads")
-    yield Hit(
+    yield Match(
         "",
         f"{length:,.0f} old row versions wait for purge{age}.",
         (
@@ -455,7 +455,7 @@ def history_grows(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, InnoDB Multi-Versioning; innodb_max_undo_log_size",
     refute="The history list does not grow while the transaction is open.",
 )
-def old_transaction(evidence: Evidence) -> Iterator[Hit]:
+def old_transaction(evidence: Evidence) -> Iterator[Match]:
     """A transaction has been open for a long time.
 
     It keeps every lock that it took and every row version since it began. A forgotten connection or a dump are
@@ -465,7 +465,7 @@ def old_transaction(evidence: Evidence) -> Iterator[Hit]:
     oldest = evidence.gauge("innodb_status", "oldest_transaction_s")
     if oldest.last < OLD_TRANSACTION_S:
         return
-    yield Hit(
+    yield Match(
         "",
         f"the oldest transaction is {oldest.last:,.0f} s old.",
         (number("oldest transaction", f"{oldest.last:,.0f} s"),),
@@ -487,7 +487,7 @@ def old_transaction(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, AUTO_INCREMENT Handling in InnoDB: 2 is the default since 8.0",
     refute="With innodb_autoinc_lock_mode=2 throughput of concurrent bulk inserts is equivalent.",
 )
-def autoinc_lock(evidence: Evidence) -> Iterator[Hit]:
+def autoinc_lock(evidence: Evidence) -> Iterator[Match]:
     """Inserts of many rows hold a table-wide lock for AUTO_INCREMENT.
 
     Mode 2 needs none, and is safe where the binary log holds rows.
@@ -499,7 +499,7 @@ def autoinc_lock(evidence: Evidence) -> Iterator[Hit]:
     bulk = evidence.status_rate("com_insert_select") + evidence.status_rate("com_load")
     if mode == "2" or not is_safe or bulk < 1 or inserted < INSERTED_S or running < MANY_RUNNING:
         return
-    yield Hit(
+    yield Match(
         "",
         f"innodb_autoinc_lock_mode is {mode}, with {bulk:,.1f} bulk inserts/s, {inserted:,.0f} rows/s and "
         f"{running:.0f} threads at work.",

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.analysis.resources import SECTOR_BYTES
 from headrace.rules.evidence import Evidence, NotEnough, number, size
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Below it parity, bitmaps and stripe caches cost nothing that anybody waits for.
 MANY_WRITES_S = 200.0
@@ -57,7 +57,7 @@ def _members(array: Mapping[str, Any]) -> int:
     source="Linux md(4), RAID4 and RAID5",
     refute="On a RAID10 of the same members, writes a second and their p99 are equivalent.",
 )
-def parity_under_data(evidence: Evidence) -> Iterator[Hit]:
+def parity_under_data(evidence: Evidence) -> Iterator[Match]:
     """The server's data lie on an array with parity, and it writes much.
 
     InnoDB writes pages of 16 KiB at random. Each is far smaller than a stripe, so the array reads old data and
@@ -68,7 +68,7 @@ def parity_under_data(evidence: Evidence) -> Iterator[Hit]:
         if writes < MANY_WRITES_S:
             continue
         requests = 6 if array["level"] == "raid6" else 4
-        yield Hit(
+        yield Match(
             str(array["name"]),
             f"{array['name']} is a {array['level']} of {_members(array)} members and takes {writes:,.0f} "
             f"writes/s: up to {requests * writes:,.0f} requests/s to its members.",
@@ -93,7 +93,7 @@ def parity_under_data(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_MD}, stripe_cache_size; md(4)",
     refute="With a stripe cache of 4096, writes a second and their p99 are equivalent.",
 )
-def small_stripe_cache(evidence: Evidence) -> Iterator[Hit]:
+def small_stripe_cache(evidence: Evidence) -> Iterator[Match]:
     """An array with parity works with the default stripe cache.
 
     Parity is computed in the stripe cache. With few stripes in it writes wait for a free one, and neighbouring
@@ -107,7 +107,7 @@ def small_stripe_cache(evidence: Evidence) -> Iterator[Hit]:
         if writes < MANY_WRITES_S:
             continue
         memory = STRIPE_CACHE_TO_TRY * 4_096 * _members(array)
-        yield Hit(
+        yield Match(
             str(array["name"]),
             f"stripe_cache_size of {array['name']} is {entries} at {writes:,.0f} writes/s.",
             (
@@ -126,7 +126,7 @@ def small_stripe_cache(evidence: Evidence) -> Iterator[Hit]:
     source="Linux drivers/md/raid5.c, group_thread_cnt (since 3.12)",
     refute="With four worker threads, writes a second and their p99 are equivalent.",
 )
-def one_parity_thread(evidence: Evidence) -> Iterator[Hit]:
+def one_parity_thread(evidence: Evidence) -> Iterator[Match]:
     """One kernel thread computes the parity of a whole array.
 
     On flash that thread's core is the limit before the members are. More workers share the stripes.
@@ -140,7 +140,7 @@ def one_parity_thread(evidence: Evidence) -> Iterator[Hit]:
         record = evidence.facts.block_device(str(array["name"])) or {}
         if writes < MANY_WRITES_S or record.get("rotational"):
             continue
-        yield Hit(
+        yield Match(
             str(array["name"]),
             f"group_thread_cnt of {array['name']} is 0 at {writes:,.0f} writes/s to {_members(array)} members.",
             (
@@ -159,7 +159,7 @@ def one_parity_thread(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_MD}, chunk_size; mdadm(8), --chunk (default 512 KiB)",
     refute="On an array with chunks of 512 KiB, requests to the members and p99 are equivalent.",
 )
-def chunk_smaller_than_page(evidence: Evidence) -> Iterator[Hit]:
+def chunk_smaller_than_page(evidence: Evidence) -> Iterator[Match]:
     """A page of the server does not fit into one chunk of the array.
 
     Every page is then read from and written to two members or more, so the array does half of the requests that
@@ -172,7 +172,7 @@ def chunk_smaller_than_page(evidence: Evidence) -> Iterator[Hit]:
         chunk = array.get("chunk_bytes") or 0
         if chunk == 0 or (chunk >= page and chunk % page == 0):
             continue
-        yield Hit(
+        yield Match(
             str(array["name"]),
             f"a chunk of {array['name']} has {size(chunk)}, a page {size(page)}.",
             (
@@ -193,7 +193,7 @@ def chunk_smaller_than_page(evidence: Evidence) -> Iterator[Hit]:
     disputed="Without a bitmap a crash costs a full resync, during which the array is slow and less safe; with "
     "it every first write to a region is written to the bitmap too. A coarser one is between the two.",
 )
-def bitmap_under_writes(evidence: Evidence) -> Iterator[Hit]:
+def bitmap_under_writes(evidence: Evidence) -> Iterator[Match]:
     """A write-intent bitmap is kept on an array that writes much.
 
     Before a region is written for the first time in a while, its bit is written to all members. A load of random
@@ -208,7 +208,7 @@ def bitmap_under_writes(evidence: Evidence) -> Iterator[Hit]:
             continue
         chunk = bitmap.get("chunk_bytes")
         name = array["name"]
-        yield Hit(
+        yield Match(
             str(name),
             f"{name} keeps a bitmap at {bitmap['location']} with {size(chunk) if chunk else 'unknown bytes'} a "
             f"bit, at {writes:,.0f} writes/s.",
@@ -236,7 +236,7 @@ def bitmap_under_writes(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_MD}, sync_action, sync_speed_max; sysctl dev.raid.speed_limit_max",
     refute="When it has finished, throughput and p99 are what they were.",
 )
-def synchronising(evidence: Evidence) -> Iterator[Hit]:
+def synchronising(evidence: Evidence) -> Iterator[Match]:
     """An array is being checked or rebuilt now.
 
     It reads, and where it rebuilds writes, all members beside the server's load. What is measured meanwhile is
@@ -251,7 +251,7 @@ def synchronising(evidence: Evidence) -> Iterator[Hit]:
         steps: tuple[str, ...] = ("Wait until it has finished before you measure.",)
         if action == "check":
             steps = (*steps, f"Or stop the check: echo idle > /sys/block/{array['name']}/md/sync_action.")
-        yield Hit(
+        yield Match(
             str(array["name"]),
             f"{array['name']} is in {action}, {progress} done.",
             (
@@ -270,7 +270,7 @@ def synchronising(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_MD}, degraded",
     refute="mdadm --detail shows all members active.",
 )
-def degraded(evidence: Evidence) -> Iterator[Hit]:
+def degraded(evidence: Evidence) -> Iterator[Match]:
     """An array has lost a member.
 
     The next loss may be that of the data. Until then an array with parity computes what it cannot read.
@@ -280,7 +280,7 @@ def degraded(evidence: Evidence) -> Iterator[Hit]:
         if missing <= 0:
             continue
         name = array["name"]
-        yield Hit(
+        yield Match(
             str(name),
             f"{name} ({array.get('level')}) lacks {missing} of {_members(array)} members.",
             (
@@ -300,7 +300,7 @@ def degraded(evidence: Evidence) -> Iterator[Hit]:
     source="Linux xfs(5) and mkfs.xfs(8), sunit and swidth; Documentation/admin-guide/xfs.rst",
     refute="On a file system made for the geometry, requests to the members and p99 are equivalent.",
 )
-def stripe_unknown_to_xfs(evidence: Evidence) -> Iterator[Hit]:
+def stripe_unknown_to_xfs(evidence: Evidence) -> Iterator[Match]:
     """XFS was made for another geometry than the array has.
 
     Allocations that do not begin at a stripe make requests that touch one member more. mkfs.xfs asks the array
@@ -321,7 +321,7 @@ def stripe_unknown_to_xfs(evidence: Evidence) -> Iterator[Hit]:
             unit, width = (_option(options, name) * SECTOR_BYTES for name in ("sunit", "swidth"))
             if unit == chunk and width == chunk * data:
                 continue
-            yield Hit(
+            yield Match(
                 str(mount["mount_point"]),
                 f"XFS of {mount['mount_point']} counts on a stripe of {size(unit)} by {size(width)}; "
                 f"{array['name']} has {size(chunk)} by {size(chunk * data)}.",
@@ -368,7 +368,7 @@ LOCK_FELT = 50_000
     "Multi-core Systems, SYSTOR 2013 (one lock a device before blk-mq, which came with 3.13)",
     refute="On a kernel with the multi-queue block layer, the same array does as many requests.",
 )
-def single_queue_kernel(evidence: Evidence) -> Iterator[Hit]:
+def single_queue_kernel(evidence: Evidence) -> Iterator[Match]:
     """An array of flash devices runs on a kernel with one lock for each device's queue.
 
     All cores take one lock for every request, and the array adds its own. Flash is faster than that lock: four
@@ -384,7 +384,7 @@ def single_queue_kernel(evidence: Evidence) -> Iterator[Hit]:
             continue
         device = evidence.devices.get(str(array["name"]))
         done = device.operations if device else 0.0
-        yield Hit(
+        yield Match(
             str(array["name"]),
             f"{array['name']} stripes {len(flash)} flash devices on kernel {evidence.facts.kernel_release}, "
             f"which has one queue a device for {count} CPUs; it does {done:,.0f} requests/s.",

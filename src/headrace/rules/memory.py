@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.analysis.resources import PRESSURE_SEEN
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 PAGE_BYTES = 4_096
 #: One page from swap now and then is an old page of an idle process; this many are somebody at work.
@@ -55,7 +55,7 @@ def _swap_used(evidence: Evidence) -> float:
     source="Linux proc_vmstat(5), pswpin and pswpout",
     refute="With less memory promised to the server, pages are swapped in at the same rate.",
 )
-def swapping(evidence: Evidence) -> Iterator[Hit]:
+def swapping(evidence: Evidence) -> Iterator[Match]:
     """Pages are read back from swap now.
 
     A buffer pool that is partly on disk is worse than a smaller one: the server believes the page is in memory,
@@ -66,7 +66,7 @@ def swapping(evidence: Evidence) -> Iterator[Hit]:
         return
     process: Any = evidence.process or {}
     swapped = process.get("swap_bytes")
-    yield Hit(
+    yield Match(
         "",
         f"{read:,.0f} pages/s ({read * PAGE_BYTES / 1e6:,.1f} MB/s) are read back from swap, {written:,.0f} "
         f"written.",
@@ -95,7 +95,7 @@ def swapping(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_VM}, swappiness; Red Hat Enterprise Linux 6 Performance Tuning Guide, 5.5 (10 for databases)",
     refute="With vm.swappiness 1 and the server restarted, p99 over a day with backups is equivalent.",
 )
-def swappiness(evidence: Evidence) -> Iterator[Hit]:
+def swappiness(evidence: Evidence) -> Iterator[Match]:
     """The kernel swaps readily, and has swapped.
 
     A backup or a large copy fills the page cache, and to make room for it the kernel swaps what was not used
@@ -105,7 +105,7 @@ def swappiness(evidence: Evidence) -> Iterator[Hit]:
     used = _swap_used(evidence)
     if value <= SWAPPINESS or used < SWAP_USED:
         return
-    yield Hit(
+    yield Match(
         "",
         f"vm.swappiness is {value}, and {size(used)} are in swap.",
         (number("vm.swappiness", value), number("swap in use", size(used))),
@@ -125,7 +125,7 @@ def swappiness(evidence: Evidence) -> Iterator[Hit]:
     disputed="Small limits write back earlier and more evenly; large ones save writes to pages that change often. "
     "TuneD sets 10% to 80% for databases, others some hundred megabytes.",
 )
-def much_dirty_memory(evidence: Evidence) -> Iterator[Hit]:
+def much_dirty_memory(evidence: Evidence) -> Iterator[Match]:
     """Gigabytes of dirty pages gather before they are written.
 
     The limits are shares of the memory, and on a large host a share is many seconds of writing. When it is met, or
@@ -136,7 +136,7 @@ def much_dirty_memory(evidence: Evidence) -> Iterator[Hit]:
     if dirty < MUCH_DIRTY or evidence.sysctl("vm.dirty_background_bytes") != "0":
         return
     background, limit = evidence.sysctl("vm.dirty_background_ratio"), evidence.sysctl("vm.dirty_ratio")
-    yield Hit(
+    yield Match(
         "",
         f"up to {size(dirty)} are dirty; write-back starts at {background}% of {size(_memory_bytes(evidence))}.",
         (
@@ -155,7 +155,7 @@ def much_dirty_memory(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_VM}, zone_reclaim_mode",
     refute="With vm.zone_reclaim_mode 0, direct reclaim and p99 are equivalent.",
 )
-def zone_reclaim(evidence: Evidence) -> Iterator[Hit]:
+def zone_reclaim(evidence: Evidence) -> Iterator[Match]:
     """The kernel reclaims memory of one NUMA node while another has free memory.
 
     A full node then drops its page cache, or swaps, although memory is free next door. A server whose threads use
@@ -166,7 +166,7 @@ def zone_reclaim(evidence: Evidence) -> Iterator[Hit]:
     if mode == "0" or len(nodes) < 2:
         return
     free = ", ".join(f"node {n['node']} {size(n['memory_free_bytes'])}" for n in nodes)
-    yield Hit(
+    yield Match(
         "",
         f"vm.zone_reclaim_mode is {mode} on {len(nodes)} nodes; free: {free}.",
         (number("vm.zone_reclaim_mode", mode), number("free", free)),
@@ -182,7 +182,7 @@ def zone_reclaim(evidence: Evidence) -> Iterator[Hit]:
     refute="With madvise and with never, after a restart, throughput, p99 and memory are equivalent.",
     disputed="TuneD's profile for Oracle says never, that for SQL Server always; allocators differ as well.",
 )
-def huge_pages_always(evidence: Evidence) -> Iterator[Hit]:
+def huge_pages_always(evidence: Evidence) -> Iterator[Match]:
     """Transparent huge pages are on for every program.
 
     A huge page saves page tables, and costs time to find or to compact, and memory where an allocator touches only
@@ -196,7 +196,7 @@ def huge_pages_always(evidence: Evidence) -> Iterator[Hit]:
         return
     huge = process.get("huge_pages_bytes")
     anonymous = evidence.last("memory", "AnonHugePages")
-    yield Hit(
+    yield Match(
         "",
         f"transparent huge pages are always on; {size(anonymous)} of anonymous memory lie in them.",
         (
@@ -219,7 +219,7 @@ def huge_pages_always(evidence: Evidence) -> Iterator[Hit]:
     source="Linux numa(7) and set_mempolicy(2), MPOL_INTERLEAVE; MySQL Reference Manual, innodb_numa_interleave",
     refute="With the pool interleaved, after a restart, throughput and p99 are equivalent.",
 )
-def pool_on_one_node(evidence: Evidence) -> Iterator[Hit]:
+def pool_on_one_node(evidence: Evidence) -> Iterator[Match]:
     """The buffer pool is larger than a NUMA node and is not interleaved.
 
     Memory comes from the node of the thread that touches it first. The pool fills one node to the last page, which
@@ -242,7 +242,7 @@ def pool_on_one_node(evidence: Evidence) -> Iterator[Hit]:
             steps=("Start the server with numactl --interleave=all (systemd: NUMAPolicy=interleave).",)
         )
     )
-    yield Hit(
+    yield Match(
         "",
         f"the pool has {size(pool)}, a node {size(smallest)}, and the server's memory policy is {policy}.",
         (
@@ -262,7 +262,7 @@ def pool_on_one_node(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/filesystems/proc.rst, MemAvailable",
     refute="Through a day with backup and batch jobs, MemAvailable never falls further, and nothing swaps.",
 )
-def little_available(evidence: Evidence) -> Iterator[Hit]:
+def little_available(evidence: Evidence) -> Iterator[Match]:
     """Hardly any memory is available.
 
     Available is what the kernel can give without swapping. With so little of it a burst of connections, a dump or
@@ -273,7 +273,7 @@ def little_available(evidence: Evidence) -> Iterator[Hit]:
     if low >= LITTLE_AVAILABLE * total:
         return
     resident = (evidence.process or {}).get("rss_bytes")
-    yield Hit(
+    yield Match(
         "",
         f"{size(low)} of {size(total)} were available at the least ({share(low / total)}).",
         (
@@ -299,7 +299,7 @@ def little_available(evidence: Evidence) -> Iterator[Hit]:
     source="Linux proc_vmstat(5), oom_kill; Documentation/admin-guide/cgroup-v2.rst, memory.events",
     refute="The kernel's log names no killed process in this window.",
 )
-def killed_for_memory(evidence: Evidence) -> Iterator[Hit]:
+def killed_for_memory(evidence: Evidence) -> Iterator[Match]:
     """The kernel kills processes for lack of memory.
 
     What it kills is chosen by size. If it is the server, its clients see a lost connection and its restart a cold
@@ -310,7 +310,7 @@ def killed_for_memory(evidence: Evidence) -> Iterator[Hit]:
     if max(kills, in_groups) <= 0:
         return
     seconds = evidence.window.seconds
-    yield Hit(
+    yield Match(
         "",
         f"{max(kills, in_groups):.0f} processes were killed for lack of memory in {seconds:.0f} s.",
         (number("killed", f"{kills:.0f}"), number("of these in control groups", f"{in_groups:.0f}")),
@@ -333,7 +333,7 @@ def killed_for_memory(evidence: Evidence) -> Iterator[Hit]:
     "MySQL Reference Manual, Enabling Large Page Support",
     refute="With the pool in huge pages, PageTables shrink, but throughput and p99 are equivalent.",
 )
-def large_page_tables(evidence: Evidence) -> Iterator[Hit]:
+def large_page_tables(evidence: Evidence) -> Iterator[Match]:
     """Page tables take gigabytes.
 
     Every process or thread that maps a large pool in pages of 4 KiB needs tables for it, and the processor walks
@@ -345,7 +345,7 @@ def large_page_tables(evidence: Evidence) -> Iterator[Hit]:
     pool = evidence.number("innodb_buffer_pool_size")
     # The pool, and a twentieth for its headers and the other buffers that are allocated with it.
     pages = int(1.05 * pool / (2 * MIB)) + 1
-    yield Hit(
+    yield Match(
         "",
         f"page tables take {size(tables)}, {share(tables / total)} of the memory.",
         (
@@ -369,7 +369,7 @@ def large_page_tables(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_VM}, watermark_scale_factor and min_free_kbytes",
     refute="With kswapd woken earlier, allocstall stands still, but p99 is equivalent.",
 )
-def direct_reclaim(evidence: Evidence) -> Iterator[Hit]:
+def direct_reclaim(evidence: Evidence) -> Iterator[Match]:
     """Threads free memory themselves although enough is available.
 
     kswapd should free pages before anybody needs them. When allocations come faster than it wakes, the thread that
@@ -383,7 +383,7 @@ def direct_reclaim(evidence: Evidence) -> Iterator[Hit]:
     if stalls < STALLS_S or available < ENOUGH_AVAILABLE * _memory_bytes(evidence):
         return
     factor = int(evidence.sysctl("vm.watermark_scale_factor"))
-    yield Hit(
+    yield Match(
         "",
         f"{stalls:,.1f} times a second a thread had to free memory itself, with {size(available)} available.",
         (
@@ -402,7 +402,7 @@ def direct_reclaim(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/accounting/psi.rst",
     refute="With a tenth less memory promised to the server, the pressure stays.",
 )
-def pressure(evidence: Evidence) -> Iterator[Hit]:
+def pressure(evidence: Evidence) -> Iterator[Match]:
     """Tasks wait for memory.
 
     The kernel counts the time in which a task could not go on because it had to reclaim, to swap in, or to read
@@ -413,7 +413,7 @@ def pressure(evidence: Evidence) -> Iterator[Hit]:
         return
     full = (evidence.window.rate("psi", "full_total_us", "memory") or 0.0) / 1e6
     available = evidence.gauge("memory", "MemAvailable").low
-    yield Hit(
+    yield Match(
         "",
         f"some task waited for memory {share(some)} of the time, all of them {share(full)}.",
         (
@@ -436,7 +436,7 @@ def pressure(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/mm/overcommit-accounting.rst; proc_meminfo(5), CommitLimit and Committed_AS",
     refute="Committed_AS stays where it is when the server is busiest, and no allocation fails.",
 )
-def nearly_all_promised(evidence: Evidence) -> Iterator[Hit]:
+def nearly_all_promised(evidence: Evidence) -> Iterator[Match]:
     """Overcommit is forbidden, and nearly all memory that may be promised is promised.
 
     The next large allocation fails, however much memory is free: a connection cannot start its thread, or the
@@ -448,7 +448,7 @@ def nearly_all_promised(evidence: Evidence) -> Iterator[Hit]:
     promised = evidence.gauge("memory", "Committed_AS").high
     if promised < COMMITTED * limit:
         return
-    yield Hit(
+    yield Match(
         "",
         f"{size(promised)} of {size(limit)} are promised, and vm.overcommit_memory is 2.",
         (
@@ -470,7 +470,7 @@ def nearly_all_promised(evidence: Evidence) -> Iterator[Hit]:
     source="Linux proc_vmstat(5), pswpin and pswpout; proc_swaps(5)",
     refute="With the swap on another device, latencies of the data's device are equivalent.",
 )
-def swap_beside_data(evidence: Evidence) -> Iterator[Hit]:
+def swap_beside_data(evidence: Evidence) -> Iterator[Match]:
     """The host swaps to the device that holds the server's data.
 
     When memory is short the device is busiest, and then swap and data wait for each other.
@@ -486,7 +486,7 @@ def swap_beside_data(evidence: Evidence) -> Iterator[Hit]:
         own = str(swap["path"]).removeprefix("/dev/")
         if moved < SWAPPED_IN_S or evidence.disk_of(own) != evidence.disk_of(data):
             continue
-        yield Hit(
+        yield Match(
             own,
             f"{moved:,.0f} pages/s go to and from {swap['path']}, which lies on {evidence.disk_of(data)} as the "
             f"data do.",
@@ -506,7 +506,7 @@ def swap_beside_data(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/admin-guide/mm/ksm.rst",
     refute="With KSM stopped, CPU time and p99 are equivalent, and memory is not short.",
 )
-def pages_merged(evidence: Evidence) -> Iterator[Hit]:
+def pages_merged(evidence: Evidence) -> Iterator[Match]:
     """Kernel same-page merging scans memory on a database host.
 
     It finds equal pages of processes that ask for it, mostly virtual machines, and costs CPU time and a fault at
@@ -518,7 +518,7 @@ def pages_merged(evidence: Evidence) -> Iterator[Hit]:
     if run != 1 or evidence.process is None:
         return
     separated = evidence.window.rate("vmstat", "cow_ksm")
-    yield Hit(
+    yield Match(
         "",
         f"KSM is running beside {evidence.process['program']}.",
         (
@@ -543,7 +543,7 @@ def pages_merged(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_THP}, defrag",
     refute="With defrag defer+madvise, compact_stall stands still, but p99 is equivalent.",
 )
-def compaction_stalls(evidence: Evidence) -> Iterator[Hit]:
+def compaction_stalls(evidence: Evidence) -> Iterator[Match]:
     """Threads compact memory themselves to get a huge page.
 
     With defrag at always a page fault waits until a huge page has been made, by moving others. It is the thread of
@@ -556,7 +556,7 @@ def compaction_stalls(evidence: Evidence) -> Iterator[Hit]:
         raise NotEnough("the host does not tell of transparent huge pages")
     if stalls < STALLS_S or evidence.facts.transparent_huge_pages == "never" or defrag in ("never", "defer"):
         return
-    yield Hit(
+    yield Match(
         "",
         f"{stalls:,.1f} times a second a thread compacts memory; defrag is {defrag}.",
         (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
 from headrace.rules.evidence import Evidence, NotEnough, number
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 _MYSQL = (Vendor.MYSQL, Vendor.PERCONA)
 _MARIADB = (Vendor.MARIADB,)
@@ -134,7 +134,7 @@ def _options(evidence: Evidence) -> dict[str, str]:
     source="MySQL Reference Manual, Variables Added, Deprecated, or Removed; MariaDB, Removed System Variables",
     refute="SHOW VARIABLES has the name.",
 )
-def options_that_are_gone(evidence: Evidence) -> Iterator[Hit]:
+def options_that_are_gone(evidence: Evidence) -> Iterator[Match]:
     """The server is started with an option that this version no longer has.
 
     MariaDB takes removed options in silence, MySQL those that begin with loose_. Whoever set it believes that it
@@ -146,7 +146,7 @@ def options_that_are_gone(evidence: Evidence) -> Iterator[Hit]:
         is_here = evidence.vendor in gone.vendors and evidence.version in Versions(since=gone.since)
         if gone.name not in options or not is_here or evidence.has_variable(gone.name):
             continue
-        yield Hit(
+        yield Match(
             gone.name,
             f"{gone.name} is on the command line; {evidence.vendor} {evidence.version} has it no more. "
             f"Today: {gone.now}.",
@@ -162,7 +162,7 @@ def options_that_are_gone(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Server System Variables, Deprecated; MariaDB, InnoDB Flush Method",
     refute="The manual of this version does not call the variable deprecated.",
 )
-def options_that_go(evidence: Evidence) -> Iterator[Hit]:
+def options_that_go(evidence: Evidence) -> Iterator[Match]:
     """A variable is set that the next version will not have.
 
     The server starts today and refuses to after the upgrade, or takes it in silence and does something else.
@@ -174,7 +174,7 @@ def options_that_go(evidence: Evidence) -> Iterator[Hit]:
         value = evidence.variable(relic.name)
         if value in relic.untouched:
             continue
-        yield Hit(
+        yield Match(
             relic.name,
             f"{relic.name} is {value}; it is deprecated since {relic.since}. Today: {relic.now}.",
             (number(relic.name, value), number("deprecated since", relic.since)),

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.analysis.resources import BUSY, FULL, LOST, OTHERS_IDLE
 from headrace.model import Value
 from headrace.rules.evidence import Evidence, NotEnough, number, share
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: A core that spends this share of its time on software interrupts has no room for the server's threads there.
 SOFTIRQ_BUSY = 0.30
@@ -44,7 +44,7 @@ def cpu_mask(cpus: list[int]) -> str:
     source="Linux Documentation/networking/scaling.rst, RPS: Receive Packet Steering",
     refute="With rps_cpus set, NET_RX in /proc/softirqs spreads, but throughput and p99 are equivalent to before.",
 )
-def one_core_receives(evidence: Evidence) -> Iterator[Hit]:
+def one_core_receives(evidence: Evidence) -> Iterator[Match]:
     """One core does nearly all receive work while the others idle.
 
     An interface with fewer receive queues than cores interrupts few cores. Protocol work for every packet is then
@@ -75,7 +75,7 @@ def one_core_receives(evidence: Evidence) -> Iterator[Hit]:
         steered = any(_is_steered(queue) for queue in queues)
         if nic["name"] == "lo" or packets < FEW_PACKETS_S or steered or not 0 < len(queues) < len(cores):
             continue
-        yield Hit(
+        yield Match(
             str(nic["name"]),
             f"{hot.name} spends {share(hot.softirq)} of its time receiving packets of {nic['name']}, "
             f"the other {len(others)} cores {share(others_softirq)}: it has {len(queues)} receive "
@@ -108,7 +108,7 @@ def one_core_receives(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/admin-guide/sysctl/net.rst, netdev_max_backlog",
     refute="With a backlog four times as long, drops in /proc/net/softnet_stat go on at the same rate.",
 )
-def backlog_full(evidence: Evidence) -> Iterator[Hit]:
+def backlog_full(evidence: Evidence) -> Iterator[Match]:
     """Packets are dropped because a core's receive backlog is full.
 
     Every drop is a retransmission, and a retransmission costs the client at least a round trip, at worst 200 ms.
@@ -122,7 +122,7 @@ def backlog_full(evidence: Evidence) -> Iterator[Hit]:
         return
     backlog = int(evidence.sysctl("net.core.netdev_max_backlog"))
     worst = max(dropped, key=lambda cpu: dropped[cpu])
-    yield Hit(
+    yield Match(
         "",
         f"{total:,.1f} packets/s are dropped before the protocol sees them, most on {worst}; "
         f"the backlog is {backlog:,} packets.",
@@ -142,7 +142,7 @@ def backlog_full(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/admin-guide/sysctl/net.rst, netdev_budget and netdev_budget_usecs",
     refute="With twice the budget, time_squeeze stands still, but throughput and p99 are equivalent.",
 )
-def receive_budget_used_up(evidence: Evidence) -> Iterator[Hit]:
+def receive_budget_used_up(evidence: Evidence) -> Iterator[Match]:
     """Receive work is cut off with packets left in the queue.
 
     A round of receive work ends when its budget of packets or of time is used up; what is left waits for the next
@@ -162,7 +162,7 @@ def receive_budget_used_up(evidence: Evidence) -> Iterator[Hit]:
     if micros is not None:
         # Either limit ends a round, so they go together.
         settings["host.net.core.netdev_budget_usecs"] = 2 * int(micros)
-    yield Hit(
+    yield Match(
         "",
         f"{total:,.0f} rounds/s of receive work end with packets left, most on {worst}.",
         (
@@ -182,7 +182,7 @@ def receive_budget_used_up(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/networking/scaling.rst, RSS Suggested Configuration; ethtool(8), --set-channels",
     refute="With a queue a core, softirq time spreads, but throughput and p99 are equivalent.",
 )
-def fewer_queues_than_cores(evidence: Evidence) -> Iterator[Hit]:
+def fewer_queues_than_cores(evidence: Evidence) -> Iterator[Match]:
     """A network card uses fewer receive queues than the host has cores, and one core is hot with its packets.
 
     More queues spread the interrupts as well as the protocol work, which steering in software cannot. One queue a
@@ -200,7 +200,7 @@ def fewer_queues_than_cores(evidence: Evidence) -> Iterator[Hit]:
         if not nic.get("physical") or packets < FEW_PACKETS_S or not 0 < queues < cores:
             continue
         name = nic["name"]
-        yield Hit(
+        yield Match(
             str(name),
             f"{name} receives {packets:,.0f} packets/s over {queues} queue{'s' if queues > 1 else ''} on a host "
             f"of {cores} cores, and {hot.name} spends {share(hot.softirq)} of its time on softirqs.",
@@ -231,7 +231,7 @@ def fewer_queues_than_cores(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/networking/scaling.rst, RFS: Receive Flow Steering",
     refute="With flow steering on, CPU time a statement and p99 are equivalent to before.",
 )
-def steering_without_flows(evidence: Evidence) -> Iterator[Hit]:
+def steering_without_flows(evidence: Evidence) -> Iterator[Match]:
     """Packets are steered to cores by hash, not to where their thread runs.
 
     Packet steering picks any core of its mask. Flow steering picks the one where the receiving thread ran last, so
@@ -246,7 +246,7 @@ def steering_without_flows(evidence: Evidence) -> Iterator[Hit]:
         flows = min(int(queue.get("rps_flow_cnt") or 0) for queue in queues)
         if table > 0 and flows > 0:
             continue
-        yield Hit(
+        yield Match(
             str(nic["name"]),
             f"{nic['name']} steers {packets:,.0f} packets/s over {len(queues)} queues, with a table of {table:,} "
             f"flows and {flows:,} a queue: flow steering is off.",
@@ -277,7 +277,7 @@ def _is_steered(queue: Mapping[str, Any]) -> bool:
     source="Linux Documentation/networking/statistics.rst, rx_fifo_errors, rx_missed_errors; ethtool(8) -G",
     refute="With the largest ring, the interface drops at the same rate.",
 )
-def ring_full(evidence: Evidence) -> Iterator[Hit]:
+def ring_full(evidence: Evidence) -> Iterator[Match]:
     """The network card drops packets because its ring is full.
 
     The card had nowhere to put a packet: the core that empties the ring was late. A larger ring helps against
@@ -294,7 +294,7 @@ def ring_full(evidence: Evidence) -> Iterator[Hit]:
         dropped = rate["rx_dropped"] + rate["rx_fifo"]
         if not nic.get("physical") or dropped <= 0 or dropped < DROPPED_SHARE * rate["rx_packets"]:
             continue
-        yield Hit(
+        yield Match(
             name,
             f"{name} drops {dropped:,.1f} of {rate['rx_packets']:,.0f} packets/s before the kernel has them.",
             (
@@ -321,7 +321,7 @@ def ring_full(evidence: Evidence) -> Iterator[Hit]:
     source="B. Gregg, Thinking Methodically about Performance, ACM Queue 10.12 (2012)",
     refute="On a faster link, or with less to send, throughput is equivalent.",
 )
-def interface_full(evidence: Evidence) -> Iterator[Hit]:
+def interface_full(evidence: Evidence) -> Iterator[Match]:
     """An interface carries as much as its link can.
 
     Everything else on the host then waits for the network, and more cores or disks change nothing.
@@ -331,7 +331,7 @@ def interface_full(evidence: Evidence) -> Iterator[Hit]:
     for use in evidence.verdict.uses:
         if use.resource != "network" or use.utilisation is None or use.utilisation < FULL:
             continue
-        yield Hit(
+        yield Match(
             use.instance,
             f"{use.instance} carries {share(use.utilisation)} of its {use.limit.partition(' ')[0]} Mbit/s.",
             (number("load", use.load), number("limit", use.limit)),
@@ -354,7 +354,7 @@ def interface_full(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/networking/scaling.rst, RPS Suggested Configuration: probably redundant",
     refute="With packet steering off, throughput is lower or p99 higher.",
 )
-def steering_beside_queues(evidence: Evidence) -> Iterator[Hit]:
+def steering_beside_queues(evidence: Evidence) -> Iterator[Match]:
     """Packets are steered in software although the card has a queue for every core.
 
     The card's own hash has spread them already. Steering them once more costs an interrupt between cores a packet
@@ -367,7 +367,7 @@ def steering_beside_queues(evidence: Evidence) -> Iterator[Hit]:
         steered = [queue for queue in queues if _is_steered(queue)]
         if not steered or len(queues) < count or packets < FEW_PACKETS_S:
             continue
-        yield Hit(
+        yield Match(
             str(nic["name"]),
             f"{nic['name']} has {len(queues)} receive queues for {count} CPUs, and {len(steered)} of them are "
             f"steered in software as well.",

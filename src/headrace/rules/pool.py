@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Pages read from files a second below which more memory would save no reads that anybody feels.
 MISSES_S = 20.0
@@ -99,7 +99,7 @@ def _is_starved(evidence: Evidence) -> bool:
     source=SIZE_SOURCE,
     refute="With the larger pool Innodb_buffer_pool_reads falls, but throughput and p99 are equivalent to before.",
 )
-def smaller_than_data(evidence: Evidence) -> Iterator[Hit]:
+def smaller_than_data(evidence: Evidence) -> Iterator[Match]:
     """The buffer pool is smaller than the data, and memory that could hold them is idle.
 
     A page that is not in the pool costs a read: some 100 us on flash, 10 ms on a disk, against less than 1 us from
@@ -114,7 +114,7 @@ def smaller_than_data(evidence: Evidence) -> Iterator[Hit]:
     if wanted < (1 + WORTH_GROWING) * pool:
         return
     requests = evidence.status_per_second("innodb_buffer_pool_read_requests")
-    yield Hit(
+    yield Match(
         "",
         f"the pool has {size(pool)} beside {size(data)} of data, {misses:,.0f} pages/s are read from files, and "
         f"{size(idle)} of memory are idle.",
@@ -137,7 +137,7 @@ def smaller_than_data(evidence: Evidence) -> Iterator[Hit]:
     source=SIZE_SOURCE,
     refute="With a pool of 75% of the memory MemAvailable is equivalent, and nothing was swapped before.",
 )
-def larger_than_memory(evidence: Evidence) -> Iterator[Hit]:
+def larger_than_memory(evidence: Evidence) -> Iterator[Match]:
     """The buffer pool is larger than memory allows.
 
     The pool is filled lazily, so a host that promises too much fails days after its start: it swaps, or the kernel
@@ -149,7 +149,7 @@ def larger_than_memory(evidence: Evidence) -> Iterator[Hit]:
     if pool < (TOO_LARGE_IN_GROUP if in_group else TOO_LARGE) * total:
         return
     wanted = SHARE_OF_MEMORY * total // STEP_BYTES * STEP_BYTES
-    yield Hit(
+    yield Match(
         "",
         f"the pool has {size(pool)} of the {size(total)} that the server may have ({share(pool / total)}).",
         (
@@ -167,7 +167,7 @@ def larger_than_memory(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Server Status Variables, Innodb_buffer_pool_wait_free; innodb_lru_scan_depth",
     refute="With twice the depth Innodb_buffer_pool_wait_free stops, but throughput and p99 are equivalent.",
 )
-def waits_for_free_pages(evidence: Evidence) -> Iterator[Hit]:
+def waits_for_free_pages(evidence: Evidence) -> Iterator[Match]:
     """Statements wait for a free page in the buffer pool.
 
     Cleaner threads keep some pages free ahead of need. Where they are late, a statement has to flush a page itself
@@ -179,7 +179,7 @@ def waits_for_free_pages(evidence: Evidence) -> Iterator[Hit]:
     depth = int(evidence.number("innodb_lru_scan_depth"))
     capacity = int(evidence.number("innodb_io_capacity"))
     most = int(evidence.number("innodb_io_capacity_max"))
-    yield Hit(
+    yield Match(
         "",
         f"{waits:,.1f} times a second a statement waits for a free page; the pool has "
         f"{size(evidence.number('innodb_buffer_pool_size'))}.",
@@ -209,7 +209,7 @@ def waits_for_free_pages(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Configuring Buffer Pool Flushing, innodb_max_dirty_pages_pct",
     refute="With more background writes the share of dirty pages falls, but p99 is equivalent.",
 )
-def dirty_pages_near_limit(evidence: Evidence) -> Iterator[Hit]:
+def dirty_pages_near_limit(evidence: Evidence) -> Iterator[Match]:
     """Nearly as many pages are dirty as may be, so flushing is hurried.
 
     At innodb_max_dirty_pages_pct the cleaners write as fast as innodb_io_capacity lets them, whatever else needs
@@ -222,7 +222,7 @@ def dirty_pages_near_limit(evidence: Evidence) -> Iterator[Hit]:
         return
     capacity = int(evidence.number("innodb_io_capacity"))
     most = int(evidence.number("innodb_io_capacity_max"))
-    yield Hit(
+    yield Match(
         "",
         f"{share(dirty / total)} of the pool's pages are dirty; flushing is hurried from {share(limit)} on.",
         (
@@ -251,7 +251,7 @@ def dirty_pages_near_limit(evidence: Evidence) -> Iterator[Hit]:
     disputed="8.0 makes 8 parts of any pool from 1 GB on; 8.4 a quarter of the CPUs, at most half the chunks; "
     "MariaDB dropped the parts as useless.",
 )
-def one_instance(evidence: Evidence) -> Iterator[Hit]:
+def one_instance(evidence: Evidence) -> Iterator[Match]:
     """A large buffer pool in one part serves many threads.
 
     Each part has locks of its own for its lists. Too many parts cost memory and make evictions uneven.
@@ -265,7 +265,7 @@ def one_instance(evidence: Evidence) -> Iterator[Hit]:
     chunk = evidence.number("innodb_buffer_pool_chunk_size") or STEP_BYTES
     by_formula = int(max(min(pool / chunk / 2, cpus / 4, 64), 1))
     values = dict.fromkeys(value for value in (by_formula, 8) if value > 1)
-    yield Hit(
+    yield Match(
         "",
         f"the pool of {size(pool)} is one part, with {running:.0f} threads at work on {cpus} CPUs.",
         (
@@ -291,7 +291,7 @@ def one_instance(evidence: Evidence) -> Iterator[Hit]:
         Vendor.MARIADB: Versions(until="10.11.12"),
     },
 )
-def too_many_chunks(evidence: Evidence) -> Iterator[Hit]:
+def too_many_chunks(evidence: Evidence) -> Iterator[Match]:
     """The buffer pool consists of more than a thousand chunks.
 
     A pool is allocated and resized in chunks, and a page is found in them by searching. The manual asks to keep
@@ -303,7 +303,7 @@ def too_many_chunks(evidence: Evidence) -> Iterator[Hit]:
     wanted = chunk
     while pool / wanted > MAX_CHUNKS:
         wanted *= 2
-    yield Hit(
+    yield Match(
         "",
         f"the pool of {size(pool)} consists of {pool / chunk:,.0f} chunks of {size(chunk)}.",
         (
@@ -321,7 +321,7 @@ def too_many_chunks(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Saving and Restoring the Buffer Pool State",
     refute="After a restart with the saved state the time until throughput is steady is equivalent.",
 )
-def cold_after_restart(evidence: Evidence) -> Iterator[Hit]:
+def cold_after_restart(evidence: Evidence) -> Iterator[Match]:
     """After a restart the buffer pool begins empty.
 
     The server can save which pages were in the pool and read them back in the order of the files. Without that a
@@ -332,7 +332,7 @@ def cold_after_restart(evidence: Evidence) -> Iterator[Hit]:
     off = [name for name in names if not evidence.is_on(name)]
     if not off or pool < SLOW_TO_WARM:
         return
-    yield Hit(
+    yield Match(
         "",
         f"{' and '.join(off)} {'is' if len(off) == 1 else 'are'} off, with a pool of {size(pool)}.",
         (number("innodb_buffer_pool_size", size(pool)), *(number(name, "OFF") for name in off)),
@@ -347,7 +347,7 @@ def cold_after_restart(evidence: Evidence) -> Iterator[Hit]:
     source=SIZE_SOURCE,
     refute="On the same host with more memory in the pool throughput is equivalent.",
 )
-def data_do_not_fit(evidence: Evidence) -> Iterator[Hit]:
+def data_do_not_fit(evidence: Evidence) -> Iterator[Match]:
     """Statements wait for pages from files, and no memory is left to hold them.
 
     The pool is as large as this host allows, so only touching fewer pages, faster reads or more memory help.
@@ -360,7 +360,7 @@ def data_do_not_fit(evidence: Evidence) -> Iterator[Hit]:
     wanted, idle = _growth(evidence)
     if wanted >= (1 + WORTH_GROWING) * pool:
         return
-    yield Hit(
+    yield Match(
         "",
         f"{misses:,.0f} pages/s are read from files ({share(misses / max(requests, 1.0))} of all requests); "
         f"the pool has {size(pool)} beside {size(data)} of data, and {size(idle)} of memory are idle.",
@@ -388,7 +388,7 @@ def data_do_not_fit(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Making the Buffer Pool Scan Resistant",
     refute="With innodb_old_blocks_time at 1000 reads from files and p99 are equivalent under the same scans.",
 )
-def scans_push_out_hot_pages(evidence: Evidence) -> Iterator[Hit]:
+def scans_push_out_hot_pages(evidence: Evidence) -> Iterator[Match]:
     """Full scans push hot pages out of the buffer pool.
 
     With innodb_old_blocks_time at 0 a page counts as hot when it is touched twice, which a scan does at once for
@@ -399,7 +399,7 @@ def scans_push_out_hot_pages(evidence: Evidence) -> Iterator[Hit]:
     scanned = evidence.status_per_second("handler_read_rnd_next")
     if scanned < SCANNED_ROWS_S or evidence.number("innodb_buffer_pool_size") >= evidence.data_bytes:
         return
-    yield Hit(
+    yield Match(
         "",
         f"innodb_old_blocks_time is 0 while scans read {scanned:,.0f} rows/s.",
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.rules.evidence import Evidence, number, share
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Fewer pages a second read ahead than this cost nobody anything.
 OPERATIONS_S = 100.0
@@ -23,7 +23,7 @@ STRICTEST = 64
     refute="With a threshold of 64 the share of evicted pages stays, or throughput is lower.",
     disputed="The manual says that a higher threshold starts fewer read-aheads; MySQLTuner advises a lower one.",
 )
-def read_ahead_in_vain(evidence: Evidence) -> Iterator[Hit]:
+def read_ahead_in_vain(evidence: Evidence) -> Iterator[Match]:
     """Pages are read ahead and thrown out again before anybody used them.
 
     They cost the device's time and push other pages out. Random read-ahead is off by default for that reason.
@@ -41,7 +41,7 @@ def read_ahead_in_vain(evidence: Evidence) -> Iterator[Hit]:
         remedies.append(Remedy({"server.innodb_random_read_ahead": False}, label="no random read-ahead"))
     if not remedies:
         remedies.append(Remedy({"server.innodb_read_ahead_threshold": 0}, label="no linear read-ahead"))
-    yield Hit(
+    yield Match(
         "",
         f"{share(evicted / read)} of {read:,.0f} pages/s read ahead are thrown out unused; the threshold is "
         f"{threshold} of 64 pages.",

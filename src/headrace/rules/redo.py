@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Redo of about an hour at peak spreads checkpoints: MySQL Reference Manual, Redo Log, and long practice.
 HOUR_S = 3600.0
@@ -88,7 +88,7 @@ def _most(evidence: Evidence) -> float:
     source="MySQL Reference Manual, Redo Log, Configuring Redo Log Capacity; MariaDB, InnoDB Redo Log",
     refute="With a redo log for an hour pages written a second and p99 are equivalent to before.",
 )
-def less_than_an_hour(evidence: Evidence) -> Iterator[Hit]:
+def less_than_an_hour(evidence: Evidence) -> Iterator[Match]:
     """More redo is written in an hour than the redo log holds.
 
     Every time round the log, each page that changed must have been written. A page that is changed often is
@@ -99,7 +99,7 @@ def less_than_an_hour(evidence: Evidence) -> Iterator[Hit]:
     if written <= max(capacity, LITTLE_AN_HOUR):
         return
     minutes = 60 * capacity / written
-    yield Hit(
+    yield Match(
         "",
         f"{size(written)} of redo are written an hour; the log holds {size(capacity)}, "
         f"which is {minutes:,.1f} minutes.",
@@ -119,7 +119,7 @@ def less_than_an_hour(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Configuring Buffer Pool Flushing; MariaDB, InnoDB Page Flushing",
     refute="With twice the redo log the checkpoint's age falls below 80%, but throughput and p99 are equivalent.",
 )
-def checkpoint_near_end(evidence: Evidence) -> Iterator[Hit]:
+def checkpoint_near_end(evidence: Evidence) -> Iterator[Match]:
     """The redo log is nearly full: pages are flushed in a hurry, and soon statements wait.
 
     When the oldest change that is not yet in the data files is as old as the log is long, every statement that
@@ -130,7 +130,7 @@ def checkpoint_near_end(evidence: Evidence) -> Iterator[Hit]:
         return
     capacity = int(evidence.number("innodb_io_capacity"))
     highest = int(evidence.number("innodb_io_capacity_max"))
-    yield Hit(
+    yield Match(
         "",
         f"{size(age)} of redo wait for their pages, {share(age / most)} of the {size(most)} there can be.",
         (
@@ -159,7 +159,7 @@ def checkpoint_near_end(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Server Status Variables, Innodb_log_waits; innodb_log_buffer_size",
     refute="With a larger log buffer Innodb_log_waits stands still, but throughput and p99 are equivalent.",
 )
-def buffer_too_small(evidence: Evidence) -> Iterator[Hit]:
+def buffer_too_small(evidence: Evidence) -> Iterator[Match]:
     """Statements wait because the log buffer is full.
 
     A large transaction fills the buffer before its commit; then the redo log is written in the middle of it.
@@ -168,7 +168,7 @@ def buffer_too_small(evidence: Evidence) -> Iterator[Hit]:
     buffer = evidence.number("innodb_log_buffer_size")
     if waits <= 0 or buffer >= LARGEST_BUFFER:
         return
-    yield Hit(
+    yield Match(
         "",
         f"{waits:,.1f} times a second the log buffer of {size(buffer)} is full.",
         (
@@ -188,7 +188,7 @@ def buffer_too_small(evidence: Evidence) -> Iterator[Hit]:
     refute="innodb_redo_log_capacity taken away, Innodb_redo_log_capacity_resized stays what it is.",
     applies_to={Vendor.MYSQL: ONE_CAPACITY, Vendor.PERCONA: ONE_CAPACITY},
 )
-def size_without_effect(evidence: Evidence) -> Iterator[Hit]:
+def size_without_effect(evidence: Evidence) -> Iterator[Match]:
     """The redo log is sized by a variable that this version no longer reads.
 
     innodb_log_file_size and innodb_log_files_in_group still can be set, and do nothing beside
@@ -200,7 +200,7 @@ def size_without_effect(evidence: Evidence) -> Iterator[Hit]:
     asked = evidence.number("innodb_log_file_size") * evidence.number("innodb_log_files_in_group")
     if asked <= real:
         return
-    yield Hit(
+    yield Match(
         "innodb_log_file_size",
         f"innodb_log_file_size asks for {size(asked)} of redo log, but the server has {size(real)}.",
         (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
 from headrace.rules.evidence import GIB, Evidence, NotEnough, number, size
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: A replica that is further behind than this does not only round up.
 LAG_S = 30.0
@@ -74,7 +74,7 @@ def bound(evidence: Evidence, channel: str) -> str:
     source=_STATUS,
     refute="With the remedy for what it is bound by, the lag grows as before.",
 )
-def behind(evidence: Evidence) -> Iterator[Hit]:
+def behind(evidence: Evidence) -> Iterator[Match]:
     """A replica is behind its source.
 
     Where the relay log holds what is not yet applied, applying is the limit: one thread, rows without a key, or
@@ -104,7 +104,7 @@ def behind(evidence: Evidence) -> Iterator[Hit]:
             "network": ("Compare bytes received with the source's binary log; compress the protocol.",),
             "": ("Look at SHOW REPLICA STATUS: positions, states and errors.",),
         }[what]
-        yield Hit(
+        yield Match(
             channel,
             f"the replica is {lag:,.0f} s behind at the least, {says}; {name} is {workers:.0f}.",
             (
@@ -126,7 +126,7 @@ def behind(evidence: Evidence) -> Iterator[Hit]:
     source=_STATUS,
     refute="The thread was stopped on purpose.",
 )
-def stopped(evidence: Evidence) -> Iterator[Hit]:
+def stopped(evidence: Evidence) -> Iterator[Match]:
     """A thread of the replica does not run.
 
     It falls behind from now on; and where the source expires its binary logs, it can never catch up.
@@ -137,7 +137,7 @@ def stopped(evidence: Evidence) -> Iterator[Hit]:
         dead = [thread for thread, value in values.items() if value == 0]
         if not dead:
             continue
-        yield Hit(
+        yield Match(
             channel,
             f"the replica's {' and '.join(dead)} thread{'s' if len(dead) > 1 else ''} "
             f"{'do' if len(dead) > 1 else 'does'} not run.",
@@ -163,7 +163,7 @@ def stopped(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Replication and Row Searches",
     refute="With a primary key the replica applies the same transactions in the same time.",
 )
-def rows_without_key(evidence: Evidence) -> Iterator[Hit]:
+def rows_without_key(evidence: Evidence) -> Iterator[Match]:
     """A late replica has tables without a primary key: each changed row is searched for.
 
     With rows in the binary log the replica looks for every single one of them, at worst by a scan a row.
@@ -176,7 +176,7 @@ def rows_without_key(evidence: Evidence) -> Iterator[Hit]:
     if not late or not count:
         return
     lag = max(_lag(evidence, channel) for channel in late)
-    yield Hit(
+    yield Match(
         "",
         f"{count} tables have no primary key, and the replica is {lag:,.0f} s behind.",
         (
@@ -194,7 +194,7 @@ def rows_without_key(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, relay_log_space_limit; SHOW REPLICA STATUS, Relay_Log_Space",
     refute="The relay log shrinks by itself, and its file system has room for days of it.",
 )
-def relay_log_grows(evidence: Evidence) -> Iterator[Hit]:
+def relay_log_grows(evidence: Evidence) -> Iterator[Match]:
     """The relay log takes many gigabytes.
 
     They were fetched and wait to be applied. A full file system stops the replica, and the server where data lie
@@ -204,7 +204,7 @@ def relay_log_grows(evidence: Evidence) -> Iterator[Hit]:
         space = _last(evidence, "relay_space_bytes", channel)
         if space is None or space < RELAY_BYTES:
             continue
-        yield Hit(
+        yield Match(
             channel,
             f"the relay log takes {size(space)}.",
             (number("relay log", size(space)), number("limit", evidence.variable("relay_log_space_limit"))),
@@ -226,14 +226,14 @@ def relay_log_grows(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Making Replication Resilient to Unexpected Halts; relay_log_recovery",
     refute="GTID positions are used and relay logs are fetched anew after a crash.",
 )
-def relay_log_not_recovered(evidence: Evidence) -> Iterator[Hit]:
+def relay_log_not_recovered(evidence: Evidence) -> Iterator[Match]:
     """After a crash the replica trusts relay logs that may be torn.
 
     With relay_log_recovery they are thrown away and fetched anew from where applying was.
     """
     if not _channels(evidence) or evidence.is_on("relay_log_recovery"):
         return
-    yield Hit(
+    yield Match(
         "",
         "relay_log_recovery is off on a replica.",
         (number("relay_log_recovery", "OFF"), number("sync_relay_log", evidence.variable("sync_relay_log"))),

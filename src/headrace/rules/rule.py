@@ -61,7 +61,7 @@ class Remedy:
 
 
 @dataclass(frozen=True)
-class Hit:
+class Match:
     """What a rule's function yields: one subject (a device, a core, a variable) where its condition holds.
 
     ``summary`` is one sentence with numbers. ``severity`` overrides the rule's own.
@@ -86,7 +86,7 @@ class Rule:
     confidence: Confidence
     source: str
     refute: str
-    check: Callable[[Evidence], Iterable[Hit]]
+    check: Callable[[Evidence], Iterable[Match]]
     applies_to: Mapping[Vendor, Versions] = field(default_factory=dict)
     disputed: str = ""
 
@@ -105,7 +105,7 @@ class Finding:
     """A hypothesis about this host. ``id`` names it on the command line: ``NET01@eth0``."""
 
     rule: Rule
-    hit: Hit
+    hit: Match
 
     @property
     def id(self) -> str:
@@ -117,7 +117,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Blind:
+class NotEvaluated:
     """A rule that could not look, and what it would need."""
 
     rule: Rule
@@ -130,7 +130,7 @@ class Judgement:
     looked and found nothing, ``skipped`` those that are for another vendor or version."""
 
     findings: tuple[Finding, ...]
-    blind: tuple[Blind, ...]
+    blind: tuple[NotEvaluated, ...]
     silent: tuple[Rule, ...]
     skipped: tuple[Rule, ...]
 
@@ -147,10 +147,10 @@ def rule(
     refute: str,
     applies_to: Mapping[Vendor, Versions] | None = None,
     disputed: str = "",
-) -> Callable[[Callable[[Evidence], Iterator[Hit]]], Callable[[Evidence], Iterator[Hit]]]:
+) -> Callable[[Callable[[Evidence], Iterator[Match]]], Callable[[Evidence], Iterator[Match]]]:
     """Registers a function as a rule. The title is the first line of its docstring."""
 
-    def register(check: Callable[[Evidence], Iterator[Hit]]) -> Callable[[Evidence], Iterator[Hit]]:
+    def register(check: Callable[[Evidence], Iterator[Match]]) -> Callable[[Evidence], Iterator[Match]]:
         if code in RULES:
             raise ValueError(f"two rules have the code {code}")
         title = inspect.cleandoc(check.__doc__ or "").partition("\n")[0].rstrip(".")
@@ -165,7 +165,7 @@ def rule(
 def judge(evidence: Evidence, rules: Iterable[Rule]) -> Judgement:
     """Asks every rule. One that lacks data never stops the others."""
     findings: list[Finding] = []
-    blind: list[Blind] = []
+    blind: list[NotEvaluated] = []
     silent: list[Rule] = []
     skipped: list[Rule] = []
     for each in rules:
@@ -175,7 +175,7 @@ def judge(evidence: Evidence, rules: Iterable[Rule]) -> Judgement:
         try:
             hits = list(each.check(evidence))
         except NotEnough as error:
-            blind.append(Blind(each, str(error)))
+            blind.append(NotEvaluated(each, str(error)))
             continue
         findings += [Finding(each, hit) for hit in hits]
         if not hits:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
 from headrace.rules.evidence import MIB, Evidence, number, share, size
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 KIB = 1 << 10
 #: Buffers of each session and their defaults (MySQL, MariaDB): Server System Variables of both manuals.
@@ -55,7 +55,7 @@ _STATUS = "MySQL Reference Manual, Server Status Variables"
     source="MySQL Reference Manual, sort_buffer_size, join_buffer_size; ORDER BY Optimization",
     refute="With the default throughput is lower or p99 higher, or Sort_merge_passes rises.",
 )
-def buffers_of_every_session(evidence: Evidence) -> Iterator[Hit]:
+def buffers_of_every_session(evidence: Evidence) -> Iterator[Match]:
     """A buffer that every session allocates for itself is set high for all of them.
 
     It is allocated for each sort, join or scan, and beyond 256 KiB and 2 MiB allocation itself gets slower.
@@ -70,7 +70,7 @@ def buffers_of_every_session(evidence: Evidence) -> Iterator[Hit]:
             continue
         at_once = value * connected
         is_risk = at_once > evidence.gauge("memory", "MemAvailable").low
-        yield Hit(
+        yield Match(
             name,
             f"{name} is {size(value)} for every session, the default {size(default)}; "
             f"{connected:.0f} sessions at once could take {size(at_once)}, and sorts make {merges:,.1f} merge "
@@ -93,7 +93,7 @@ def buffers_of_every_session(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_STATUS}, Sort_merge_passes; sort_buffer_size",
     refute="With twice the buffer Sort_merge_passes falls, but throughput and p99 are equivalent.",
 )
-def sorts_in_parts(evidence: Evidence) -> Iterator[Hit]:
+def sorts_in_parts(evidence: Evidence) -> Iterator[Match]:
     """Sorts do not fit into their buffer and are merged from files.
 
     An index in the order that is asked for makes the sort itself needless; that helps more than any buffer.
@@ -102,7 +102,7 @@ def sorts_in_parts(evidence: Evidence) -> Iterator[Hit]:
     buffer = evidence.number("sort_buffer_size")
     if merges < MERGES_S or buffer >= LARGEST_SORT:
         return
-    yield Hit(
+    yield Match(
         "",
         f"sorts make {merges:,.0f} merge passes/s with a buffer of {size(buffer)}.",
         (
@@ -121,7 +121,7 @@ def sorts_in_parts(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Internal Temporary Table Use in MySQL; MariaDB, tmp_memory_table_size",
     refute="With the larger limit fewer temporary tables are made on disk, but throughput and p99 are equivalent.",
 )
-def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Hit]:
+def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
     """Many temporary tables are made on disk.
 
     They outgrow the memory that they may have, or hold columns that memory cannot. The statement then waits for
@@ -142,7 +142,7 @@ def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Hit]:
     )
     grows = wanted > min(limits.values())
     larger = (Remedy({f"server.{name}": wanted for name in limits}, label="more memory"),) if grows else ()
-    yield Hit(
+    yield Match(
         "",
         f"{on_disk:,.0f} of {made:,.0f} temporary tables/s are made on disk; the limit is "
         f"{size(min(limits.values()))}.",
@@ -167,7 +167,7 @@ def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Hit]:
         Vendor.PERCONA: Versions(until="8.0.3"),
     },
 )
-def query_cache_under_writes(evidence: Evidence) -> Iterator[Hit]:
+def query_cache_under_writes(evidence: Evidence) -> Iterator[Match]:
     """The query cache is on while tables change.
 
     One lock guards it. Every change of a table throws out all that was cached of it, and every statement that
@@ -179,7 +179,7 @@ def query_cache_under_writes(evidence: Evidence) -> Iterator[Hit]:
     hits, inserts = evidence.status_rate("qcache_hits"), evidence.status_rate("qcache_inserts")
     if changes < CHANGES_S:
         return
-    yield Hit(
+    yield Match(
         "",
         f"the query cache has {size(evidence.number('query_cache_size'))} and {hits:,.0f} hits/s, while "
         f"{changes:,.0f} statements/s change tables.",
@@ -199,7 +199,7 @@ def query_cache_under_writes(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, thread_cache_size; Threads_created / Connections is the miss rate",
     refute="With the larger cache Threads_created stands still, but throughput and p99 are equivalent.",
 )
-def threads_created(evidence: Evidence) -> Iterator[Hit]:
+def threads_created(evidence: Evidence) -> Iterator[Match]:
     """New threads are created for new connections again and again.
 
     Keeping threads of clients that left costs little memory. A pool of connections in the application saves the
@@ -211,7 +211,7 @@ def threads_created(evidence: Evidence) -> Iterator[Hit]:
         return
     most = evidence.status("max_used_connections")
     wanted = int(max(2 * cache, most, 16))
-    yield Hit(
+    yield Match(
         "",
         f"{created:,.1f} threads/s are created for {evidence.status_rate('connections'):,.1f} connections/s; "
         f"{cache:.0f} are kept.",
@@ -231,7 +231,7 @@ def threads_created(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, How MySQL Opens and Closes Tables; Table_open_cache_overflows",
     refute="With the larger cache no tables are opened, but throughput and p99 are equivalent.",
 )
-def tables_opened_again(evidence: Evidence) -> Iterator[Hit]:
+def tables_opened_again(evidence: Evidence) -> Iterator[Match]:
     """Tables are closed to make room for others, and opened again.
 
     Opening one takes a lock that all sessions share. Each session needs an entry of its own for a table.
@@ -248,7 +248,7 @@ def tables_opened_again(evidence: Evidence) -> Iterator[Hit]:
         if fits
         else (f"Raise LimitNOFILE= of the service above {wanted * 2:,} first: it is {files:,.0f}.",)
     )
-    yield Hit(
+    yield Match(
         "",
         f"{opened:,.0f} tables/s are opened; {is_open:,.0f} of {cache:,.0f} entries are used.",
         (
@@ -268,7 +268,7 @@ def tables_opened_again(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, table_definition_cache; Opened_table_definitions",
     refute="With the larger cache no definitions are read, but throughput and p99 are equivalent.",
 )
-def definitions_read_again(evidence: Evidence) -> Iterator[Hit]:
+def definitions_read_again(evidence: Evidence) -> Iterator[Match]:
     """Definitions of tables are thrown out and read again.
 
     Reading one takes locks of the data dictionary, and all statements on that table wait for it.
@@ -277,7 +277,7 @@ def definitions_read_again(evidence: Evidence) -> Iterator[Hit]:
     cache, is_open = evidence.number("table_definition_cache"), evidence.status("open_table_definitions")
     if opened < CREATED_S or is_open < NEAR * cache:
         return
-    yield Hit(
+    yield Match(
         "",
         f"{opened:,.1f} definitions/s are read; {is_open:,.0f} of {cache:,.0f} entries are used.",
         (
@@ -296,7 +296,7 @@ def definitions_read_again(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Too many connections; Connection_errors_max_connections",
     refute="At the next peak Max_used_connections stays far below max_connections.",
 )
-def connections_near_limit(evidence: Evidence) -> Iterator[Hit]:
+def connections_near_limit(evidence: Evidence) -> Iterator[Match]:
     """The server had, or has, nearly as many clients as it may.
 
     The next ones are refused. More connections than threads can be at work at once only move the queue into the
@@ -306,7 +306,7 @@ def connections_near_limit(evidence: Evidence) -> Iterator[Hit]:
     refused = evidence.growth("mysql_status", "connection_errors_max_connections")
     if most < NEAR * limit and refused <= 0:
         return
-    yield Hit(
+    yield Match(
         "",
         f"up to {most:,.0f} of {limit:,.0f} connections were used; {refused:,.0f} were refused while we looked.",
         (
@@ -331,7 +331,7 @@ def connections_near_limit(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Communication Errors and Aborted Connections",
     refute="The source of the failures stopped, and connection time and throughput are equivalent.",
 )
-def connections_aborted(evidence: Evidence) -> Iterator[Hit]:
+def connections_aborted(evidence: Evidence) -> Iterator[Match]:
     """Clients fail to connect, again and again.
 
     Wrong passwords, missing privileges, health checks that leave in the middle, or packets lost during the login.
@@ -339,7 +339,7 @@ def connections_aborted(evidence: Evidence) -> Iterator[Hit]:
     aborted = evidence.status_rate("aborted_connects")
     if aborted < ABORTED_S:
         return
-    yield Hit(
+    yield Match(
         "",
         f"{aborted:,.1f} of {evidence.status_rate('connections'):,.1f} connections/s fail.",
         (
@@ -364,7 +364,7 @@ def connections_aborted(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, binlog_cache_size; Binlog_cache_disk_use",
     refute="With the larger cache Binlog_cache_disk_use stands still, but throughput and p99 are equivalent.",
 )
-def transactions_spill(evidence: Evidence) -> Iterator[Hit]:
+def transactions_spill(evidence: Evidence) -> Iterator[Match]:
     """Transactions do not fit into their cache of the binary log and go through a temporary file.
 
     Each is written twice before its commit. The cache is allocated for every session that changes something.
@@ -373,7 +373,7 @@ def transactions_spill(evidence: Evidence) -> Iterator[Hit]:
     if spilled < SPILLED_S or spilled < SPILLED * used:
         return
     cache = evidence.number("binlog_cache_size")
-    yield Hit(
+    yield Match(
         "",
         f"{spilled:,.1f} of {used:,.1f} transactions/s do not fit into {size(cache)}.",
         (
@@ -392,7 +392,7 @@ def transactions_spill(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_STATUS}, Select_full_join: not 0, check the indexes",
     refute="With an index for the join throughput and p99 are equivalent.",
 )
-def joins_without_index(evidence: Evidence) -> Iterator[Hit]:
+def joins_without_index(evidence: Evidence) -> Iterator[Match]:
     """Joins read whole tables because no index fits.
 
     The work grows with the product of both tables: it is fast in the test and slow a year later.
@@ -400,7 +400,7 @@ def joins_without_index(evidence: Evidence) -> Iterator[Hit]:
     joins = evidence.status_rate("select_full_join")
     if joins < FULL_JOINS_S:
         return
-    yield Hit(
+    yield Match(
         "",
         f"{joins:,.0f} joins/s read a table as a whole; scans read "
         f"{evidence.status_rate('handler_read_rnd_next'):,.0f} rows/s.",
@@ -419,7 +419,7 @@ def joins_without_index(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_STATUS}, Handler_read_rnd_next: high if you do many table scans",
     refute="With an index for the statements that scan throughput and p99 are equivalent.",
 )
-def most_rows_by_scans(evidence: Evidence) -> Iterator[Hit]:
+def most_rows_by_scans(evidence: Evidence) -> Iterator[Match]:
     """Nearly all rows are read by scanning tables, not by an index.
 
     Each scan costs CPU time for rows that nobody asked for, and pushes other pages out of the pool.
@@ -429,7 +429,7 @@ def most_rows_by_scans(evidence: Evidence) -> Iterator[Hit]:
     others = sum(evidence.status_rate(name) for name in names)
     if scanned < SCANNED_S or scanned < SCANNED * (scanned + others):
         return
-    yield Hit(
+    yield Match(
         "",
         f"{scanned:,.0f} rows/s are read by scans, {others:,.0f} by an index.",
         (
@@ -448,7 +448,7 @@ def most_rows_by_scans(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_VARIABLES}, max_prepared_stmt_count",
     refute="At the next peak Prepared_stmt_count stays far below its limit.",
 )
-def prepared_statements_near_limit(evidence: Evidence) -> Iterator[Hit]:
+def prepared_statements_near_limit(evidence: Evidence) -> Iterator[Match]:
     """Nearly as many prepared statements are kept as there may be.
 
     At the limit PREPARE fails in every session. Clients that never close theirs are the usual cause.
@@ -456,7 +456,7 @@ def prepared_statements_near_limit(evidence: Evidence) -> Iterator[Hit]:
     kept, limit = evidence.status("prepared_stmt_count"), evidence.number("max_prepared_stmt_count")
     if limit <= 0 or kept < NEAR * limit:
         return
-    yield Hit(
+    yield Match(
         "",
         f"{kept:,.0f} of {limit:,.0f} prepared statements are kept ({share(kept / limit)}).",
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.rules.evidence import Evidence, NotEnough, number, share
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Of all statements' time: one class that takes so much is where to begin.
 MOST = 0.50
@@ -52,7 +52,7 @@ def _explain(digest: str) -> Remedy:
     source=_DIGESTS,
     refute="With that class of statements faster, throughput and p99 of the workload are equivalent.",
 )
-def one_class_takes_the_time(evidence: Evidence) -> Iterator[Hit]:
+def one_class_takes_the_time(evidence: Evidence) -> Iterator[Match]:
     """One class of statements takes most of the server's time.
 
     Everything else is a detail until it is faster, rarer or elsewhere.
@@ -65,7 +65,7 @@ def one_class_takes_the_time(evidence: Evidence) -> Iterator[Hit]:
     if total < BUSY_S or others < 2 or seconds < MOST * total:
         return
     count = _rates(evidence, "count").get(worst, 0.0)
-    yield Hit(
+    yield Match(
         worst,
         f"digest {worst} takes {share(seconds / total)} of the time of {others} classes: {count:,.0f} a second, "
         f"{1e3 * seconds / max(count, 1e-9):,.2f} ms each.",
@@ -85,7 +85,7 @@ def one_class_takes_the_time(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_DIGESTS}: SUM_ROWS_EXAMINED, SUM_ROWS_SENT",
     refute="With an index that fits throughput and p99 are equivalent.",
 )
-def looks_at_many_rows(evidence: Evidence) -> Iterator[Hit]:
+def looks_at_many_rows(evidence: Evidence) -> Iterator[Match]:
     """A class of statements looks at thousands of rows for each that it sends.
 
     Sums over many rows are honest work; anything else lacks an index.
@@ -95,7 +95,7 @@ def looks_at_many_rows(evidence: Evidence) -> Iterator[Hit]:
     for digest, rows in sorted(examined.items(), key=lambda pair: -pair[1])[:3]:
         if rows < EXAMINED_S or rows < EXAMINED_FOR_SENT * max(sent.get(digest, 0.0), 1.0):
             continue
-        yield Hit(
+        yield Match(
             digest,
             f"digest {digest} looks at {rows:,.0f} rows/s to send {sent.get(digest, 0.0):,.1f}; "
             f"{without.get(digest, 0.0):,.1f} a second use no index.",
@@ -115,7 +115,7 @@ def looks_at_many_rows(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_DIGESTS}: SUM_CREATED_TMP_DISK_TABLES",
     refute="Without temporary tables on disk throughput and p99 are equivalent.",
 )
-def class_makes_tables_on_disk(evidence: Evidence) -> Iterator[Hit]:
+def class_makes_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
     """A class of statements makes temporary tables on disk.
 
     They outgrow memory, or hold columns that memory cannot.
@@ -123,7 +123,7 @@ def class_makes_tables_on_disk(evidence: Evidence) -> Iterator[Hit]:
     for digest, rate in sorted(_rates(evidence, "tmp_disk_tables").items(), key=lambda pair: -pair[1])[:3]:
         if rate < DISK_TABLES_S:
             continue
-        yield Hit(
+        yield Match(
             digest,
             f"digest {digest} makes {rate:,.1f} temporary tables on disk a second.",
             (number("temporary tables on disk/s", f"{rate:,.1f}"),),
@@ -138,7 +138,7 @@ def class_makes_tables_on_disk(evidence: Evidence) -> Iterator[Hit]:
     source=f"{_DIGESTS}: SUM_LOCK_TIME",
     refute="With nobody else at its rows or tables the class takes the same time.",
 )
-def class_waits_for_locks(evidence: Evidence) -> Iterator[Hit]:
+def class_waits_for_locks(evidence: Evidence) -> Iterator[Match]:
     """A class of statements spends much of its time waiting for locks.
 
     Making the statement itself faster does not help; making its holders shorter does.
@@ -149,7 +149,7 @@ def class_waits_for_locks(evidence: Evidence) -> Iterator[Hit]:
         locked = locks.get(digest, 0.0)
         if time / 1e9 < max(BUSY_S, 0.1 * total) or locked < LOCKED * time:
             continue
-        yield Hit(
+        yield Match(
             digest,
             f"digest {digest} waits for locks {share(locked / time)} of its {time / 1e9:.2f} s a second.",
             (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.rules.evidence import GIB, Evidence, NotEnough, number, share, size
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Lines of the slow log a second from which writing it is work of its own.
 SLOW_LINES_S = 200.0
@@ -20,7 +20,7 @@ STATEMENTS_S = 100.0
     source="MySQL Reference Manual, Performance Schema Startup Configuration; MariaDB: off by default",
     refute="With performance_schema on throughput is lower by more than the worth of knowing.",
 )
-def server_is_blind(evidence: Evidence) -> Iterator[Hit]:
+def server_is_blind(evidence: Evidence) -> Iterator[Match]:
     """The server does not tell what it waits for: performance_schema is off.
 
     Rules about waits, digests and metadata locks cannot look then. It costs memory and some throughput: how much
@@ -29,7 +29,7 @@ def server_is_blind(evidence: Evidence) -> Iterator[Hit]:
     running = evidence.gauge("mysql_status", "threads_running").mean
     if evidence.is_on("performance_schema") or running < 4:
         return
-    yield Hit(
+    yield Match(
         "",
         f"performance_schema is off, with {running:.0f} threads at work.",
         (number("performance_schema", "OFF"), number("threads running, mean", f"{running:.1f}")),
@@ -44,7 +44,7 @@ def server_is_blind(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, The General Query Log",
     refute="With the general log off throughput and p99 are equivalent.",
 )
-def general_log(evidence: Evidence) -> Iterator[Hit]:
+def general_log(evidence: Evidence) -> Iterator[Match]:
     """Every statement is written to the general log.
 
     All sessions write it under one lock, and it holds every literal, passwords of applications included.
@@ -52,7 +52,7 @@ def general_log(evidence: Evidence) -> Iterator[Hit]:
     statements = evidence.status_rate("questions")
     if not evidence.is_on("general_log") or statements < STATEMENTS_S:
         return
-    yield Hit(
+    yield Match(
         "",
         f"the general log is on, with {statements:,.0f} statements/s.",
         (number("general_log", "ON"), number("Questions/s", f"{statements:,.0f}")),
@@ -67,7 +67,7 @@ def general_log(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, The Slow Query Log",
     refute="With long_query_time ten times as long throughput and p99 are equivalent.",
 )
-def slow_log_of_everything(evidence: Evidence) -> Iterator[Hit]:
+def slow_log_of_everything(evidence: Evidence) -> Iterator[Match]:
     """The slow log is written hundreds of times a second.
 
     All sessions write it under one lock. To see every statement for a while is worth it; for ever it is not.
@@ -77,7 +77,7 @@ def slow_log_of_everything(evidence: Evidence) -> Iterator[Hit]:
     if not evidence.is_on(name) or slow < SLOW_LINES_S:
         return
     limit = evidence.number("long_query_time")
-    yield Hit(
+    yield Match(
         "",
         f"{slow:,.0f} statements/s ({share(slow / max(statements, 1.0))}) go to the slow log; long_query_time is "
         f"{limit:g} s.",
@@ -93,7 +93,7 @@ def slow_log_of_everything(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Enabling InnoDB Monitors: may result in some performance impact",
     refute="With the monitors off throughput and p99 are equivalent.",
 )
-def monitors_left_on(evidence: Evidence) -> Iterator[Hit]:
+def monitors_left_on(evidence: Evidence) -> Iterator[Match]:
     """InnoDB's monitors print to the error log all the time, or statistics are made whenever somebody looks.
 
     The monitors list all transactions every 15 seconds. With innodb_stats_on_metadata a SHOW TABLE STATUS, or a
@@ -103,7 +103,7 @@ def monitors_left_on(evidence: Evidence) -> Iterator[Hit]:
     on = [name for name in names if evidence.is_on(name)]
     if not on:
         return
-    yield Hit(
+    yield Match(
         "",
         f"{' and '.join(on)} {'is' if len(on) == 1 else 'are'} on.",
         tuple(number(name, "ON") for name in on),
@@ -118,7 +118,7 @@ def monitors_left_on(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Enabling Large Page Support; MariaDB, large_pages",
     refute="/proc/PID/smaps_rollup shows huge pages for the server.",
 )
-def large_pages_in_vain(evidence: Evidence) -> Iterator[Hit]:
+def large_pages_in_vain(evidence: Evidence) -> Iterator[Match]:
     """The server was asked to use huge pages and has none.
 
     It falls back to small ones with a line in the error log. What was reserved for it (vm.nr_hugepages) then lies
@@ -132,7 +132,7 @@ def large_pages_in_vain(evidence: Evidence) -> Iterator[Hit]:
     if process["huge_pages_bytes"] > 0:
         return
     pool = evidence.number("innodb_buffer_pool_size")
-    yield Hit(
+    yield Match(
         "",
         f"large_pages is on, with a pool of {size(pool)}, and the server has no huge page.",
         (
@@ -158,7 +158,7 @@ def large_pages_in_vain(evidence: Evidence) -> Iterator[Hit]:
     source="MySQL Reference Manual, Enabling Automatic InnoDB Configuration for a Dedicated MySQL Server",
     refute="The other programs need next to no memory at any time.",
 )
-def not_dedicated(evidence: Evidence) -> Iterator[Hit]:
+def not_dedicated(evidence: Evidence) -> Iterator[Match]:
     """The server believes that it has the host to itself, and it has not.
 
     innodb_dedicated_server takes up to three quarters of the memory for the pool, whoever else needs it.
@@ -174,7 +174,7 @@ def not_dedicated(evidence: Evidence) -> Iterator[Hit]:
         return
     shown = ", ".join(f"{s['program']} with {size(s['rss_bytes'])}" for s in large)
     pool = evidence.number("innodb_buffer_pool_size")
-    yield Hit(
+    yield Match(
         "",
         f"innodb_dedicated_server is on, beside {shown}; the pool has {size(pool)}.",
         (number("innodb_dedicated_server", "ON"), number("others", shown)),

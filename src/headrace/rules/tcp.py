@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headrace.analysis.resources import REFUSED_S, RETRANSMITTED
 from headrace.model import Value
 from headrace.rules.evidence import Evidence, number, share, size
-from headrace.rules.rule import Confidence, Hit, Remedy, Severity, rule
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: The default of somaxconn since Linux 5.4: listen(2).
 LONG_QUEUE = 4_096
@@ -32,7 +32,7 @@ PORTS_HELD = 0.5
     source="Linux listen(2): a larger backlog is silently capped to net.core.somaxconn",
     refute="In a storm of new connections, with somaxconn raised, as many are refused or retried as before.",
 )
-def queue_is_capped(evidence: Evidence) -> Iterator[Hit]:
+def queue_is_capped(evidence: Evidence) -> Iterator[Match]:
     """The kernel caps the server's queue of new connections below what the server asked for.
 
     A client that comes while the queue is full is ignored, and tries again after a second. Storms of connections
@@ -42,7 +42,7 @@ def queue_is_capped(evidence: Evidence) -> Iterator[Hit]:
     allowed = int(evidence.sysctl("net.core.somaxconn"))
     if allowed >= asked:
         return
-    yield Hit(
+    yield Match(
         "",
         f"back_log is {asked:,.0f}, but net.core.somaxconn allows {allowed:,}.",
         (number("back_log", f"{asked:,.0f}"), number("net.core.somaxconn", f"{allowed:,}")),
@@ -62,7 +62,7 @@ def queue_is_capped(evidence: Evidence) -> Iterator[Hit]:
     source="Linux listen(2); Documentation/networking/snmp_counter.rst, TcpExtListenOverflows",
     refute="With a longer queue, ListenOverflows grows as fast: it is accepting that is too slow.",
 )
-def connections_refused(evidence: Evidence) -> Iterator[Hit]:
+def connections_refused(evidence: Evidence) -> Iterator[Match]:
     """New connections are dropped because a server's queue of them is full.
 
     The client hears nothing, and tries again after one second, then two: that is the connect time that users see.
@@ -76,7 +76,7 @@ def connections_refused(evidence: Evidence) -> Iterator[Hit]:
     if evidence.has_variable("back_log"):
         asked = int(evidence.number("back_log"))
         settings["server.back_log"] = max(LONG_QUEUE, 4 * asked)
-    yield Hit(
+    yield Match(
         "",
         f"{overflows:,.1f} connections/s found a full queue; somaxconn is {allowed:,}, back_log "
         f"{f'{asked:,}' if asked is not None else 'unknown'}.",
@@ -103,7 +103,7 @@ def connections_refused(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/networking/snmp_counter.rst; RFC 6298, the retransmission timer",
     refute="On a path without loss, throughput and p99 are equivalent.",
 )
-def segments_lost(evidence: Evidence) -> Iterator[Hit]:
+def segments_lost(evidence: Evidence) -> Iterator[Match]:
     """Segments are sent again: the network loses packets.
 
     A small answer has too few segments behind it to show its loss at once, so it waits for a timeout. One lost
@@ -114,7 +114,7 @@ def segments_lost(evidence: Evidence) -> Iterator[Hit]:
     if sent < FEW_SEGMENTS_S or again < RETRANSMITTED * sent:
         return
     timeouts = evidence.window.rate("snmp", "TcpExt.TCPTimeouts")
-    yield Hit(
+    yield Match(
         "",
         f"{share(again / sent)} of {sent:,.0f} segments/s are sent again.",
         (
@@ -140,7 +140,7 @@ def segments_lost(evidence: Evidence) -> Iterator[Hit]:
     source="Linux tcp(7), tcp_slow_start_after_idle; RFC 6928",
     refute="With tcp_slow_start_after_idle 0, p99 of large answers is equivalent over the real path.",
 )
-def slow_start_after_idle(evidence: Evidence) -> Iterator[Hit]:
+def slow_start_after_idle(evidence: Evidence) -> Iterator[Match]:
     """Idle connections start slowly again, and the answers are larger than their first window.
 
     After a pause a connection may send ten segments and then waits a round trip for more. On kept connections with
@@ -155,7 +155,7 @@ def slow_start_after_idle(evidence: Evidence) -> Iterator[Hit]:
     answer = evidence.status_rate("bytes_sent") / statements
     if answer < INITIAL_WINDOW_BYTES:
         return
-    yield Hit(
+    yield Match(
         "",
         f"an answer has {size(answer)} on average, {answer / INITIAL_WINDOW_BYTES:.1f} times the first window, "
         f"and a connection serves {statements / max(fresh, 1e-9):,.0f} statements or more.",
@@ -175,7 +175,7 @@ def slow_start_after_idle(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/networking/ip-sysctl.rst, ip_local_port_range and tcp_tw_reuse",
     refute="At twice this rate to one destination, no connect fails with EADDRNOTAVAIL.",
 )
-def ports_run_out(evidence: Evidence) -> Iterator[Hit]:
+def ports_run_out(evidence: Evidence) -> Iterator[Match]:
     """This host opens so many connections that ports to one destination may run out.
 
     Whoever closes first keeps the port for a minute. All ports of the range held in that way mean that the next
@@ -187,7 +187,7 @@ def ports_run_out(evidence: Evidence) -> Iterator[Hit]:
     held = opened * TIME_WAIT_S
     if held < PORTS_HELD * ports:
         return
-    yield Hit(
+    yield Match(
         "",
         f"{opened:,.0f} connects/s hold up to {held:,.0f} of {ports:,} ports for a minute, where all go to one "
         f"destination.",
@@ -214,7 +214,7 @@ def ports_run_out(evidence: Evidence) -> Iterator[Hit]:
     source="Linux Documentation/networking/ip-sysctl.rst, tcp_max_syn_backlog and tcp_syncookies",
     refute="With a longer queue, as many requests to connect are dropped or answered by cookies.",
 )
-def half_open_queue_full(evidence: Evidence) -> Iterator[Hit]:
+def half_open_queue_full(evidence: Evidence) -> Iterator[Match]:
     """The queue of half-open connections is full.
 
     With cookies the connection still comes about, without some of its options; without them it is dropped and
@@ -225,7 +225,7 @@ def half_open_queue_full(evidence: Evidence) -> Iterator[Hit]:
     if dropped + cookies <= 0:
         return
     queue = int(evidence.sysctl("net.ipv4.tcp_max_syn_backlog"))
-    yield Hit(
+    yield Match(
         "",
         f"{dropped:,.1f} requests/s to connect are dropped and {cookies:,.1f} answered by cookies; "
         f"tcp_max_syn_backlog is {queue:,}.",
