@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.analysis.resources import Level, Use
+from headrace.analysis.resources import Level, ResourceUsage
 from headrace.rules.evidence import Evidence
 from tests.rules.hosts import CPUS, GIB, SECONDS, STEP_S, healthy, unwell
 
@@ -27,7 +27,7 @@ SPINDLE: dict[str, Any] = {f"block_devices.{DISK}.driver": "sd", f"block_devices
 ONE_HOT_CORE = {"cpu.user.cpu6": 95.0, "cpu.idle.cpu6": 0.0, "cpu.iowait.cpu6": 0.0}
 
 
-def use(evidence: Evidence, resource: str, instance: str = "") -> Use:
+def use(evidence: Evidence, resource: str, instance: str = "") -> ResourceUsage:
     found = evidence.use(resource, instance)
     assert found is not None, f"nothing is said of {resource} {instance}"
     return found

@@ -70,7 +70,7 @@ _WORST_FIRST = list(Level)
 
 
 @dataclass(frozen=True)
-class Use:
+class ResourceUsage:
     """One resource over the window.
 
     ``resource`` is its kind (cpu, core, block, memory, network, ...), ``instance`` which one. ``utilisation`` is
@@ -100,8 +100,8 @@ class Verdict:
     """``limiting`` is what holds the host back, None where nothing does or it is unknown; ``sentence`` says it."""
 
     sentence: str
-    limiting: Use | None
-    uses: tuple[Use, ...]
+    limiting: ResourceUsage | None
+    uses: tuple[ResourceUsage, ...]
 
 
 def judge(window: Window, facts: HostFacts, limits: Mapping[str, float] | None = None) -> Verdict:
@@ -178,10 +178,10 @@ def _pressure(window: Window, resource: str, kind: str = "some") -> float | None
     return None if rate is None else rate / 1e6
 
 
-def _cpu(window: Window) -> Iterator[Use]:
+def _cpu(window: Window) -> Iterator[ResourceUsage]:
     found = cores(window)
     if not found:
-        yield Use("cpu", "", Level.UNKNOWN, None, saturation="/proc/stat was not sampled")
+        yield ResourceUsage("cpu", "", Level.UNKNOWN, None, saturation="/proc/stat was not sampled")
         return
     everything, each = found[0], found[1:]
     yield _all_cores(window, len(each), everything)
@@ -196,7 +196,7 @@ def _cpu(window: Window) -> Iterator[Use]:
         yield replace(use, saturation=use.saturation + more, traps=(trap,))
 
 
-def _alone(core: Core, count: int, busy: float, softirq: float) -> Use | None:
+def _alone(core: Core, count: int, busy: float, softirq: float) -> ResourceUsage | None:
     """A core that is full, or fills up, while the others have room. With all busy the host's line says it.
 
     ``busy`` and ``softirq`` are the sums over all ``count`` cores.
@@ -205,7 +205,7 @@ def _alone(core: Core, count: int, busy: float, softirq: float) -> Use | None:
     carries = core.softirq >= max(HOT_SOFTIRQ, TIMES_OTHERS * (softirq - core.softirq) / (count - 1))
     if others >= OTHERS_IDLE or not (core.busy >= FULL or carries):
         return None
-    return Use(
+    return ResourceUsage(
         "core",
         core.name,
         Level.SATURATED if core.busy >= FULL else Level.BUSY,
@@ -221,7 +221,7 @@ def _shares(core: Core) -> str:
     return ", ".join(f"{_percent(share)} {name}" for name, share in parts if share >= 0.005)
 
 
-def _all_cores(window: Window, count: int, core: Core) -> Use:
+def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
     pressure = _pressure(window, "cpu")
     running = window.gauge("cpu", "procs_running")
     throttled = window.total_growth("cgroup", "throttled_us")
@@ -249,7 +249,7 @@ def _all_cores(window: Window, count: int, core: Core) -> Use:
         level = Level.SATURATED
     elif core.busy >= BUSY:
         level = Level.BUSY
-    return Use(
+    return ResourceUsage(
         "cpu",
         "",
         level,
@@ -267,13 +267,13 @@ def _all_cores(window: Window, count: int, core: Core) -> Use:
     )
 
 
-def _softirq(window: Window) -> Iterator[Use]:
+def _softirq(window: Window) -> Iterator[ResourceUsage]:
     """The network's receive path on each core: drops there are lost packets that no interface counts."""
     dropped = window.rates("softnet", "dropped")
     for cpu, rate in dropped.items():
         if rate > 0:
             processed = window.rate("softnet", "processed", cpu) or 0.0
-            yield Use(
+            yield ResourceUsage(
                 "softirq",
                 cpu,
                 Level.SATURATED if rate >= LOST * processed else Level.BUSY,
@@ -344,15 +344,15 @@ def serves_one_at_a_time(device: Mapping[str, Any] | None) -> bool:
     return bool(device.get("rotational")) and not virtual
 
 
-def _block(window: Window, facts: HostFacts, limits: Mapping[str, float]) -> Iterator[Use]:
+def _block(window: Window, facts: HostFacts, limits: Mapping[str, float]) -> Iterator[ResourceUsage]:
     if "disk" not in window.samplers():
-        yield Use("block", "", Level.UNKNOWN, None, saturation="block devices were not sampled")
+        yield ResourceUsage("block", "", Level.UNKNOWN, None, saturation="block devices were not sampled")
         return
     for uncounted in facts.block_devices:
         # Arrays and mappings are counted whatever their own setting says.
         if (uncounted.get("queue") or {}).get("iostats") is False and not uncounted.get("slaves"):
             why = "the kernel does not count its requests (iostats is 0)"
-            yield Use("block", str(uncounted["name"]), Level.UNKNOWN, None, saturation=why)
+            yield ResourceUsage("block", str(uncounted["name"]), Level.UNKNOWN, None, saturation=why)
     for device in devices(window):
         record = facts.block_device(device.name)
         if record is not None and record.get("kind") == "partition":
@@ -360,7 +360,9 @@ def _block(window: Window, facts: HostFacts, limits: Mapping[str, float]) -> Ite
         yield _one_device(window, device, record, limits.get(device.name))
 
 
-def _one_device(window: Window, device: Device, record: Mapping[str, Any] | None, limit: float | None) -> Use:
+def _one_device(
+    window: Window, device: Device, record: Mapping[str, Any] | None, limit: float | None
+) -> ResourceUsage:
     load = f"{device.reads:,.0f} reads/s, {device.writes:,.0f} writes/s, {device.bytes_s / 1e6:,.1f} MB/s"
     waiting = [
         f"{ms:.2f} ms a {kind}"
@@ -395,7 +397,9 @@ def _one_device(window: Window, device: Device, record: Mapping[str, Any] | None
         "writes": device.writes,
         "reads": device.reads,
     }
-    return Use("block", device.name, level, utilisation, load, saturation, "", known, traps, numbers)
+    return ResourceUsage(
+        "block", device.name, level, utilisation, load, saturation, "", known, traps, numbers
+    )
 
 
 def _level_of(window: Window, device: Device, spindle: bool, limit: float | None) -> tuple[Level, str]:
@@ -439,7 +443,7 @@ def _is_flat(window: Window, name: str) -> bool:
     return bool(queue[high].mean() >= 2 * queue[low].mean() and done[high].mean() <= FLAT * done[low].mean())
 
 
-def _memory(window: Window) -> Iterator[Use]:
+def _memory(window: Window) -> Iterator[ResourceUsage]:
     available = window.gauge("memory", "MemAvailable")
     total = window.last("memory", "MemTotal")
     swapped_in = window.rate("vmstat", "pswpin")
@@ -459,11 +463,11 @@ def _memory(window: Window) -> Iterator[Use]:
         # Before 3.14 it is not there. That nothing is swapped says little: the page cache may be all but gone.
         blind = "the kernel does not tell what is available"
         level = Level.SATURATED if is_short else Level.UNKNOWN
-        yield Use("memory", "", level, None, saturation="; ".join([*waits, blind]))
+        yield ResourceUsage("memory", "", level, None, saturation="; ".join([*waits, blind]))
         return
     used = 1 - available.low / total
     level = Level.SATURATED if is_short else Level.BUSY if used >= FULL else Level.FINE
-    yield Use(
+    yield ResourceUsage(
         "memory",
         "",
         level,
@@ -486,9 +490,9 @@ def _direct_reclaim(window: Window) -> float | None:
     return sum(known) if known else None
 
 
-def _network(window: Window, facts: HostFacts) -> Iterator[Use]:
+def _network(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
     if "network" not in window.samplers():
-        yield Use("network", "", Level.UNKNOWN, None, saturation="interfaces were not sampled")
+        yield ResourceUsage("network", "", Level.UNKNOWN, None, saturation="interfaces were not sampled")
     for name in window.labels("network", "rx_bytes"):
         received, sent = (window.rate("network", f"{way}_bytes", name) or 0.0 for way in ("rx", "tx"))
         if received + sent <= 0:
@@ -502,7 +506,7 @@ def _network(window: Window, facts: HostFacts) -> Iterator[Use]:
         errors = [f"{_percent(share)} of the segments sent again"] if share >= RETRANSMITTED else []
         if overflows > 0:
             errors.append(f"{_rate(overflows)} connections/s refused: an accept queue was full")
-        yield Use(
+        yield ResourceUsage(
             "tcp",
             "",
             Level.SATURATED if bad else Level.BUSY if overflows > 0 else Level.FINE,
@@ -513,7 +517,7 @@ def _network(window: Window, facts: HostFacts) -> Iterator[Use]:
         )
 
 
-def _interface(window: Window, facts: HostFacts, name: str, received: float, sent: float) -> Use:
+def _interface(window: Window, facts: HostFacts, name: str, received: float, sent: float) -> ResourceUsage:
     record = facts.network_interface(name) or {}
     packets = [window.rate("network", f"{way}_packets", name) or 0.0 for way in ("rx", "tx")]
     flows = [
@@ -534,7 +538,7 @@ def _interface(window: Window, facts: HostFacts, name: str, received: float, sen
         level = Level.SATURATED
     elif utilisation is not None and utilisation >= BUSY:
         level = Level.BUSY
-    return Use(
+    return ResourceUsage(
         "network",
         name,
         level,
@@ -547,7 +551,7 @@ def _interface(window: Window, facts: HostFacts, name: str, received: float, sen
     )
 
 
-def _sentence(window: Window, uses: list[Use], limiting: Use | None) -> str:
+def _sentence(window: Window, uses: list[ResourceUsage], limiting: ResourceUsage | None) -> str:
     if limiting is not None:
         what = "; ".join(filter(None, (limiting.load, limiting.errors or limiting.saturation)))
         return f"{_titled(limiting)} limits this host: {what}."
@@ -578,7 +582,7 @@ def _sentence(window: Window, uses: list[Use], limiting: Use | None) -> str:
     return f"{nothing} this host: the CPUs are {idle} idle{works}.{blind}"
 
 
-def _waits_for_io(window: Window, uses: list[Use]) -> str:
+def _waits_for_io(window: Window, uses: list[ResourceUsage]) -> str:
     """Where tasks wait for devices that have room: each waits for one request after the other."""
     pressure = _pressure(window, "io")
     blocked = window.gauge("cpu", "procs_blocked")
@@ -602,7 +606,7 @@ def _waits_for_io(window: Window, uses: list[Use]) -> str:
     )
 
 
-def _titled(use: Use) -> str:
+def _titled(use: ResourceUsage) -> str:
     names = {"cpu": "CPU time", "memory": "Memory", "tcp": "TCP", "core": "Core", "block": "The device"}
     names |= {"network": "The interface", "softirq": "Packet receive work on"}
     return f"{names.get(use.resource, use.resource)} {use.instance}".strip()

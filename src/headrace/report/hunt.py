@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from headrace.analysis.resources import Level, Use
+from headrace.analysis.resources import Level, ResourceUsage
 from headrace.analysis.stacks import parse, profile
 from headrace.analysis.waits import events, kernel_waits
 from headrace.report import tables
@@ -165,7 +165,7 @@ def _resources(hunt: Hunt, everything: bool) -> RenderableType:
     return table
 
 
-def waits(use: Use) -> str:
+def waits(use: ResourceUsage) -> str:
     """What waits, what went wrong and what is known of the limit."""
     return "; ".join(part for part in (use.errors, use.saturation, use.limit) if part)
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from headrace.analysis import resources
-from headrace.analysis.resources import Core, Device, Use, Verdict
+from headrace.analysis.resources import Core, Device, ResourceUsage, Verdict
 from headrace.analysis.window import Gauge, Window
 from headrace.facts import HostFacts
 from headrace.knobs.knob import Versions
@@ -77,7 +77,7 @@ class Evidence:
             raise NotEnough("block devices were not sampled")
         return {device.name: device for device in resources.devices(self.window)}
 
-    def use(self, resource: str, instance: str = "") -> Use | None:
+    def use(self, resource: str, instance: str = "") -> ResourceUsage | None:
         uses = self.verdict.uses
         return next((u for u in uses if u.resource == resource and u.instance == instance), None)
 
