@@ -6,8 +6,8 @@ from headrace.agent.program import PROGRAM
 from headrace.errors import Busy, CommandFailed, DiskFull, HeadraceError, NotReady, PlanError, Refused
 from headrace.target.command import signal_name
 
-#: The agent's exit codes are those of ``headrace`` itself (docs/reference/exit-codes.md), except for wrong arguments: what
-#: the agent was given came from a plan or from our own command line. 126 and 127 are a shell's.
+#: The agent's exit codes are those of ``headrace`` itself (docs/reference/exit-codes.md), except for wrong
+#: arguments: what the agent was given came from a plan or from our own command line. 126 and 127 are a shell's.
 _ERRORS: dict[int, type[HeadraceError]] = {
     2: PlanError,
     5: Refused,
