@@ -101,7 +101,7 @@ def main() -> int:
 def run(bench: Bench) -> str:
     """``passed``, ``failed`` or ``stopped``; nothing of the bench is left in any case."""
     folder = Path(tempfile.mkdtemp(prefix=f"headrace-bench-{bench.name}-", dir="/var/tmp"))
-    folder.chmod(0o755)  # servers run under an account of their own
+    folder.chmod(0o1777)  # as /tmp: servers run under an account of their own
     environment = {**os.environ, "TMPDIR": str(folder)}
     # In a session of its own, so that a Ctrl-C reaches the bench through us, and all of it.
     process = subprocess.Popen([sys.executable, bench.path], env=environment, start_new_session=True)

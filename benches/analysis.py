@@ -15,15 +15,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import pyarrow.parquet as pq
 from tests import synthetic
 
-from headrace.model import Facts
+from headrace.model import Facts, TrialSpec
 from headrace.store import ExperimentFolder
 
 MINUTES = 8
@@ -43,33 +43,35 @@ def generate(path: Path, seconds: int, blocks: int) -> int:
         histogram_per_second=True, base_ops_s=2000,
     )  # fmt: skip
     design = synthetic.design_of(shape, path.name)
-    for treatment in design["treatments"]:
-        treatment["levels"] = dict(part.split("=") for part in treatment["name"].split())
+    by_factor = [
+        replace(t, levels=dict(part.split("=") for part in t.name.split())) for t in design.treatments
+    ]
+    design = replace(design, treatments=tuple(by_factor))
     folder = ExperimentFolder.create(path, "", design)
     facts = Facts("f" * 64, synthetic.facts_of(shape))
     folder.save_facts(facts)
     made: dict[tuple[str, str], list[int]] = {}
     rows = 0
-    for spec in design["trials"]:
-        own = made.setdefault((spec["treatment"], spec["role"]), [])
+    for spec in design.trials:
+        own = made.setdefault((spec.treatment, spec.role), [])
         if len(own) < 2:
             synthetic.write_trial(folder, shape, spec, facts.hash)
-            own.append(spec["number"])
+            own.append(spec.number)
         else:
-            link(folder, own[spec["block"] % 2], spec)
-        rows += pq.read_metadata(folder.trial_path(spec["number"]) / "latency.parquet").num_rows
+            link(folder, own[spec.block % 2], spec)
+        rows += pq.read_metadata(folder.trial_path(spec.number) / "latency.parquet").num_rows
     return rows
 
 
-def link(folder: ExperimentFolder, number: int, spec: dict[str, Any]) -> None:
+def link(folder: ExperimentFolder, number: int, spec: TrialSpec) -> None:
     """A trial whose tables are another's."""
-    source, path = folder.trial_path(number), folder.trial_path(spec["number"])
+    source, path = folder.trial_path(number), folder.trial_path(spec.number)
     path.mkdir()
     for table in source.glob("*.parquet"):
         os.link(table, path / table.name)
     record = json.loads((source / "trial.json").read_text())
-    shift_ns = (spec["number"] - number) * 4000 * 1_000_000_000
-    record |= {key: spec[key] for key in ("number", "block", "position", "treatment", "role")}
+    shift_ns = (spec.number - number) * 4000 * 1_000_000_000
+    record |= asdict(spec)
     record["times_ns"] = {key: value + shift_ns for key, value in record["times_ns"].items()}
     for key in ("window_start_ns", "window_end_ns"):
         record[key] += shift_ns

@@ -123,7 +123,7 @@ def told(folder: Path, is_duet: bool, wall_s: float) -> float:
     experiment = ExperimentFolder.open(folder)
     records = [r for r in experiment.trials() if r.window_end_ns > 0]
     trials = trial_responses(experiment, records)
-    (baseline,) = experiment.design["baselines"].values()
+    (baseline,) = experiment.design.baselines.values()
     own = [t for t in trials if t.treatment == baseline]
     effect = paired_effect("throughput", [t for t in trials if t.treatment != baseline], own)
     noise = noise_floor("throughput", own)
