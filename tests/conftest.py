@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from headrace.vm.cache import PACKAGES
+from tests import shared
 from tests.folders import TESTS
 from tests.programs import has
 
@@ -34,17 +35,19 @@ OTHER: dict[str, Callable[[], bool]] = {
     "zram": lambda: Path("/sys/class/zram-control").exists(),
     "ray": lambda: importlib.util.find_spec("ray") is not None,
 }
-#: Files whose tests share what a machine has once (vm.swappiness, namespaces of one name, the CPUs of an emulated
-#: machine): one process runs them, one after the other.
+#: Files whose tests share what a machine has once (vm.swappiness, namespaces of one name): one process runs them,
+#: one after the other, and begins with them, because that takes longest.
 TOGETHER = {
     "real/server": ("test_runner", "test_race", "test_sweep", "test_tune", "test_duet", "test_drive_plans"),
     "real/ssh": ("test_ssh", "test_ssh_commands"),
-    "real/vm": ("test_vm", "test_kernels", "test_volumes_md"),
 }
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Processes that run tests beside each other have a journal each."""
+    """Processes that run tests beside each other have a journal each, and share what is made once."""
+    if shared.PLACE not in os.environ:
+        place = shared.open_place()
+        config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = tempfile.mkdtemp(prefix="headrace-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -55,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     missing = {name for name, there in OTHER.items() if not there()}
     for item in items:
-        folder = item.path.parent.relative_to(TESTS).as_posix()
+        folder = folder_of(item)
         needs = [
             *FOLDERS.get(folder, ()),
             *(name for mark in item.iter_markers("needs") for name in mark.args),
@@ -63,8 +66,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if folder.startswith("real/") or "chromium" in needs:
             item.add_marker("real")
         # Tests of one file share its fixtures, so they run in one process, too.
-        group = folder if item.path.stem in TOGETHER.get(folder, ()) else f"{folder}/{item.path.stem}"
+        group = folder if is_shared(item) else f"{folder}/{item.path.stem}"
         item.add_marker(pytest.mark.xdist_group(group))
         lacking = [name for name in needs if name in missing or (name not in OTHER and not has(name))]
         if lacking:
             item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(lacking)}"))
+    items.sort(key=lambda item: not is_shared(item))
+
+
+def is_shared(item: pytest.Item) -> bool:
+    return item.path.stem in TOGETHER.get(folder_of(item), ())
+
+
+def folder_of(item: pytest.Item) -> str:
+    return item.path.parent.relative_to(TESTS).as_posix()

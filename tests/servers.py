@@ -9,6 +9,7 @@ As root the server runs as the user mysql. It is stopped and gone when the block
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import socket
@@ -19,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pymysql
+
+from tests.shared import made_once
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
@@ -99,10 +102,9 @@ class Server:
 def mariadb(folder: Path, *options: str) -> Iterator[Server]:
     """Debian's mariadbd with its data in ``folder``: a new one, of a short name because a socket lies in it."""
     program = _find("mariadbd")
-    folder = _make(folder)
-    install = [_find("mariadb-install-db"), "--no-defaults", f"--datadir={folder}/data", "--skip-test-db"]
+    install = [_find("mariadb-install-db"), "--no-defaults", "--skip-test-db"]
     install += ["--auth-root-authentication-method=normal"]
-    _check([*_as_mysql(), *install], folder, dict(os.environ))
+    folder = _with_data(folder, install, dict(os.environ))
     argv = [program, *SETTINGS, f"--datadir={folder}/data", *options]
     with _running(argv, dict(os.environ), folder) as server:
         yield server
@@ -112,15 +114,16 @@ def mariadb(folder: Path, *options: str) -> Iterator[Server]:
 def mysql(program: Path, folder: Path, *options: str) -> Iterator[Server]:
     """A mysqld unpacked somewhere (see ``tests.mysqld``), with its own libraries and messages beside it."""
     base = program.parent.parent
-    folder = _make(folder)
     env = {**os.environ, "LD_LIBRARY_PATH": str(base / "lib")}
-    argv = [str(program), *SETTINGS, f"--datadir={folder}/data", "--mysqlx=OFF", "--secure-file-priv="]
+    argv = [str(program), *SETTINGS, "--mysqlx=OFF", "--secure-file-priv="]
     for option, share in (("lc-messages-dir", "share"), ("character-sets-dir", "share/charsets")):
         if (base / share).is_dir():
             argv.append(f"--{option}={base / share}")
     argv += options  # also when it makes its data, because that makes keys and certificates
-    _check([*_as_mysql(), *argv, "--initialize-insecure"], folder, env)
-    with _running(argv, env, folder) as server:
+    folder = _with_data(folder, [*argv, "--initialize-insecure"], env)
+    # Two servers of one name would refuse each other as replicas.
+    (folder / "data" / "auto.cnf").unlink(missing_ok=True)
+    with _running([*argv, f"--datadir={folder}/data"], env, folder) as server:
         yield server
 
 
@@ -150,11 +153,24 @@ def _as_mysql() -> list[str]:
     return ["setpriv", "--reuid=mysql", "--regid=mysql", "--clear-groups", "--"]
 
 
-def _make(folder: Path) -> Path:
-    folder.mkdir(parents=True)
+def _with_data(folder: Path, install: Sequence[str], env: dict[str, str]) -> Path:
+    """A new folder with the data of a new server: made once in a run, and copied."""
+
+    def make(fresh: Path) -> None:
+        _own(fresh)
+        _check([*_as_mysql(), *install, f"--datadir={fresh}/data"], fresh, env)
+
+    folder.mkdir(parents=True)  # first, because options may name files in it
+    _own(folder)
+    name = hashlib.sha256("\0".join(install).encode()).hexdigest()[:16]
+    data = made_once(f"data-{name}", make) / "data"
+    subprocess.run(["cp", "-a", "--sparse=always", str(data), str(folder)], check=True)
+    return folder
+
+
+def _own(folder: Path) -> None:
     if os.geteuid() == 0:
         shutil.chown(folder, "mysql", "mysql")
-    return folder
 
 
 def _find(program: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import headrace
 from tests.programs import agent_path
 from tests.servers import mariadb
 
@@ -40,10 +41,6 @@ def run(*argv: str, check: bool = True, **options: Any) -> subprocess.CompletedP
 
 def agent(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     return run(str(agent_path()), *arguments, check=check)
-
-
-def headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(str(SCRIPTS / "headrace"), *arguments, check=False)
 
 
 def info(path: Path) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from headrace.analysis.trials import TrialResponse
 from headrace.model import Role
 from headrace.store import bucket_of
 
+pytestmark = pytest.mark.slow
+
 ALPHA = 0.05
 BETWEEN_TRIALS = 0.02
 BETWEEN_BLOCKS = 0.05

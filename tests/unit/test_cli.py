@@ -16,12 +16,13 @@ from headrace.cli.experiments import find_plan
 from headrace.cli.shell import app
 from headrace.experiment import design as designs
 from tests import synthetic
+from tests.commands import headrace
 from tests.folders import ROOT
 
 SCRIPTS = Path(sys.executable).parent
 
 
-def headrace(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def started(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(SCRIPTS / "headrace"), *arguments],
         capture_output=True,
@@ -33,11 +34,11 @@ def headrace(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[s
 
 
 def test_help_names_every_command_and_the_version_is_the_packages() -> None:
-    answer = headrace("--help")
+    answer = started("--help")
     assert answer.returncode == 0
     for command in ("doctor", "facts", "run", "sweep", "demo", "report", "status", "compare", "plan"):
         assert f"  {command} " in answer.stdout
-    assert headrace("--version").stdout == f"headrace {__version__}\n"
+    assert started("--version").stdout == f"headrace {__version__}\n"
 
 
 #: What takes longer to import than a command's help may take. typer itself needs Pydantic for a command's options.
@@ -133,7 +134,7 @@ def test_json_goes_to_standard_output_alone() -> None:
 
 
 def test_no_colour_when_asked_or_when_not_a_terminal() -> None:
-    assert "\x1b[" not in headrace("doctor").stdout
+    assert "\x1b[" not in started("doctor").stdout
 
 
 def test_compare_says_what_differs_and_that_it_is_unpaired(tmp_path: Path) -> None:
@@ -159,48 +160,11 @@ def test_an_experiment_without_trials_is_reported_as_such(tmp_path: Path) -> Non
     assert "0 of 45 trials" in headrace("status", str(tmp_path / "e")).stdout
 
 
-def readme_commands() -> list[list[str]]:
-    text = (ROOT / "README.md").read_text()
-    blocks = re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
-    lines = [line.split("#")[0].strip() for block in blocks for line in block.splitlines()]
-    return [line.split() for line in lines if line.startswith(".venv/bin/headrace ")]
-
-
-def readme_plan() -> str:
-    found = re.search(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert found
-    return found[1]
-
-
-def test_the_readmes_commands_work(tmp_path: Path) -> None:
-    plan = readme_plan()
-    # The README's own plan, only shorter.
-    for old, new in (
-        ("blocks = 5", "blocks = 2"),
-        ("seconds = 10", "seconds = 2"),
-        ("warmup_s = 5", "warmup_s = 0"),
-    ):
-        assert old in plan
-        plan = plan.replace(old, new)
-    plan = plan.replace("400_000", "2_000").replace("tables = 4", "tables = 1")
-    (tmp_path / "pool.toml").write_text(plan)
-    commands = readme_commands()
-    assert len(commands) >= 8
-    shipped = {path.stem for path in (ROOT / "src/headrace/examples").glob("*.toml")}
-    for command in commands:
-        if command[1] in {"run", "sweep"} and command[2] in shipped:
-            # Minutes each; test_sweep_real and test_drive_plans run short ones.
-            command = [command[0], "plan", "show", command[2]]
-        elif command[1:3] == ["lab", "up"]:
-            # test_vm_real boots machines, and takes them down again.
-            command = [command[0], "lab", "status"]
-        answer = headrace(*command[1:], cwd=tmp_path)
-        assert answer.returncode == 0, (command, answer.stdout, answer.stderr)
-
-
 def test_the_make_targets_of_the_readme_exist() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    assert set(re.findall(r"^make ([a-z]+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE)) <= targets
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert (
+        set(re.findall(r"^make ([a-z-]+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE)) <= targets
+    )
 
 
 def test_a_folder_of_an_examples_name_does_not_hide_the_example(

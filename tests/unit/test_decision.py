@@ -90,6 +90,7 @@ def noisy(
     return Question(response, at, True, logs)
 
 
+@pytest.mark.slow
 def test_the_best_stands_and_the_intervals_cover_in_95_of_100_studies() -> None:
     rng = np.random.default_rng(3)
     truth = np.array([0.0, 0.0, -0.01, -0.03, -0.05, -0.2, -0.2])
@@ -183,6 +184,7 @@ def test_repeats_without_blocks_share_one_spread() -> None:
     assert kept.high == pytest.approx(math.exp(-loss + half))
 
 
+@pytest.mark.slow
 def test_a_front_member_is_called_beaten_in_at_most_alpha_of_all_studies() -> None:
     rng = np.random.default_rng(9)
     ops, ms = np.array([0.0, -0.05, -0.2]), np.array([0.0, -0.1, 0.1])

@@ -7,8 +7,6 @@ import itertools
 import json
 import math
 import re
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +47,7 @@ from headrace.store import (
 )
 from headrace.tune import Confirmed, Tuned, front_of
 from tests import browser, synthetic
+from tests.commands import headrace
 from tests.published import FOLDER
 from tests.unit.test_report import Outline
 from tests.unit.test_tune import table as tune_table
@@ -454,27 +453,21 @@ def test_a_browser_draws_it_without_an_error_or_a_request(which: str, request: p
         assert tab.seen.network == []
 
 
-def command(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "headrace", *argv], capture_output=True, text=True, check=False
-    )
-
-
 def test_the_commands_write_their_pages(tmp_path: Path) -> None:
     page, file = tmp_path / "p.html", FOLDER / "pinterest-2015-async-rndwr.csv"
     factors = ["--factor", "kernel", "--factor", "filesystem", "--factor", "raid_chunk"]
-    done = command("import", str(file), *factors, "--response", "write_mb_s", "--page", str(page))
+    done = headrace("import", str(file), *factors, "--response", "write_mb_s", "--page", str(page))
     assert done.returncode == 0, done.stderr
     assert f"page: {page}" in done.stderr
     said = " ".join(" ".join(Outline(page.read_text()).words).split())
     assert "4 cells collapse, at 87.0 to 103 where 16 have 530 to 661" in said
     rows = [f"v{i},{1000 * (1 + (i > 8) / 4) + i % 3}" for i in range(18)]
     (tmp_path / "t.csv").write_text("version,tps\n" + "\n".join(rows) + "\n")
-    done = command("watch", str(tmp_path / "t.csv"), "--response", "tps", "--page", str(page), "--json")
+    done = headrace("watch", str(tmp_path / "t.csv"), "--response", "tps", "--page", str(page), "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["changes"][0]["name"] == "v9"
     assert "the last at v9" in page.read_text()
-    done = command(
+    done = headrace(
         "watch", str(tmp_path / "t.csv"), "--response", "tps", "--page", str(tmp_path / "no" / "p.html")
     )
     assert done.returncode == 1

@@ -338,6 +338,7 @@ def test_the_bias_of_the_halves_is_found_and_decides_nothing() -> None:
     assert math.isclose(effect_of(trials).ratio.estimate, math.exp(0.3), rel_tol=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bias", [0.0, 0.05])
 def test_false_alarms_of_a_duet_are_at_most_alpha(bias: float) -> None:
     rng = np.random.default_rng(3)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from scipy import signal
 from headrace.analysis import audit
 from headrace.analysis.history import History, Point, watch
 from headrace.analysis.result import Verdict
+from tests.commands import headrace
 from tests.synthetic import Shape, make
 
 ALPHA = 0.05
@@ -97,12 +96,6 @@ def test_the_same_series_gives_the_same_answer() -> None:
 
 
 # The commands.
-
-
-def headrace(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "headrace", *argv], capture_output=True, text=True, check=False
-    )
 
 
 def csv_of(path: Path, points: Sequence[Point]) -> Path:

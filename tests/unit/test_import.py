@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,11 @@ from headrace import foreign
 from headrace.analysis.factors import studies_of
 from headrace.errors import PlanError
 from headrace.report import effects
+from tests.commands import headrace
 from tests.published import FOLDER
 
 TABLE = FOLDER / "pinterest-2015-async-rndwr.csv"
 FACTORS = ["kernel", "filesystem", "raid_chunk"]
-
-
-def headrace(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "headrace", *argv], capture_output=True, text=True, check=False
-    )
 
 
 def test_the_published_table_in_plain_sentences() -> None:

@@ -22,6 +22,7 @@ def test_all_looks_together_spend_alpha_and_no_more() -> None:
     assert nominal_level(0.05, 2) == pytest.approx(0.05 * spent(2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.05, 0.2])
 def test_random_walks_are_rejected_as_often_as_promised(alpha: float) -> None:
     rng = np.random.default_rng(3)

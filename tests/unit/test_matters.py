@@ -25,6 +25,7 @@ from headrace.model import Facts
 from headrace.report import designs as outlooks
 from headrace.store import ExperimentFolder
 from tests import browser, synthetic
+from tests.commands import headrace
 from tests.unit.test_designs import LEFT_OUT, baseline, build, plan_text, screening, two_levels
 
 Levels = Mapping[str, str]
@@ -257,6 +258,7 @@ def test_a_level_that_was_never_measured_beside_the_first_is_not_compared() -> N
     assert {(e.factor, e.level) for e in found.levels} == {("disks", "one"), ("chunk", "none")}
 
 
+@pytest.mark.slow
 def test_lenth_raises_few_false_alarms() -> None:
     generator = random.Random(9)
     alarms = 0
@@ -291,6 +293,7 @@ def found_share(design: Design, gain: float, factor: str, studies: int) -> float
     return hits / studies
 
 
+@pytest.mark.slow
 def test_what_plan_show_promises_is_found_as_often_as_it_says() -> None:
     design = build(screening(5, 'resolution = "III"\nblocks = 3'))
     outlook = outlooks.outlook(design, 0.02)
@@ -361,8 +364,6 @@ def test_plan_show_tells_of_set_ups_confounding_and_one_block() -> None:
 
 
 def test_the_command_prints_it_and_its_json() -> None:
-    from tests.unit.test_cli import headrace
-
     answer = headrace("plan", "show", "screening", "--sd", "0.05")
     assert answer.returncode == 0, answer.stderr
     assert "pool is confounded with log x neighbors" in " ".join(answer.stdout.split())

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from headrace.analysis.race import Judge, Race
 from tests import published
 
+pytestmark = pytest.mark.slow
+
 ALPHA = 0.05
 BETWEEN_TRIALS = 0.02
 DRIFT = 0.01

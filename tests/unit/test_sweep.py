@@ -359,6 +359,7 @@ def test_one_pass_gives_a_knee_without_a_range() -> None:
     assert (found.load, found.low, found.high) == (2, None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("passes", [3, 5])
 def test_the_knees_range_holds_it_as_often_as_promised(passes: int) -> None:
     """The truth: 8 brings 8% more than 4, 16 brings 3% more than 8; so the knee is 8, and hard to see."""

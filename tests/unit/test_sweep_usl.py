@@ -114,6 +114,7 @@ def test_one_pass_gives_estimates_without_intervals_and_cannot_be_tested() -> No
     assert found.p_value is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_uneven", [False, True], ids=["even", "noisier at the top"])
 @pytest.mark.parametrize("passes", [3, 5])
 def test_intervals_hold_the_truth_as_often_as_they_say(passes: int, is_uneven: bool) -> None:

@@ -33,7 +33,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
             with mariadb(folder / "m") as running:
                 yield running
             return
-        program = find_mysqld(folder)
+        program = find_mysqld()
         if isinstance(program, str):
             pytest.skip(program)
         with mysql(program, folder / "y") as running:

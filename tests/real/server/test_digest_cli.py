@@ -7,6 +7,7 @@ import json
 import random
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,9 +20,9 @@ import pytest
 from headrace.agent import find_binary
 from headrace.errors import HeadraceError
 from tests import digests, sshd
+from tests.commands import headrace
 from tests.digests import START_NS, Event, Shape
 from tests.servers import Server, mariadb
-from tests.unit.test_cli import SCRIPTS, headrace
 
 DAY_NS = 86_400 * 10**9
 
@@ -271,7 +272,14 @@ def test_pt_mode_has_the_classes_counts_and_ids_of_pt_query_digest(shop: Shop) -
 
 
 def test_standard_input_and_filters_reach_the_agent(shop: Shop) -> None:
-    argv = [str(SCRIPTS / "headrace"), "digest", "-", "--json", "--filter", "text~price"]
+    argv = [
+        str(Path(sys.executable).with_name("headrace")),
+        "digest",
+        "-",
+        "--json",
+        "--filter",
+        "text~price",
+    ]
     answer = subprocess.run(argv, input=Path(shop.log).read_bytes(), capture_output=True, check=True)
     told = json.loads(answer.stdout)
     assert 0 < told["all"]["calls"] < asked(shop.log)["all"]["calls"]

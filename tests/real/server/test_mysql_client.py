@@ -82,7 +82,7 @@ def maria(folder: Path, certificates: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def mysqld(folder: Path) -> Path:
-    found = find_mysqld(folder)
+    found = find_mysqld()
     if isinstance(found, str):
         pytest.skip(found)
     return found

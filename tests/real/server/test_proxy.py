@@ -72,7 +72,7 @@ def maria(folder: Path, certificate: tuple[Path, Path]) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def oracle(folder: Path) -> Iterator[Server]:
-    found = find_mysqld(folder)
+    found = find_mysqld()
     if isinstance(found, str):
         pytest.skip(found)
     with mysql(found, folder / "o", "--local-infile=1") as server:

@@ -55,7 +55,7 @@ def maria(folder: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def oracle(folder: Path) -> Iterator[Server]:
-    program = find_mysqld(folder)
+    program = find_mysqld()
     if isinstance(program, str):
         pytest.skip(program)
     with mysql(program, folder / "o", *OPTIONS) as server:

@@ -49,7 +49,7 @@ def maria(folder: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def oracle(folder: Path) -> Iterator[Server]:
-    program = find_mysqld(folder)
+    program = find_mysqld()
     if isinstance(program, str):
         pytest.skip(program)
     with mysql(program, folder / "o", "--performance-schema=ON", f"--report-password={SECRET}") as server:

@@ -115,7 +115,7 @@ def golden_copy(vendor: Vendor, place: Path) -> tuple[str | None, str]:
     if vendor not in _golden:
         binary = None
         if vendor is Vendor.MYSQL:
-            found = find_mysqld(place)
+            found = find_mysqld()
             if isinstance(found, str):
                 pytest.skip(found)
             binary = str(found)

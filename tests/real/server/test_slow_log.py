@@ -65,7 +65,7 @@ def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
         with mariadb(home, *options) as one:
             yield one
         return
-    found = find_mysqld(folder)
+    found = find_mysqld()
     if isinstance(found, str):
         pytest.skip(found)
     with mysql(found, home, *options) as one:

@@ -109,9 +109,7 @@ def mariadb_log(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def mysql_log(folder: Path) -> Path:
-    unpacked = folder / "mysqld"
-    unpacked.mkdir(mode=0o755)
-    program = find_mysqld(unpacked)
+    program = find_mysqld()
     if isinstance(program, str):
         pytest.skip(program)
     with mysql(program, folder / "y", *SLOW_LOG) as server:

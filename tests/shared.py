@@ -1,0 +1,32 @@
+"""What this run's processes make once and share: an unpacked server, the data of a new one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+#: The folder, inherited by the processes that xdist starts.
+PLACE = "HEADRACE_TESTS_SHARED"
+
+
+def open_place() -> str:
+    """Below /var/tmp and open to enter: servers run as another account, which has no way into root's home."""
+    os.environ[PLACE] = folder = tempfile.mkdtemp(prefix="hr-shared-", dir="/var/tmp")
+    Path(folder).chmod(0o755)
+    return folder
+
+
+def made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """The folder that ``make`` filled, whichever process came first."""
+    place = Path(os.environ[PLACE])
+    whole, part = place / name, place / f"{name}.part"
+    with (place / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not whole.exists():
+            part.mkdir(exist_ok=True)
+            make(part)
+            part.rename(whole)
+    return whole
