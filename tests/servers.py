@@ -119,11 +119,12 @@ def mysql(program: Path, folder: Path, *options: str) -> Iterator[Server]:
     for option, share in (("lc-messages-dir", "share"), ("character-sets-dir", "share/charsets")):
         if (base / share).is_dir():
             argv.append(f"--{option}={base / share}")
-    argv += options  # also when it makes its data, because that makes keys and certificates
-    folder = _with_data(folder, [*argv, "--initialize-insecure"], env)
+    # Options hold for making the data, too, because that makes keys and certificates; where it logs is no matter.
+    making = [*argv, *(option for option in options if "log" not in option), "--initialize-insecure"]
+    folder = _with_data(folder, making, env)
     # Two servers of one name would refuse each other as replicas.
     (folder / "data" / "auto.cnf").unlink(missing_ok=True)
-    with _running([*argv, f"--datadir={folder}/data"], env, folder) as server:
+    with _running([*argv, f"--datadir={folder}/data", *options], env, folder) as server:
         yield server
 
 
