@@ -54,7 +54,7 @@ HEAVY = {"asyncio", "asyncssh", "duckdb", "jinja2", "numpy", "optuna", "pyarrow"
         (["plan", "list", "--help"], HEAVY, ["experiments"]),
         (["no-such-command"], HEAVY, list(cli.COMMANDS)),
     ],
-    ids=" ".join,
+    ids=lambda words: " ".join(sorted(words)),  # a set has no order of its own
 )
 def test_help_loads_the_module_of_its_command_and_nothing_heavy(
     arguments: list[str], heavy: set[str], modules: list[str]

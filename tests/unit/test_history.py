@@ -132,6 +132,7 @@ def test_experiments_are_points(tmp_path: Path) -> None:
     assert "p98" in headrace("watch", *folders, "--response", "p98").stderr
 
 
+@pytest.mark.slow
 def test_the_audit_holds_here_and_on_an_experiment(tmp_path: Path) -> None:
     simulated = headrace("audit", "--studies", "300", "--json")
     assert simulated.returncode == 0, simulated.stderr
