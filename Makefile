@@ -33,7 +33,7 @@ check: ## format, lint, types, import directions
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest tests/unit/test_architecture.py
+	$(BIN)/pytest tests/unit/test_architecture.py tests/unit/test_crates.py
 
 format: ## rewrite the sources in the project's format
 	cargo fmt

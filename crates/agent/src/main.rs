@@ -58,7 +58,7 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let result = match Arguments::parse().command {
         Command::Facts(arguments) => host::facts::run(&arguments),
-        Command::Sample(arguments) => host::sample::run(&arguments),
+        Command::Sample(arguments) => host::sample::run(&arguments, &host::samplers()),
         Command::Ladder(arguments) => ladder::run(&arguments),
         Command::Stacks(arguments) => stacks::run(&arguments),
         Command::Flamegraph(arguments) => stacks::draw(&arguments),

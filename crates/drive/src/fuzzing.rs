@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use rand::SeedableRng;
 
-use super::client::{Client, Progress, Random};
-use super::memcached::{Memcached, MemcachedClient};
+use super::memcached::Memcached;
+use super::memcached::client::MemcachedClient;
 use super::mysql_client::MysqlClient;
 use super::tpcc;
+use engine::client::{Client, Progress, Random};
 use mysql::frames::encode;
 use mysql::options::{Password, TlsMode};
 use mysql::{Endpoint, Options};

@@ -24,7 +24,8 @@ use clap::{Args, Subcommand};
 use engine::net::Address;
 use mysql::{Options, ServerArguments};
 
-use self::memcached::{Memcached, MemcachedClient};
+use self::memcached::Memcached;
+use self::memcached::client::MemcachedClient;
 use self::mysql_client::MysqlClient;
 use self::run::Load;
 use self::spec::{Spec, WorkloadSpec};

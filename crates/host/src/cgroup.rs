@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::facts::cgroup::{Hierarchies, parse_groups};
 use super::facts::files::{Files, Folder};
 use super::mountinfo;
-use super::sample::registry::{Host, Kind, Sample};
+use super::sample::sampler::{Host, Kind, Sample};
 use super::sample::values::Values;
 use super::servers::Servers;
 

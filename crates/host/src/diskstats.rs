@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 
-use super::sample::registry::Kind;
+use super::sample::sampler::Kind;
 use super::sample::source::{numbers, text};
 use super::sample::values::Values;
 

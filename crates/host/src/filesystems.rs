@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use rustix::fs::statvfs;
 
 use super::mountinfo::{self, Mount};
-use super::sample::registry::{Host, Kind, Sample};
+use super::sample::sampler::{Host, Kind, Sample};
 use super::sample::source::KeptFile;
 use super::sample::values::Values;
 

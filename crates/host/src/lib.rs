@@ -27,3 +27,33 @@ pub mod stat;
 pub mod thermal;
 pub mod threads;
 pub mod vmstat;
+
+use self::sample::sampler::Kind;
+
+/// The samplers of the host, in the order in which a tick reads them. A new one: its file, its `mod` above, its line here.
+const HOST_SAMPLERS: &[&Kind] = &[
+    &stat::CPU,
+    &interrupts::INTERRUPTS,
+    &softirqs::SOFTIRQS,
+    &softnet::SOFTNET,
+    &diskstats::DISK,
+    &meminfo::MEMORY,
+    &vmstat::VMSTAT,
+    &psi::PSI,
+    &netdev::NETWORK,
+    &snmp::SNMP,
+    &process::PROCESS,
+    &md::MD,
+    &thermal::THERMAL,
+    &threads::THREADS,
+    &cgroup::CGROUP,
+    &server_process::SERVER_PROCESS,
+    &filesystems::FILE_SYSTEMS,
+    &listen::LISTEN,
+];
+
+/// Every sampler: those of the host, of a server, and the agent's own cost.
+#[must_use]
+pub fn samplers() -> Vec<&'static Kind> {
+    [HOST_SAMPLERS, server::SAMPLERS, &[&sample::itself::AGENT]].concat()
+}

@@ -13,7 +13,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
 
-use super::sample::registry::{Host, Kind, Sample};
+use super::sample::sampler::{Host, Kind, Sample};
 use super::sample::values::Values;
 
 pub const LISTEN: Kind = Kind::host(

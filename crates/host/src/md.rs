@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
-use super::sample::registry::{Kind, Sample};
+use super::sample::sampler::{Kind, Sample};
 use super::sample::values::Values;
 
 pub const MD: Kind = Kind::host(
@@ -45,7 +45,7 @@ fn is_active(action: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::Arrays;
-    use crate::sample::registry::Sample;
+    use crate::sample::sampler::Sample;
     use crate::sample::values::{Values, collect};
     use serde_json::json;
     use std::fs;

@@ -19,7 +19,8 @@ use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, openat, seek};
 use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 
-use super::sample::registry::{Host, Kind, Sample};
+use super::sample::sampler::{Host, Kind, Sample};
+use super::sample::selection::Listing;
 use super::sample::source::numbers;
 use super::sample::values::Values;
 
@@ -28,9 +29,6 @@ pub const PROCESS: Kind = Kind::host(
     "CPU, memory, I/O, switches of followed processes and of those that use CPU; label pid/name (/proc/PID)",
     |host| Box::new(Processes::new(host)),
 );
-
-/// The names (`comm`, which the kernel cuts after 15 bytes) that are followed unless `--follow` says otherwise.
-pub const FOLLOWED: &str = "mysqld,mariadbd,memcached,proxysql,sysbench,fio,mysqlslap,mariadb-slap,memtier_benchmark,headrace,headrace-agent";
 
 /// Idle processes looked at a tick, each 4 us.
 const IDLE_LOOKS: usize = 128;
@@ -50,31 +48,6 @@ const METRICS: [&str; 8] = [
     "voluntary_switches",
     "involuntary_switches",
 ];
-
-/// Which processes the sampler lists.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Listing {
-    /// The followed ones on every tick, others when they used CPU time
-    #[default]
-    Active,
-    /// Only the followed ones
-    Followed,
-    /// Every process on every tick (dear on a host with thousands)
-    All,
-}
-
-pub struct Selection {
-    pub listing: Listing,
-    names: HashSet<String>,
-}
-
-impl Selection {
-    /// `names` is a comma-separated list of process names, as in /proc/PID/comm.
-    pub fn new(listing: Listing, names: &str) -> Self {
-        let cut = |name: &str| name.trim().chars().take(15).collect();
-        Self { listing, names: names.split(',').map(cut).collect() }
-    }
-}
 
 struct Processes {
     root: PathBuf,
@@ -385,8 +358,9 @@ fn list_numbers(folder: &File, numbers: &mut Vec<u32>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Listing, Processes, Selection, parse_stat, stable_name};
-    use crate::sample::registry::{Host, Missed, Sample};
+    use super::{Processes, parse_stat, stable_name};
+    use crate::sample::sampler::{Host, Missed, Sample};
+    use crate::sample::selection::{Listing, Selection};
     use crate::sample::values::collect;
     use serde_json::{Value, json};
     use std::fs;

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 
-use super::sample::registry::{Host, Kind, Sample};
+use super::sample::sampler::{Host, Kind, Sample};
 use super::sample::source::KeptFile;
 use super::sample::values::Values;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::sample::registry::{Kind, Sample};
+use super::sample::sampler::{Kind, Sample};
 use super::sample::values::Values;
 use super::servers::Servers;
 

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 
-use super::sample::registry::{Kind, Sample};
+use super::sample::sampler::{Kind, Sample};
 use super::sample::source::KeptFile;
 use super::sample::values::Values;
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 
-use super::sample::registry::Kind;
+use super::sample::sampler::Kind;
 use super::sample::source::text;
 use super::sample::values::Values;
 

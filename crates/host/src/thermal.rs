@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::sample::registry::{Kind, Sample};
+use super::sample::sampler::{Kind, Sample};
 use super::sample::source::KeptFile;
 use super::sample::values::Values;
 
@@ -67,7 +67,7 @@ fn write(cpus: &mut [(String, [KeptFile; COUNTS.len()])], values: &mut Values) -
 #[cfg(test)]
 mod tests {
     use super::Thermal;
-    use crate::sample::registry::Sample;
+    use crate::sample::sampler::Sample;
     use crate::sample::values::{Values, collect};
     use serde_json::json;
     use std::fs;

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::sample::registry::{Host, Kind, Sample};
+use super::sample::sampler::{Host, Kind, Sample};
 use super::sample::source::numbers;
 use super::sample::values::Values;
 use super::servers::Servers;

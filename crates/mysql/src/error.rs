@@ -3,6 +3,9 @@
 use std::io;
 use std::time::Duration;
 
+/// SELECT (or the like) denied on a table; a global privilege is missing; a command is denied.
+const DENIED: [u16; 4] = [1044, 1142, 1143, 1227];
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server refused or could not do what we asked; the connection can be used on, once it was open.
@@ -45,5 +48,10 @@ impl Error {
             Error::Server { code, .. } => Some(*code),
             _ => None,
         }
+    }
+
+    /// Whether the server refused because the account lacks a privilege.
+    pub fn is_denied(&self) -> bool {
+        self.code().is_some_and(|code| DENIED.contains(&code))
     }
 }

@@ -7,14 +7,13 @@
 //! A `get` that finds nothing has ended well: a cache may miss. `rows` counts the hits, so the misses are `count` -
 //! `rows`. A `set` has no rows.
 
-mod client;
+pub mod client;
 mod items;
 pub mod load;
 mod replies;
 
 use serde::Deserialize;
 
-pub use self::client::MemcachedClient;
 use self::items::{Items, KeyBytes, ValueBytes};
 use base::error::AgentError;
 use engine::keys::{Distribution, Keys};

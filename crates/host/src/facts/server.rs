@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::files::ReadError;
 use super::processes::Server;
 use super::redact;
+use crate::server::query::rows;
 use crate::server::replication::{self, Channel};
-use crate::server::{is_denied, rows};
 use mysql::{Connection, Endpoint, Error, Options};
 
 /// The longest that one statement may take, by the server's own clock.
@@ -129,7 +129,7 @@ impl Asked<'_> {
             Ok(value) => Some(value),
             Err(error) => {
                 self.is_lost = !matches!(error, Error::Server { .. });
-                if is_denied(&error) && !privilege.is_empty() && !self.missing.contains(&privilege) {
+                if error.is_denied() && !privilege.is_empty() && !self.missing.contains(&privilege) {
                     self.missing.push(privilege);
                 }
                 self.errors.push(ReadError { path: self.place.clone(), error: format!("{what}: {error}") });

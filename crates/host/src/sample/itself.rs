@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use rustix::param::page_size;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::registry::{Host, Kind, Missed, Sample};
+use super::sampler::{Host, Kind, Missed, Sample};
 use super::source::{KeptFile, numbers};
 use super::values::Values;
 

@@ -3,11 +3,12 @@
 //! Rates are derived by who reads the lines, so that a wrong formula never costs a re-run. Every sampler reports
 //! its own success and cost; one that fails never stops the others.
 
-mod itself;
-pub mod registry;
-pub mod replies;
+pub mod itself;
 mod rest;
+pub mod sampler;
+pub mod selection;
 mod server;
+pub mod session;
 pub mod source;
 mod ticker;
 pub mod values;
@@ -18,13 +19,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rustix::time::{ClockId, clock_gettime};
 
-use self::registry::{ALL, Host, Kind, Missed, Sample, Source};
 use self::rest::Rest;
-use self::ticker::Ticker;
+use self::sampler::{Host, Kind, Missed, Sample, Source};
+use self::selection::{FOLLOWED, Listing, Selection};
+use self::ticker::{Ticker, elapsed_ns, now_ns};
 use self::values::{Values, write_failure};
-use crate::process::{FOLLOWED, Listing, Selection};
 use base::duration::parse_duration;
 use base::output::Output;
 use base::stop::StopSignal;
@@ -57,12 +57,16 @@ pub struct SampleArguments {
     server: Box<ServerArguments>,
 }
 
-pub fn run(arguments: &SampleArguments) -> anyhow::Result<()> {
+/// Samples with those of `all` that the arguments name.
+///
+/// # Errors
+/// For a list that names none of `all`, and where the output fails.
+pub fn run(arguments: &SampleArguments, all: &[&'static Kind]) -> anyhow::Result<()> {
     if arguments.samplers.as_deref() == Some("list") {
-        return list(std::io::stdout());
+        return list(all, std::io::stdout());
     }
     let server = arguments.server.options(server::READ_TIMEOUT)?;
-    let kinds = registry::select(arguments.samplers.as_deref(), server.is_some())?;
+    let kinds = sampler::select(all, arguments.samplers.as_deref(), server.is_some())?;
     let last_tick = arguments.duration.map_or(u64::MAX, |duration| {
         u64::try_from(duration.as_nanos() / arguments.interval.as_nanos()).unwrap_or(u64::MAX)
     });
@@ -87,8 +91,8 @@ pub fn run(arguments: &SampleArguments) -> anyhow::Result<()> {
     result.and(server_result).and(output.finish())
 }
 
-fn list(mut output: impl std::io::Write) -> anyhow::Result<()> {
-    for kind in ALL {
+fn list(all: &[&Kind], mut output: impl std::io::Write) -> anyhow::Result<()> {
+    for kind in all {
         writeln!(output, "{:<15} {}", kind.name, kind.doc)?;
     }
     Ok(())
@@ -164,16 +168,6 @@ fn is_absent(error: &anyhow::Error) -> bool {
     })
 }
 
-/// CLOCK_REALTIME: samples are joined with what other programs wrote on the same host.
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Realtime);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-fn elapsed_ns(start: Instant) -> u64 {
-    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
-}
-
 fn parse_interval(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         // Below this a tick costs more than the time it has.
@@ -184,10 +178,11 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::registry::{ALL, Host, Missed, Source};
+    use super::sampler::{Host, Missed, Source};
+    use super::selection::{Listing, Selection};
     use super::values::Values;
     use super::{Running, parse_interval};
-    use crate::process::{Listing, Selection};
+    use crate::samplers;
     use proptest::prelude::{ProptestConfig, any, proptest};
     use std::fs;
 
@@ -227,7 +222,7 @@ mod tests {
             let processes = Selection::new(Listing::All, "a");
             let host = Host { root: root.path().to_owned(), processes, missed: Missed::default() };
             let mut lines = Vec::new();
-            for kind in ALL {
+            for kind in samplers() {
                 if let Source::Host(open) = kind.source {
                     let mut sampler = Running::new(kind, open(&host));
                     for _ in 0..2 {

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-use super::registry::{Kind, Source};
-use super::replies::{ServerSample, Session, Trouble};
 use super::rest::Rest;
-use super::ticker::Ticker;
+use super::sampler::{Kind, Source};
+use super::session::{ServerSample, Session, Trouble};
+use super::ticker::{Ticker, elapsed_ns, now_ns};
 use super::values::{Values, write_failure};
-use super::{elapsed_ns, now_ns};
 use base::output::Output;
 use base::stop::StopSignal;
 use mysql::{CONNECT_TIMEOUT, Connection, Error, Options};

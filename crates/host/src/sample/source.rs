@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use super::registry::Sample;
+use super::sampler::Sample;
 use super::values::Values;
 
 /// A file that is read from its start every tick. Opening costs more than reading for most of /proc.

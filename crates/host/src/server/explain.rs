@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{SYNTAX_ERROR, named_server, rows};
+use super::query::{SYNTAX_ERROR, named_server, rows};
 use base::error::AgentError;
 use mysql::{Connection, Error, Options, ServerArguments};
 use sql;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::sample::registry::Kind;
-use crate::sample::replies::{Session, Trouble};
+use crate::sample::sampler::Kind;
+use crate::sample::session::{Session, Trouble};
 use crate::sample::values::Values;
 
 pub const INNODB_MUTEX: Kind = Kind::server(

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::sample::registry::Kind;
-use crate::sample::replies::{Session, Trouble};
+use crate::sample::sampler::Kind;
+use crate::sample::session::{Session, Trouble};
 use crate::sample::values::Values;
 
 /// Not every second: InnoDB lists all its transactions for it, and meanwhile none can begin or end.

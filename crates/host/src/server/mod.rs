@@ -5,81 +5,21 @@ pub mod innodb_mutex;
 pub mod innodb_status;
 pub mod performance_schema;
 pub mod processlist;
+pub mod query;
 pub mod replication;
 pub mod statements;
+pub mod status;
 
-use std::time::Duration;
+use crate::sample::sampler::Kind;
 
-use base::error::AgentError;
-use mysql::{Connection, Error, Options, Row, ServerArguments};
-
-const UNKNOWN_COLUMN: u16 = 1054;
-const SYNTAX_ERROR: u16 = 1064;
-const NO_SUCH_TABLE: u16 = 1146;
-/// SELECT (or the like) denied on a table; a global privilege is missing; a command is denied.
-const DENIED: [u16; 4] = [1044, 1142, 1143, 1227];
-
-/// A row whose columns are looked up by name: names differ between vendors and versions, and so does their order.
-#[derive(Clone, Copy)]
-pub struct Named<'a> {
-    columns: &'a [String],
-    row: &'a Row<'a>,
-}
-
-impl<'a> Named<'a> {
-    pub fn new(columns: &'a [String], row: &'a Row<'a>) -> Self {
-        Self { columns, row }
-    }
-
-    /// The first column of one of these names. None where there is none, or it is NULL.
-    pub fn text(&self, names: &[&str]) -> Option<String> {
-        let is_wanted = |column: &String| names.iter().any(|name| column.eq_ignore_ascii_case(name));
-        let column = self.columns.iter().position(is_wanted)?;
-        Some(String::from_utf8_lossy(self.row.get(column)?).into_owned())
-    }
-
-    pub fn number(&self, names: &[&str]) -> Option<u64> {
-        self.text(names)?.parse().ok()
-    }
-}
-
-/// The server of a command that cannot do without one.
-fn named_server(server: &ServerArguments, read_timeout: Duration) -> anyhow::Result<Options> {
-    let message = "no server was named: give --mysql-socket or --mysql-host";
-    server.options(read_timeout)?.ok_or_else(|| AgentError::Input(message.to_owned()).into())
-}
-
-/// All rows of a statement, as text.
-pub fn rows(connection: &mut Connection, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
-    let mut rows = Vec::new();
-    connection.query(sql, |columns, row| {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        rows.push((0..columns.len()).map(|column| row.get(column).map(text)).collect());
-    })?;
-    Ok(rows)
-}
-
-/// Runs the first of the statements that this server understands, beginning with the one that it did last time.
-pub fn query_first(
-    connection: &mut Connection,
-    statements: &[&str],
-    understood: &mut usize,
-    mut on_row: impl FnMut(&[String], &Row<'_>),
-) -> Result<(), Error> {
-    loop {
-        match connection.query(statements[*understood], &mut on_row) {
-            Err(error)
-                if matches!(error.code(), Some(UNKNOWN_COLUMN | SYNTAX_ERROR | NO_SUCH_TABLE))
-                    && *understood + 1 < statements.len() =>
-            {
-                *understood += 1;
-            }
-            result => return result,
-        }
-    }
-}
-
-/// Whether the server refused because the account may not.
-pub fn is_denied(error: &Error) -> bool {
-    error.code().is_some_and(|code| DENIED.contains(&code))
-}
+/// Its samplers, in the order in which a tick reads them.
+pub const SAMPLERS: &[&Kind] = &[
+    &status::MYSQL_STATUS,
+    &status::INNODB_METRICS,
+    &innodb_mutex::INNODB_MUTEX,
+    &innodb_status::INNODB_STATUS,
+    &performance_schema::MYSQL_WAITS,
+    &performance_schema::STATEMENTS,
+    &processlist::PROCESSLIST,
+    &replication::REPLICATION,
+];

@@ -1,7 +1,7 @@
 //! performance_schema: what statements and threads of the server waited for, and which statements took the time.
 
-use crate::sample::registry::Kind;
-use crate::sample::replies::{Session, Trouble};
+use crate::sample::sampler::Kind;
+use crate::sample::session::{Session, Trouble};
 use crate::sample::values::Values;
 use mysql::{Connection, Error};
 

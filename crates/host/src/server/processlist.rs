@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::performance_schema::is_on;
-use crate::sample::registry::Kind;
-use crate::sample::replies::{Session, Trouble};
+use crate::sample::sampler::Kind;
+use crate::sample::session::{Session, Trouble};
 use crate::sample::values::Values;
 
 pub const PROCESSLIST: Kind = Kind::server(

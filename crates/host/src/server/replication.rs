@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::{Named, query_first};
-use crate::sample::registry::Kind;
-use crate::sample::replies::{Session, Trouble};
+use super::query::{Named, query_first};
+use crate::sample::sampler::Kind;
+use crate::sample::session::{Session, Trouble};
 use crate::sample::values::Values;
 use mysql::{Connection, Error};
 

@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::performance_schema::is_on;
-use super::{Named, named_server};
+use super::query::{Named, named_server};
 use mysql::{Connection, Error, ServerArguments};
 
 const READ_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,50 +1,14 @@
-//! The samplers: a new one is a file of its own and a line of `ALL`.
+//! What a sampler is; the lists of them are in `lib.rs` and `server/mod.rs`, beside the modules.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use super::replies::{INNODB_METRICS, MYSQL_STATUS, ServerSample};
+use super::selection::Selection;
+use super::session::ServerSample;
 use super::values::Values;
-use crate::process::Selection;
-use crate::server::{innodb_mutex, innodb_status, performance_schema, processlist, replication};
-use crate::{
-    cgroup, diskstats, filesystems, interrupts, listen, md, meminfo, netdev, process, psi, server_process,
-    snmp, softirqs, softnet, stat, thermal, threads, vmstat,
-};
 use base::error::AgentError;
-
-/// Every sampler, in the order in which a tick reads them.
-pub const ALL: [&Kind; 27] = [
-    &stat::CPU,
-    &interrupts::INTERRUPTS,
-    &softirqs::SOFTIRQS,
-    &softnet::SOFTNET,
-    &diskstats::DISK,
-    &meminfo::MEMORY,
-    &vmstat::VMSTAT,
-    &psi::PSI,
-    &netdev::NETWORK,
-    &snmp::SNMP,
-    &process::PROCESS,
-    &md::MD,
-    &thermal::THERMAL,
-    &threads::THREADS,
-    &cgroup::CGROUP,
-    &server_process::SERVER_PROCESS,
-    &filesystems::FILE_SYSTEMS,
-    &listen::LISTEN,
-    &MYSQL_STATUS,
-    &INNODB_METRICS,
-    &innodb_mutex::INNODB_MUTEX,
-    &innodb_status::INNODB_STATUS,
-    &performance_schema::MYSQL_WAITS,
-    &performance_schema::STATEMENTS,
-    &processlist::PROCESSLIST,
-    &replication::REPLICATION,
-    &super::itself::AGENT,
-];
 
 /// A sampler's description of itself.
 pub struct Kind {
@@ -104,18 +68,23 @@ pub struct Missed {
     pub server: Arc<AtomicU64>,
 }
 
-/// The samplers of a comma-separated list, in the order of `ALL`; without one all that can run.
-pub fn select(list: Option<&str>, has_server: bool) -> anyhow::Result<Vec<&'static Kind>> {
+/// Those of `all` in a comma-separated list, in the order of `all`; without a list all that can run.
+///
+/// # Errors
+/// For a name that none has, and for a sampler of a server where there is none.
+pub fn select(
+    all: &[&'static Kind],
+    list: Option<&str>,
+    has_server: bool,
+) -> anyhow::Result<Vec<&'static Kind>> {
+    let kinds = all.iter().copied();
     let Some(list) = list else {
-        return Ok(ALL
-            .into_iter()
-            .filter(|kind| kind.is_default && (has_server || !kind.is_server()))
-            .collect());
+        return Ok(kinds.filter(|kind| kind.is_default && (has_server || !kind.is_server())).collect());
     };
     let names: Vec<&str> = list.split(',').map(str::trim).collect();
     for name in &names {
-        let Some(kind) = ALL.into_iter().find(|kind| kind.name == *name) else {
-            let known: Vec<&str> = ALL.into_iter().map(|kind| kind.name).collect();
+        let Some(kind) = all.iter().find(|kind| kind.name == *name) else {
+            let known: Vec<&str> = all.iter().map(|kind| kind.name).collect();
             let message = format!("there is no sampler {name:?}; there are {}", known.join(", "));
             return Err(AgentError::Input(message).into());
         };
@@ -124,22 +93,24 @@ pub fn select(list: Option<&str>, has_server: bool) -> anyhow::Result<Vec<&'stat
             return Err(AgentError::Input(message).into());
         }
     }
-    Ok(ALL.into_iter().filter(|kind| names.contains(&kind.name)).collect())
+    Ok(kinds.filter(|kind| names.contains(&kind.name)).collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, select};
+    use super::select;
+    use crate::samplers;
 
     #[test]
     fn names_are_unique_and_lists_are_checked() {
-        let names: std::collections::HashSet<_> = ALL.iter().map(|kind| kind.name).collect();
-        assert_eq!(names.len(), ALL.len());
+        let all = samplers();
+        let names: std::collections::HashSet<_> = all.iter().map(|kind| kind.name).collect();
+        assert_eq!(names.len(), all.len());
         let chosen = |list, has_server| {
-            select(list, has_server).map(|kinds| kinds.iter().map(|kind| kind.name).collect::<Vec<_>>())
+            select(&all, list, has_server).map(|kinds| kinds.iter().map(|kind| kind.name).collect::<Vec<_>>())
         };
         assert_eq!(chosen(Some("psi, cpu"), false).unwrap(), ["cpu", "psi"]);
-        assert_eq!(chosen(None, true).unwrap().len(), ALL.len());
+        assert_eq!(chosen(None, true).unwrap().len(), all.len());
         assert!(!chosen(None, false).unwrap().contains(&"mysql_status"));
         assert!(chosen(Some("cpus"), true).unwrap_err().to_string().contains("\"cpus\""));
         assert!(chosen(Some("mysql_status"), false).unwrap_err().to_string().contains("--mysql-socket"));

@@ -1,0 +1,45 @@
+//! A session with a server, as its samplers use it.
+
+use mysql::{Connection, Error};
+
+use super::values::Values;
+
+/// Reads counters over a session.
+pub type ServerSample = fn(&mut Session, &mut Values) -> Result<(), Trouble>;
+
+/// Why a sampler has no values.
+pub enum Trouble {
+    Server(Error),
+    /// This server has no such source, or does not fill it: it is asked again rarely.
+    Absent(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        if error.is_denied() {
+            return Trouble::Absent(error.to_string());
+        }
+        Trouble::Server(error)
+    }
+}
+
+/// A connection and what was learnt of the server behind it.
+pub struct Session {
+    pub connection: Connection,
+    /// Which form of each statement this server understands.
+    pub understood: Understood,
+}
+
+#[derive(Default)]
+pub struct Understood {
+    pub innodb: usize,
+    pub replication: usize,
+    /// Whether performance_schema is on, once that is known.
+    pub performance_schema: Option<bool>,
+}
+
+impl Session {
+    pub fn new(connection: Connection) -> Self {
+        Self { connection, understood: Understood::default() }
+    }
+}
