@@ -6,7 +6,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 export PATH := $(PATH):/usr/sbin:/sbin
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-real check format bench wheel torture lock clean
+.PHONY: help setup demo test test-real check format bench docs wheel torture lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -44,7 +44,11 @@ bench: setup ## speed and memory, each beside its peer, as ratios
 	@code=0; $(BIN)/python benches || code=$$?; [ $$code = 130 ] || \
 	cargo bench --locked --quiet --bench record --bench fingerprint || code=1; exit $$code
 
-wheel: setup ## dist/: one wheel for glibc and musl, and a source distribution
+docs: ## the documentation as a site, from the code and docs/ (headrace docs opens it); broken links fail
+	$(BIN)/python scripts/reference.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+wheel: setup docs ## dist/: one wheel for glibc and musl, and a source distribution
 	@$(BIN)/python scripts/wheels.py
 
 torture: ## hours of it: killed at every command, then what servers may say in every wrong way (needs cargo-fuzz)

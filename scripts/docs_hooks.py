@@ -23,6 +23,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_post_build(config: MkDocsConfig) -> None:
+    """A page for a web server's errors: on a disk nothing serves it, and its links would lead to the root."""
+    (Path(config.site_dir) / "404.html").unlink(missing_ok=True)
+    for source_map in Path(config.site_dir).rglob("*.map"):
+        source_map.unlink()
+
+
 def _rewritten(text: str) -> str:
     """Links of a file at the root, as seen from the folder ``project``. Files outside of the site become names."""
     text = re.sub(r"\]\(docs/", "](../", text)

@@ -170,8 +170,10 @@ def catalogue() -> Iterator[tuple[str, str]]:
     index += [*table(("area", "knobs"), rows), ""]
     yield "knobs/index.md", "\n".join(index)
     for page, (title, module) in KNOB_PAGES.items():
-        rows = (_knob(knob) for knob in module.KNOBS)
-        head = ("knob", "meaning", "unit", "cost", "durability", "formerly")
+        rows = [("knob", "meaning", "unit", "cost", "durability", "formerly"), *map(_knob, module.KNOBS)]
+        # A column that no knob of the page fills is left out.
+        used = [i for i in range(len(rows[0])) if any(row[i] for row in rows[1:])]
+        head, *rows = ([row[i] for i in used] for row in rows)
         yield (
             f"knobs/{page}.md",
             "\n".join(

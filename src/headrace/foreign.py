@@ -90,16 +90,31 @@ def _pattern(names: str) -> re.Pattern[str]:
 
 def _responses(path: Path) -> dict[str, float]:
     text = _text(path)
-    for reader in _READERS:
+    for reader in _READERS.values():
         found = reader(text)
         if found:
             return {name: value for name, value in found.items() if value > 0 and math.isfinite(value)}
     raise PlanError(
-        "no result of sysbench, fio (--output-format=json), HammerDB or BenchBase (summary.json)",
+        f"not the output of {', '.join(_READERS)}",
         place=str(path),
     )
 
 
+#: The benchmarks whose output is read, by name. A reader returns nothing for the output of another.
+_READERS: dict[str, Callable[[str], dict[str, float]]] = {}
+
+
+def _reads(name: str) -> Callable[[Callable[[str], dict[str, float]]], Callable[[str], dict[str, float]]]:
+    """Adds the reader of a benchmark's output."""
+
+    def added(reader: Callable[[str], dict[str, float]]) -> Callable[[str], dict[str, float]]:
+        _READERS[name] = reader
+        return reader
+
+    return added
+
+
+@_reads("sysbench")
 def _sysbench(text: str) -> dict[str, float]:
     """The final summary of sysbench 1.0."""
     found = {}
@@ -122,6 +137,7 @@ def _sysbench(text: str) -> dict[str, float]:
     return found if {"transactions_s", "reads_s", "writes_s"} & set(found) else {}
 
 
+@_reads("fio (--output-format=json or json+)")
 def _fio(text: str) -> dict[str, float]:
     """fio's JSON; its jobs are added up, and the worst job's percentile stands: percentiles have no mean."""
     content = _json(text)
@@ -145,12 +161,14 @@ def _fio(text: str) -> dict[str, float]:
     return found
 
 
+@_reads("HammerDB")
 def _hammerdb(text: str) -> dict[str, float]:
     """``System achieved 12345 NOPM from 28456 MySQL TPM``; the last one of several."""
     matches = re.findall(r"System achieved (\d+) NOPM from (\d+) \S+ TPM", text)
     return {"nopm": float(matches[-1][0]), "tpm": float(matches[-1][1])} if matches else {}
 
 
+@_reads("BenchBase (summary.json)")
 def _benchbase(text: str) -> dict[str, float]:
     """BenchBase's summary.json: requests a second, and its latencies in microseconds."""
     content = _json(text)
@@ -173,7 +191,15 @@ def _benchbase(text: str) -> dict[str, float]:
     return found
 
 
-_READERS: tuple[Callable[[str], dict[str, float]], ...] = (_fio, _benchbase, _hammerdb, _sysbench)
+@_reads("mysqlslap")
+def _mysqlslap(text: str) -> dict[str, float]:
+    """The report of mysqlslap or mariadb-slap, the last of several. A run is one pass of the query list."""
+    found = {}
+    for name, word in {"mean_ms": "Average", "min_ms": "Minimum", "max_ms": "Maximum"}.items():
+        seconds = re.findall(rf"{word} number of seconds to run all queries: ([\d.]+) seconds", text)
+        if seconds:
+            found[name] = float(seconds[-1]) * 1e3
+    return {"runs_s": 1e3 / found["mean_ms"], **found} if found.get("mean_ms") else {}
 
 
 def _json(text: str) -> Any:

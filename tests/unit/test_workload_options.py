@@ -154,8 +154,8 @@ def test_no_text_would_be_taken_for_markup(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["oltp", "sql", "tpcc", "memcached"])
 def test_the_guide_names_every_option_with_its_default(kind: str) -> None:
-    guide = ROOT / "docs" / "reference" / "plans.md"
-    _, _, section = guide.read_text().partition("## Workloads of headrace's own driver")
+    guide = ROOT / "docs" / "reference" / "workloads.md"
+    _, _, section = guide.read_text().partition("# Workloads")
     for doc in option_docs(kind):
         key = (doc.name.partition(" = ")[2] or doc.name).strip(' "')
         assert re.search(rf"\b{key}\b", section), doc.name
