@@ -38,7 +38,7 @@ class NotReady(HeadraceError):
 
 
 class Refused(HeadraceError):
-    """Doing this could harm the host or its data, and nobody allowed it by name."""
+    """Doing this could harm the host or its data, and it was not allowed by name."""
 
     exit_code = 5
 
@@ -117,9 +117,9 @@ EXIT_CODES: dict[int, str] = {
     2: "wrong arguments",
     3: "a plan, or an address, is wrong",
     4: "this machine is not ready: something is missing",
-    5: "refused: it could harm the host, and nobody allowed it by name",
+    5: "refused: it could harm the host, and it was not allowed by name",
     6: "a target cannot be reached, or a command on it failed",
-    7: "a port, lock or folder is held by somebody else",
+    7: "a port, lock or directory is in use",
     8: "no room left on a disk",
     9: "an experiment folder is damaged or of another format",
     10: "no trial ended that can be analysed",

@@ -33,7 +33,7 @@ class Persist(StrEnum):
 
 
 @app.command(
-    short_help="Change settings of a live host, so that they can always be undone.",
+    short_help="Change settings of a live host, with a way back.",
     epilog="Example: headrace apply host.vm.swappiness=1 host.rps_cpus@eth0=f -t root@db1 --confirm-within 60s",
 )
 @grouped
@@ -43,21 +43,24 @@ def apply(
     confirm_within: Annotated[
         str,
         typer.Option(
-            "--confirm-within", metavar="TIME", help="The host undoes it unless confirmed: 60s, 5m."
+            "--confirm-within",
+            metavar="TIME",
+            help="The host itself reverts unless confirmed in time: 60s, 5m.",
         ),
     ] = "",
     persist: Annotated[
         Persist,
-        typer.Option("--persist", help="Also write it where it lasts: files, or a TuneD profile."),
+        typer.Option("--persist", help="Also make it permanent: files, or a TuneD profile."),
     ] = Persist.NO,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done.")] = False,
     allow_weaker: Annotated[
-        list[str] | None, typer.Option("--allow-weaker", metavar="KNOB", help="May weaken durability.")
+        list[str] | None,
+        typer.Option("--allow-weaker", metavar="KNOB", help="Allow this knob to reduce durability."),
     ] = None,
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
-    """Change settings now, all of them or none. The originals are on the host's disk before that."""
+    """Change settings now, all of them or none. The original values are saved on the host first."""
     from headrace import rollout
     from headrace.agent import Agent
     from headrace.hunt import usual_login
@@ -97,7 +100,7 @@ def apply(
 def confirm(
     change: Annotated[str, typer.Argument(metavar="ID")] = "", target: TargetOption = "local"
 ) -> None:
-    """Keep what `apply --confirm-within` changed. Without ID: the one that waits."""
+    """Keep what `apply --confirm-within` changed. Without ID: the open change."""
     kept = on_target(target, lambda host: _confirm(host, change))
     stderr().print(f"kept: {kept}", highlight=False)
 
@@ -112,7 +115,7 @@ def rollback(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Put settings back as they were. Without an option: what waits for its confirmation, or failed before."""
+    """Restore original values. Without an option: changes that await confirmation, or whose undo failed."""
     from headrace import rollout
     from headrace.agent import Agent, Journal
     from headrace.errors import TargetError
@@ -145,7 +148,7 @@ def rollback(
 
 @app.command(epilog="Example: headrace journal --target root@db1")
 def journal(target: TargetOption = "local", as_json: Json = False) -> None:
-    """What is changed on a host: what waits for its confirmation, and what was kept."""
+    """Show the changes on a host: open ones and kept ones."""
     from headrace import rollout
     from headrace.agent import Agent, Journal
 
@@ -171,7 +174,7 @@ def journal(target: TargetOption = "local", as_json: Json = False) -> None:
 
 
 @app.command(
-    short_help="What can be set, and how it stands on a host.",
+    short_help="List settings and their current values.",
     epilog="Example: headrace knobs innodb_io; headrace knobs '*@eth0' -t root@db1; headrace knobs show host.thp",
 )
 @grouped
@@ -184,7 +187,7 @@ def knobs(
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
-    """What can be set on a host: the value now, the unit, what a change costs. `show NAME` explains one."""
+    """List settings with their current values, units and the cost of a change. `show NAME` explains one."""
     from headrace.report import knobs as views
 
     pattern, *more = words or [""]

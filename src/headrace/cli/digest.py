@@ -60,10 +60,10 @@ class Question:
         ),
     ] = "class"
     since: Annotated[
-        str, typer.Option("--since", metavar="TIME", help="Only calls that began then or later.")
+        str, typer.Option("--since", metavar="TIME", help="Only calls that started at this time or later.")
     ] = ""
     until: Annotated[
-        str, typer.Option("--until", metavar="TIME", help="Only calls that began before then.")
+        str, typer.Option("--until", metavar="TIME", help="Only calls that started before this time.")
     ] = ""
     filters: Annotated[
         list[str] | None,
@@ -141,7 +141,7 @@ class Two:
     ] = False
     client: Annotated[
         str,
-        typer.Option("--client", metavar="SOURCE", help="What was captured at the client, beside --server."),
+        typer.Option("--client", metavar="SOURCE", help="What was captured at the client; needs --server."),
     ] = ""
     server: Annotated[
         str, typer.Option("--server", metavar="SOURCE", help="What was captured at the server.")
@@ -170,7 +170,7 @@ class Days:
 
 
 @app.command(
-    short_help="What does this traffic consist of: which queries, how often, how slow?",
+    short_help="Summarise traffic by query class: how often, how slow, how costly.",
     epilog="Example: headrace digest slow.log --objective 10ms --page digest.html",
 )
 @grouped
@@ -183,7 +183,7 @@ def digest(
     sources: Sources = None,
     login: ServerLogin = NO_LOGIN,
 ) -> None:
-    """Sum up traffic by query class: share of time, percentiles, rows, errors, and what nobody could see."""
+    """Summarise traffic by query class: share of time, percentiles, rows, errors, and gaps in the source."""
     if two.compare:
         _compare(sources or [], asked, shown)
     elif two.client or two.server:

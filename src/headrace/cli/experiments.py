@@ -13,14 +13,14 @@ from headrace.errors import TargetError
 if TYPE_CHECKING:
     from headrace.store import ExperimentFolder
 
-plan_app = typer.Typer(no_args_is_help=True, help="Look at plan files without running them.")
+plan_app = typer.Typer(no_args_is_help=True, help="Inspect plan files without running them.")
 app.add_typer(plan_app, name="plan")
 
 
 PlanFile = Annotated[Path, typer.Argument(help="A plan file, or the name of an example.", metavar="PLAN")]
-Folder = Annotated[Path, typer.Argument(help="An experiment's folder.", metavar="FOLDER")]
+Folder = Annotated[Path, typer.Argument(help="An experiment's directory.", metavar="FOLDER")]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="The experiment's folder [experiments/NAME].")
+    Path | None, typer.Option("--output", "-o", help="The experiment's directory [experiments/NAME].")
 ]
 Objectives = Annotated[
     list[str] | None,
@@ -127,7 +127,7 @@ def _run_plan(plan: Path, output: Path | None, retry: bool, as_json: bool, on: s
 
 
 @app.command(
-    short_help="How much load brings more throughput?",
+    short_help="Find the saturation point.",
     epilog="Example: headrace sweep sweep --objective p99=10ms --objective p50=1ms",
 )
 def sweep(
@@ -189,7 +189,7 @@ def _conclude(folder: ExperimentFolder, as_json: bool) -> None:
 
 @app.command(
     name="report",
-    short_help="Analyse an experiment, write its report.",
+    short_help="Analyse an experiment and write its report.",
     epilog="Example: headrace report experiments/stock-to-all --json | jq .effects",
 )
 def report_command(folder: Folder, objective: Objectives = None, as_json: Json = False) -> None:
@@ -203,9 +203,9 @@ def report_command(folder: Folder, objective: Objectives = None, as_json: Json =
     _conclude(found, as_json)
 
 
-@app.command(short_help="How far is an experiment?")
+@app.command(short_help="Show an experiment's progress.")
 def status(folder: Folder, as_json: Json = False) -> None:
-    """How far an experiment is, and whether the host is restored."""
+    """Show an experiment's progress, and whether the host is restored."""
     from headrace.agent import Agent, Journal
     from headrace.experiment.kinds import as_decided
     from headrace.experiment.machine import reached
@@ -235,11 +235,11 @@ def status(folder: Folder, as_json: Json = False) -> None:
 
 
 @app.command(
-    short_help="Two experiments side by side.",
+    short_help="Compare two experiments.",
     epilog="Example: headrace compare experiments/kernel-6.1 experiments/kernel-6.12",
 )
 def compare(a: Folder, b: Folder, as_json: Json = False) -> None:
-    """Two experiments with the same workload: each treatment of B against the same one of A (unpaired)."""
+    """Compare two experiments of one workload: each treatment of B relative to the same one of A (unpaired)."""
     from dataclasses import asdict
 
     from headrace.analysis.study import compare_experiments

@@ -12,11 +12,11 @@ from headrace.model import ServerLogin
 
 
 @app.command(
-    short_help="Is this machine ready? What is missing?",
+    short_help="Check whether a machine is ready.",
     epilog="Example: headrace doctor --json | jq '.[] | select(.ok|not)'",
 )
 def doctor(target: TargetOption = "local", scratch: str = "/var/tmp/headrace", as_json: Json = False) -> None:
-    """Is this machine ready? What is missing, and the command that brings it."""
+    """Check whether a machine is ready: what is missing, and the command that installs it."""
     from headrace.experiment import readiness
 
     async def work(host: Any) -> list[readiness.Check]:
@@ -47,7 +47,7 @@ def _print_checks(checks: list[Any]) -> None:
 @app.command(epilog="Example: headrace facts --target root@db1 --json | jq .block_devices")
 @grouped
 def facts(target: TargetOption = "local", login: ServerLogin = NO_LOGIN, as_json: Json = False) -> None:
-    """How a host and its servers are configured."""
+    """Show how a host and its servers are configured."""
     from headrace.agent import Agent
 
     async def work(host: Any) -> Any:

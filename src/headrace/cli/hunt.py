@@ -31,12 +31,12 @@ Told = TypeVar("Told")
 #: From so many saved hosts on it pays to start a process for each core.
 MANY_FILES = 16
 
-rules_app = typer.Typer(no_args_is_help=False, help="What headrace looks for, and why.")
+rules_app = typer.Typer(no_args_is_help=False, help="List the rules that hunt evaluates, and explain one.")
 app.add_typer(rules_app, name="rules")
 
 
 @app.command(
-    short_help="What is saturated, why, and what would help?",
+    short_help="Find what limits a host, why, and what would help.",
     epilog="Example: headrace hunt --target root@db1 --seconds 120 --save db1.hunt",
 )
 @grouped
@@ -46,7 +46,7 @@ def hunt(
         float, typer.Option("--seconds", "-s", min=2, max=86_400, help="How long to watch.")
     ] = 60.0,
     save: Annotated[
-        Path | None, typer.Option("--save", help="Keep all of it in one file that a colleague can open.")
+        Path | None, typer.Option("--save", help="Save everything in one file that a colleague can open.")
     ] = None,
     source: Annotated[
         list[Path] | None,
@@ -57,15 +57,17 @@ def hunt(
         typer.Option("--limit", help="A device's measured limit, such as nvme0n1=85000 (operations/s)."),
     ] = None,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Record where the server's CPU time goes (perf), too.")
+        bool, typer.Option("--profile", help="Also record where the server's CPU time goes (perf).")
     ] = False,
-    page: Annotated[Path | None, typer.Option("--page", help="Write an HTML page.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Show what is fine and every gap, too.")] = False,
-    brief: Annotated[bool, typer.Option("--brief", help="A line for each host.")] = False,
+    page: Annotated[Path | None, typer.Option("--page", help="Write an HTML report.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also show healthy resources and every gap.")
+    ] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="One line per host.")] = False,
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
-    """Watch a host, say what limits it, and offer a test for every remedy. Changes nothing."""
+    """Watch a host and report what limits it, with a testable fix per finding. Changes nothing."""
     from headrace import hunt as hunts
     from headrace.report import hunt as views
     from headrace.report import hunt_html
@@ -200,7 +202,7 @@ def rules_list(
     context: typer.Context,
     as_json: Json = False,
 ) -> None:
-    """What headrace looks for, and why."""
+    """List the rules that hunt evaluates."""
     from headrace.report import rules as views
     from headrace.rules import all_rules
 
@@ -215,7 +217,7 @@ def rules_list(
 
 @rules_app.command("show", epilog="Example: headrace rules show NET01")
 def rules_show(code: Annotated[str, typer.Argument(metavar="CODE")], as_json: Json = False) -> None:
-    """One rule: what it finds, why that matters, its source and what would refute it."""
+    """Explain one rule: what it finds, why that matters, its source and what would refute it."""
     from headrace.errors import PlanError
     from headrace.report import rules as views
     from headrace.rules import all_rules

@@ -15,7 +15,7 @@ EXAMPLE = "Example: headrace import table.csv --factor kernel --factor filesyste
 
 @app.command(
     "import",
-    short_help="Analyse a table, or what other benchmarks printed.",
+    short_help="Analyse results that others measured: tables, outputs of benchmarks.",
     epilog=f"{EXAMPLE}, or: headrace import out/*.json --names 'fio-{{filesystem}}-{{chunk}}.json' "
     "--response write_iops",
 )
@@ -23,7 +23,8 @@ def import_command(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="A CSV table, or outputs of sysbench, fio (JSON), HammerDB or BenchBase.", metavar="FILE..."
+            help="A CSV table, or outputs of sysbench, fio, HammerDB, BenchBase or mysqlslap.",
+            metavar="FILE...",
         ),
     ],
     factor: Annotated[
@@ -55,7 +56,7 @@ def import_command(
     page: PageFile = None,
     as_json: Json = False,
 ) -> None:
-    """What matters in results that were measured elsewhere, with the honesty due to one observation a cell."""
+    """Find what matters in results measured elsewhere, and what can be claimed from one observation per cell."""
     from headrace import foreign
     from headrace.analysis.decision import decide
     from headrace.analysis.factors import questions_of, studies_of

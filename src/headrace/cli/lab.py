@@ -38,7 +38,7 @@ Kernel = Annotated[
 
 
 @lab.command(
-    short_help="Boot a machine; one that runs already is taken over.",
+    short_help="Boot a machine, or reuse a running one.",
     epilog="Example: headrace lab up --kernel 6.1 --disks 4 --disk-size 2G --disk-iops 3000, "
     "or with a kernel of your own: headrace lab up mine --kernel /boot/vmlinuz-6.9.1",
 )
@@ -63,7 +63,7 @@ def up(
     nic_queues: Annotated[
         int,
         typer.Option(
-            "--nic-queues", help="Above 1: a second card with so many queues, in a namespace; root."
+            "--nic-queues", help="Above 1: a second card with this many queues, in a namespace; needs root."
         ),
     ] = 1,
     accel: Annotated[
@@ -91,7 +91,7 @@ def up(
 
 
 @lab.command(
-    short_help="Boot a machine anew, with another kernel.",
+    short_help="Reboot a machine into another kernel.",
     epilog="Example: headrace lab reboot --kernel 6.1",
 )
 def reboot(name: Name = NAME, kernel: Kernel = "", as_json: Json = False) -> None:
@@ -145,12 +145,14 @@ def status(as_json: Json = False) -> None:
 
 
 @lab.command(
-    short_help="End machines, and remove all that is left of them.",
+    short_help="Stop machines and remove everything they left.",
     epilog="Example: headrace lab down; headrace lab down mine; headrace lab down --all",
 )
 def down(
     names: Annotated[list[str] | None, typer.Argument(help="Their names.", metavar="NAME...")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All of them, those of experiments too.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="All machines, including those of experiments.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """End machines and remove their disks and namespaces; what died before is cleaned up the same way."""
@@ -171,13 +173,13 @@ def down(
 
 
 @lab.command(
-    short_help="Roots and kernels that are kept.",
+    short_help="List cached root images and kernels.",
     epilog="Example: headrace lab images --json; headrace lab images --remove-unused",
 )
 def images(
     remove_unused: Annotated[
         bool,
-        typer.Option("--remove-unused", help="Remove what no machine uses; it is made anew when needed."),
+        typer.Option("--remove-unused", help="Remove what no machine uses; it is rebuilt when needed."),
     ] = False,
     as_json: Json = False,
 ) -> None:

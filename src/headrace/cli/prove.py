@@ -34,7 +34,7 @@ Auto = Annotated[
     bool, typer.Option("--auto", help="Every finding, from the cheapest up; keep what is proven.")
 ]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Where the experiments go [experiments/NAME-proof].")
+    Path | None, typer.Option("--output", "-o", help="Directory of the experiments [experiments/NAME-proof].")
 ]
 Blocks = Annotated[int, typer.Option("--blocks", min=2, max=1000, help="Blocks of each experiment.")]
 Response = Annotated[
@@ -62,7 +62,7 @@ Weaker = Annotated[
 
 
 @app.command(
-    short_help="Test the remedies of findings on a workload, keep what is proven.",
+    short_help="Test the fixes of findings on a workload; keep what is proven.",
     epilog="Example: headrace prove --auto --plan stock-to-all; headrace prove POOL01 --plan my.toml --blocks 6",
 )
 @grouped
@@ -84,7 +84,7 @@ def prove(
     allow_weaker: Weaker = None,
     as_json: Json = False,
 ) -> None:
-    """Hunt on a plan's workload, put each finding's remedy to the test against what is there, keep what is proven.
+    """Hunt on a plan's workload, test each finding's fix against the current settings, keep what is proven.
 
     The workload runs on a private server as in `headrace run`; the machine is left as it was. Each step is an
     experiment of its own, with baseline and remedy interleaved. The same command again continues.

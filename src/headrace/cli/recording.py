@@ -20,13 +20,13 @@ Literals = Annotated[
         "--with-literals", help="Keep values, which a replay needs; passwords are removed all the same."
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Write over a FILE that is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing FILE.")]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The new recording.")]
 Recording = Annotated[Path, typer.Argument(metavar="FILE", show_default=False)]
 
 
 @app.command(
-    short_help="Keep what clients send to a server, to digest it or to play it again.",
+    short_help="Record what clients send to a server.",
     epilog="Example: headrace record -t root@db1 /var/log/mysql/slow.log --follow --duration 10m -o db1.rec",
 )
 def record(
@@ -61,7 +61,7 @@ def record(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Record on a target and bring the file here. Ctrl-C stops the recorder and collects what it has."""
+    """Record on a target and copy the file here. Ctrl-C stops the recorder and collects what it has."""
     if bool(sources) == bool(interface):
         raise typer.BadParameter("name a SOURCE on the target, or an --interface")
     options = [word for each in port or [] for word in ("--port", str(each))]
@@ -170,7 +170,7 @@ def _table(rows: list[tuple[str, str]]) -> Any:
 # -- recording ... ----------------------------------------------------------------------------------------------
 
 recordings = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Look into recordings, and make others of them."
+    no_args_is_help=True, rich_markup_mode=None, help="Inspect, cut, merge, filter and anonymise recordings."
 )
 app.add_typer(recordings, name="recording")
 
@@ -204,7 +204,7 @@ def _made(arguments: list[str], output: Path, force: bool, as_json: bool) -> Non
     stdout().print(_table(rows))
 
 
-@recordings.command(short_help="What is in it?")
+@recordings.command(short_help="Show its contents.")
 def info(
     file: Recording,
     quick: Annotated[bool, typer.Option("--quick", help="Only what headers and index tell.")] = False,
@@ -261,7 +261,7 @@ def _moment(time_ns: int) -> str:
     return f"{datetime.fromtimestamp(time_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-@recordings.command(short_help="Can all of it still be read?")
+@recordings.command(short_help="Check that all of it is readable.")
 def verify(file: Recording, as_json: Json = False) -> None:
     """Read every byte; the exit code is 9 where anything is damaged or missing."""
     found = _agent(["verify", "--", str(file)], even_if_damaged=True)
@@ -277,7 +277,7 @@ def verify(file: Recording, as_json: Json = False) -> None:
         )
 
 
-@recordings.command(short_help="Keep a stretch of time.")
+@recordings.command(short_help="Cut out a period of time.")
 def cut(
     file: Recording,
     output: Output,
@@ -291,7 +291,7 @@ def cut(
     _made(["cut", *bounds, "--", str(file)], output, force, as_json)
 
 
-@recordings.command("filter", short_help="Keep what fits all conditions.")
+@recordings.command("filter", short_help="Keep events that match all conditions.")
 def filter_recording(
     file: Recording,
     conditions: Annotated[
@@ -305,7 +305,7 @@ def filter_recording(
     _made(["filter", "--", str(file), *conditions], output, force, as_json)
 
 
-@recordings.command(short_help="Make one recording of several.")
+@recordings.command(short_help="Merge several recordings into one.")
 def merge(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", show_default=False)],
     output: Output,

@@ -27,20 +27,22 @@ if TYPE_CHECKING:
 
 Recording = Annotated[str, typer.Argument(metavar="RECORDING", help="Made with literals; on the target.")]
 SpeedOption = Annotated[
-    str, typer.Option(metavar="FACTOR", help="So many times as fast, or max: as fast as it is answered.")
+    str, typer.Option(metavar="FACTOR", help="Speed factor, or max: as fast as the server answers.")
 ]
-SkipIdleOption = Annotated[
-    str, typer.Option(metavar="TIME", help="Shorten stretches in which nothing was at work to this: 5s.")
+SkipIdleOption = Annotated[str, typer.Option(metavar="TIME", help="Shorten idle periods to this: 5s.")]
+SessionsOption = Annotated[
+    str, typer.Option(metavar="xN", help="Play this many concurrent copies of each session: x4.")
 ]
-SessionsOption = Annotated[str, typer.Option(metavar="xN", help="Play each session so often at once: x4.")]
 ScaleWritesOption = Annotated[bool, typer.Option("--scale-writes", help="These copies may write.")]
-ReadOnlyOption = Annotated[bool, typer.Option("--read-only", help="Leave out what does more than read.")]
+ReadOnlyOption = Annotated[
+    bool, typer.Option("--read-only", help="Leave out everything that does more than read.")
+]
 CommitOrderOption = Annotated[
     bool, typer.Option("--commit-order", help="Writes wait for those that had ended before they began.")
 ]
 SinceOption = Annotated[str, typer.Option(metavar="TIME", help="Begin there: +30s after the beginning.")]
 UntilOption = Annotated[str, typer.Option(metavar="TIME", help="End there.")]
-DurationOption = Annotated[str, typer.Option(metavar="TIME", help="End after so long: 60s.")]
+DurationOption = Annotated[str, typer.Option(metavar="TIME", help="Stop after this time: 60s.")]
 CheckOption = Annotated[bool, typer.Option("--check", help="Compare the answers with the recorded ones.")]
 CompareWithOption = Annotated[
     str,
@@ -65,7 +67,7 @@ FoundRowsOption = Annotated[
 
 
 @app.command(
-    short_help="Play recorded traffic on a server: how fast is it there, and are the answers the same?",
+    short_help="Replay recorded traffic on a server, and compare its answers.",
     epilog="Example: headrace replay shop.rec --mysql-socket /run/copy.sock --check",
 )
 @grouped
@@ -91,7 +93,7 @@ def replay(
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
-    """Send what a recording holds to a server again: same sessions, same moments; then say how it went.
+    """Send a recording to a server again, with the same sessions at the same times, and report how it went.
 
     Exits with 12 where --check or --compare-with finds answers that differ.
     """

@@ -28,14 +28,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Finds what holds a MySQL-family server back, tests every fix on your own workload, and proves the "
-    "result with numbers that can be defended.",
+    help="Find what limits a MySQL or MariaDB server, test fixes on your workload, and prove the gain.",
     epilog="Start with `headrace doctor`, then `headrace demo`. Exit codes: `headrace docs exit-codes`.",
 )
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
-PageFile = Annotated[Path | None, typer.Option("--page", metavar="FILE", help="Write an HTML page.")]
+PageFile = Annotated[Path | None, typer.Option("--page", metavar="FILE", help="Write an HTML report.")]
 TargetOption = Annotated[
-    str, typer.Option("--target", "-t", help="local, user@host[:port][+sudo], or a folder with a saved host.")
+    str,
+    typer.Option("--target", "-t", help="local, user@host[:port][+sudo], or a directory with a saved host."),
 ]
 
 

@@ -42,7 +42,7 @@ def top(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Cores, memory, devices, network and the server, a sample a second. Changes nothing. Keys: ? in the view."""
+    """Watch cores, memory, devices, network and the server, one sample per second. Changes nothing. Help: ?"""
     from headrace.hunt import usual_login
     from headrace.live import Feed
     from headrace.target import TargetSpec

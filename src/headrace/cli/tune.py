@@ -14,13 +14,13 @@ from headrace.cli.shell import Json, app, print_json, run_until_signal, stderr, 
 
 
 @app.command(
-    short_help="Search many knobs, confirm the best against what is there.",
+    short_help="Search many knobs, confirm the best against the current settings.",
     epilog="Example: headrace tune tune --minutes 30",
 )
 def tune(
     plan: PlanFile,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where it all goes [experiments/NAME-tune].")
+        Path | None, typer.Option("--output", "-o", help="Directory of the results [experiments/NAME-tune].")
     ] = None,
     minutes: Annotated[
         float | None, typer.Option("--minutes", min=0.1, help="End the search after these [the plan's].")
@@ -28,7 +28,9 @@ def tune(
     trials: Annotated[
         int | None, typer.Option("--trials", min=1, max=10_000, help="Most points [the plan's].")
     ] = None,
-    advise: Annotated[bool, typer.Option(help="Start from what the rules say of the workload, too.")] = True,
+    advise: Annotated[
+        bool, typer.Option(help="Also start from what the rules advise for the workload.")
+    ] = True,
     retry: Annotated[
         bool, typer.Option("--retry", help="Measure disturbed and failed points again.")
     ] = False,

@@ -15,7 +15,7 @@ REGRESSION = 13
 
 
 @app.command(
-    short_help="Did a series of results change, or only its noise?",
+    short_help="Detect changes in a series of results.",
     epilog="Example: headrace watch nightly/2026-* --response p99; headrace watch history.csv --response tps",
 )
 def watch(
@@ -87,7 +87,7 @@ def _experiments(sources: list[Path], treatment: str, response: str) -> list[Any
 
 
 @app.command(
-    short_help="How often do our own verdicts cry wolf?",
+    short_help="Measure the false-alarm rate of headrace's verdicts.",
     epilog="Example: headrace audit; headrace audit experiments/stock-to-all",
 )
 def audit(
@@ -101,8 +101,8 @@ def audit(
     seed: Annotated[int, typer.Option("--seed")] = 1,
     as_json: Json = False,
 ) -> None:
-    """The false-alarm rate of compare, race and watch where nothing differs: simulated, or on this machine's
-    trials.
+    """Measure the false-alarm rate of compare, race and watch when nothing differs: simulated, or on an
+    experiment's trials.
 
     Exit code 1 when a rate is above alpha by more than chance allows.
     """

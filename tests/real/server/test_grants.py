@@ -44,7 +44,7 @@ def server(vendor: str) -> Iterator[Server]:
             with mariadb(folder / "server", "--performance-schema=on") as running:
                 yield running
             return
-        program = find_mysqld(folder)
+        program = find_mysqld()
         if isinstance(program, str):
             pytest.skip(program)
         with mysql(program, folder / "server") as running:
