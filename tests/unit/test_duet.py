@@ -21,7 +21,7 @@ from headrace.analysis.duet import sides
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import TrialResponse
 from headrace.errors import NotReady, PlanError
-from headrace.experiment import duet, kinds
+from headrace.experiment import duet, kinds, pair
 from headrace.experiment.again import LEAST, MAX_EACH, Again, replacing
 from headrace.experiment.trial import LeftAlone
 from headrace.model import Role, TrialState
@@ -140,30 +140,30 @@ def topology(sockets: int, cores: int, threads: int) -> dict[str, Any]:
 
 
 def test_threads_of_a_core_stay_together() -> None:
-    assert duet.halves(topology(1, 4, 2), range(8)) == ([0, 4, 1, 5], [2, 6, 3, 7])
-    assert duet.halves(topology(2, 2, 1), range(4)) == ([0, 1], [2, 3])
+    assert pair.halves(topology(1, 4, 2), range(8)) == ([0, 4, 1, 5], [2, 6, 3, 7])
+    assert pair.halves(topology(2, 2, 1), range(4)) == ([0, 1], [2, 3])
 
 
 def test_an_odd_core_is_left_out() -> None:
-    assert duet.halves(topology(1, 3, 1), range(3)) == ([0], [1])
+    assert pair.halves(topology(1, 3, 1), range(3)) == ([0], [1])
 
 
 def test_only_what_we_may_use_is_shared_out() -> None:
-    assert duet.halves(topology(1, 8, 1), [2, 5]) == ([2], [5])
-    assert duet.halves({}, [0, 1]) == ([0], [1])
+    assert pair.halves(topology(1, 8, 1), [2, 5]) == ([2], [5])
+    assert pair.halves({}, [0, 1]) == ([0], [1])
 
 
 def test_one_cpu_is_too_few() -> None:
     with pytest.raises(NotReady, match="two CPUs"):
-        duet.halves(topology(1, 1, 1), [0])
-    assert duet.halves(topology(1, 1, 2), [0, 1]) == ([0], [1]), (
+        pair.halves(topology(1, 1, 1), [0])
+    assert pair.halves(topology(1, 1, 2), [0, 1]) == ([0], [1]), (
         "two threads of one core: better than nothing"
     )
 
 
 def test_lists_of_cpus() -> None:
-    assert duet.cpu_list("0-3,8\n") == [0, 1, 2, 3, 8]
-    assert duet.cpu_list("1") == [1]
+    assert pair.cpu_list("0-3,8\n") == [0, 1, 2, 3, 8]
+    assert pair.cpu_list("1") == [1]
 
 
 # Meeting.
@@ -171,7 +171,7 @@ def test_lists_of_cpus() -> None:
 
 def test_both_begin_at_the_later_instant() -> None:
     async def work() -> tuple[int, int]:
-        meeting = duet.Meeting()
+        meeting = pair.Meeting()
         await asyncio.gather(meeting.meet(), meeting.meet())
         first, second = await asyncio.gather(meeting.agree(5), meeting.agree(7))
         return first, second
@@ -181,7 +181,7 @@ def test_both_begin_at_the_later_instant() -> None:
 
 def test_who_is_left_alone_hears_of_it() -> None:
     async def work() -> None:
-        meeting = duet.Meeting()
+        meeting = pair.Meeting()
         waiting = asyncio.create_task(meeting.meet())
         await asyncio.sleep(0)
         await meeting.leave()

@@ -17,10 +17,9 @@ from headrace.agent import Agent
 from headrace.design import Design
 from headrace.errors import NothingMeasured, Refused
 from headrace.experiment import design as designs
-from headrace.experiment import lease
+from headrace.experiment import labs, lease
 from headrace.experiment.boot import boot_id
-from headrace.experiment.labs import Labs
-from headrace.experiment.machine import open_machine, target_spec
+from headrace.experiment.machine import target_spec
 from headrace.experiment.runner import Event, Note, Run
 from headrace.model import Facts
 from headrace.store import ExperimentFolder
@@ -132,10 +131,10 @@ async def run_block(task: Task, folder: Path, listen: Callable[[Event], None]) -
     def tell(text: str) -> None:
         listen(Note(text))
 
-    async with Labs(open_machine(design, own.path), own, design, tell) as labs:
-        await lease.queued(labs.begin, tell)
+    async with labs.open_laboratory(design, own, tell) as lab:
+        await lease.queued(lab.begin, tell)
         try:
-            await Run(labs, own, listen, False).all_trials()
+            await Run(lab, design, own, listen, False).all_trials()
         except NothingMeasured:
             # Of these few trials; whether that is the end is for whoever sees them all.
             return

@@ -13,22 +13,20 @@ Hamdan, Baumann & Bermbach 2025, Investigating the impact of isolation on synchr
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from headrace import plan as plans
 from headrace import workloads
 from headrace.analysis.disturbance import find_disturbance
 from headrace.design import Design
-from headrace.errors import NotReady, PlanError
+from headrace.errors import PlanError
 from headrace.experiment import design as designs
 from headrace.experiment.again import Again
+from headrace.experiment.laboratory import Measured
 from headrace.experiment.runner import (
     Listener,
     Note,
@@ -43,11 +41,8 @@ from headrace.experiment.runner import (
     run_design,
     stop_when_hopeless,
 )
-from headrace.experiment.trial import Lab, LeftAlone, Side, live_changes, restore, run_trial
-from headrace.facts import HostFacts
 from headrace.model import Role, Treatment, TrialSpec, TrialState
-from headrace.store import ExperimentFolder, TrialData, TrialDraft, TrialRecord
-from headrace.target import to_the_end
+from headrace.store import ExperimentFolder, TrialData, TrialRecord
 
 KIND = "duet"
 
@@ -67,7 +62,6 @@ DEVICES = ("directory", "loop", "zram")
 MIN_OVERLAP = 0.95
 
 Pair = tuple[TrialSpec, TrialSpec]
-Measured = tuple[TrialRecord, TrialData]
 
 
 def as_duet(design: Design, place: str) -> Design:
@@ -137,69 +131,6 @@ def _trials(design: Design) -> Iterator[TrialSpec]:
                 yield TrialSpec(number, pair, position, treatment, role)
 
 
-def halves(cpu: Mapping[str, Any], allowed: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The CPUs of either side: whole cores, the same number each, none in both. ``cpu`` is the table of a host's
-    facts. Raises NotReady with fewer than two CPUs."""
-    place = {row["cpu"]: (row.get("socket") or 0, row.get("core") or 0) for row in cpu.get("topology") or ()}
-    cores: dict[tuple[int, int], list[int]] = {}
-    for number in sorted(allowed):
-        cores.setdefault(place.get(number, (0, number)), []).append(number)
-    if len(cores) < 2:
-        # Two threads of one core: better than nothing, and no worse for one side than for the other.
-        cores = {(0, number): [number] for number in sorted(allowed)}
-    if len(cores) < 2:
-        raise NotReady(
-            f"a duet needs two CPUs, one for each side: this machine lets us use {len(allowed)}",
-            hint="duet = false: one after the other, in random order",
-        )
-    ordered = [cores[key] for key in sorted(cores)]
-    half = len(ordered) // 2
-    first, second = ordered[:half], ordered[half : 2 * half]
-    return [n for core in first for n in core], [n for core in second for n in core]
-
-
-def cpu_list(text: str) -> list[int]:
-    """``0-3,8`` -> [0, 1, 2, 3, 8]."""
-    found: list[int] = []
-    for part in text.strip().split(","):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
-
-
-class Meeting:
-    """Where two sides wait for each other. Who ends early calls ``leave``: nobody waits for him any more."""
-
-    def __init__(self) -> None:
-        self._barrier = asyncio.Barrier(2)
-        self._at_ns = 0
-
-    async def meet(self) -> None:
-        try:
-            await self._barrier.wait()
-        except asyncio.BrokenBarrierError:
-            raise LeftAlone("the other side of its pair ended before both were measured") from None
-
-    async def agree(self, at_ns: int) -> int:
-        self._at_ns = max(self._at_ns, at_ns)
-        await self.meet()
-        return self._at_ns
-
-    async def leave(self) -> None:
-        await self._barrier.abort()
-
-
-@dataclass(frozen=True)
-class _Halves:
-    """Where the two sides run, as taskset lists CPUs."""
-
-    first: str
-    second: str
-
-    def of(self, spec: TrialSpec) -> str:
-        return self.first if spec.position == 1 else self.second
-
-
 async def run_duet(
     plan_path: Path, folder_path: Path | None, listen: Listener, *, retry: bool = False
 ) -> ExperimentFolder:
@@ -225,37 +156,29 @@ class _DuetRun(Run):
             self._listen(Note(f"continuing: {len(pairs) - len(left)} of {len(pairs)} pairs are done"))
         repeats = Again(on_disk.values(), total, lambda text: self._listen(Note(text)))
         if left:
-            found = await self._halves()
-            self._listen(Note(f"side by side, on CPUs {found.first} and {found.second}"))
+            first, second = await self._lab.halves()
+            self._listen(Note(f"side by side, on CPUs {first} and {second}"))
         for pair in left:
             done = total - 2 * (len(left) - left.index(pair))
-            records = await self._pair(pair, found, done, total)
+            records = await self._pair(pair, done, total)
             while disturbed := _disturbed(records, repeats):
                 repeats.begin(disturbed)
-                records = await self._pair(pair, found, done, total)
+                records = await self._pair(pair, done, total)
             on_disk |= {r.number: r for r in records}
             for record in records:
                 stop_when_hopeless(self._folder, record)
         require_complete(on_disk.values(), "pair")
 
-    async def _halves(self) -> _Halves:
-        lab = self._lab
-        status = (await lab.target.read("/proc/self/status")).decode("ascii", "replace")
-        allowed = next(
-            (cpu_list(line.partition(":")[2]) for line in status.splitlines() if "Cpus_allowed_list" in line),
-            HostFacts(lab.facts).online_cpus,
-        )
-        first, second = halves(lab.facts.data.get("cpu") or {}, allowed)
-        return _Halves(",".join(map(str, first)), ",".join(map(str, second)))
-
-    async def _pair(self, pair: Pair, found: _Halves, done: int, total: int) -> list[TrialRecord]:
+    async def _pair(self, pair: Pair, done: int, total: int) -> list[TrialRecord]:
         first, second = pair
         both = replace(first, treatment=f"{first.treatment} | {second.treatment}")
         self._listen(TrialStarted(both, done, total, self._left_s(total - done)))
         began = time.monotonic()
         drafts = [self._folder.begin_trial(spec.number) for spec in pair]
         try:
-            measured = await self._together(pair, drafts, found)
+            measured = await self._lab.measure_pair(
+                self._design, pair, drafts, lambda text: self._listen(Step(text))
+            )
             measured = [(self._judged(record, data), data) for record, data in measured]
             measured = [(record, data) for record, (_, data) in zip(_paired(measured), measured, strict=True)]
             old = [self._folder.trial(spec.number) for spec in pair]
@@ -274,56 +197,6 @@ class _DuetRun(Run):
             left_s = self._left_s(total - done - i)
             self._listen(TrialEnded(record, observed_ops_s(record, data), done + i, total, left_s))
         return records
-
-    async def _together(self, pair: Pair, drafts: Sequence[TrialDraft], found: _Halves) -> list[Measured]:
-        """Both trials, begun and ended together; whatever happens, the host is as it was before."""
-        lab = self._lab
-        meeting = Meeting()
-        try:
-            shared = await self._shared(lab, pair[0])
-            try:
-                async with asyncio.TaskGroup() as group:
-                    tasks = [
-                        group.create_task(self._side(lab, spec, draft, found.of(spec), meeting))
-                        for spec, draft in zip(pair, drafts, strict=True)
-                    ]
-            except BaseExceptionGroup as several:
-                raise several.exceptions[0] from None
-        finally:
-            await to_the_end(restore(lab.journal))
-        results = [task.result() for task in tasks]
-        return [(replace(r, knobs={**shared, **r.knobs}), data) for r, data in results]
-
-    async def _shared(self, lab: Lab, spec: TrialSpec) -> dict[str, dict[str, Any]]:
-        """What the base sets on the host, once for both."""
-        treatment = lab.design.treatment(spec.treatment)
-        applied = await lab.journal.change(live_changes(treatment, lab.facts))
-        return {one.path: {"before": one.before, "after": one.after} for one in applied}
-
-    async def _side(
-        self, lab: Lab, spec: TrialSpec, draft: TrialDraft, cpus: str, meeting: Meeting
-    ) -> Measured:
-        name = "ab"[spec.position - 1]
-        journal = lab.journal.part(name)
-        own = replace(
-            lab,
-            journal=journal,
-            owner=journal.owner,
-            scratch=f"{lab.scratch}/{name}",
-            side=Side(cpus, meeting.meet, meeting.agree),
-        )
-        await lab.target.run(["mkdir", "-p", "-m", "0755", own.scratch])
-
-        def tell(text: str) -> None:
-            self._listen(Step(f"{spec.treatment}: {text}"))
-
-        try:
-            record, data = await run_trial(own, spec, draft, tell)
-        finally:
-            with contextlib.suppress(RuntimeError):
-                await meeting.leave()
-        where = {"before": None, "after": cpus}
-        return replace(record, knobs={**record.knobs, "duet.cpus": where}), data
 
     def _judged(self, record: TrialRecord, data: TrialData) -> TrialRecord:
         if record.state is TrialState.FAILED or record.window_end_ns == 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,19 +15,19 @@ from headrace import workloads
 from headrace.agent import Agent, Journal
 from headrace.design import Design
 from headrace.errors import HeadraceError, NotReady, PlanError, Refused, TargetError, TreatmentFailed
+from headrace.experiment import pair as pairs
 from headrace.experiment import readiness
 from headrace.experiment.boot import boot_id, is_kernel
-from headrace.experiment.machine import Machine, is_there, target_spec
+from headrace.experiment.laboratory import Laboratory, Measured, Tell
+from headrace.experiment.machine import Machine, is_there, open_machine, target_spec
 from headrace.experiment.preflight import preflight
-from headrace.experiment.trial import Lab, restore, server_spec, volume_spec
+from headrace.experiment.trial import Lab, restore, run_trial, server_spec, volume_spec
 from headrace.facts import HostFacts
-from headrace.model import ServerEndpoint
-from headrace.plan import ServerTable
+from headrace.model import ServerEndpoint, TrialSpec
+from headrace.plan import VM, Plan, ServerTable
 from headrace.server import build_dataset, dataset_folder
-from headrace.store import ExperimentFolder
+from headrace.store import ExperimentFolder, TrialDraft
 from headrace.target import Target, TargetSpec, open_target, to_the_end
-
-Tell = Callable[[str], None]
 
 #: For so long a lost connection to a machine is tried for that can be booted again.
 BOOTED_RECONNECT_S = 10.0
@@ -70,6 +70,21 @@ class Labs:
             self._tell(f"leaving the machine: {later.message}")
         if told is not None and told is not error:
             raise told
+
+    async def prepare(self, kernel: str | None) -> None:
+        await self.ready(kernel)
+
+    async def measure(self, design: Design, spec: TrialSpec, draft: TrialDraft, tell: Tell) -> Measured:
+        return await run_trial(replace(self.current, design=design), spec, draft, tell)
+
+    async def halves(self) -> tuple[str, str]:
+        return await pairs.cpu_halves(self.current)
+
+    async def measure_pair(
+        self, design: Design, pair: Sequence[TrialSpec], drafts: Sequence[TrialDraft], tell: Tell
+    ) -> list[Measured]:
+        lab = replace(self.current, design=design)
+        return await pairs.measure_pair(lab, pair, drafts, await self.halves(), tell)
 
     async def begin(self) -> None:
         """Prepare the lab for the first trial that is left, so that what is missing is told before it."""
@@ -153,6 +168,23 @@ class Labs:
         except BaseException as other:
             return other
         return error
+
+
+def open_laboratory(design: Design, folder: ExperimentFolder, tell: Tell) -> Laboratory:
+    """The laboratory on a design's own machine, not prepared yet."""
+    return Labs(open_machine(design, folder.path), folder, design, tell)
+
+
+async def is_root(plan: Plan) -> bool:
+    """What a design must know of its target. A virtual machine of ours is not up yet, and we are root there."""
+    if plan.target.address == VM:
+        return True
+    target = open_target(target_spec(plan.target))
+    try:
+        await target.connect()
+        return target.is_root
+    finally:
+        await target.close()
 
 
 async def prepare_lab(

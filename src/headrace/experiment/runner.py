@@ -20,14 +20,11 @@ from headrace import workloads
 from headrace.analysis.disturbance import Disturbance, find_disturbance
 from headrace.design import Design
 from headrace.errors import Busy, NothingMeasured, PlanError, TargetError, TreatmentFailed
-from headrace.experiment import again
+from headrace.experiment import again, labs
 from headrace.experiment import design as designs
-from headrace.experiment.labs import Labs
-from headrace.experiment.machine import open_machine, target_spec
-from headrace.experiment.trial import Lab, run_trial
+from headrace.experiment.laboratory import Laboratory
 from headrace.model import Role, TrialSpec, TrialState
 from headrace.store import RECONNECT, ExperimentFolder, TrialData, TrialDraft, TrialRecord, empty_data
-from headrace.target import open_target
 from headrace.workloads import precondition
 
 #: What a trial costs beside warm-up and measuring, before one has been timed: [s] for planning only.
@@ -128,30 +125,18 @@ async def run_design(
     ``text`` is the plan file's; ``build`` makes the design, told whether we are root on the target.
     """
     async with AsyncExitStack() as stack:
-        design = build(await _is_root(plan))
+        design = build(await labs.is_root(plan))
         for left_out in design.skipped:
             listen(Note(f"skipped {left_out.treatment}: {left_out.reason}"))
         for note in design.notes:
             listen(Note(note))
         folder = open_folder(folder_path or Path("experiments") / plan.name, text, design)
         stack.enter_context(exclusive(folder.path))
-        machine = open_machine(design, folder.path)
-        labs = await stack.enter_async_context(Labs(machine, folder, design, lambda text: listen(Note(text))))
-        await labs.begin()
-        await loop(labs, folder, listen, retry).all_trials()
+        opened = labs.open_laboratory(design, folder, lambda text: listen(Note(text)))
+        lab = await stack.enter_async_context(opened)
+        await lab.begin()
+        await loop(lab, design, folder, listen, retry).all_trials()
     return folder
-
-
-async def _is_root(plan: plans.Plan) -> bool:
-    """What the design must know of the target. A virtual machine of ours is not up yet, and we are root there."""
-    if plan.target.address == plans.VM:
-        return True
-    target = open_target(target_spec(plan.target))
-    try:
-        await target.connect()
-        return target.is_root
-    finally:
-        await target.close()
 
 
 def open_folder(path: Path, text: str, design: Design) -> ExperimentFolder:
@@ -187,18 +172,16 @@ def exclusive(path: Path) -> Iterator[None]:
 class Run:
     """The loop over the trials, with its clock."""
 
-    def __init__(self, labs: Labs, folder: ExperimentFolder, listen: Listener, retry: bool) -> None:
-        self._labs = labs
-        self._design = labs.design
+    def __init__(
+        self, lab: Laboratory, design: Design, folder: ExperimentFolder, listen: Listener, retry: bool
+    ) -> None:
+        self._lab = lab
+        self._design = design
         self._folder = folder
         self._listen = listen
         self._retry = retry
         self._durations_s: list[float] = []
         self._deaths = 0
-
-    @property
-    def _lab(self) -> Lab:
-        return self._labs.current
 
     def _again(self) -> set[int]:
         """The numbers of the trials on disk that shall be measured again."""
@@ -243,19 +226,19 @@ class Run:
         died: list[str] = []
         while True:
             try:
-                lab = await self._labs.ready(kernel)
+                await self._lab.prepare(kernel)
             except TreatmentFailed as error:
                 return self._commit(unmeasured(spec, TrialState.FAILED, error.message), empty_data())
             draft = self._folder.begin_trial(spec.number)
             try:
-                record, data = await run_trial(
-                    replace(lab, design=self._design), spec, draft, lambda text: self._listen(Step(text))
+                record, data = await self._lab.measure(
+                    self._design, spec, draft, lambda text: self._listen(Step(text))
                 )
                 record = replace(record, warnings=[*record.warnings, *died])
                 return self._commit(record, data, draft)
             except BaseException as error:
                 draft.discard()
-                reason = await self._labs.lost(error)
+                reason = await self._lab.lost(error)
             self._deaths += 1
             if self._deaths >= MOST_DEATHS:
                 raise TargetError(

@@ -1,0 +1,135 @@
+"""Two trials at the same moment, each on its half of one machine.
+
+Each side has its own CPUs, server, volume and driver, and both loads begin at one instant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from headrace.errors import NotReady
+from headrace.experiment.laboratory import Measured
+from headrace.experiment.trial import Lab, LeftAlone, Side, live_changes, restore, run_trial
+from headrace.facts import HostFacts
+from headrace.model import TrialSpec
+from headrace.store import TrialDraft
+from headrace.target import to_the_end
+
+Tell = Callable[[str], None]
+
+
+def halves(cpu: Mapping[str, Any], allowed: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The CPUs of either side: whole cores, the same number each, none in both. ``cpu`` is the table of a host's
+    facts. Raises NotReady with fewer than two CPUs."""
+    place = {row["cpu"]: (row.get("socket") or 0, row.get("core") or 0) for row in cpu.get("topology") or ()}
+    cores: dict[tuple[int, int], list[int]] = {}
+    for number in sorted(allowed):
+        cores.setdefault(place.get(number, (0, number)), []).append(number)
+    if len(cores) < 2:
+        # Two threads of one core: better than nothing, and no worse for one side than for the other.
+        cores = {(0, number): [number] for number in sorted(allowed)}
+    if len(cores) < 2:
+        raise NotReady(
+            f"a duet needs two CPUs, one for each side: this machine lets us use {len(allowed)}",
+            hint="duet = false: one after the other, in random order",
+        )
+    ordered = [cores[key] for key in sorted(cores)]
+    half = len(ordered) // 2
+    first, second = ordered[:half], ordered[half : 2 * half]
+    return [n for core in first for n in core], [n for core in second for n in core]
+
+
+def cpu_list(text: str) -> list[int]:
+    """``0-3,8`` -> [0, 1, 2, 3, 8]."""
+    found: list[int] = []
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+class Meeting:
+    """Where two sides wait for each other. Who ends early calls ``leave``: nobody waits for him any more."""
+
+    def __init__(self) -> None:
+        self._barrier = asyncio.Barrier(2)
+        self._at_ns = 0
+
+    async def meet(self) -> None:
+        try:
+            await self._barrier.wait()
+        except asyncio.BrokenBarrierError:
+            raise LeftAlone("the other side of its pair ended before both were measured") from None
+
+    async def agree(self, at_ns: int) -> int:
+        self._at_ns = max(self._at_ns, at_ns)
+        await self.meet()
+        return self._at_ns
+
+    async def leave(self) -> None:
+        await self._barrier.abort()
+
+
+async def measure_pair(
+    lab: Lab, pair: Sequence[TrialSpec], drafts: Sequence[TrialDraft], cpus: tuple[str, str], tell: Tell
+) -> list[Measured]:
+    """Both trials, begun and ended together; whatever happens, the host is as it was before."""
+    meeting = Meeting()
+    try:
+        shared = await _shared(lab, pair[0])
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(_side(lab, spec, draft, cpus[spec.position - 1], meeting, tell))
+                    for spec, draft in zip(pair, drafts, strict=True)
+                ]
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None
+    finally:
+        await to_the_end(restore(lab.journal))
+    results = [task.result() for task in tasks]
+    return [(replace(r, knobs={**shared, **r.knobs}), data) for r, data in results]
+
+
+async def _shared(lab: Lab, spec: TrialSpec) -> dict[str, dict[str, Any]]:
+    """What the base sets on the host, once for both."""
+    treatment = lab.design.treatment(spec.treatment)
+    applied = await lab.journal.change(live_changes(treatment, lab.facts))
+    return {one.path: {"before": one.before, "after": one.after} for one in applied}
+
+
+async def _side(
+    lab: Lab, spec: TrialSpec, draft: TrialDraft, cpus: str, meeting: Meeting, tell: Tell
+) -> Measured:
+    name = "ab"[spec.position - 1]
+    journal = lab.journal.part(name)
+    own = replace(
+        lab,
+        journal=journal,
+        owner=journal.owner,
+        scratch=f"{lab.scratch}/{name}",
+        side=Side(cpus, meeting.meet, meeting.agree),
+    )
+    await lab.target.run(["mkdir", "-p", "-m", "0755", own.scratch])
+    try:
+        record, data = await run_trial(own, spec, draft, lambda text: tell(f"{spec.treatment}: {text}"))
+    finally:
+        with contextlib.suppress(RuntimeError):
+            await meeting.leave()
+    where = {"before": None, "after": cpus}
+    return replace(record, knobs={**record.knobs, "duet.cpus": where}), data
+
+
+async def cpu_halves(lab: Lab) -> tuple[str, str]:
+    """The CPUs of either half, as taskset lists them. Raises NotReady with fewer than two CPUs."""
+    status = (await lab.target.read("/proc/self/status")).decode("ascii", "replace")
+    allowed = next(
+        (cpu_list(line.partition(":")[2]) for line in status.splitlines() if "Cpus_allowed_list" in line),
+        HostFacts(lab.facts).online_cpus,
+    )
+    first, second = halves(lab.facts.data.get("cpu") or {}, allowed)
+    return ",".join(map(str, first)), ",".join(map(str, second))
