@@ -1,0 +1,322 @@
+"""Every kind of experiment, from the command line to its report, over a laboratory that measures nothing.
+
+Only ``labs.open_laboratory`` and ``labs.is_root`` are replaced: the commands, the loop, the folder, the analysis
+and the report are those that a real machine would have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from headrace import cli
+from headrace.cli.shell import app
+from headrace.errors import HeadraceError, NothingMeasured, TargetError
+from headrace.experiment import block, labs, pool
+from headrace.experiment.block import Seen
+from headrace.model import TrialState
+from headrace.store import ExperimentFolder
+from tests import fake_lab
+from tests.fake_lab import FakeHost, Killed, by_name, scaling
+
+cli.load("run")
+
+HEAD = """
+name = "{name}"
+[workload]
+kind = "sysbench-oltp"
+script = "oltp_read_write"
+threads = 4
+seconds = 10
+warmup_s = 2
+"""
+
+LADDER = """
+[design]
+kind = "ladder"
+baseline = "STOCK"
+blocks = 3
+seed = 3
+[design.rungs]
+STOCK = []
+POOL = ["pool"]
+ALL = ["pool", "log"]
+[bundles.pool]
+"server.innodb_buffer_pool_size" = "1G"
+[bundles.log]
+"server.innodb_log_file_size" = "512M"
+"""
+
+FACTOR = """
+[factors.capacity]
+knob = "server.innodb_io_capacity"
+levels = [100, 200, 400]
+"""
+
+DESIGN = """
+[design]
+kind = "{kind}"
+baseline = {{ capacity = "100" }}
+blocks = {blocks}
+seed = 3
+{more}
+"""
+
+SWEEP = """
+[sweep]
+knob = "workload.threads"
+max = 32
+passes = 2
+seed = 2
+objective = ["p99=100ms"]
+"""
+
+
+def plan_of(kind: str) -> str:
+    """The plan of an experiment of this kind, of few and short trials."""
+    head = HEAD.replace("{name}", kind)
+    if kind == "ladder":
+        return head + LADDER
+    if kind == "sweep":
+        return head.replace("threads = 4\n", "") + SWEEP
+    if kind == "pool":
+        target = '[target]\naddresses = ["root@a", "root@b"]\n'
+        return head + target + DESIGN.format(kind="factorial", blocks=4, more="") + FACTOR
+    more = "duet = true" if kind == "duet" else ""
+    blocks = 6 if kind == "race" else 2
+    named = kind if kind == "race" else "factorial"
+    return head + DESIGN.format(kind=named, blocks=blocks, more=more) + FACTOR
+
+
+SPEEDS = {
+    "ladder": by_name(STOCK=1000, POOL=2000, ALL=2600),
+    "factorial": by_name(**{"100": 1000, "200": 1500, "400": 2000}),
+    "race": by_name(**{"100": 1000, "200": 1500, "400": 2000}),
+    "duet": by_name(**{"100": 1000, "200": 1500, "400": 2000}),
+    "pool": by_name(**{"100": 1000, "200": 1500, "400": 2000}),
+    "sweep": scaling("workload.threads", 800),
+}
+KINDS = tuple(SPEEDS)
+
+#: Of a pool: nobody waits for anybody here.
+PATIENCE = pool.Patience(0.001, 1, 3, 0)
+
+
+class Bench:
+    """A plan, its host, and the command that runs it."""
+
+    def __init__(self, kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kind = kind
+        self.host = FakeHost(SPEEDS[kind])
+        self.plan = folder / "plan.toml"
+        self.plan.write_text(plan_of(kind))
+        self.output = folder / "out"
+
+        async def is_root(_: object) -> bool:
+            return self.host.is_root
+
+        async def look(_: object, address: str, **__: object) -> Seen:
+            return Seen(self.host.facts, True, f"boot of {address}")
+
+        monkeypatch.setattr(labs, "open_laboratory", self.host.open)
+        monkeypatch.setattr(labs, "is_root", is_root)
+        monkeypatch.setattr(block, "look", look)
+        monkeypatch.setattr(pool, "Patience", lambda: PATIENCE)
+
+    def run(self, *more: str) -> Result:
+        return CliRunner().invoke(app, ["run", str(self.plan), "-o", str(self.output), *more])
+
+    def sound(self, *more: str) -> dict[str, Any]:
+        """``report.json`` after a run that must succeed."""
+        answer = self.run(*more)
+        assert answer.exit_code == 0, (answer.output, answer.exception)
+        found = json.loads((self.output / "report.json").read_text())
+        assert isinstance(found, dict)
+        return found
+
+    @property
+    def folder(self) -> ExperimentFolder:
+        return ExperimentFolder.open(self.output)
+
+    def trials(self) -> list[tuple[int, int, str, str]]:
+        return [(r.number, r.block, r.treatment, r.state.value) for r in self.folder.trials()]
+
+
+@pytest.fixture(params=KINDS)
+def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(request.param, tmp_path, monkeypatch)
+
+
+def of_kind(*kinds: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("bench", kinds, indirect=True)
+
+
+#: What each kind concludes of its synthetic truth, in its headline.
+SAID = {
+    "ladder": "ALL",
+    "factorial": "400",
+    "race": "400",
+    "duet": "400",
+    "pool": "400",
+    "sweep": "8",
+}
+
+
+def test_from_a_plan_to_its_report(bench: Bench) -> None:
+    answer = bench.run()
+    assert answer.exit_code == 0, (answer.output, answer.exception)
+    folder = bench.folder
+    assert all(r.state is TrialState.COMPLETE for r in folder.trials())
+    assert bench.host.measured == [r.number for r in folder.trials()] or bench.kind == "pool"
+    assert len(set(bench.host.measured)) == len(bench.host.measured)
+    report = json.loads((folder.path / "report.json").read_text())
+    assert report["experiment"]["name"] == bench.kind
+    headlines = [report.get("headline", ""), *(r.get("headline", "") for r in report.get("races", ()))]
+    assert SAID[bench.kind] in " ".join(headlines)
+    page = (folder.path / "report.html").read_text()
+    assert f"<title>{bench.kind}" in page
+    assert SAID[bench.kind] in answer.output
+    # Again: nothing is left to measure, and the same is said.
+    before = len(bench.host.measured)
+    assert bench.run().exit_code == 0
+    assert len(bench.host.measured) == before
+    assert json.loads((folder.path / "report.json").read_text()) == report
+
+
+@pytest.mark.parametrize("at", ["first", "middle", "last"])
+def test_killed_in_a_trial_and_run_again_it_is_the_same_experiment(
+    bench: Bench, at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One trial is lost, and it alone is measured again; what is decided on the way is decided the same."""
+    bench.sound()
+    whole = bench.trials()
+    order = [number for number, *_ in whole]
+    number = order[{"first": 0, "middle": len(order) // 2, "last": -1}[at]]
+    (tmp_path / "again").mkdir()
+    again = Bench(bench.kind, tmp_path / "again", monkeypatch)
+    again.host.fates[number] = ["kill"]
+    with pytest.raises((Killed, BaseExceptionGroup)):
+        raise again.run().exception or AssertionError("it was not killed")
+    ran = list(again.host.measured)
+    assert number not in {r.number for r in again.folder.trials()}
+    again.sound()
+    assert again.trials() == whole
+    repeated = [n for n, times in Counter(again.host.measured).items() if times > 1]
+    # The other side of a pair, and in a pool what ran at the same moment, may be lost with it.
+    assert number in repeated
+    assert len(repeated) <= (2 if bench.kind in ("duet", "pool") else 1)
+    assert ran == again.host.measured[: len(ran)]
+
+
+@of_kind("ladder", "factorial", "race", "duet")
+def test_a_disturbed_trial_is_measured_again_and_says_so(bench: Bench) -> None:
+    bench.host.fates[2] = ["disturb"]
+    bench.sound()
+    record = bench.folder.trial(2)
+    assert record is not None
+    assert record.state is TrialState.COMPLETE
+    assert bench.host.measured.count(2) == 2
+    assert record.earlier == [f"invalid: {fake_lab.DISTURBED}"]
+
+
+@of_kind("ladder", "factorial", "race")
+def test_a_disturbed_trial_is_repeated_at_the_end_of_its_block(bench: Bench) -> None:
+    first = [t.number for t in _design(bench).trials if t.block == 1]
+    bench.host.fates[1] = ["disturb"]
+    bench.sound()
+    assert bench.host.measured[: len(first) + 2] == [*first, 1, first[-1] + 1]
+
+
+def test_a_trial_that_is_disturbed_all_the_time_is_left_as_it_is(bench: Bench) -> None:
+    bench.host.fates[2] = ["disturb"] * 9
+    answer = bench.run()
+    assert answer.exit_code == 0, (answer.output, answer.exception)
+    record = bench.folder.trial(2)
+    assert record is not None
+    assert record.state is TrialState.INVALID
+    # A sweep measures every level in each pass: it repeats none.
+    assert bench.host.measured.count(2) == (1 if bench.kind == "sweep" else 3)
+
+
+def test_retry_measures_what_is_not_complete_and_nothing_else(bench: Bench) -> None:
+    last = max(t.number for t in _design(bench).trials)
+    number = last if bench.kind not in ("race", "sweep") else 2
+    bench.host.fates[number] = ["fail"]
+    bench.run()
+    before = len(bench.host.measured)
+    bench.run()
+    assert len(bench.host.measured) == before, "without --retry a failed trial stays one"
+    if bench.kind in ("race", "sweep"):
+        return  # what follows a failure was decided by it
+    bench.sound("--retry")
+    extra = bench.host.measured[before:]
+    assert number in extra
+    assert len(extra) <= (2 if bench.kind == "duet" else 1)
+    assert all(r.state is TrialState.COMPLETE for r in bench.folder.trials())
+
+
+@of_kind("ladder", "factorial", "duet")
+def test_a_baseline_that_fails_in_the_first_block_ends_it(bench: Bench) -> None:
+    bench.host.broken = ("STOCK", "100")
+    answer = bench.run()
+    assert isinstance(answer.exception, NothingMeasured)
+    assert len(bench.folder.trials()) < len(bench.folder.design.trials)
+
+
+@of_kind("race", "sweep")
+def test_where_nothing_works_it_ends_with_the_reason(bench: Bench) -> None:
+    bench.host.broken = tuple(t.name for t in _design(bench).treatments)
+    cause = bench.run().exception
+    assert isinstance(cause, NothingMeasured)
+    assert fake_lab.BROKEN in str(cause)
+
+
+@of_kind("ladder", "factorial", "race", "sweep")
+def test_a_machine_that_dies_in_a_trial_measures_it_once_more(bench: Bench) -> None:
+    bench.host.fates[3] = ["die"]
+    bench.sound()
+    record = bench.folder.trial(3)
+    assert record is not None
+    assert record.state is TrialState.COMPLETE
+    assert any("at first the machine died in it" in warning for warning in record.warnings)
+    assert bench.host.measured.count(3) == 2
+
+
+@of_kind("ladder", "factorial", "race", "sweep")
+def test_a_trial_that_kills_its_machine_twice_is_as_one_that_was_disturbed(bench: Bench) -> None:
+    bench.host.fates[3] = ["die", "die"]
+    bench.run()
+    record = bench.folder.trial(3)
+    assert record is not None
+    assert any("and again when it was measured anew" in why for why in (record.reason, *record.earlier))
+    is_repeated = bench.kind != "sweep"
+    assert (record.state is TrialState.COMPLETE) == is_repeated
+
+
+@of_kind("ladder", "race", "sweep")
+def test_a_machine_that_dies_in_trial_after_trial_ends_it(bench: Bench) -> None:
+    bench.host.fates = {number: ["die"] * 9 for number in range(1, 50)}
+    cause = bench.run().exception
+    assert isinstance(cause, TargetError)
+    assert "3 trials in a row" in cause.message
+
+
+@of_kind("ladder", "duet", "race", "sweep")
+def test_a_changed_plan_needs_another_folder(bench: Bench) -> None:
+    bench.sound()
+    bench.plan.write_text(bench.plan.read_text().replace("seconds = 10", "seconds = 20"))
+    cause = bench.run().exception
+    assert isinstance(cause, HeadraceError)
+    assert "another design" in cause.message
+
+
+def _design(bench: Bench) -> Any:
+    from headrace import plan as plans
+    from headrace.experiment import kinds
+
+    return kinds.build(plans.load(bench.plan)[0], place="p")
