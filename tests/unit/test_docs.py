@@ -99,3 +99,11 @@ def test_every_page_that_a_hint_names_exists() -> None:
     assert named
     for name in named:
         assert any(page.rpartition("/")[2].startswith(name) for page in pages), name
+
+
+def test_every_path_that_contributors_are_sent_to_exists() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"`((?:src|tests|crates|scripts|docs)/[\w/.-]+)`", text)
+    assert len(named) > 20
+    for name in named:
+        assert (ROOT / name).exists(), name
