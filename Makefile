@@ -24,8 +24,8 @@ test: ## unit tests, the agent's, and one real path through every loop
 
 test-real: ## every other test, on real servers, hosts, virtual machines, devices and in a browser
 	@scripts/setup tests
-	$(PYTEST) -m 'slow or (real and not path)' --ignore=tests/real/vm
-	$(BIN)/pytest tests/real/vm
+	$(PYTEST) -m 'slow or (real and not path)' --ignore=tests/real/vm; others=$$?; \
+	$(BIN)/pytest tests/real/vm && exit $$others
 
 check: ## format, lint, types, import directions
 	cargo fmt --check
