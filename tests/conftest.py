@@ -26,6 +26,7 @@ FOLDERS = {
     "real/vm": tuple(PACKAGES),
     "real/devices": ("root",),
     "real/browser": ("chromium",),
+    "real/install": ("cargo",),
 }
 #: What is no program.
 OTHER: dict[str, Callable[[], bool]] = {
