@@ -62,6 +62,7 @@ def lines(events: Iterable[Event], shape: Shape | None = None) -> list[str]:
     told = [
         {
             "type": "digest", "version": 1, "mode": shape.mode, "group": ["class"], "inputs": list(shape.inputs),
+            "measures": ["lock_ns", "rows_sent", "rows_examined", "request_bytes"],
             "filter": {"since_ns": None, "until_ns": None, "filters": []}, "host": shape.host, "agent": "0.1.0",
             "first_ns": min(starts, default=None), "last_ns": max(starts, default=None),
             "slice_ns": shape.slice_s * SECOND_NS, "heat_slice_ns": shape.slice_s * SECOND_NS,
@@ -95,10 +96,10 @@ def _counts(events: Sequence[Event], most_names: int) -> dict[str, Any]:
         "count": len(events), "timed": len(times), "errors": dict(errors), "failed": sum(errors.values()),
         "unanswered": 0, "response_sum_ns": sum(times), "response_sum_squares": str(sum(t * t for t in times)),
         "response_min_ns": min(times, default=None), "response_max_ns": max(times, default=None),
-        "buckets": sorted(buckets.items()), "first_byte": None, "lock_ns": None, "rows_affected": None,
+        "buckets": sorted(buckets.items()), "first_byte": None, "lock_ns": None,
         "rows_sent": _told([e.rows_sent for e in events]),
         "rows_examined": _told([e.rows_examined for e in events]),
-        "request_bytes": None, "response_bytes": None, "warnings": None,
+        "request_bytes": None,
         "first_ns": min(starts, default=None), "last_ns": max(starts, default=None),
         **{
             key: _names([(getattr(e, name), e.response_ns or 0) for e in events], most_names)

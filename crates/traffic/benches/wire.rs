@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use traffic::event::Event;
+use traffic::measures::Measure;
 use traffic::stream::{Opened, Side, Streams};
 use traffic::wire::{Decoder, WireOptions};
 
@@ -36,7 +37,7 @@ fn answer(rows: usize, row_bytes: usize) -> Vec<u8> {
 fn feed(requests: &[Vec<u8>], answer: &[u8], segment: usize, checksum: bool) -> u64 {
     let mut events = 0;
     let sink = |event: &Event<'_>| {
-        events += u64::from(event.rows_sent > Some(0));
+        events += u64::from(event.measures.get(Measure::RowsSent) > Some(0));
         Ok(())
     };
     let mut decoder = Decoder::with_options(sink, WireOptions { checksum, ..WireOptions::default() });

@@ -2,6 +2,8 @@
 //!
 //! An event borrows everything from its source's buffers: millions a second pass, and most are only counted.
 
+use super::measures::Measures;
+
 /// What a client asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
@@ -53,8 +55,6 @@ pub struct Event<'a> {
     pub response_ns: Option<u64>,
     /// From the first byte of the request to the first byte of the answer.
     pub first_byte_ns: Option<u64>,
-    /// How long it waited for locks of tables, as slow logs tell it.
-    pub lock_ns: Option<u64>,
     /// One number a connection, unique in its source.
     pub session: u64,
     pub user: &'a [u8],
@@ -74,13 +74,8 @@ pub struct Event<'a> {
     /// (null bitmap, 0x01, two bytes of type a parameter, values). Empty without parameters.
     pub parameters: &'a [u8],
     pub parameter_count: u16,
-    pub rows_sent: Option<u64>,
-    pub rows_examined: Option<u64>,
-    pub rows_affected: Option<u64>,
-    /// Bytes of the request and of the answer on the wire, packet headers included.
-    pub request_bytes: Option<u64>,
-    pub response_bytes: Option<u64>,
-    pub warnings: Option<u16>,
+    /// Rows, bytes, waits: whatever is a number and adds up.
+    pub measures: Measures,
     /// Checksum of the rows as the client saw them (see `wire`), where the source saw them whole.
     pub checksum: Option<u64>,
     /// It happened before what was cut out of a recording, and stands there only so that a replay can bring the
@@ -96,7 +91,6 @@ impl Event<'_> {
             start_ns,
             response_ns: None,
             first_byte_ns: None,
-            lock_ns: None,
             session,
             user: b"",
             host: b"",
@@ -108,12 +102,7 @@ impl Event<'_> {
             statement: None,
             parameters: b"",
             parameter_count: 0,
-            rows_sent: None,
-            rows_examined: None,
-            rows_affected: None,
-            request_bytes: None,
-            response_bytes: None,
-            warnings: None,
+            measures: Measures::default(),
             checksum: None,
             is_state: false,
         }

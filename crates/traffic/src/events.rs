@@ -3,11 +3,10 @@
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use serde::Serialize;
-
 use super::coverage::Coverage;
-use super::event::{Event, Outcome, Sink};
+use super::event::{Event, Sink};
 use super::input;
+use super::json::Object;
 use super::slow_log;
 use super::sources::{self, Kind, SourceOptions};
 
@@ -27,29 +26,6 @@ pub struct EventsArguments {
     /// Threads that read a plain slow log; only with --count, because they keep no order
     #[arg(long, default_value_t = 1, requires = "count")]
     workers: usize,
-}
-
-/// Text is what of it is UTF-8; everything else is replaced.
-#[derive(Serialize)]
-struct Line<'a> {
-    start_ns: u64,
-    response_ns: Option<u64>,
-    lock_ns: Option<u64>,
-    session: u64,
-    user: &'a str,
-    host: &'a str,
-    database: &'a str,
-    command: &'a str,
-    outcome: &'a str,
-    errno: Option<u16>,
-    text: &'a str,
-    text_bytes: usize,
-    is_cut: bool,
-    rows_sent: Option<u64>,
-    rows_examined: Option<u64>,
-    rows_affected: Option<u64>,
-    request_bytes: Option<u64>,
-    response_bytes: Option<u64>,
 }
 
 /// Prints the events, and the coverage as the last line.
@@ -102,34 +78,6 @@ fn print(arguments: &EventsArguments, out: &mut impl Write) -> anyhow::Result<Co
 }
 
 fn line(event: &Event<'_>, out: &mut impl Write) -> anyhow::Result<()> {
-    let [user, host, database, text] =
-        [event.user, event.host, event.database, event.text].map(String::from_utf8_lossy);
-    let (outcome, errno) = match event.outcome {
-        Outcome::Unknown => ("unknown", None),
-        Outcome::Ok => ("ok", None),
-        Outcome::Error(errno) => ("error", Some(errno)),
-        Outcome::Unanswered => ("unanswered", None),
-    };
-    let line = Line {
-        start_ns: event.start_ns,
-        response_ns: event.response_ns,
-        lock_ns: event.lock_ns,
-        session: event.session,
-        user: &user,
-        host: &host,
-        database: &database,
-        command: &super::digest::group::command_name(event.command),
-        outcome,
-        errno,
-        text: &text,
-        text_bytes: event.text.len(),
-        is_cut: event.is_cut,
-        rows_sent: event.rows_sent,
-        rows_examined: event.rows_examined,
-        rows_affected: event.rows_affected,
-        request_bytes: event.request_bytes,
-        response_bytes: event.response_bytes,
-    };
-    serde_json::to_writer(&mut *out, &line)?;
+    serde_json::to_writer(&mut *out, &Object { event, text: event.text })?;
     Ok(out.write_all(b"\n")?)
 }

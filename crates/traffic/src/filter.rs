@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::event::{Command, Event, Outcome};
+use super::measures::{Measure, Unit};
 use base::duration::parse_duration;
 use sql::Mode;
 
@@ -98,9 +99,45 @@ enum Field {
     Session,
     Error,
     ResponseNs,
-    RowsSent,
-    RowsExamined,
+    Measure(Measure),
     ReadOnly,
+}
+
+impl Field {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "class" => Field::Class,
+            "table" => Field::Table,
+            "user" => Field::User,
+            "host" => Field::Host,
+            "database" => Field::Database,
+            "command" => Field::Command,
+            "text" => Field::Text,
+            "session" => Field::Session,
+            "error" => Field::Error,
+            "response" => Field::ResponseNs,
+            "read_only" => Field::ReadOnly,
+            _ => return Measure::ALL.into_iter().find(|each| filter_name(*each) == name).map(Field::Measure),
+        })
+    }
+
+    /// What its numbers are; `None` for text, and for what only is or is not.
+    fn unit(self) -> Option<Unit> {
+        match self {
+            Field::ResponseNs => Some(Unit::Ns),
+            Field::Measure(measure) => Some(measure.row().unit).filter(|unit| *unit != Unit::Flag),
+            _ => None,
+        }
+    }
+
+    fn is_flag(self) -> bool {
+        self == Field::ReadOnly || matches!(self, Field::Measure(measure) if measure.row().unit == Unit::Flag)
+    }
+}
+
+/// A length of time has a unit of its own in a filter.
+fn filter_name(measure: Measure) -> &'static str {
+    measure.name().strip_suffix("_ns").unwrap_or(measure.name())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,8 +160,18 @@ pub struct Filter {
     number: u64,
 }
 
-const USAGE: &str = "give FIELD OPERATOR VALUE: class, table, user, host, database, command, text, session with =, != or ~ (contains); \
-     error=any or a number; read_only=yes or no; response, rows_sent, rows_examined with >= or < (response>=100ms)";
+fn usage() -> String {
+    let names = |is_flag| {
+        let is_wanted = move |measure: &Measure| (measure.row().unit == Unit::Flag) == is_flag;
+        Measure::ALL.into_iter().filter(is_wanted).map(filter_name).collect::<Vec<_>>().join(", ")
+    };
+    format!(
+        "give FIELD OPERATOR VALUE: class, table, user, host, database, command, text, session with =, != or ~ (contains); \
+         error=any or a number; read_only, {} with =yes or =no; response, {} with >= or < (response>=100ms)",
+        names(true),
+        names(false)
+    )
+}
 
 impl std::str::FromStr for Filter {
     type Err = String;
@@ -139,35 +186,21 @@ impl std::str::FromStr for Filter {
         ];
         let found =
             operators.iter().filter_map(|(sign, operator)| Some((source.find(sign)?, *sign, *operator)));
-        let (place, sign, operator) = found.min_by_key(|(place, ..)| *place).ok_or(USAGE)?;
+        let (place, sign, operator) = found.min_by_key(|(place, ..)| *place).ok_or_else(usage)?;
         let (name, value) = (source[..place].trim(), source[place + sign.len()..].trim());
-        let field = match name {
-            "class" => Field::Class,
-            "table" => Field::Table,
-            "user" => Field::User,
-            "host" => Field::Host,
-            "database" => Field::Database,
-            "command" => Field::Command,
-            "text" => Field::Text,
-            "session" => Field::Session,
-            "error" => Field::Error,
-            "response" => Field::ResponseNs,
-            "rows_sent" => Field::RowsSent,
-            "rows_examined" => Field::RowsExamined,
-            "read_only" => Field::ReadOnly,
-            _ => return Err(USAGE.to_owned()),
-        };
-        let is_number = matches!(field, Field::ResponseNs | Field::RowsSent | Field::RowsExamined);
-        if is_number != matches!(operator, Operator::AtLeast | Operator::Below)
+        let field = Field::of(name).ok_or_else(usage)?;
+        let unit = field.unit();
+        if unit.is_some() != matches!(operator, Operator::AtLeast | Operator::Below)
             || (field == Field::Error && operator == Operator::Contains)
-            || (field == Field::ReadOnly && (operator != Operator::Is || !["yes", "no"].contains(&value)))
+            || (field.is_flag() && (operator != Operator::Is || !["yes", "no"].contains(&value)))
         {
-            return Err(USAGE.to_owned());
+            return Err(usage());
         }
-        let number = match field {
-            Field::ResponseNs => u64::try_from(parse_response(value)?).unwrap_or(u64::MAX),
-            Field::RowsSent | Field::RowsExamined => value.parse().map_err(|_| USAGE)?,
-            Field::Error if value != "any" => value.parse::<u16>().map_err(|_| USAGE)?.into(),
+        let number = match (unit, field) {
+            (Some(Unit::Ns), _) => u64::try_from(parse_response(value)?).unwrap_or(u64::MAX),
+            (Some(_), _) => value.parse().map_err(|_| usage())?,
+            (None, Field::Error) if value != "any" => value.parse::<u16>().map_err(|_| usage())?.into(),
+            (None, Field::Measure(_)) => u64::from(value == "yes"),
             _ => 0,
         };
         Ok(Filter { source: source.to_owned(), field, operator, text: value.as_bytes().to_vec(), number })
@@ -201,8 +234,10 @@ impl Filter {
             }
             Field::ResponseNs => self.compares_number(event.response_ns),
             Field::ReadOnly => reads_only(event) == (self.text == b"yes"),
-            Field::RowsSent => self.compares_number(event.rows_sent),
-            Field::RowsExamined => self.compares_number(event.rows_examined),
+            Field::Measure(measure) if measure.row().unit == Unit::Flag => {
+                event.measures.get(measure) == Some(self.number)
+            }
+            Field::Measure(measure) => self.compares_number(event.measures.get(measure)),
         }
     }
 
@@ -290,6 +325,7 @@ fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
 mod tests {
     use super::{Filter, Selection, parse_moment};
     use crate::event::{Command, Event, Outcome};
+    use crate::measures::Measure;
 
     #[test]
     fn moments() {
@@ -326,7 +362,25 @@ mod tests {
         {
             assert!(!holds(&[source]), "{source}");
         }
-        for source in ["", "user", "user>=3", "response=3", "error~12", "error=many", "color=red"] {
+        event.measures.set(Measure::LockNs, 3_000_000);
+        let holds = |source: &str| {
+            let selection = Selection { filters: vec![source.parse().unwrap()], ..Selection::default() };
+            selection.accepts(&event)
+        };
+        assert!(holds("lock>=3ms") && !holds("lock<3ms") && holds("lock<4ms"));
+        assert!(!holds("warnings<9") && !holds("warnings>=0"), "unknown is neither");
+        for source in [
+            "",
+            "user",
+            "user>=3",
+            "rows_sent=3",
+            "lock>=3",
+            "lock_ns>=3ms",
+            "response=3",
+            "error~12",
+            "error=many",
+            "color=red",
+        ] {
             assert!(source.parse::<Filter>().is_err(), "{source}");
         }
     }

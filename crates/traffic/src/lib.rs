@@ -9,6 +9,8 @@ pub mod events;
 pub mod filter;
 pub mod general_log;
 pub mod input;
+mod json;
+pub mod measures;
 pub mod packets;
 mod pieces;
 pub mod proxy;

@@ -30,6 +30,11 @@ class Number:
 
 NOTHING = Number()
 
+#: What every class has; the other numbers are measures, which the agent names.
+_OF_EVERY_CLASS = frozenset(
+    ("events", "response_ns", "response_ns_squares", "first_byte_ns", "start_ns", "failed", "unanswered")
+)
+
 
 @dataclass(frozen=True)
 class Label:
@@ -80,6 +85,13 @@ class QueryClass:
 
     def number(self, name: str) -> Number:
         return self.numbers.get(name, NOTHING)
+
+    @cached_property
+    def measures(self) -> dict[str, Number]:
+        """Rows, bytes, waits and the like by name, where any event has them. A name ends in its unit (``_ns``,
+        ``_bytes``) or begins with ``is_``, where the sum is that of the events of which it holds."""
+        known = {name: each for name, each in self.numbers.items() if each.count}
+        return {name: known[name] for name in sorted(known) if name not in _OF_EVERY_CLASS}
 
     @property
     def count(self) -> int:

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 #: Later ones are refused.
 VERSION = 1
 
-_NUMBERS = (
-    "lock_ns", "rows_sent", "rows_examined", "rows_affected", "request_bytes", "response_bytes", "warnings",
-)  # fmt: skip
 _LABELS = {"users": "user", "hosts": "host", "databases": "database"}
 
 
@@ -50,6 +47,7 @@ class _Reader:
         self.is_open = False
         self._rows = Rows()
         self._group: list[str] = []
+        self._measures: list[str] = []
         self._classes = 0
 
     def take(self, line: Mapping[str, Any]) -> None:
@@ -60,19 +58,19 @@ class _Reader:
             if line["version"] > VERSION:
                 raise ValueError(f"version {line['version']}; this headrace reads {VERSION}")
             self._rows, self._classes, self.is_open = Rows(), 0, True
-            self._group = line["group"]
+            self._group, self._measures = line["group"], line["measures"]
             _header(self._rows, line)
         elif not self.is_open:
             raise ValueError(f"{kind!r} stands outside a digest")
         elif kind == "totals":
-            _class(self._rows, ALL, line)
+            _class(self._rows, ALL, line, self._measures)
         elif kind == "heat":
             for start_s, buckets in line["slices"]:
                 cells = {"slice_ns": [start_s * SECOND_NS] * len(buckets), **_pairs(buckets)}
                 self._rows.extend("heat", ALL, "response_ns", len(buckets), **cells)
         elif kind == "class":
             self._classes += 1
-            _class(self._rows, self._name(line), line)
+            _class(self._rows, self._name(line), line, self._measures)
         elif kind == "end":
             if line["classes"] != self._classes:
                 raise ValueError(f"{self._classes} classes of {line['classes']}")
@@ -110,7 +108,7 @@ def _header(rows: Rows, line: Mapping[str, Any]) -> None:
         rows.add("place", ALL, json.dumps(at, sort_keys=True), count=1)
 
 
-def _class(rows: Rows, name: str, line: Mapping[str, Any]) -> None:
+def _class(rows: Rows, name: str, line: Mapping[str, Any], measures: Iterable[str]) -> None:
     rows.add("number", name, "events", count=line["count"])
     rows.add(
         "number", name, "response_ns",
@@ -123,9 +121,9 @@ def _class(rows: Rows, name: str, line: Mapping[str, Any]) -> None:
     rows.add("number", name, "start_ns", least=line["first_ns"], most=line["last_ns"])
     for key in ("failed", "unanswered"):
         rows.add("number", name, key, count=line[key])
-    for key in _NUMBERS:
-        if told := line.get(key):
-            rows.add("number", name, key, count=told["known"], sum=told["sum"], most=told["max"])
+    for key in measures:
+        if known := line.get(key):
+            rows.add("number", name, key, count=known["known"], sum=known["sum"], most=known["max"])
     rows.extend("latency", name, "response_ns", len(line["buckets"]), **_pairs(line["buckets"]))
     if first := line.get("first_byte"):
         rows.add(

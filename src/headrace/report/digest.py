@@ -17,7 +17,7 @@ from headrace.report import text
 from headrace.report.text import clean, count
 
 if TYPE_CHECKING:
-    from headrace.digests.classes import Buckets, Digest, QueryClass
+    from headrace.digests.classes import Buckets, Digest, Number, QueryClass
 
 #: Names of a kind that a class' detail shows; lines of its sample and of its plan.
 MOST_NAMES = 4
@@ -381,11 +381,7 @@ def class_lines(digest: Digest, each: QueryClass, view: View) -> list[tuple[str,
         bounds = (each.first_byte, "p99", first.least, first.most)
         top = text.milliseconds(traffic.value_at(*bounds))
         rows.append(("first byte", f"mean {text.milliseconds(first.sum / first.count)} ms, p99 {top}"))
-    for label, name, form in _PER_CALL:
-        told_number = each.number(name)
-        if told_number.count and told_number.sum:
-            most = f", most {form(told_number.most)}" if told_number.most is not None else ""
-            rows.append((label, f"{form(told_number.sum / told_number.count)} a call{most}"))
+    rows += [_measure(name, number) for name, number in each.measures.items() if number.sum]
     if each.failed or each.number("unanswered").count:
         numbers = ", ".join(f"{label.text} ×{label.count:,}" for label in each.labels.get("error", ())[:8])
         told = f"{each.failed:,} failed" + (f" (error {numbers})" if numbers else "")
@@ -403,15 +399,18 @@ def _names(each: QueryClass, kind: str) -> str:
     return ", ".join(shown) + more
 
 
-_PER_CALL: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-    ("lock", "lock_ns", duration),
-    ("rows sent", "rows_sent", count),
-    ("examined", "rows_examined", count),
-    ("affected", "rows_affected", count),
-    ("request", "request_bytes", size),
-    ("answer", "response_bytes", size),
-    ("warnings", "warnings", count),
-)
+def _measure(name: str, number: Number) -> tuple[str, str]:
+    """(label, text): a measure's name says its unit."""
+    mean = number.sum / number.count
+    if name.startswith("is_"):
+        return name.removeprefix("is_").replace("_", " "), f"{_percent(mean)} of calls"
+    label = name
+    form: Callable[[float], str] = count
+    for suffix, of_unit in (("_ns", duration), ("_bytes", size)):
+        if name.endswith(suffix):
+            label, form = name.removesuffix(suffix), of_unit
+    most = f", most {form(number.most)}" if number.most is not None else ""
+    return label.replace("_", " "), f"{form(mean)} per call{most}"
 
 
 def _sparkline(digest: Digest, each: QueryClass, most: int = 60) -> str:

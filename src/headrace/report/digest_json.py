@@ -10,16 +10,6 @@ from headrace.report.digest import View
 if TYPE_CHECKING:
     from headrace.digests.classes import Digest, QueryClass
 
-_TOLD = (
-    "lock_ns",
-    "rows_sent",
-    "rows_examined",
-    "rows_affected",
-    "request_bytes",
-    "response_bytes",
-    "warnings",
-)
-
 
 def to_json(digest: Digest, view: View) -> dict[str, Any]:
     """Everything that a page shows; times in ns, shares from 0 to 1, captured text as it is."""
@@ -61,7 +51,7 @@ def _class(digest: Digest, each: QueryClass, view: View) -> dict[str, Any]:
         "buckets": [
             list(map(int, pair)) for pair in zip(each.response.buckets, each.response.counts, strict=True)
         ],
-        **{name: vars(each.number(name)) for name in _TOLD if each.number(name).count},
+        **{name: vars(number) for name, number in each.measures.items()},
         "first_ns": each.number("start_ns").least,
         "last_ns": each.number("start_ns").most,
     }

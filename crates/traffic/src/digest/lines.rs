@@ -10,7 +10,8 @@ use crate::digest::group::read_key;
 use crate::digest::names::Names;
 use crate::digest::pages::Pages;
 use crate::digest::slices::width_ns;
-use crate::digest::tally::{MEASURES, Sample, Tally, Times};
+use crate::digest::tally::{Sample, Tally, Times};
+use crate::measures::Measure;
 use sql::{self, Mode};
 
 const VERSION: u32 = 1;
@@ -64,6 +65,7 @@ impl Digest {
         json!({
             "type": "digest",
             "version": VERSION,
+            "measures": Measure::ALL.map(Measure::name),
             "mode": match self.options.mode { Mode::Strict => "strict", Mode::Pt => "pt" },
             "group": self.options.group.iter().map(|dimension| dimension.name()).collect::<Vec<_>>(),
             "inputs": source.inputs,
@@ -151,9 +153,9 @@ fn put_counts(line: &mut Map<String, Value>, tally: &Tally) {
         ("first_byte", tally.first_byte.as_deref().map_or(Value::Null, first_byte)),
     ];
     line.extend(fields.map(|(name, value)| (name.to_owned(), value)));
-    for (name, measure) in MEASURES.iter().zip(&tally.measures) {
-        let value = json!({"known": measure.known, "sum": measure.sum, "max": measure.max});
-        line.insert((*name).to_owned(), if measure.known > 0 { value } else { Value::Null });
+    for (measure, summed) in Measure::ALL.into_iter().zip(&tally.measures) {
+        let value = json!({"known": summed.known, "sum": summed.sum, "max": summed.max});
+        line.insert(measure.name().to_owned(), if summed.known > 0 { value } else { Value::Null });
     }
     line.insert("first_ns".to_owned(), dated(tally.first_ns, tally));
     line.insert("last_ns".to_owned(), dated(tally.last_ns, tally));
@@ -189,7 +191,7 @@ fn put_names(line: &mut Map<String, Value>, names: [&Names; 3]) {
 }
 
 fn sample(sample: &Sample) -> Value {
-    json!({
+    let mut line = json!({
         "text": text(&sample.text),
         "text_bytes": sample.text_bytes,
         "is_cut": sample.is_cut,
@@ -202,10 +204,11 @@ fn sample(sample: &Sample) -> Value {
         "database": text(&sample.database),
         "command": sample.command,
         "error": sample.error,
-        "rows_sent": sample.rows_sent,
-        "rows_examined": sample.rows_examined,
-        "rows_affected": sample.rows_affected,
-    })
+    });
+    for (measure, value) in sample.measures.iter() {
+        line[measure.name()] = value.into();
+    }
+    line
 }
 
 fn buckets(pages: &Pages) -> Value {

@@ -329,9 +329,7 @@ fn sample_of(event: &Event<'_>) -> Sample {
             Outcome::Error(number) => Some(number),
             _ => None,
         },
-        rows_sent: event.rows_sent,
-        rows_examined: event.rows_examined,
-        rows_affected: event.rows_affected,
+        measures: event.measures,
     }
 }
 

@@ -6,33 +6,28 @@ use crate::digest::names::{KEPT_PER_CLASS, Names, Who};
 use crate::digest::pages::Pages;
 use crate::digest::slices::{Activity, Slices};
 use crate::event::{Event, Outcome};
+use crate::measures::{Measure, Measures};
 
 /// How many numbers of errors a class keeps.
 const KEPT_ERRORS: usize = 64;
 
-/// What some sources tell of an event, and the names under which it goes out.
-pub const MEASURES: [&str; 7] =
-    ["lock_ns", "rows_sent", "rows_examined", "rows_affected", "request_bytes", "response_bytes", "warnings"];
-
-/// Of the events that told it.
+/// A measure of the events of which it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Measure {
+pub struct Summed {
     pub known: u64,
     pub sum: u64,
     pub max: u64,
 }
 
-impl Measure {
+impl Summed {
     #[inline]
-    fn add(&mut self, value: Option<u64>) {
-        if let Some(value) = value {
-            self.known += 1;
-            self.sum = self.sum.saturating_add(value);
-            self.max = self.max.max(value);
-        }
+    fn add(&mut self, value: u64) {
+        self.known += 1;
+        self.sum = self.sum.saturating_add(value);
+        self.max = self.max.max(value);
     }
 
-    fn merge(&mut self, other: &Measure) {
+    fn merge(&mut self, other: &Summed) {
         self.known += other.known;
         self.sum = self.sum.saturating_add(other.sum);
         self.max = self.max.max(other.max);
@@ -143,9 +138,7 @@ pub struct Sample {
     pub database: Vec<u8>,
     pub command: String,
     pub error: Option<u16>,
-    pub rows_sent: Option<u64>,
-    pub rows_examined: Option<u64>,
-    pub rows_affected: Option<u64>,
+    pub measures: Measures,
 }
 
 impl Sample {
@@ -165,7 +158,8 @@ pub struct Tally {
     pub errors: Errors,
     pub response: Times,
     pub first_byte: Option<Box<Times>>,
-    pub measures: [Measure; MEASURES.len()],
+    /// By their places in the table.
+    pub measures: [Summed; Measure::ALL.len()],
     /// u64::MAX and 0 without a dated event.
     pub first_ns: u64,
     pub last_ns: u64,
@@ -216,17 +210,8 @@ impl Tally {
         if let Some(first_byte_ns) = event.first_byte_ns {
             self.first_byte.get_or_insert_default().add(first_byte_ns);
         }
-        let values = [
-            event.lock_ns,
-            event.rows_sent,
-            event.rows_examined,
-            event.rows_affected,
-            event.request_bytes,
-            event.response_bytes,
-            event.warnings.map(u64::from),
-        ];
-        for (measure, value) in self.measures.iter_mut().zip(values) {
-            measure.add(value);
+        for (measure, value) in event.measures.iter() {
+            self.measures[measure as usize].add(value);
         }
         let sum_ns = event.response_ns.unwrap_or(0);
         self.users.add(&who.user, 1, sum_ns, KEPT_PER_CLASS);
@@ -265,8 +250,8 @@ impl Tally {
         if let Some(first_byte) = &other.first_byte {
             self.first_byte.get_or_insert_default().merge(first_byte);
         }
-        for (measure, other) in self.measures.iter_mut().zip(&other.measures) {
-            measure.merge(other);
+        for (summed, other) in self.measures.iter_mut().zip(&other.measures) {
+            summed.merge(other);
         }
         self.first_ns = self.first_ns.min(other.first_ns);
         self.last_ns = self.last_ns.max(other.last_ns);

@@ -8,6 +8,7 @@ use crate::digest::group::Dimension;
 use crate::digest::lines::Source;
 use crate::digest::{Digest, DigestOptions};
 use crate::event::{Command, Event, Outcome};
+use crate::measures::{Measure, Measures};
 
 /// An event that owns its parts.
 #[derive(Clone, Debug)]
@@ -30,7 +31,6 @@ impl Owned {
         then(&Event {
             response_ns: self.response_ns,
             first_byte_ns: self.first_byte_ns,
-            lock_ns: self.rows.map(|rows| rows / 2),
             user: if self.name.is_multiple_of(5) { b"" } else { name.as_bytes() },
             host: name.as_bytes(),
             database: &name.as_bytes()[..4],
@@ -41,9 +41,11 @@ impl Owned {
                 _ => Outcome::Ok,
             },
             text: text.as_bytes(),
-            rows_sent: self.rows,
-            request_bytes: self.rows,
-            warnings: self.rows.map(|_| 1),
+            measures: self.rows.map_or_else(Measures::default, |rows| {
+                // Each has another number, and not all of them are known.
+                let known = Measure::ALL.into_iter().zip(0..).filter(|(_, place)| place != &(rows % 5));
+                known.map(|(measure, place)| (measure, rows * place)).collect()
+            }),
             ..Event::new(self.start_ns, u64::from(self.name), commands[usize::from(self.command % 5)])
         })
     }
@@ -120,15 +122,15 @@ proptest! {
     #[test]
     fn a_class_counts_what_a_model_counts(events in events()) {
         let text = lines(&mut digest_of(&options(&[Dimension::Command]), &events));
-        let mut model: BTreeMap<String, (u64, u64, u128, u64)> = BTreeMap::new();
+        let mut model: BTreeMap<String, (u64, u64, u128, Vec<u64>)> = BTreeMap::new();
         for event in &events {
             event.with(|event| {
                 let name = super::group::command_name(event.command).into_owned();
-                let entry = model.entry(name).or_default();
+                let entry = model.entry(name).or_insert_with(|| (0, 0, 0, vec![0; Measure::ALL.len()]));
                 entry.0 += 1;
                 entry.1 += u64::from(matches!(event.outcome, Outcome::Error(_)));
                 entry.2 = entry.2.saturating_add(u128::from(event.response_ns.unwrap_or(0)).pow(2));
-                entry.3 += event.rows_sent.unwrap_or(0);
+                entry.3.iter_mut().zip(Measure::ALL).for_each(|(sum, each)| *sum += event.measures.get(each).unwrap_or(0));
             });
         }
         let mut found = BTreeMap::new();
@@ -137,7 +139,7 @@ proptest! {
             if line["type"] == "class" {
                 let squares = line["response_sum_squares"].as_str().unwrap().parse().unwrap();
                 let counts = (line["count"].as_u64().unwrap(), line["failed"].as_u64().unwrap(), squares,
-                    line["rows_sent"]["sum"].as_u64().unwrap_or(0));
+                    Measure::ALL.map(|each| line[each.name()]["sum"].as_u64().unwrap_or(0)).to_vec());
                 found.insert(line["key"]["command"].as_str().unwrap().to_owned(), counts);
                 let buckets: u64 = line["buckets"].as_array().unwrap().iter().map(|pair| pair[1].as_u64().unwrap()).sum();
                 prop_assert_eq!(Some(buckets), line["timed"].as_u64());

@@ -1,10 +1,13 @@
 //! Columns of a block: runs of varints and of bytes, each read by a cursor that never leaves its column.
 
+use crate::measures::Measure;
+
 /// What is wrong with a block whose checksum is right: written by something else, or by somebody hostile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// The columns of a block of events, in their order in the file.
+/// The columns of a block of events, in their order in the file. Behind them is one for each measure, in the order of
+/// their table.
 #[derive(Clone, Copy, Debug)]
 pub enum Column {
     Start,
@@ -24,14 +27,7 @@ pub enum Column {
     Outcome,
     Response,
     FirstByte,
-    Lock,
     Statement,
-    RowsSent,
-    RowsExamined,
-    RowsAffected,
-    RequestBytes,
-    ResponseBytes,
-    Warnings,
     Checksum,
     ParameterCount,
     ParameterLength,
@@ -39,7 +35,13 @@ pub enum Column {
     ParameterValues,
 }
 
-pub const COLUMNS: usize = Column::ParameterValues as usize + 1;
+const FIRST_MEASURE: usize = Column::ParameterValues as usize + 1;
+pub const COLUMNS: usize = FIRST_MEASURE + Measure::ALL.len();
+
+/// The column of the measure at this place of the table.
+pub fn measure_column(place: usize) -> usize {
+    FIRST_MEASURE + place
+}
 
 /// Appends a number, seven bits a byte, the lowest first.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
@@ -113,19 +115,20 @@ pub fn join(columns: &[Vec<u8>; COLUMNS], out: &mut Vec<u8>) {
     }
 }
 
-/// Finds the columns again. Columns of a later version, after ours, are passed over.
+/// Finds the columns again. Those of a later version, after ours, are passed over; measures that an earlier one did
+/// not know are empty.
 pub fn split(raw: &[u8]) -> Result<[Cursor; COLUMNS], Malformed> {
     let mut head = Cursor { at: 0, end: raw.len() };
     let count = usize::try_from(head.varint(raw)?).map_err(|_| Malformed)?;
-    if !(COLUMNS..=1024).contains(&count) {
+    if !(FIRST_MEASURE..=1024).contains(&count) {
         return Err(Malformed);
     }
     let mut lengths = [0; COLUMNS];
-    for length in &mut lengths {
-        *length = head.varint(raw)?;
-    }
-    for _ in COLUMNS..count {
-        head.varint(raw)?;
+    for place in 0..count {
+        let length = head.varint(raw)?;
+        if let Some(slot) = lengths.get_mut(place) {
+            *slot = length;
+        }
     }
     let mut cursors = [Cursor::default(); COLUMNS];
     for (cursor, length) in cursors.iter_mut().zip(lengths) {

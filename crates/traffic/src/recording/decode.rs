@@ -1,10 +1,11 @@
 //! A block of events while it is read: cursors walk the columns side by side, and an event borrows from the block.
 
-use super::columns::{COLUMNS, Column, Cursor, Malformed, split, unzigzag};
+use super::columns::{COLUMNS, Column, Cursor, Malformed, measure_column, split, unzigzag};
 use super::encode::{Last, hole_columns, known, types_length};
 use super::frame::{Header, MAX_UNPACKED_BYTES};
 use super::template::{NUMBER_HOLE, PLAIN, STRING_HOLE, TEMPLATE};
 use crate::event::{Command, Event, Outcome};
+use crate::measures::Measure;
 
 type Range = (usize, usize);
 
@@ -194,7 +195,7 @@ impl Block {
 
     fn read_numbers(&mut self, text: usize, event: &mut Event<'static>) -> Result<(), Malformed> {
         let mut last = std::mem::take(&mut self.last[text]);
-        let known = last.known ^ u16::try_from(self.varint(Column::Known)?).map_err(|_| Malformed)?;
+        let known = last.known ^ self.varint(Column::Known)?;
         last.known = known;
         last.command ^= self.varint(Column::Command)?;
         last.outcome ^= self.varint(Column::Outcome)?;
@@ -223,24 +224,19 @@ impl Block {
             // Coded from the first byte to the whole response: the other way round is the same with the sign changed.
             event.first_byte_ns = Some(event.response_ns.unwrap_or(0).wrapping_sub(unzigzag(0, coded)));
         }
-        let mut predicted = |bit: u16, column: Column, last: &mut u64| -> Result<Option<u64>, Malformed> {
-            if known & bit == 0 {
-                return Ok(None);
+        if known & known::STATEMENT != 0 {
+            last.statement = unzigzag(last.statement, self.varint(Column::Statement)?);
+            event.statement = Some(u32::try_from(last.statement).map_err(|_| Malformed)?);
+        }
+        // Those of a later version, behind ours, are not read.
+        for measure in Measure::ALL {
+            let place = measure as usize;
+            if known >> known::FIRST_MEASURE & (1 << place) != 0 {
+                let coded = self.cursors[measure_column(place)].varint(&self.raw)?;
+                last.measures[place] = unzigzag(last.measures[place], coded);
+                event.measures.set(measure, last.measures[place]);
             }
-            *last = unzigzag(*last, self.cursors[column as usize].varint(&self.raw)?);
-            Ok(Some(*last))
-        };
-        event.lock_ns = predicted(known::LOCK, Column::Lock, &mut last.lock)?;
-        let statement = predicted(known::STATEMENT, Column::Statement, &mut last.statement)?;
-        event.statement = statement.map(u32::try_from).transpose().map_err(|_| Malformed)?;
-        event.rows_sent = predicted(known::ROWS_SENT, Column::RowsSent, &mut last.rows_sent)?;
-        event.rows_examined = predicted(known::ROWS_EXAMINED, Column::RowsExamined, &mut last.rows_examined)?;
-        event.rows_affected = predicted(known::ROWS_AFFECTED, Column::RowsAffected, &mut last.rows_affected)?;
-        event.request_bytes = predicted(known::REQUEST_BYTES, Column::RequestBytes, &mut last.request_bytes)?;
-        event.response_bytes =
-            predicted(known::RESPONSE_BYTES, Column::ResponseBytes, &mut last.response_bytes)?;
-        let warnings = predicted(known::WARNINGS, Column::Warnings, &mut last.warnings)?;
-        event.warnings = warnings.map(u16::try_from).transpose().map_err(|_| Malformed)?;
+        }
         if known & known::CHECKSUM != 0 {
             if known & known::SAME_CHECKSUM == 0 {
                 let (start, end) = self.bytes(Column::Checksum, 8)?;

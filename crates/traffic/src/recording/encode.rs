@@ -6,43 +6,33 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::columns::{COLUMNS, Column, join, put_varint, zigzag};
+use super::columns::{COLUMNS, Column, join, measure_column, put_varint, zigzag};
 use super::template::{NUMBER_HOLE, plain, split};
 use crate::event::{Command, Event, Outcome};
+use crate::measures::Measure;
 
 /// Bits of the column `Known`: which numbers an event has, and which of its parts are those of the last time.
 pub mod known {
-    pub const RESPONSE: u16 = 1;
-    pub const FIRST_BYTE: u16 = 1 << 1;
-    pub const LOCK: u16 = 1 << 2;
-    pub const STATEMENT: u16 = 1 << 3;
-    pub const ROWS_SENT: u16 = 1 << 4;
-    pub const ROWS_EXAMINED: u16 = 1 << 5;
-    pub const ROWS_AFFECTED: u16 = 1 << 6;
-    pub const REQUEST_BYTES: u16 = 1 << 7;
-    pub const RESPONSE_BYTES: u16 = 1 << 8;
-    pub const WARNINGS: u16 = 1 << 9;
-    pub const CHECKSUM: u16 = 1 << 10;
-    pub const STATE: u16 = 1 << 11;
-    pub const SAME_CHECKSUM: u16 = 1 << 12;
-    pub const SAME_TYPES: u16 = 1 << 13;
-    pub const CUT: u16 = 1 << 14;
+    pub const RESPONSE: u64 = 1;
+    pub const FIRST_BYTE: u64 = 1 << 1;
+    pub const STATEMENT: u64 = 1 << 2;
+    pub const CHECKSUM: u64 = 1 << 3;
+    pub const STATE: u64 = 1 << 4;
+    pub const SAME_CHECKSUM: u64 = 1 << 5;
+    pub const SAME_TYPES: u64 = 1 << 6;
+    pub const CUT: u64 = 1 << 7;
+    /// From here on a bit for each measure, in the order of their table.
+    pub const FIRST_MEASURE: u32 = 8;
 }
 
 /// What the last event with the same text had: the prediction for the next. Encoder and decoder keep it alike.
 #[derive(Clone)]
 pub struct Last {
-    pub known: u16,
+    pub known: u64,
     pub command: u64,
     pub outcome: u64,
-    pub lock: u64,
     pub statement: u64,
-    pub rows_sent: u64,
-    pub rows_examined: u64,
-    pub rows_affected: u64,
-    pub request_bytes: u64,
-    pub response_bytes: u64,
-    pub warnings: u64,
+    pub measures: [u64; Measure::ALL.len()],
     pub checksum: u64,
     pub parameter_count: u64,
     pub parameter_length: u64,
@@ -54,19 +44,15 @@ pub struct Last {
 
 impl Default for Last {
     fn default() -> Self {
+        let mut measures = [0; Measure::ALL.len()];
+        // A packet's header and the command's byte: what a statement's first request has besides its text.
+        measures[Measure::RequestBytes as usize] = 5;
         Last {
             known: 0,
             command: 0,
             outcome: 0,
-            lock: 0,
             statement: 0,
-            rows_sent: 0,
-            rows_examined: 0,
-            rows_affected: 0,
-            // A packet's header and the command's byte: what a statement's first request has beside its text.
-            request_bytes: 5,
-            response_bytes: 0,
-            warnings: 0,
+            measures,
             checksum: 0,
             parameter_count: 0,
             parameter_length: 0,
@@ -79,7 +65,8 @@ impl Default for Last {
 impl Last {
     /// Moves the prediction of the request's bytes by what text and parameters are longer than the last time.
     pub fn expect_length(&mut self, length: u64) {
-        self.request_bytes = self.request_bytes.wrapping_add(length).wrapping_sub(self.length);
+        let request_bytes = &mut self.measures[Measure::RequestBytes as usize];
+        *request_bytes = request_bytes.wrapping_add(length).wrapping_sub(self.length);
         self.length = length;
     }
 }
@@ -164,7 +151,6 @@ impl Dictionary {
 }
 
 /// Columns that grow until the block is full.
-#[derive(Default)]
 pub struct Encoder {
     columns: [Vec<u8>; COLUMNS],
     events: u32,
@@ -186,7 +172,21 @@ pub struct Encoder {
 impl Encoder {
     /// `splits` where statements have literals: a fingerprint has none to split off.
     pub fn new(splits: bool) -> Self {
-        Encoder { splits, ..Encoder::default() }
+        Encoder {
+            columns: [const { Vec::new() }; COLUMNS],
+            events: 0,
+            bytes: 0,
+            unpacked_bytes: 0,
+            splits,
+            span_ns: None,
+            sessions: HashMap::new(),
+            session_names: Vec::new(),
+            last_session: 0,
+            names: Dictionary::default(),
+            texts: Dictionary::default(),
+            last: Vec::new(),
+            scratch: Vec::new(),
+        }
     }
 
     /// Text and parameters of all events: a reader takes no block in which they are longer than its limit.
@@ -228,7 +228,6 @@ impl Encoder {
 
     /// Appends an event. Its start is not before that of the last one.
     pub fn push(&mut self, event: &Event<'_>) {
-        let before: usize = self.columns.iter().map(Vec::len).sum();
         let (first, previous) = self.span_ns.unwrap_or((event.start_ns, event.start_ns));
         debug_assert!(event.start_ns >= previous, "events of a block are in order");
         self.put(Column::Start, event.start_ns.wrapping_sub(previous));
@@ -238,7 +237,7 @@ impl Encoder {
         self.unpacked_bytes += event.text.len() + event.parameters.len();
         self.put_numbers(event, text);
         self.events += 1;
-        self.bytes += self.columns.iter().map(Vec::len).sum::<usize>() - before;
+        self.bytes = self.columns.iter().map(Vec::len).sum();
     }
 
     fn put(&mut self, column: Column, value: u64) {
@@ -321,7 +320,7 @@ impl Encoder {
         self.columns[Column::ParameterValues as usize].extend_from_slice(values);
 
         let known = known_bits(event, &last, has_same_types);
-        self.put(Column::Known, u64::from(known ^ last.known));
+        self.put(Column::Known, known ^ last.known);
         last.known = known;
         let command = command_code(event.command);
         self.put(Column::Command, command ^ last.command);
@@ -342,21 +341,14 @@ impl Encoder {
         if let Some(first_byte) = event.first_byte_ns {
             self.put(Column::FirstByte, zigzag(first_byte, event.response_ns.unwrap_or(0)));
         }
-        let predicted = [
-            (Column::Lock, event.lock_ns, &mut last.lock),
-            (Column::Statement, event.statement.map(u64::from), &mut last.statement),
-            (Column::RowsSent, event.rows_sent, &mut last.rows_sent),
-            (Column::RowsExamined, event.rows_examined, &mut last.rows_examined),
-            (Column::RowsAffected, event.rows_affected, &mut last.rows_affected),
-            (Column::RequestBytes, event.request_bytes, &mut last.request_bytes),
-            (Column::ResponseBytes, event.response_bytes, &mut last.response_bytes),
-            (Column::Warnings, event.warnings.map(u64::from), &mut last.warnings),
-        ];
-        for (column, value, last) in predicted {
-            if let Some(value) = value {
-                put_varint(&mut self.columns[column as usize], zigzag(*last, value));
-                *last = value;
-            }
+        if let Some(statement) = event.statement.map(u64::from) {
+            self.put(Column::Statement, zigzag(last.statement, statement));
+            last.statement = statement;
+        }
+        for (measure, value) in event.measures.iter() {
+            let last = &mut last.measures[measure as usize];
+            put_varint(&mut self.columns[measure_column(measure as usize)], zigzag(*last, value));
+            *last = value;
         }
         if let Some(checksum) = event.checksum {
             if known & known::SAME_CHECKSUM == 0 {
@@ -377,23 +369,17 @@ pub fn hole_columns(kind: u8) -> (Column, Column) {
     }
 }
 
-fn known_bits(event: &Event<'_>, last: &Last, has_same_types: bool) -> u16 {
+fn known_bits(event: &Event<'_>, last: &Last, has_same_types: bool) -> u64 {
     let bits = [
         (known::RESPONSE, event.response_ns.is_some()),
         (known::FIRST_BYTE, event.first_byte_ns.is_some()),
-        (known::LOCK, event.lock_ns.is_some()),
         (known::STATEMENT, event.statement.is_some()),
-        (known::ROWS_SENT, event.rows_sent.is_some()),
-        (known::ROWS_EXAMINED, event.rows_examined.is_some()),
-        (known::ROWS_AFFECTED, event.rows_affected.is_some()),
-        (known::REQUEST_BYTES, event.request_bytes.is_some()),
-        (known::RESPONSE_BYTES, event.response_bytes.is_some()),
-        (known::WARNINGS, event.warnings.is_some()),
         (known::CHECKSUM, event.checksum.is_some()),
         (known::STATE, event.is_state),
         (known::CUT, event.is_cut),
         (known::SAME_CHECKSUM, event.checksum == Some(last.checksum)),
         (known::SAME_TYPES, has_same_types),
     ];
-    bits.into_iter().filter(|(_, is_set)| *is_set).fold(0, |all, (bit, _)| all | bit)
+    let measures = u64::from(event.measures.known()) << known::FIRST_MEASURE;
+    bits.into_iter().filter(|(_, is_set)| *is_set).fold(measures, |all, (bit, _)| all | bit)
 }

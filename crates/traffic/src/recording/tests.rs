@@ -14,6 +14,7 @@ use super::encode::Encoder;
 use super::{Header, Kind, Reader, Writer, WriterOptions};
 use crate::coverage::Coverage;
 use crate::event::{Command, Event, Outcome, Sink};
+use crate::measures::Measure;
 
 /// An event that owns what it has.
 #[derive(Clone, Debug)]
@@ -74,22 +75,21 @@ fn some_event() -> impl Strategy<Value = Owned> {
         ])
         .prop_map(<[u8]>::to_vec)
     };
-    let numbers = collection::vec(some_number(), 8);
+    let numbers = collection::vec(some_number(), Measure::ALL.len());
     (
         (any::<u64>(), 0..6u64, some_command(), some_outcome(), numbers, option::of(any::<u32>())),
         (word(), word(), word(), proptest::prop_oneof![bytes(), word()], bytes()),
-        (0..20u16, option::of(any::<u16>()), some_number(), any::<bool>(), any::<bool>()),
+        (0..20u16, some_number(), any::<bool>(), any::<bool>(), some_number(), some_number()),
     )
         .prop_map(|(a, b, c)| {
             let mut event = Event::new(a.0, a.1, a.2);
             event.outcome = a.3;
-            let [response, first, lock, sent, examined, affected, request, answer] =
-                <[_; 8]>::try_from(a.4).unwrap();
-            (event.response_ns, event.first_byte_ns, event.lock_ns) = (response, first, lock);
-            (event.rows_sent, event.rows_examined, event.rows_affected) = (sent, examined, affected);
-            (event.request_bytes, event.response_bytes) = (request, answer);
+            for (measure, value) in Measure::ALL.into_iter().zip(a.4) {
+                event.measures.set(measure, value);
+            }
             event.statement = a.5;
-            (event.parameter_count, event.warnings, event.checksum, event.is_state, event.is_cut) = c;
+            (event.parameter_count, event.checksum, event.is_state, event.is_cut) = (c.0, c.1, c.2, c.3);
+            (event.response_ns, event.first_byte_ns) = (c.4, c.5);
             Owned { numbers: event, parts: [b.0, b.1, b.2, b.3, b.4] }
         })
 }

@@ -83,15 +83,13 @@ impl Window {
 }
 
 pub fn without_parts(event: &Event<'_>) -> Event<'static> {
-    let Event { start_ns, response_ns, first_byte_ns, lock_ns, session, command, outcome, statement, .. } =
-        *event;
-    let Event { parameter_count, rows_sent, rows_examined, rows_affected, .. } = *event;
-    let Event { request_bytes, response_bytes, warnings, checksum, is_cut, is_state, .. } = *event;
+    // Every field by name: one that is new must not be lost here.
+    let Event { start_ns, response_ns, first_byte_ns, session, command, outcome, statement, .. } = *event;
+    let Event { parameter_count, measures, checksum, is_cut, is_state, .. } = *event;
     Event {
         start_ns,
         response_ns,
         first_byte_ns,
-        lock_ns,
         session,
         user: b"",
         host: b"",
@@ -103,12 +101,7 @@ pub fn without_parts(event: &Event<'_>) -> Event<'static> {
         statement,
         parameters: b"",
         parameter_count,
-        rows_sent,
-        rows_examined,
-        rows_affected,
-        request_bytes,
-        response_bytes,
-        warnings,
+        measures,
         checksum,
         is_state,
     }

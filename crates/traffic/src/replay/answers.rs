@@ -145,7 +145,7 @@ fn unpacked(bytes: &[u8; SIZE]) -> Expected {
         response_ns: Some(long(32)),
         rows_sent: Some(long(8)),
         rows_affected: Some(long(16)),
-        warnings: (bytes[1] == 1).then(|| short(6)),
+        warnings: (bytes[1] == 1).then(|| short(6).into()),
         checksum: (bytes[2] == 1).then(|| long(24)),
     }
 }

@@ -16,6 +16,7 @@ use super::order::{Order, Planner, Step};
 use super::queue::{Budget, Delivery, Expected, Inbox, Item, Numbers, Opening, Progress, Request, Seat};
 use super::timeline::{Speed, Timeline};
 use crate::event::{Command, Event, Outcome};
+use crate::measures::Measure;
 use crate::recording::Reader;
 
 /// So many events go to the threads at once.
@@ -283,9 +284,9 @@ impl<'a> Dispatch<'a> {
             expected: Expected {
                 outcome: event.outcome,
                 response_ns: event.response_ns,
-                rows_sent: event.rows_sent,
-                rows_affected: event.rows_affected,
-                warnings: event.warnings,
+                rows_sent: event.measures.get(Measure::RowsSent),
+                rows_affected: event.measures.get(Measure::RowsAffected),
+                warnings: event.measures.get(Measure::Warnings),
                 checksum: event.checksum,
             },
             request,

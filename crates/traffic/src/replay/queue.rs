@@ -80,7 +80,7 @@ pub struct Expected {
     pub response_ns: Option<u64>,
     pub rows_sent: Option<u64>,
     pub rows_affected: Option<u64>,
-    pub warnings: Option<u16>,
+    pub warnings: Option<u64>,
     pub checksum: Option<u64>,
 }
 

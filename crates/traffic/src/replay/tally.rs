@@ -158,7 +158,7 @@ fn compare(expected: &Expected, got: &Got) -> (bool, [bool; KINDS.len()]) {
     differs[1] = expected.rows_sent.is_some_and(|rows| rows != got.rows);
     differs[2] = matches!((expected.checksum, got.checksum), (Some(a), Some(b)) if a != b);
     differs[3] = affected.is_some_and(|rows| rows != got.affected);
-    differs[4] = matches!((expected.warnings, got.warnings), (Some(a), Some(b)) if a != b);
+    differs[4] = matches!((expected.warnings, got.warnings), (Some(a), Some(b)) if a != u64::from(b));
     let is_known =
         is_known || expected.rows_sent.is_some() || expected.checksum.is_some() || affected.is_some();
     (is_known, differs)

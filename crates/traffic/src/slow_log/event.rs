@@ -72,14 +72,10 @@ pub(super) fn event<'a>(header: &Header<'a>, carried: &'a Carried, statement: &S
     let mut event = Event::new(start_ns(header, carried, response_ns), session, command);
     event.text = text;
     event.response_ns = response_ns;
-    event.lock_ns = header.lock_ns.and_then(duration);
     event.user = account.user;
     event.host = account.host;
     event.database = header.schema.or(carried.database.as_deref()).unwrap_or_default();
-    event.rows_sent = header.rows_sent;
-    event.rows_examined = header.rows_examined;
-    event.rows_affected = header.rows_affected;
-    event.response_bytes = header.bytes_sent;
+    event.measures = header.measures;
     event.outcome = match header.errno {
         None => Outcome::Unknown,
         Some(0) => Outcome::Ok,

@@ -5,6 +5,7 @@ use memchr::{memchr, memmem};
 use super::account::{self, Account};
 use super::boundary::{Line, classify};
 use super::time::{self, Stamp};
+use crate::measures::{Measure, Measures, Unit};
 use crate::pieces::without_return;
 
 /// More seconds than this are no duration, but a server's subtraction that went below zero.
@@ -23,11 +24,7 @@ pub(super) struct Header<'a> {
     /// The file's, from here on.
     pub(super) used: Option<&'a [u8]>,
     pub(super) query_ns: Option<u64>,
-    pub(super) lock_ns: Option<u64>,
-    pub(super) rows_sent: Option<u64>,
-    pub(super) rows_examined: Option<u64>,
-    pub(super) rows_affected: Option<u64>,
-    pub(super) bytes_sent: Option<u64>,
+    pub(super) measures: Measures,
     pub(super) errno: Option<u16>,
     /// `Start:` of MySQL's log_slow_extra.
     pub(super) start: Option<Stamp>,
@@ -102,12 +99,13 @@ impl<'a> Header<'a> {
     fn fields(&mut self, rest: &'a [u8]) {
         let mut rest = skip_blanks(rest);
         if let Some(after) = rest.strip_prefix(b"Query_time: ") {
-            rest = take_seconds(after, &mut self.query_ns);
-            rest = after_key(rest, b"Lock_time: ", |rest| take_seconds(rest, &mut self.lock_ns));
-            rest = after_key(rest, b"Rows_sent: ", |rest| take_number(rest, &mut self.rows_sent));
-            rest = after_key(rest, b"Rows_examined: ", |rest| take_number(rest, &mut self.rows_examined));
+            (self.query_ns, rest) = take_seconds(after);
+            rest = self.after_key(rest, b"Lock_time: ", Measure::LockNs);
+            rest = self.after_key(rest, b"Rows_sent: ", Measure::RowsSent);
+            rest = self.after_key(rest, b"Rows_examined: ", Measure::RowsExamined);
         } else if let Some(after) = rest.strip_prefix(b"Thread_id: ") {
-            rest = skip_blanks(take_number(after, &mut self.thread));
+            (self.thread, rest) = take_number(after);
+            rest = skip_blanks(rest);
         }
         while let Some(colon) = memchr(b':', rest) {
             let key = &rest[..colon];
@@ -119,14 +117,20 @@ impl<'a> Header<'a> {
 
     /// Takes the value of a key; gives what follows it.
     fn field(&mut self, key: &[u8], rest: &'a [u8]) -> &'a [u8] {
+        if let Some(measure) = Measure::of_slow_log(key) {
+            return self.measure(measure, rest);
+        }
         match key {
-            b"Query_time" => return take_seconds(rest, &mut self.query_ns),
-            b"Lock_time" => return take_seconds(rest, &mut self.lock_ns),
-            b"Rows_sent" => return take_number(rest, &mut self.rows_sent),
-            b"Rows_examined" => return take_number(rest, &mut self.rows_examined),
-            b"Rows_affected" => return take_number(rest, &mut self.rows_affected),
-            b"Bytes_sent" => return take_number(rest, &mut self.bytes_sent),
-            b"Thread_id" => return take_number(rest, &mut self.thread),
+            b"Query_time" => {
+                let (query_ns, rest) = take_seconds(rest);
+                self.query_ns = query_ns;
+                return rest;
+            }
+            b"Thread_id" => {
+                let (thread, rest) = take_number(rest);
+                self.thread = thread;
+                return rest;
+            }
             b"Schema" => {
                 let (schema, rest) = rest.split_at(schema_length(rest));
                 self.schema = Some(schema);
@@ -140,6 +144,29 @@ impl<'a> Header<'a> {
             b"Start" => self.start = time::stamp(value).map(|(stamp, _)| stamp),
             _ => {}
         }
+        rest
+    }
+
+    /// Takes a measure's value if its key comes next.
+    fn after_key(&mut self, rest: &'a [u8], key: &[u8], measure: Measure) -> &'a [u8] {
+        let rest = skip_blanks(rest);
+        match rest.strip_prefix(key) {
+            Some(after) => skip_blanks(self.measure(measure, after)),
+            None => rest,
+        }
+    }
+
+    #[inline]
+    fn measure(&mut self, measure: Measure, text: &'a [u8]) -> &'a [u8] {
+        let (value, rest) = match measure.row().unit {
+            Unit::Count | Unit::Bytes => take_number(text),
+            Unit::Ns => {
+                let (ns, rest) = take_seconds(text);
+                (ns.and_then(duration), rest)
+            }
+            Unit::Flag => take_flag(text),
+        };
+        self.measures.set(measure, value);
         rest
     }
 
@@ -235,16 +262,7 @@ fn skip_blanks(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// Takes a value if its key comes next.
-fn after_key<'a>(rest: &'a [u8], key: &[u8], take: impl FnOnce(&'a [u8]) -> &'a [u8]) -> &'a [u8] {
-    let rest = skip_blanks(rest);
-    match rest.strip_prefix(key) {
-        Some(after) => skip_blanks(take(after)),
-        None => rest,
-    }
-}
-
-fn take_number<'a>(text: &'a [u8], into: &mut Option<u64>) -> &'a [u8] {
+fn take_number(text: &[u8]) -> (Option<u64>, &[u8]) {
     let mut value = 0u64;
     let mut at = 0;
     while let Some(byte @ b'0'..=b'9') = text.get(at) {
@@ -252,23 +270,28 @@ fn take_number<'a>(text: &'a [u8], into: &mut Option<u64>) -> &'a [u8] {
         at += 1;
     }
     if matches!(text.get(at), None | Some(b' ')) && (1..=19).contains(&at) {
-        *into = Some(value);
-        return &text[at..];
+        return (Some(value), &text[at..]);
     }
-    *into = None;
-    &text[value_length(text)..]
+    (None, &text[value_length(text)..])
 }
 
-fn take_seconds<'a>(text: &'a [u8], into: &mut Option<u64>) -> &'a [u8] {
+fn take_seconds(text: &[u8]) -> (Option<u64>, &[u8]) {
     let (value, rest) = text.split_at(text.iter().position(|byte| *byte == b' ').unwrap_or(text.len()));
-    *into = seconds(value);
-    rest
+    (seconds(value), rest)
+}
+
+fn take_flag(text: &[u8]) -> (Option<u64>, &[u8]) {
+    let (value, rest) = text.split_at(value_length(text));
+    let flag = match value {
+        b"Yes" => Some(1),
+        b"No" => Some(0),
+        _ => None,
+    };
+    (flag, rest)
 }
 
 fn number(text: &[u8]) -> Option<u64> {
-    let mut value = None;
-    take_number(text, &mut value);
-    value
+    take_number(text).0
 }
 
 /// `12.345678` in ns.

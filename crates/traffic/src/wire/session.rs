@@ -14,6 +14,7 @@ use super::server::ServerSide;
 use super::statements::{Bound, Statements, text_start};
 use crate::commands::by_byte;
 use crate::event::{Command, Event, Outcome};
+use crate::measures::Measure;
 use crate::stream::{Opened, Side};
 
 /// Requests that may wait for their answers. No client sends so many ahead.
@@ -470,7 +471,7 @@ impl Session {
             let mut event = Event::new(request.start_ns, self.id, request.command);
             (event.user, event.host, event.database) = (&self.user, &self.host, &self.database);
             event.statement = request.statement;
-            event.request_bytes = Some(request.wire_bytes);
+            event.measures.set(Measure::RequestBytes, request.wire_bytes);
             event.outcome = Outcome::Ok;
             shared.emit(&event)?;
         }
@@ -548,7 +549,7 @@ impl Session {
         let mut event = Event::new(request.start_ns, self.id, request.command);
         (event.user, event.host, event.database) = (&self.user, &self.host, &self.database);
         event.statement = request.statement;
-        event.request_bytes = Some(request.wire_bytes);
+        event.measures.set(Measure::RequestBytes, request.wire_bytes);
         event.outcome = Outcome::Unanswered;
         event.is_cut = request.is_cut;
         match request.command {
@@ -580,10 +581,11 @@ impl Session {
             event.outcome = answer.outcome();
             event.response_ns = Some(end_ns.saturating_sub(request.start_ns));
             event.first_byte_ns = answer.first_byte_ns.map(|first| first.saturating_sub(request.start_ns));
-            event.rows_sent = Some(answer.rows);
-            event.rows_affected = answer.affected;
-            event.response_bytes = Some(answer.bytes);
-            event.warnings = answer.error.is_none().then_some(answer.warnings);
+            event.measures.set(Measure::RowsSent, answer.rows);
+            event.measures.set(Measure::RowsAffected, answer.affected);
+            event.measures.set(Measure::ResponseBytes, answer.bytes);
+            let warnings = answer.error.is_none().then_some(u64::from(answer.warnings));
+            event.measures.set(Measure::Warnings, warnings);
             let is_summed = shared.options.checksum && answer.error.is_none() && !self.server.has_hole;
             event.checksum = is_summed.then(|| answer.checksum.value());
         }

@@ -6,6 +6,7 @@ use rand::{RngExt, SeedableRng};
 use super::with_literals;
 use crate::coverage::Coverage;
 use crate::event::{Command, Event, Outcome, Sink};
+use crate::measures::Measure;
 use crate::recording::{Writer, WriterOptions};
 
 const SESSIONS: u64 = 8;
@@ -92,14 +93,15 @@ fn bytes_an_event(options: &WriterOptions, is_prepared: bool, events: u64) -> f6
         (event.text, event.parameters) = (text.as_bytes(), &parameters);
         event.response_ns = Some(response_ns);
         event.first_byte_ns = Some(response_ns - if rows > 1 { random.random_range(0..20_000) } else { 0 });
-        event.request_bytes =
-            Some(if parameters.is_empty() { 5 + text.len() } else { 14 + parameters.len() } as u64);
-        event.response_bytes = Some(if is_read { 80 + 125 * rows } else { 11 });
-        event.warnings = Some(0);
+        let request_bytes = if parameters.is_empty() { 5 + text.len() } else { 14 + parameters.len() };
+        event.measures.set(Measure::RequestBytes, request_bytes as u64);
+        event.measures.set(Measure::ResponseBytes, if is_read { 80 + 125 * rows } else { 11 });
+        event.measures.set(Measure::Warnings, 0);
         if is_read {
-            (event.rows_sent, event.checksum) = (Some(rows), Some(random.random()));
+            event.measures.set(Measure::RowsSent, rows);
+            event.checksum = Some(random.random());
         } else {
-            event.rows_affected = Some(u64::from(shape.starts_with(['U', 'I'])));
+            event.measures.set(Measure::RowsAffected, u64::from(shape.starts_with(['U', 'I'])));
         }
         now[session] += response_ns + random.random_range(5_000..40_000);
         writer.event(&event).unwrap();

@@ -1,4 +1,5 @@
 use super::*;
+use Measure::{LockNs, ResponseBytes, RowsAffected, RowsExamined, RowsSent};
 
 fn of(text: &str) -> (Header<'_>, &str) {
     let (header, body) = parse(text.as_bytes(), true).unwrap();
@@ -13,8 +14,15 @@ fn mysql_8_with_log_slow_extra() {
         Killed: 0 Bytes_received: 0 Bytes_sent: 57 Read_first: 1 Count_hit_tmp_table_size: 0  \
         Start: 2024-01-31T12:00:00.250001Z End: 2024-01-31T12:00:00.500001Z\n\
         use shop;\nSET timestamp=1706702400;\nselect 1;\n");
-    assert_eq!((header.query_ns, header.lock_ns), (Some(250_000_000), Some(2_000)));
-    assert_eq!((header.rows_sent, header.rows_examined, header.bytes_sent), (Some(1), Some(2), Some(57)));
+    assert_eq!((header.query_ns, header.measures.get(LockNs)), (Some(250_000_000), Some(2_000)));
+    assert_eq!(
+        (
+            header.measures.get(RowsSent),
+            header.measures.get(RowsExamined),
+            header.measures.get(ResponseBytes)
+        ),
+        (Some(1), Some(2), Some(57))
+    );
     assert_eq!((header.errno, header.thread), (Some(1062), Some(10)));
     assert_eq!(header.start.unwrap().ns, 1_706_702_400_250_001_000);
     assert_eq!((header.used, header.timestamp_ns), (Some(&b"shop"[..]), Some(1_706_702_400_000_000_000)));
@@ -30,8 +38,15 @@ fn mariadb_with_plans() {
         # explain: id\tselect_type\n# explain: 1\tSIMPLE Rows_sent: 99\n#\n\
         SET last_insert_id=4,insert_id=5,timestamp=1706702400;\n# administrator command: Prepare;\n");
     assert_eq!((header.thread, header.schema), (Some(7), Some(&b""[..])));
-    assert_eq!((header.query_ns, header.lock_ns), (Some(1_000_001_000), Some(500_000_000)));
-    assert_eq!((header.rows_sent, header.rows_affected, header.bytes_sent), (Some(3), Some(5), Some(6)));
+    assert_eq!((header.query_ns, header.measures.get(LockNs)), (Some(1_000_001_000), Some(500_000_000)));
+    assert_eq!(
+        (
+            header.measures.get(RowsSent),
+            header.measures.get(RowsAffected),
+            header.measures.get(ResponseBytes)
+        ),
+        (Some(3), Some(5), Some(6))
+    );
     assert_eq!(header.timestamp_ns, Some(1_706_702_400_000_000_000));
     assert_eq!(rest, "# administrator command: Prepare;\n");
 }
@@ -46,8 +61,14 @@ fn percona_server() {
         #   InnoDB_IO_r_ops: 0  InnoDB_IO_r_bytes: 0  InnoDB_IO_r_wait: 0.000000\n\
         # No InnoDB statistics available for this query\n# Log_slow_rate_type: query  Log_slow_rate_limit: 10\n\
         SET timestamp=1399486458.5;\n");
-    assert_eq!((header.schema, header.errno, header.bytes_sent), (Some(&b"my shop"[..]), None, Some(11)));
-    assert_eq!((header.rows_affected, header.timestamp_ns), (Some(1), Some(1_399_486_458_500_000_000)));
+    assert_eq!(
+        (header.schema, header.errno, header.measures.get(ResponseBytes)),
+        (Some(&b"my shop"[..]), None, Some(11))
+    );
+    assert_eq!(
+        (header.measures.get(RowsAffected), header.timestamp_ns),
+        (Some(1), Some(1_399_486_458_500_000_000))
+    );
     assert_eq!((rest, header.last), ("", Some(&b"SET timestamp=1399486458.5"[..])));
 }
 
@@ -83,5 +104,5 @@ fn numbers_that_are_none() {
     let header =
         of("# Query_time: 18446744073709.550781  Lock_time: x Rows_sent: 99999999999999999999999\n").0;
     assert_eq!(header.query_ns.and_then(duration), None);
-    assert_eq!((header.lock_ns, header.rows_sent), (None, None));
+    assert_eq!((header.measures.get(LockNs), header.measures.get(RowsSent)), (None, None));
 }

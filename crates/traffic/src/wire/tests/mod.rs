@@ -10,6 +10,7 @@ use mysql_common::constants::CapabilityFlags as Flags;
 use super::{Decoder, WireOptions};
 use crate::coverage::Coverage;
 use crate::event::{Command, Event, Outcome};
+use crate::measures::Measure::{RequestBytes, ResponseBytes, RowsAffected, RowsSent, Warnings};
 use crate::stream::{Opened, Side, Streams};
 use mysql::frames::encode;
 
@@ -41,7 +42,7 @@ pub struct Kept {
     pub bytes: (Option<u64>, Option<u64>),
     pub statement: Option<u32>,
     pub parameters: Vec<u8>,
-    pub warnings: Option<u16>,
+    pub warnings: Option<u64>,
     pub checksum: Option<u64>,
 }
 
@@ -56,12 +57,12 @@ fn keep(event: &Event<'_>) -> Kept {
         start_ns: event.start_ns,
         response_ns: event.response_ns,
         first_byte_ns: event.first_byte_ns,
-        rows: event.rows_sent,
-        affected: event.rows_affected,
-        bytes: (event.request_bytes, event.response_bytes),
+        rows: event.measures.get(RowsSent),
+        affected: event.measures.get(RowsAffected),
+        bytes: (event.measures.get(RequestBytes), event.measures.get(ResponseBytes)),
         statement: event.statement,
         parameters: event.parameters.to_vec(),
-        warnings: event.warnings,
+        warnings: event.measures.get(Warnings),
         checksum: event.checksum,
     }
 }
