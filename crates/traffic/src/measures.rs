@@ -63,6 +63,9 @@ measures! {
     /// Of the answer on the wire, packet headers included.
     ResponseBytes "response_bytes" Bytes [b"Bytes_sent"],
     Warnings "warnings" Count [],
+    TmpTables "tmp_tables" Count [b"Tmp_tables", b"Created_tmp_tables"],
+    TmpDiskTables "tmp_disk_tables" Count [b"Tmp_disk_tables", b"Created_tmp_disk_tables"],
+    SortMergePasses "sort_merge_passes" Count [b"Merge_passes", b"Sort_merge_passes"],
 }
 
 impl Measure {

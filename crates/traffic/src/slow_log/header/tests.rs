@@ -1,5 +1,7 @@
 use super::*;
-use Measure::{LockNs, ResponseBytes, RowsAffected, RowsExamined, RowsSent};
+use Measure::{
+    LockNs, ResponseBytes, RowsAffected, RowsExamined, RowsSent, SortMergePasses, TmpDiskTables, TmpTables,
+};
 
 fn of(text: &str) -> (Header<'_>, &str) {
     let (header, body) = parse(text.as_bytes(), true).unwrap();
@@ -11,7 +13,8 @@ fn mysql_8_with_log_slow_extra() {
     let (header, rest) = of("# Time: 2024-01-31T12:00:00.500000Z\n\
         # User@Host: root[root] @ localhost []  Id:    10\n\
         # Query_time: 0.250000  Lock_time: 0.000002 Rows_sent: 1  Rows_examined: 2 Thread_id: 10 Errno: 1062 \
-        Killed: 0 Bytes_received: 0 Bytes_sent: 57 Read_first: 1 Count_hit_tmp_table_size: 0  \
+        Killed: 0 Bytes_received: 0 Bytes_sent: 57 Read_first: 1 Sort_merge_passes: 3 Created_tmp_disk_tables: 1 \
+        Created_tmp_tables: 2 Count_hit_tmp_table_size: 0  \
         Start: 2024-01-31T12:00:00.250001Z End: 2024-01-31T12:00:00.500001Z\n\
         use shop;\nSET timestamp=1706702400;\nselect 1;\n");
     assert_eq!((header.query_ns, header.measures.get(LockNs)), (Some(250_000_000), Some(2_000)));
@@ -23,6 +26,8 @@ fn mysql_8_with_log_slow_extra() {
         ),
         (Some(1), Some(2), Some(57))
     );
+    let tables = [TmpTables, TmpDiskTables, SortMergePasses].map(|measure| header.measures.get(measure));
+    assert_eq!(tables, [Some(2), Some(1), Some(3)]);
     assert_eq!((header.errno, header.thread), (Some(1062), Some(10)));
     assert_eq!(header.start.unwrap().ns, 1_706_702_400_250_001_000);
     assert_eq!((header.used, header.timestamp_ns), (Some(&b"shop"[..]), Some(1_706_702_400_000_000_000)));
@@ -56,7 +61,7 @@ fn percona_server() {
     let (header, rest) = of("# Time: 140507 18:14:18.123456\n# User@Host: a[a] @  [10.0.0.1]  Id:    10\n\
         # Schema: my shop  Last_errno: 1265  Killed: 0\n\
         # Query_time: 2.0  Lock_time: 0.000000  Rows_sent: 0  Rows_examined: 0  Rows_affected: 1  Rows_read: 0\n\
-        # Bytes_sent: 11  Tmp_tables: 0  Tmp_disk_tables: 0  Tmp_table_sizes: 0\n# InnoDB_trx_id: 1A2B\n\
+        # Bytes_sent: 11  Tmp_tables: 4  Tmp_disk_tables: 0  Tmp_table_sizes: 9\n# InnoDB_trx_id: 1A2B\n\
         # QC_Hit: No  Full_scan: No  Full_join: No  Tmp_table: No  Tmp_table_on_disk: No\n\
         #   InnoDB_IO_r_ops: 0  InnoDB_IO_r_bytes: 0  InnoDB_IO_r_wait: 0.000000\n\
         # No InnoDB statistics available for this query\n# Log_slow_rate_type: query  Log_slow_rate_limit: 10\n\
@@ -69,6 +74,8 @@ fn percona_server() {
         (header.measures.get(RowsAffected), header.timestamp_ns),
         (Some(1), Some(1_399_486_458_500_000_000))
     );
+    let tables = [TmpTables, TmpDiskTables, SortMergePasses].map(|measure| header.measures.get(measure));
+    assert_eq!(tables, [Some(4), Some(0), None]);
     assert_eq!((rest, header.last), ("", Some(&b"SET timestamp=1399486458.5"[..])));
 }
 
