@@ -135,9 +135,10 @@ impl Field {
     }
 }
 
-/// A length of time has a unit of its own in a filter.
+/// A length of time has its unit in the value, and a flag is asked for by `=yes`.
 fn filter_name(measure: Measure) -> &'static str {
-    measure.name().strip_suffix("_ns").unwrap_or(measure.name())
+    let name = measure.name();
+    name.strip_suffix("_ns").or_else(|| name.strip_prefix("is_")).unwrap_or(name)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -363,11 +364,13 @@ mod tests {
             assert!(!holds(&[source]), "{source}");
         }
         event.measures.set(Measure::LockNs, 3_000_000);
+        event.measures.set(Measure::IsFullScan, 1);
         let holds = |source: &str| {
             let selection = Selection { filters: vec![source.parse().unwrap()], ..Selection::default() };
             selection.accepts(&event)
         };
         assert!(holds("lock>=3ms") && !holds("lock<3ms") && holds("lock<4ms"));
+        assert!(holds("full_scan=yes") && !holds("full_scan=no") && !holds("full_join=no"));
         assert!(!holds("warnings<9") && !holds("warnings>=0"), "unknown is neither");
         for source in [
             "",

@@ -66,6 +66,14 @@ measures! {
     TmpTables "tmp_tables" Count [b"Tmp_tables", b"Created_tmp_tables"],
     TmpDiskTables "tmp_disk_tables" Count [b"Tmp_disk_tables", b"Created_tmp_disk_tables"],
     SortMergePasses "sort_merge_passes" Count [b"Merge_passes", b"Sort_merge_passes"],
+    /// A table was read whole, without an index.
+    IsFullScan "is_full_scan" Flag [b"Full_scan"],
+    /// A join read a table whole for each row of another.
+    IsFullJoin "is_full_join" Flag [b"Full_join"],
+    /// Waits for locks of rows.
+    RowLockNs "row_lock_ns" Ns [b"InnoDB_rec_lock_wait"],
+    /// Pages that InnoDB had to read from storage.
+    PagesRead "pages_read" Count [b"Pages_read", b"InnoDB_IO_r_ops"],
 }
 
 impl Measure {

@@ -1,6 +1,7 @@
 use super::*;
 use Measure::{
-    LockNs, ResponseBytes, RowsAffected, RowsExamined, RowsSent, SortMergePasses, TmpDiskTables, TmpTables,
+    IsFullJoin, IsFullScan, LockNs, PagesRead, ResponseBytes, RowLockNs, RowsAffected, RowsExamined,
+    RowsSent, SortMergePasses, TmpDiskTables, TmpTables,
 };
 
 fn of(text: &str) -> (Header<'_>, &str) {
@@ -39,6 +40,8 @@ fn mariadb_with_plans() {
     let (header, rest) = of("# User@Host: a[a] @ localhost []\n# Thread_id: 7  Schema:   QC_hit: No\n\
         # Query_time: 1.000001  Lock_time: 0.5  Rows_sent: 3  Rows_examined: 4\n\
         # Rows_affected: 5  Bytes_sent: 6\n# Stored_routine: db.`p`\n\
+        # Pages_accessed: 184  Pages_read: 95  Pages_prefetched: 0  Pages_updated: 0  Old_rows_read: 0\n\
+        # Pages_read_time: 17.0204  Engine_time: 248.1297\n\
         # Full_scan: Yes  Full_join: No  Tmp_table: No  Tmp_table_on_disk: No\n#\n\
         # explain: id\tselect_type\n# explain: 1\tSIMPLE Rows_sent: 99\n#\n\
         SET last_insert_id=4,insert_id=5,timestamp=1706702400;\n# administrator command: Prepare;\n");
@@ -52,6 +55,8 @@ fn mariadb_with_plans() {
         ),
         (Some(3), Some(5), Some(6))
     );
+    let plan = [IsFullScan, IsFullJoin, PagesRead].map(|measure| header.measures.get(measure));
+    assert_eq!(plan, [Some(1), Some(0), Some(95)]);
     assert_eq!(header.timestamp_ns, Some(1_706_702_400_000_000_000));
     assert_eq!(rest, "# administrator command: Prepare;\n");
 }
@@ -63,7 +68,8 @@ fn percona_server() {
         # Query_time: 2.0  Lock_time: 0.000000  Rows_sent: 0  Rows_examined: 0  Rows_affected: 1  Rows_read: 0\n\
         # Bytes_sent: 11  Tmp_tables: 4  Tmp_disk_tables: 0  Tmp_table_sizes: 9\n# InnoDB_trx_id: 1A2B\n\
         # QC_Hit: No  Full_scan: No  Full_join: No  Tmp_table: No  Tmp_table_on_disk: No\n\
-        #   InnoDB_IO_r_ops: 0  InnoDB_IO_r_bytes: 0  InnoDB_IO_r_wait: 0.000000\n\
+        #   InnoDB_IO_r_ops: 6  InnoDB_IO_r_bytes: 98304  InnoDB_IO_r_wait: 0.000000\n\
+        #   InnoDB_rec_lock_wait: 0.000025  InnoDB_queue_wait: 0.000000\n#   InnoDB_pages_distinct: 9\n\
         # No InnoDB statistics available for this query\n# Log_slow_rate_type: query  Log_slow_rate_limit: 10\n\
         SET timestamp=1399486458.5;\n");
     assert_eq!(
@@ -76,6 +82,8 @@ fn percona_server() {
     );
     let tables = [TmpTables, TmpDiskTables, SortMergePasses].map(|measure| header.measures.get(measure));
     assert_eq!(tables, [Some(4), Some(0), None]);
+    let innodb = [IsFullScan, RowLockNs, PagesRead].map(|measure| header.measures.get(measure));
+    assert_eq!(innodb, [Some(0), Some(25_000), Some(6)]);
     assert_eq!((rest, header.last), ("", Some(&b"SET timestamp=1399486458.5"[..])));
 }
 
