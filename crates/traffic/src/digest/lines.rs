@@ -6,11 +6,11 @@ use serde_json::{Map, Value, json};
 
 use crate::coverage::Coverage;
 use crate::digest::Digest;
+use crate::digest::class_stats::{ClassStats, Sample, Times};
 use crate::digest::group::read_key;
 use crate::digest::names::Names;
 use crate::digest::pages::Pages;
 use crate::digest::slices::width_ns;
-use crate::digest::tally::{Sample, Tally, Times};
 use crate::measures::Measure;
 use sql::{self, Mode};
 
@@ -36,8 +36,8 @@ impl Digest {
         classes.sort_unstable_by(|a, b| {
             b.1.response.sum_ns.cmp(&a.1.response.sum_ns).then_with(|| a.0.cmp(b.0))
         });
-        for (key, tally) in &classes {
-            write_line(out, &self.class_line(Some(key), tally))?;
+        for (key, stats) in &classes {
+            write_line(out, &self.class_line(Some(key), stats))?;
         }
         if let Some(others) = &self.others {
             write_line(out, &self.class_line(None, others))?;
@@ -94,7 +94,7 @@ impl Digest {
         line.into()
     }
 
-    fn class_line(&self, key: Option<&[u8]>, tally: &Tally) -> Value {
+    fn class_line(&self, key: Option<&[u8]>, stats: &ClassStats) -> Value {
         let (parts, fingerprint) =
             key.map_or_else(Default::default, |key| read_key(&self.options.group, key));
         let id = fingerprint.map(|fingerprint| sql::class_id(self.options.mode, fingerprint));
@@ -114,13 +114,13 @@ impl Digest {
         line.insert("fingerprint".to_owned(), fingerprint.map_or(Value::Null, text));
         line.insert("verb".to_owned(), fingerprint.map_or(Value::Null, |found| text(sql::verb(found))));
         line.insert("tables".to_owned(), tables.iter().map(|table| text(table)).collect());
-        put_counts(&mut line, tally);
-        let slices = tally.slices.iter().map(|(number, slice)| {
+        put_counts(&mut line, stats);
+        let slices = stats.slices.iter().map(|(number, slice)| {
             json!([start_s(*number, self.shift), slice.count, slice.sum_ns, slice.max_ns, slice.failed])
         });
         line.insert("slices".to_owned(), slices.collect());
-        put_names(&mut line, [&tally.users, &tally.hosts, &tally.databases]);
-        line.insert("sample".to_owned(), tally.sample.as_deref().map_or(Value::Null, sample));
+        put_names(&mut line, [&stats.users, &stats.hosts, &stats.databases]);
+        line.insert("sample".to_owned(), stats.sample.as_deref().map_or(Value::Null, sample));
         line.into()
     }
 }
@@ -131,34 +131,34 @@ fn write_line(out: &mut dyn Write, line: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn put_counts(line: &mut Map<String, Value>, tally: &Tally) {
+fn put_counts(line: &mut Map<String, Value>, stats: &ClassStats) {
     let mut errors: Map<_, _> =
-        tally.errors.iter().map(|(number, count)| (number.to_string(), Value::from(count))).collect();
-    if tally.errors.other > 0 {
-        errors.insert("other".to_owned(), tally.errors.other.into());
+        stats.errors.iter().map(|(number, count)| (number.to_string(), Value::from(count))).collect();
+    if stats.errors.other > 0 {
+        errors.insert("other".to_owned(), stats.errors.other.into());
     }
-    let response = &tally.response;
+    let response = &stats.response;
     let extreme = |value: u64| if response.count > 0 { Value::from(value) } else { Value::Null };
     let fields = [
-        ("count", tally.count.into()),
+        ("count", stats.count.into()),
         ("timed", response.count.into()),
         ("errors", errors.into()),
-        ("failed", tally.failed.into()),
-        ("unanswered", tally.unanswered.into()),
+        ("failed", stats.failed.into()),
+        ("unanswered", stats.unanswered.into()),
         ("response_sum_ns", wide(response.sum_ns)),
         ("response_sum_squares", response.sum_squares.to_string().into()),
         ("response_min_ns", extreme(response.min_ns)),
         ("response_max_ns", extreme(response.max_ns)),
         ("buckets", buckets(&response.pages)),
-        ("first_byte", tally.first_byte.as_deref().map_or(Value::Null, first_byte)),
+        ("first_byte", stats.first_byte.as_deref().map_or(Value::Null, first_byte)),
     ];
     line.extend(fields.map(|(name, value)| (name.to_owned(), value)));
-    for (measure, summed) in Measure::ALL.into_iter().zip(&tally.measures) {
+    for (measure, summed) in Measure::ALL.into_iter().zip(&stats.measures) {
         let value = json!({"known": summed.known, "sum": summed.sum, "max": summed.max});
         line.insert(measure.name().to_owned(), if summed.known > 0 { value } else { Value::Null });
     }
-    line.insert("first_ns".to_owned(), dated(tally.first_ns, tally));
-    line.insert("last_ns".to_owned(), dated(tally.last_ns, tally));
+    line.insert("first_ns".to_owned(), dated(stats.first_ns, stats));
+    line.insert("last_ns".to_owned(), dated(stats.last_ns, stats));
 }
 
 fn first_byte(times: &Times) -> Value {
@@ -176,8 +176,8 @@ fn wide(sum_ns: u128) -> Value {
     u64::try_from(sum_ns).unwrap_or(u64::MAX).into()
 }
 
-fn dated(time_ns: u64, tally: &Tally) -> Value {
-    if tally.last_ns > 0 { time_ns.into() } else { Value::Null }
+fn dated(time_ns: u64, stats: &ClassStats) -> Value {
+    if stats.last_ns > 0 { time_ns.into() } else { Value::Null }
 }
 
 fn put_names(line: &mut Map<String, Value>, names: [&Names; 3]) {

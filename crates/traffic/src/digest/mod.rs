@@ -2,6 +2,7 @@
 //!
 //! `docs/reference/digest-format.md` tells what goes out and how each field merges.
 
+pub mod class_stats;
 pub mod command;
 pub mod group;
 pub mod lines;
@@ -10,7 +11,6 @@ pub mod pages;
 mod progress;
 pub mod slices;
 pub mod table;
-pub mod tally;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -18,11 +18,11 @@ use std::hash::{BuildHasher, Hasher};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::digest::class_stats::{ClassStats, Sample};
 use crate::digest::group::{Dimension, command_name, fingerprint, write_key};
 use crate::digest::names::{Everybody, cut};
 use crate::digest::pages::Pages;
 use crate::digest::slices::{MOST_OF_CLASSES, Slices, WIDEST, second_of, shift_for_span};
-use crate::digest::tally::{Sample, Tally};
 use crate::event::{Event, Outcome, Sink};
 use crate::filter::Selection;
 use sql::{self, Mode};
@@ -67,8 +67,8 @@ pub struct Digest {
     places: HashMap<Box<[u8]>, u32, Seeded>,
     /// Bytes of the keys in `places`.
     key_bytes: usize,
-    tallies: Vec<Tally>,
-    others: Option<Box<Tally>>,
+    classes: Vec<ClassStats>,
+    others: Option<Box<ClassStats>>,
     everybody: Everybody,
     heat: Slices<Pages>,
     /// Slices of all classes.
@@ -101,7 +101,7 @@ impl Digest {
             options: options.clone(),
             places: HashMap::with_hasher(Seeded::new()),
             key_bytes: 0,
-            tallies: Vec::new(),
+            classes: Vec::new(),
             others: None,
             everybody: Everybody::default(),
             heat: Slices::default(),
@@ -141,16 +141,16 @@ impl Digest {
         let number = self.date(event);
         let place = self.place();
         let who = self.everybody.count(event, event.response_ns.unwrap_or(0));
-        let tally = match place {
-            Some(place) => &mut self.tallies[place],
+        let stats = match place {
+            Some(place) => &mut self.classes[place],
             None => self.others.get_or_insert_default(),
         };
-        tally.add(event, who);
+        stats.add(event, who);
         if let Some(number) = number {
-            self.slices += usize::from(tally.add_dated(event, number));
+            self.slices += usize::from(stats.add_dated(event, number));
         }
-        if self.options.keeps_samples && tally.sample.as_ref().is_none_or(|sample| sample.may_yield(event)) {
-            tally.offer(sample_of(event));
+        if self.options.keeps_samples && stats.sample.as_ref().is_none_or(|sample| sample.may_yield(event)) {
+            stats.offer(sample_of(event));
         }
         if self.slices > self.options.most_slices && self.shift < WIDEST {
             self.coarsen_classes(self.shift + 1);
@@ -218,9 +218,9 @@ impl Digest {
             let by = shift - self.shift;
             self.shift = shift;
             self.slices = 0;
-            for tally in self.tallies.iter_mut().chain(self.others.as_deref_mut()) {
-                tally.slices.coarsen(by);
-                self.slices += tally.slices.count();
+            for stats in self.classes.iter_mut().chain(self.others.as_deref_mut()) {
+                stats.slices.coarsen(by);
+                self.slices += stats.slices.count();
             }
             if self.slices <= self.options.most_slices || shift >= WIDEST {
                 return;
@@ -238,14 +238,14 @@ impl Digest {
         let place = self.room_for(self.key.len())?;
         self.key_bytes += self.key.len();
         self.places.insert(self.key.as_slice().into(), place as u32);
-        self.tallies.push(Tally::default());
+        self.classes.push(ClassStats::default());
         Some(place)
     }
 
     fn room_for(&self, key_bytes: usize) -> Option<usize> {
         let has_room =
-            self.tallies.len() < self.options.most_classes && self.key_bytes + key_bytes <= KEY_BYTES;
-        has_room.then_some(self.tallies.len())
+            self.classes.len() < self.options.most_classes && self.key_bytes + key_bytes <= KEY_BYTES;
+        has_room.then_some(self.classes.len())
     }
 
     /// Adds another part of the same traffic, counted with the same mode and group.
@@ -268,31 +268,31 @@ impl Digest {
             self.others.get_or_insert_default().merge(*others);
         }
         for (key, place) in other.places.drain() {
-            let mut tally = std::mem::take(&mut other.tallies[place as usize]);
-            tally.slices.coarsen(by);
+            let mut stats = std::mem::take(&mut other.classes[place as usize]);
+            stats.slices.coarsen(by);
             if let Some(ours) = self.places.get(&key) {
-                self.tallies[*ours as usize].merge(tally);
+                self.classes[*ours as usize].merge(stats);
             } else if let Some(place) = self.room_for(key.len()) {
                 self.key_bytes += key.len();
                 self.places.insert(key, place as u32);
-                self.tallies.push(tally);
+                self.classes.push(stats);
             } else {
-                self.others.get_or_insert_default().merge(tally);
+                self.others.get_or_insert_default().merge(stats);
             }
         }
         self.coarsen_classes(self.shift);
     }
 
     /// Keys and what was counted of them.
-    fn classes(&self) -> impl Iterator<Item = (&[u8], &Tally)> {
-        self.places.iter().map(|(key, place)| (&**key, &self.tallies[*place as usize]))
+    fn classes(&self) -> impl Iterator<Item = (&[u8], &ClassStats)> {
+        self.places.iter().map(|(key, place)| (&**key, &self.classes[*place as usize]))
     }
 
     /// All classes together: everything but names, slices and the example.
-    fn totals(&self) -> Tally {
-        let mut totals = Tally::default();
-        for tally in self.tallies.iter().chain(self.others.as_deref()) {
-            totals.merge_counts(tally);
+    fn totals(&self) -> ClassStats {
+        let mut totals = ClassStats::default();
+        for stats in self.classes.iter().chain(self.others.as_deref()) {
+            totals.merge_counts(stats);
         }
         totals
     }

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use crate::coverage::Coverage;
 use crate::digest::Digest;
+use crate::digest::class_stats::ClassStats;
 use crate::digest::group::read_key;
 use crate::digest::lines::Source;
-use crate::digest::tally::Tally;
 use sql;
 
 /// What is left of a long name.
@@ -30,7 +30,7 @@ impl Digest {
             out,
             "Counted  {} events in {} classes over {}, {} of response time, {} errors{}\n",
             self.events,
-            self.tallies.len(),
+            self.classes.len(),
             seconds(span_s),
             seconds(totals.response.sum_ns as f64 / 1e9),
             totals.failed,
@@ -45,7 +45,7 @@ impl Digest {
             "{:>4}  {:34} {:>9} {:>6} {:>10} {:>9} {:>9} {:>9} {:>9} {:>6} {:>7}  what",
             "rank", "id", "time", "share", "calls", "mean", "p50", "p95", "p99", "V/M", "errors"
         );
-        let mut classes: Vec<_> = self.classes().map(|(key, tally)| (Some(key), tally)).collect();
+        let mut classes: Vec<_> = self.classes().map(|(key, stats)| (Some(key), stats)).collect();
         classes.extend(self.others.as_deref().map(|others| (None, others)));
         // The others come last, however much they took.
         classes.sort_unstable_by(|a, b| {
@@ -53,8 +53,8 @@ impl Digest {
                 .cmp(&(b.0.is_none(), a.1.response.sum_ns, a.1.count))
                 .then_with(|| a.0.cmp(&b.0))
         });
-        for (rank, (key, tally)) in (1..).zip(classes.iter().take(top)) {
-            self.write_class(&mut out, rank, *key, tally, totals.response.sum_ns, width);
+        for (rank, (key, stats)) in (1..).zip(classes.iter().take(top)) {
+            self.write_class(&mut out, rank, *key, stats, totals.response.sum_ns, width);
         }
         if classes.len() > top {
             let _ = writeln!(out, "      and {} more", classes.len() - top);
@@ -67,7 +67,7 @@ impl Digest {
         out: &mut String,
         rank: usize,
         key: Option<&[u8]>,
-        tally: &Tally,
+        stats: &ClassStats,
         all_ns: u128,
         width: usize,
     ) {
@@ -82,7 +82,7 @@ impl Digest {
         if let Some(fingerprint) = fingerprint {
             what.push_str(&clean(fingerprint, width));
         }
-        let response = &tally.response;
+        let response = &stats.response;
         let share = if all_ns > 0 { response.sum_ns as f64 / all_ns as f64 } else { 0.0 };
         let percentile = |share| {
             response.percentile_ns(share).map_or_else(|| "-".to_owned(), |value| seconds(value as f64 / 1e9))
@@ -95,12 +95,12 @@ impl Digest {
             "{rank:>4}  {id:34} {:>9} {:>6} {:>10} {mean:>9} {:>9} {:>9} {:>9} {:>6.2} {:>7}  {what}",
             seconds(response.sum_ns as f64 / 1e9),
             format!("{:.1}%", share * 100.0),
-            tally.count,
+            stats.count,
             percentile(0.5),
             percentile(0.95),
             percentile(0.99),
             response.variance_to_mean_s(),
-            tally.failed,
+            stats.failed,
         );
         let cut: String = line.chars().take(width).collect();
         let _ = writeln!(out, "{}", cut.trim_end());

@@ -18,7 +18,7 @@ const MAX_NAMES: usize = 10_000;
 
 /// Counts over all events.
 #[derive(Default)]
-struct Tally {
+struct Contents {
     events: u64,
     state_events: u64,
     cut_events: u64,
@@ -64,7 +64,7 @@ impl Names {
     }
 }
 
-impl Tally {
+impl Contents {
     fn count(&mut self, event: &Event<'_>) {
         if event.is_state {
             self.state_events += 1;
@@ -100,10 +100,10 @@ impl Tally {
 pub fn info(path: &Path, quick: bool) -> anyhow::Result<Value> {
     let mut reader = Reader::open(path)?;
     let bytes = std::fs::metadata(path)?.len();
-    let mut tally = Tally::default();
+    let mut contents = Contents::default();
     if !quick {
         while let Some(event) = reader.next()? {
-            tally.count(&event);
+            contents.count(&event);
         }
     }
     let blocks = reader.blocks();
@@ -115,7 +115,7 @@ pub fn info(path: &Path, quick: bool) -> anyhow::Result<Value> {
     let mut found = json!({
         "file": path.display().to_string(),
         "bytes": bytes,
-        "events": if quick { counted } else { tally.events },
+        "events": if quick { counted } else { contents.events },
         "bytes_per_event": bytes_an_event,
         "first_start_ns": if counted > 0 { json!(first_ns) } else { Value::Null },
         "last_start_ns": if counted > 0 { json!(last_start_ns) } else { Value::Null },
@@ -131,19 +131,19 @@ pub fn info(path: &Path, quick: bool) -> anyhow::Result<Value> {
         "damage": reader.damage(),
     });
     if !quick && let Some(object) = found.as_object_mut() {
-        object.insert("last_end_ns".to_owned(), json!(tally.last_ns));
-        object.insert("state_events".to_owned(), json!(tally.state_events));
-        object.insert("cut_events".to_owned(), json!(tally.cut_events));
-        object.insert("errors".to_owned(), json!(tally.errors));
-        object.insert("unanswered".to_owned(), json!(tally.unanswered));
-        object.insert("with_response_time".to_owned(), json!(tally.with_response));
+        object.insert("last_end_ns".to_owned(), json!(contents.last_ns));
+        object.insert("state_events".to_owned(), json!(contents.state_events));
+        object.insert("cut_events".to_owned(), json!(contents.cut_events));
+        object.insert("errors".to_owned(), json!(contents.errors));
+        object.insert("unanswered".to_owned(), json!(contents.unanswered));
+        object.insert("with_response_time".to_owned(), json!(contents.with_response));
         object.insert("unordered".to_owned(), json!(reader.unordered()));
-        object.insert("sessions".to_owned(), json!(tally.sessions.len()));
-        object.insert("has_more_sessions".to_owned(), json!(tally.has_more_sessions));
-        object.insert("commands".to_owned(), json!(tally.commands));
-        object.insert("users".to_owned(), tally.users.json());
-        object.insert("hosts".to_owned(), tally.hosts.json());
-        object.insert("databases".to_owned(), tally.databases.json());
+        object.insert("sessions".to_owned(), json!(contents.sessions.len()));
+        object.insert("has_more_sessions".to_owned(), json!(contents.has_more_sessions));
+        object.insert("commands".to_owned(), json!(contents.commands));
+        object.insert("users".to_owned(), contents.users.json());
+        object.insert("hosts".to_owned(), contents.hosts.json());
+        object.insert("databases".to_owned(), contents.databases.json());
     }
     Ok(found)
 }

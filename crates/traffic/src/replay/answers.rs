@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use anyhow::Context;
 
 use super::queue::Expected;
-use super::tally::Got;
+use super::stats::Got;
 use crate::event::Outcome;
 use base::error::AgentError;
 
@@ -45,12 +45,12 @@ impl Scope {
 }
 
 /// The file that is being written.
-pub struct Keeper {
+pub struct AnswerWriter {
     file: File,
     failure: OnceLock<std::io::Error>,
 }
 
-impl Keeper {
+impl AnswerWriter {
     /// A new file, readable by its owner only. One that is there is never overwritten.
     pub fn create(path: &Path, scope: Scope) -> anyhow::Result<Self> {
         let file = OpenOptions::new()
@@ -82,11 +82,11 @@ impl Keeper {
 }
 
 /// A file that was written before.
-pub struct Kept {
+pub struct RecordedAnswers {
     file: File,
 }
 
-impl Kept {
+impl RecordedAnswers {
     /// Refuses answers to something else than what is played now.
     pub fn open(path: &Path, scope: Scope) -> anyhow::Result<Self> {
         let wrong = |message: &str| AgentError::Input(format!("{}: {message}", path.display()));
@@ -164,12 +164,12 @@ mod tests {
     fn answers_come_back_by_their_numbers_in_any_order() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("answers");
-        let keeper = Keeper::create(&path, SCOPE).unwrap();
-        keeper.keep(5, &got(50), 500);
-        keeper.keep(1, &Got { error: Some(1062), warnings: None, checksum: None, ..got(0) }, 100);
-        keeper.keep(NO_NUMBER, &got(1), 1);
-        keeper.finish().unwrap();
-        let kept = Kept::open(&path, SCOPE).unwrap();
+        let answer_writer = AnswerWriter::create(&path, SCOPE).unwrap();
+        answer_writer.keep(5, &got(50), 500);
+        answer_writer.keep(1, &Got { error: Some(1062), warnings: None, checksum: None, ..got(0) }, 100);
+        answer_writer.keep(NO_NUMBER, &got(1), 1);
+        answer_writer.finish().unwrap();
+        let kept = RecordedAnswers::open(&path, SCOPE).unwrap();
         let fifth = kept.answer(5).unwrap();
         assert_eq!((fifth.outcome, fifth.rows_sent, fifth.response_ns), (Outcome::Ok, Some(50), Some(500)));
         assert_eq!((fifth.rows_affected, fifth.warnings, fifth.checksum), (Some(3), Some(2), Some(77)));
@@ -183,10 +183,10 @@ mod tests {
     fn answers_to_something_else_are_refused_and_a_file_is_never_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("answers");
-        Keeper::create(&path, SCOPE).unwrap().finish().unwrap();
-        assert!(Keeper::create(&path, SCOPE).is_err());
-        assert!(Kept::open(&path, Scope { since_ns: 4, ..SCOPE }).is_err());
+        AnswerWriter::create(&path, SCOPE).unwrap().finish().unwrap();
+        assert!(AnswerWriter::create(&path, SCOPE).is_err());
+        assert!(RecordedAnswers::open(&path, Scope { since_ns: 4, ..SCOPE }).is_err());
         std::fs::write(folder.path().join("other"), b"short").unwrap();
-        assert!(Kept::open(&folder.path().join("other"), SCOPE).is_err());
+        assert!(RecordedAnswers::open(&folder.path().join("other"), SCOPE).is_err());
     }
 }

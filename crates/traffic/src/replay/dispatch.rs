@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::accounts::Accounts;
-use super::answers::{Kept, NO_NUMBER};
+use super::answers::{NO_NUMBER, RecordedAnswers};
 use super::classes::{Class, Classifier, Known, NONE, PREPARE, SESSION};
 use super::order::{Order, Planner, Step};
 use super::queue::{Budget, Delivery, Expected, Inbox, Item, Numbers, Opening, Progress, Request, Seat};
@@ -129,7 +129,7 @@ pub struct Dispatch<'a> {
     accounts: &'a Accounts,
     channel: Channel<'a>,
     /// What answers are compared with, in place of the recorded ones.
-    answers: Option<&'a Kept>,
+    answers: Option<&'a RecordedAnswers>,
     timeline: Timeline,
     classifier: Classifier,
     texts: Numbers<u64, Arc<[u8]>>,
@@ -171,7 +171,7 @@ impl<'a> Dispatch<'a> {
 
     /// The same with what another server answered.
     #[must_use]
-    pub fn against(self, answers: Option<&'a Kept>) -> Self {
+    pub fn against(self, answers: Option<&'a RecordedAnswers>) -> Self {
         Self { answers, ..self }
     }
 

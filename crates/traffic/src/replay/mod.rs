@@ -2,7 +2,7 @@
 //!
 //! `dispatch` turns events into what sessions send, under one cap of memory (`queue`); `timeline` says when, `order` who
 //! has to wait for whom; `session` plays one session on the driver's engine; `play` has the threads, `results` and
-//! `tally` what comes out.
+//! `stats` what comes out.
 
 mod accounts;
 mod answers;
@@ -13,7 +13,7 @@ mod play;
 mod queue;
 mod results;
 mod session;
-mod tally;
+mod stats;
 mod timeline;
 
 #[cfg(test)]
@@ -27,7 +27,7 @@ use clap::Args;
 use mysql_common::constants::CapabilityFlags;
 
 use self::accounts::Accounts;
-use self::answers::{Keeper, Kept, Scope};
+use self::answers::{AnswerWriter, RecordedAnswers, Scope};
 use self::dispatch::Plan;
 use self::play::Replay;
 use self::results::Verdict;
@@ -189,7 +189,7 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
         reader.seek(since_ns);
     }
     let scope = Scope { first_ns, last_ns, since_ns, until_ns };
-    let answers = arguments.answers.as_deref().map(|path| Kept::open(path, scope)).transpose()?;
+    let answers = arguments.answers.as_deref().map(|path| RecordedAnswers::open(path, scope)).transpose()?;
     let missing = || AgentError::Input("no server: give --mysql-socket or --mysql-host".to_owned());
     let options = arguments.server.options(arguments.timeout)?.ok_or_else(missing)?;
     let accounts = Accounts::read(options, arguments.user_map.as_deref())?;
@@ -197,7 +197,8 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
         // Before thousands of sessions find out.
         Connection::open(account)?;
     }
-    let keeper = arguments.keep_answers.as_deref().map(|path| Keeper::create(path, scope)).transpose()?;
+    let answer_writer =
+        arguments.keep_answers.as_deref().map(|path| AnswerWriter::create(path, scope)).transpose()?;
     let is_checked = arguments.check || answers.is_some();
     let mut capabilities = CapabilityFlags::CLIENT_MULTI_STATEMENTS;
     capabilities.set(CapabilityFlags::CLIENT_FOUND_ROWS, arguments.found_rows);
@@ -223,7 +224,7 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
         queue_bytes: arguments.memory.saturating_sub(BASE_BYTES).max(SMALLEST_QUEUES),
         is_checked,
         answers: answers.as_ref(),
-        keeper: keeper.as_ref(),
+        answer_writer: answer_writer.as_ref(),
         capabilities,
         planned_ns: planned_ns(arguments, span_ns),
         verdict: Verdict {
@@ -234,7 +235,7 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
         shows_progress: arguments.progress,
     };
     play::run(&replay, &mut reader, arguments.output.as_deref())?;
-    keeper.map_or(Ok(()), Keeper::finish)
+    answer_writer.map_or(Ok(()), AnswerWriter::finish)
 }
 
 /// How long it will take where the server is as fast as the recorded one, in ns.

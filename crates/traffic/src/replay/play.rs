@@ -11,14 +11,14 @@ use anyhow::{anyhow, bail};
 use mysql_common::constants::CapabilityFlags;
 
 use super::accounts::Accounts;
-use super::answers::{Keeper, Kept};
+use super::answers::{AnswerWriter, RecordedAnswers};
 use super::classes::{Class, OPERATIONS};
 use super::dispatch::{Channel, Counts, Dispatch, Events, Plan};
 use super::order::Order;
 use super::queue::{Budget, Delivery, Inbox, Item, Numbers, Opening, Progress, Request};
 use super::results::{Results, Verdict};
 use super::session::{Session, Shared};
-use super::tally::Tally;
+use super::stats::ReplayStats;
 use super::timeline::Speed;
 use base::clock::{epoch_offset_ns, now_ns};
 use base::output::Output;
@@ -55,8 +55,8 @@ pub struct Replay<'a> {
     pub queue_bytes: usize,
     pub is_checked: bool,
     /// What answers are compared with, in place of the recorded ones.
-    pub answers: Option<&'a Kept>,
-    pub keeper: Option<&'a Keeper>,
+    pub answers: Option<&'a RecordedAnswers>,
+    pub answer_writer: Option<&'a AnswerWriter>,
     pub capabilities: CapabilityFlags,
     /// How long the replay is expected to take.
     pub planned_ns: u64,
@@ -66,7 +66,7 @@ pub struct Replay<'a> {
 
 enum Message {
     Second(Second),
-    Ended(Box<ThreadEnd>, Box<Tally>),
+    Ended(Box<ThreadEnd>, Box<ReplayStats>),
     Failed(anyhow::Error),
 }
 
@@ -193,14 +193,14 @@ impl Stage<'_> {
             end_ns: replay.duration_ns.map_or(NO_END_NS, |length_ns| schedule.window_start_ns + length_ns),
             is_closed_loop: replay.plan.speed == Speed::Max,
             is_checked: replay.is_checked,
-            keeper: replay.keeper,
+            answer_writer: replay.answer_writer,
             capabilities: replay.capabilities,
             budget: self.budget,
             writes: self.writes,
             closes: self.closes,
-            tally: RefCell::new(Tally::default()),
+            stats: RefCell::new(ReplayStats::default()),
         });
-        let mut crew = Crew {
+        let mut feeder = SessionFeeder {
             stage: self,
             inbox: &self.inboxes[index],
             shared: Rc::clone(&shared),
@@ -209,14 +209,14 @@ impl Stage<'_> {
             mail: Vec::new(),
         };
         let mut usage = Usage::begin();
-        let outcome = engine.drive(schedule, &mut crew, |second| {
+        let outcome = engine.drive(schedule, &mut feeder, |second| {
             if second.number == -1 {
                 usage = Usage::begin();
             }
             let _ = sender.send(Message::Second(second));
         });
-        let tally = shared.tally.take();
-        Ok(Message::Ended(Box::new(ThreadEnd::new(outcome, usage.end())), Box::new(tally)))
+        let stats = shared.stats.take();
+        Ok(Message::Ended(Box::new(ThreadEnd::new(outcome, usage.end())), Box::new(stats)))
     }
 
     /// Waits until enough was read, agrees on the start, writes what the threads send.
@@ -251,8 +251,8 @@ impl Stage<'_> {
         while running > 0 {
             match messages.recv() {
                 Ok(Message::Second(second)) => lines.add(second)?,
-                Ok(Message::Ended(end, tally)) => {
-                    results.add(&end, *tally);
+                Ok(Message::Ended(end, stats)) => {
+                    results.add(&end, *stats);
                     lines.end_thread(*end);
                     running -= 1;
                 }
@@ -284,7 +284,7 @@ impl Stage<'_> {
 }
 
 /// Brings a thread's sessions and their events from its inbox to its engine.
-struct Crew<'a> {
+struct SessionFeeder<'a> {
     stage: &'a Stage<'a>,
     inbox: &'a Inbox,
     shared: Rc<Shared<'a>>,
@@ -299,7 +299,7 @@ enum Seat {
     Outside(Box<Opening>, Vec<Item>),
 }
 
-impl<'a> Feed<Session<'a>> for Crew<'a> {
+impl<'a> Feed<Session<'a>> for SessionFeeder<'a> {
     fn feed(&mut self, engine: &mut Engine<'_, Session<'a>>, now: u64) -> u64 {
         let progress = self.stage.progress;
         let is_over = progress.is_over.load(Ordering::Acquire);
@@ -348,7 +348,7 @@ impl<'a> Feed<Session<'a>> for Crew<'a> {
     }
 }
 
-impl<'a> Crew<'a> {
+impl<'a> SessionFeeder<'a> {
     fn open(&mut self, engine: &mut Engine<'_, Session<'a>>, key: u32, opening: Box<Opening>) {
         if self.stage.closes.allows(opening.step) {
             let place = self.enter(engine, key, *opening);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::classes::Class;
 use super::dispatch::Counts;
 use super::queue::Budget;
-use super::tally::{Tally, class_lines};
+use super::stats::{ReplayStats, class_lines};
 use base::histogram::Sparse;
 use engine::lines::{ThreadEnd, summary};
 
@@ -25,13 +25,13 @@ pub struct Verdict {
 #[derive(Default)]
 pub struct Results {
     lag: Sparse,
-    tallies: Vec<Tally>,
+    threads: Vec<ReplayStats>,
 }
 
 impl Results {
-    pub fn add(&mut self, end: &ThreadEnd, tally: Tally) {
+    pub fn add(&mut self, end: &ThreadEnd, stats: ReplayStats) {
         self.lag.add(&end.lag);
-        self.tallies.push(tally);
+        self.threads.push(stats);
     }
 
     /// What the line `end` says beside what the driver says, and the lines of the classes.
@@ -42,10 +42,10 @@ impl Results {
         budget: &Budget,
         verdict: &Verdict,
     ) -> (Map<String, Value>, Vec<Value>) {
-        let total = |value: fn(&Tally) -> u64| self.tallies.iter().map(value).sum::<u64>();
-        let prepared_late = total(|tally| tally.prepared_late);
-        let unknown_statements = total(|tally| tally.unknown_statements);
-        let sessions_broken = total(|tally| tally.sessions_broken);
+        let total = |value: fn(&ReplayStats) -> u64| self.threads.iter().map(value).sum::<u64>();
+        let prepared_late = total(|stats| stats.prepared_late);
+        let unknown_statements = total(|stats| stats.unknown_statements);
+        let sessions_broken = total(|stats| stats.sessions_broken);
         let (mut invalid, mut warnings) = (Vec::new(), Vec::new());
         if verdict.has_schedule {
             judge_lag(&self.lag, verdict, &mut invalid, &mut warnings);
@@ -73,7 +73,7 @@ impl Results {
         replay["sessions_broken"] = sessions_broken.into();
         replay["not_sent"] = budget.events().into();
         replay["max_queued_bytes"] = budget.largest().into();
-        let (comparison, lines) = class_lines(self.tallies, classes, verdict.is_checked);
+        let (comparison, lines) = class_lines(self.threads, classes, verdict.is_checked);
         let mut also = Map::new();
         if verdict.is_checked {
             also.insert(

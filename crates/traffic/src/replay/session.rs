@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mysql_common::constants::CapabilityFlags;
 
-use super::answers::Keeper;
+use super::answers::AnswerWriter;
 use super::order::{Order, Step};
 use super::queue::{Budget, Item, Request};
-use super::tally::{Got, Tally};
+use super::stats::{Got, ReplayStats};
 use base::clock::now_ns;
 use engine::client::{Choice, Client, Failure, Given, Progress, Random, Turn};
 use mysql::answers::Answers;
@@ -42,12 +42,12 @@ pub struct Shared<'a> {
     /// In the closed loop of `max` an event is due when the one before is answered.
     pub is_closed_loop: bool,
     pub is_checked: bool,
-    pub keeper: Option<&'a Keeper>,
+    pub answer_writer: Option<&'a AnswerWriter>,
     pub capabilities: CapabilityFlags,
     pub budget: &'a Budget,
     pub writes: &'a Order,
     pub closes: &'a Order,
-    pub tally: RefCell<Tally>,
+    pub stats: RefCell<ReplayStats>,
 }
 
 pub struct Session<'a> {
@@ -120,7 +120,8 @@ impl<'a> Session<'a> {
         if self.shared.is_closed_loop { since_ns } else { self.shared.start_ns + item.at_ns }
     }
 
-    /// Writes the request of what is at work. False: there is nothing to send, nobody knows the statement.
+    /// Writes the request of the item at work, or first the preparation of its statement where the server lacks it.
+    /// Every item that comes here can be sent (`can_be_sent`).
     fn write(&mut self, item: &Item, out: &mut Vec<u8>) {
         out.append(&mut self.unsent);
         self.phase = Phase::Working;
@@ -135,7 +136,7 @@ impl<'a> Session<'a> {
                 match prepared.filter(|prepared| text.is_empty() || prepared.text == *text) {
                     Some(prepared) => write_execution(prepared.id, parameters, out),
                     None => {
-                        self.shared.tally.borrow_mut().prepared_late += 1;
+                        self.shared.stats.borrow_mut().prepared_late += 1;
                         self.phase = Phase::Preparing;
                         self.answers.expect_prepared();
                         write_command(PREPARE, text, out);
@@ -157,7 +158,7 @@ impl<'a> Session<'a> {
     }
 
     fn wants_checksum(&self, item: &Item) -> bool {
-        self.shared.keeper.is_some() || (self.shared.is_checked && item.expected.checksum.is_some())
+        self.shared.answer_writer.is_some() || (self.shared.is_checked && item.expected.checksum.is_some())
     }
 
     /// Whether the first in the queue can be sent at all; what cannot is dropped and counted.
@@ -196,9 +197,9 @@ impl<'a> Session<'a> {
         let code = error.as_ref().and_then(Error::code);
         let got = Got::of(&self.answers, code);
         let service_ns = now_ns() - self.begun_ns;
-        self.shared.tally.borrow_mut().answered(&item, service_ns, &got, self.shared.is_checked);
-        if let Some(keeper) = self.shared.keeper {
-            keeper.keep(item.number, &got, service_ns);
+        self.shared.stats.borrow_mut().answered(&item, service_ns, &got, self.shared.is_checked);
+        if let Some(answer_writer) = self.shared.answer_writer {
+            answer_writer.keep(item.number, &got, service_ns);
         }
         self.shared.writes.over(item.step);
         match error {
@@ -255,7 +256,7 @@ impl Client for Session<'_> {
         self.drop_work();
         if self.was_connected {
             self.was_connected = false;
-            self.shared.tally.borrow_mut().sessions_broken += 1;
+            self.shared.stats.borrow_mut().sessions_broken += 1;
         }
         self.statements.clear();
         self.unsent.clear();
@@ -326,7 +327,7 @@ impl Client for Session<'_> {
                     return Turn::Rest(at_ns);
                 }
                 _ if !self.can_be_sent(item) => {
-                    self.shared.tally.borrow_mut().unknown_statements += 1;
+                    self.shared.stats.borrow_mut().unknown_statements += 1;
                     let item = self.pop();
                     self.shared.writes.over(item.map_or(Step::default(), |item| item.step));
                 }

@@ -41,7 +41,7 @@ impl Got {
 }
 
 #[derive(Default)]
-pub struct Tally {
+pub struct ReplayStats {
     classes: Vec<Entry>,
     /// Prepared here because the recording began after they were.
     pub prepared_late: u64,
@@ -91,7 +91,7 @@ pub struct Comparison {
     pub classes_different: u64,
 }
 
-impl Tally {
+impl ReplayStats {
     /// An answer is whole.
     pub fn answered(&mut self, item: &Item, service_ns: u64, got: &Got, is_checked: bool) {
         if item.class == NONE {
@@ -208,10 +208,14 @@ pub fn shown(text: &[u8]) -> String {
 }
 
 /// The lines of all classes, those with most differences and then those with most time first.
-pub fn class_lines(tallies: Vec<Tally>, classes: &[Class], is_checked: bool) -> (Comparison, Vec<Value>) {
+pub fn class_lines(
+    threads: Vec<ReplayStats>,
+    classes: &[Class],
+    is_checked: bool,
+) -> (Comparison, Vec<Value>) {
     let mut sums: Vec<Sum> = classes.iter().map(|_| Sum::default()).collect();
-    for tally in tallies {
-        for (sum, entry) in sums.iter_mut().zip(tally.classes) {
+    for stats in threads {
+        for (sum, entry) in sums.iter_mut().zip(stats.classes) {
             sum.add(entry);
         }
     }

@@ -151,7 +151,7 @@ impl Sample {
 
 /// What is counted of one class.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tally {
+pub struct ClassStats {
     pub count: u64,
     pub failed: u64,
     pub unanswered: u64,
@@ -170,7 +170,7 @@ pub struct Tally {
     pub sample: Option<Box<Sample>>,
 }
 
-impl Default for Tally {
+impl Default for ClassStats {
     fn default() -> Self {
         Self {
             count: 0,
@@ -191,7 +191,7 @@ impl Default for Tally {
     }
 }
 
-impl Tally {
+impl ClassStats {
     /// Counts all but the slice and the sample.
     #[inline]
     pub fn add(&mut self, event: &Event<'_>, who: &Who) {
@@ -241,7 +241,7 @@ impl Tally {
     }
 
     /// Adds everything but slices and samples.
-    pub fn merge_counts(&mut self, other: &Tally) {
+    pub fn merge_counts(&mut self, other: &ClassStats) {
         self.count += other.count;
         self.failed += other.failed;
         self.unanswered += other.unanswered;
@@ -258,7 +258,7 @@ impl Tally {
     }
 
     /// Adds another part of the class, with slices of the same width.
-    pub fn merge(&mut self, mut other: Tally) {
+    pub fn merge(&mut self, mut other: ClassStats) {
         self.merge_counts(&other);
         self.slices.merge(&other.slices);
         self.users.merge(&other.users, KEPT_PER_CLASS);
