@@ -39,14 +39,16 @@ def generate(folder: Path, seconds: int, configurations: int) -> None:
 def measure(path: Path) -> dict[str, float]:
     """Analyse and report, in this process."""
     began = time.perf_counter()
+    from headrace import report
     from headrace.analysis.study import analyse_experiment
-    from headrace.report import build_report
+    from headrace.report.experiment.page import page_of
+    from headrace.report.experiment.view import View
     from headrace.store import ExperimentFolder
 
     folder = ExperimentFolder.open(path)
     analysis = analyse_experiment(folder)
     analysed = time.perf_counter()
-    page = build_report(folder, analysis)
+    page = report.write(page_of(View(folder, analysis)), folder)
     return {
         "analysis_s": analysed - began,
         "total_s": time.perf_counter() - began,

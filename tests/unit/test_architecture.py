@@ -35,7 +35,7 @@ LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 #: Imports within a line, each until it is gone: this list only gets shorter.
 WITHIN_A_LINE = {("tune", "prove")}
 #: Circles that are left, each until it is gone: this list only gets shorter.
-CIRCLES = {("headrace.report.race", "headrace.report.race_html")}
+CIRCLES: set[tuple[str, str]] = set()
 
 FILES = sorted(SOURCE.rglob("*.py"))
 FORBIDDEN_NAMES = ("utils", "common", "manager", "helpers", "misc")

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from headrace import plan as plans
+from headrace import report
 from headrace.analysis.decision import decide
 from headrace.analysis.factors import questions_of, studies_of
 from headrace.analysis.history import Point, watch
@@ -31,10 +32,12 @@ from headrace.experiment.search import Found
 from headrace.experiment.space import Seen
 from headrace.foreign import Row
 from headrace.model import Role, TrialState, Value
-from headrace.report import effects_html, history_html, text, tune_html
-from headrace.report import tune as tune_text
-from headrace.report.page import MOST_ROWS, Table
-from headrace.report.race import RaceReport
+from headrace.report import html, text
+from headrace.report.effects import page as effects_html
+from headrace.report.history import page as history_html
+from headrace.report.parts import MOST_ROWS, Table
+from headrace.report.tune import page as tune_html
+from headrace.report.tune import words as tune_text
 from headrace.store import (
     INTERVALS,
     LATENCY,
@@ -154,14 +157,14 @@ def is_safe(page: str) -> None:
 @pytest.fixture(scope="module")
 def race(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = made_race(tmp_path_factory.mktemp("pages") / "race", SPEEDS, "Six ways")
-    return RaceReport(folder).write()
+    return report.write(report.of(folder), folder)
 
 
 @pytest.fixture(scope="module")
 def evil_race(tmp_path_factory: pytest.TempPathFactory) -> Path:
     speeds = {evil(i): 1.0 + i / 3 for i in range(5)}
     folder = made_race(tmp_path_factory.mktemp("pages") / "evil", speeds, evil(9), fails=evil(1))
-    return RaceReport(folder).write()
+    return report.write(report.of(folder), folder)
 
 
 def test_a_race_says_who_stands_who_left_and_what_it_saved(race: Path) -> None:
@@ -198,9 +201,8 @@ def imported(path: Path, names: Sequence[str], repeats: int = 1, *, with_latency
     ]
     responses = {names[6]: True, "p99_ms": False} if with_latency else {names[6]: True}
     studies = studies_of(rows, [names[0], names[3], "threads"], responses)
-    path.write_text(
-        effects_html.page_of(studies, [Path(names[1].replace("/", "_"))], decide(questions_of(studies)))
-    )
+    sources = [Path(names[1].replace("/", "_"))]
+    path.write_text(html.render(effects_html.page_of(studies, sources, decide(questions_of(studies)))))
     return path
 
 
@@ -268,7 +270,7 @@ def watched(path: Path, name: str, response: str, levels: Sequence[float]) -> Pa
         Point(f"{name} {i}", tuple(level + rng.normal(0, 0.02) for _ in range(3)))
         for i, level in enumerate(levels)
     ]
-    path.write_text(history_html.page_of(watch(points), response, alpha=0.05, margin=0.03))
+    path.write_text(html.render(history_html.page_of(watch(points), response, alpha=0.05, margin=0.03)))
     return path
 
 
@@ -369,14 +371,16 @@ def answered(number: int, ops_s: float, p99_ns: float) -> TrialResponse:
 @pytest.fixture(scope="module")
 def tuning(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("pages") / "tune.html"
-    path.write_text(tune_html.page_of(tuned(["fsync", "no start", "P007"], ["throughput"]), "shop"))
+    found = tuned(["fsync", "no start", "P007"], ["throughput"])
+    path.write_text(html.render(tune_html.page_of(found, "shop")))
     return path
 
 
 @pytest.fixture(scope="module")
 def evil_tuning(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("pages") / "evil.html"
-    path.write_text(tune_html.page_of(tuned([evil(1), evil(2), evil(3)], ["throughput", "p99"]), evil(4)))
+    found = tuned([evil(1), evil(2), evil(3)], ["throughput", "p99"])
+    path.write_text(html.render(tune_html.page_of(found, evil(4))))
     return path
 
 
@@ -422,7 +426,7 @@ def test_a_tuning_that_found_nothing_has_a_page() -> None:
         found=[],
         front=[],
     )
-    page = tune_html.page_of(nothing, "shop")
+    page = html.render(tune_html.page_of(nothing, "shop"))
     assert "No point was tried yet" in page
     assert "nothing was left to confirm" in page
 
@@ -470,14 +474,14 @@ def test_the_commands_write_their_pages(tmp_path: Path) -> None:
     done = headrace(
         "watch", str(tmp_path / "t.csv"), "--response", "tps", "--page", str(tmp_path / "no" / "p.html")
     )
-    assert done.returncode == 1
+    assert done.returncode == 9
     assert "cannot be written: No such file or directory" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_latencies_of_experiments_are_shown_in_ms(tmp_path: Path) -> None:
     found = watch([Point(str(i), (math.log(5e6),)) for i in range(8)])
-    page = history_html.page_of(found, "p99", alpha=0.05, margin=0.03, is_time_ns=True)
+    page = html.render(history_html.page_of(found, "p99", alpha=0.05, margin=0.03, is_time_ns=True))
     (figure,) = figures(page)
     assert figure["data"][0]["y"] == [5.0] * 8
     assert figure["layout"]["yaxis"]["title"]["text"] == "p99 [ms]"

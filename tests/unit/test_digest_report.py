@@ -5,19 +5,24 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from rich.console import Console, RenderableType
+from rich.console import Console
 
 from headrace.analysis import traffic
 from headrace.digests.classes import Digest, open_digest
 from headrace.digests.history import Review
 from headrace.digests.lines import read_lines
-from headrace.report import digest as views
-from headrace.report import digest_compare, digest_history, digest_html
-from headrace.report.digest import View
-from headrace.report.digest_json import to_json
+from headrace.report import html, terminal
+from headrace.report.digest import compare as digest_compare
+from headrace.report.digest import history as digest_history
+from headrace.report.digest import words as views
+from headrace.report.digest.jsonform import to_json
+from headrace.report.digest.page import page_of
+from headrace.report.digest.words import View
+from headrace.report.parts import Part
 from tests import browser, digests
 from tests.digests import SECOND_NS, START_NS, Event, Shape
 from tests.folders import TESTS
@@ -31,10 +36,19 @@ def digest(events: list[Event], shape: Shape | None = None) -> Digest:
     return open_digest(read_lines(digests.lines(events, shape), "test"))
 
 
-def printed(content: RenderableType, width: int = 120, *, colours: bool = False) -> str:
+def printed(content: Iterable[Part], width: int = 120, *, colours: bool = False) -> str:
     out = io.StringIO()
-    Console(file=out, width=width, force_terminal=colours, no_color=not colours).print(content)
+    console = Console(file=out, width=width, force_terminal=colours, no_color=not colours)
+    console.print(terminal.show(content))
     return out.getvalue()
+
+
+def brief(found: Digest, view: View) -> list[Part]:
+    return [part for section in page_of(found, view).sections for part in section.brief]
+
+
+def rendered(found: Digest, view: View) -> str:
+    return html.render(page_of(found, view))
 
 
 def hostile() -> Digest:
@@ -61,7 +75,7 @@ def lossy() -> Digest:
 
 
 def test_coverage_comes_first_and_says_what_was_lost() -> None:
-    lines = printed(views.terminal(lossy(), View())).splitlines()
+    lines = printed(brief(lossy(), View())).splitlines()
     assert lines[0].startswith("a.pcap (db1) · strict fingerprints")
     assert lines[1].startswith("decoded: 500 events in 50 kB; 5 kB (10.0%) of it could not be")
     told = "\n".join(lines[:16])
@@ -86,7 +100,7 @@ def test_the_ranking_fits_any_terminal(width: int) -> None:
     found = digest(
         digests.traffic(2, 5_000, 40), Shape(fingerprint="select a, b, c from t{0} where " + "x = ? and " * 9)
     )
-    text = printed(views.terminal(found, View(limit=30, objective_ns=MS)), width)
+    text = printed(brief(found, View(limit=30, objective_ns=MS)), width)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= width
     ranking = text[text.index("#") :]
     for rank in range(1, 11):
@@ -94,9 +108,7 @@ def test_the_ranking_fits_any_terminal(width: int) -> None:
 
 
 def test_wide_terminals_show_every_figure() -> None:
-    text = printed(
-        views.terminal(digest(digests.traffic(2, 5_000)), View(objective_ns=10 * MS, details=1)), 160
-    )
+    text = printed(brief(digest(digests.traffic(2, 5_000)), View(objective_ns=10 * MS, details=1)), 160)
     for said in (
         "p50",
         "p95",
@@ -116,11 +128,11 @@ def test_wide_terminals_show_every_figure() -> None:
 
 
 def test_colours_are_left_out_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    content = views.terminal(lossy(), View())
+    content = brief(lossy(), View())
     assert "\x1b[" in printed(content, colours=True)
     monkeypatch.setenv("NO_COLOR", "1")
     out = io.StringIO()
-    Console(file=out, width=100, force_terminal=True).print(content)
+    Console(file=out, width=100, force_terminal=True).print(terminal.show(content))
     assert "\x1b[3" not in out.getvalue()  # bold and dim are no colours
 
 
@@ -131,7 +143,7 @@ def test_hostile_text_reaches_no_terminal() -> None:
     review = Review(HOSTILE, HOSTILE, HOSTILE)
     seen = traffic.seen(days)
     for content in (
-        views.terminal(found, View(plans={found.classes[0].name: HOSTILE})),
+        brief(found, View(plans={found.classes[0].name: HOSTILE})),
         digest_compare.compared(found, found, compared, 5),
         digest_compare.beside(found, found, traffic.sides(found, found), 5),
         digest_history.overview(days, seen, {found.classes[0].name: review}, 5),
@@ -145,18 +157,18 @@ def test_hostile_text_reaches_no_terminal() -> None:
 
 def test_a_source_without_times_is_shown_without_them() -> None:
     events = [Event(START_NS, n % 2, None, rows_sent=None, rows_examined=None) for n in range(10)]
-    text = printed(views.terminal(digest(events), View(objective_ns=MS)))
+    text = printed(brief(digest(events), View(objective_ns=MS)))
     assert "10 calls in 2 classes" in text
     assert "nan" not in text
-    page = digest_html.render(digest(events), View(objective_ns=MS))
+    page = rendered(digest(events), View(objective_ns=MS))
     assert "<script>" not in page
     assert "nan" not in page.lower().split("<main>")[1]
 
 
 def test_nothing_at_all_is_a_report_too() -> None:
     empty = digest([])
-    assert "0 calls in 0 classes" in printed(views.terminal(empty, View(objective_ns=MS)))
-    assert "0 calls in 0 classes" in digest_html.render(empty, View())
+    assert "0 calls in 0 classes" in printed(brief(empty, View(objective_ns=MS)))
+    assert "0 calls in 0 classes" in rendered(empty, View())
     json.dumps(to_json(empty, View()))
 
 
@@ -200,13 +212,13 @@ def test_client_and_server_say_that_percentiles_do_not_subtract() -> None:
 def test_ten_thousand_classes_make_a_page_of_bounded_size() -> None:
     many = digest([Event(START_NS + n * MS, n, MS + n) for n in range(10_000)])
     few = digest([Event(START_NS + n * MS, n, MS + n) for n in range(200)])
-    pages = [len(digest_html.render(found, View())) for found in (many, few)]
+    pages = [len(rendered(found, View())) for found in (many, few)]
     assert pages[0] - pages[1] < 100_000
-    assert "9,800 more classes" in digest_html.render(many, View())
+    assert "9,800 more classes" in rendered(many, View())
 
 
 def test_hostile_text_is_text_on_the_page() -> None:
-    page = digest_html.render(hostile(), View(plans={hostile().classes[0].name: HOSTILE}))
+    page = rendered(hostile(), View(plans={hostile().classes[0].name: HOSTILE}))
     assert "<script>alert" not in page
     assert "{{ 7*7 }}" in page  # shown, not computed
     for character in "\x1b\x00\x9b\u202e":
@@ -218,7 +230,7 @@ GOLDEN = TESTS / "data" / "digest-page.txt"
 
 def test_a_small_page_is_as_it_was() -> None:
     """All of its text; a change here is wanted or a mistake. The file is renewed by deleting it."""
-    page = digest_html.render(digest(digests.traffic(11, 300, 3, 30)), View(objective_ns=MS))
+    page = rendered(digest(digests.traffic(11, 300, 3, 30)), View(objective_ns=MS))
     body = page.split("<body>")[1].split('<script type="application/json"')[0]
     text = (
         re.sub(r"\s*\n\s*", "\n", re.sub(r"<svg.*?</svg>|<[^>]*>", "\n", body, flags=re.DOTALL)).strip()
@@ -241,7 +253,7 @@ def test_the_page_draws_everything_and_fits(tmp_path: Path) -> None:
     with browser.page() as page:
         for name, each in (("good", found), ("bad", bad)):
             path = tmp_path / f"{name}.html"
-            path.write_text(digest_html.render(each, View(objective_ns=MS)))
+            path.write_text(rendered(each, View(objective_ns=MS)))
             for width, dark in ((1280, False), (1280, True), (400, False), (400, True)):
                 page.look(width, 900, dark=dark)
                 page.open(path)

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from headrace import hunt
-from headrace.report import hunt_html
-from headrace.report.hunt import terminal
+from headrace.report import html, terminal
+from headrace.report.hunt.page import page_of
 from tests import browser
 from tests.golden_hosts import HOSTS
 
@@ -22,7 +22,7 @@ SHOWN = ("cores-128-one-hot", "xen-one-hot-core", "swapping")
 def test_a_page_fits_its_window(name: str, tmp_path: Path) -> None:
     found = hunt.examine(HOSTS[name](tmp_path / name))
     path = tmp_path / "page.html"
-    path.write_text(hunt_html.render(found))
+    path.write_text(html.render(page_of(found)))
     with browser.page() as page:
         for width, dark in ((1280, False), (1280, True), (400, False), (400, True)):
             page.look(width, 900, dark=dark)
@@ -39,7 +39,7 @@ def test_128_cores_fit_one_screen_of_a_terminal(tmp_path: Path) -> None:
     found = hunt.examine(HOSTS["cores-128-one-hot"](tmp_path / "big"))
     for width in (80, 160):
         console = Console(width=width, height=60, record=True, file=(tmp_path / "out").open("w"))
-        console.print(terminal(found))
+        console.print(terminal.render(page_of(found)))
         lines = console.export_text().splitlines()
         assert max(len(line.rstrip()) for line in lines) <= width
         assert len(lines) < 90

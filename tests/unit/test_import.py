@@ -11,7 +11,7 @@ import pytest
 from headrace import foreign
 from headrace.analysis.factors import studies_of
 from headrace.errors import PlanError
-from headrace.report import effects
+from headrace.report.effects import words as effects
 from tests.commands import headrace
 from tests.published import FOLDER
 

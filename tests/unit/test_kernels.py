@@ -30,7 +30,8 @@ from headrace.errors import NothingMeasured, PlanError, TargetError, TreatmentFa
 from headrace.experiment import boot, labs, machine, runner
 from headrace.experiment import design as designs
 from headrace.model import TrialState
-from headrace.report import tables
+from headrace.report import jsonform, terminal
+from headrace.report.experiment import tables
 from headrace.store import ExperimentFolder
 from headrace.target import TargetSpec
 from tests import sshd, synthetic
@@ -431,12 +432,12 @@ def test_every_report_of_an_emulated_machine_says_so_and_a_comparison_too(tmp_pa
         path.write_text(json.dumps({**json.loads(path.read_text()), "accel": "tcg"}))
     folder = ExperimentFolder.open(folders[0].path)
     assert any(said in note for note in study.compare_experiments(folder, folders[1]).notes)
-    analysis = study.analyse_experiment(folder)
-    page = report.build_report(folder, analysis)
+    written = report.of(folder)
+    page = report.write(written, folder)
     assert said in page.read_text()
-    assert any(said in caution for caution in report.to_json(folder, analysis)["cautions"])
+    assert any(said in caution for caution in jsonform.render(written)["cautions"])
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(report.terminal.result(folder, analysis))
+    console.print(terminal.render(written))
     assert said in console.export_text()
 
 

@@ -16,7 +16,7 @@ from headrace.analysis.study import analyse_experiment
 from headrace.analysis.trials import TrialResponse
 from headrace.model import Facts, Role
 from headrace.plan import TargetTable
-from headrace.report import terminal
+from headrace.report import jsonform, terminal
 from headrace.store import ExperimentFolder
 from tests.synthetic import Shape, facts_of, make
 
@@ -81,7 +81,7 @@ def on_machines(path: Path, names: dict[int, str]) -> ExperimentFolder:
 def printed(folder: ExperimentFolder) -> str:
     console = Console(width=400)
     with console.capture() as capture:
-        console.print(terminal.result(folder, analyse_experiment(folder)))
+        console.print(terminal.render(report.of(folder)))
     return capture.get()
 
 
@@ -92,18 +92,17 @@ def test_a_report_names_the_machines(tmp_path: Path) -> None:
     assert "2 machines, each block whole on one: their baselines differ by up to" in text
     assert "root@a and root@b differ: CPUs online: 4 / 5" in text
     assert "1 trials stand in set-aside/" in text
-    analysis = analyse_experiment(folder)
-    content = report.to_json(folder, analysis)["machines"]
+    content = jsonform.render(report.of(folder))["machines"]
     assert [one["machine"] for one in content["machines"]] == ["root@a", "root@b"]
     assert content["set_aside"] == 1
-    page = report.build_report(folder, analysis).read_text()
+    page = report.write(report.of(folder), folder).read_text()
     assert "2 machines, each block whole on one" in page
 
 
 def test_a_report_of_one_machine_says_nothing_of_machines(tmp_path: Path) -> None:
     folder = make(tmp_path / "e", Shape(effects={"A": 1.0, "B": 1.1}, blocks=3))
     assert "machines, each block" not in printed(folder)
-    assert report.to_json(folder, analyse_experiment(folder))["machines"] is None
+    assert jsonform.render(report.of(folder))["machines"] is None
 
 
 def test_trials_of_a_block_of_two_machines_are_not_compared(tmp_path: Path) -> None:

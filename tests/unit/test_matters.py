@@ -23,6 +23,7 @@ from headrace.design import Design
 from headrace.experiment import design as designs
 from headrace.model import Facts
 from headrace.report import designs as outlooks
+from headrace.report import jsonform, terminal
 from headrace.store import ExperimentFolder
 from tests import browser, synthetic
 from tests.commands import headrace
@@ -120,7 +121,7 @@ def test_a_screening_finds_the_two_that_matter_and_says_what_they_may_be(screene
     assert ratio.low is not None
     assert ratio.high is not None
     assert ratio.low < 1.6 < ratio.high
-    content = report.to_json(screened, analyse_experiment(screened))["factors"][0]
+    content = jsonform.render(report.of(screened))["factors"][0]
     assert len(content["confounded"]) == 7
     assert json.loads(json.dumps(content, allow_nan=False))
 
@@ -129,7 +130,7 @@ def test_an_experiment_of_one_factor_or_a_race_has_no_such_section(tmp_path: Pat
     folder = synthetic.make(tmp_path / "e", synthetic.Shape(seconds=12, sampled=False, blocks=2))
     assert analyse_experiment(folder).studies == ()
     console = Console(file=io.StringIO(), width=100)
-    console.print(report.terminal.result(folder, analyse_experiment(folder)))
+    console.print(terminal.render(report.of(folder)))
     assert "What matters" not in console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -146,7 +147,7 @@ def test_a_leave_one_out_says_what_can_go(tmp_path: Path) -> None:
 
 def test_the_terminal_tells_the_sentences(factorial: ExperimentFolder) -> None:
     console = Console(file=io.StringIO(), width=100)
-    console.print(report.terminal.result(factorial, analyse_experiment(factorial)))
+    console.print(terminal.render(report.of(factorial)))
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert "What matters for throughput @ threads=4" in said
     assert "The effect of innodb_io_capacity depends on table_open_cache" in " ".join(said.split())
@@ -157,7 +158,7 @@ def test_the_terminal_tells_the_sentences(factorial: ExperimentFolder) -> None:
 @pytest.mark.parametrize("width", [1280, 400])
 def test_the_page_has_its_section_in_a_browser(name: str, width: int, request: pytest.FixtureRequest) -> None:
     folder: ExperimentFolder = request.getfixturevalue(name)
-    page = report.build_report(folder, analyse_experiment(folder))
+    page = report.write(report.of(folder), folder)
     with browser.page() as tab:
         tab.look(width)
         tab.open(page)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import Markup
 from rich.console import Console
 
 from headrace import report, store
@@ -26,9 +27,13 @@ from headrace.analysis.result import Analysis, Comparison
 from headrace.analysis.study import analyse_experiment
 from headrace.experiment.runner import Note, Step, TrialEnded, TrialStarted
 from headrace.model import Role, TrialSpec, TrialState
-from headrace.report import charts, evidence, progress, series, tables, text, views
-from headrace.report.sections import Machines
-from headrace.report.series import Grid
+from headrace.report import charts, html, jsonform, progress, terminal, text, views
+from headrace.report.experiment import evidence, series, tables
+from headrace.report.experiment import page as experiment_page
+from headrace.report.experiment.machine import heat_tops
+from headrace.report.experiment.page import page_of
+from headrace.report.experiment.series import Grid
+from headrace.report.experiment.view import View
 from headrace.store import ExperimentFolder
 from tests import browser, synthetic
 
@@ -59,7 +64,8 @@ class Written:
     def __init__(self, path: Path, shape: synthetic.Shape) -> None:
         self.folder = synthetic.make(path, shape)
         self.analysis = analyse_experiment(self.folder)
-        self.page = report.build_report(self.folder, self.analysis)
+        self.report = page_of(View(self.folder, self.analysis))
+        self.page = report.write(self.report, self.folder)
         self.html = self.page.read_text(encoding="utf-8")
         self.json = json.loads((path / "report.json").read_text())
 
@@ -74,16 +80,20 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Written:
     return Written(tmp_path_factory.mktemp("report") / "hostile", HOSTILE)
 
 
+def gathered(written: Written) -> evidence.Evidence:
+    return View(written.folder, written.analysis).evidence
+
+
 class Outline(HTMLParser):
     """A page's elements, its text, and the content of its scripts."""
 
-    def __init__(self, html: str) -> None:
+    def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.words: list[str] = []
         self.scripts: list[tuple[dict[str, str | None], str]] = []
         self.in_script = False
-        self.feed(html)
+        self.feed(page)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -158,9 +168,9 @@ def test_hostile_text_is_shown_and_never_read(hostile: Written) -> None:
 
 
 def test_no_script_element_can_be_ended_from_within() -> None:
-    dumped = charts.dump({"x": "</script><!--&"})
+    dumped = html.dump({"x": "</script><!--&", "y": Markup("<b>&amp;</b>")})
     assert not set("<>&") & set(dumped)
-    assert json.loads(dumped) == {"x": "</script><!--&"}
+    assert json.loads(dumped) == {"x": "&lt;/script&gt;&lt;!--&amp;", "y": "<b>&amp;</b>"}
 
 
 @pytest.mark.parametrize("which", ["ladder", "hostile"])
@@ -212,7 +222,7 @@ def test_json_has_the_documented_form(ladder: Written) -> None:
         "cautions", "planned_trials", "versions", "factors", "choice", "duet", "machines",
     }  # fmt: skip
     assert found["format"] == 1
-    assert found == json.loads(json.dumps(report.to_json(ladder.folder, ladder.analysis)))
+    assert found == json.loads(json.dumps(jsonform.render(ladder.report)))
     assert [t["treatment"] for t in found["treatments"]] == list(synthetic.LADDER)
     best = next(e for e in found["effects"] if e["treatment"] == "ALL" and e["response"] == "throughput")
     assert best["verdict"] == "better"
@@ -221,7 +231,7 @@ def test_json_has_the_documented_form(ladder: Written) -> None:
     states = {t["number"]: t["state"] for t in found["trials"]}
     assert (states[9], states[14], len(states)) == ("invalid", "failed", 45)
     assert next(t for t in found["trials"] if t["number"] == 14)["throughput_ops_s"] is None
-    documented = set(re.findall(r"^    (\w+)", report.jsonform.__doc__ or "", flags=re.MULTILINE))
+    documented = set(re.findall(r"^    (\w+)", experiment_page.__doc__ or "", flags=re.MULTILINE))
     assert documented == set(found)
 
 
@@ -231,7 +241,7 @@ def test_numbers_that_do_not_exist_are_null(ladder: Written) -> None:
         throughput_ops_s=Interval(math.nan, -math.inf, math.inf),
     )
     analysis = replace(ladder.analysis, summaries=(broken,))
-    found = report.to_json(ladder.folder, analysis)
+    found = jsonform.render(page_of(View(ladder.folder, analysis)))
     assert found["treatments"][0]["throughput_ops_s"] == {"estimate": None, "low": None, "high": None}
     json.dumps(found, allow_nan=False)
 
@@ -363,11 +373,10 @@ def test_more_iowait_than_unused_time_is_no_more_than_all_of_it(tmp_path: Path) 
 
 
 def test_a_share_over_all_of_the_time_has_a_scale(ladder: Written) -> None:
-    found = evidence.gather(ladder.folder, ladder.analysis)
+    found = gathered(ladder)
     heat = {share: np.full((1, found.machine_grid.size), 1.5) for share in series.CPU_SHARES}
     found = replace(found, machines={t: replace(m, heat=heat) for t, m in found.machines.items()})
-    groups = tables.groups(ladder.folder.design, ladder.analysis, ladder.folder.trials())
-    tops = Machines(found, groups, lambda figure: {}).heat_tops
+    tops = heat_tops(list(found.machines.values()))
     assert tops == dict.fromkeys(series.CPU_SHARES, 100)
 
 
@@ -459,15 +468,16 @@ def test_a_long_trial_makes_no_long_page(tmp_path: Path) -> None:
     shape = synthetic.Shape(effects={"A": 1.0, "B": 1.2}, blocks=2, seconds=4000, warmup_s=100, cores=2)
     folder = synthetic.make(tmp_path / "e", shape)
     analysis = analyse_experiment(folder)
-    found = evidence.gather(folder, analysis)
+    view = View(folder, analysis)
+    found = view.evidence
     assert found.pace_grid.size <= evidence.MAX_POINTS + 2
     assert found.machine_grid.size <= evidence.MAX_POINTS + 2
     assert found.machines["A"].heat["busy"].shape == (2, found.machine_grid.size)
-    assert report.build_report(folder, analysis).stat().st_size < 6e6
+    assert report.write(page_of(view), folder).stat().st_size < 6e6
 
 
 def test_the_representative_is_the_trial_of_median_throughput(ladder: Written) -> None:
-    found = evidence.gather(ladder.folder, ladder.analysis)
+    found = gathered(ladder)
     assert found.p99_is_exact is False
     for summary in ladder.analysis.summaries:
         speeds = sorted(found.responses[n].throughput_ops_s for n in summary.trials)
@@ -477,7 +487,7 @@ def test_the_representative_is_the_trial_of_median_throughput(ladder: Written) -
 
 
 def test_the_distribution_agrees_with_the_summary(ladder: Written) -> None:
-    found = evidence.gather(ladder.folder, ladder.analysis)
+    found = gathered(ladder)
     for summary in ladder.analysis.summaries:
         fraction, latency_ns = found.distribution(summary)
         assert (np.diff(latency_ns) >= 0).all()
@@ -502,7 +512,7 @@ def test_an_interval_of_two_blocks_does_not_squeeze_the_chart() -> None:
 def shown(written: Written, width: int, *, colour: bool = False) -> str:
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=colour, no_color=not colour)
-    console.print(report.terminal.result(written.folder, written.analysis))
+    console.print(terminal.render(written.report))
     return out.getvalue()
 
 
@@ -627,10 +637,11 @@ def test_a_block_measured_over_days_is_a_caution(ladder: Written, tmp_path: Path
     path = folder.trial_path(late.number) / "trial.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"times_ns": late.times_ns}))
     analysis = analyse_experiment(folder)
-    page = report.build_report(folder, analysis).read_text()
+    written = page_of(View(folder, analysis))
+    page = report.write(written, folder).read_text()
     assert f"Caution: {caution}." in Outline(page).text
     out = io.StringIO()
-    Console(file=out, width=200).print(report.terminal.result(folder, analysis))
+    Console(file=out, width=200).print(terminal.render(written))
     assert caution in out.getvalue()
     assert json.loads((folder.path / "report.json").read_text())["cautions"] == [caution]
     # The order of execution is that of the clock.
@@ -726,8 +737,8 @@ def test_facts_that_lack_something_do_not_cost_the_report(tmp_path: Path) -> Non
     content = json.loads(path.read_text())
     del content["memory"]
     path.write_text(json.dumps(content))
-    html = report.build_report(folder, analyse_experiment(folder)).read_text()
-    assert "the facts do not say memory.total_bytes" in html
+    page = report.write(report.of(folder), folder).read_text()
+    assert "the facts do not say memory.total_bytes" in page
 
 
 @pytest.mark.parametrize(
@@ -830,9 +841,7 @@ def test_the_policy_stops_what_would_slip_through(hostile: Written, tmp_path: Pa
 
 def test_an_analysis_is_only_printed(ladder: Written) -> None:
     other: Analysis = replace(ladder.analysis, headline="Quite another verdict.")
-    page = report.build_report(ladder.folder, other)
-    assert "Quite another verdict." in page.read_text()
-    report.build_report(ladder.folder, ladder.analysis)
+    assert "Quite another verdict." in html.render(page_of(View(ladder.folder, other)))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,10 @@ from headrace.analysis.result import Analysis
 from headrace.analysis.study import analyse_experiment
 from headrace.design import Design
 from headrace.plan import WorkloadTable
-from headrace.report import evidence, tables, terminal
+from headrace.report import terminal
+from headrace.report.experiment import tables
+from headrace.report.experiment.page import page_of
+from headrace.report.experiment.view import View
 from headrace.store import RECONNECT, ExperimentFolder
 from tests import synthetic
 
@@ -54,7 +57,7 @@ def test_new_order_transactions_a_minute(tmp_path: Path) -> None:
     assert stock.throughput_ops_s.low is not None
     assert rate.estimate == pytest.approx(60 * stock.throughput_ops_s.estimate)
     assert rate.low == pytest.approx(60 * stock.throughput_ops_s.low)
-    page = report.build_report(folder, analysis).read_text()
+    page = report.write(page_of(View(folder, analysis)), folder).read_text()
     assert "New-Order TPM" in page
     assert "no tpmC" in page
     assert f"{rate.estimate:,.0f}" in page
@@ -69,7 +72,7 @@ def test_new_order_transactions_a_minute(tmp_path: Path) -> None:
 def test_the_terminal_shows_the_figure_and_p90_of_each_kind(tmp_path: Path) -> None:
     folder, analysis = made(tmp_path / "x")
     console = Console(file=io.StringIO(), width=80)
-    console.print(terminal.result(folder, analysis))
+    console.print(terminal.render(page_of(View(folder, analysis))))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert re.search(r"p90 ms +TPM +(new_order +payment|payment +new_order)", shown), shown
     rate = tables.per_minute(folder.design, tables.shares(analysis, "POOL"))
@@ -80,7 +83,7 @@ def test_the_terminal_shows_the_figure_and_p90_of_each_kind(tmp_path: Path) -> N
 def test_other_workloads_have_no_such_figure(tmp_path: Path) -> None:
     folder, analysis = made(tmp_path / "x", workload="sql")
     assert tables.per_minute(folder.design, tables.shares(analysis, "STOCK")) is None
-    page = report.build_report(folder, analysis).read_text()
+    page = report.write(page_of(View(folder, analysis)), folder).read_text()
     assert "Each kind of operation" in page
     assert "TPM" not in page
 
@@ -88,7 +91,7 @@ def test_other_workloads_have_no_such_figure(tmp_path: Path) -> None:
 def test_one_kind_alone_is_the_whole(tmp_path: Path) -> None:
     folder, analysis = made(tmp_path / "x", operations=("transaction",))
     assert analysis.operations == {}
-    assert "Each kind of operation" not in report.build_report(folder, analysis).read_text()
+    assert "Each kind of operation" not in report.write(page_of(View(folder, analysis)), folder).read_text()
 
 
 def test_reconnects_are_no_kind_of_operation(tmp_path: Path) -> None:
@@ -96,7 +99,7 @@ def test_reconnects_are_no_kind_of_operation(tmp_path: Path) -> None:
     other, without = made(tmp_path / "y", operations=("transaction",))
     assert analysis.operations == {}
     assert [s.operations for s in analysis.summaries] == [s.operations for s in without.summaries]
-    paces = [evidence.gather(*made).paces for made in ((folder, analysis), (other, without))]
+    paces = [View(*made).evidence.paces for made in ((folder, analysis), (other, without))]
     for trial, pace in paces[0].items():
         np.testing.assert_array_equal(pace.mean, paces[1][trial].mean)
 
@@ -119,8 +122,8 @@ def test_a_closed_loop_is_called_one(tmp_path: Path) -> None:
 def test_response_times_say_whose_they_are(tmp_path: Path, rate: int) -> None:
     folder, analysis = made(tmp_path / "x", latency_kind="response", options={"rate": rate})
     console = Console(file=io.StringIO(), width=120)
-    console.print(terminal.result(folder, analysis))
+    console.print(terminal.render(page_of(View(folder, analysis))))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
-    page = report.build_report(folder, analysis).read_text()
+    page = report.write(page_of(View(folder, analysis)), folder).read_text()
     assert ("closed loop" in shown) == (rate == 0)
     assert ("is one long operation of each client" in page) == (rate == 0)

@@ -11,8 +11,8 @@ import pytest
 from headrace import hunt
 from headrace.errors import StoreError
 from headrace.model import Facts
-from headrace.report import hunt_html
-from headrace.report.hunt import to_json
+from headrace.report import html, jsonform
+from headrace.report.hunt.page import page_of
 from headrace.snapshot import Snapshot, load, save
 from headrace.store import SAMPLES
 from tests.rules.hosts import saved
@@ -27,7 +27,7 @@ def test_a_saved_host_is_judged_as_the_live_one(tmp_path: Path) -> None:
     before = ill()
     save(before, tmp_path / "db1.hunt", "<p>page</p>")
     after = load(tmp_path / "db1.hunt")
-    assert to_json(hunt.examine(after)) == to_json(hunt.examine(before))
+    assert jsonform.render(page_of(hunt.examine(after))) == jsonform.render(page_of(hunt.examine(before)))
     assert after.samples.cast(SAMPLES).equals(before.samples)
     assert dict(after.errors) == dict(before.errors)
     with zipfile.ZipFile(tmp_path / "db1.hunt") as archive:
@@ -78,6 +78,8 @@ def test_a_newer_format_is_named(tmp_path: Path) -> None:
 def test_a_hostile_host_cannot_write_into_the_page(tmp_path: Path) -> None:
     host = ill()
     facts = Facts("0" * 16, {**host.facts.data, "hostname": "<script>alert(1)</script>\x1b[2J"})
-    page = hunt_html.render(hunt.examine(Snapshot("x", host.started_at, host.seconds, facts, host.samples)))
+    page = html.render(
+        page_of(hunt.examine(Snapshot("x", host.started_at, host.seconds, facts, host.samples)))
+    )
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[2J" in page

@@ -17,11 +17,14 @@ import pytest
 from rich.console import Console
 
 from headrace import plan as plans
+from headrace import report
 from headrace.analysis.sweep import Sweep
 from headrace.experiment import sweep as sweeps
 from headrace.model import Facts, Role, TrialSpec, TrialState
-from headrace.report import sweep as sweep_report
-from headrace.report.sweep import SweepReport
+from headrace.report import jsonform, terminal
+from headrace.report.sweep import page as sweep_page
+from headrace.report.sweep.trials import alike
+from headrace.report.sweep.view import SweepView
 from headrace.store import ExperimentFolder, TrialData, TrialRecord, bucket_of, bucket_value, empty_data
 from tests import browser, synthetic
 from tests.unit.test_report import Outline
@@ -177,21 +180,23 @@ class Written:
     """A sweep with its report written."""
 
     def __init__(self, path: Path, text: str, truth: Truth | None = None, most: int = 10_000) -> None:
-        self.report = SweepReport(make(path, text, truth, most))
-        self.page = self.report.write()
+        folder = make(path, text, truth, most)
+        self.view = SweepView(folder)
+        self.report = sweep_page.page_of(self.view)
+        self.page = report.write(self.report, folder)
         self.html = self.page.read_text(encoding="utf-8")
         self.json = json.loads((path / "report.json").read_text())
 
     @property
     def sweep(self) -> Sweep:
-        return self.report.sweep
+        return self.view.sweep
 
     def outline(self) -> Outline:
         return Outline(self.html)
 
     def terminal(self, width: int) -> str:
         shown = io.StringIO()
-        Console(file=shown, width=width, color_system=None).print(self.report.terminal())
+        Console(file=shown, width=width, color_system=None).print(terminal.render(self.report))
         return shown.getvalue()
 
 
@@ -288,9 +293,9 @@ def test_the_latency_chart_has_each_objective_as_a_line(closed: Written) -> None
 
 def test_json_has_the_documented_form(closed: Written) -> None:
     found = closed.json
-    assert found == json.loads(json.dumps(closed.report.to_json(), allow_nan=False))
-    documented = re.findall(r"^    (\w+)", sweep_report.__doc__ or "", flags=re.MULTILINE)
-    assert documented == list(found)
+    assert found == json.loads(json.dumps(jsonform.render(closed.report), allow_nan=False))
+    documented = re.findall(r"^    (\w+)", sweep_page.__doc__ or "", flags=re.MULTILINE)
+    assert sorted(documented) == sorted(found)
     assert found["format"] == 1
     assert [level["load"] for level in found["levels"]] == [1, 2, 4, 8, 16, 32, 64, 128]
     assert found["knee"]["load"] == 32
@@ -401,8 +406,8 @@ def test_errors_that_come_fast_do_not_hold_an_objective(tmp_path: Path) -> None:
 def test_another_objective_is_asked_of_the_same_trials(tmp_path: Path) -> None:
     folder = make(tmp_path / "s")
     asked = sweeps.asking(folder, ["p95=1s"], "x")
-    assert [str(a.objective) for a in SweepReport(asked).sweep.answers] == ["p95 within 1 s"]
-    assert [str(a.objective) for a in SweepReport(folder).sweep.answers] == [
+    assert [str(a.objective) for a in SweepView(asked).sweep.answers] == ["p95 within 1 s"]
+    assert [str(a.objective) for a in SweepView(folder).sweep.answers] == [
         "p99 within 30 ms",
         "p50 within 5 ms",
     ]
@@ -410,7 +415,7 @@ def test_another_objective_is_asked_of_the_same_trials(tmp_path: Path) -> None:
 
 def test_warnings_that_differ_in_their_numbers_alone_share_a_line(tmp_path: Path) -> None:
     reasons = {n: f"another program, rustc, used 0.{n} cores (limit 0.5)" for n in (60, 71, 82)}
-    lines = sweep_report._alike([*((why, [n]) for n, why in reasons.items()), ("a leak", [4, 2])])
+    lines = alike([*((why, [n]) for n, why in reasons.items()), ("a leak", [4, 2])])
     assert lines == [f"{reasons[60]} (trial 60; alike in 71, 82)", "a leak (trials 2, 4)"]
 
 
@@ -441,6 +446,6 @@ def test_a_browser_draws_every_chart_without_an_error_or_a_request(
 
 def test_status_and_report_know_a_sweep(closed: Written) -> None:
     folder = ExperimentFolder.open(closed.page.parent)
-    assert sweep_report.is_sweep(folder)
+    assert report.of(folder).eyebrow == "headrace sweep"
     assert len(sweeps.as_decided(folder).design.trials) == 40
     assert len(folder.design.trials) == 9 * 5  # the frozen design: a search to the top

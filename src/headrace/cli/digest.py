@@ -17,6 +17,7 @@ from headrace.cli.shell import (
     on_target,
     print_json,
     run_until_signal,
+    say,
     stderr,
     stdout,
     write_page,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.digests.classes import Digest
-    from headrace.report.digest import View
+    from headrace.report.digest.words import View
 
 _UNITS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 
@@ -110,7 +111,7 @@ class Shown:
 
     def view(self) -> View:
         from headrace.analysis.traffic import ORDERS
-        from headrace.report.digest import View
+        from headrace.report.digest.words import View
 
         if self.order not in ORDERS:
             raise typer.BadParameter(f"--order {self.order!r}: one of {', '.join(ORDERS)}")
@@ -197,9 +198,7 @@ def digest(
 def _sum_up(
     sources: list[str], asked: Question, shown: Shown, kept: Kept, history: Path | None, login: ServerLogin
 ) -> None:
-    from headrace.report import digest as views
-    from headrace.report import digest_html
-    from headrace.report.digest_json import to_json
+    from headrace.report.digest.page import page_of
 
     view = shown.view()
     table = _read(sources, asked)
@@ -207,13 +206,11 @@ def _sum_up(
     found = _open(table)
     if shown.explain:
         view = _explained(found, view, asked.target[0], login)
-    if shown.as_json:
-        print_json(to_json(found, view))
-    else:
-        stdout().print(views.terminal(found, view))
+    page = page_of(found, view)
+    say(page, shown.as_json)
     if kept.page:
         # It shows samples: statements with the values that somebody sent.
-        write_page(kept.page, digest_html.render(found, view), is_private=True)
+        write_page(kept.page, page, is_private=True)
 
 
 def _duration_ns(text: str) -> float:
@@ -288,7 +285,8 @@ def _digest_hosts(sources: list[str], asked: Question) -> list[pa.Table]:
 
 def _compare(sources: list[str], asked: Question, shown: Shown) -> None:
     from headrace.analysis import traffic
-    from headrace.report import digest_compare as views
+    from headrace.report import terminal
+    from headrace.report.digest import compare as views
 
     if len(sources) != 2:
         raise typer.BadParameter("--compare needs two sources: before and after")
@@ -298,7 +296,7 @@ def _compare(sources: list[str], asked: Question, shown: Shown) -> None:
     if shown.as_json:
         print_json(views.compared_json(before, after, changes))
     else:
-        stdout().print(views.compared(before, after, changes, shown.limit))
+        stdout().print(terminal.show(views.compared(before, after, changes, shown.limit)))
 
 
 def _check_alike(one: Digest, other: Digest, place: str) -> None:
@@ -313,7 +311,8 @@ def _check_alike(one: Digest, other: Digest, place: str) -> None:
 
 def _sides(two: Two, asked: Question, shown: Shown) -> None:
     from headrace.analysis import traffic
-    from headrace.report import digest_compare as views
+    from headrace.report import terminal
+    from headrace.report.digest import compare as views
 
     if not two.client or not two.server:
         raise typer.BadParameter("--client and --server go together")
@@ -323,7 +322,7 @@ def _sides(two: Two, asked: Question, shown: Shown) -> None:
     if shown.as_json:
         print_json(views.beside_json(left, right, found))
     else:
-        stdout().print(views.beside(left, right, found, shown.limit))
+        stdout().print(terminal.show(views.beside(left, right, found, shown.limit)))
 
 
 def _show_history(folder: Path, asked: Days, shown: Shown) -> None:
@@ -331,7 +330,8 @@ def _show_history(folder: Path, asked: Days, shown: Shown) -> None:
 
     from headrace.analysis import traffic
     from headrace.digests import history as histories
-    from headrace.report import digest_history as views
+    from headrace.report import terminal
+    from headrace.report.digest import history as views
 
     days = {day: _open(table) for day, table in histories.days(folder).items()}
     seen = traffic.seen(days)
@@ -346,9 +346,9 @@ def _show_history(folder: Path, asked: Days, shown: Shown) -> None:
     if shown.as_json:
         print_json(views.to_json(days, listed, reviews))
     elif name:
-        stdout().print(views.one_class(name, days, reviews.get(name)))
+        stdout().print(terminal.show(views.one_class(name, days, reviews.get(name))))
     else:
-        stdout().print(views.overview(days, listed, reviews, shown.limit))
+        stdout().print(terminal.show(views.overview(days, listed, reviews, shown.limit)))
 
 
 def _named(query_class: str, names: list[str], folder: Path) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.shell import Json, app, on_target, print_json, run_until_signal, stderr, stdout
+from headrace.cli.shell import Json, app, on_target, print_json, run_until_signal, say, stderr, stdout
 from headrace.errors import TargetError
 
 if TYPE_CHECKING:
@@ -158,33 +158,11 @@ def sweep(
 
 def _conclude(folder: ExperimentFolder, as_json: bool) -> None:
     from headrace import report
-    from headrace.analysis.study import analyse_experiment
-    from headrace.analysis.trials import read_tables, trial_responses
-    from headrace.model import TrialState
-    from headrace.report.race import RaceReport, is_race
-    from headrace.report.sweep import SweepReport, is_sweep
 
-    if is_sweep(folder) or is_race(folder):
-        found = SweepReport(folder) if is_sweep(folder) else RaceReport(folder)
-        page = found.write()
-        if as_json:
-            print_json(found.to_json())
-        else:
-            stdout().print(found.terminal())
-        stderr().print(f"report: {page}", soft_wrap=True, highlight=False)
-        return
-
-    # Read once for all of these: a large study takes most of its time for that.
-    ran = [r for r in folder.trials() if r.state is not TrialState.FAILED]
-    tables = read_tables(folder, ran)
-    analysis = analyse_experiment(folder, tables)
-    page = report.build_report(folder, analysis, tables)
-    if as_json:
-        responses = {r.number: r for r in trial_responses(folder, ran, tables)}
-        print_json(report.to_json(folder, analysis, responses))
-    else:
-        stdout().print(report.terminal.result(folder, analysis))
-    stderr().print(f"report: {page}", soft_wrap=True, highlight=False)
+    page = report.of(folder)
+    path = report.write(page, folder)
+    say(page, as_json)
+    stderr().print(f"report: {path}", soft_wrap=True, highlight=False)
 
 
 @app.command(

@@ -17,6 +17,7 @@ from headrace.cli.shell import (
     app,
     on_target,
     print_json,
+    say,
     stderr,
     stdout,
     write_page,
@@ -69,8 +70,9 @@ def hunt(
 ) -> None:
     """Watch a host and report what limits it, with a testable fix per finding. Changes nothing."""
     from headrace import hunt as hunts
-    from headrace.report import hunt as views
-    from headrace.report import hunt_html
+    from headrace.report import html, terminal
+    from headrace.report.hunt import words as views
+    from headrace.report.hunt.page import page_of
     from headrace.snapshot import last_path
     from headrace.snapshot import save as write
 
@@ -83,18 +85,16 @@ def hunt(
         found = hunts.examine(_watch(target, seconds, login, limits, profile))
         # So that `headrace apply` and `headrace prove` know what an id means.
         write(found.snapshot, last_path())
-        if as_json:
-            print_json(views.to_json(found))
-        elif brief:
-            stdout().print(views.brief([views.line(found)]))
+        if brief and not as_json:
+            stdout().print(terminal.show([views.brief([views.line(found)])]))
         else:
-            stdout().print(views.terminal(found, everything=everything))
-    text = hunt_html.render(found, _flame_graph(found)) if found and (save or page) else ""
-    if save and found:
-        write(found.snapshot, save, text)
+            say(page_of(found, everything=everything), as_json)
+    content = page_of(found, _flame_graph(found)) if found and (save or page) else None
+    if save and found and content:
+        write(found.snapshot, save, html.render(content))
         stderr().print(f"saved: {save}", soft_wrap=True, highlight=False)
-    if page and found:
-        write_page(page, text)
+    if page and content:
+        write_page(page, content)
 
 
 def _flame_graph(hunt: Hunt) -> str:
@@ -124,17 +124,26 @@ def _files(sources: list[Path]) -> list[Path]:
 def _print_saved(
     paths: list[Path], limits: dict[str, float], *, as_json: bool, brief: bool, everything: bool
 ) -> None:
-    from headrace.report import hunt as views
+    from headrace.report import terminal
+    from headrace.report.hunt import words as views
+    from headrace.report.hunt.page import page_of
 
     if as_json:
-        print_json(_judge_all(paths, limits, views.to_json))
+        print_json(_judge_all(paths, limits, _content))
     elif brief:
-        stdout().print(views.brief(_judge_all(paths, limits, views.line)))
+        stdout().print(terminal.show([views.brief(_judge_all(paths, limits, views.line))]))
     else:
         for number, path in enumerate(paths):
             if number:
                 stdout().rule()
-            stdout().print(views.terminal(_examine(path, limits), everything=everything))
+            say(page_of(_examine(path, limits), everything=everything), as_json=False)
+
+
+def _content(hunt: Hunt) -> dict[str, Any]:
+    from headrace.report import jsonform
+    from headrace.report.hunt.page import page_of
+
+    return jsonform.render(page_of(hunt))
 
 
 def _judge_all(paths: list[Path], limits: dict[str, float], tell: Callable[[Hunt], Told]) -> list[Told]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from headrace.cli.shell import Json, PageFile, app, print_json, stdout, write_page
+from headrace.cli.shell import Json, PageFile, app, say, write_page
 from headrace.errors import PlanError
 
 EXAMPLE = "Example: headrace import table.csv --factor kernel --factor filesystem --response write_mb_s"
@@ -60,6 +60,7 @@ def import_command(
     from headrace import foreign
     from headrace.analysis.decision import decide
     from headrace.analysis.factors import questions_of, studies_of
+    from headrace.report.effects.page import page_of
 
     responses = {**dict.fromkeys(response or (), True), **dict.fromkeys(latency or (), False)}
     if not responses:
@@ -75,22 +76,7 @@ def import_command(
     kept = [name for name in factors if name != condition]
     studies = studies_of(rows, kept, responses, block=block, condition=condition, alpha=alpha, margin=margin)
     decision = decide(questions_of(studies), alpha=alpha, margin=margin)
+    content = page_of(studies, files, decision)
     if page is not None:
-        from headrace.report import effects_html
-
-        write_page(page, effects_html.page_of(studies, files, decision))
-    _show(studies, decision, as_json)
-
-
-def _show(studies: Any, decision: Any, as_json: bool) -> None:
-    from headrace.report import choices, effects
-
-    if as_json:
-        content = [effects.to_json(study) for study in studies]
-        print_json({"studies": content, "choice": choices.to_json(decision)})
-        return
-    for study in studies:
-        stdout().print(effects.terminal(study))
-        stdout().print()
-    for part in choices.terminal(decision):
-        stdout().print(part)
+        write_page(page, content)
+    say(content, as_json)

@@ -17,6 +17,7 @@ from headrace.errors import HeadraceError, StoreError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from headrace.report.parts import Page
     from headrace.target import TargetSpec
 
 
@@ -100,12 +101,24 @@ def print_json(content: Any) -> None:
     typer.echo(json.dumps(content, indent=2, sort_keys=False, default=str))
 
 
-def write_page(path: Path, content: str, *, is_private: bool = False) -> None:
-    """Write an HTML page and say where it is. A private one is for its owner's eyes."""
+def say(page: Page, as_json: bool) -> None:
+    """Print a report: its short form, or its JSON."""
+    from headrace.report import jsonform, terminal
+
+    if as_json:
+        print_json(jsonform.render(page))
+    else:
+        stdout().print(terminal.render(page))
+
+
+def write_page(path: Path, page: Page, *, is_private: bool = False) -> None:
+    """Write an HTML page and say where it is; ``is_private``: for nobody else to read."""
+    from headrace.report import html
+
     try:
         if is_private:
             path.touch(mode=0o600)
-        path.write_text(content, encoding="utf-8")
+        path.write_text(html.render(page), encoding="utf-8")
     except OSError as error:
         raise StoreError(f"cannot be written: {error.strerror or error}", place=str(path)) from error
     stderr().print(f"page: {path}", soft_wrap=True, highlight=False, markup=False)

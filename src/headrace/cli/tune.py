@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.experiments import PlanFile, find_plan
-from headrace.cli.shell import Json, app, print_json, run_until_signal, stderr, stdout
+from headrace.cli.shell import Json, app, run_until_signal, say, stderr
 
 
 @app.command(
@@ -43,8 +43,8 @@ def tune(
     from headrace import tune as tuning
     from headrace.experiment.search import table_of
     from headrace.prove import Bench
-    from headrace.report import progress, tune_html
-    from headrace.report import tune as report
+    from headrace.report import html, jsonform, progress
+    from headrace.report.tune.page import page_of
 
     path = find_plan(plan)
     with progress.Watcher(stderr()) as watcher:
@@ -56,12 +56,9 @@ def tune(
             bench, plan=bench.plan.model_copy(update={"tune": table}), response=table.objectives[0]
         )
         tuned = run_until_signal(lambda: tuning.tune(bench, advise=advise, retry=retry))
-    content = report.to_json(tuned)
-    (tuned.folder / "report.json").write_text(json.dumps(content, indent=2, default=str) + "\n")
-    page = tuned.folder / "report.html"
-    page.write_text(tune_html.page_of(tuned, bench.plan.name), encoding="utf-8")
-    if as_json:
-        print_json(content)
-    else:
-        stdout().print(report.terminal(tuned))
-    stderr().print(f"report: {page}", soft_wrap=True, highlight=False)
+    page = page_of(tuned, bench.plan.name)
+    (tuned.folder / "report.json").write_text(json.dumps(jsonform.render(page), indent=2) + "\n")
+    path = tuned.folder / "report.html"
+    path.write_text(html.render(page), encoding="utf-8")
+    say(page, as_json)
+    stderr().print(f"report: {path}", soft_wrap=True, highlight=False)

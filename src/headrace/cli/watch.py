@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.shell import Json, PageFile, app, print_json, stderr, stdout, write_page
+from headrace.cli.shell import Json, PageFile, app, print_json, say, stderr, stdout, write_page
 from headrace.errors import PlanError
 
 #: A script's sign that the latest level is worse than the one before it.
@@ -44,24 +44,18 @@ def watch(
     worse."""
     from headrace.analysis import history
     from headrace.analysis.result import Verdict
-    from headrace.report import history as report
+    from headrace.report.history.page import page_of
 
     if len(sources) == 1 and sources[0].is_file():
         points, is_higher_better = _table(sources[0], name, response), not lower
     else:
         points, is_higher_better = _experiments(sources, treatment, response), response == "throughput"
     found = history.watch(points, alpha=alpha, margin=margin, is_higher_better=is_higher_better)
+    is_time_ns = response != "throughput" and not (len(sources) == 1 and sources[0].is_file())
+    content = page_of(found, response, alpha=alpha, margin=margin, is_time_ns=is_time_ns)
     if page is not None:
-        from headrace.report import history_html
-
-        is_time_ns = response != "throughput" and not (len(sources) == 1 and sources[0].is_file())
-        write_page(
-            page, history_html.page_of(found, response, alpha=alpha, margin=margin, is_time_ns=is_time_ns)
-        )
-    if as_json:
-        print_json(report.to_json(found, response))
-    else:
-        stdout().print(report.terminal(found, response))
+        write_page(page, content)
+    say(content, as_json)
     if found.latest is not None and found.latest.verdict is Verdict.WORSE:
         raise typer.Exit(REGRESSION)
 
@@ -107,7 +101,8 @@ def audit(
     Exit code 1 when a rate is above alpha by more than chance allows.
     """
     from headrace.analysis import audit as audits
-    from headrace.report import history as report
+    from headrace.report import terminal
+    from headrace.report.history import words as report
 
     if folder is None:
         stderr().print(f"{studies} studies of each kind ...", style="dim")
@@ -117,7 +112,7 @@ def audit(
     if as_json:
         print_json(report.rates_json(rates))
     else:
-        stdout().print(report.rates(rates))
+        stdout().print(terminal.show(report.rates(rates)))
     if not all(rate.holds for rate in rates):
         raise typer.Exit(1)
 

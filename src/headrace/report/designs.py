@@ -14,7 +14,9 @@ from headrace.analysis.aliasing import Aliasing
 from headrace.analysis.intervals import POWER
 from headrace.analysis.power import Detectable
 from headrace.design import Design
-from headrace.report import effects, tables, text
+from headrace.report import text
+from headrace.report.effects import words as effects
+from headrace.report.experiment import tables
 
 _ROMAN = {1: "I", 2: "II", 3: "III", 4: "IV", 5: "V"}
 

@@ -237,7 +237,8 @@ def _differences(replayed: Replayed, beside: Beside) -> list[RenderableType]:
             parts.append(Text(f"    {clean(example['statement'][:160])}"))
             parts.append(
                 Text(
-                    f"        {beside.short} {_answer(example['recorded'])}; now {_answer(example['replayed'])}",
+                    f"        {beside.short} {_answer(example['recorded'])}; now "
+                    f"{_answer(example['replayed'])}",
                     "dim",
                 )
             )

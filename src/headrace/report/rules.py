@@ -6,8 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.report import tables
-from headrace.report.hunt import SEVERITY_STYLE
+from headrace.report.experiment import tables
+from headrace.report.hunt.words import SEVERITY_STYLE
 from headrace.rules.rule import Rule
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from typing import Any
+from collections.abc import Callable
 
 from headrace.analysis.result import Interval
+
+#: How a number is written.
+Form = Callable[[float], str]
 
 #: Beside control characters, these reorder or hide text (Unicode UAX 9): a name could show as another.
 _HIDING = {
@@ -66,7 +69,7 @@ def ratio(value: float | None) -> str:
     return f"{value:.1f}" if value >= 100 else f"{value:.3f}" if value < 10 else f"{value:.2f}"
 
 
-def between(interval: Interval, form: Any = ratio) -> str:
+def between(interval: Interval, form: Form = ratio) -> str:
     """``1.021 – 1.044``, or a dash where no interval is possible."""
     if interval.low is None or interval.high is None:
         return "–"

@@ -14,7 +14,7 @@ from headrace.analysis.result import Comparison, Effect, Interval
 from headrace.design import Design
 from headrace.facts import HostFacts
 from headrace.model import Facts
-from headrace.report import tables
+from headrace.report.experiment import tables
 from headrace.report.progress import duration
 from headrace.report.text import clean, clean_lines
 from headrace.store import ExperimentFolder

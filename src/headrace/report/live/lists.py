@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from headrace.analysis.resources import BUSY, FULL, TICKS_PER_SECOND
-from headrace.report.hunt import SEVERITY_STYLE
+from headrace.report.hunt.words import SEVERITY_STYLE
 from headrace.report.live import lines
 from headrace.report.live.lines import DIM, HOT, WARM, Cell, Column, gibibytes, rate
 from headrace.report.live.shot import Shot

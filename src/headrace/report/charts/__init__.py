@@ -1,0 +1,39 @@
+"""Figures, a file for each family; what they share is here."""
+
+from headrace.report.charts.rows import (
+    DASHES,
+    HOVER,
+    LINE_COLOURS,
+    Row,
+    errors,
+    hint,
+    ladder,
+    line_x,
+    noise_row,
+    numbers,
+    ratio_span,
+    ratio_ticks,
+    ratios,
+    rows_layout,
+    ticks_ms,
+    verdict_mark,
+)
+
+__all__ = [
+    "DASHES",
+    "HOVER",
+    "LINE_COLOURS",
+    "Row",
+    "errors",
+    "hint",
+    "ladder",
+    "line_x",
+    "noise_row",
+    "numbers",
+    "ratio_span",
+    "ratio_ticks",
+    "ratios",
+    "rows_layout",
+    "ticks_ms",
+    "verdict_mark",
+]

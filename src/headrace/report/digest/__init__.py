@@ -1,0 +1,1 @@
+"""A digest of traffic: one, two compared, and a history of them."""

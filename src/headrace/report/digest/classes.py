@@ -1,0 +1,165 @@
+"""One class after the other in detail: its numbers, its distribution, its slowest call and that call's plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from headrace.analysis import traffic
+from headrace.digests.classes import Digest, QueryClass
+from headrace.report import text
+from headrace.report.digest import charts
+from headrace.report.digest.ranking import MOST_DETAILS
+from headrace.report.digest.words import (
+    View,
+    class_lines,
+    duration,
+    percent,
+    sample_text,
+    short_number,
+    slowest,
+)
+from headrace.report.parts import (
+    Box,
+    Card,
+    Cell,
+    Column,
+    Details,
+    Facts,
+    Gap,
+    Lines,
+    Part,
+    Picture,
+    Section,
+    Sentence,
+    Span,
+    Table,
+    Words,
+)
+
+#: Of a sample and of a plan, characters on a page.
+MOST_SAMPLE, MOST_PLAN = 4_000, 20_000
+#: The same on a terminal: characters, and lines.
+MOST_SHORT, MOST_PLAN_LINES = 600, 30
+MOST_LABELS = 12
+BAR_WIDTH = 40
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+_SPARKS = "▁▂▃▄▅▆▇█"
+
+#: Lines of the terminal's detail that the page shows as tables.
+_IN_TABLES = ("users", "hosts", "databases")
+
+
+def section(digest: Digest, view: View) -> Section:
+    ranked = traffic.ranked(digest, view.order)
+    first = ranked[: view.limit][: view.details]
+    return Section(
+        "details",
+        "Details",
+        f"The first {min(len(ranked), MOST_DETAILS)}",
+        lambda: [_card(digest, view, rank, each) for rank, each in enumerate(ranked[:MOST_DETAILS], 1)],
+        brief=[part for rank, each in enumerate(first, 1) for part in _short(digest, view, rank, each)],
+    )
+
+
+# -- The page ---------------------------------------------------------------------------------------------------
+
+
+def _card(digest: Digest, view: View, rank: int, each: QueryClass) -> Card:
+    lines = [pair for pair in class_lines(digest, each, view) if pair[0] not in _IN_TABLES]
+    parts: list[Part] = [Box("parts", [Facts(lines), Box("pictures", list(_pictures(digest, each)))])]
+    if labels := list(_labels(each)):
+        parts.append(Box("labels", labels))
+    if each.sample.get("text"):
+        title: Words = ("The slowest call ", Span(", ".join(slowest(each)), "aside"))
+        parts.append(Details(title, [Lines(sample_text(each, MOST_SAMPLE))], is_open=rank <= 3))
+    if plan := view.plans.get(each.name, "")[:MOST_PLAN]:
+        parts.append(Details("Its plan", [Lines(plan)], is_open=True))
+    name = (Span(str(rank), "rank"), Span(each.fingerprint, "code"))
+    return Card(name, parts, "class", f"c{rank}")
+
+
+def _pictures(digest: Digest, each: QueryClass) -> Iterator[Part]:
+    marks = {name: traffic.percentile_ns(each, name) for name in ("p50", "p95", "p99")}
+    if drawn := charts.distribution(each.response, marks):
+        known = [
+            Span(f" · {name} {text.milliseconds(value)}", f"mark-{name}")
+            for name, value in marks.items()
+            if value is not None
+        ]
+        yield Picture(drawn, ["Calls by response time", *known, " ms"])
+    if digest.first_ns is None or digest.last_ns is None or len(each.slices.start_ns) <= 1:
+        return
+    course = traffic.course(each, digest.first_ns, digest.last_ns, digest.slice_ns, 128)
+    width = text.seconds(course.width_ns / 1e9)
+    calls = charts.sparkline(charts.rates(course, digest), 300, 40)
+    pair = [Picture(calls, f"calls, at most {short_number(int(course.count.max()))} in {width}")]
+    if times := charts.sparkline(course.mean_ns, 300, 40):
+        most = text.milliseconds(float(np.nanmax(course.mean_ns)))
+        pair.append(Picture(times, f"mean, at most {most} ms"))
+    yield Box("pair", pair)
+
+
+def _labels(each: QueryClass) -> Iterator[Table]:
+    """Users, hosts, databases and errors, the most frequent first."""
+    for kind in ("user", "host", "database", "error"):
+        found = each.labels.get(kind, ())
+        if not found:
+            continue
+        has_time = kind != "error"
+        columns = [Column(kind), Column("calls", "n"), *([Column("time", "n")] if has_time else [])]
+        rows = []
+        for one in found[:MOST_LABELS]:
+            shares = [percent(one.count / each.count)]
+            if has_time:
+                shares.append(percent(one.sum_ns / each.total_ns if each.total_ns else None))
+            rows.append([Cell(one.text), *map(Cell, shares)])
+        if len(found) > MOST_LABELS:
+            rows.append([Cell(f"and {len(found) - MOST_LABELS} more", look="thin")])
+        yield Table(columns, rows)
+
+
+# -- The terminal -----------------------------------------------------------------------------------------------
+
+
+def _short(digest: Digest, view: View, rank: int, each: QueryClass) -> Iterator[Part]:
+    lines: list[tuple[str, Words]] = [*class_lines(digest, each, view)]
+    if len(each.slices.count) > 1:
+        lines.append(("over time", _sparkline(digest, each)))
+    parts: list[Part] = [Facts(lines)]
+    if each.response.total:
+        parts.append(_bars(each))
+    if each.sample:
+        when, *rest = slowest(each)
+        parts.append(Sentence(", ".join([f"slowest call at {when}", *rest]), "aside"))
+        parts.append(Sentence(sample_text(each, MOST_SHORT), ""))
+    if plan := view.plans.get(each.name):
+        shown = plan.splitlines()
+        more = [f"... {len(shown) - MOST_PLAN_LINES} more lines"] if len(shown) > MOST_PLAN_LINES else []
+        parts += [Sentence("plan", "aside"), Lines("\n".join([*shown[:MOST_PLAN_LINES], *more]))]
+    yield Gap()
+    yield Card((Span(f"{rank:>2}  ", "aside"), Span(each.fingerprint, "strong")), parts)
+
+
+def _sparkline(digest: Digest, each: QueryClass, most: int = 60) -> str:
+    assert digest.first_ns is not None
+    assert digest.last_ns is not None
+    found = traffic.course(each, digest.first_ns, digest.last_ns, digest.slice_ns, most)
+    top = max(int(found.count.max()), 1)
+    line = "".join(" " if not n else _SPARKS[min(int(n * 8 / top), 7)] for n in found.count.tolist())
+    return f"{line}  at most {top:,} calls in {text.seconds(found.width_ns / 1e9)}"
+
+
+def _bars(each: QueryClass) -> Table:
+    """Calls by response time: bars of a linear scale, in ranges of half a decade."""
+    bars = traffic.distribution(each.response, 2)
+    top = max(bar.count for bar in bars)
+    rows = []
+    for bar in bars:
+        eighths = round(bar.count * BAR_WIDTH * 8 / top)
+        eighths = max(eighths, 1) if bar.count else 0
+        drawn = "█" * (eighths // 8) + _BLOCKS[eighths % 8].strip()
+        low = Cell(f"≥ {duration(bar.low_ns)}", style="dim")
+        rows.append([low, Cell(drawn, style="cyan"), Cell(f"{bar.count:,}")])
+    return Table((("", "n"), ("", ""), ("", "n")), rows)

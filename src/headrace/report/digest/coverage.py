@@ -1,0 +1,85 @@
+"""What was seen: first in every report, because nobody should trust a ranking of half the traffic unknowingly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from headrace.analysis import traffic
+from headrace.digests.classes import Digest
+from headrace.report import text
+from headrace.report.digest.words import (
+    View,
+    coverage_lines,
+    duration,
+    overall,
+    percent,
+    place_text,
+    short_number,
+)
+from headrace.report.parts import Gap, Key, Keys, Part, Section, Sentence, Sentences
+
+#: On a terminal, sources that are named and damaged places that are shown.
+MOST_SOURCES, MOST_PLACES = 3, 5
+
+
+def section(digest: Digest, view: View) -> Section:
+    said: list[Part] = [Gap(), Sentence(overall(digest, view), "verdict"), Gap()]
+    brief = [*lines(digest), *said]
+    return Section("coverage", "Coverage", "What was seen", lambda: _parts(digest, view), brief=brief)
+
+
+def _parts(digest: Digest, view: View) -> Iterator[Part]:
+    found = [(line, "lost" if is_loss else "") for line, is_loss in coverage_lines(digest)]
+    found += [(place_text(place), "lost place") for place in digest.places]
+    found += [(f"only what was asked for: {dict(each)}", "lost") for each in digest.filters]
+    yield Sentences([line for line, _ in found], "coverage", [look for _, look in found])
+    yield Sentence(overall(digest, View(objective_ns=view.objective_ns)), "verdict")
+    yield Keys(list(_keys(digest, view)))
+
+
+def lines(digest: Digest) -> Iterator[Part]:
+    """For a terminal."""
+    sources = [f"{name} ({host})" if host else name for name, host in digest.sources]
+    more = f" and {len(sources) - MOST_SOURCES} more" if len(sources) > MOST_SOURCES else ""
+    group = "" if digest.group == ("class",) else f", by {', '.join(digest.group)}"
+    yield Sentence(f"{'; '.join(sources[:MOST_SOURCES])}{more} · {digest.mode} fingerprints{group}", "aside")
+    for line, is_loss in coverage_lines(digest):
+        yield Sentence(line, "attention" if is_loss else "aside")
+    for place in digest.places[:MOST_PLACES]:
+        yield Sentence(f"    {place_text(place)}", "attention")
+    rest = digest.coverage.get("damaged", 0) - min(len(digest.places), MOST_PLACES)
+    if digest.places and rest > 0:
+        yield Sentence(f"    and {rest:,} more", "attention")
+
+
+def _keys(digest: Digest, view: View) -> Iterator[Key]:
+    """The figures to take away."""
+    every = digest.all
+    rate = every.count / digest.span_s if digest.span_s else None
+    span = text.seconds(digest.span_s) if digest.span_s else "no times"
+    yield Key("Calls", short_number(every.count), f"{short_number(rate)}/s over {span}")
+    if every.total_ns:
+        p99 = text.milliseconds(traffic.percentile_ns(every, "p99"))
+        mean = text.milliseconds(traffic.mean_ns(every))
+        most = text.milliseconds(every.number("response_ns").most)
+        yield Key("p99 response time", f"{p99} ms", f"mean {mean}, max {most} ms")
+    yield Key("Classes", f"{len(digest.classes):,}", _concentration(digest))
+    failed = percent(every.failed / every.count) if every.count else "–"
+    unanswered = every.number("unanswered").count
+    note = f"{every.failed:,} calls" + (f", {unanswered:,} unanswered" if unanswered else "")
+    yield Key("Failed", failed, note, "attention" if every.failed else "")
+    found = traffic.satisfaction(every, view.objective_ns) if view.objective_ns else None
+    if found:
+        aim = duration(view.objective_ns or 0)
+        yield Key(f"Apdex at {aim}", f"{found.score:.3f}", f"{percent(found.satisfied)} within")
+
+
+def _concentration(digest: Digest) -> str:
+    """How few classes make most of the response time."""
+    whole = digest.all.total_ns
+    if not whole:
+        return ""
+    sums = np.cumsum([each.total_ns for each in digest.classes])
+    return f"{int(np.searchsorted(sums, 0.8 * whole)) + 1} of them take 80% of the time"

@@ -1,0 +1,249 @@
+"""A digest in words and numbers: what was seen, the whole, and one class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from headrace.analysis import traffic
+from headrace.report import text
+from headrace.report.text import count
+
+if TYPE_CHECKING:
+    from headrace.digests.classes import Digest, Number, QueryClass
+
+#: Names of a kind that a class' detail shows.
+MOST_NAMES = 4
+
+
+@dataclass(frozen=True)
+class View:
+    """What to show. ``objective_ns`` of None: no apdex. ``plans``: class -> its plan, or why there is none."""
+
+    order: str = "sum"
+    limit: int = 10
+    details: int = 3
+    objective_ns: float | None = None
+    plans: Mapping[str, str] = field(default_factory=dict)
+
+
+# -- What was seen ----------------------------------------------------------------------------------------------
+
+
+def place_text(place: Mapping[str, object]) -> str:
+    where = f"{place.get('input', '')}, item {place.get('item', '?')}, byte {place.get('offset', '?')}"
+    return f"{where}: {place.get('reason', '')}"
+
+
+def coverage_lines(digest: Digest) -> list[tuple[str, bool]]:
+    """(what was read or missed, whether something was missed)."""
+    of = {name: digest.coverage.get(name, 0) for name in COVERAGE}
+    said: list[tuple[str, bool]] = []
+    skipped = of["skipped_bytes"] / of["bytes"] if of["bytes"] else 0.0
+    read = f"decoded: {of['read_events']:,} events in {size(of['bytes'])}"
+    said.append((f"{read}; {size(of['skipped_bytes'])} ({percent(skipped)}) of it could not be", skipped > 0)
+                if of["skipped_bytes"] else (read, False))  # fmt: skip
+    if of["sessions"]:
+        clear = of["sessions"] - of["tls_sessions"]
+        line = f"sessions: {of['sessions']:,}, readable {percent(clear / of['sessions'])}"
+        if of["tls_sessions"]:
+            line += f"; {of['tls_sessions']:,} encrypted (TLS): nothing of what they said is here"
+        if of["midstream_sessions"]:
+            line += f"; {of['midstream_sessions']:,} began before the capture did: user and database unknown"
+        said.append((line, of["tls_sessions"] + of["midstream_sessions"] > 0))
+    if of["packets"]:
+        lost = [f"{of[key]:,} {what}" for key, what in _LOST if of[key]]
+        if of["gap_bytes"]:
+            lost.append(f"{size(of['gap_bytes'])} in holes")
+        said.append((f"packets: {of['packets']:,}; {', '.join(lost) or 'none lost'}", bool(lost)))
+    unanswered = [f"{of[key]:,} {what}" for key, what in _PARTLY if of[key]]
+    if unanswered:
+        said.append((f"not whole: {', '.join(unanswered)}", True))
+    left = [f"{of[key]:,} {what}" for key, what in _LEFT_OUT if of[key]]
+    if left:
+        said.append((f"events: {', '.join(left)}", False))
+    if of["damaged"]:
+        said.append((f"damaged: {of['damaged']:,} lines, packets or frames were skipped", True))
+    return said
+
+
+COVERAGE = (
+    "read_events", "events", "bytes", "skipped_bytes", "damaged", "sessions", "tls_sessions", "midstream_sessions",
+    "unknown_statements", "unanswered", "packets", "dropped_packets", "cut_packets", "retransmitted_packets",
+    "gaps", "gap_bytes", "other_packets", "filtered", "undated", "others",
+)  # fmt: skip
+_LOST = (
+    ("dropped_packets", "lost by the kernel"), ("cut_packets", "cut by the snap length"),
+    ("gaps", "holes in streams"),
+)  # fmt: skip
+_PARTLY = (
+    ("unknown_statements", "executions of statements prepared before the capture"),
+    ("unanswered", "requests without a whole answer"),
+)  # fmt: skip
+_LEFT_OUT = (
+    ("filtered", "left out by --since, --until or --filter"), ("undated", "without a time"),
+    ("others", "of classes that found no room"),
+)  # fmt: skip
+
+
+def overall(digest: Digest, view: View) -> str:
+    """All classes together, in one sentence."""
+    every = digest.all
+    classes = f"{len(digest.classes):,} class{'' if len(digest.classes) == 1 else 'es'}"
+    parts = [f"{every.count:,} calls in {classes}"]
+    if digest.span_s > 0:
+        parts[0] += f" over {text.seconds(digest.span_s)}"
+        parts.append(f"{count(every.count / digest.span_s)}/s")
+        if every.total_ns:
+            # Little's law: the time calls took, by the time there was.
+            parts.append(f"{count(every.total_ns / 1e9 / digest.span_s)} at once on average")
+    if every.total_ns:
+        shown = [f"{name} {ms(every, name)}" for name in ("p50", "p95", "p99")]
+        parts.append(
+            f"mean {text.milliseconds(traffic.mean_ns(every))} ms, {', '.join(shown)}, max {most_ms(every)} "
+            "ms"
+        )
+    if every.failed:
+        parts.append(f"{every.failed:,} failed ({percent(every.failed / every.count)})")
+    if apdex := apdex_text(every, view.objective_ns):
+        parts.append(apdex)
+    return "; ".join(parts)
+
+
+def apdex_text(each: QueryClass, objective_ns: float | None) -> str:
+    """``apdex 0.94 at 10 ms (90% within, 8% within 4x, 2% beyond)``; empty without an objective or times."""
+    found = traffic.satisfaction(each, objective_ns) if objective_ns else None
+    if found is None or objective_ns is None:
+        return ""
+    shares = (
+        f"{percent(found.satisfied)} within, {percent(found.tolerated)} within {traffic.TOLERATED}x, "
+        f"{percent(found.frustrated)} beyond"
+    )
+    return f"apdex {found.score:.3f} at {duration(objective_ns)} ({shares})"
+
+
+# -- Figures ----------------------------------------------------------------------------------------------------
+
+
+def size(value: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.3g} {unit}" if unit != "B" else f"{value:,.0f} B"
+        value /= 1000
+    return f"{value:,.3g} TB"
+
+
+def duration(value_ns: float) -> str:
+    """``120 ns``, ``1.5 µs``, ``30 ms``, ``2 s``."""
+    for unit, step in (("ns", 1e3), ("µs", 1e3), ("ms", 1e3)):
+        if value_ns < 999.5:
+            return f"{value_ns:.3g} {unit}"
+        value_ns /= step
+    return f"{value_ns:,.3g} s" if value_ns < 999.5 else f"{value_ns:,.0f} s"
+
+
+def clock(value_ns: int | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    return datetime.fromtimestamp(value_ns / 1e9, UTC).strftime(form) if value_ns is not None else "–"
+
+
+def percent(share: float | None) -> str:
+    if share is None:
+        return "–"
+    if share >= 0.9995 or share == 0:
+        return f"{share:.0%}"
+    return f"{share:.1%}" if share >= 0.001 else "<0.1%"
+
+
+def ms(each: QueryClass, name: str) -> str:
+    return text.milliseconds(traffic.percentile_ns(each, name))
+
+
+def most_ms(each: QueryClass) -> str:
+    return text.milliseconds(each.number("response_ns").most)
+
+
+def short_number(value: float | None) -> str:
+    """Four characters' worth: ``950``, ``12.3k``, ``4.1M``."""
+    if value is None:
+        return "–"
+    if 0 < value < 0.01:
+        return "<.01"
+    for unit in ("", "k", "M", "G"):
+        if abs(value) < 999.5:
+            return f"{value:.3g}{unit}" if abs(value) < 100 or unit else f"{value:.0f}"
+        value /= 1000
+    return f"{value:.3g}T"
+
+
+# -- One class --------------------------------------------------------------------------------------------------
+
+
+def class_lines(digest: Digest, each: QueryClass, view: View) -> list[tuple[str, str]]:
+    """(label, text) about one class; not cleaned."""
+    when = f"{clock(each.number('start_ns').least)} to {clock(each.number('start_ns').most, '%H:%M:%S')} UTC"
+    calls = f"{each.count:,} calls ({percent(each.count / digest.all.count) if digest.all.count else '–'})"
+    share = traffic.share(each, digest.all)
+    if share is not None:
+        calls += f", {percent(share)} of the response time ({duration(each.total_ns)})"
+    rows = [("class", f"{each.texts.get('id') or '–'}  {calls}"), ("seen", when)]
+    for label, name in (("tables", "table"), ("users", "user"), ("hosts", "host"), ("databases", "database")):
+        told = ", ".join(each.tables) if name == "table" else _names(each, name)
+        if told:
+            rows.append((label, told))
+    spread = traffic.dispersion_s(each)
+    if spread is not None:
+        known = [f"{name} {ms(each, name)}" for name in traffic.PERCENTILES]
+        least = text.milliseconds(each.number("response_ns").least)
+        rows.append(("ms", f"min {least}, {', '.join(known)}, max {most_ms(each)}; V/M {spread:.3g} s"))
+    if each.first_byte.total:
+        first = each.number("first_byte_ns")
+        bounds = (each.first_byte, "p99", first.least, first.most)
+        top = text.milliseconds(traffic.value_at(*bounds))
+        rows.append(("first byte", f"mean {text.milliseconds(first.sum / first.count)} ms, p99 {top}"))
+    rows += [_measure(name, number) for name, number in each.measures.items() if number.sum]
+    if each.failed or each.number("unanswered").count:
+        numbers = ", ".join(f"{label.text} ×{label.count:,}" for label in each.labels.get("error", ())[:8])
+        told = f"{each.failed:,} failed" + (f" (error {numbers})" if numbers else "")
+        lost = each.number("unanswered").count
+        rows.append(("errors", told + (f", {lost:,} unanswered" if lost else "")))
+    if apdex := apdex_text(each, view.objective_ns):
+        rows.append(("apdex", apdex.removeprefix("apdex ")))
+    return rows
+
+
+def _names(each: QueryClass, kind: str) -> str:
+    found = each.labels.get(kind, ())
+    shown = [f"{label.text} {percent(label.count / each.count)}" for label in found[:MOST_NAMES]]
+    more = f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
+    return ", ".join(shown) + more
+
+
+def _measure(name: str, number: Number) -> tuple[str, str]:
+    """(label, text): a measure's name says its unit."""
+    mean = number.sum / number.count
+    if name.startswith("is_"):
+        return name.removeprefix("is_").replace("_", " "), f"{percent(mean)} of calls"
+    label = name
+    form: Callable[[float], str] = count
+    for suffix, of_unit in (("_ns", duration), ("_bytes", size)):
+        if name.endswith(suffix):
+            label, form = name.removesuffix(suffix), of_unit
+    most = f", most {form(number.most)}" if number.most is not None else ""
+    return label.replace("_", " "), f"{form(mean)} per call{most}"
+
+
+def slowest(each: QueryClass) -> list[str]:
+    """When the slowest call was, how long it took, and whose it was."""
+    sample, took = each.sample, each.sample.get("response_ns")
+    who = "@".join(str(sample[key]) for key in ("user", "host") if sample.get(key))
+    found = [clock(sample.get("start_ns")), f"{text.milliseconds(took)} ms" if took is not None else "", who]
+    return [part for part in found if part]
+
+
+def sample_text(each: QueryClass, most: int) -> str:
+    """The slowest call's text, cut to so many characters."""
+    told = str(each.sample.get("text") or "")
+    is_cut = int(each.sample.get("text_bytes") or 0) > len(told.encode()) or len(told) > most
+    return told[:most] + (" ..." if is_cut else "")

@@ -1,0 +1,1 @@
+"""What matters in a table of results, and which to choose: for imported tables and for experiments."""

@@ -1,0 +1,187 @@
+"""Figures of an analysis of effects: shares, interactions, what sticks out of the noise. One place for the pages
+of experiments and of imported tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from headrace.analysis.factors import Study
+from headrace.analysis.halfnormal import HalfNormal, half_normal
+from headrace.report import charts, text
+from headrace.report.charts import decisions as decision_charts
+from headrace.report.effects import words as effects
+from headrace.report.parts import Chart, Table
+
+#: Terms that have a bar, and pairs of factors that have a plot: the largest.
+MOST_TERMS, MOST_PAIRS = 20, 6
+
+#: Points of a half-normal plot that are named: one a term.
+LEAST_NAMES, MOST_NAMES = 3, 8
+
+
+def shares(study: Study) -> Chart:
+    """How much of what varied goes with each term."""
+    rows = []
+    for term in sorted(study.effects.terms, key=lambda t: -t.share)[:MOST_TERMS]:
+        is_sure = term.p_holm is not None and term.p_holm < study.alpha
+        said = [f"{100 * term.share:.1f}% of the variation"]
+        if term.p_holm is not None:
+            said.append(f"p = {term.p_holm:.2g} (Holm), {term.degrees} degrees of freedom")
+        hint = charts.hint(term.name, *said)
+        colour = "@{accent}" if is_sure else "@{muted}"
+        rows.append((term.name, 100 * term.share, f"{100 * term.share:.1f}%", colour, hint))
+    legend = [("told from chance", "@{accent}", "■"), ("not told from chance", "@{muted}", "■")]
+    has_test = any(t.p_holm is not None for t in study.effects.terms)
+    return Chart(
+        decision_charts.bars(rows, "share of the variation [%]"),
+        "Shares of the variation",
+        legend=legend if has_test else [("no test is possible", "@{muted}", "■")],
+    )
+
+
+def terms(study: Study) -> Table:
+    rows = [
+        (
+            term.name,
+            f"{100 * term.share:.1f}%",
+            str(term.degrees),
+            str(term.error_degrees or "–"),
+            "–" if term.p_holm is None else f"{term.p_holm:.2g}",
+        )
+        for term in sorted(study.effects.terms, key=lambda t: -t.share)
+    ]
+    columns = (
+        ("term", ""),
+        ("of variation", "n"),
+        ("degrees", "n"),
+        ("of the error", "n"),
+        ("p (Holm)", "n"),
+    )
+    return Table(columns, rows, "All terms", is_folded=True)
+
+
+def noise(study: Study) -> Chart | None:
+    """The half-normal plot, or bars where there are few effects; None where nothing shows the noise."""
+    found = half_normal(study.effects, study.alpha)
+    if found is None:
+        return None
+    source = {
+        "repeats": "The line is the noise of the repeats",
+        "interactions": "The line is the noise, taken from the interactions of three and more factors",
+        "residual": "The line is the noise, taken from what the model leaves over",
+        "small effects": "The line is the noise, taken from the small effects (most are supposed to be nil)",
+    }[found.source]
+    if not found.has_line:
+        return _pareto_of(found, source)
+    seen: set[str] = set()
+    named: set[int] = set()
+    for i in reversed(range(len(found.points))):
+        point = found.points[i]
+        # Where nothing is beyond, the largest are what a reader asks for.
+        is_told = point.is_beyond or len(named) < LEAST_NAMES
+        if is_told and point.name and point.name not in seen and len(named) < MOST_NAMES:
+            seen.add(point.name)
+            named.add(i)
+    rows = [
+        (p.expected, p.size, p.name if i in named else "", p.is_beyond, _hint(p.name, p.size))
+        for i, p in enumerate(found.points)
+    ]
+    see = (
+        f"{source}: what is chance lies along it. Beyond the dashed line it is told from chance, all points "
+        "together. A factor of several levels has several points."
+    )
+    figure = decision_charts.half_normal(rows, found.margin)
+    return Chart(figure, "What sticks out of the noise?", see, _NOISE_LEGEND)
+
+
+_NOISE_LEGEND = (
+    ("told from chance", "@{accent}", "●"),
+    ("may be chance", "@{muted}", "○"),
+    ("noise", "@{soft}", ""),
+    ("95% of all chance stays below", "@{worse}", "dash"),
+)
+
+
+def _hint(name: str, size: float) -> str:
+    return charts.hint(name or "no term: left over", f"{size:.2f} times the noise")
+
+
+def _pareto_of(found: HalfNormal, source: str) -> Chart:
+    rows = [
+        (
+            point.name or "left over",
+            point.size,
+            f"{point.size:.1f}",
+            "@{accent}" if point.is_beyond else "@{muted}",
+            _hint(point.name, point.size),
+        )
+        for point in reversed(found.points)
+    ]
+    top = max([found.margin * 1.1, *(p.size for p in found.points)])
+    figure = decision_charts.bars(rows, "size of the effect [times the noise]", top)
+    figure["layout"]["shapes"] = [
+        charts.line_x(1.0, "@{soft}", "solid"),
+        charts.line_x(found.margin, "@{worse}", "dash"),
+    ]
+    legend = [(name, colour, "■" if mark in "●○" and mark else mark) for name, colour, mark in _NOISE_LEGEND]
+    return Chart(
+        figure,
+        "What sticks out of the noise?",
+        f"{source} (1). Beyond the dashed line an effect is told from chance, all bars together.",
+        legend,
+    )
+
+
+def pareto(study: Study) -> Chart:
+    """The contrasts of a screening, the largest first, with their intervals or beside Lenth's margin: what sticks
+    out is worth another experiment."""
+    order = sorted(study.effects.contrasts, key=lambda c: -abs(math.log(c.ratio.estimate)))[:MOST_TERMS]
+    limit = next(iter(effects.limits(study)), None)
+    rows = []
+    for contrast in order:
+        ratio = contrast.ratio
+        is_sure = (ratio.low is not None and ratio.high is not None and not ratio.low <= 1 <= ratio.high) or (
+            limit is not None and abs(math.log(ratio.estimate)) > math.log(limit)
+        )
+        name = " x ".join(contrast.term)
+        if len(contrast.term) == 1:
+            first, second = study.effects.factors[name]
+            name = f"{name}: {second} / {first}"
+        colour = "@{accent}" if is_sure else "@{muted}"
+        hint = charts.hint(name, f"{text.ratio(ratio.estimate)} ({text.between(ratio)})")
+        rows.append(charts.Row(name, ratio, colour, "circle" if is_sure else "circle-open", hint))
+    floor = limit - 1 if limit else None
+    span = charts.ratio_span([row.interval for row in rows if row.interval], floor)
+    way = "higher is better" if study.is_higher_better else "lower is better"
+    return Chart(
+        charts.ratios(rows, f"second level over the first ({way})", floor, span),
+        "Contrasts, the largest first",
+    )
+
+
+def interactions(study: Study) -> Iterator[Chart]:
+    """The largest: the factor with more levels along the axis, the other as lines, all on one axis."""
+    found = study.effects
+    axis = decision_charts.value_axis([v for c in found.conditionals for v in c.means.values()])
+    pairs = sorted((t for t in found.terms if len(t.term) == 2), key=lambda t: -t.share)
+    for term in pairs[:MOST_PAIRS]:
+        first, second = term.term
+        is_longer = len(found.factors[first]) >= len(found.factors[second])
+        along, by = (first, second) if is_longer else (second, first)
+        own = [c for c in found.conditionals if (c.factor, c.by) == (along, by)]
+        if not own:
+            continue
+        steps = list(found.factors[along])
+        colours: Sequence[str] = [*charts.LINE_COLOURS, *["@{muted}"] * len(own)]
+        lines = [
+            (f"{by} {c.at}", colours[i], [c.means.get(step, math.nan) for step in steps])
+            for i, c in enumerate(own)
+        ]
+        p = "" if term.p_holm is None else f", p = {term.p_holm:.2g}"
+        yield Chart(
+            decision_charts.lines(steps, along, study.response, lines, axis),
+            f"{along} by {by}",
+            f"{100 * term.share:.1f}% of the variation{p}",
+            [(name, colour, "") for name, colour, _ in lines],
+        )

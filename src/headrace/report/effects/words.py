@@ -1,0 +1,294 @@
+"""What an analysis of effects says: what matters in plain sentences, the ranks, and what cannot be claimed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from headrace.analysis import choice, matters
+from headrace.analysis.aliasing import Aliasing
+from headrace.analysis.effects import Conditional, Effects, Term
+from headrace.analysis.factors import Study
+from headrace.report import text
+from headrace.report.parts import Cell, Cells, Column, Gap, Part, Sentence, Sentences, Table
+
+#: A term that explains less of the variation is not worth a sentence.
+MIN_SHARE = 0.05
+
+#: An interaction is told where a factor's spread differs between the levels of another by more than this ratio.
+MIN_DIFFERENCE = 1.25
+
+#: Pairs that one line about confounding names.
+MAX_ALIASES = 4
+
+#: A weight this close to 1 is one: the two are the same column.
+WHOLE = 1e-6
+
+#: Ranks shown in a terminal before the rest is summed up.
+SHOWN_RANKS = 12
+
+
+def sentences(study: Study) -> list[str]:
+    """What matters, what depends on what, which cells broke down, and which levels are safe to take."""
+    found = [*_main(study), *_dependences(study), *_groups(study), *_levels(study)]
+    return [*(found or ["No factor makes a difference worth a sentence."]), *_unknown(study)]
+
+
+def _unknown(study: Study) -> Iterator[str]:
+    names = [f"{factor} {level}" for factor, level in study.effects.unknown]
+    if names:
+        yield f"Never measured where they could be told from other factors, so not compared: {', '.join(names)}."
+
+
+def confounded(study: Study, *, is_sure: bool = False) -> list[str]:
+    """What each effect of a screening may be in truth; with ``is_sure`` only those that are told from chance."""
+    if study.aliasing is None:
+        return []
+    sure = {t.term for t in study.effects.terms if t.p_holm is not None and t.p_holm < study.alpha}
+    return alias_lines(study.aliasing, sure if is_sure else None)
+
+
+def alias_lines(found: Aliasing, only: Collection[Term] | None = None) -> list[str]:
+    """A line a term that is confounded with a pair, in the order of the model: the heaviest pairs."""
+    lines = []
+    for term in (t for t in found.terms if only is None or t in only):
+        own = [a for a in found.aliases if a.term == term]
+        if not own:
+            continue
+        shown = ", ".join(f"{_signed(a.weight)}{_name(a.other)}" for a in own[:MAX_ALIASES])
+        more = f" and {len(own) - MAX_ALIASES} more pairs" if len(own) > MAX_ALIASES else ""
+        lines.append(f"{_name(term)} is confounded with {shown}{more}")
+    return lines
+
+
+def _signed(weight: float) -> str:
+    """How much of the other effect is in this one; nothing where it is all of it."""
+    if abs(abs(weight) - 1) < WHOLE:
+        return "" if weight > 0 else "-"
+    return f"{weight:.2g} "
+
+
+def _name(term: Term) -> str:
+    return " x ".join(term)
+
+
+def limits(study: Study) -> tuple[float, ...]:
+    """The ratio beyond which a contrast of a design without repeats is told from chance (Lenth); else none."""
+    effects = study.effects
+    is_whole = len(effects.contrasts) == len(effects.terms)
+    if effects.error != "none" or effects.strata or not is_whole:
+        return ()
+    margin = matters.lenth_margin([math.log(c.ratio.estimate) for c in effects.contrasts], study.alpha)
+    return () if margin is None else (math.exp(margin),)
+
+
+def error_words(effects: Effects) -> str:
+    """What the intervals rest on."""
+    if effects.error == "repeats":
+        return (
+            f"The spread of repeats about their cells is the error: {100 * (effects.deviation or 0):.2g}%, "
+            f"{effects.error_degrees} degrees of freedom."
+        )
+    if effects.error == "residual":
+        return (
+            "Each treatment was measured once: what the model leaves over stands in for the error "
+            f"({100 * (effects.deviation or 0):.2g}%, {effects.error_degrees} degrees of freedom). "
+            "Interactions that are not in the model are in it, and make it larger."
+        )
+    if effects.error == "interactions":
+        return (
+            "Each cell was measured once, so nothing here shows how much a second run would have differed. "
+            "Interactions of three and more factors stand in for it "
+            f"({100 * (effects.deviation or 0):.2g}%, {effects.error_degrees} degrees of freedom): p values "
+            "and intervals suppose that there are none. Where there are, a real effect can look like "
+            "chance."
+        )
+    return (
+        "Each cell was measured once, and nothing could stand in for the error: these are estimates, without "
+        "intervals and without a verdict."
+    )
+
+
+def strata_words(effects: Effects) -> list[str]:
+    """What factors that are hard to change were tested by."""
+    found = []
+    for stratum in effects.strata:
+        factors = " and ".join(stratum.factors)
+        if stratum.deviation is None:
+            found.append(
+                f"{factors} was set up once a level: nothing shows how much a second set-up would have "
+                "differed, so its effects are estimates, without intervals and without a verdict."
+            )
+        else:
+            found.append(
+                f"{factors} is hard to change: its effects are tested by how set-ups differ "
+                f"({100 * stratum.deviation:.2g}%; degrees of freedom: {stratum.degrees}), not by how "
+                "trials do."
+            )
+    return found
+
+
+def _main(study: Study) -> Iterator[str]:
+    for term in sorted(study.effects.terms, key=lambda t: -t.share):
+        if len(term.term) > 1 or term.share < MIN_SHARE:
+            continue
+        levels = [e for e in study.effects.levels if e.factor == term.term[0]]
+        order = sorted(levels, key=lambda e: -e.mean if study.is_higher_better else e.mean)
+        best, worst = order[0], order[-1]
+        ratio = max(best.mean, worst.mean) / min(best.mean, worst.mean)
+        yield (
+            f"{term.name} explains {100 * term.share:.0f}% of the variation: {best.level} is {ratio:.2f} "
+            f"times as good as {worst.level} on average{_certainty(study, term.p_holm)}."
+        )
+
+
+def _certainty(study: Study, p: float | None) -> str:
+    if p is None:
+        return ""
+    if p < study.alpha:
+        return f" (p = {p:.2g})"
+    return f" (not told from chance: p = {p:.2g})"
+
+
+def _dependences(study: Study) -> Iterator[str]:
+    """A factor that matters at one level of another and not at the next: what a main effect hides."""
+    pairs: dict[tuple[str, str], list[Conditional]] = {}
+    for conditional in study.effects.conditionals:
+        pairs.setdefault((conditional.factor, conditional.by), []).append(conditional)
+    shares = {frozenset(t.term): t for t in study.effects.terms if len(t.term) == 2}
+    for (factor, by), own in sorted(pairs.items(), key=lambda item: -_difference(item[1])):
+        term = shares[frozenset((factor, by))]
+        if _difference(own) < MIN_DIFFERENCE or term.share < MIN_SHARE:
+            continue
+        high, low = max(own, key=lambda c: c.spread), min(own, key=lambda c: c.spread)
+        yield (
+            f"The effect of {factor} depends on {by}: best over worst is {high.spread:.2f} at {high.at}, "
+            f"{low.spread:.2f} at {low.at}{_certainty(study, term.p_holm)}."
+        )
+
+
+def _difference(own: Sequence[Conditional]) -> float:
+    spreads = [c.spread for c in own]
+    return max(spreads) / min(spreads)
+
+
+def _groups(study: Study) -> Iterator[str]:
+    found = choice.groups(study.cells, is_higher_better=study.is_higher_better)
+    usual = max(found, key=lambda group: len(group.cells))
+    for group in found:
+        if group is usual:
+            continue
+        names = ", ".join(study.name(c) for c in group.cells[:6])
+        more = f" and {len(group.cells) - 6} more" if len(group.cells) > 6 else ""
+        cells = f"{len(group.cells)} cells" if len(group.cells) > 1 else "A cell"
+        what = ("collapse" if group.is_collapsed else "lie apart") + ("s" if len(group.cells) == 1 else "")
+        yield (
+            f"{cells} {what.replace('lie aparts', 'lies apart')}, at {_range(group)} where "
+            f"{len(usual.cells)} have {_range(usual)}: {names}{more}."
+        )
+
+
+def _range(group: choice.Group) -> str:
+    low, high = sorted((group.best, group.worst))
+    return text.count(low) if low == high else f"{text.count(low)} to {text.count(high)}"
+
+
+def _levels(study: Study) -> Iterator[str]:
+    """For factors of two levels: is the second at least as good as the first everywhere, and where not?"""
+    for factor, levels in study.effects.factors.items():
+        if len(levels) != 2:
+            continue
+        found = choice.level_pair(
+            study.cells,
+            study.factors,
+            factor,
+            levels[1],
+            levels[0],
+            margin=study.margin,
+            is_higher_better=study.is_higher_better,
+        )
+        margin = f"{100 * study.margin:g}%"
+        if not found.ratios:
+            continue
+        if found.is_at_least_as_good:
+            yield f"{factor} {levels[1]} is at least as good as {levels[0]} in every cell, within {margin}."
+        else:
+            where = ", ".join(f"{study.name(c)} ({found.ratios[c]:.2f})" for c in found.behind)
+            yield (
+                f"{factor} {levels[1]} is at least as good as {levels[0]} (within {margin}) in "
+                f"{len(found.ratios) - len(found.behind)} of {len(found.ratios)} cells, but not in: {where}."
+            )
+
+
+def to_json(study: Study) -> dict[str, Any]:
+    """One study as plain values; cells as objects of factor to level."""
+    effects = study.effects
+    return {
+        "response": study.response,
+        "condition": study.condition,
+        "is_higher_better": study.is_higher_better,
+        "alpha": study.alpha,
+        "margin": study.margin,
+        "sentences": sentences(study),
+        "error": {
+            "kind": effects.error,
+            "degrees": effects.error_degrees,
+            "deviation": effects.deviation,
+            "meaning": error_words(effects),
+        },
+        "strata": [asdict(s) for s in effects.strata],
+        "contrasts": [asdict(c) for c in effects.contrasts],
+        "chance_ratio": next(iter(limits(study)), None),
+        "unknown": [list(pair) for pair in effects.unknown],
+        "confounded": confounded(study),
+        "observations": effects.observations,
+        "terms": [{**asdict(t), "term": list(t.term)} for t in effects.terms],
+        "levels": [asdict(level) for level in effects.levels],
+        "conditionals": [{**asdict(c), "spread": c.spread} for c in effects.conditionals],
+        "missing": [dict(cell) for cell in effects.missing],
+        "ranks": [
+            {"levels": dict(zip(study.factors, cell, strict=True)), "value": value}
+            for cell, value in choice.ranked(study.cells, is_higher_better=study.is_higher_better)
+        ],
+    }
+
+
+def brief(study: Study) -> list[Part]:
+    """The sentences, the terms, and the first ranks."""
+    effects = study.effects
+    way = "more is better" if study.is_higher_better else "less is better"
+    order = choice.ranked(study.cells, is_higher_better=study.is_higher_better)
+    columns = [Column("rank", "n"), *(Column(f) for f in study.factors), Column(study.response, "n")]
+    ranks = [
+        [str(i), *cell, text.count(value)] for i, (cell, value) in enumerate(order[:SHOWN_RANKS], start=1)
+    ]
+    parts: list[Part] = [
+        Sentence(f"{study.title} ({way}; {effects.observations} observations)", "strong"),
+        Sentences(sentences(study)),
+        Gap(),
+        terms_table(effects),
+        Gap(),
+        Table(columns, ranks),
+    ]
+    if len(order) > SHOWN_RANKS:
+        parts.append(Sentence(f"and {len(order) - SHOWN_RANKS} more; --json has all", "aside"))
+    if effects.missing:
+        parts.append(Sentence(f"{len(effects.missing)} cells were not measured", "attention"))
+    said = (error_words(effects), *strata_words(effects))
+    return [*parts, Gap(), *(Sentence(words, "aside") for words in said)]
+
+
+def terms_table(effects: Effects) -> Table:
+    """Every term with its share, the largest first."""
+    rows: list[Cells] = [
+        [
+            term.name,
+            f"{100 * term.share:.1f}%",
+            Cell("█" * round(30 * term.share) or "▏", style="cyan"),
+            "–" if term.p_holm is None else f"{term.p_holm:.2g}",
+        ]
+        for term in sorted(effects.terms, key=lambda t: -t.share)
+    ]
+    return Table((("term", ""), ("of variation", "n"), ("", ""), ("p (Holm)", "n")), rows)

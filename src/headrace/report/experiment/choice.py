@@ -1,0 +1,29 @@
+"""Which one to take."""
+
+from __future__ import annotations
+
+from headrace.report.effects import choices
+from headrace.report.experiment.view import View
+from headrace.report.parts import Gap, Section
+
+SEE = (
+    "For each response and condition: which treatment is the best, or the first with everything that "
+    "cannot be told from it, those that no other beats in throughput and p99 at once, and what loses least "
+    "in the condition that suits it worst."
+)
+
+
+def section(view: View) -> Section:
+    """Empty below three treatments."""
+    decision = view.analysis.decision
+    if not decision:
+        return Section("choice", "", "", data={"choice": None})
+    return Section(
+        "choice",
+        "Choice",
+        "Which one to take?",
+        lambda: choices.parts(decision),
+        SEE,
+        [Gap(), *choices.brief(decision)],
+        {"choice": choices.to_json(decision)},
+    )

@@ -1,0 +1,77 @@
+"""What a report says of trials that ran side by side: that they did, and what that means for its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from headrace.analysis.duet import Sides, sides
+from headrace.analysis.trials import TrialResponse
+from headrace.model import TrialState
+from headrace.report import text
+from headrace.store import ExperimentFolder, TrialRecord
+
+
+def is_duet(folder: ExperimentFolder) -> bool:
+    return folder.design.experiment == "duet"
+
+
+def of_responses(
+    folder: ExperimentFolder, records: Sequence[TrialRecord], responses: Mapping[int, TrialResponse]
+) -> Sides | None:
+    """What the sound pairs tell; None for an experiment that is no duet, or has no whole pair yet."""
+    if not is_duet(folder):
+        return None
+    sound = [r for r in records if r.state is TrialState.COMPLETE and r.number in responses]
+    positions = {r.number: r.position for r in sound}
+    return sides([responses[r.number] for r in sound], positions, folder.design.alpha)
+
+
+def cpus(records: Iterable[TrialRecord]) -> tuple[str, str]:
+    """The CPUs of either half, as the trials that ran there had them."""
+    found = {r.position: str(r.knobs["duet.cpus"]["after"]) for r in records if "duet.cpus" in r.knobs}
+    return found.get(1, ""), found.get(2, "")
+
+
+def sentences(
+    folder: ExperimentFolder, records: Sequence[TrialRecord], responses: Mapping[int, TrialResponse]
+) -> list[str]:
+    """What a reader must know; empty for an experiment that is no duet."""
+    if not is_duet(folder):
+        return []
+    first, second = cpus(records)
+    where = f" (CPUs {first} | {second})" if first else ""
+    said = [
+        "Side by side: each treatment ran at the same moment as its baseline, on half of the "
+        f"machine{where}. The ratios are what was asked; operations/s and latencies are those of half a "
+        "machine, with a neighbour."
+    ]
+    found = of_responses(folder, records, responses)
+    if found and found.bias:
+        said.append(
+            f"The second half did {text.ratio(found.bias.estimate)} of the first "
+            f"({text.between(found.bias)}): the sides are drawn and swapped, so that this decides nothing."
+        )
+    if found and found.alone is not None and found.together is not None:
+        gain = f", {found.gain:.1f} times less" if found.gain and found.gain >= 1.05 else ""
+        said.append(
+            f"From pair to pair a trial moved by {100 * found.alone:.1f}%, against the other of its pair by "
+            f"{100 * found.together:.1f}%{gain}: the rest hit both and cancels."
+        )
+    return said
+
+
+def to_json(
+    folder: ExperimentFolder, records: Sequence[TrialRecord], responses: Mapping[int, TrialResponse]
+) -> dict[str, Any] | None:
+    """The part of ``report.json``; None for an experiment that is no duet."""
+    if not is_duet(folder):
+        return None
+    found = of_responses(folder, records, responses)
+    return {
+        "cpus": list(cpus(records)),
+        "is_half_a_machine": True,
+        "sides": asdict(found) if found else None,
+        "notes": sentences(folder, records, responses),
+    }

@@ -1,0 +1,40 @@
+"""Which line of a chart has which look: the same in every chart of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.report import charts
+from headrace.report.experiment import tables
+
+
+@dataclass(frozen=True)
+class Look:
+    colour: str
+    dash: str
+    width: float
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether it is named in the legend; others are grey and named when touched."""
+        return "muted" not in self.colour
+
+
+def line_styles(names: Sequence[str], group: tables.Group) -> dict[str, Look]:
+    """By configuration. Past as many lines as there are colours only the telling ones are coloured."""
+    others = [n for n in names if n != group.baseline_configuration]
+    styles = {n: Look("@{ink}", "dot", 2.4) for n in names if n not in others}
+    if len(others) <= len(charts.LINE_COLOURS):
+        return styles | {n: Look(charts.LINE_COLOURS[i], charts.DASHES[i], 2.0) for i, n in enumerate(others)}
+    speed = {
+        r.configuration: r.effects[tables.THROUGHPUT].ratio.estimate
+        for r in group.rows
+        if tables.THROUGHPUT in r.effects
+    }
+    telling = sorted((n for n in others if n in speed), key=lambda n: speed[n], reverse=True)
+    styles |= dict.fromkeys(others, Look("@{muted/0.6}", "solid", 1.0))
+    if telling:
+        styles[telling[-1]] = Look(charts.LINE_COLOURS[1], "dash", 2.2)
+        styles[telling[0]] = Look(charts.LINE_COLOURS[0], "solid", 2.4)
+    return styles

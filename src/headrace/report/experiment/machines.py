@@ -1,0 +1,68 @@
+"""What a report says of the machines of an experiment that ran on several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.analysis.machines import Spread
+from headrace.analysis.result import Analysis
+from headrace.errors import StoreError
+from headrace.facts import differences
+from headrace.report import text
+from headrace.store import ExperimentFolder, TrialRecord
+
+
+def sentences(folder: ExperimentFolder, analysis: Analysis, records: list[TrialRecord]) -> list[str]:
+    """Empty for an experiment on one machine."""
+    found = [_spread(analysis.machines)] if analysis.machines else []
+    found += unlike(folder, records)
+    if aside := folder.set_aside_count():
+        found.append(
+            f"{aside} trials stand in set-aside/, in no number: their machine was lost in mid-block, and "
+            "another one ran the block anew."
+        )
+    return found
+
+
+def _spread(spread: Spread) -> str:
+    machines = ", ".join(
+        f"{one.machine} {text.ratio(one.ratio)} ({one.blocks} block{'s' if one.blocks > 1 else ''})"
+        for one in spread.machines
+    )
+    within = ""
+    if spread.within_sd_log is not None:
+        within = f"; baseline trials of one machine vary by {100 * spread.within_sd_log:.1f}% (sd)"
+    return (
+        f"{len(spread.machines)} machines, each block whole on one: their baselines differ by up to "
+        f"{100 * (spread.between - 1):.1f}%, which no ratio holds{within}. To their mean: {machines}."
+    )
+
+
+def unlike(folder: ExperimentFolder, records: list[TrialRecord]) -> list[str]:
+    """In what the machines differ, by the facts that were read there."""
+    hashes = {record.machine: record.facts_hash for record in records if record.machine and record.facts_hash}
+    found = []
+    try:
+        facts = {machine: folder.facts(name) for machine, name in sorted(hashes.items())}
+    except StoreError:
+        return []
+    first = next(iter(facts), "")
+    for machine, own in facts.items():
+        if words := differences(facts[first], own):
+            found.append(f"{first} and {machine} differ: {'; '.join(words)}.")
+    return found
+
+
+def to_json(folder: ExperimentFolder, analysis: Analysis) -> dict[str, Any] | None:
+    """``machines`` of ``report.json``; null for an experiment on one."""
+    spread = analysis.machines
+    if spread is None:
+        return None
+    return {
+        "between": spread.between,
+        "within_sd_log": spread.within_sd_log,
+        "set_aside": folder.set_aside_count(),
+        "machines": [
+            {"machine": one.machine, "blocks": one.blocks, "ratio": one.ratio} for one in spread.machines
+        ],
+    }

@@ -1,0 +1,124 @@
+"""What matters in an experiment of several factors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from headrace.analysis.factors import Study
+from headrace.analysis.result import Analysis
+from headrace.analysis.trials import THROUGHPUT
+from headrace.report.effects import figures
+from headrace.report.effects import words as effects
+from headrace.report.effects.words import error_words, sentences, strata_words
+from headrace.report.experiment.view import View
+from headrace.report.parts import (
+    Box,
+    Gap,
+    Heading,
+    Note,
+    Part,
+    Row,
+    Section,
+    Sentence,
+    Sentences,
+    Switch,
+    Table,
+    When,
+)
+
+SEE = (
+    "Each factor by itself and in pairs, on average over all treatments of a condition: an effect is a "
+    "ratio, and rests on every trial. The bars say how much of what varied goes with a factor; where the "
+    "lines of two factors are not parallel, the right level of one depends on the other."
+)
+
+
+def section(view: View) -> Section:
+    """Empty for an experiment of one factor."""
+    studies = view.analysis.studies
+    return Section(
+        "matters",
+        "What matters",
+        "What matters?",
+        lambda: _parts(view.analysis),
+        SEE,
+        list(_brief(view.analysis)),
+        # As ``headrace import --json`` has it, with its condition.
+        {"factors": [{**effects.to_json(study), "notes": notes(study)} for study in studies]},
+    )
+
+
+def unanswered(analysis: Analysis) -> list[str]:
+    """Studies that there could not be, in words."""
+    there = {(s.condition, s.response) for s in analysis.studies}
+    return [
+        f"No effects on p99{f' at {condition}' if condition else ''}: a trial had too few operations to "
+        "state it."
+        for condition, response in sorted(there)
+        if response == THROUGHPUT and (condition, "p99_ms") not in there
+    ]
+
+
+def notes(study: Study) -> list[str]:
+    """What its intervals rest on, and what is left to know."""
+    found = [error_words(study.effects), *strata_words(study.effects)]
+    found += [
+        f"An effect beyond {100 * (limit - 1):.2g}% either way is told from chance (Lenth's simultaneous "
+        "margin)."
+        for limit in effects.limits(study)
+    ]
+    if study.effects.missing and study.aliasing:
+        found.append("With treatments missing, more is confounded than the design says.")
+    if study.effects.missing:
+        names = ", ".join(
+            study.names.get(tuple(c.values()), " ".join(c.values())) for c in study.effects.missing[:6]
+        )
+        found.append(
+            f"{len(study.effects.missing)} treatments have no trial yet, or none that counts: {names}."
+        )
+    return found
+
+
+def _brief(analysis: Analysis) -> Iterator[Part]:
+    """Sentences and terms of throughput; the other responses in sentences."""
+    for study in analysis.studies:
+        yield Gap()
+        yield Heading(f"What matters for {study.title}")
+        yield Sentences(sentences(study))
+        if study.response == THROUGHPUT:
+            yield Gap()
+            yield effects.terms_table(study.effects)
+            said = (*notes(study), *effects.confounded(study, is_sure=True))
+            yield from (Sentence(line, "aside") for line in said)
+    yield from (Sentence(line, "aside") for line in unanswered(analysis))
+    if analysis.studies:
+        yield Gap()
+
+
+def _parts(analysis: Analysis) -> Iterator[Part]:
+    """One study at a time, chosen by its title."""
+    titles = [study.title for study in analysis.studies]
+    if len(titles) > 1:
+        yield Box("controls", [Switch("matters", "Show", titles)])
+    for i, study in enumerate(analysis.studies):
+        shown = list(_study(study, unanswered(analysis) if i == 0 else []))
+        yield When("matters", study.title, shown, is_hidden=i > 0)
+
+
+def _study(study: Study, more: Sequence[str]) -> Iterator[Part]:
+    yield Sentences(sentences(study))
+    charts = [figures.shares(study)]
+    if study.aliasing and study.effects.contrasts:
+        charts.append(figures.pareto(study))
+    if noise := figures.noise(study):
+        charts.append(noise)
+    # Two in a line are wide enough to be read.
+    for i in range(0, len(charts), 2):
+        yield Row(charts[i : i + 2])
+    if pairs := list(figures.interactions(study)):
+        yield Row(pairs)
+    yield from (Note(line) for line in (*notes(study), *more))
+    if confounded := effects.confounded(study):
+        lines = [(line,) for line in confounded]
+        yield Table((("what is confounded with what", "wrap"),), lines, "Confounded", is_folded=True)
+    yield figures.terms(study)

@@ -1,0 +1,113 @@
+"""How it was measured, and how to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.report import text
+from headrace.report.experiment import tables
+from headrace.report.experiment.view import View
+from headrace.report.parts import Facts, Heading, Part, Section, Span, Words, method
+
+
+def section(view: View) -> Section:
+    return Section(
+        "method",
+        "Method",
+        "How it was measured",
+        lambda: _parts(view),
+        data={"versions": tables.versions(view.records)},
+    )
+
+
+def _parts(view: View) -> Iterator[Part]:
+    design = view.design
+    what = (
+        f"{design.kind}: {len(design.treatments)} treatments, {design.blocks} blocks, "
+        f"{len(design.trials)} trials, order by seed {design.seed}"
+    )
+    yield Facts([("design", what), *workload(view), *when(view, "experiment"), *_said(view)])
+    yield Heading("How to read it")
+    yield method(_lines(view))
+
+
+def workload(view: View) -> Iterator[tuple[str, Words]]:
+    """What was run, and with which options."""
+    found = view.design.workload
+    warmup, seconds = text.seconds(found.warmup_s), text.seconds(found.seconds)
+    yield "workload", f"{found.kind}, {warmup} of warm-up dropped, {seconds} measured a trial"
+    if options := view.workload_options:
+        yield "options", options
+
+
+def when(view: View, noun: str) -> Iterator[tuple[str, Words]]:
+    if view.period:
+        yield "when", view.period
+    for program, found in tables.versions(view.records).items():
+        changed: list[str | Span] = (
+            [" ", Span(f"changed during the {noun}", "chip unsure")] if len(found) > 1 else []
+        )
+        yield program, [", ".join(found), *changed]
+
+
+def _said(view: View) -> Iterator[tuple[str, Words]]:
+    for skipped in view.design.skipped:
+        yield "skipped", f"{skipped.treatment}: {skipped.reason}"
+    for note in view.design.notes:
+        yield "note", note
+
+
+def _lines(view: View) -> Iterator[tuple[str, str]]:
+    yield (
+        "The trial is the unit.",
+        "Seconds of one trial resemble each other; testing them as if they were independent finds "
+        "differences that are not there. Every interval here rests on how trials differ between blocks.",
+    )
+    yield (
+        "A block",
+        "is one pass over all treatments in a fresh random order. The ratio of a treatment to the baseline "
+        "is taken within each block, so that what drifts from hour to hour cancels, and averaged over "
+        "blocks on the log scale.",
+    )
+    yield (
+        "The interval",
+        f"of a ratio covers the true one with {view.confidence} confidence, for all comparisons of a "
+        "response together (Bonferroni). With few blocks it is wide: that is what is known.",
+    )
+    yield (
+        "The noise floor",
+        "is how far the baseline's second trial of a block may lie from its first, which nothing but noise "
+        "explains. It is the context of the verdicts and decides none: the mean of a treatment over blocks "
+        "is surer than two single runs.",
+    )
+    yield (
+        "Verdicts:",
+        "better or worse when the interval excludes 1; equivalent when it lies within "
+        f"{round(100 * view.analysis.equivalence, 1)}% of 1; otherwise not enough data, with the number of "
+        "blocks that would probably settle it.",
+    )
+    yield (
+        "Percentiles",
+        "are exact: histograms (buckets 0.8% wide) are merged within and over trials. The ratio of a "
+        "percentile is the geometric mean of the blocks' ratios; it need not equal the quotient of the "
+        f"merged percentiles. Latency is {view.latency_kind} time: {_counted(view)}",
+    )
+    yield (
+        "Invalid trials",
+        "ran on a disturbed host, failed ones did not run to their end: both are shown and neither is "
+        "analysed. A gap in a chart is a missing sample, never a zero.",
+    )
+
+
+def _counted(view: View) -> str:
+    if view.latency_kind != "response":
+        return (
+            "from when the operation was sent. A closed loop waits with the next one while the server "
+            "stalls, so stalls count less than users would feel."
+        )
+    if view.is_open_loop:
+        return "from when the operation should have started."
+    return (
+        "in a closed loop: from when a client was ready to begin, which is when its last operation had "
+        "ended. So a stall is one long operation of each client, whatever users would have asked meanwhile."
+    )

@@ -1,0 +1,112 @@
+"""The report of an experiment: its sections in their order. A new one is its file and a line here.
+
+``report.json``: what the page says, for programs.
+
+    format                1; a change that could break a reader raises it
+    headrace              the version that wrote it
+    experiment            name, description, kind, seed, blocks, alpha, equivalence, workload, target, hash
+    headline              the verdict in one sentence
+    treatments[]          treatment, configuration, condition, is_baseline, trials[], latency_kind, operations,
+                          errors, throughput_ops_s, latency_ns {p50 ... max}, missing (why there are no
+                          numbers, or ""), shares[] (each kind of operation, where there are several: operation,
+                          operations, errors, throughput_ops_s, latency_ns; no kind of which in some trial none
+                          ended well), per_minute (the figure by which the workload is known, or null: name,
+                          operation, rate)
+    effects[]             treatment, baseline, condition, response, ratio, verdict, blocks, blocks_needed,
+                          comparisons, noise_floor (of the same condition and response)
+    factors[]             what matters, for each condition and response: see docs/explanation/effects.md
+    choice                which one to take, or null below three treatments: alpha, margin, sentences[], best[],
+                          fronts[], robust[]; see docs/explanation/effects.md
+    noise[]               condition, response, ratio, floor, blocks
+    trials[]              number, block, position, treatment, role, state, reason, excluded (why it is not
+                          analysed, or null), throughput_ops_s, p99_ns, started_ns, finished_ns, facts_hash,
+                          warnings[]
+    duet                  null, or of trials that ran side by side: cpus[] of the two halves, is_half_a_machine
+                          (true: so are the absolute numbers), sides (pairs, bias of the second half over the
+                          first, alone and together: how much a trial moved by itself and against the other of
+                          its pair), notes[]
+    machines              null, or of an experiment on several: between (largest ratio of two baselines),
+                          within_sd_log (of baseline trials of one), set_aside (trials measured in vain),
+                          machines[] (machine, blocks, ratio to the mean of all)
+    cautions[]            what makes pairing by block doubtful: trials of a block far apart, or on a changed host
+    planned_trials        how many the design has
+    versions              program -> every version that trials ran
+
+An estimate is ``{"estimate", "low", "high"}``; ``low`` and ``high`` are null where no interval is possible.
+Numbers that do not exist are null, never NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace import __version__
+from headrace.report.experiment import (
+    choice,
+    configuration,
+    duet,
+    host,
+    latency,
+    machine,
+    machines,
+    matters,
+    method,
+    numbers,
+    pace,
+    result,
+    trials,
+)
+from headrace.report.experiment.view import View
+from headrace.report.parts import Page, Section
+
+FORMAT_VERSION = 1
+
+SECTIONS: tuple[Callable[[View], Section], ...] = (
+    result.section,
+    numbers.section,
+    choice.section,
+    matters.section,
+    pace.section,
+    latency.section,
+    machine.section,
+    configuration.section,
+    host.section,
+    trials.section,
+    method.section,
+)
+
+_KEPT = (
+    "name",
+    "description",
+    "kind",
+    "seed",
+    "blocks",
+    "alpha",
+    "equivalence",
+    "workload",
+    "target",
+    "hash",
+)
+
+
+def page_of(view: View) -> Page:
+    """Raises StoreError when the folder's tables cannot be read."""
+    return Page(
+        eyebrow="headrace experiment",
+        title=view.analysis.name,
+        lead=view.design.description,
+        verdicts=[view.analysis.headline],
+        keys=list(result.keys(view)),
+        sections=[section(view) for section in SECTIONS],
+        footer="the numbers are in report.json, the data beside it as Parquet",
+        data={
+            "format": FORMAT_VERSION,
+            "headrace": __version__,
+            "experiment": {key: view.design.to_json()[key] for key in _KEPT},
+            "headline": view.analysis.headline,
+            "duet": duet.to_json(view.folder, view.records, view.responses)
+            if duet.is_duet(view.folder)
+            else None,
+            "machines": machines.to_json(view.folder, view.analysis),
+        },
+    )

@@ -1,0 +1,104 @@
+"""What every section of an experiment's report reads, each thing read once and only when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+
+from headrace.analysis.result import Analysis
+from headrace.analysis.study import analyse_experiment
+from headrace.analysis.trials import Tables, TrialResponse, read_tables, trial_responses
+from headrace.model import TrialState
+from headrace.report import text
+from headrace.report.experiment import duet, evidence, machines, tables
+from headrace.report.experiment.evidence import Evidence
+from headrace.report.parts import Span
+from headrace.store import ExperimentFolder
+
+
+class View:
+    """``read`` are the folder's tables where the caller has them, ``responses`` what they say of each trial.
+
+    Raises StoreError when a table cannot be read.
+    """
+
+    def __init__(
+        self,
+        folder: ExperimentFolder,
+        analysis: Analysis,
+        read: Tables | None = None,
+        responses: Mapping[int, TrialResponse] | None = None,
+    ) -> None:
+        self.folder, self.analysis, self.design = folder, analysis, folder.design
+        self.records = folder.trials()
+        self._read, self._responses = read, responses
+
+    @cached_property
+    def responses(self) -> Mapping[int, TrialResponse]:
+        """Of every trial that ran."""
+        if self._responses is not None:
+            return self._responses
+        ran = [r for r in self.records if r.state is not TrialState.FAILED]
+        return {r.number: r for r in trial_responses(self.folder, ran, self._read)}
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The series of every trial: what takes time to read."""
+        return evidence.gather(self.folder, self.analysis, self.responses)
+
+    @cached_property
+    def groups(self) -> list[tables.Group]:
+        return tables.groups(self.design, self.analysis, self.records)
+
+    @property
+    def latency_kind(self) -> str:
+        """response or service."""
+        summaries = self.analysis.summaries
+        return summaries[0].latency_kind if summaries else "service"
+
+    @property
+    def confidence(self) -> str:
+        return f"{100 * (1 - self.analysis.alpha):g}%"
+
+    @cached_property
+    def is_open_loop(self) -> bool:
+        return tables.is_open_loop(self.design)
+
+    @cached_property
+    def shares(self) -> dict[str, list[tables.Share]]:
+        """Treatment -> each kind of operation; empty where there is only one."""
+        found = {r.treatment: tables.shares(self.analysis, r.treatment) for g in self.groups for r in g.rows}
+        return found if any(found.values()) else {}
+
+    @cached_property
+    def side_by_side(self) -> list[str]:
+        return duet.sentences(self.folder, self.records, self.responses) if duet.is_duet(self.folder) else []
+
+    @cached_property
+    def between_machines(self) -> list[str]:
+        return machines.sentences(self.folder, self.analysis, self.records)
+
+    @cached_property
+    def cautions(self) -> list[str]:
+        return tables.cautions(self.records)
+
+    @property
+    def period(self) -> str:
+        times = [t for r in self.records for t in r.times_ns.values()]
+        if not times:
+            return ""
+        first, last = (datetime.fromtimestamp(t / 1e9, UTC) for t in (min(times), max(times)))
+        length = text.seconds((max(times) - min(times)) / 1e9)
+        return f"{first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC ({length})"
+
+    @property
+    def workload_options(self) -> list[Span]:
+        options = self.design.workload.options.items()
+        return [Span(f"{k}={text.setting(v)}", "code") for k, v in options]
+
+
+def opened(folder: ExperimentFolder) -> View:
+    """An experiment, analysed. Its tables are read once for all: a large study takes most of its time for that."""
+    read = read_tables(folder, [r for r in folder.trials() if r.state is not TrialState.FAILED])
+    return View(folder, analyse_experiment(folder, read), read)

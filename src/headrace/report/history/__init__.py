@@ -1,0 +1,1 @@
+"""A series of results over time, and an audit of headrace's own verdicts."""

@@ -1,0 +1,218 @@
+"""A series' page: its points, the levels between changes, and what is only noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from headrace.analysis.history import MIN_POINTS, ORDERS, Change, History
+from headrace.analysis.result import Verdict
+from headrace.report import text
+from headrace.report.charts import decisions as decision_charts
+from headrace.report.history import words
+from headrace.report.parts import Cell, Cells, Chart, Key, Note, Page, Part, Section, Table, method
+
+_CHIP = {Verdict.BETTER: "better", Verdict.WORSE: "worse", Verdict.EQUIVALENT: "equivalent"}
+
+#: Cells of a terminal's bar.
+_BAR = 24
+
+#: Points in the chart: the latest. The table and the JSON have the others.
+MOST_POINTS = 2_000
+
+
+def page_of(found: History, response: str, *, alpha: float, margin: float, is_time_ns: bool = False) -> Page:
+    """``is_time_ns``: values are latencies in ns, shown in ms."""
+    scale = 1e-6 if is_time_ns else 1.0
+    unit = f"{response} [ms]" if is_time_ns else response
+    points = _points(found, unit, scale)
+    see = "A line is a level: between two changes, points differ by noise alone, as far as they show."
+    return Page(
+        eyebrow="headrace watch",
+        title=f"{response} over {len(found.points)} points",
+        verdicts=[words.headline(found)],
+        keys=list(_keys(found, scale)),
+        sections=[
+            Section(
+                "series",
+                "Series",
+                "What changed, and what is noise?",
+                lambda: _series(found, unit, scale),
+                see,
+            ),
+            Section("points", "Points", "All points", [points], brief=[_brief(found, unit, scale)]),
+            _method(alpha, margin),
+        ],
+        footer="headrace watch --json prints the numbers",
+        data={
+            "format": 1,
+            "response": response,
+            "headline": words.headline(found),
+            "noise": found.noise,
+            "points": [
+                {"name": p.name, "value": math.exp(p.log), "trials": len(p.logs)} for p in found.points
+            ],
+            "segments": found.segments,
+            "changes": found.changes,
+        },
+    )
+
+
+def _brief(found: History, unit: str, scale: float) -> Table:
+    """A line a point with the changes between them."""
+    starts = {change.at: change for change in found.changes}
+    top = max((p.log for p in found.points), default=0.0)
+    rows: list[Cells] = []
+    for i, point in enumerate(found.points):
+        change = starts.get(i)
+        said = f"{change.verdict}: {text.ratio(change.ratio.estimate)} x" if change else ""
+        bar = "█" * max(1, round(_BAR * math.exp(point.log - top)))
+        value = text.count(scale * math.exp(point.log))
+        note = Cell(said, _chip(change) if change else "")
+        rows.append([point.name, str(len(point.logs)), value, Cell(bar, style="cyan"), note])
+    return Table((("point", ""), ("trials", "n"), (unit, "n"), ("", ""), ("", "")), rows)
+
+
+def _chip(change: Change) -> str:
+    return _CHIP.get(change.verdict, "unsure")
+
+
+def _level(found: History, start: int, end: int, scale: float) -> float:
+    return scale * math.exp(math.fsum(p.log for p in found.points[start:end]) / (end - start))
+
+
+def _keys(found: History, scale: float) -> Iterator[Key]:
+    if not found.points:
+        return
+    start, end = found.segments[-1]
+    yield Key(
+        "Level now",
+        text.count(_level(found, start, end, scale)),
+        f"since {text.short(found.points[start].name)}",
+    )
+    if found.latest is None:
+        yield Key("Changes", "none", f"in {len(found.points)} points")
+    else:
+        yield Key(
+            "Last change",
+            f"{text.ratio(found.latest.ratio.estimate)} ×",
+            f"{text.between(found.latest.ratio)} · {found.latest.verdict}",
+            _chip(found.latest),
+        )
+    yield Key("Noise of a point", text.plus_minus(found.noise or None), "about its level")
+
+
+def _series(found: History, unit: str, scale: float) -> Iterator[Part]:
+    if len(found.points) < MIN_POINTS:
+        yield Note(f"{MIN_POINTS} points at least can tell a change from noise.", is_attention=True)
+    if not found.points:
+        return
+    first = max(0, len(found.points) - MOST_POINTS)
+    shown = found.points[first:]
+    if first:
+        yield Note(
+            f"The chart has the latest {MOST_POINTS:,} points; {first:,} older ones are left out of it."
+        )
+    levels = [
+        (max(a, first) - first, b - first, _level(found, a, b, scale)) for a, b in found.segments if b > first
+    ]
+    changes = [
+        (c.at - first, f"{text.ratio(c.ratio.estimate)} ×", f"@{{{_chip(c)}}}")
+        for c in found.changes
+        if c.at > first
+    ]
+    yield Chart(
+        decision_charts.series(
+            [p.name for p in shown],
+            [[scale * math.exp(v) for v in p.logs] for p in shown],
+            [scale * math.exp(p.log) for p in shown],
+            levels,
+            changes,
+            unit,
+        ),
+        legend=_legend(found),
+    )
+    if found.changes:
+        yield _changes(found, scale)
+
+
+def _legend(found: History) -> Sequence[tuple[str, str, str]]:
+    legend = [("point", "@{accent}", "●"), ("level", "@{soft}", "")]
+    legend += [("one trial", "@{muted}", "·")] if any(len(p.logs) > 1 for p in found.points) else []
+    kinds = dict.fromkeys(c.verdict for c in found.changes)
+    return legend + [(f"change: {v}", f"@{{{_CHIP.get(v, 'unsure')}}}", "dash") for v in kinds]
+
+
+def _changes(found: History, scale: float) -> Table:
+    rows: list[Sequence[str | Cell]] = []
+    for i, change in enumerate(found.changes):
+        before, after = found.segments[i], found.segments[i + 1]
+        rows.append(
+            (
+                change.name,
+                text.count(_level(found, *before, scale)),
+                text.count(_level(found, *after, scale)),
+                text.ratio(change.ratio.estimate),
+                text.between(change.ratio),
+                f"{change.p:.2g}",
+                Cell(str(change.verdict), _chip(change)),
+            )
+        )
+    columns = (
+        ("from", ""),
+        ("level before", "n"),
+        ("level after", "n"),
+        ("ratio", "n"),
+        ("interval", "n"),
+        ("p", "n"),
+        ("", ""),
+    )
+    return Table(columns, rows, "Changes")
+
+
+def _points(found: History, unit: str, scale: float) -> Table:
+    starts = {change.at: change for change in found.changes}
+    rows: list[Sequence[str | Cell]] = []
+    for i, point in enumerate(found.points):
+        change = starts.get(i)
+        note = (
+            Cell(f"{change.verdict}, {text.ratio(change.ratio.estimate)} ×", _chip(change))
+            if change
+            else Cell("")
+        )
+        rows.append((point.name, str(len(point.logs)), text.count(scale * math.exp(point.log)), note))
+    columns = (("point", ""), ("trials", "n"), (unit, "n"), ("", ""))
+    return Table(columns, rows, f"{len(rows)} points in order", is_folded=len(rows) > 30)
+
+
+def _method(alpha: float, margin: float) -> Section:
+    lines = (
+        (
+            "A change",
+            "is a split of the series that is larger than the splits of the same points in random orders: "
+            f"larger than all but {100 * alpha:g}% of {ORDERS} of them. Were nothing but noise there, the "
+            "order would carry nothing.",
+        ),
+        ("One slow point is no change:", "a level holds for two points at least."),
+        (
+            "Better, worse, equivalent:",
+            f"a change is there, for the better or the worse; equivalent means surely "
+            f"smaller than {100 * margin:g}%, and of no matter.",
+        ),
+        (
+            "No change",
+            "does not mean that all is as it was: with few points or much noise a small change does not "
+            "show. The noise above says what can.",
+        ),
+        (
+            "A machine that drifts by itself",
+            "is no random order. Measure the old version beside the new one where "
+            "the machine is not trusted: headrace run does.",
+        ),
+        (
+            "Sources:",
+            "Matteson and James 2014, JASA 109 (splits held against random orders); Daly et al. 2020, ICPE "
+            "(in continuous integration); Page 1954, Biometrika 41 (CUSUM).",
+        ),
+    )
+    return Section("method", "Method", "How to read it", [method(lines)])

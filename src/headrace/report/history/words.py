@@ -1,0 +1,48 @@
+"""How a series of results and an audit of our verdicts are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from headrace.analysis.audit import Rate
+from headrace.analysis.history import MIN_POINTS, History
+from headrace.report import text
+from headrace.report.parts import Cell, Cells, Gap, Part, Sentence, Table
+
+
+def headline(found: History) -> str:
+    """One sentence: the latest change, or that there is none."""
+    if len(found.points) < MIN_POINTS:
+        return f"{len(found.points)} points are too few to tell a change from noise: {MIN_POINTS} at least."
+    noise = f"points vary by {100 * found.noise:.2g}% about their level"
+    if found.latest is None:
+        return f"No change in {len(found.points)} points; {noise}."
+    change = found.latest
+    return (
+        f"{len(found.changes)} change{'s' if len(found.changes) > 1 else ''} in {len(found.points)} points, "
+        f"the last at {change.name}: {text.ratio(change.ratio.estimate)} times the level before "
+        f"({text.between(change.ratio)}), {change.verdict}; {noise}."
+    )
+
+
+def rates(found: Sequence[Rate]) -> list[Part]:
+    """A line a rate, and what it may be."""
+    rows: list[Cells] = [
+        [r.what, f"{r.studies:,}", f"{r.alarms:,}", f"{100 * r.rate:.1f}%",
+         Cell("holds", "better") if r.holds else Cell("too many", "worse")]
+        for r in found
+    ]  # fmt: skip
+    columns = (("A/A studies of", ""), ("studies", "n"), ("alarms", "n"), ("rate", "n"), ("", ""))
+    alpha = found[0].alpha if found else 0.05
+    limit = max((rate.limit for rate in found), default=alpha)
+    said = (
+        f"Nothing differs in any of them: {100 * alpha:g}% alarms are allowed, up to {100 * limit:.1f}% can "
+        "be chance."
+    )
+    return [Table(columns, rows), Gap(), Sentence(said)]
+
+
+def rates_json(found: Sequence[Rate]) -> dict[str, Any]:
+    return {"rates": [{**asdict(r), "rate": r.rate, "limit": r.limit, "holds": r.holds} for r in found]}

@@ -1,0 +1,1 @@
+"""A hunt's report."""

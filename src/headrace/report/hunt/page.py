@@ -1,0 +1,146 @@
+"""A hunt's report: its sections in their order. A new one is its file and a line here. It needs no script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.analysis.stacks import parse, profile
+from headrace.analysis.waits import events, kernel_waits
+from headrace.hunt import Hunt
+from headrace.report.hunt import findings, resources
+from headrace.report.hunt.words import heading
+from headrace.report.parts import Cell, Facts, Gap, Image, Page, Part, Section, Sentence, Table
+
+#: Functions of a profile that are shown.
+MOST_FUNCTIONS = 12
+
+#: Reasons why rules could not look, and rules of each, that are named without ``--all``.
+MOST_BLIND, MOST_CODES = 5, 8
+
+
+def page_of(hunt: Hunt, flame_graph: str = "", *, everything: bool = False) -> Page:
+    """``flame_graph`` is an SVG; ``everything``: a terminal shows what is fine and every gap, too."""
+    facts = hunt.evidence.facts
+    verdict = hunt.verdict.sentence
+    first: list[Part] = [Sentence(heading(hunt), "aside"), Gap(), Sentence(verdict, "verdict"), Gap()]
+    return Page(
+        eyebrow="headrace hunt",
+        title=facts.hostname or hunt.snapshot.target,
+        lead=heading(hunt, is_named=False),
+        verdicts=[verdict],
+        is_verdict_brief=False,
+        sections=[
+            Section("heading", "", "", brief=first),
+            resources.section(hunt, everything=everything),
+            findings.section(hunt),
+            Section("waits", "", "", brief=list(_waits(hunt, everything))),
+            _stacks(hunt, flame_graph),
+            _gaps(hunt, everything),
+            Section("host", "Host", "Host", lambda: [Facts(list(facts.digest()))]),
+        ],
+        footer="sampled once a second; nothing on the host was changed",
+        data={
+            "host": facts.hostname,
+            "target": hunt.snapshot.target,
+            "started_at": hunt.snapshot.started_at,
+            "seconds": hunt.snapshot.seconds,
+            "verdict": verdict,
+            "limiting": hunt.verdict.limiting.name if hunt.verdict.limiting else None,
+        },
+    )
+
+
+def _waits(hunt: Hunt, everything: bool) -> Iterator[Part]:
+    """What the server's threads wait for, where hardware is not what limits them, or on request."""
+    if hunt.verdict.limiting is not None and not everything:
+        return
+    if found := events(hunt.evidence.window):
+        columns = (("of waited time", "n"), ("waits/s", "n"), ("mean us", "n"), ("server waits", ""))
+        yield Table(
+            columns, [(f"{e.share:.0%}", f"{e.rate:,.0f}", f"{e.mean_us:,.1f}", e.name) for e in found]
+        )
+        yield Gap()
+    if waiting := kernel_waits(hunt.evidence.window):
+        rows = [
+            (
+                f"{wait.threads:.1f}",
+                wait.thread,
+                Cell(f"{wait.function} (resting)", style="dim") if wait.is_idle else wait.function,
+            )
+            for wait in waiting
+        ]
+        yield Table((("threads", "n"), ("of", ""), ("kernel waits", "")), rows)
+        yield Gap()
+
+
+def _stacks(hunt: Hunt, flame_graph: str) -> Section:
+    """Where the server's CPU time went, where somebody profiled it."""
+    picture = [Image(flame_graph, "Flame graph of the stacks on the CPUs")] if flame_graph else []
+    return Section("stacks", "Stacks", "Where the CPU time went", picture, brief=list(_hot_functions(hunt)))
+
+
+def _hot_functions(hunt: Hunt) -> Iterator[Part]:
+    if not hunt.snapshot.stacks:
+        return
+    found = profile(parse(hunt.snapshot.stacks), MOST_FUNCTIONS)
+    shares = f"{found.samples} stacks on the CPUs"
+    if found.kernel_share is not None and found.named_share is not None:
+        shares += f", {found.kernel_share:.0%} in the kernel, {found.named_share:.0%} with a name"
+    rows = [
+        (
+            f"{function.self_samples / found.samples:.1%}",
+            f"{function.total_samples / found.samples:.1%}",
+            Cell(function.name, style="cyan" if function.is_kernel else ""),
+        )
+        for function in found.functions
+    ]
+    yield Sentence(shares, "strong")
+    yield Table((("own", "n"), ("with callees", "n"), ("function", "")), rows)
+    yield Gap()
+
+
+def _gaps(hunt: Hunt, everything: bool) -> Section:
+    judgement = hunt.judgement
+    why: dict[str, list[str]] = {}
+    for blind in judgement.blind:
+        why.setdefault(blind.missing, []).append(blind.rule.code)
+    missing = sorted(why.items(), key=lambda pair: -len(pair[1]))
+    quiet, others = len(judgement.silent), len(judgement.skipped)
+    looked = f"{quiet} rules looked and found nothing; {others} are for other servers or versions."
+    said = (
+        "These rules lack data; what they look for may be there."
+        if missing
+        else "Every rule had what it needs."
+    )
+    columns = (("missing", "wrap"), ("rules", "wrap"))
+    table = (
+        [Table(columns, [(name, ", ".join(codes)) for name, codes in missing], named=-1)] if missing else []
+    )
+    brief = list(_blind(missing, len(judgement.blind), everything))
+    skipped = f", {others} are for other servers or versions" if others else ""
+    brief.append(Sentence(f"{quiet} rules looked and found nothing{skipped}.", "aside"))
+    return Section(
+        "gaps",
+        "What nobody could see",
+        "What nobody could see",
+        [*table, Sentence(looked)],
+        said,
+        brief,
+        {
+            "blind": [{"rule": blind.rule.code, "missing": blind.missing} for blind in judgement.blind],
+            "silent": [rule.code for rule in judgement.silent],
+            "skipped": [rule.code for rule in judgement.skipped],
+        },
+    )
+
+
+def _blind(missing: list[tuple[str, list[str]]], count: int, everything: bool) -> Iterator[Part]:
+    if not missing:
+        return
+    yield Sentence(f"{count} rules could not look:", "alert")
+    for name, codes in missing if everything else missing[:MOST_BLIND]:
+        shown = codes if everything else codes[:MOST_CODES]
+        rest = f" and {len(codes) - len(shown)} more" if len(codes) > len(shown) else ""
+        yield Sentence(f"  {name}: {', '.join(shown)}{rest}", "aside")
+    if len(missing) > MOST_BLIND and not everything:
+        yield Sentence(f"  and {len(missing) - MOST_BLIND} more reasons: --all", "aside")

@@ -1,0 +1,98 @@
+"""A hunt in words: its heading, its line among many hosts, and what a remedy sets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.analysis.resources import ResourceUsage
+from headrace.report.parts import Cell, Cells, Table
+from headrace.report.text import setting
+from headrace.rules.rule import Remedy, Severity
+
+if TYPE_CHECKING:
+    from headrace.hunt import Hunt
+
+SEVERITY_STYLE = {
+    Severity.LIMIT: "bold red",
+    Severity.RISK: "red",
+    Severity.COST: "yellow",
+    Severity.ADVICE: "cyan",
+}
+
+
+def heading(hunt: Hunt, *, is_named: bool = True) -> str:
+    """The host, its server, when and for how long. Without its name where that stands above."""
+    facts = hunt.evidence.facts
+    parts = [facts.hostname or hunt.snapshot.target] if is_named else []
+    parts += [f"{facts.cpu_count} CPUs, kernel {facts.kernel_release}"]
+    if hunt.evidence.has_server:
+        settings = hunt.evidence.settings
+        parts.append(f"{settings['vendor']} {settings['version']}")
+    parts.append(f"{hunt.snapshot.seconds:.0f} s from {hunt.snapshot.started_at}")
+    return " · ".join(parts)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One host of many."""
+
+    host: str
+    findings: str
+    sentence: str
+    is_limited: bool
+
+
+def line(hunt: Hunt) -> Line:
+    return Line(
+        hunt.evidence.facts.hostname or hunt.snapshot.target,
+        counted(hunt) or "none",
+        hunt.verdict.sentence,
+        hunt.verdict.limiting is not None,
+    )
+
+
+def counted(hunt: Hunt) -> str:
+    """How many findings of each severity."""
+    counts = Counter(finding.severity for finding in hunt.judgement.findings)
+    return ", ".join(f"{counts[s]} {s}" for s in Severity if counts[s])
+
+
+def brief(lines: Iterable[Line]) -> Table:
+    """A line for each host: those that something limits first."""
+    rows: list[Cells] = [
+        [
+            Cell(each.host, style="bold"),
+            each.findings,
+            Cell(each.sentence, style="bold red" if each.is_limited else ""),
+        ]
+        for each in sorted(lines, key=lambda each: not each.is_limited)
+    ]
+    return Table((("host", ""), ("findings", ""), ("verdict", "")), rows)
+
+
+def waits(use: ResourceUsage) -> str:
+    """What waits, what went wrong and what is known of the limit."""
+    return "; ".join(part for part in (use.errors, use.saturation, use.limit) if part)
+
+
+def remedy_text(remedy: Remedy) -> str:
+    """Settings, steps, cost and what it would weaken, on one line."""
+    settings, notes = settings_text(remedy), notes_text(remedy)
+    parts = [f"{settings}." if settings and remedy.steps else settings, *remedy.steps]
+    text = " ".join(part for part in parts if part)
+    return f"{text} ({notes})" if notes else text
+
+
+def settings_text(remedy: Remedy) -> str:
+    return ", ".join(f"{name} = {setting(value)}" for name, value in remedy.settings.items())
+
+
+def notes_text(remedy: Remedy) -> str:
+    """Which of several it is, what it takes to set it, and what it would weaken."""
+    notes = [remedy.label] if remedy.label else []
+    if remedy.settings:
+        notes.append(str(remedy.cost))
+    return "; ".join([*notes, *(f"WEAKENS: {reason}" for reason in remedy.weakens)])

@@ -1,0 +1,289 @@
+"""A race's report: who stands, who left when and by whom, and what it saved.
+
+``report.json``: format, headrace, experiment, is_over, trials, full_trials and same_trials (all treatments in all
+blocks of the plan, and in those that the race came to), seconds, full_seconds, same_seconds, measured_again,
+races[] (condition, headline, blocks, is_decided, leader, survivors[], deviation, standings[]), cautions[], and
+versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from headrace import __version__
+from headrace.analysis.race import Race, Standing
+from headrace.analysis.trials import THROUGHPUT
+from headrace.report import charts, text
+from headrace.report.charts import decisions
+from headrace.report.experiment import tables
+from headrace.report.experiment.trials import STATE_CHIP
+from headrace.report.parts import (
+    Cell,
+    Chart,
+    Gap,
+    Heading,
+    Key,
+    Note,
+    Page,
+    Part,
+    Section,
+    Sentence,
+    Table,
+    method,
+)
+from headrace.report.race.view import View
+
+FORMAT_VERSION = 1
+
+_KEPT = ("name", "description", "kind", "seed", "alpha", "equivalence", "response", "workload", "hash")
+
+
+def page_of(view: View) -> Page:
+    races, design = view.progress.races, view.folder.design
+    return Page(
+        eyebrow="headrace race",
+        title=design.name,
+        lead=design.description,
+        verdicts=[view.headline(c, race) for c, race in races.items()] or ["No block is complete yet."],
+        keys=list(_keys(view)),
+        cautions=tables.cautions(view.records),
+        sections=[
+            *(_standing_section(view, i, c, race) for i, (c, race) in enumerate(races.items())),
+            _blocks_section(view),
+            _trials_section(view),
+            _method_section(view),
+        ],
+        footer="the numbers are in report.json, the data beside it as Parquet",
+        data={
+            "format": FORMAT_VERSION,
+            "headrace": __version__,
+            "experiment": {key: design.to_json()[key] for key in _KEPT},
+            "is_over": view.progress.is_over,
+            "trials": len(view.records),
+            "full_trials": view.full_trials,
+            "same_trials": view.same_trials,
+            "seconds": view.seconds,
+            "full_seconds": view.full_seconds,
+            "same_seconds": view.same_seconds,
+            "measured_again": sum(len(r.earlier) for r in view.records),
+            "races": [_json(view, condition, race) for condition, race in races.items()],
+            "cautions": tables.cautions(view.records),
+            "versions": tables.versions(view.records),
+        },
+    )
+
+
+def _json(view: View, condition: str, race: Race) -> dict[str, object]:
+    shown = ("blocks", "is_decided", "leader", "survivors", "deviation", "standings")
+    found: dict[str, object] = {name: getattr(race, name) for name in shown}
+    return {"condition": condition, "headline": view.headline(condition, race), **found}
+
+
+def fate(standing: Standing) -> str:
+    """Whether it stands, or when it left and who beat it."""
+    if standing.is_failed:
+        return f"failed in block {standing.dropped_after}"
+    if standing.dropped_after is None:
+        return "stands"
+    return f"left after block {standing.dropped_after}, beaten by {standing.dropped_by}"
+
+
+def ordered(race: Race) -> list[Standing]:
+    """Those that stand by their mean, then those that left, the last to leave first."""
+    place = {name: i for i, name in enumerate(race.survivors)}
+    return sorted(race.standings, key=lambda s: (place.get(s.treatment, len(place)), -(s.dropped_after or 0)))
+
+
+def _keys(view: View) -> Iterator[Key]:
+    for condition, race in view.progress.races.items():
+        where = f" at {condition}" if condition else ""
+        kind = "better" if race.is_decided and race.survivors else ""
+        note = "decided" if race.is_decided else "not decided"
+        yield Key(
+            f"Leader{where}", text.short(race.leader or "–", 40), f"{note} after {race.blocks} blocks", kind
+        )
+        started = len(race.standings)
+        yield Key(
+            f"Stand{where}", f"{len(race.survivors)} of {started}", f"{started - len(race.survivors)} left"
+        )
+        yield Key(
+            f"Noise of a trial{where}",
+            text.plus_minus(race.deviation or None),
+            "within a block, all together",
+        )
+    ran, full = len(view.records), view.full_trials
+    part = f"{100 * ran / full:.0f}% of {full}" if full else ""
+    yield Key("Trials", str(ran), f"{part}, which all in all blocks would be")
+    if view.seconds:
+        yield Key("Time", text.seconds(view.seconds), f"in place of about {text.seconds(view.full_seconds)}")
+
+
+def _standing_section(view: View, i: int, condition: str, race: Race) -> Section:
+    where = f" at {condition}" if condition else ""
+    alpha, margin = view.folder.design.alpha, view.folder.design.equivalence
+    if not race.standings:
+        return Section(
+            f"race{i}", f"Result{where}", f"Who stands{where}?", [Note("Nothing could be measured.")]
+        )
+    shown = ordered(race)
+    rows = [_row(s, race) for s in shown]
+    found = [row.interval for row in rows if row.interval]
+    title = f"{view.response} / the leader's (log scale)"
+    chart = Chart(
+        charts.ratios(rows, title, margin, charts.ratio_span(found, margin)),
+        see="Each against the leader, in the blocks that both ran. What left lies where it stood when it was last "
+        "measured; the band is the margin within which differences do not matter.",
+        legend=[
+            ("leader", "@{accent}", "★"),
+            ("stands", "@{unsure}", "◆"),
+            ("left: worse with confidence", "@{worse}", "■"),
+            (f"margin, {100 * margin:g}%", "@{noise}", "band"),
+        ],
+    )
+    words = f"The intervals hold for all treatments and all looks together, at {100 * (1 - alpha):g}%."
+    table = _table(view, race, shown)
+    brief: list[Part] = [*([Heading(condition)] if condition else []), table, Gap()]
+    return Section(f"race{i}", f"Result{where}", f"Who stands{where}?", [chart, table], words, brief)
+
+
+def _row(standing: Standing, race: Race) -> charts.Row:
+    is_leader = standing.treatment == race.leader
+    colour, symbol = "@{unsure}", "diamond"
+    if is_leader:
+        colour, symbol = "@{accent}", "star"
+    elif standing.dropped_after is not None:
+        colour, symbol = "@{worse}", "square"
+    said = [fate(standing)]
+    if standing.to_leader:
+        found = standing.to_leader
+        said.append(f"{text.ratio(found.estimate)} of the leader's ({text.between(found)})")
+    return charts.Row(
+        standing.treatment, standing.to_leader, colour, symbol, charts.hint(standing.treatment, *said)
+    )
+
+
+def _table(view: View, race: Race, shown: Sequence[Standing]) -> Table:
+    is_latency = view.response != THROUGHPUT
+    unit = f"{view.response}, ms" if is_latency else "ops/s"
+    rows = []
+    for s in shown:
+        chip = "better" if s.treatment == race.leader else "unsure" if s.dropped_after is None else "worse"
+        interval = (
+            "leader" if s.treatment == race.leader else text.between(s.to_leader) if s.to_leader else "–"
+        )
+        rows.append(
+            (
+                s.treatment,
+                str(s.blocks),
+                text.milliseconds(s.mean) if is_latency else text.count(s.mean),
+                text.ratio(s.to_leader.estimate if s.to_leader else None),
+                interval,
+                Cell("leads" if s.treatment == race.leader else fate(s), chip),
+            )
+        )
+    columns = (
+        ("treatment", ""),
+        ("blocks", "n"),
+        (unit, "n"),
+        ("/ leader", "n"),
+        ("interval", "n"),
+        ("", ""),
+    )
+    return Table(columns, rows)
+
+
+def _blocks_section(view: View) -> Section:
+    promise = (
+        f"The best is dropped with probability {100 * view.folder.design.alpha:g}% at most, "
+        "whenever the race stops. The leader's mean is flattered by having been chosen: measure it once "
+        "more beside what you have."
+    )
+    brief: list[Part] = [Sentence(view.saved()), Sentence(promise)]
+    brief += [Sentence(f"Caution: {c}.", "attention") for c in tables.cautions(view.records)]
+    if not view.progress.races:
+        return Section("blocks", "", "", brief=brief)
+    ran = [len(names) for names in view.progress.runners]
+    everyone = len(view.folder.design.treatments)
+    blocks = view.folder.design.blocks
+    left: dict[int, list[str]] = {}
+    for race in view.progress.races.values():
+        for s in race.standings:
+            if s.dropped_after is not None:
+                left.setdefault(s.dropped_after, []).append(s.treatment)
+    parts = [
+        Chart(
+            decisions.blocks(ran, everyone, blocks, left),
+            legend=[
+                ("trials of the block", "@{accent}", "■"),
+                ("not run: the race saved them", "@{noise}", "■"),
+            ],
+        )
+    ]
+    return Section("blocks", "Blocks", "What did it save?", parts, view.saved(), brief)
+
+
+def _trials_section(view: View) -> Section:
+    rows = []
+    for r in tables.executed(view.records):
+        seconds = (r.window_end_ns - r.window_start_ns) / 1e9
+        why = "; ".join([*([r.reason] if r.reason else []), *r.warnings])
+        state = Cell(str(r.state), STATE_CHIP[r.state])
+        rows.append(
+            (str(r.number), str(r.block), r.treatment, state, text.seconds(seconds) if seconds else "–", why)
+        )
+    columns = (
+        ("trial", ""),
+        ("block", "n"),
+        ("treatment", ""),
+        ("state", ""),
+        ("measured", "n"),
+        ("notes", "wrap"),
+    )
+    return Section(
+        "trials",
+        "Trials",
+        "Trials",
+        [Table(columns, rows, f"All {len(rows)} trials in the order they ran", True)],
+    )
+
+
+def _method_section(view: View) -> Section:
+    design = view.folder.design
+    alpha, margin = 100 * design.alpha, 100 * design.equivalence
+    return Section(
+        "method",
+        "Method",
+        "How to read it",
+        [
+            method(
+                (
+                    (
+                        "A race runs block by block,",
+                        "each treatment once a block in a random order. Whoever is worse "
+                        "than another with confidence leaves and costs no more trials.",
+                    ),
+                    (
+                        "The promise:",
+                        f"the best is dropped with probability {alpha:g}% at most, whenever the race "
+                        "stops: every look spends its own part of that, and all looks together no more.",
+                    ),
+                    (
+                        "It ends",
+                        "when one is left, or when with confidence none of those that stand is better than "
+                        f"the leader by more than {margin:g}%. These are not told apart: take whichever is "
+                        "simplest.",
+                    ),
+                    (
+                        "The leader's mean is flattered",
+                        "by having been chosen: measure it once more beside what you "
+                        "have before you promise a number to anybody.",
+                    ),
+                    (
+                        "Sources:",
+                        "Even-Dar, Mannor and Mansour 2006, JMLR 7 (successive elimination); Smyth 2004, "
+                        "Stat. Appl. Genet. Mol. Biol. 3 (the moderated t test).",
+                    ),
+                )
+            )
+        ],
+    )

@@ -1,0 +1,84 @@
+"""What a race says: who stands, who left when, and what it saved against a full study."""
+
+from __future__ import annotations
+
+from headrace.analysis.race import Race
+from headrace.experiment import race as races
+from headrace.report import text
+from headrace.store import ExperimentFolder
+
+
+class View:
+    """One race's folder, judged once. Raises StoreError when its tables cannot be read."""
+
+    def __init__(self, folder: ExperimentFolder) -> None:
+        self.records = folder.trials()
+        self.folder = races.as_decided(folder)
+        self.progress = races.progress_of(folder)
+        self.response = folder.design.response
+        everyone = len(folder.design.treatments)
+        #: All treatments in all blocks of the plan, and in those that the race came to.
+        self.full_trials = everyone * folder.design.blocks
+        self.same_trials = everyone * len(self.progress.runners)
+
+    def headline(self, condition: str, race: Race) -> str:
+        """One sentence: the winner, or the class that stands, or what is still open."""
+        margin = f"{100 * self.folder.design.equivalence:g}%"
+        where = f" at {condition}" if condition else ""
+        if not race.survivors:
+            return f"No treatment could be measured{where}."
+        if len(race.survivors) == 1:
+            return f"{race.leader} wins{where}: every other treatment is worse, or failed."
+        count = len(race.survivors) - 1
+        others = f"{count} of the others stand{'s' if count == 1 else ''}"
+        if race.is_decided:
+            return f"{race.leader} is within {margin} of the best{where}; {others}, not told apart."
+        if self.progress.is_over:
+            return f"Not decided{where} in {race.blocks} blocks: {race.leader} leads, {others}."
+        return f"After {race.blocks} blocks{where} {race.leader} leads; {others}."
+
+    def saved(self) -> str:
+        """What the race ran, beside full studies of all treatments."""
+        ran = len(self.records)
+        part = f"{100 * ran / self.full_trials:.0f}%" if self.full_trials else "–"
+        took, full, same = (
+            f", {text.seconds(seconds)}" if self.seconds else ""
+            for seconds in (self.seconds, self.full_seconds, self.same_seconds)
+        )
+        said = f"{ran} trials ran{took}; {self.full_trials}{full} would have been "
+        said += f"all treatments in all blocks ({part})"
+        if self.same_trials < self.full_trials:
+            said += f", {self.same_trials}{same} all in as many blocks as the race came to"
+        said += "."
+        again = sum(len(r.earlier) for r in self.records)
+        if again:
+            said += f" {again} more {'was' if again == 1 else 'were'} disturbed, and measured again."
+        return said
+
+    @property
+    def seconds(self) -> float:
+        """How long the trials took, with all that is set up for them."""
+        return sum(
+            (r.times_ns["finished"] - r.times_ns["started"]) / 1e9
+            for r in self.records
+            if {"started", "finished"} <= r.times_ns.keys()
+        )
+
+    @property
+    def full_seconds(self) -> float:
+        """How long all treatments in all blocks of the plan would have taken."""
+        return self._block_seconds * self.folder.design.blocks
+
+    @property
+    def same_seconds(self) -> float:
+        """How long all treatments in as many blocks as the race came to would have taken."""
+        return self._block_seconds * len(self.progress.runners)
+
+    @property
+    def _block_seconds(self) -> float:
+        """A block of all treatments, each in its own mean time."""
+        own: dict[str, list[float]] = {}
+        for r in self.records:
+            if {"started", "finished"} <= r.times_ns.keys():
+                own.setdefault(r.treatment, []).append((r.times_ns["finished"] - r.times_ns["started"]) / 1e9)
+        return sum(sum(times) / len(times) for times in own.values())

@@ -1,0 +1,85 @@
+"""How a sweep was measured, and how to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.report.experiment import method as experiment
+from headrace.report.experiment import tables
+from headrace.report.parts import Facts, Heading, Part, Section, Span, Words, method
+from headrace.report.sweep.view import SweepView
+from headrace.report.sweep.words import latency_words
+
+
+def section(view: SweepView) -> Section:
+    return Section(
+        "method",
+        "Method",
+        "How it was measured",
+        lambda: _parts(view),
+        data={"versions": tables.versions(view.records)},
+    )
+
+
+def _parts(view: SweepView) -> Iterator[Part]:
+    sweep, searched = view.sweep, " found by a search" if view.has_search_trials else ""
+    levels = f"{len(sweep.levels)} levels{searched}, {sweep.passes} passes"
+    what = f"{sweep.knob}: {levels}, order by seed {view.design.seed}"
+    rows: list[tuple[str, Words]] = [("design", what), *experiment.workload(view)]
+    if base := view.design.base:
+        rows.append(("settings", [Span(f"{name}={value}", "code") for name, value in base.items()]))
+    rows += [*experiment.when(view, "sweep"), *(("note", note) for note in view.design.notes)]
+    yield Facts(rows)
+    yield Heading("How to read it")
+    yield method(_lines(view))
+
+
+def _lines(view: SweepView) -> Iterator[tuple[str, str]]:
+    sweep = view.sweep
+    yield (
+        "The trial is the unit.",
+        "Each level is measured once in each pass, on a fresh copy of the data; every interval rests on "
+        "how passes differ, never on seconds.",
+    )
+    if view.has_search_trials:
+        yield (
+            "The search is not analysed.",
+            "It went up in order, so what drifted with time rose with the load; and it ended where levels "
+            "happened to be slow. The passes repeat its levels in random order.",
+        )
+    yield (
+        "The knee",
+        f"is the last level with {100 * sweep.gain:g}% more throughput than the best smaller one. Its "
+        "range: upward while each gain is sure, downward from the top while surely none is.",
+    )
+    if sweep.answers:
+        yield (
+            "An objective holds",
+            f"at a level when the upper end of its {view.confidence} interval, and that of every smaller "
+            "level, lies within the limit; it fails when the lower end lies beyond. Between, more passes "
+            "decide.",
+        )
+    if sweep.law:
+        yield (
+            "The law's intervals",
+            "leave one pass out at a time (jackknife). They suppose that the law holds; whether it does, "
+            "the test for lack of fit says.",
+        )
+    stall = ""
+    if not sweep.is_open:
+        stall = (
+            " A closed loop waits with the next operation while the server stalls, so its p99 is optimistic."
+        )
+    elif sweep.latency_kind == "response":
+        stall = " A stall counts for everyone who came meanwhile."
+    yield "Latency", f"is {latency_words(sweep)}.{stall}"
+    yield (
+        "Invalid trials",
+        "ran on a disturbed host, or with a driver that could not follow; failed ones did not run to their "
+        "end. Both are shown and neither is analysed.",
+    )
+    if not view.design.workload.options.get("clients"):
+        yield (
+            "The load is driven from the same machine:",
+            "what its driver uses of the cores, the server lacks, and the knee is that of both together.",
+        )

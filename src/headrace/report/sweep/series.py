@@ -1,0 +1,28 @@
+"""How each level held its pace, and what the machine did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.report.experiment import machine, pace
+from headrace.report.parts import Part, Section
+from headrace.report.sweep.view import SweepView
+
+
+def pace_section(view: SweepView) -> Section:
+    return Section("time", "Over time", "Did each level hold its pace?", lambda: pace.parts(view))
+
+
+def machine_section(view: SweepView) -> Section:
+    see = (
+        "Means over the measured window of each level's median trial. What stays full from the knee on is "
+        "what holds the server back: CPU busy near 100%, or a device that waits."
+    )
+    return Section("machine", "Machine", "What did the machine do?", lambda: _machine(view), see)
+
+
+def _machine(view: SweepView) -> Iterator[Part]:
+    rows = machine.rows_of(view)
+    if rows:
+        yield machine.means(view.evidence, rows, "level")
+        yield from machine.strips(view, rows, "levels")

@@ -1,0 +1,1 @@
+"""A tuning's report."""
