@@ -544,7 +544,7 @@ def _is_type_name(part: str) -> bool:
 
 
 def _reason(problem: Any) -> str:
-    if problem["type"] == "extra_forbidden":
+    if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return "no such key"
     if problem["type"] == "missing":
         return "this key is required"
