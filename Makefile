@@ -5,6 +5,8 @@ BIN := .venv/bin
 # takes all cores, and comes last, alone.
 PYTEST := $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 export PATH := $(PATH):/usr/sbin:/sbin
+# Every test of the command line is a start of Python: one that may not keep its bytecode compiles NumPy and SciPy anew.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-real check format bench docs wheel torture lock clean
 
