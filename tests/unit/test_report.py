@@ -132,7 +132,8 @@ def test_the_page_has_the_verdict_and_every_treatment_and_trial(ladder: Written)
     assert "Generated CPU" in outline.text
     ids = [attrs.get("id") for tag, attrs in outline.tags if tag == "section"]
     assert ids == [
-        "result", "table", "choice", "time", "latency", "machine", "configuration", "host", "trials", "method",
+        "result", "table", "settle", "choice", "time", "latency", "machine", "configuration", "host", "trials",
+        "method",
     ]  # fmt: skip
 
 

@@ -54,6 +54,7 @@ from headrace.report.experiment import (
     numbers,
     pace,
     result,
+    settle,
     trials,
 )
 from headrace.report.experiment.view import View
@@ -64,6 +65,7 @@ FORMAT_VERSION = 1
 SECTIONS: tuple[Callable[[View], Section], ...] = (
     result.section,
     numbers.section,
+    settle.section,
     choice.section,
     matters.section,
     pace.section,

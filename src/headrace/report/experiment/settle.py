@@ -1,0 +1,53 @@
+"""What would settle the comparisons that have no verdict yet: how many blocks, and how long they take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.analysis.result import Effect, Verdict
+from headrace.report import text
+from headrace.report.experiment.view import View
+from headrace.report.parts import Cell, Cells, Column, Part, Section, Sentence, Table
+
+SEE = (
+    "Each comparison without a verdict, with the blocks that would probably settle it, and how long a study of "
+    "that many blocks takes if its trials take as long as these did."
+)
+
+
+def section(view: View) -> Section:
+    """Empty where every comparison has its verdict."""
+    return Section("settle", "What is open", "What would settle the rest?", lambda: _parts(view), SEE)
+
+
+def _parts(view: View) -> Iterator[Part]:
+    open_ones = [e for e in view.analysis.effects if e.verdict is Verdict.NOT_ENOUGH_DATA]
+    if not open_ones:
+        return
+    rows: list[Cells] = []
+    for effect in sorted(open_ones, key=lambda e: e.blocks_needed or 10**9):
+        ratio = f"{text.ratio(effect.ratio.estimate)} ({text.between(effect.ratio)})"
+        needed = str(effect.blocks_needed) if effect.blocks_needed else "–"
+        rows.append(
+            [effect.treatment, effect.response, ratio, str(effect.blocks), needed, _time(view, effect)]
+        )
+    columns = (
+        Column("treatment"), Column("response"), Column("ratio", "n"), Column("blocks", "n"),
+        Column("blocks needed", "n"), Column("would take", "n"),
+    )  # fmt: skip
+    yield Table(columns, rows)
+    if any(effect.blocks_needed is None for effect in open_ones):
+        yield Sentence("A dash: too few blocks to tell how many it would take.", "aside")
+
+
+def _time(view: View, effect: Effect) -> Cell:
+    lengths = [
+        (r.times_ns["finished"] - r.times_ns["started"]) / 1e9
+        for r in view.records
+        if {"started", "finished"} <= r.times_ns.keys()
+    ]
+    if not effect.blocks_needed or not lengths:
+        return Cell("–")
+    trials_a_block = len(view.design.trials) / view.design.blocks
+    seconds = effect.blocks_needed * trials_a_block * sum(lengths) / len(lengths) / view.design.at_once
+    return Cell(text.seconds(seconds))
