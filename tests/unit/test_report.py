@@ -130,6 +130,7 @@ def test_the_page_has_the_verdict_and_every_treatment_and_trial(ladder: Written)
     assert "the server did not start: unknown variable" in outline.text
     assert "no steady state trials 3, 4" in outline.text
     assert "Generated CPU" in outline.text
+    assert f"Every comparison ({len(ladder.analysis.effects)})" in outline.text
     ids = [attrs.get("id") for tag, attrs in outline.tags if tag == "section"]
     assert ids == [
         "result", "table", "settle", "choice", "time", "latency", "machine", "configuration", "host", "trials",

@@ -7,9 +7,8 @@ from headrace.report.experiment.view import View
 from headrace.report.parts import Gap, Section
 
 SEE = (
-    "For each response and condition: which treatment is the best, or the first with everything that "
-    "cannot be told from it, those that no other beats in throughput and p99 at once, and what loses least "
-    "in the condition that suits it worst."
+    "The best for each objective with everything that cannot be told from it, those that no other beats in "
+    "throughput and p99 at once, and what loses least in the condition that suits it worst."
 )
 
 

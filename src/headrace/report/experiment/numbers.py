@@ -60,6 +60,30 @@ def _parts(view: View) -> Iterator[Part]:
         yield from _titled(group, _latencies(group))
     if view.shares:
         yield from _kinds(view)
+    if view.analysis.effects:
+        yield _every_comparison(view)
+
+
+def _every_comparison(view: View) -> Table:
+    has_conditions = len(view.groups) > 1
+    columns = [
+        Column("configuration"),
+        *([Column("condition")] if has_conditions else []),
+        Column("response"),
+    ]
+    columns += [Column("ratio", "n"), Column("interval", "n"), Column("verdict"), Column("noise floor", "n")]
+    columns += [Column("blocks", "n"), Column("blocks needed", "n")]
+    rows: list[Cells] = []
+    for group in view.groups:
+        for row in group.rows:
+            for effect in row.effects.values():
+                where = [group.condition] if has_conditions else []
+                ratio = [text.ratio(effect.ratio.estimate), text.between(effect.ratio)]
+                verdict = Cell(str(effect.verdict), tables.CHIP[effect.verdict])
+                known = [text.plus_minus(group.floor(effect.response)), str(effect.blocks)]
+                needed = str(effect.blocks_needed or "–")
+                rows.append([row.configuration, *where, effect.response, *ratio, verdict, *known, needed])
+    return Table(columns, rows, f"Every comparison ({len(rows)})", is_folded=True)
 
 
 def _titled(group: tables.Group, table: Table) -> Iterator[Part]:
