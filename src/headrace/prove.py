@@ -181,6 +181,7 @@ def live_plan(
         "mysql_password_file": login.password_file,
         "mysql_defaults_file": login.defaults_file,
         "mysql_tls": login.tls,
+        "mysql_tls_ca": login.tls_ca,
     }
     workload = {"kind": "observe", "seconds": seconds, "warmup_s": settle_s, "counter": counter}
     content = {

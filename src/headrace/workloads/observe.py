@@ -43,6 +43,9 @@ class ObserveOptions(Options):
     mysql_password_file: str = Field("", description="file on the target that holds the password")
     mysql_defaults_file: str = Field("", description="file on the target as my.cnf")
     mysql_tls: str = Field("", description="as --mysql-tls of the agent")
+    mysql_tls_ca: str = Field(
+        "", description="file on the target with the authority that signed its certificate"
+    )
 
     @model_validator(mode="after")
     def _can_be_counted(self) -> ObserveOptions:
@@ -60,6 +63,7 @@ class ObserveOptions(Options):
             self.mysql_password_file,
             self.mysql_defaults_file,
             self.mysql_tls,
+            self.mysql_tls_ca,
         )
 
 
