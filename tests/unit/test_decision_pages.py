@@ -460,19 +460,19 @@ def test_a_browser_draws_it_without_an_error_or_a_request(which: str, request: p
 def test_the_commands_write_their_pages(tmp_path: Path) -> None:
     page, file = tmp_path / "p.html", FOLDER / "pinterest-2015-async-rndwr.csv"
     factors = ["--factor", "kernel", "--factor", "filesystem", "--factor", "raid_chunk"]
-    done = headrace("import", str(file), *factors, "--response", "write_mb_s", "--page", str(page))
+    done = headrace("import", str(file), *factors, "--response", "write_mb_s", "--html", str(page))
     assert done.returncode == 0, done.stderr
     assert f"page: {page}" in done.stderr
     said = " ".join(" ".join(Outline(page.read_text()).words).split())
     assert "4 cells collapse, at 87.0 to 103 where 16 have 530 to 661" in said
     rows = [f"v{i},{1000 * (1 + (i > 8) / 4) + i % 3}" for i in range(18)]
     (tmp_path / "t.csv").write_text("version,tps\n" + "\n".join(rows) + "\n")
-    done = headrace("watch", str(tmp_path / "t.csv"), "--response", "tps", "--page", str(page), "--json")
+    done = headrace("watch", str(tmp_path / "t.csv"), "--response", "tps", "--html", str(page), "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["changes"][0]["name"] == "v9"
     assert "the last at v9" in page.read_text()
     done = headrace(
-        "watch", str(tmp_path / "t.csv"), "--response", "tps", "--page", str(tmp_path / "no" / "p.html")
+        "watch", str(tmp_path / "t.csv"), "--response", "tps", "--html", str(tmp_path / "no" / "p.html")
     )
     assert done.returncode == 9
     assert "cannot be written: No such file or directory" in done.stderr

@@ -172,7 +172,7 @@ class Days:
 
 @app.command(
     short_help="Summarise traffic by query class: how often, how slow, how costly.",
-    epilog="Example: headrace digest slow.log --objective 10ms --page digest.html",
+    epilog="Example: headrace digest slow.log --objective 10ms --html digest.html",
 )
 @grouped
 def digest(

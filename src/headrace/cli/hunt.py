@@ -13,6 +13,7 @@ import typer
 from headrace.cli.options import NO_LOGIN, grouped
 from headrace.cli.shell import (
     Json,
+    PageFile,
     TargetOption,
     app,
     on_target,
@@ -60,7 +61,7 @@ def hunt(
     profile: Annotated[
         bool, typer.Option("--profile", help="Also record where the server's CPU time goes (perf).")
     ] = False,
-    page: Annotated[Path | None, typer.Option("--page", help="Write an HTML report.")] = None,
+    page: PageFile = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Also show healthy resources and every gap.")
     ] = False,

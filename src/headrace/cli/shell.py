@@ -33,7 +33,7 @@ app = typer.Typer(
     epilog="Start with `headrace doctor`, then `headrace demo`. Exit codes: `headrace docs exit-codes`.",
 )
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
-PageFile = Annotated[Path | None, typer.Option("--page", metavar="FILE", help="Write an HTML report.")]
+PageFile = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML report.")]
 TargetOption = Annotated[
     str,
     typer.Option("--target", "-t", help="local, user@host[:port][+sudo], or a directory with a saved host."),

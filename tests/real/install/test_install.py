@@ -129,7 +129,7 @@ def test_a_bare_environment_analyses_and_reports(headrace: Installed) -> None:
         "mount",
         "--response",
         "tps",
-        "--page",
+        "--html",
         "page.html",
     )
     assert "kernel" in (headrace.folder / "page.html").read_text()

@@ -58,7 +58,7 @@ def test_the_terminal_and_the_page(tmp_path: Path) -> None:
     source = lines_file(tmp_path / "a", digests.traffic(1, 1_000))
     page = tmp_path / "page.html"
     answer = headrace(
-        "digest", source, "--objective", "2ms", "--order", "max", "-n", "3", "--page", str(page)
+        "digest", source, "--objective", "2ms", "--order", "max", "-n", "3", "--html", str(page)
     )
     assert answer.returncode == 0, answer.stderr
     assert "apdex" in answer.stdout
