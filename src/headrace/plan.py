@@ -102,7 +102,7 @@ class MachineTable(_Table):
     With ``[target] address = "vm"`` it is made of these: ``disks`` data disks of ``disk_size`` each, with
     ``disk_queues`` queues (0: one a processor), throttled to ``disk_iops`` (0: not), and a network card with
     ``nic_queues``. ``keep`` leaves it up when the experiment ends. A host over SSH is booted only with
-    ``allow_reboot``, and where ``hosts`` lists it; ``patience_s`` is how long its boot may take.
+    ``allow_reboot``, and where ``hosts`` lists it; ``boot_timeout_s`` is how long its boot may take.
     """
 
     kernel: Annotated[str, Field(min_length=1)] | None = None
@@ -116,7 +116,7 @@ class MachineTable(_Table):
     keep: bool = False
     allow_reboot: bool = False
     hosts: list[str] = []
-    patience_s: Annotated[float, Field(ge=10, le=86400)] = 900.0
+    boot_timeout_s: Annotated[float, Field(ge=10, le=86400)] = 900.0
 
     @field_validator("memory", "disk_size")
     @classmethod
@@ -127,7 +127,7 @@ class MachineTable(_Table):
 
     def makes(self) -> dict[str, Any]:
         """What a virtual machine is made of. Whether it stays up, and which hosts may reboot, is no part of it."""
-        return self.model_dump(mode="json", exclude={"keep", "allow_reboot", "hosts", "patience_s"})
+        return self.model_dump(mode="json", exclude={"keep", "allow_reboot", "hosts", "boot_timeout_s"})
 
 
 #: Keys of ``[design]`` that only one kind reads.

@@ -18,8 +18,8 @@ OLD, NEW = "6.1.0-18-amd64", "6.12.9+bpo-amd64"
 LOADERS = ("grub", "systemd-boot")
 
 
-def machine_of(host: RebootingHost, patience_s: float = 10) -> reboot.RebootedHost:
-    table = MachineTable(allow_reboot=True, hosts=["db1"], patience_s=patience_s)
+def machine_of(host: RebootingHost, boot_timeout_s: float = 10) -> reboot.RebootedHost:
+    table = MachineTable(allow_reboot=True, hosts=["db1"], boot_timeout_s=boot_timeout_s)
     spec = TargetSpec("ssh", host="db1", user="root")
     found: Any = host
     return reboot.RebootedHost(spec, table, reach=lambda _: found, between_looks_s=0)
@@ -153,7 +153,7 @@ def test_a_host_that_does_not_come_back_is_told_with_the_way_out() -> None:
     host = RebootingHost(OLD, offered=[NEW])
     machine = machine_of(host)
     # No table allows so little patience; the host needs more than this.
-    machine._table = machine._table.model_copy(update={"patience_s": 0.01})
+    machine._table = machine._table.model_copy(update={"boot_timeout_s": 0.01})
     asyncio.run(machine.ready("6.1", lambda _: None))
 
     async def never() -> None:

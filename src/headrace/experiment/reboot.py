@@ -223,7 +223,7 @@ class RebootedHost:
         ]
         await journal.begin(target, "guard", gone)
         content = GUARD_TEXT.format(
-            original=journal.kernel, seconds=round(self._table.patience_s), confirmed=CONFIRMED
+            original=journal.kernel, seconds=round(self._table.boot_timeout_s), confirmed=CONFIRMED
         )
         await target.write(GUARD, content.encode())
         await target.run(["systemctl", "daemon-reload"])
@@ -275,7 +275,7 @@ class RebootedHost:
         with contextlib.suppress(TargetError):
             await target.run(["systemctl", "reboot"], timeout_s=30, check=False)
         began = time.monotonic()
-        while time.monotonic() - began < self._table.patience_s * 2:
+        while time.monotonic() - began < self._table.boot_timeout_s * 2:
             await target.close()
             await asyncio.sleep(self._between_looks_s)
             with contextlib.suppress(TargetError):
@@ -284,7 +284,7 @@ class RebootedHost:
                     tell(f"{target.name} is back after {time.monotonic() - began:.0f} s")
                     return
         raise TargetError(
-            f"the host did not come back within {self._table.patience_s * 2:g} s of its reboot",
+            f"the host did not come back within {self._table.boot_timeout_s * 2:g} s of its reboot",
             place=target.name,
             hint=f"its console says why; when it is up, run again: {JOURNAL} there says what is to be undone",
         )
