@@ -21,10 +21,10 @@ from headrace.rules.evidence import Evidence, NotEnough, Number
 class Severity(StrEnum):
     """How a finding bears on the host, worst first."""
 
-    LIMIT = "limits"  # something waits for it now
+    LIMIT = "bottleneck"  # something waits for it now
     RISK = "risk"  # data, or the server itself, is in danger
-    COST = "costs"  # it works, at a price that can be measured
-    ADVICE = "try"  # sources say that another value may be better: only the experiment tells
+    COST = "cost"  # it works, at a price that can be measured
+    ADVICE = "suggestion"  # sources say that another value may be better: only the experiment tells
 
 
 class Confidence(StrEnum):

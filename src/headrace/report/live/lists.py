@@ -219,7 +219,7 @@ def findings(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
     """What the rules say of the last minute, the worst first."""
     columns = [
         Column("finding", 16, right=False),
-        Column("severity", 8, right=False, keep=5),
+        Column("severity", 10, right=False, keep=5),
         Column("what", 0, right=False),
     ]
     if shot.judgement is None:
