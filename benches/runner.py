@@ -23,7 +23,7 @@ name = "overhead"
 [target]
 scratch = "{scratch}"
 [design]
-kind = "ladder"
+kind = "cumulative"
 baseline = "STOCK"
 blocks = 3
 [design.rungs]

@@ -64,7 +64,7 @@ class Shape:
     base_ops_s: float = 4000.0
     noise: float = 0.015
     seed: int = 7
-    kind: str = "ladder"
+    kind: str = "cumulative"
     workload: str = "sysbench-oltp"
     invalid: Mapping[int, str] = field(default_factory=dict)
     failed: Mapping[int, str] = field(default_factory=dict)
@@ -98,7 +98,7 @@ def make(path: Path, shape: Shape | None = None) -> ExperimentFolder:
 def bare_design(name: str = "e", **more: Any) -> Design:
     """A design of nothing, for what asks little of it."""
     least: dict[str, Any] = {
-        "kind": "ladder", "seed": 1, "blocks": 1, "alpha": 0.05, "equivalence": 0.03, "baselines": {},
+        "kind": "cumulative", "seed": 1, "blocks": 1, "alpha": 0.05, "equivalence": 0.03, "baselines": {},
         "workload": WorkloadTable(kind="fio", seconds=10.0), "treatments": (), "trials": (),
     }  # fmt: skip
     return Design(name=name, **(least | more))

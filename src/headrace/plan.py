@@ -137,7 +137,7 @@ _KIND_OF_KEY = {
     "interactions": "optimal",
     "include": "optimal",
     "leave_out": "leave-one-out",
-    "rungs": "ladder",
+    "rungs": "cumulative",
 }
 
 
@@ -147,7 +147,7 @@ class DesignTable(_Table):
     named by ``hard`` change as seldom as a block allows, the first the most seldom. With ``duet`` each treatment
     is measured beside its baseline, at the same moment, each on half of the machine."""
 
-    kind: Literal["factorial", "ladder", "race", "leave-one-out", "screening", "optimal"]
+    kind: Literal["factorial", "cumulative", "race", "leave-one-out", "screening", "optimal"]
     baseline: str | dict[str, str]
     blocks: Annotated[int, Field(ge=1, le=1000)] = 5
     seed: int = 1
@@ -451,9 +451,9 @@ class TuneTable(_Table):
         return value
 
     def tables(self) -> dict[str, Any]:
-        """The confirmation as the design it is: a ladder whose rungs are known when the search has ended."""
+        """The confirmation as a cumulative design, whose rungs are known when the search has ended."""
         design = DesignTable(
-            kind="ladder",
+            kind="cumulative",
             baseline=AS_IS,
             rungs={AS_IS: []},
             blocks=self.blocks,

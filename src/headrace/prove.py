@@ -151,7 +151,7 @@ class Bench:
             "name": f"{plan.name}-{name}",
             "target": plan.target.model_dump(mode="json", exclude_none=True),
             "design": {
-                "kind": "ladder",
+                "kind": "cumulative",
                 "baseline": AS_IS,
                 "blocks": blocks,
                 "seed": plan.design.seed,
@@ -187,7 +187,7 @@ def live_plan(
     content = {
         "name": "live",
         "target": {"address": target},
-        "design": {"kind": "ladder", "baseline": AS_IS, "seed": seed, "rungs": {AS_IS: []}},
+        "design": {"kind": "cumulative", "baseline": AS_IS, "seed": seed, "rungs": {AS_IS: []}},
         "workload": {**workload, **{key: value for key, value in options.items() if value}},
     }
     return plans.parse(tomli_w.dumps(content), "the live host")

@@ -38,7 +38,7 @@ warmup_s = 2
 
 LADDER = """
 [design]
-kind = "ladder"
+kind = "cumulative"
 baseline = "STOCK"
 blocks = 3
 seed = 3

@@ -19,7 +19,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
 LADDER = """
 name = "t"
 [design]
-kind = "ladder"
+kind = "cumulative"
 baseline = "STOCK"
 blocks = 3
 seed = 7
@@ -162,7 +162,7 @@ def test_the_hash_changes_with_anything_that_is_measured() -> None:
         ("seconds = 5", "", ["workload.seconds", "required"]),
         ("blocks = 3", 'blocks = "many"', ["design.blocks = 'many'", "integer"]),
         ("blocks = 3", "block = 3", ["design.block = 3", "no such key"]),
-        ('kind = "ladder"', 'kind = "leader"', ["design.kind = 'leader'", "factorial", "ladder"]),
+        ('kind = "cumulative"', 'kind = "leader"', ["design.kind = 'leader'", "factorial", "cumulative"]),
         ('MYSQL = ["mysql"]', 'MYSQL = ["mysqll"]', ["design.rungs.MYSQL", "'mysqll'", "mysql, je"]),
         ('baseline = "STOCK"', 'baseline = "STOCKS"', ["design.baseline", "'STOCKS'", "STOCK, MYSQL, ALL"]),
         ("allocator", "alocator", ["server.alocator"]),

@@ -99,7 +99,7 @@ def test_an_error_names_the_key_the_value_and_what_is_allowed(table: str, said: 
 
 def test_a_sweep_has_no_design_nor_factors_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="design: a sweep"):
-        parsed('knob = "workload.threads"\nmax = 64\n[design]\nkind = "ladder"')
+        parsed('knob = "workload.threads"\nmax = 64\n[design]\nkind = "cumulative"')
     with pytest.raises(PlanError, match="factors: a sweep"):
         parsed('max = 64\n[factors.x]\nknob = "server.x"\nlevels = [1]')
     with pytest.raises(PlanError, match=r"no \[sweep\]"):

@@ -88,16 +88,18 @@ def _levels(plan: Plan) -> dict[str, dict[str, Settings]]:
         factors[CONFIGURATION] = {
             rung: _bundle(plan, "design.leave_out", names) for rung, names in rungs.items()
         }
-    elif plan.design.kind == "ladder":
+    elif plan.design.kind == "cumulative":
         if not plan.design.rungs:
-            raise PlanError('design.rungs: a ladder needs rungs, such as STOCK = [] and ALL = ["MYSQL"]')
+            raise PlanError(
+                'design.rungs: a cumulative one needs rungs, such as STOCK = [] and ALL = ["MYSQL"]'
+            )
         if CONFIGURATION in plan.factors:
-            raise PlanError(f"factors.{CONFIGURATION}: in a ladder this name belongs to the rungs")
+            raise PlanError(f"factors.{CONFIGURATION}: in a cumulative design this name belongs to the rungs")
         factors[CONFIGURATION] = {
             rung: _bundle(plan, f"design.rungs.{rung}", names) for rung, names in plan.design.rungs.items()
         }
-    if plan.design.rungs and plan.design.kind != "ladder":
-        raise PlanError('design.rungs: only in a ladder (design.kind = "ladder")')
+    if plan.design.rungs and plan.design.kind != "cumulative":
+        raise PlanError('design.rungs: only in a cumulative design (design.kind = "cumulative")')
     if not factors and not plan.factors:
         raise PlanError("factors: a factorial design needs at least one factor")
     for name, factor in plan.factors.items():

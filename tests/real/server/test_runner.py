@@ -53,7 +53,7 @@ name = "ladder"
 [target]
 scratch = "{scratch}"
 [design]
-kind = "ladder"
+kind = "cumulative"
 baseline = "STOCK"
 blocks = 2
 [design.rungs]

@@ -102,7 +102,7 @@ def groups(design: Design, analysis: Analysis, records: Sequence[TrialRecord]) -
     for condition, treatments in design.conditions.items():
         baseline = design.baselines.get(condition, "")
         rows = [_row(t, baseline, summaries.get(t.name), analysis, records) for t in treatments]
-        if design.kind not in ("ladder", "leave-one-out"):
+        if design.kind not in ("cumulative", "leave-one-out"):
             rows.sort(key=lambda r: (not r.is_baseline, -_speed(r)))
         noise = {n.response: n for n in analysis.noise if n.condition == condition}
         found.append(Group(condition, baseline, tuple(rows), noise))
