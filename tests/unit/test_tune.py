@@ -65,7 +65,7 @@ def test_the_shipped_plan_is_sound() -> None:
         ('constraints = ["memory=2ms"]', "must be such as"),
         ('start = [{ "server.max_connections" = 5 }]', "server.max_connections is not among [tune.knobs]"),
         ("trials = 0", "tune.trials = 0"),
-        ("[design]\nkind = 'ladder'\nbaseline = 'x'", "has its own design"),
+        ("[design]\nkind = 'cumulative'\nbaseline = 'x'", "has its own design"),
     ],
 )
 def test_an_error_names_the_key(more: str, said: str) -> None:
