@@ -263,7 +263,7 @@ def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
     def make(*broken: str) -> SshdMachine:
         made.append(SshdMachine(tmp_path, broken))
-        monkeypatch.setattr(runner, "open_machine", lambda design, folder: made[-1])
+        monkeypatch.setattr(labs, "open_machine", lambda design, folder: made[-1])
         return made[-1]
 
     yield make
