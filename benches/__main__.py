@@ -81,7 +81,9 @@ def main() -> int:
     print(f"{len(runnable)} benches, about {sum(b.minutes for b in runnable):.0f} minutes in all", flush=True)
     # Whatever a bench starts is ours when the bench is gone, also in a session of its own.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # SIGINT, too: a shell has what it starts in the background ignore it.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     outcome: dict[str, list[str]] = {"passed": [], "failed": [], "skipped": [], "stopped": []}
     for bench in chosen:
         if outcome["stopped"]:
