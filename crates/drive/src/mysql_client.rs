@@ -84,7 +84,7 @@ impl<'a> MysqlClient<'a> {
         let mut keeps_rows = false;
         let mut requests =
             Requests::new(out, self.workload.statements(), &self.statement_ids, &mut keeps_rows);
-        let reply = Reply::new(self.answers.affected_rows, self.answers.row_count, &self.answers.rows);
+        let reply = Reply::new(self.answers.affected_rows(), self.answers.row_count(), &self.answers.rows);
         match self.script.step((!is_first).then_some(&reply), &mut requests, random) {
             Step::Wait => {
                 let is_binary = is_execution(&out[start..]);
@@ -116,14 +116,14 @@ impl<'a> MysqlClient<'a> {
     /// A reply is whole.
     fn take_reply(&mut self, out: &mut Vec<u8>, random: &mut Random) -> Progress {
         let error = self.answers.take_error();
-        self.rows += self.answers.row_count;
+        self.rows += self.answers.row_count();
         self.bytes += self.answers.bytes;
         match (std::mem::replace(&mut self.phase, Phase::Idle), error) {
             (Phase::Working, None) => self.step(false, out, random),
             (Phase::Working, Some(error)) => self.fail(Failure::from(&error), out),
             (Phase::RollingBack(failure), None) => Progress::Failed(failure),
             (Phase::Preparing, None) => {
-                self.statement_ids.push(self.answers.statement_id);
+                self.statement_ids.push(self.answers.statement_id());
                 self.prepare_next(out)
             }
             // A statement that cannot be prepared or rolled back leaves nothing to work with.

@@ -1,28 +1,24 @@
-//! The server's side of the wire, read as it comes: packets are counted by their headers, and only what says how a
-//! reply goes on, or what a script asked for, is looked at. A result of any size takes no memory here.
+//! The server's side of a connection of our own, read as it comes: packets are counted by their headers, and only what
+//! says how a reply continues (`reply`), or what a script asked for, is looked at. A result of any size takes no memory.
 
 use crate::Error;
 use crate::checksum::RowsChecksum;
 use crate::fields::Rows;
+use crate::frames::{HEADER, LARGEST_FRAME};
 use crate::reader::Reader;
+use crate::reply::{
+    Dialect, END, EOF_LENGTH, ERROR, LOCAL_FILE, OK, PROGRESS, ReplyState, SHORTEST_OK, Stage, Step,
+};
 
-const HEADER: usize = 4;
-const LARGEST_FRAME: usize = 0xFF_FFFF;
-const OK: u8 = 0x00;
-const LOCAL_FILE: u8 = 0xFB;
-const END: u8 = 0xFE;
-const ERROR: u8 = 0xFF;
-/// A row that begins as an end does is at least 16 MiB long: its first value's length takes eight bytes.
-const LONGEST_END: usize = 8;
-const IN_TRANSACTION: u16 = 0x0001;
-const MORE_RESULTS: u16 = 0x0008;
+/// The servers' own limit.
+const MOST_COLUMNS: u64 = 4096;
 /// What a connection keeps of its buffer between replies: thousands of them share the memory.
 const KEPT_BUFFER: usize = 4096;
 
 /// Reads the replies of one connection, one at a time.
-#[derive(Default)]
 pub struct Answers {
-    stage: Stage,
+    reply: ReplyState,
+    dialect: Dialect,
     /// Bytes of a packet that is not whole yet, or was not when its last byte came.
     partial: Vec<u8>,
     /// Bytes that are still to come of a frame nobody looks at.
@@ -32,48 +28,39 @@ pub struct Answers {
     sequence: u8,
     keeps_rows: bool,
     is_binary: bool,
-    in_transaction: bool,
     /// Rows are looked at for their checksum.
     checks_rows: bool,
     checksum: Option<RowsChecksum>,
     error: Option<Error>,
     pub rows: Rows,
-    pub row_count: u64,
-    pub affected_rows: u64,
-    /// Of all results; None where a server says nothing of them.
-    pub warnings: Option<u16>,
     pub bytes: u64,
-    pub statement_id: u32,
 }
 
-#[derive(Clone, Copy, Default)]
-enum Stage {
-    /// Nothing was asked: the server has nothing to say.
-    #[default]
-    Idle,
-    /// The first packet of a result.
-    First,
-    Columns {
-        left: u64,
-    },
-    ColumnsEnd,
-    Rows,
-    Prepared,
-    /// What a prepared statement's parameters and columns are, each list with an end.
-    Definitions {
-        left: u16,
-        then: u16,
-    },
-    DefinitionsEnd {
-        then: u16,
-    },
+impl Default for Answers {
+    fn default() -> Self {
+        Answers {
+            reply: ReplyState::default(),
+            // Our logins never ask for the other (`protocol::capabilities`).
+            dialect: Dialect { deprecates_eof: Some(false), ..Dialect::default() },
+            partial: Vec::new(),
+            skip: 0,
+            continues: false,
+            sequence: 0,
+            keeps_rows: false,
+            is_binary: false,
+            checks_rows: false,
+            checksum: None,
+            error: None,
+            rows: Rows::default(),
+            bytes: 0,
+        }
+    }
 }
 
 impl Answers {
     /// Before a request goes out. `is_binary`: it is the execution of a prepared statement.
     pub fn expect(&mut self, keeps_rows: bool, is_binary: bool) {
-        self.stage = Stage::First;
-        self.start();
+        self.start(Stage::First);
         self.keeps_rows = keeps_rows;
         self.is_binary = is_binary;
         self.rows.clear();
@@ -93,25 +80,41 @@ impl Answers {
 
     /// Before a COM_STMT_PREPARE goes out.
     pub fn expect_prepared(&mut self) {
-        self.stage = Stage::Prepared;
-        self.start();
+        self.start(Stage::Prepared);
         self.keeps_rows = false;
     }
 
-    fn start(&mut self) {
+    fn start(&mut self, stage: Stage) {
+        self.reply.expect(stage);
         self.sequence = 1;
-        self.row_count = 0;
-        self.affected_rows = 0;
-        self.warnings = None;
         self.bytes = 0;
         self.checks_rows = false;
         self.checksum = None;
         self.error = None;
     }
 
+    /// Rows of all results.
+    pub fn row_count(&self) -> u64 {
+        self.reply.rows
+    }
+
+    pub fn affected_rows(&self) -> u64 {
+        self.reply.affected.unwrap_or(0)
+    }
+
+    /// Of all results; None where the reply ended in an error.
+    pub fn warnings(&self) -> Option<u16> {
+        self.reply.error.is_none().then_some(self.reply.warnings)
+    }
+
+    /// The number of the statement that was prepared; 0 where none was.
+    pub fn statement_id(&self) -> u32 {
+        self.reply.prepared.map_or(0, |prepared| prepared.statement)
+    }
+
     /// Whether the last status said that a transaction is open.
     pub fn in_transaction(&self) -> bool {
-        self.in_transaction
+        self.reply.in_transaction()
     }
 
     /// The error that ended the reply.
@@ -138,7 +141,7 @@ impl Answers {
             }
             self.partial = bytes;
         }
-        let is_done = matches!(self.stage, Stage::Idle);
+        let is_done = self.reply.stage == Stage::Idle;
         if is_done && (!self.partial.is_empty() || self.skip > 0) {
             return Err(self.unasked());
         }
@@ -148,20 +151,23 @@ impl Answers {
     /// Reads whole packets; how many bytes they took.
     fn read(&mut self, input: &[u8]) -> Result<usize, Error> {
         let mut at = 0;
-        while !matches!(self.stage, Stage::Idle) {
+        while self.reply.stage != Stage::Idle {
             let [a, b, c, sequence, ..] = input[at..] else { break };
             let length = u32::from_le_bytes([a, b, c, 0]) as usize;
             if sequence != self.sequence {
                 return Err(Error::Malformed("a packet is out of order"));
             }
             let rest = &input[at + HEADER..];
-            // A row is only counted; its first byte and its length tell it from an error and from the end.
-            let is_counted = matches!(self.stage, Stage::Rows)
-                && !(self.keeps_rows || (self.checks_rows && length < LARGEST_FRAME && !self.continues))
-                && (self.continues || (length > LONGEST_END && rest.first().is_some_and(|b| *b != ERROR)));
-            if is_counted {
+            let first = rest.first().filter(|_| length > 0);
+            // Our servers end the columns: what comes in the place of that end is no row.
+            let is_row = self.continues
+                || (self.reply.stage == Stage::Rows
+                    && first.is_some_and(|first| self.reply.is_row(*first, length)));
+            let is_looked_at =
+                self.keeps_rows || (self.checks_rows && length < LARGEST_FRAME && !self.continues);
+            if is_row && !is_looked_at {
                 if !self.continues {
-                    self.row_count += 1;
+                    self.reply.row(&mut self.dialect);
                 }
                 self.continues = length == LARGEST_FRAME;
                 // The sum of the others would pass for that of all.
@@ -176,7 +182,11 @@ impl Answers {
                 if length == LARGEST_FRAME {
                     return Err(Error::Malformed("a row that is to be kept is larger than 16 MiB"));
                 }
-                self.take(&rest[..length])?;
+                if is_row {
+                    self.row(&rest[..length])?
+                } else {
+                    self.take(&rest[..length])?
+                }
                 at += HEADER + length;
             }
             self.sequence = self.sequence.wrapping_add(1);
@@ -184,102 +194,37 @@ impl Answers {
         Ok(at)
     }
 
-    /// One whole packet.
+    /// A whole row that is looked at.
+    fn row(&mut self, payload: &[u8]) -> Result<(), Error> {
+        self.reply.row(&mut self.dialect);
+        if let Some(checksum) = &mut self.checksum {
+            checksum.add(payload);
+        }
+        match (self.keeps_rows, self.is_binary) {
+            (true, true) => self.rows.add_binary_row(payload),
+            (true, false) => self.rows.add_text_row(payload),
+            (false, _) => Ok(()),
+        }
+    }
+
+    /// A whole packet that is no row.
     fn take(&mut self, payload: &[u8]) -> Result<(), Error> {
-        let first = *payload.first().ok_or(Error::Malformed("an empty packet"))?;
-        if first == ERROR {
-            match Error::from_packet(payload) {
-                malformed @ Error::Malformed(_) => return Err(malformed),
-                error => self.error = Some(error),
+        let stage = self.reply.stage;
+        check(stage, payload)?;
+        match self.reply.take(payload, payload.len(), &mut self.dialect)? {
+            Step::Column if self.keeps_rows => self.rows.add_column(payload)?,
+            Step::More | Step::Column => {}
+            Step::File => return Err(Error::Malformed("a request for a file of ours")),
+            Step::Done => {
+                self.reply.stage = Stage::Idle;
+                if self.reply.error.is_some() {
+                    self.error = Some(Error::from_packet(payload));
+                }
             }
-            self.stage = Stage::Idle;
-            return Ok(());
         }
-        let is_end = first == END && payload.len() <= LONGEST_END;
-        self.stage = match self.stage {
-            Stage::Idle => return Err(self.unasked()),
-            Stage::First => return self.take_first(first, payload),
-            Stage::Columns { left } => {
-                if self.keeps_rows {
-                    self.rows.add_column(payload)?;
-                }
-                if left == 1 { Stage::ColumnsEnd } else { Stage::Columns { left: left - 1 } }
-            }
-            Stage::ColumnsEnd if is_end => Stage::Rows,
-            Stage::Rows if is_end => {
-                self.add_warnings(u16::from_le_bytes(Reader { payload, at: 1 }.array()?));
-                // Only the first result is kept; there is no second but after CALL.
-                self.keeps_rows = false;
-                let mut reader = Reader { payload, at: 3 };
-                self.take_status(u16::from_le_bytes(reader.array()?))
-            }
-            Stage::Rows => {
-                self.row_count += 1;
-                if let Some(checksum) = &mut self.checksum {
-                    checksum.add(payload);
-                }
-                match (self.keeps_rows, self.is_binary) {
-                    (true, true) => self.rows.add_binary_row(payload)?,
-                    (true, false) => self.rows.add_text_row(payload)?,
-                    (false, _) => {}
-                }
-                Stage::Rows
-            }
-            Stage::Prepared => self.take_prepared(payload)?,
-            Stage::Definitions { left: 1, then } => Stage::DefinitionsEnd { then },
-            Stage::Definitions { left, then } => Stage::Definitions { left: left - 1, then },
-            Stage::DefinitionsEnd { then } if is_end => definitions(then, 0),
-            Stage::ColumnsEnd | Stage::DefinitionsEnd { .. } => {
-                return Err(Error::Malformed("the columns do not end"));
-            }
-        };
+        // Only the first result is kept; there is no second but after CALL.
+        self.keeps_rows &= stage != Stage::Rows;
         Ok(())
-    }
-
-    fn take_first(&mut self, first: u8, payload: &[u8]) -> Result<(), Error> {
-        let mut reader = Reader { payload, at: 0 };
-        self.stage = match first {
-            OK => {
-                reader.at = 1;
-                self.affected_rows += reader.length()?;
-                reader.length()?;
-                let status = u16::from_le_bytes(reader.array()?);
-                if let Ok(warnings) = reader.array() {
-                    self.add_warnings(u16::from_le_bytes(warnings));
-                }
-                self.take_status(status)
-            }
-            LOCAL_FILE => return Err(Error::Malformed("a request for a file of ours")),
-            _ => {
-                let count = reader.length()?;
-                // MySQL's own limit is 4096.
-                if reader.at != payload.len() || count > 4096 {
-                    return Err(Error::Malformed("the number of columns"));
-                }
-                Stage::Columns { left: count }
-            }
-        };
-        Ok(())
-    }
-
-    fn take_status(&mut self, status: u16) -> Stage {
-        self.in_transaction = status & IN_TRANSACTION != 0;
-        if status & MORE_RESULTS != 0 { Stage::First } else { Stage::Idle }
-    }
-
-    fn add_warnings(&mut self, count: u16) {
-        self.warnings = Some(self.warnings.unwrap_or(0).saturating_add(count));
-    }
-
-    fn take_prepared(&mut self, payload: &[u8]) -> Result<Stage, Error> {
-        let mut reader = Reader { payload, at: 0 };
-        if reader.array()? != [OK] {
-            return Err(Error::Malformed("the reply to a prepare"));
-        }
-        self.statement_id = u32::from_le_bytes(reader.array()?);
-        let columns = u16::from_le_bytes(reader.array()?);
-        let parameters = u16::from_le_bytes(reader.array()?);
-        Ok(definitions(parameters, columns))
     }
 
     /// Something came that nobody asked for. A server that shuts us out says why before it closes.
@@ -291,22 +236,38 @@ impl Answers {
     }
 }
 
-fn definitions(now: u16, then: u16) -> Stage {
-    match (now, then) {
-        (0, 0) => Stage::Idle,
-        (0, left) => Stage::Definitions { left, then: 0 },
-        (left, then) => Stage::Definitions { left, then },
-    }
+/// Refuses what others may hear, but no login of ours asks for: results that end otherwise, or have no definitions, and
+/// reports of progress.
+fn check(stage: Stage, payload: &[u8]) -> Result<(), Error> {
+    let bad = match (stage, payload) {
+        (_, [ERROR, code @ ..]) if code.starts_with(&PROGRESS.to_le_bytes()) => "a report of progress",
+        (_, [ERROR, ..]) => return Ok(()),
+        (Stage::First, [OK, ..]) if payload.len() < SHORTEST_OK => "a packet is too short",
+        (Stage::First, [OK | LOCAL_FILE, ..]) => return Ok(()),
+        (Stage::First, [END, ..]) => "an end of what did not begin",
+        (Stage::First, _) => {
+            let mut reader = Reader { payload, at: 0 };
+            if (1..=MOST_COLUMNS).contains(&reader.length()?) {
+                return reader.end();
+            }
+            "the number of columns"
+        }
+        (Stage::ColumnsEnd | Stage::Rows, [END, ..]) if payload.len() != EOF_LENGTH => "the end of a result",
+        _ => return Ok(()),
+    };
+    Err(Error::Malformed(bad))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Answers, IN_TRANSACTION, MORE_RESULTS};
+    use super::Answers;
     use crate::Error;
     use crate::fields::Cell;
     use crate::frames::encode;
     use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
+    const IN_TRANSACTION: u16 = 0x0001;
+    const MORE_RESULTS: u16 = 0x0008;
     const COLUMN: &[u8] = b"\x03def\0\0\0\x01a\0\x0c\x2d\0\0\x01\0\0\xfd\0\0\0\0\0";
     const END: &[u8] = &[0xFE, 0, 0, 2, 0];
 
@@ -357,7 +318,7 @@ mod tests {
                 let mut answers = Answers::default();
                 answers.expect(false, false);
                 assert!(feed(&mut answers, bytes, step).unwrap(), "{bytes:?} in {step}");
-                assert_eq!((answers.row_count, answers.affected_rows), (*rows, *affected));
+                assert_eq!((answers.row_count(), answers.affected_rows()), (*rows, *affected));
                 assert_eq!(answers.bytes, bytes.len() as u64);
             }
         }
@@ -377,6 +338,42 @@ mod tests {
         let mut answers = Answers::default();
         answers.expect(false, false);
         assert!(matches!(answers.feed(&wire(&[b"\xff\xbd"])), Err(Error::Malformed(_))));
+    }
+
+    #[test]
+    fn what_no_login_of_ours_asks_for_loses_the_connection() {
+        const OK_AS_END: &[u8] = &[0xFE, 0, 0, 2, 0, 0, 0];
+        let begun = [&[1][..], COLUMN, END];
+        let cases: [&[&[u8]]; 19] = [
+            &[&[0]],
+            &[&[0, 1]],
+            &[&[0, 1, 0, 2, 0, 0]],
+            &[&[0, 2]],
+            // Numbers of columns: none, too many, with a byte behind or before it that says whether definitions follow.
+            &[&[0xFC, 0, 0]],
+            &[&[0xFC, 0x01, 0x10]],
+            &[&[0xFC, 0xFF, 0xFF]],
+            &[&[2, 1]],
+            &[&[2, 0]],
+            &[&[1, 2]],
+            &[&[0xFC, 1]],
+            &[b"\xfb/etc/passwd"],
+            &[b"\xff\xff\xff\x01\x01\x02\0\0\0"],
+            &[END],
+            &[OK_AS_END],
+            &[&[1], COLUMN, OK_AS_END],
+            &[&[1], COLUMN, b"\x01y"],
+            &[begun[0], begun[1], begun[2], OK_AS_END],
+            &[begun[0], begun[1], begun[2], &[0xFE; 12]],
+        ];
+        for payloads in cases {
+            for (keeps_rows, step) in [(false, 1), (false, 1000), (true, 1)] {
+                let mut answers = Answers::default();
+                answers.expect(keeps_rows, false);
+                let got = feed(&mut answers, &wire(payloads), step);
+                assert!(matches!(got, Err(Error::Malformed(_))), "{payloads:?}: {got:?}");
+            }
+        }
     }
 
     #[test]
@@ -400,7 +397,7 @@ mod tests {
         let mut answers = Answers::default();
         answers.expect(false, false);
         assert!(feed(&mut answers, &bytes, 60_000).unwrap());
-        assert_eq!(answers.row_count, 2);
+        assert_eq!(answers.row_count(), 2);
         assert!(answers.partial.capacity() < 100);
     }
 
@@ -417,7 +414,7 @@ mod tests {
                 let mut answers = Answers::default();
                 answers.expect_prepared();
                 assert!(feed(&mut answers, bytes, step).unwrap());
-                assert_eq!(answers.statement_id, 9);
+                assert_eq!(answers.statement_id(), 9);
             }
         }
     }
@@ -492,7 +489,7 @@ mod tests {
                 let mut answers = Answers::default();
                 answers.expect(keeps_rows, false);
                 prop_assert!(feed(&mut answers, &wire(&payloads), step).unwrap());
-                prop_assert_eq!(answers.row_count, rows.len() as u64);
+                prop_assert_eq!(answers.row_count(), rows.len() as u64);
                 prop_assert_eq!(answers.rows.count(), if keeps_rows { rows.len() } else { 0 });
             }
         }

@@ -2,8 +2,10 @@
 
 use super::error::Error;
 
-const HEADER: usize = 4;
-const LARGEST_FRAME: usize = 0xFF_FFFF;
+/// Length and number before a frame.
+pub const HEADER: usize = 4;
+/// A frame of this length is continued by the next.
+pub const LARGEST_FRAME: usize = 0xFF_FFFF;
 /// The protocol's own limit (max_allowed_packet can be at most this).
 const LARGEST_PAYLOAD: usize = 1 << 30;
 const SMALLEST_SPACE: usize = 16 * 1024;

@@ -15,6 +15,7 @@ pub mod frames;
 pub mod options;
 pub mod protocol;
 pub mod reader;
+pub mod reply;
 pub mod request;
 pub mod tls;
 pub mod types;

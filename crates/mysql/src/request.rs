@@ -2,17 +2,15 @@
 
 use std::io::Write;
 
-use crate::frames;
+use crate::frames::{self, HEADER, LARGEST_FRAME};
 
 const COMMAND_QUERY: u8 = 0x03;
 const COMMAND_EXECUTE: u8 = 0x17;
-const HEADER: usize = 4;
 /// Command, statement id, no cursor, one iteration.
 const EXECUTE_START: usize = 1 + 4 + 1 + 4;
 const TYPE_LONGLONG: u8 = 0x08;
 const TYPE_DOUBLE: u8 = 0x05;
 const TYPE_VAR_STRING: u8 = 0xFD;
-const LARGEST_FRAME: usize = 0xFF_FFFF;
 
 /// The type of a parameter; a request's values must be of these types, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 //! What a plugin says is passed on as it is.
 
 use crate::stream::Side;
+use mysql::frames::HEADER;
 
-const HEADER: usize = 4;
 /// Bytes of a request for TLS, and of what stands before the user of a login.
 const FIXED: usize = 32;
 /// CLIENT_SSL in the second byte of the flags.

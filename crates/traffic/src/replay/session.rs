@@ -180,7 +180,7 @@ impl<'a> Session<'a> {
             if let Request::Execute { statement, text, .. } = &item.request {
                 // A number that no recording has, for what came without one.
                 self.remember(statement.unwrap_or(u32::MAX), text.clone());
-                let id = self.answers.statement_id;
+                let id = self.answers.statement_id();
                 if let Request::Execute { parameters, .. } = &item.request {
                     write_execution(id, parameters, out);
                 }
@@ -223,7 +223,7 @@ impl<'a> Session<'a> {
 
     /// What was just prepared is what the recording calls `recorded`.
     fn remember(&mut self, recorded: u32, text: Arc<[u8]>) {
-        let prepared = Prepared { id: self.answers.statement_id, text };
+        let prepared = Prepared { id: self.answers.statement_id(), text };
         if let Some(old) = self.statements.insert(recorded, prepared) {
             write_command(CLOSE, &old.id.to_le_bytes(), &mut self.unsent);
         }

@@ -32,9 +32,9 @@ impl Got {
     pub fn of(answers: &Answers, error: Option<u16>) -> Self {
         Self {
             error,
-            rows: answers.row_count,
-            affected: answers.affected_rows,
-            warnings: answers.warnings,
+            rows: answers.row_count(),
+            affected: answers.affected_rows(),
+            warnings: answers.warnings(),
             checksum: answers.checksum(),
         }
     }

@@ -1,60 +1,14 @@
 //! The client's bytes: packets, and the requests that they are.
 
 use super::Shared;
-use super::answer::Stage;
 use super::login::Hello;
-use super::session::{Phase, Request, Session};
+use super::request::Request;
+use super::session::{Phase, Session};
+use super::sides::Target;
 use crate::event::Command;
+use mysql::frames::{HEADER, LARGEST_FRAME};
+use mysql::reply::Stage;
 use mysql_common::constants::CapabilityFlags as Flags;
-
-const HEADER: usize = 4;
-pub const LARGEST_FRAME: usize = 0xFF_FFFF;
-
-/// What becomes of a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Target {
-    #[default]
-    Request,
-    /// An answer to a challenge, or a piece of a file: counted with the request that it belongs to.
-    Part,
-}
-
-#[derive(Default)]
-pub struct ClientSide {
-    header: [u8; HEADER],
-    have: usize,
-    /// Bytes that are still to come of the frame; None between frames.
-    left: Option<usize>,
-    length: usize,
-    /// The frame before was full: the next one goes on with the same packet.
-    continues: bool,
-    sequence: u8,
-    target: Target,
-    request: Request,
-    /// The server has asked for a file, and its content comes.
-    pub is_file: bool,
-    /// Bytes of compressed frames that no packet counts yet.
-    pub frame_bytes: u64,
-}
-
-impl ClientSide {
-    /// Bytes of a packet that is not whole.
-    pub fn unfinished_bytes(&self) -> u64 {
-        if self.is_inside() { self.have as u64 + self.request.wire_bytes } else { 0 }
-    }
-
-    pub fn is_inside(&self) -> bool {
-        self.have > 0 || self.left.is_some() || self.continues
-    }
-
-    /// Skips what is missing of the packet that is coming in: whether that ends its frame. None where more is missing.
-    pub fn pass_unseen(&mut self, missing: usize) -> Option<bool> {
-        let left = self.left.filter(|left| missing <= *left)? - missing;
-        self.left = Some(left);
-        self.request.is_cut = true;
-        Some(left == 0)
-    }
-}
 
 impl Session {
     pub fn client_bytes(
@@ -163,7 +117,7 @@ impl Session {
         }
         self.ask(request, shared)?;
         // What the server said may have been seen before what it answers.
-        if self.answer.stage != Stage::Idle && !self.server.is_between_packets() {
+        if self.answer.reply.stage != Stage::Idle && !self.server.is_between_packets() {
             return self.server_bytes(now_ns, now_ns, &[], shared);
         }
         Ok(())

@@ -12,11 +12,14 @@
 
 mod answer;
 mod client;
+mod connection;
 mod inflate;
 mod login;
+mod request;
 mod resync;
 mod server;
 mod session;
+mod sides;
 mod statements;
 #[cfg(test)]
 mod tests;
@@ -24,7 +27,8 @@ mod tests;
 use crate::coverage::Coverage;
 use crate::event::Sink;
 use crate::stream::{Opened, Side, Streams};
-use session::{Request, Session};
+use request::Request;
+use session::Session;
 use statements::Numbered;
 
 /// What a session keeps of a buffer that it needed once: thousands of them share the memory.

@@ -1,56 +1,16 @@
 //! The server's bytes: rows are passed over by their headers, other packets are looked at.
 
-use xxhash_rust::xxh3::Xxh3;
-
 use super::Shared;
-use super::answer::{Stage, Step};
-use super::client::LARGEST_FRAME;
-use super::session::{Phase, Request, Session};
+use super::request::Request;
+use super::session::{Phase, Session};
+use mysql::frames::{HEADER, LARGEST_FRAME};
 use mysql::protocol::parse_greeting;
+use mysql::reply::{END, ERROR, Stage, Step};
 
-const HEADER: usize = 4;
-const END: u8 = 0xFE;
-const ERROR: u8 = 0xFF;
 /// So much is looked at of a packet that is no row; what lies behind it is passed over.
 const LOOKED_AT: usize = 64 * 1024;
 /// So much is kept of an answer that comes before its request: captures may see packets out of order.
 const MOST_HELD: usize = 64 * 1024;
-
-#[derive(Default)]
-pub struct ServerSide {
-    /// Bytes of a packet that is not whole, or nobody asked for yet.
-    partial: Vec<u8>,
-    partial_ns: u64,
-    /// Bytes that are still to come of a packet nobody looks at; of a row where `is_row`.
-    skip: usize,
-    is_row: bool,
-    /// The frame before was full: the next one goes on with the same row.
-    continues: bool,
-    hasher: Option<Box<Xxh3>>,
-    /// Bytes of the rows were missed, so that no sum of them means anything.
-    pub has_hole: bool,
-}
-
-impl ServerSide {
-    pub fn is_between_packets(&self) -> bool {
-        self.partial.is_empty()
-    }
-
-    /// Bytes of packets that are not whole, or that nobody asked for.
-    pub fn held_bytes(&self) -> u64 {
-        self.partial.len() as u64
-    }
-
-    /// Skips missing bytes where all of them lie in a row that nobody looks at.
-    pub fn pass_unseen(&mut self, missing: usize) -> bool {
-        if missing > self.skip {
-            return false;
-        }
-        self.skip -= missing;
-        self.has_hole = true;
-        true
-    }
-}
 
 /// How the next packet can be told apart, and how long it is.
 #[derive(Clone, Copy)]
@@ -82,7 +42,7 @@ impl Session {
             if input.is_empty() && self.server.partial.is_empty() {
                 return Ok(());
             }
-            if self.answer.stage == Stage::Idle && self.phase != Phase::Start {
+            if self.answer.reply.stage == Stage::Idle && self.phase != Phase::Start {
                 return self.hold(first_ns, input, shared);
             }
             if self.server.partial.is_empty() {
@@ -138,7 +98,7 @@ impl Session {
 
     /// Passes over whole rows; how many bytes they took. This loop sees most of all bytes.
     fn rows(&mut self, input: &[u8], first_ns: u64, sums: bool) -> usize {
-        if self.answer.stage != Stage::Rows || self.server.continues {
+        if self.answer.reply.stage != Stage::Rows || self.server.continues {
             return 0;
         }
         let answer = &mut self.answer;
@@ -164,7 +124,7 @@ impl Session {
         if rows > 0 {
             answer.first_byte_ns.get_or_insert(first_ns);
             answer.sequence = sequence;
-            answer.rows += rows;
+            answer.reply.rows += rows;
             if self.compression.is_none() {
                 answer.bytes += at as u64;
             }
@@ -180,9 +140,9 @@ impl Session {
         if self.server.continues {
             return Ok(head);
         }
-        if matches!(self.answer.stage, Stage::Rows | Stage::ColumnsEnd) && length > 0 {
+        if matches!(self.answer.reply.stage, Stage::Rows | Stage::ColumnsEnd) && length > 0 {
             let first = *payload.first().ok_or(1_usize)?;
-            head.is_row = first < END || (first == END && length == LARGEST_FRAME);
+            head.is_row = self.answer.reply.is_row(first, length);
         }
         let wanted = length.min(LOOKED_AT);
         if head.is_row || payload.len() >= wanted { Ok(head) } else { Err(wanted - payload.len()) }
@@ -200,7 +160,7 @@ impl Session {
         let Head { length, sequence, is_row } = head;
         let here = length.min(bytes.len() - HEADER);
         let payload = &bytes[HEADER..HEADER + here];
-        if self.answer.stage == Stage::MaybeEnd {
+        if self.answer.reply.stage == Stage::MaybeEnd {
             let is_end = payload.first() == Some(&END) && length == 5 && sequence == self.answer.sequence;
             self.dialect.deprecates_eof = Some(!is_end);
             if !is_end {
@@ -235,9 +195,9 @@ impl Session {
             self.row(payload, length, shared.options.checksum);
             return Ok(HEADER + here);
         }
-        match self.answer.take(payload, length, &mut self.dialect) {
-            Ok(Step::More) if self.answer.stage == Stage::MaybeEnd => self.answer.last_byte_ns = now_ns,
-            Ok(Step::More) => {}
+        match self.answer.reply.take(payload, length, &mut self.dialect) {
+            Ok(Step::More) if self.answer.reply.stage == Stage::MaybeEnd => self.answer.last_byte_ns = now_ns,
+            Ok(Step::More | Step::Column) => {}
             Ok(Step::File) => self.client.is_file = true,
             Ok(Step::Done) => self.finish(now_ns, shared)?,
             Err(error) => {
@@ -250,11 +210,9 @@ impl Session {
 
     /// The first bytes of a row's frame.
     fn row(&mut self, payload: &[u8], length: usize, sums: bool) {
-        if self.answer.stage == Stage::ColumnsEnd {
-            self.dialect.deprecates_eof.get_or_insert(true);
-            self.answer.stage = Stage::Rows;
+        if !self.server.continues {
+            self.answer.reply.row(&mut self.dialect);
         }
-        self.answer.rows += u64::from(!self.server.continues);
         self.server.continues = length == LARGEST_FRAME;
         self.pass(payload, sums);
     }
@@ -285,7 +243,7 @@ impl Session {
             self.answer.expect(Stage::Login, 0);
             self.phase = Phase::LoggingIn;
             self.answer.bytes = (HEADER + payload.len()) as u64;
-            return match self.answer.take(payload, payload.len(), &mut self.dialect) {
+            return match self.answer.reply.take(payload, payload.len(), &mut self.dialect) {
                 Ok(_) => self.finish(first_ns, shared),
                 Err(error) => self.lose(Some(&error.to_string()), shared),
             };

@@ -5,17 +5,18 @@ use std::collections::VecDeque;
 use mysql_common::constants::CapabilityFlags as Flags;
 
 use super::Shared;
-use super::answer::{Answer, Dialect, Stage};
-use super::client::ClientSide;
+use super::answer::Answer;
 use super::inflate::Inflate;
 use super::login::parse_change_user;
+use super::request::Request;
 use super::resync;
-use super::server::ServerSide;
-use super::statements::{Bound, Statements, text_start};
+use super::sides::{ClientSide, ServerSide};
+use super::statements::{Statements, text_start};
 use crate::commands::by_byte;
 use crate::event::{Command, Event, Outcome};
 use crate::measures::Measure;
 use crate::stream::{Opened, Side};
+use mysql::reply::{Dialect, Stage};
 
 /// Requests that may wait for their answers. No client sends so many ahead.
 const MOST_PENDING: usize = 65_536;
@@ -35,72 +36,6 @@ pub enum Phase {
     Ignored,
 }
 
-/// What a client asked for, until it is answered.
-#[derive(Debug)]
-pub struct Request {
-    pub command: Command,
-    /// The payload with its first byte; for a login the login itself.
-    pub body: Vec<u8>,
-    /// Not all of the payload is in `body`.
-    pub is_cut: bool,
-    pub start_ns: u64,
-    pub wire_bytes: u64,
-    /// The number that the answer's first packet must have.
-    pub sequence: u8,
-    text_at: usize,
-    statement: Option<u32>,
-    bound: Option<Bound>,
-    parameters: Vec<u8>,
-    parameter_count: u16,
-}
-
-impl Default for Request {
-    fn default() -> Self {
-        Request {
-            command: Command::Connect,
-            body: Vec::new(),
-            is_cut: false,
-            start_ns: 0,
-            wire_bytes: 0,
-            sequence: 0,
-            text_at: 1,
-            statement: None,
-            bound: None,
-            parameters: Vec::new(),
-            parameter_count: 0,
-        }
-    }
-}
-
-impl Request {
-    pub fn at(start_ns: u64) -> Self {
-        Request { start_ns, ..Request::default() }
-    }
-
-    /// A request of which nothing is known, with the buffers of this one.
-    pub fn reused(mut self) -> Self {
-        let (mut body, mut parameters) =
-            (std::mem::take(&mut self.body), std::mem::take(&mut self.parameters));
-        for buffer in [&mut body, &mut parameters] {
-            buffer.clear();
-            buffer.shrink_to(super::KEPT_BUFFER);
-        }
-        Request { body, parameters, ..Request::default() }
-    }
-
-    fn text(&self) -> &[u8] {
-        self.body.get(self.text_at..).unwrap_or(b"")
-    }
-
-    fn parameters(&self) -> &[u8] {
-        match self.bound {
-            Some(Bound::AsSent(start)) => self.body.get(start..).unwrap_or(b""),
-            Some(Bound::Rewritten) => &self.parameters,
-            None => b"",
-        }
-    }
-}
-
 #[derive(Default)]
 pub struct Compression {
     pub client: Inflate,
@@ -111,14 +46,14 @@ pub struct Session {
     pub id: u64,
     pub phase: Phase,
     /// An answer fitted its request since bytes were missed last.
-    is_verified: bool,
-    is_logged_in: bool,
+    pub is_verified: bool,
+    pub is_logged_in: bool,
     was_lost: bool,
-    last_side: Option<Side>,
+    pub last_side: Option<Side>,
     pub server_flags: Flags,
     pub dialect: Dialect,
     pub user: Vec<u8>,
-    host: Vec<u8>,
+    pub host: Vec<u8>,
     pub database: Vec<u8>,
     pub requests: VecDeque<Request>,
     pending_bytes: usize,
@@ -153,105 +88,6 @@ impl Session {
         }
     }
 
-    pub fn bytes(
-        &mut self,
-        time_ns: u64,
-        from: Side,
-        bytes: &[u8],
-        inflated: &mut Vec<u8>,
-        shared: &mut Shared<'_>,
-    ) -> anyhow::Result<()> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let follows_quiet = self.last_side.replace(from) != Some(Side::Client);
-        if self.phase == Phase::Start && !self.begins(from, bytes) {
-            shared.coverage.midstream_sessions += 1;
-            self.phase = Phase::Lost;
-        }
-        if self.phase == Phase::Lost && resync::is_tls(bytes) {
-            shared.coverage.tls_sessions += 1;
-            self.phase = Phase::Ignored;
-        }
-        if self.phase == Phase::Lost && from == Side::Client && follows_quiet {
-            self.resume(bytes, inflated);
-        }
-        if matches!(self.phase, Phase::Lost | Phase::Ignored) {
-            shared.coverage.skipped_bytes += bytes.len() as u64;
-            return Ok(());
-        }
-        if self.compression.is_some() {
-            return self.compressed(time_ns, from, bytes, inflated, shared);
-        }
-        self.plain(time_ns, time_ns, from, bytes, shared)
-    }
-
-    fn plain(
-        &mut self,
-        first_ns: u64,
-        now_ns: u64,
-        from: Side,
-        bytes: &[u8],
-        shared: &mut Shared<'_>,
-    ) -> anyhow::Result<()> {
-        match from {
-            Side::Client => self.client_bytes(first_ns, now_ns, bytes, shared),
-            Side::Server => self.server_bytes(first_ns, now_ns, bytes, shared),
-        }
-    }
-
-    fn compressed(
-        &mut self,
-        time_ns: u64,
-        from: Side,
-        mut bytes: &[u8],
-        inflated: &mut Vec<u8>,
-        shared: &mut Shared<'_>,
-    ) -> anyhow::Result<()> {
-        while let (Some(compression), false) = (&mut self.compression, bytes.is_empty()) {
-            let inflate = match from {
-                Side::Client => &mut compression.client,
-                Side::Server => &mut compression.server,
-            };
-            let frame = match inflate.next(bytes, time_ns, inflated) {
-                Ok(Some(frame)) => frame,
-                Ok(None) => return Ok(()),
-                Err(error) => return self.lose(Some(&error.to_string()), shared),
-            };
-            bytes = &bytes[frame.used..];
-            match from {
-                Side::Client => self.client.frame_bytes += frame.wire_bytes,
-                Side::Server => self.answer.bytes += frame.wire_bytes,
-            }
-            self.plain(frame.first_ns, time_ns, from, inflated, shared)?;
-            if matches!(self.phase, Phase::Lost | Phase::Ignored) {
-                shared.coverage.skipped_bytes += bytes.len() as u64;
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a connection may begin with these bytes: the server speaks first.
-    fn begins(&self, from: Side, bytes: &[u8]) -> bool {
-        let has_more = !self.server.is_between_packets();
-        from == Side::Server && (has_more || bytes.len() < 5 || resync::is_greeting(bytes))
-    }
-
-    /// Goes on where a request begins.
-    fn resume(&mut self, bytes: &[u8], inflated: &mut Vec<u8>) {
-        let is_plain = self.compression.is_none() && resync::is_request(bytes);
-        if !is_plain {
-            let may_be = self.compression.is_some() || !self.is_logged_in;
-            if !may_be || !resync::is_compressed_request(bytes, inflated) {
-                return;
-            }
-            self.compression = Some(Box::default());
-        }
-        self.phase = Phase::Commands;
-        self.is_verified = false;
-    }
-
     /// No sense can be made of what comes, or bytes are missing (`reason` is None then): everything open ends.
     pub fn lose(&mut self, reason: Option<&str>, shared: &mut Shared<'_>) -> anyhow::Result<()> {
         if let Some(reason) = reason {
@@ -269,8 +105,8 @@ impl Session {
     }
 
     /// Ends what waits for its answer.
-    fn end_open(&mut self, shared: &mut Shared<'_>) -> anyhow::Result<()> {
-        if self.answer.stage == Stage::MaybeEnd {
+    pub fn end_open(&mut self, shared: &mut Shared<'_>) -> anyhow::Result<()> {
+        if self.answer.reply.stage == Stage::MaybeEnd {
             self.finish(self.answer.last_byte_ns, shared)?;
         }
         let unfinished = self.client.unfinished_bytes() + self.server.held_bytes();
@@ -291,54 +127,9 @@ impl Session {
         Ok(())
     }
 
-    pub fn gap(
-        &mut self,
-        now_ns: u64,
-        from: Side,
-        missing: Option<u64>,
-        shared: &mut Shared<'_>,
-    ) -> anyhow::Result<()> {
-        match self.phase {
-            Phase::Ignored | Phase::Lost => return Ok(()),
-            Phase::Start => shared.coverage.midstream_sessions += 1,
-            Phase::Greeted | Phase::LoggingIn | Phase::Commands => {}
-        }
-        let missing = missing.and_then(|missing| usize::try_from(missing).ok());
-        self.last_side = Some(from);
-        // What nobody would have looked at is not missed; of a request, only its text is.
-        if let (Some(missing), None) = (missing, &self.compression) {
-            match from {
-                Side::Server if self.server.pass_unseen(missing) => return Ok(()),
-                Side::Client => match self.client.pass_unseen(missing) {
-                    Some(true) => return self.end_frame(now_ns, shared),
-                    Some(false) => return Ok(()),
-                    None => {}
-                },
-                Side::Server => {}
-            }
-        }
-        self.lose(None, shared)
-    }
-
-    pub fn closed(&mut self, time_ns: u64, shared: &mut Shared<'_>) -> anyhow::Result<()> {
-        let was_known = self.is_logged_in && self.phase != Phase::Ignored;
-        self.end_open(shared)?;
-        if was_known {
-            let mut event = Event::new(time_ns, self.id, Command::Quit);
-            (event.user, event.host, event.database) = (&self.user, &self.host, &self.database);
-            shared.emit(&event)?;
-        }
-        Ok(())
-    }
-
-    /// The input ends here, which says nothing about the connection.
-    pub fn cut(&mut self, shared: &mut Shared<'_>) -> anyhow::Result<()> {
-        self.end_open(shared)
-    }
-
     /// Takes a whole request.
     pub fn ask(&mut self, mut request: Request, shared: &mut Shared<'_>) -> anyhow::Result<()> {
-        if self.answer.stage == Stage::MaybeEnd {
+        if self.answer.reply.stage == Stage::MaybeEnd {
             self.dialect.deprecates_eof = Some(true);
             self.finish(self.answer.last_byte_ns, shared)?;
         }
@@ -491,16 +282,16 @@ impl Session {
         self.emit(&request, Some(now_ns), shared)?;
         self.is_verified = true;
         self.client.is_file = false;
-        if self.answer.error.is_none() {
+        if self.answer.reply.error.is_none() {
             self.apply(&request, shared);
         } else if request.command == Command::Connect {
             self.phase = Phase::Ignored;
         }
-        if let Some(schema) = self.answer.schema.take() {
+        if let Some(schema) = self.answer.reply.schema.take() {
             self.database = schema;
         }
         shared.recycle(request);
-        self.answer.stage = Stage::Idle;
+        self.answer.reply.stage = Stage::Idle;
         self.next_request(shared)
     }
 
@@ -514,7 +305,7 @@ impl Session {
                 self.compression = self.dialect.flags.intersects(compressed).then(Box::default);
             }
             Command::Prepare => {
-                let Some(prepared) = self.answer.prepared else { return };
+                let Some(prepared) = self.answer.reply.prepared else { return };
                 let most = shared.options.max_text_bytes;
                 let (id, parameters) = (prepared.statement, prepared.parameters);
                 let text = (request.text(), request.is_cut);
@@ -556,7 +347,7 @@ impl Session {
             Command::Query => event.text = request.text(),
             Command::Prepare => {
                 event.text = request.text();
-                let prepared = self.answer.prepared.filter(|_| end_ns.is_some());
+                let prepared = self.answer.reply.prepared.filter(|_| end_ns.is_some());
                 event.statement = prepared.map(|prepared| prepared.statement);
                 event.parameter_count = prepared.map_or(0, |prepared| prepared.parameters);
             }
@@ -581,12 +372,12 @@ impl Session {
             event.outcome = answer.outcome();
             event.response_ns = Some(end_ns.saturating_sub(request.start_ns));
             event.first_byte_ns = answer.first_byte_ns.map(|first| first.saturating_sub(request.start_ns));
-            event.measures.set(Measure::RowsSent, answer.rows);
-            event.measures.set(Measure::RowsAffected, answer.affected);
+            event.measures.set(Measure::RowsSent, answer.reply.rows);
+            event.measures.set(Measure::RowsAffected, answer.reply.affected);
             event.measures.set(Measure::ResponseBytes, answer.bytes);
-            let warnings = answer.error.is_none().then_some(u64::from(answer.warnings));
+            let warnings = answer.reply.error.is_none().then_some(u64::from(answer.reply.warnings));
             event.measures.set(Measure::Warnings, warnings);
-            let is_summed = shared.options.checksum && answer.error.is_none() && !self.server.has_hole;
+            let is_summed = shared.options.checksum && answer.reply.error.is_none() && !self.server.has_hole;
             event.checksum = is_summed.then(|| answer.checksum.value());
         }
         self.server.has_hole = false;
@@ -595,7 +386,7 @@ impl Session {
 }
 
 impl Shared<'_> {
-    fn emit(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
+    pub(super) fn emit(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
         self.coverage.events += 1;
         self.sink.event(event)
     }

@@ -1,0 +1,153 @@
+//! What happens to a connection: bytes of either side, bytes that are missing, its end.
+
+use super::Shared;
+use super::resync;
+use super::session::{Phase, Session};
+use crate::event::{Command, Event};
+use crate::stream::Side;
+
+impl Session {
+    pub fn bytes(
+        &mut self,
+        time_ns: u64,
+        from: Side,
+        bytes: &[u8],
+        inflated: &mut Vec<u8>,
+        shared: &mut Shared<'_>,
+    ) -> anyhow::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let follows_quiet = self.last_side.replace(from) != Some(Side::Client);
+        if self.phase == Phase::Start && !self.begins(from, bytes) {
+            shared.coverage.midstream_sessions += 1;
+            self.phase = Phase::Lost;
+        }
+        if self.phase == Phase::Lost && resync::is_tls(bytes) {
+            shared.coverage.tls_sessions += 1;
+            self.phase = Phase::Ignored;
+        }
+        if self.phase == Phase::Lost && from == Side::Client && follows_quiet {
+            self.resume(bytes, inflated);
+        }
+        if matches!(self.phase, Phase::Lost | Phase::Ignored) {
+            shared.coverage.skipped_bytes += bytes.len() as u64;
+            return Ok(());
+        }
+        if self.compression.is_some() {
+            return self.compressed(time_ns, from, bytes, inflated, shared);
+        }
+        self.plain(time_ns, time_ns, from, bytes, shared)
+    }
+
+    fn plain(
+        &mut self,
+        first_ns: u64,
+        now_ns: u64,
+        from: Side,
+        bytes: &[u8],
+        shared: &mut Shared<'_>,
+    ) -> anyhow::Result<()> {
+        match from {
+            Side::Client => self.client_bytes(first_ns, now_ns, bytes, shared),
+            Side::Server => self.server_bytes(first_ns, now_ns, bytes, shared),
+        }
+    }
+
+    fn compressed(
+        &mut self,
+        time_ns: u64,
+        from: Side,
+        mut bytes: &[u8],
+        inflated: &mut Vec<u8>,
+        shared: &mut Shared<'_>,
+    ) -> anyhow::Result<()> {
+        while let (Some(compression), false) = (&mut self.compression, bytes.is_empty()) {
+            let inflate = match from {
+                Side::Client => &mut compression.client,
+                Side::Server => &mut compression.server,
+            };
+            let frame = match inflate.next(bytes, time_ns, inflated) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return Ok(()),
+                Err(error) => return self.lose(Some(&error.to_string()), shared),
+            };
+            bytes = &bytes[frame.used..];
+            match from {
+                Side::Client => self.client.frame_bytes += frame.wire_bytes,
+                Side::Server => self.answer.bytes += frame.wire_bytes,
+            }
+            self.plain(frame.first_ns, time_ns, from, inflated, shared)?;
+            if matches!(self.phase, Phase::Lost | Phase::Ignored) {
+                shared.coverage.skipped_bytes += bytes.len() as u64;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a connection may begin with these bytes: the server speaks first.
+    fn begins(&self, from: Side, bytes: &[u8]) -> bool {
+        let has_more = !self.server.is_between_packets();
+        from == Side::Server && (has_more || bytes.len() < 5 || resync::is_greeting(bytes))
+    }
+
+    /// Goes on where a request begins.
+    fn resume(&mut self, bytes: &[u8], inflated: &mut Vec<u8>) {
+        let is_plain = self.compression.is_none() && resync::is_request(bytes);
+        if !is_plain {
+            let may_be = self.compression.is_some() || !self.is_logged_in;
+            if !may_be || !resync::is_compressed_request(bytes, inflated) {
+                return;
+            }
+            self.compression = Some(Box::default());
+        }
+        self.phase = Phase::Commands;
+        self.is_verified = false;
+    }
+
+    pub fn gap(
+        &mut self,
+        now_ns: u64,
+        from: Side,
+        missing: Option<u64>,
+        shared: &mut Shared<'_>,
+    ) -> anyhow::Result<()> {
+        match self.phase {
+            Phase::Ignored | Phase::Lost => return Ok(()),
+            Phase::Start => shared.coverage.midstream_sessions += 1,
+            Phase::Greeted | Phase::LoggingIn | Phase::Commands => {}
+        }
+        let missing = missing.and_then(|missing| usize::try_from(missing).ok());
+        self.last_side = Some(from);
+        // What nobody would have looked at is not missed; of a request, only its text is.
+        if let (Some(missing), None) = (missing, &self.compression) {
+            match from {
+                Side::Server if self.server.pass_unseen(missing) => return Ok(()),
+                Side::Client => match self.client.pass_unseen(missing) {
+                    Some(true) => return self.end_frame(now_ns, shared),
+                    Some(false) => return Ok(()),
+                    None => {}
+                },
+                Side::Server => {}
+            }
+        }
+        self.lose(None, shared)
+    }
+
+    pub fn closed(&mut self, time_ns: u64, shared: &mut Shared<'_>) -> anyhow::Result<()> {
+        let was_known = self.is_logged_in && self.phase != Phase::Ignored;
+        self.end_open(shared)?;
+        if was_known {
+            let mut event = Event::new(time_ns, self.id, Command::Quit);
+            (event.user, event.host, event.database) = (&self.user, &self.host, &self.database);
+            shared.emit(&event)?;
+        }
+        Ok(())
+    }
+
+    /// The input ends here, which says nothing about the connection.
+    pub fn cut(&mut self, shared: &mut Shared<'_>) -> anyhow::Result<()> {
+        self.end_open(shared)
+    }
+}
