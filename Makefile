@@ -1,9 +1,9 @@
 # Two commands matter: `make demo` and `make test`. Each installs what is missing first.
 SHELL := /bin/sh
 BIN := .venv/bin
-# Most tests wait for something: four processes keep two cores busy. What takes longest comes first; an emulated machine
-# takes all cores, and comes last, alone.
-PYTEST := $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
+# Most tests wait for something: four processes keep two cores busy. What measures, or needs the machine to itself, comes
+# after them, one by one. The second runs even if the first failed.
+TOGETHER := $(BIN)/pytest -n 4 --dist loadgroup
 export PATH := $(PATH):/usr/sbin:/sbin
 # Every test of the command line is a start of Python: one that may not keep its bytecode compiles NumPy and SciPy anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -22,12 +22,13 @@ demo: setup ## from a stock MariaDB to a proven faster one, with a report
 test: ## unit tests, the agent's, and one real path through every loop
 	@scripts/setup tests
 	cargo test --locked --quiet
-	$(PYTEST) -m 'not slow and (not real or path)'
+	$(TOGETHER) -m 'not alone and not slow and (not real or path)'; code=$$?; \
+	$(BIN)/pytest -m 'alone and path' && exit $$code
 
 test-real: ## every other test, on real servers, hosts, virtual machines, devices and in a browser
 	@scripts/setup tests
-	$(PYTEST) -m 'slow or (real and not path)' --ignore=tests/real/vm; others=$$?; \
-	$(BIN)/pytest tests/real/vm && exit $$others
+	$(TOGETHER) -m 'not alone and (slow or (real and not path))'; code=$$?; \
+	$(BIN)/pytest -m 'alone and not path' && exit $$code
 
 check: ## format, lint, types, import directions
 	cargo fmt --check

@@ -36,12 +36,25 @@ OTHER: dict[str, Callable[[], bool]] = {
     "zram": lambda: Path("/sys/class/zram-control").exists(),
     "ray": lambda: importlib.util.find_spec("ray") is not None,
 }
-#: Files whose tests share what a machine has once (vm.swappiness, namespaces of one name): one process runs them,
-#: one after the other, and begins with them, because that takes longest.
-TOGETHER = {
-    "real/server": ("test_runner", "test_race", "test_sweep", "test_tune", "test_duet", "test_drive_plans"),
-    "real/ssh": ("test_ssh", "test_ssh_commands"),
+#: Files of ``real`` that measure nothing and share nothing with others. All other tests of ``real`` run one after
+#: the other with nothing beside them: a trial next to a busy process is invalid, and a machine has one
+#: vm.swappiness.
+BESIDE = {
+    "real/browser": ("test_docs_site",),
+    "real/install": ("test_install",),
+    "real/server": (
+        "test_apply_server",
+        "test_digest",
+        "test_digest_cli",
+        "test_grants",
+        "test_mysql_client",
+        "test_proxy",
+        "test_recording",
+        "test_slow_log",
+    ),
 }
+
+MISSING = {name for name, there in OTHER.items() if not there()}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -55,28 +68,22 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["HEADRACE_STATE"] = f"{folder}/state"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    missing = {name for name, there in OTHER.items() if not there()}
-    for item in items:
-        folder = folder_of(item)
-        needs = [
-            *FOLDERS.get(folder, ()),
-            *(name for mark in item.iter_markers("needs") for name in mark.args),
-        ]
-        if folder.startswith("real/") or "chromium" in needs:
-            item.add_marker("real")
-        # Tests of one file share its fixtures, so they run in one process, too.
-        group = folder if is_shared(item) else f"{folder}/{item.path.stem}"
-        item.add_marker(pytest.mark.xdist_group(group))
-        lacking = [name for name in needs if name in missing or (name not in OTHER and not has(name))]
-        if lacking:
-            item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(lacking)}"))
-    items.sort(key=lambda item: not is_shared(item))
-
-
-def is_shared(item: pytest.Item) -> bool:
-    return item.path.stem in TOGETHER.get(folder_of(item), ())
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks follow from the folder. Set here, because pytest-xdist reads its groups before later hooks of ours."""
+    folder = folder_of(item)
+    needs = [
+        *FOLDERS.get(folder, ()),
+        *(name for mark in item.iter_markers("needs") for name in mark.args),
+    ]
+    if folder.startswith("real/") or "chromium" in needs:
+        item.add_marker("real")
+    if folder.startswith("real/") and item.path.stem not in BESIDE.get(folder, ()):
+        item.add_marker("alone")
+    # Tests of one file share its fixtures, so they run in one process, too.
+    item.add_marker(pytest.mark.xdist_group(f"{folder}/{item.path.stem}"))
+    lacking = [name for name in needs if name in MISSING or (name not in OTHER and not has(name))]
+    if lacking:
+        item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(lacking)}"))
 
 
 def folder_of(item: pytest.Item) -> str:
