@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +23,8 @@ def open_place() -> str:
 
 def made_once(name: str, make: Callable[[Path], None]) -> Path:
     """The folder that ``make`` filled, whichever process came first."""
+    if PLACE not in os.environ:  # no pytest: a bench that starts a server as the tests do
+        atexit.register(shutil.rmtree, open_place(), ignore_errors=True)
     place = Path(os.environ[PLACE])
     whole, part = place / name, place / f"{name}.part"
     with (place / f"{name}.lock").open("w") as lock:
