@@ -113,9 +113,13 @@ def received(seconds: float = 2.0) -> list[float]:
 
 def test_found_applied_proven_and_rolled_back(pair: lab.Pair, headrace: Any, tmp_path: Path) -> None:
     mask = pair.queue("rps_cpus").read_text()
-    found = json.loads(headrace("hunt", "--seconds", "8", "--json").stdout)
-    findings = {finding["id"]: finding for finding in found["findings"]}
     name = f"NET01@{pair.interface}"
+    # Other work on both cores hides one that is saturated, so a look that was disturbed is repeated.
+    for _ in range(3):
+        found = json.loads(headrace("hunt", "--seconds", "8", "--json").stdout)
+        findings = {finding["id"]: finding for finding in found["findings"]}
+        if name in findings:
+            break
     assert name in findings, (found["verdict"], sorted(findings))
     assert "cpu0" in findings[name]["summary"]
     assert f"host.rps_cpus@{pair.interface}" in findings[name]["remedies"][0]["settings"]
