@@ -27,6 +27,26 @@ pub fn encode(payload: &[u8], sequence: &mut u8, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends a length-encoded integer.
+pub fn write_length(length: usize, out: &mut Vec<u8>) {
+    let bytes = (length as u64).to_le_bytes();
+    match length {
+        0..=0xFA => out.push(bytes[0]),
+        0xFB..=0xFFFF => {
+            out.push(0xFC);
+            out.extend_from_slice(&bytes[..2]);
+        }
+        0x1_0000..=0xFF_FFFF => {
+            out.push(0xFD);
+            out.extend_from_slice(&bytes[..3]);
+        }
+        _ => {
+            out.push(0xFE);
+            out.extend_from_slice(&bytes);
+        }
+    }
+}
+
 /// Collects bytes as they come and hands out payloads, without a copy where a payload is one frame.
 #[derive(Default)]
 pub struct Frames {

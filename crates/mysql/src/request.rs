@@ -224,7 +224,7 @@ impl Values<'_> {
         if self.is_text {
             write_quoted(value, self.out);
         } else {
-            write_length(value.len(), self.out);
+            frames::write_length(value.len(), self.out);
             self.out.extend_from_slice(value);
         }
         self.next()
@@ -271,25 +271,6 @@ fn finish(out: &mut Vec<u8>, start: usize) {
         let payload = out.split_off(start + HEADER);
         out.truncate(start);
         frames::encode(&payload, &mut 0, out);
-    }
-}
-
-fn write_length(length: usize, out: &mut Vec<u8>) {
-    let bytes = (length as u64).to_le_bytes();
-    match length {
-        0..=0xFA => out.push(bytes[0]),
-        0xFB..=0xFFFF => {
-            out.push(0xFC);
-            out.extend_from_slice(&bytes[..2]);
-        }
-        0x1_0000..=0xFF_FFFF => {
-            out.push(0xFD);
-            out.extend_from_slice(&bytes[..3]);
-        }
-        _ => {
-            out.push(0xFE);
-            out.extend_from_slice(&bytes);
-        }
     }
 }
 

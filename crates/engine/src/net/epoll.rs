@@ -7,7 +7,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
-use rustix::net::{RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, connect, recv, send};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
@@ -61,15 +61,7 @@ impl EpollNet {
     }
 
     pub fn connect(&mut self, place: usize, address: &Address) -> io::Result<()> {
-        let fd = address.socket(SocketFlags::NONBLOCK)?;
-        let result = match address {
-            Address::Unix(path) => connect(&fd, &SocketAddrUnix::new(path)?),
-            Address::Tcp(address) => connect(&fd, address),
-        };
-        match result {
-            Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(error) => return Err(error.into()),
-        }
+        let fd = address.connect()?;
         epoll::add(&self.epoll, &fd, EventData::new_u64(place as u64), EventFlags::OUT)?;
         self.sockets[place] =
             Some(Socket { fd, is_connecting: true, unsent: Vec::new(), waits_to_write: true });

@@ -16,8 +16,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
 use rustix::net::sockopt::set_tcp_nodelay;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use self::epoll::EpollNet;
 pub use self::epoll::send_now;
@@ -57,6 +58,19 @@ impl Address {
             set_tcp_nodelay(&socket, true)?;
         }
         Ok(socket)
+    }
+
+    /// A socket that does not block, on its way to be connected.
+    pub fn connect(&self) -> io::Result<OwnedFd> {
+        let fd = self.socket(SocketFlags::NONBLOCK)?;
+        let result = match self {
+            Address::Unix(path) => connect(&fd, &SocketAddrUnix::new(path)?),
+            Address::Tcp(address) => connect(&fd, address),
+        };
+        match result {
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(fd),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use rustix::event::PollFlags;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
-use rustix::net::{SendFlags, Shutdown, SocketAddrUnix, SocketFlags, connect, shutdown};
+use rustix::net::{SendFlags, Shutdown, shutdown};
 
 use super::{Address, Happened};
 use base::clock::now_ns;
@@ -87,15 +87,7 @@ impl UringNet {
     }
 
     pub fn connect(&mut self, place: usize, address: &Address) -> io::Result<()> {
-        let fd = address.socket(SocketFlags::NONBLOCK)?;
-        let result = match address {
-            Address::Unix(path) => connect(&fd, &SocketAddrUnix::new(path)?),
-            Address::Tcp(address) => connect(&fd, address),
-        };
-        match result {
-            Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(error) => return Err(error.into()),
-        }
+        let fd = address.connect()?;
         let raw = Fd(fd.as_raw_fd());
         let socket = Box::new(Socket {
             fd,

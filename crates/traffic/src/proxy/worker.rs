@@ -13,7 +13,6 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
-use rustix::net::{SocketAddrUnix, SocketFlags, connect};
 use rustls::{ClientConnection, Connection, ServerConnection};
 
 use super::leg::{Leg, Received};
@@ -22,7 +21,6 @@ use super::tap::{Missing, Tap};
 use super::{Settings, Totals, error_packet};
 use crate::stream::Side;
 use base::clock::now_ns;
-use engine::net::Address;
 
 const EVENTS_AT_ONCE: usize = 256;
 const RECEIVE_BUFFER: usize = 64 * 1024;
@@ -189,7 +187,7 @@ impl Worker {
         let now = now_ns();
         self.tap.opened(self.settings.epoch(now), session, client);
         let mut missing = Missing::default();
-        let server = match self.connect() {
+        let server = match self.settings.server.connect() {
             Ok(server) => server,
             Err(_) => {
                 let mut leg = Leg::new(socket);
@@ -215,18 +213,6 @@ impl Worker {
         });
         self.pairs[place] = Some(Box::new(pair));
         self.watch(place);
-    }
-
-    fn connect(&self) -> io::Result<OwnedFd> {
-        let fd = self.settings.server.socket(SocketFlags::NONBLOCK)?;
-        let result = match &self.settings.server {
-            Address::Unix(path) => connect(&fd, &SocketAddrUnix::new(path)?),
-            Address::Tcp(address) => connect(&fd, address),
-        };
-        match result {
-            Ok(()) | Err(Errno::INPROGRESS) => Ok(fd),
-            Err(error) => Err(error.into()),
-        }
     }
 
     fn refuse_unreachable(&self, leg: &mut Leg) {

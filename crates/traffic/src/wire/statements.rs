@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use mysql::Error;
+use mysql::frames::write_length;
 use mysql::reader::Reader;
 use mysql::types::take_value;
 
@@ -177,7 +178,7 @@ impl Statement {
             let data = long.iter().find(|(parameter, _)| usize::from(*parameter) == place);
             if let Some((_, data)) = data {
                 out[place / 8] &= !(1 << (place % 8));
-                push_length(data.len(), out);
+                write_length(data.len(), out);
                 out.extend_from_slice(data);
             } else if nulls[place / 8] & (1 << (place % 8)) == 0 {
                 let value = take_value(&mut reader, self.types[2 * place])?;
@@ -258,23 +259,4 @@ pub fn text_start(body: &[u8]) -> Result<usize, Error> {
         }
     }
     Ok(reader.at)
-}
-
-fn push_length(length: usize, out: &mut Vec<u8>) {
-    let bytes = (length as u64).to_le_bytes();
-    match length {
-        0..=0xFA => out.push(bytes[0]),
-        0xFB..=0xFFFF => {
-            out.push(0xFC);
-            out.extend_from_slice(&bytes[..2]);
-        }
-        0x1_0000..=0xFF_FFFF => {
-            out.push(0xFD);
-            out.extend_from_slice(&bytes[..3]);
-        }
-        _ => {
-            out.push(0xFE);
-            out.extend_from_slice(&bytes);
-        }
-    }
 }
