@@ -14,7 +14,8 @@ import numpy as np
 
 from headrace.design import Design
 from headrace.errors import TargetError
-from headrace.experiment.laboratory import Measured, Tell
+from headrace.experiment.boot import Tell
+from headrace.experiment.laboratory import Measured
 from headrace.model import Facts, Treatment, TrialSpec, TrialState
 from headrace.store import ExperimentFolder, TrialData, TrialDraft, TrialRecord, empty_data
 from tests import synthetic

@@ -146,6 +146,14 @@ class TrialRecord:
     #: be wrong: of the target and of each client, as the trial began.
     clocks: dict[str, dict[str, int]] = field(default_factory=dict)
 
+    @property
+    def duration_s(self) -> float | None:
+        """How long it took with all that was set up for it; None where it has no beginning or no end."""
+        times = self.times_ns
+        if "started" not in times or "finished" not in times:
+            return None
+        return (times["finished"] - times["started"]) / 1e9
+
 
 @dataclass(frozen=True)
 class TrialData:

@@ -5,15 +5,14 @@ The real one is ``labs.Labs``; the tests' own is ``tests/fake_lab.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol
 
 from headrace.design import Design
+from headrace.experiment.boot import Tell
 from headrace.model import TrialSpec
 from headrace.store import TrialData, TrialDraft, TrialRecord
-
-Tell = Callable[[str], None]
 
 Measured = tuple[TrialRecord, TrialData]
 

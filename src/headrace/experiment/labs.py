@@ -17,8 +17,8 @@ from headrace.design import Design
 from headrace.errors import HeadraceError, NotReady, PlanError, Refused, TargetError, TreatmentFailed
 from headrace.experiment import pair as pairs
 from headrace.experiment import readiness
-from headrace.experiment.boot import boot_id, is_kernel
-from headrace.experiment.laboratory import Laboratory, Measured, Tell
+from headrace.experiment.boot import Tell, boot_id, is_kernel
+from headrace.experiment.laboratory import Laboratory, Measured
 from headrace.experiment.machine import Machine, is_there, open_machine, target_spec
 from headrace.experiment.preflight import preflight
 from headrace.experiment.trial import Lab, restore, run_trial, server_spec, volume_spec

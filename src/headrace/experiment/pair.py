@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from headrace.errors import NotReady
+from headrace.experiment.boot import Tell
 from headrace.experiment.laboratory import Measured
 from headrace.experiment.trial import Lab, LeftAlone, Side, live_changes, restore, run_trial
 from headrace.facts import HostFacts
 from headrace.model import TrialSpec
 from headrace.store import TrialDraft
 from headrace.target import to_the_end
-
-Tell = Callable[[str], None]
 
 
 def halves(cpu: Mapping[str, Any], allowed: Sequence[int]) -> tuple[list[int], list[int]]:

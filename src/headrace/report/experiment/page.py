@@ -38,9 +38,10 @@ Numbers that do not exist are null, never NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headrace import __version__
+from headrace.design import Design
 from headrace.report.experiment import (
     choice,
     configuration,
@@ -91,6 +92,12 @@ _KEPT = (
 )
 
 
+def about(design: Design, keys: Sequence[str]) -> dict[str, object]:
+    """What a report repeats of its design."""
+    table = design.to_json()
+    return {key: table[key] for key in keys}
+
+
 def page_of(view: View) -> Page:
     """Raises StoreError when the folder's tables cannot be read."""
     return Page(
@@ -104,7 +111,7 @@ def page_of(view: View) -> Page:
         data={
             "format": FORMAT_VERSION,
             "headrace": __version__,
-            "experiment": {key: view.design.to_json()[key] for key in _KEPT},
+            "experiment": about(view.design, _KEPT),
             "headline": view.analysis.headline,
             "duet": duet.to_json(view.folder, view.records, view.responses)
             if duet.is_duet(view.folder)

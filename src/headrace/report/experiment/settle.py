@@ -24,12 +24,13 @@ def _parts(view: View) -> Iterator[Part]:
     open_ones = [e for e in view.analysis.effects if e.verdict is Verdict.NOT_ENOUGH_DATA]
     if not open_ones:
         return
+    block_s = _block_seconds(view)
     rows: list[Cells] = []
     for effect in sorted(open_ones, key=lambda e: e.blocks_needed or 10**9):
         ratio = f"{text.ratio(effect.ratio.estimate)} ({text.between(effect.ratio)})"
         needed = str(effect.blocks_needed) if effect.blocks_needed else "–"
         rows.append(
-            [effect.treatment, effect.response, ratio, str(effect.blocks), needed, _time(view, effect)]
+            [effect.treatment, effect.response, ratio, str(effect.blocks), needed, _time(effect, block_s)]
         )
     columns = (
         Column("treatment"), Column("response"), Column("ratio", "n"), Column("blocks", "n"),
@@ -40,14 +41,16 @@ def _parts(view: View) -> Iterator[Part]:
         yield Sentence("A dash: too few blocks to tell how many it would take.", "aside")
 
 
-def _time(view: View, effect: Effect) -> Cell:
-    lengths = [
-        (r.times_ns["finished"] - r.times_ns["started"]) / 1e9
-        for r in view.records
-        if {"started", "finished"} <= r.times_ns.keys()
-    ]
-    if not effect.blocks_needed or not lengths:
-        return Cell("–")
+def _block_seconds(view: View) -> float | None:
+    """How long a block takes if its trials take as long as these did; None before one has ended."""
+    lengths = [r.duration_s for r in view.records if r.duration_s is not None]
+    if not lengths:
+        return None
     trials_a_block = len(view.design.trials) / view.design.blocks
-    seconds = effect.blocks_needed * trials_a_block * sum(lengths) / len(lengths) / view.design.at_once
-    return Cell(text.seconds(seconds))
+    return trials_a_block * sum(lengths) / len(lengths) / view.design.at_once
+
+
+def _time(effect: Effect, block_s: float | None) -> Cell:
+    if not effect.blocks_needed or block_s is None:
+        return Cell("–")
+    return Cell(text.seconds(effect.blocks_needed * block_s))

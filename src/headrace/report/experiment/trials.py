@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from headrace.model import TrialState
 from headrace.report import text
@@ -36,18 +37,31 @@ MAX_WARNINGS, PAGE_WARNINGS = 5, 8
 #: A longer table of trials is folded.
 MAX_OPEN = 100
 
+#: The view of a kind of experiment.
+V = TypeVar("V", bound=View)
+
 STATE_CHIP = {TrialState.COMPLETE: "same", TrialState.INVALID: "unsure", TrialState.FAILED: "worse"}
 
 
 def section(view: View) -> Section:
+    return section_of(view, _parts, _cautions, trial_json)
+
+
+def section_of(
+    view: V,
+    parts: Callable[[V], Iterator[Part]],
+    cautions: Callable[[V], Iterator[str]],
+    row: Callable[[V, TrialRecord], Mapping[str, object]],
+) -> Section:
+    """The section of all trials, whatever an experiment of this kind says of each."""
     return Section(
         "trials",
         "Trials",
         "Every trial",
-        lambda: _parts(view),
-        brief=[Sentence(line, "attention") for line in _cautions(view)],
+        lambda: parts(view),
+        brief=[Sentence(line, "attention") for line in cautions(view)],
         data={
-            "trials": [trial_json(view, record) for record in view.records],
+            "trials": [row(view, record) for record in view.records],
             "cautions": view.cautions,
             "planned_trials": len(view.design.trials),
         },
@@ -141,10 +155,8 @@ def order(view: View, name: Callable[[int], str]) -> Runs:
 
 def measured(view: View, record: TrialRecord) -> list[Cell]:
     """A trial's state, throughput, p99, start and length."""
-    response, times, started = view.responses.get(record.number), record.times_ns, tables.started_ns(record)
-    took = "–"
-    if {"started", "finished"} <= set(times):
-        took = text.seconds((times["finished"] - times["started"]) / 1e9)
+    response, started = view.responses.get(record.number), tables.started_ns(record)
+    took = "–" if record.duration_s is None else text.seconds(record.duration_s)
     begun = f"{datetime.fromtimestamp(started / 1e9, UTC):%m-%d %H:%M:%S}" if started else "–"
     ops_s, p99_ns = (response.throughput_ops_s, response.value("p99")) if response else (None, None)
     state = Cell(record.state.value, STATE_CHIP[record.state])

@@ -58,11 +58,7 @@ class View:
     @property
     def seconds(self) -> float:
         """How long the trials took, with all that is set up for them."""
-        return sum(
-            (r.times_ns["finished"] - r.times_ns["started"]) / 1e9
-            for r in self.records
-            if {"started", "finished"} <= r.times_ns.keys()
-        )
+        return sum(r.duration_s or 0.0 for r in self.records)
 
     @property
     def full_seconds(self) -> float:
@@ -79,6 +75,6 @@ class View:
         """A block of all treatments, each in its own mean time."""
         own: dict[str, list[float]] = {}
         for r in self.records:
-            if {"started", "finished"} <= r.times_ns.keys():
-                own.setdefault(r.treatment, []).append((r.times_ns["finished"] - r.times_ns["started"]) / 1e9)
+            if r.duration_s is not None:
+                own.setdefault(r.treatment, []).append(r.duration_s)
         return sum(sum(times) / len(times) for times in own.values())

@@ -35,6 +35,7 @@ from collections.abc import Callable
 
 from headrace import __version__
 from headrace.report.experiment import host
+from headrace.report.experiment.page import about
 from headrace.report.parts import Page, Section
 from headrace.report.sweep import law, levels, method, result, series, trials
 from headrace.report.sweep.view import SweepView
@@ -68,7 +69,7 @@ def page_of(view: SweepView) -> Page:
         data={
             "format": FORMAT_VERSION,
             "headrace": __version__,
-            "experiment": {key: view.design.to_json()[key] for key in _KEPT},
+            "experiment": about(view.design, _KEPT),
             "headline": sweep.headline,
             "sweep": {
                 "knob": sweep.knob,

@@ -14,18 +14,7 @@ from headrace.store import TrialRecord
 
 
 def section(view: SweepView) -> Section:
-    return Section(
-        "trials",
-        "Trials",
-        "Every trial",
-        lambda: _parts(view),
-        brief=[Sentence(line, "attention") for line in _cautions(view)],
-        data={
-            "trials": [_json(view, record) for record in view.records],
-            "cautions": view.cautions,
-            "planned_trials": len(view.design.trials),
-        },
-    )
+    return trials.section_of(view, _parts, _cautions, _json)
 
 
 def _json(view: SweepView, record: TrialRecord) -> dict[str, object]:
