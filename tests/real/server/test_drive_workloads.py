@@ -102,10 +102,11 @@ class OnServer(WorkloadContract):
         workload = make_workload(self.kind, {**self.options, "rate": 40, "arrivals": "constant"})
         await workload.prepare(context)
         measured = await workload.run(context)
-        begun = sum(r["count"] for r in window_rows(measured) if r["operation"] != RECONNECT)
-        # An operation counts where it ends: what a busy machine held back comes late, all of it in one window. A
-        # loop that did not keep the rate would do many times as many.
-        assert abs(begun - 40 * SECONDS) <= 20 * SECONDS, measured.warnings
+        rows = [r for r in measured.intervals.to_pylist() if r["operation"] != RECONNECT]
+        ended = sum(r["count"] for r in rows)
+        # An operation counts where it ends: what a busy machine holds back while warming up comes in the window,
+        # so the rate is that of the whole run. One that is due as it opens or closes may count or not.
+        assert abs(ended - 40 * (WARMUP_S + SECONDS)) <= 3, measured.warnings
 
 
 @needs_server
