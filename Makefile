@@ -3,7 +3,7 @@ SHELL := /bin/sh
 BIN := .venv/bin
 # Most tests wait for something: four processes keep two cores busy. What measures, or needs the machine to itself, comes
 # after them, one by one. The second runs even if the first failed.
-TOGETHER := $(BIN)/pytest -n 4 --dist loadgroup
+TOGETHER := $(BIN)/pytest -n 4 --dist loadfile
 export PATH := $(PATH):/usr/sbin:/sbin
 # Every test of the command line is a start of Python: one that may not keep its bytecode compiles NumPy and SciPy anew.
 unexport PYTHONDONTWRITEBYTECODE

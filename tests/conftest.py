@@ -69,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Marks follow from the folder. Set here, because pytest-xdist reads its groups before later hooks of ours."""
+    """Marks follow from the folder."""
     folder = folder_of(item)
     needs = [
         *FOLDERS.get(folder, ()),
@@ -79,8 +79,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("real")
     if folder.startswith("real/") and item.path.stem not in BESIDE.get(folder, ()):
         item.add_marker("alone")
-    # Tests of one file share its fixtures, so they run in one process, too.
-    item.add_marker(pytest.mark.xdist_group(f"{folder}/{item.path.stem}"))
     lacking = [name for name in needs if name in MISSING or (name not in OTHER and not has(name))]
     if lacking:
         item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(lacking)}"))
