@@ -66,6 +66,8 @@ class Design:
     experiment: str = "fixed"
     #: How many trials run at the same moment.
     at_once: int = 1
+    #: Whether what was measured decides which trials follow: what left early left because it was slow.
+    adaptive: bool = False
     description: str = ""
     #: Of a race: what it is about, throughput or a percentile.
     response: str = "throughput"
@@ -108,6 +110,7 @@ class Design:
             "hash": self.hash,
             "experiment": self.experiment,
             "at_once": self.at_once,
+            "adaptive": self.adaptive,
             "kind": self.kind,
             "seed": self.seed,
             "blocks": self.blocks,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -482,19 +483,18 @@ class Plan(_Table):
     sweep: SweepTable | None = None
     tune: TuneTable | None = None
 
-    @model_validator(mode="after")
-    def _fixed_blocks(self) -> Plan:
-        """Blocks run at the same time on several machines: none may depend on what another one showed."""
-        decides = "sweep" if self.sweep else "tune" if self.tune else self.design.kind
-        if self.target.addresses and decides in ("sweep", "tune", "race"):
-            raise ValueError(
-                f"target.addresses: a {decides} decides on the way what to run: name one address"
-            )
-        return self
+
+@dataclass(frozen=True)
+class PlanFile:
+    """A plan that was read: once, for everybody who needs it. ``place`` is the file's name, for errors."""
+
+    plan: Plan
+    text: str
+    place: str
 
 
-def load(path: Path) -> tuple[Plan, str]:
-    """Read and check a plan file; the plan and its text. Raises PlanError."""
+def load(path: Path) -> PlanFile:
+    """Read and check a plan file. Raises PlanError."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
@@ -503,7 +503,7 @@ def load(path: Path) -> tuple[Plan, str]:
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise PlanError(f"cannot be read: {error}", place=str(path)) from error
-    return parse(text, str(path)), text
+    return PlanFile(parse(text, str(path)), text, str(path))
 
 
 def parse(text: str, place: str) -> Plan:

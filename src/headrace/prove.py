@@ -9,6 +9,7 @@ Every step is an experiment folder of its own, written by the same runner: it ca
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ from headrace.analysis.percentiles import PERCENTILES
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.study import analyse_experiment
 from headrace.errors import NothingMeasured, PlanError, Refused
-from headrace.experiment.runner import Listener, Note, run_experiment
+from headrace.experiment import run as running
+from headrace.experiment.runner import Listener, Note
 from headrace.facts import HostFacts
 from headrace.knobs import Cost
 from headrace.knobs.change import changes
@@ -88,14 +90,14 @@ class Bench:
     blocks: int = 4
     response: str = "throughput"
     allow_weaker: tuple[str, ...] = ()
-    run: Callable[[Path, Path | None, Listener], Awaitable[ExperimentFolder]] = run_experiment
+    run: Callable[[plans.PlanFile, Path | None, Listener], Awaitable[ExperimentFolder]] = running.run
 
     @classmethod
     def open(
         cls, plan_path: Path, folder: Path | None, listen: Listener, *, suffix: str = "proof", **options: Any
     ) -> Bench:
         """The bench of a plan file; without a folder, ``experiments/<plan's name>-<suffix>``. Raises PlanError."""
-        plan, _ = plans.load(plan_path)
+        plan = plans.load(plan_path).plan
         response = options.get("response", "throughput")
         if response not in ("throughput", *PERCENTILES):
             raise PlanError(
@@ -114,10 +116,20 @@ class Bench:
         return examine(folder, AS_IS)
 
     async def compare(
-        self, name: str, treatments: Mapping[str, Mapping[str, Value]], settings: Mapping[str, Value]
+        self,
+        name: str,
+        treatments: Mapping[str, Mapping[str, Value]],
+        settings: Mapping[str, Value],
+        *,
+        is_numbered: bool = False,
     ) -> tuple[ExperimentFolder, dict[str, Effect]]:
-        """As-is (the base with ``settings``) against each treatment on top of it; effects by treatment."""
-        folder = await self._experiment(name, {AS_IS: {}, **treatments}, settings, blocks=self.blocks)
+        """As-is (the base with ``settings``) against each treatment on top of it; effects by treatment.
+
+        ``is_numbered``: where another comparison has the name, this one is ``NAME-2``, and that one stays.
+        """
+        folder = await self._experiment(
+            name, {AS_IS: {}, **treatments}, settings, blocks=self.blocks, is_numbered=is_numbered
+        )
         effects = analyse_experiment(folder).effects
         return folder, {e.treatment: e for e in effects if e.response == self.response}
 
@@ -129,11 +141,21 @@ class Bench:
         *,
         blocks: int,
         least_s: float = 0.0,
+        is_numbered: bool = False,
     ) -> ExperimentFolder:
         self.folder.mkdir(parents=True, exist_ok=True)
+        text = self._plan_text(name, treatments, settings, blocks, least_s)
+        if is_numbered:
+            name = self._free(name, text)
         path = self.folder / f"{name}.toml"
-        path.write_text(self._plan_text(name, treatments, settings, blocks, least_s))
-        return await self.run(path, self.folder / name, self.listen)
+        path.write_text(text)
+        return await self.run(plans.load(path), self.folder / name, self.listen)
+
+    def _free(self, name: str, text: str) -> str:
+        """The name, with a number where another plan than this has it."""
+        names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+        plans_there = ((own, self.folder / own / "plan.toml") for own in names)
+        return next(own for own, there in plans_there if not there.exists() or there.read_text() == text)
 
     def _plan_text(
         self,

@@ -18,9 +18,11 @@ from headrace.analysis.choice import Cell, pareto
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.study import analyse_experiment
 from headrace.errors import NothingMeasured, PlanError
-from headrace.experiment import search, space
+from headrace.experiment import space
+from headrace.experiment.kinds import search
+from headrace.experiment.kinds.search import Found
+from headrace.experiment.run import run
 from headrace.experiment.runner import Note
-from headrace.experiment.search import Found
 from headrace.model import Value
 from headrace.plan import AS_IS, Settings, TuneTable
 from headrace.prove import Bench, candidates
@@ -71,9 +73,8 @@ async def tune(bench: Bench, *, advise: bool = True, retry: bool = False) -> Tun
     table = table.model_copy(update={"start": [*table.start, *(a for a in advice if a not in table.start)]})
     plan = bench.plan.model_copy(update={"tune": table})
     text = tomli_w.dumps(bench.plan.model_dump(mode="json", exclude_none=True))
-    folder = await search.run_search(
-        plan, text, bench.place, bench.folder / "search", bench.listen, retry=retry
-    )
+    file = plans.PlanFile(plan, text, bench.place)
+    folder = await run(file, bench.folder / "search", bench.listen, retry=retry)
     found = search.found_in(folder, table)
     importance = space.importance(table.knobs, [f.seen for f in found if f.seen is not None])
     front = front_of(found, table)
@@ -146,7 +147,7 @@ async def _confirm(
     bench.listen(Note(f"confirming {', '.join(treatments)} against {AS_IS}, {table.blocks} blocks"))
     tested = replace(bench, blocks=table.blocks)
     try:
-        folder, _ = await tested.compare("confirm", treatments, {})
+        folder, _ = await tested.compare("confirm", treatments, {}, is_numbered=True)
     except PlanError as error:
         raise PlanError(error.message, place=bench.place, hint=error.hint) from error
     effects = analyse_experiment(folder).effects

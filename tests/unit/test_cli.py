@@ -152,9 +152,9 @@ def test_compare_says_what_differs_and_that_it_is_unpaired(tmp_path: Path) -> No
 
 
 def test_an_experiment_without_trials_is_reported_as_such(tmp_path: Path) -> None:
-    plan, text = plans.load(ROOT / "examples" / "stock-to-all.toml")
-    design = designs.build(plan, place="x")
-    store.ExperimentFolder.create(tmp_path / "e", text, design)
+    file = plans.load(ROOT / "examples" / "stock-to-all.toml")
+    design = designs.build(file.plan, place="x")
+    store.ExperimentFolder.create(tmp_path / "e", file.text, design)
     answer = headrace("report", str(tmp_path / "e"))
     assert answer.returncode == 0, answer.stderr
     assert "0 of 45 trials" in headrace("status", str(tmp_path / "e")).stdout

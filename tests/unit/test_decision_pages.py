@@ -27,8 +27,8 @@ from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import TrialResponse
 from headrace.design import Design
 from headrace.experiment import kinds
-from headrace.experiment import race as races
-from headrace.experiment.search import Found
+from headrace.experiment.kinds import race as races
+from headrace.experiment.kinds.search import Found
 from headrace.experiment.space import Seen
 from headrace.foreign import Row
 from headrace.model import Role, TrialState, Value

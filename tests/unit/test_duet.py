@@ -21,10 +21,10 @@ from headrace.analysis.duet import sides
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import TrialResponse
 from headrace.errors import NotReady, PlanError
-from headrace.experiment import duet, kinds, pair
+from headrace.experiment import kinds, pair
 from headrace.experiment.again import LEAST, MAX_EACH, Again, replacing
 from headrace.experiment.trial import LeftAlone
-from headrace.model import Role, TrialState
+from headrace.model import Role, TrialSpec, TrialState
 from headrace.store import TrialRecord
 
 BASELINE, REPEAT, CANDIDATE = Role.BASELINE, Role.REPEAT, Role.CANDIDATE
@@ -55,10 +55,14 @@ def built(design: str = "", workload: str = "", more: str = "", text: str = PLAN
     return kinds.build(plan, place="duet.toml")
 
 
+def pairs_of(trials: Sequence[TrialSpec]) -> list[tuple[TrialSpec, TrialSpec]]:
+    return list(zip(trials[::2], trials[1::2], strict=True))
+
+
 def test_every_pair_has_the_baseline_and_every_block_an_a_a_pair() -> None:
     found = built()
     assert found.experiment == "duet"
-    pairs = duet._pairs(found.trials)
+    pairs = pairs_of(found.trials)
     assert len(pairs) == 6 * 3
     for first, second in pairs:
         assert {first.position, second.position} == {1, 2}
@@ -116,7 +120,7 @@ def test_conditions_are_pairs_of_their_own() -> None:
     more = '[factors.load]\nknob = "workload.connections"\nlevels = [1, 8]'
     found = built(more=more)
     conditions = {t.name: t.condition for t in found.treatments}
-    for first, second in duet._pairs(found.trials):
+    for first, second in pairs_of(found.trials):
         assert conditions[first.treatment] == conditions[second.treatment]
 
 
@@ -199,7 +203,7 @@ def record(number: int, state: TrialState = TrialState.COMPLETE, **more: Any) ->
 
 def test_one_side_alone_is_no_measurement() -> None:
     failed = record(2, TrialState.FAILED, reason="did not start")
-    first, second = duet._paired([(record(1), None), (failed, None)])  # type: ignore[list-item]
+    first, second = pair.as_pair([record(1), failed])
     assert first.state is TrialState.INVALID
     assert "t2" in first.reason
     assert "did not start" in first.reason
@@ -208,7 +212,7 @@ def test_one_side_alone_is_no_measurement() -> None:
 
 def test_windows_that_hardly_overlap_are_no_pair() -> None:
     late = replace(record(2), window_start_ns=10**9, window_end_ns=11 * 10**9)
-    found = duet._paired([(record(1), None), (late, None)])  # type: ignore[list-item]
+    found = pair.as_pair([record(1), late])
     assert {r.state for r in found} == {TrialState.INVALID}
     assert "share only 90%" in found[0].reason
 

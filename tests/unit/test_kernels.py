@@ -15,7 +15,7 @@ from headrace import plan, report, vm
 from headrace.agent.stable import without_what_changes_by_itself
 from headrace.analysis import study
 from headrace.errors import PlanError, TargetError
-from headrace.experiment import boot, labs, machine, runner
+from headrace.experiment import boot, kinds, labs, machine, runner
 from headrace.experiment import design as designs
 from headrace.report import jsonform, terminal
 from headrace.store import ExperimentFolder
@@ -112,7 +112,7 @@ def test_a_listed_host_may_reboot() -> None:
 def test_a_race_of_kernels_is_refused() -> None:
     text = PLAN.format(target='address = "vm"', blocks=2, seconds=1).replace('"factorial"', '"race"')
     with pytest.raises(PlanError, match="costs a reboot"):
-        designs.build(plan.parse(text, "plan.toml"), place="plan.toml")
+        kinds.build(plan.parse(text, "plan.toml"), place="plan.toml")
 
 
 def test_the_frozen_design_knows_the_machine_but_not_who_may_reboot() -> None:

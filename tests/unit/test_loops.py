@@ -20,7 +20,7 @@ from headrace.errors import HeadraceError, NothingMeasured, TargetError
 from headrace.experiment import block, labs, pool
 from headrace.experiment.block import Seen
 from headrace.model import TrialState
-from headrace.store import ExperimentFolder
+from headrace.store import ExperimentFolder, TrialData, TrialDraft, TrialRecord
 from tests import fake_lab
 from tests.fake_lab import FakeHost, Killed, by_name, scaling
 
@@ -213,6 +213,40 @@ def test_killed_in_a_trial_and_run_again_it_is_the_same_experiment(
     assert ran == again.host.measured[: len(ran)]
 
 
+def test_killed_between_two_trials_and_run_again_it_is_the_same_experiment(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is committed is not measured again, but for the first side of a pair whose second is not there."""
+    bench.sound()
+    whole = bench.trials()
+    number = whole[len(whole) // 2][0]
+    (tmp_path / "again").mkdir()
+    again = Bench(bench.kind, tmp_path / "again", monkeypatch)
+    with monkeypatch.context() as patch:
+        kill_after(number, patch)
+        with pytest.raises((Killed, BaseExceptionGroup)):
+            raise again.run().exception or AssertionError("it was not killed")
+    assert number in {r.number for r in again.folder.trials()} or bench.kind == "pool"
+    is_half = bench.kind == "duet" and len(again.folder.trials()) % 2 == 1
+    again.sound()
+    assert again.trials() == whole
+    repeated = [n for n, times in Counter(again.host.measured).items() if times > 1]
+    if bench.kind != "pool":
+        assert len(repeated) == (2 if is_half else 0)
+
+
+def kill_after(number: int, patch: pytest.MonkeyPatch) -> None:
+    """As ``kill -9`` the moment that this trial stands on disk."""
+    real = TrialDraft.commit
+
+    def commit(draft: TrialDraft, record: TrialRecord, data: TrialData) -> None:
+        real(draft, record, data)
+        if record.number == number:
+            raise Killed
+
+    patch.setattr(TrialDraft, "commit", commit)
+
+
 @of_kind("ladder", "factorial", "race", "duet")
 def test_a_disturbed_trial_is_measured_again_and_says_so(bench: Bench) -> None:
     bench.host.fates[2] = ["disturb"]
@@ -319,4 +353,4 @@ def _design(bench: Bench) -> Any:
     from headrace import plan as plans
     from headrace.experiment import kinds
 
-    return kinds.build(plans.load(bench.plan)[0], place="p")
+    return kinds.build(plans.load(bench.plan).plan, place="p")

@@ -64,7 +64,7 @@ def build(text: str, *, is_root: bool = True) -> Design:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_every_example_is_a_valid_design(path: Path) -> None:
-    plan, _ = plans.load(path)
+    plan = plans.load(path).plan
     design = designs.build(plan, place=str(path))
     assert design.trials
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from headrace import plan as plans
 from headrace.errors import Busy, Held, NothingMeasured, PlanError, Refused, TargetError
 from headrace.experiment import design as designs
+from headrace.experiment import kinds
 from headrace.experiment.block import Seen, Task
 from headrace.experiment.lease import queued
 from headrace.experiment.ledger import MOST_LOSSES, Assignment, Ledger
@@ -268,7 +269,9 @@ def run(
     plan = folder / "plan.toml"
     plan.write_text(text)
     heard: list[Event] = []
-    work = run_pool(plan, folder / "out", heard.append, retry=retry, controllers=fakes, patience=patience)
+    work = run_pool(
+        plans.load(plan), folder / "out", heard.append, retry=retry, controllers=fakes, patience=patience
+    )
     return asyncio.run(work), heard
 
 
@@ -400,12 +403,13 @@ def test_equal_machines_may_differ_by_what_the_kernel_keeps_of_their_memory() ->
         (("addresses = [", 'address = "local"\naddresses = ['), "either address, or addresses"),
         (('"root@b"', '"root@a"'), "each machine once"),
         (('addresses = ["root@a", "root@b", "root@c"]', "equal = true"), "only of several machines"),
-        (('kind = "factorial"', 'kind = "race"'), "decides on the way"),
+        (('kind = "factorial"', 'kind = "race"'), "a race runs on one machine"),
+        (('kind = "factorial"', 'kind = "factorial"\nduet = true'), "a duet runs on one machine"),
     ],
 )
 def test_a_plan_of_machines_that_cannot_be(change: tuple[str, str], words: str) -> None:
     with pytest.raises(PlanError, match=words):
-        plans.parse(PLAN.replace(*change, 1), "plan.toml")
+        kinds.build(plans.parse(PLAN.replace(*change, 1), "plan.toml"), place="plan.toml")
 
 
 def test_machines_that_experiments_share_are_not_rebooted() -> None:

@@ -95,8 +95,8 @@ class Laboratory:
         self.plans: list[plans.Plan] = []
         self.said: list[str] = []
 
-    async def run(self, path: Path, folder: Path | None, listen: Any) -> ExperimentFolder:
-        plan, _ = plans.load(path)
+    async def run(self, file: plans.PlanFile, folder: Path | None, listen: Any) -> ExperimentFolder:
+        plan = file.plan
         self.plans.append(plan)
         assert folder is not None
         if folder.exists():

@@ -12,7 +12,8 @@ from headrace import plan as plans
 from headrace.analysis.race import pool, run_race
 from headrace.design import Design
 from headrace.errors import PlanError
-from headrace.experiment import kinds, race
+from headrace.experiment import kinds
+from headrace.experiment.kinds import race
 from headrace.model import Role, TrialState
 from headrace.store import TrialRecord
 

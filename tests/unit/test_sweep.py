@@ -32,7 +32,7 @@ from headrace.analysis.sweep import (
 from headrace.analysis.trials import TrialResponse
 from headrace.design import Design
 from headrace.errors import PlanError, StoreError
-from headrace.experiment import sweep as sweeps
+from headrace.experiment.kinds import sweep as sweeps
 from headrace.model import Role, TrialState
 from headrace.store import ExperimentFolder
 from tests.unit.test_sweep_report import CLOSED, LATE, OPEN, SATURATED, Truth, make, parsed
@@ -40,8 +40,9 @@ from tests.unit.test_sweep_report import CLOSED, LATE, OPEN, SATURATED, Truth, m
 ALPHA = 0.05
 
 
-def design(text: str, **given: object) -> Design:
-    return sweeps.build(parsed(text), place="sweep.toml", **given)  # type: ignore[arg-type]
+def design(text: str, objectives: Sequence[str] = (), passes: int | None = None) -> Design:
+    plan = sweeps.asked(parsed(text), objectives, passes, "sweep.toml")
+    return sweeps.Sweep.build(plan, place="sweep.toml")
 
 
 # Plans.
@@ -103,7 +104,7 @@ def test_a_sweep_has_no_design_nor_factors_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="factors: a sweep"):
         parsed('max = 64\n[factors.x]\nknob = "server.x"\nlevels = [1]')
     with pytest.raises(PlanError, match=r"no \[sweep\]"):
-        sweeps.build(plans.load(Path("examples/stock-to-all.toml"))[0], place="x")
+        sweeps.asked(plans.load(Path("examples/stock-to-all.toml")).plan, (), None, "x")
 
 
 def test_connections_cannot_raise_the_load_of_a_fixed_rate() -> None:
@@ -111,7 +112,7 @@ def test_connections_cannot_raise_the_load_of_a_fixed_rate() -> None:
     with pytest.raises(
         PlanError, match=r"workload.rate: with a fixed rate, workload.threads cannot"
     ) as error:
-        sweeps.build(plan, place="sweep.toml")
+        sweeps.Sweep.build(plan, place="sweep.toml")
     assert 'knob = "workload.rate"' in str(error.value.hint)
     assert sweeps.table_of(design(OPEN)).is_open
 
@@ -122,7 +123,7 @@ def test_the_drivers_own_threads_are_no_load() -> None:
         update={"workload": plan.workload.model_copy(update={"kind": "oltp"})}, deep=False
     )
     with pytest.raises(PlanError, match="the threads of oltp are its driver's, and no load"):
-        sweeps.build(driven, place="sweep.toml")
+        sweeps.Sweep.build(driven, place="sweep.toml")
 
 
 def test_a_setting_that_weakens_durability_must_be_allowed_by_name() -> None:
@@ -174,7 +175,7 @@ def test_the_search_ends_after_two_levels_without_gain_and_passes_repeat_its_lev
         assert Counter(blocks[block]) == Counter(reached)
         assert blocks[block] != reached
     assert len({tuple(blocks[b]) for b in range(1, 5)}) == 4
-    assert [t.number for t in sweeps.as_decided(folder).design.trials] == list(range(1, 41))
+    assert [t.number for t in sweeps.Sweep.as_decided(folder).design.trials] == list(range(1, 41))
     found = sweeps.search(folder, folder.trials())
     assert found.end == "the last 2 levels brought less than 5% more throughput"
 
@@ -214,7 +215,7 @@ def test_a_level_that_fails_ends_the_search_and_is_not_repeated(tmp_path: Path) 
     blocks = blocks_of(folder)
     assert blocks[SEARCH][-1] == "threads=16"
     assert set(blocks[1]) == {"threads=1", "threads=2", "threads=4", "threads=8"}
-    found = analyse_sweep(sweeps.as_decided(folder))
+    found = analyse_sweep(sweeps.Sweep.as_decided(folder))
     assert found.levels[-1].missing == "failed: Too many connections"
     assert found.law_refusal.endswith("and there are 4")
     assert found.knee is not None
@@ -262,11 +263,11 @@ def test_a_sweep_that_was_killed_goes_on_with_the_same_trials(tmp_path: Path) ->
     for most in (3, 8, 11):
         part = make(tmp_path / f"part{most}", most=most)
         assert len(part.trials()) == most
-        planned = [t.treatment for t in sweeps.as_decided(part).design.trials]
+        planned = [t.treatment for t in sweeps.Sweep.as_decided(part).design.trials]
         done = [r.treatment for r in whole.trials()]
         assert planned[:most] == done[:most]
         assert (planned == done) == (most >= 8)  # before, the search may still go to the top
-        assert analyse_sweep(sweeps.as_decided(part)).done == most
+        assert analyse_sweep(sweeps.Sweep.as_decided(part)).done == most
 
 
 def test_a_damaged_design_is_one_clear_error(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from rich.console import Console
 from headrace import plan as plans
 from headrace import report
 from headrace.analysis.sweep import Sweep
-from headrace.experiment import sweep as sweeps
+from headrace.experiment.kinds import sweep as sweeps
 from headrace.model import Facts, Role, TrialSpec, TrialState
 from headrace.report import jsonform, terminal
 from headrace.report.sweep import page as sweep_page
@@ -85,7 +85,7 @@ def parsed(text: str, name: str = "generated", workload: str = "") -> plans.Plan
 def make(path: Path, text: str = CLOSED, truth: Truth | None = None, most: int = 10_000) -> ExperimentFolder:
     """Run a generated sweep as the runner would: after each trial it asks what comes next."""
     truth = truth or Truth()
-    design = sweeps.build(parsed(text), place="sweep.toml")
+    design = sweeps.Sweep.build(parsed(text), place="sweep.toml")
     folder = ExperimentFolder.create(path, PLAN, design)
     shape = synthetic.Shape(seconds=10, warmup_s=2, cores=2)
     facts = Facts("f" * 64, synthetic.facts_of(shape))
@@ -93,7 +93,7 @@ def make(path: Path, text: str = CLOSED, truth: Truth | None = None, most: int =
     for _ in range(most):
         records = folder.trials()
         done = {r.number for r in records}
-        trials = sweeps.as_decided(folder).design.trials
+        trials = sweeps.Sweep.as_decided(folder).design.trials
         spec = next((t for t in trials if t.number not in done), None)
         if spec is None:
             break
@@ -447,5 +447,5 @@ def test_a_browser_draws_every_chart_without_an_error_or_a_request(
 def test_status_and_report_know_a_sweep(closed: Written) -> None:
     folder = ExperimentFolder.open(closed.page.parent)
     assert report.of(folder).eyebrow == "headrace sweep"
-    assert len(sweeps.as_decided(folder).design.trials) == 40
+    assert len(sweeps.Sweep.as_decided(folder).design.trials) == 40
     assert len(folder.design.trials) == 9 * 5  # the frozen design: a search to the top

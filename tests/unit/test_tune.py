@@ -13,8 +13,9 @@ import pytest
 from headrace import plan as plans
 from headrace.analysis.trials import TrialResponse
 from headrace.errors import PlanError
-from headrace.experiment import search, space
-from headrace.experiment.search import Constraint, Found
+from headrace.experiment import space
+from headrace.experiment.kinds import search
+from headrace.experiment.kinds.search import Constraint, Found
 from headrace.experiment.space import Seen
 from headrace.model import Role, TrialState, Value
 from headrace.plan import KnobRange, TuneTable
@@ -48,8 +49,8 @@ def table(more: str = "") -> TuneTable:
 
 
 def test_the_shipped_plan_is_sound() -> None:
-    plan, _ = plans.load(Path("examples/tune.toml"))
-    design = search.build(plan, "tune.toml", is_root=True)
+    plan = plans.load(Path("examples/tune.toml")).plan
+    design = search.Search.build(plan, place="tune.toml")
     assert plan.tune is not None
     assert len(plan.tune.knobs) == 15
     assert design.trials[0].treatment == "AS-IS"
@@ -70,7 +71,7 @@ def test_the_shipped_plan_is_sound() -> None:
 )
 def test_an_error_names_the_key(more: str, said: str) -> None:
     with pytest.raises(PlanError) as error:
-        search.build(parsed(more), "tune.toml", is_root=True)
+        search.Search.build(parsed(more), place="tune.toml")
     assert said in error.value.message
 
 
@@ -92,7 +93,7 @@ def test_an_error_names_the_key(more: str, said: str) -> None:
 def test_a_bad_range(knob: str, said: str) -> None:
     text = PLAN.format(more="").partition("pool =")[0] + knob
     with pytest.raises(PlanError) as error:
-        search.build(plans.parse(text, "tune.toml"), "tune.toml", is_root=True)
+        search.Search.build(plans.parse(text, "tune.toml"), place="tune.toml")
     assert said in error.value.message
 
 

@@ -215,7 +215,7 @@ def test_an_array_without_its_level_is_refused() -> None:
 )
 def test_the_examples_build_arrays_of_four_disks(name: str, levels: set[int], count: int) -> None:
     path = Path(plan.__file__).parent / "examples" / f"{name}.toml"
-    loaded, _ = plan.load(path)
+    loaded = plan.load(path).plan
     made = design.build(loaded, place=name)
     assert len(made.treatments) == count
     for spec in specs(made):

@@ -19,27 +19,26 @@ TOLD: Mapping[str, bool] = {THROUGHPUT: True, "p99_ms": False}
 
 _NS_PER_MS = 1e6
 
-#: Kinds whose trials are decided on the way: what leaves early leaves because it is slow.
-DECIDED = ("race",)
-
 
 def studies(
     treatments: Sequence[Treatment],
     trials: Sequence[TrialResponse],
     *,
     kind: str,
+    adaptive: bool = False,
     hard: Sequence[str] = (),
     interactions: Sequence[Sequence[str]] = (),
     alpha: float = 0.05,
     margin: float = 0.03,
 ) -> list[Study]:
-    """A study for each condition and response, where two factors at least vary; none for a race.
+    """A study for each condition and response, where two factors at least vary; none for an adaptive
+    design.
 
     An observation is a treatment in a block: the baseline's two trials are averaged in log, so that it does not
     weigh twice and what was orthogonal remains so. A response that some trial cannot state (too few operations for
     a percentile) has no study: those that can are not a fair choice.
     """
-    if kind in DECIDED:
+    if adaptive:
         return []
     found = []
     for condition in dict.fromkeys(t.condition for t in treatments):

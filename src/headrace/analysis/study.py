@@ -63,6 +63,7 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
                 design.treatments,
                 responses,
                 kind=design.kind,
+                adaptive=design.adaptive,
                 hard=design.hard,
                 interactions=design.interactions,
                 alpha=design.alpha,
@@ -85,7 +86,7 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
 
 
 def _decision(design: Design, responses: Sequence[TrialResponse]) -> decision.Decision | None:
-    if len(design.treatments) < 3 or design.kind in matters.DECIDED:
+    if len(design.treatments) < 3 or design.adaptive:
         return None
     questions = decision.of_trials(design.treatments, responses)
     found = decision.decide(questions, alpha=design.alpha, margin=design.equivalence)

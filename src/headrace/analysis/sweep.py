@@ -1,7 +1,7 @@
 """What a saturation sweep says: the knee, the law, and the largest load that holds an objective.
 
 The trial is the unit here as everywhere: each level is measured once in each pass, and every interval is over
-passes. The search that chose the levels is shown, never analysed: see ``experiment.sweep``.
+passes. The search that chose the levels is shown, never analysed: see ``experiment.kinds.sweep``.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class Sweep:
 
 
 def analyse_sweep(folder: ExperimentFolder) -> Sweep:
-    """Everything that can be concluded; ``folder`` as ``experiment.sweep.as_decided`` gives it.
+    """Everything that can be concluded; ``folder`` as ``experiment.kinds.as_decided`` gives it.
 
     Raises StoreError when the folder is damaged; without a usable trial there is a Sweep without a knee.
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.shell import Json, app, on_target, print_json, run_until_signal, say, stderr, stdout
-from headrace.errors import TargetError
+from headrace.errors import PlanError, TargetError
 
 if TYPE_CHECKING:
     from headrace.store import ExperimentFolder
@@ -42,7 +42,7 @@ def plan_list() -> None:
     from headrace import plan as plans
 
     for path in sorted((Path(__file__).parent.parent / "examples").glob("*.toml")):
-        typer.echo(f"{path.stem:22} {plans.load(path)[0].description}")
+        typer.echo(f"{path.stem:22} {plans.load(path).plan.description}")
 
 
 @plan_app.command("show", epilog="Example: headrace plan show stock-to-all")
@@ -60,11 +60,10 @@ def plan_show(
     from headrace.report import designs
 
     path = find_plan(plan)
-    loaded, _ = plans.load(path)
-    design = kinds.build(loaded, place=str(path))
+    design = kinds.build(plans.load(path).plan, place=str(path))
     seconds = trial_seconds(design.workload) * len(design.trials) / design.at_once + boot_seconds(design)
     hours = seconds * design.share_of_one_machine / 3600
-    outlook = None if loaded.sweep or loaded.tune else designs.outlook(design, sd)
+    outlook = None if design.adaptive else designs.outlook(design, sd)
     if as_json:
         print_json({**design.to_json(), "hours": hours, "outlook": outlook and designs.to_json(outlook)})
     else:
@@ -118,11 +117,19 @@ def demo(output: Output = Path("experiments/stock-to-all"), as_json: Json = Fals
 
 
 def _run_plan(plan: Path, output: Path | None, retry: bool, as_json: bool, on: str = "here") -> None:
+    from headrace import plan as plans
     from headrace.experiment import kinds
+    from headrace.experiment.run import run as run_file
     from headrace.report import progress
 
+    file = plans.load(plan)
+    kind = kinds.of_plan(file.plan)
+    if kind.command != "run":
+        raise PlanError(
+            f"a {kind.name} has a command of its own", place=file.place, hint=f"headrace {kind.command} PLAN"
+        )
     with progress.Watcher(stderr()) as watcher:
-        folder = run_until_signal(lambda: kinds.run(plan, output, watcher.listen, retry=retry, on=on))
+        folder = run_until_signal(lambda: run_file(file, output, watcher.listen, retry=retry, on=on))
     _conclude(folder, as_json)
 
 
@@ -143,16 +150,17 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Raise connections (or the rate) until throughput stops growing: knee, scalability law, objectives."""
-    from headrace.experiment.sweep import run_sweep
+    from dataclasses import replace
+
+    from headrace import plan as plans
+    from headrace.experiment.kinds.sweep import asked
+    from headrace.experiment.run import run as run_file
     from headrace.report import progress
 
-    path = find_plan(plan)
+    file = plans.load(find_plan(plan))
+    file = replace(file, plan=asked(file.plan, objective or (), passes, file.place))
     with progress.Watcher(stderr()) as watcher:
-        folder = run_until_signal(
-            lambda: run_sweep(
-                path, output, watcher.listen, objectives=objective or (), passes=passes, retry=retry
-            )
-        )
+        folder = run_until_signal(lambda: run_file(file, output, watcher.listen, retry=retry))
     _conclude(folder, as_json)
 
 
@@ -172,7 +180,7 @@ def _conclude(folder: ExperimentFolder, as_json: bool) -> None:
 )
 def report_command(folder: Folder, objective: Objectives = None, as_json: Json = False) -> None:
     """Analyse an experiment (finished or not), print the table and write report.html and report.json."""
-    from headrace.experiment.sweep import asking
+    from headrace.experiment.kinds.sweep import asking
     from headrace.store import ExperimentFolder
 
     found = ExperimentFolder.open(folder)

@@ -41,7 +41,7 @@ def tune(
     Failed starts count as bad points; constraints such as p99=10ms hold; durability is never weakened unless
     the plan allows it by name. The same command again continues."""
     from headrace import tune as tuning
-    from headrace.experiment.search import table_of
+    from headrace.experiment.kinds.search import table_of
     from headrace.prove import Bench
     from headrace.report import html, jsonform, progress
     from headrace.report.tune.page import page_of

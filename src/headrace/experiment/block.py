@@ -16,8 +16,7 @@ from headrace import plan as plans
 from headrace.agent import Agent
 from headrace.design import Design
 from headrace.errors import NothingMeasured, Refused
-from headrace.experiment import design as designs
-from headrace.experiment import labs, lease
+from headrace.experiment import kinds, labs, lease
 from headrace.experiment.boot import boot_id
 from headrace.experiment.machine import target_spec
 from headrace.experiment.runner import Event, Note, Run
@@ -101,7 +100,7 @@ async def _refuse_controllers(plan: plans.Plan, target: Target, boot: str, apart
 def design_of(task: Task) -> Design:
     """The whole design that the task is a part of."""
     plan = plans.parse(task.plan_text, task.place)
-    return designs.build(plan, place=task.place, is_root=task.is_root)
+    return kinds.build(plan, place=task.place, is_root=task.is_root)
 
 
 async def run_block(task: Task, folder: Path, listen: Callable[[Event], None]) -> None:
@@ -134,7 +133,7 @@ async def run_block(task: Task, folder: Path, listen: Callable[[Event], None]) -
     async with labs.open_laboratory(design, own, tell) as lab:
         await lease.queued(lab.begin, tell)
         try:
-            await Run(lab, design, own, listen, False).all_trials()
+            await Run(kinds.of_design(design)(own), lab, listen).all_trials()
         except NothingMeasured:
             # Of these few trials; whether that is the end is for whoever sees them all.
             return

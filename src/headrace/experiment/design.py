@@ -29,7 +29,7 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
         treatments, baselines = _treatments(plan, levels_by_factor)
         _check_kernels(plan, treatments)
         for treatment in treatments:
-            _check(plan, treatment)
+            check(plan, treatment)
     except PlanError as error:
         message = f"{error.place}: {error.message}" if error.place else error.message
         raise PlanError(message, place=place, hint=error.hint) from error
@@ -119,11 +119,6 @@ def _with_reboots_hard(plan: Plan, factors: Mapping[str, Mapping[str, Settings]]
     ]
     if not costly:
         return plan
-    if plan.design.kind == "race":
-        raise PlanError(
-            f"factors.{costly[0]}: each level costs a reboot, and a race has no blocks of a fixed order",
-            hint='kind = "factorial" reboots once a level and block',
-        )
     before = [name for name in plan.design.hard if name in costly]
     hard = [*before, *(name for name in costly if name not in before)]
     hard += [name for name in plan.design.hard if name not in hard]
@@ -250,7 +245,8 @@ def _baseline_levels(plan: Plan, factors: Mapping[str, Mapping[str, Settings]]) 
     return baseline
 
 
-def _check(plan: Plan, treatment: Treatment) -> None:
+def check(plan: Plan, treatment: Treatment) -> None:
+    """Raise PlanError where a treatment cannot be set up, or must not be."""
     for knob, value in treatment.settings.items():
         if knob.startswith("workload."):
             continue

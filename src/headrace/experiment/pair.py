@@ -16,9 +16,13 @@ from headrace.experiment.boot import Tell
 from headrace.experiment.laboratory import Measured
 from headrace.experiment.trial import Lab, LeftAlone, Side, live_changes, restore, run_trial
 from headrace.facts import HostFacts
-from headrace.model import TrialSpec
-from headrace.store import TrialDraft
+from headrace.model import TrialSpec, TrialState
+from headrace.store import TrialDraft, TrialRecord
 from headrace.target import to_the_end
+
+
+#: Two windows that share less than this are no pair.
+MIN_OVERLAP = 0.95
 
 
 def halves(cpu: Mapping[str, Any], allowed: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -132,3 +136,25 @@ async def cpu_halves(lab: Lab) -> tuple[str, str]:
     )
     first, second = halves(lab.facts.data.get("cpu") or {}, allowed)
     return ",".join(map(str, first)), ",".join(map(str, second))
+
+
+def as_pair(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """The two records of a pair as they count: one side alone is no measurement, however well it went."""
+    first, second = records
+    if not first.state is second.state is TrialState.COMPLETE:
+        return [_beside(first, second), _beside(second, first)]
+    start = max(first.window_start_ns, second.window_start_ns)
+    end = min(first.window_end_ns, second.window_end_ns)
+    longest = max(r.window_end_ns - r.window_start_ns for r in (first, second))
+    share = (end - start) / longest if longest else 0.0
+    if share >= MIN_OVERLAP:
+        return [first, second]
+    why = f"the two windows share only {max(share, 0):.0%} of their time"
+    return [replace(r, state=TrialState.INVALID, reason=why) for r in (first, second)]
+
+
+def _beside(record: TrialRecord, other: TrialRecord) -> TrialRecord:
+    if record.state is not TrialState.COMPLETE:
+        return record
+    why = f"the other side of its pair ({other.treatment}) is {other.state}: {other.reason}"
+    return replace(record, state=TrialState.INVALID, reason=why)

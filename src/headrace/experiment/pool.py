@@ -20,14 +20,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from headrace import plan as plans
 from headrace import workloads
-from headrace.design import Design
 from headrace.errors import HeadraceError, PlanError, Refused, TargetError
 from headrace.experiment import block as blocks
-from headrace.experiment import design as designs
-from headrace.experiment import lease
+from headrace.experiment import kinds, lease
 from headrace.experiment.block import Seen, Task
+from headrace.experiment.kinds.kind import require_complete
 from headrace.experiment.ledger import Assignment, Ledger
 from headrace.experiment.runner import (
     Event,
@@ -35,16 +33,15 @@ from headrace.experiment.runner import (
     Note,
     TrialEnded,
     TrialStarted,
-    exclusive,
     measured_again,
-    open_folder,
-    require_complete,
+    opened,
     stop_when_hopeless,
     trial_seconds,
     unmeasured,
 )
 from headrace.facts import differences
 from headrace.model import TrialState
+from headrace.plan import Plan, PlanFile
 from headrace.store import ExperimentFolder, empty_data
 from headrace.target import TargetSpec
 
@@ -78,7 +75,7 @@ class ControllerLost(TargetError):
 class Controllers(Protocol):
     """Who runs blocks on machines. Raises TargetError when the machine, or who works with it, is lost."""
 
-    async def look(self, plan: plans.Plan, address: str) -> Seen: ...
+    async def look(self, plan: Plan, address: str) -> Seen: ...
 
     async def run_block(self, task: Task, folder: Path, listen: Listener) -> None:
         """``block.run_block``; a trial stands in ``folder`` when ``listen`` hears that it has ended."""
@@ -89,7 +86,7 @@ class Controllers(Protocol):
 class Here:
     """This process works with every machine, one connection each."""
 
-    async def look(self, plan: plans.Plan, address: str) -> Seen:
+    async def look(self, plan: Plan, address: str) -> Seen:
         return await blocks.look(plan, address)
 
     async def run_block(self, task: Task, folder: Path, listen: Listener) -> None:
@@ -100,7 +97,7 @@ class Here:
 
 
 async def run_pool(
-    plan_path: Path,
+    file: PlanFile,
     folder_path: Path | None,
     listen: Listener,
     *,
@@ -108,25 +105,17 @@ async def run_pool(
     controllers: Controllers | None = None,
     patience: Patience | None = None,
 ) -> ExperimentFolder:
-    """Run or continue a plan whose target has several addresses: as ``runner.run_experiment``."""
-    plan, text = plans.load(plan_path)
-    _refuse(plan, str(plan_path))
+    """Run or continue a plan whose target has several addresses: as ``runner.run_here``."""
+    plan = file.plan
+    _refuse(plan, file.place)
     who = controllers or Here()
     try:
         seen, away = await _look_at_all(plan, who)
         first = next(iter(seen.values()))
         is_equal = _compare(plan, seen, listen)
-        design = designs.build(plan, place=str(plan_path), is_root=first.is_root)
-        for left_out in design.skipped:
-            listen(Note(f"skipped {left_out.treatment}: {left_out.reason}"))
-        for note in design.notes:
-            listen(Note(note))
-        folder = open_folder(folder_path or Path("experiments") / plan.name, text, design)
-        with exclusive(folder.path):
-            if folder.design.target != design.target:
-                # It goes on with other machines than it began with.
-                folder.renew(design)
-            pool = Pool(plan, text, str(plan_path), design, folder, who, listen, patience or Patience())
+        design = kinds.build(plan, place=file.place, is_root=first.is_root)
+        with opened(file, design, folder_path, listen) as folder:
+            pool = Pool(file, folder, who, listen, patience or Patience())
             await pool.run(seen, away, retry=retry, is_equal=is_equal)
     finally:
         await who.close()
@@ -139,7 +128,7 @@ def reached_all(folder: ExperimentFolder) -> list[TargetSpec]:
     return [TargetSpec.parse(address, **table.login) for address in table.addresses]
 
 
-def _refuse(plan: plans.Plan, place: str) -> None:
+def _refuse(plan: Plan, place: str) -> None:
     workload = workloads.make_workload(plan.workload.kind, plan.workload.options)
     if workloads.driven_from(workload)[0]:
         raise PlanError(
@@ -147,11 +136,9 @@ def _refuse(plan: plans.Plan, place: str) -> None:
             place=place,
             hint="leave clients out, or name one address",
         )
-    if plan.design.duet:
-        raise PlanError("design.duet: on one machine only", place=place, hint="name one address")
 
 
-async def _look_at_all(plan: plans.Plan, who: Controllers) -> tuple[dict[str, Seen], dict[str, TargetError]]:
+async def _look_at_all(plan: Plan, who: Controllers) -> tuple[dict[str, Seen], dict[str, TargetError]]:
     """Every machine that answers, and why the others do not. Raises the first error when none does."""
     addresses = plan.target.addresses
     answers = await asyncio.gather(*(who.look(plan, a) for a in addresses), return_exceptions=True)
@@ -169,9 +156,7 @@ async def _look_at_all(plan: plans.Plan, who: Controllers) -> tuple[dict[str, Se
     return seen, away
 
 
-def _compare(
-    plan: plans.Plan, seen: Mapping[str, Seen], listen: Listener
-) -> Callable[[str, Seen], list[str]]:
+def _compare(plan: Plan, seen: Mapping[str, Seen], listen: Listener) -> Callable[[str, Seen], list[str]]:
     """Say in what the machines differ; what says it of one that comes later."""
     (reference, first), *others = seen.items()
     boots = {first.boot_id: reference}
@@ -220,24 +205,20 @@ class Pool:
 
     def __init__(
         self,
-        plan: plans.Plan,
-        text: str,
-        place: str,
-        design: Design,
+        file: PlanFile,
         folder: ExperimentFolder,
         who: Controllers,
         listen: Listener,
         patience: Patience,
     ) -> None:
-        self._plan = plan
-        self._text = text
-        self._place = place
-        self._design = design
+        self._file = file
+        self._plan = file.plan
         self._folder = folder
+        self._design = folder.design
         self._who = who
         self._listen = listen
         self._patience = patience
-        self._machines = {address: _Machine(address) for address in plan.target.addresses}
+        self._machines = {address: _Machine(address) for address in file.plan.target.addresses}
         self._changed = asyncio.Condition()
         self._changes = 0
         self._began: dict[str, float] = {}
@@ -348,8 +329,8 @@ class Pool:
         folder = self._folder.path / WORK / str(list(self._machines).index(machine.address))
         folder.parent.mkdir(exist_ok=True)
         task = Task(
-            self._text,
-            self._place,
+            self._file.text,
+            self._file.place,
             self._design.hash,
             self._is_root,
             machine.address,

@@ -10,20 +10,22 @@ import fcntl
 import itertools
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace import plan as plans
 from headrace import workloads
 from headrace.analysis.disturbance import Disturbance, find_disturbance
 from headrace.design import Design
-from headrace.errors import Busy, NothingMeasured, PlanError, TargetError, TreatmentFailed
-from headrace.experiment import again, labs
-from headrace.experiment import design as designs
-from headrace.experiment.laboratory import Laboratory
+from headrace.errors import Busy, NothingMeasured, TargetError, TreatmentFailed
+from headrace.experiment import labs
+from headrace.experiment import pair as pairs
+from headrace.experiment.again import Again, replacing
+from headrace.experiment.kinds.kind import Ask, Kind, Moment
+from headrace.experiment.laboratory import Laboratory, Measured
 from headrace.model import Role, TrialSpec, TrialState
+from headrace.plan import PlanFile, WorkloadTable
 from headrace.store import RECONNECT, ExperimentFolder, TrialData, TrialDraft, TrialRecord, empty_data
 from headrace.workloads import precondition
 
@@ -74,7 +76,7 @@ class TrialEnded(Event):
 Listener = Callable[[Event], None]
 
 
-def trial_seconds(table: plans.WorkloadTable) -> float:
+def trial_seconds(table: WorkloadTable) -> float:
     """The wall time to expect of one trial, before one has been timed."""
     needs_server = workloads.make_workload(table.kind, table.options).needs_server
     overhead = OVERHEAD_WITH_SERVER_S if needs_server else OVERHEAD_S
@@ -88,55 +90,41 @@ def boot_seconds(design: Design) -> float:
     return BOOT_S * boots
 
 
-async def run_experiment(
-    plan_path: Path, folder_path: Path | None, listen: Listener, *, retry: bool = False
+async def run_here(
+    kind: type[Kind], file: PlanFile, folder_path: Path | None, listen: Listener, *, retry: bool
 ) -> ExperimentFolder:
-    """Run or continue the experiment of a plan file; the folder with every trial in it.
+    """Run or continue a plan on its one machine; the folder with every trial in it.
 
     The folder is ``experiments/<plan's name>`` unless given. Raises a HeadraceError; when cancelled, the
     host is restored first.
     """
-    plan, text = plans.load(plan_path)
-    if plan.sweep is not None:
-        raise PlanError(
-            "a sweep finds its levels on the way", place=str(plan_path), hint="headrace sweep PLAN"
-        )
-    if plan.design.kind == "race":
-        raise PlanError("a race decides on the way which trials to run", place=str(plan_path))
-
-    def build(is_root: bool) -> Design:
-        return designs.build(plan, place=str(plan_path), is_root=is_root)
-
-    return await run_design(plan, text, build, Run, folder_path, listen, retry=retry)
-
-
-async def run_design(
-    plan: plans.Plan,
-    text: str,
-    build: Callable[[bool], Design],
-    loop: type[Run],
-    folder_path: Path | None,
-    listen: Listener,
-    *,
-    retry: bool,
-) -> ExperimentFolder:
-    """What every kind of experiment does around its loop over the trials.
-
-    ``text`` is the plan file's; ``build`` makes the design, told whether we are root on the target.
-    """
     async with AsyncExitStack() as stack:
-        design = build(await labs.is_root(plan))
-        for left_out in design.skipped:
-            listen(Note(f"skipped {left_out.treatment}: {left_out.reason}"))
-        for note in design.notes:
-            listen(Note(note))
-        folder = open_folder(folder_path or Path("experiments") / plan.name, text, design)
-        stack.enter_context(exclusive(folder.path))
-        opened = labs.open_laboratory(design, folder, lambda text: listen(Note(text)))
-        lab = await stack.enter_async_context(opened)
+        design = kind.build(file.plan, place=file.place, is_root=await labs.is_root(file.plan))
+        folder = stack.enter_context(opened(file, design, folder_path, listen))
+        lab = await stack.enter_async_context(
+            labs.open_laboratory(design, folder, lambda text: listen(Note(text)))
+        )
         await lab.begin()
-        await loop(lab, design, folder, listen, retry).all_trials()
+        await Run(kind(folder), lab, listen, retry).all_trials()
     return folder
+
+
+@contextmanager
+def opened(file: PlanFile, design: Design, path: Path | None, listen: Listener) -> Iterator[ExperimentFolder]:
+    """The folder of an experiment that is about to run, for this process alone; ``listen`` hears what is left out.
+
+    ``design`` takes the place of the one on disk: it may ask something else of the same trials.
+    """
+    for left_out in design.skipped:
+        listen(Note(f"skipped {left_out.treatment}: {left_out.reason}"))
+    for note in design.notes:
+        listen(Note(note))
+    folder = open_folder(path or Path("experiments") / file.plan.name, file.text, design)
+    with exclusive(folder.path):
+        if folder.design.target != design.target:
+            # It goes on with other machines than it began with.
+            folder.renew(design)
+        yield ExperimentFolder(folder.path, design)
 
 
 def open_folder(path: Path, text: str, design: Design) -> ExperimentFolder:
@@ -170,57 +158,107 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 class Run:
-    """The loop over the trials, with its clock."""
+    """The loop over the trials, with its clock: ask what is next, measure it, ask again."""
 
-    def __init__(
-        self, lab: Laboratory, design: Design, folder: ExperimentFolder, listen: Listener, retry: bool
-    ) -> None:
+    def __init__(self, kind: Kind, lab: Laboratory, listen: Listener, retry: bool = False) -> None:
+        self._kind = kind
         self._lab = lab
-        self._design = design
-        self._folder = folder
+        self._design = kind.design
+        self._folder = kind.folder
         self._listen = listen
         self._retry = retry
         self._durations_s: list[float] = []
         self._deaths = 0
 
-    def _again(self) -> set[int]:
-        """The numbers of the trials on disk that shall be measured again."""
-        return measured_again(self._folder.trials(), self._retry)
-
     async def all_trials(self) -> None:
-        trials = self._design.trials
-        gone = self._again()
-        on_disk = {t.number: t for t in self._folder.trials() if t.number not in gone}
-        if on_disk:
-            self._listen(Note(f"continuing: {len(on_disk)} of {len(trials)} trials are done"))
-        repeats = again.Again(on_disk.values(), len(trials), lambda text: self._listen(Note(text)))
-        measured: list[TrialSpec] = []
-        for spec, following in zip(trials, [*trials[1:], None], strict=True):
-            if spec.number not in on_disk:
-                on_disk[spec.number] = await self._one(spec, len(on_disk), len(trials))
-                measured.append(spec)
-            stop_when_hopeless(self._folder, on_disk[spec.number])
-            # Within a whole plot of a hard factor at once: its levels are not set up for one trial more.
-            is_over = following is None or following.block != spec.block
-            if not is_over and not self._design.hard:
-                continue
-            for disturbed in measured:
-                while repeats.wants(on_disk[disturbed.number]):
-                    repeats.begin(on_disk[disturbed.number])
-                    on_disk[disturbed.number] = await self._one(disturbed, len(on_disk) - 1, len(trials))
-            measured.clear()
-        require_complete(on_disk.values())
+        """Raises NothingMeasured where nothing came of it, and what ends the run."""
+        done = self._kept()
+        again = Again(done.values(), len(self._design.trials), self._say)
+        #: What this run measured and may measure again.
+        own: set[int] = set()
+        is_first = True
+        while True:
+            disturbed = {n: r for n, r in done.items() if n in own and again.wants(r)}
+            known = [record for number, record in sorted(done.items()) if number not in disturbed]
+            ask = self._kind.next(known)
+            if is_first and done:
+                self._say(f"continuing: {len(done)} of {ask.total} trials are done")
+            is_first = False
+            for note in ask.notes:
+                self._say(note)
+            if not ask.moments:
+                break
+            moment = next((m for m in ask.moments if not _among(m, disturbed)), ask.moments[0])
+            for record in _among(moment, disturbed)[:1]:
+                again.begin(record)
+            records = await self._one(moment, ask, len(known))
+            done |= {record.number: record for record in records}
+            # What failed would fail again, and with it the other side of its pair.
+            if self._kind.repeats and all(r.state is not TrialState.FAILED for r in records):
+                own |= {record.number for record in records}
+            for record in records:
+                stop_when_hopeless(self._folder, record)
+        self._kind.check(done.values())
 
-    async def _one(self, spec: TrialSpec, done: int, total: int) -> TrialRecord:
-        self._listen(TrialStarted(spec, done, total, self._left_s(total - done)))
+    def _kept(self) -> dict[int, TrialRecord]:
+        """The trials on disk that are not measured again, by their numbers."""
+        records = self._folder.trials()
+        gone = measured_again(records, self._retry) - self._kind.settled(records)
+        kept = {record.number: record for record in records if record.number not in gone}
+        for record in kept.values():
+            stop_when_hopeless(self._folder, record)
+        return kept
+
+    def _say(self, text: str) -> None:
+        self._listen(Note(text))
+
+    async def _one(self, moment: Moment, ask: Ask, done: int) -> list[TrialRecord]:
+        """Measure and store the trials of one moment."""
+        if ask.treatments:
+            self._design = replace(
+                self._kind.design, treatments=(*self._kind.design.treatments, *ask.treatments)
+            )
+        names = " | ".join(spec.treatment for spec in moment)
+        left_s = self._left_s(ask, done)
+        self._listen(TrialStarted(replace(moment[0], treatment=names), done, ask.total, left_s))
         began = time.monotonic()
-        record, data = await self._measured(spec)
-        self._durations_s.append(time.monotonic() - began)
-        throughput = observed_ops_s(record, data)
-        self._listen(TrialEnded(record, throughput, done + 1, total, self._left_s(total - done - 1)))
-        return record
+        if len(moment) == 1:
+            measured = [await self._alone(moment[0])]
+        else:
+            measured = await self._side_by_side(moment)
+        self._durations_s += [(time.monotonic() - began) / len(moment)] * len(moment)
+        for count, (record, data) in enumerate(measured, start=done + 1):
+            left_s = self._left_s(ask, count)
+            self._listen(TrialEnded(record, observed_ops_s(record, data), count, ask.total, left_s))
+        return [record for record, _ in measured]
 
-    async def _measured(self, spec: TrialSpec) -> tuple[TrialRecord, TrialData]:
+    async def _side_by_side(self, moment: Moment) -> list[Measured]:
+        """Measure and store the two trials of a pair, both or neither."""
+        if not self._durations_s:
+            first, second = await self._lab.halves()
+            self._say(f"side by side, on CPUs {first} and {second}")
+        drafts = [self._folder.begin_trial(spec.number) for spec in moment]
+        try:
+            measured = await self._lab.measure_pair(
+                self._design, moment, drafts, lambda text: self._listen(Step(text))
+            )
+            judged = pairs.as_pair([self._judged(record, data) for record, data in measured])
+            old = [self._folder.trial(spec.number) for spec in moment]
+            for spec in moment:
+                self._folder.remove_trial(spec.number)
+            stored = [
+                (as_repeated(record, before), data)
+                for record, before, (_, data) in zip(judged, old, measured, strict=True)
+            ]
+            for (record, data), draft in zip(stored, drafts, strict=True):
+                draft.commit(record, data)
+        except BaseException:
+            for draft in drafts:
+                draft.discard()
+            raise
+        return stored
+
+    async def _alone(self, spec: TrialSpec) -> Measured:
         """Measure and store one trial; once more where its machine died under it."""
         kernel = self._design.kernel_of(self._design.treatment(spec.treatment))
         died: list[str] = []
@@ -250,24 +288,30 @@ class Run:
                 why = f"the machine died in it, and again when it was measured anew: {reason}"
                 return self._commit(unmeasured(spec, TrialState.INVALID, why), empty_data())
             died.append(f"measured a second time: at first the machine died in it ({reason})")
-            self._listen(Note(f"the machine died in trial {spec.number} ({reason}): once more"))
+            self._say(f"the machine died in trial {spec.number} ({reason}): once more")
 
-    def _commit(
-        self, record: TrialRecord, data: TrialData, draft: TrialDraft | None = None
-    ) -> tuple[TrialRecord, TrialData]:
+    def _commit(self, record: TrialRecord, data: TrialData, draft: TrialDraft | None = None) -> Measured:
         """Persisted after every trial, because a later one may fail and lose it."""
         if draft is not None:
             self._deaths = 0
-        if record.state is not TrialState.FAILED and draft is not None:
-            record = judge(record, find_disturbance(record, data, self._folder.design))
+            record = self._judged(record, data)
         record = as_repeated(record, self._folder.trial(record.number))
         (draft or self._folder.begin_trial(record.number)).commit(record, data)
         return record, data
 
-    def _left_s(self, trials: int) -> float:
+    def _judged(self, record: TrialRecord, data: TrialData) -> TrialRecord:
+        if record.state is TrialState.FAILED or record.window_end_ns == 0:
+            return record
+        return judge(record, find_disturbance(record, data, self._design))
+
+    def _left_s(self, ask: Ask, done: int) -> float:
         durations = self._durations_s
         each = sum(durations) / len(durations) if durations else trial_seconds(self._design.workload)
-        return each * trials
+        return max(0.0, min(each * (ask.total - done), ask.until - time.monotonic()))
+
+
+def _among(moment: Moment, records: Mapping[int, TrialRecord]) -> list[TrialRecord]:
+    return [records[spec.number] for spec in moment if spec.number in records]
 
 
 def measured_again(records: Iterable[TrialRecord], retry: bool) -> set[int]:
@@ -285,13 +329,6 @@ def stop_when_hopeless(folder: ExperimentFolder, record: TrialRecord) -> None:
         )
 
 
-def require_complete(records: Collection[TrialRecord], what: str = "trial") -> None:
-    """Raise NothingMeasured, with every reason, where none of them is complete."""
-    if not any(record.state is TrialState.COMPLETE for record in records):
-        reasons = {f"{record.treatment}: {record.reason}" for record in records}
-        raise NothingMeasured(f"no {what} is complete:\n" + "\n".join(sorted(reasons)))
-
-
 def observed_ops_s(record: TrialRecord, data: TrialData) -> float:
     """The throughput, for whoever watches."""
     seconds = (record.window_end_ns - record.window_start_ns) / 1e9
@@ -307,7 +344,7 @@ def observed_ops_s(record: TrialRecord, data: TrialData) -> float:
 
 def as_repeated(record: TrialRecord, old: TrialRecord | None) -> TrialRecord:
     """The record, with what the measurement that it replaces has to tell."""
-    earlier = again.replacing(record, old)
+    earlier = replacing(record, old)
     before = [f"measured again; before: {reason}" for reason in earlier]
     return replace(record, earlier=earlier, warnings=[*record.warnings, *before])
 

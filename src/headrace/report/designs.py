@@ -39,26 +39,26 @@ def outlook(design: Design, sd: float) -> Outlook:
     """``sd`` is the spread between trials of one treatment, in log units.
 
     Of several conditions the first speaks for all: they have the same treatments, unless some are excluded.
+    Of an adaptive design no number stands before.
     """
-    kind, blocks, alpha = design.kind, design.blocks, design.alpha
+    blocks, alpha = design.blocks, design.alpha
     condition = next(iter(design.baselines), "")
     cells = [t.levels for t in design.treatments if t.condition == condition]
     levels = aliasing.varying(cells)
     hard = [name for name in design.hard if name in levels]
     found = _aliasing(design, cells, levels)
     detectable: list[Detectable] = []
-    # A race decides on the way: what it detects is no number that stands before.
-    if kind != "race" and len(levels) > 1:
+    if len(levels) > 1:
         terms = found.terms if found else aliasing.whole_terms(cells)
         detectable = power.of_factors(cells, terms, hard, blocks, sd, alpha)
     baseline = None
-    if kind != "race" and len(cells) > 1:
+    if len(cells) > 1:
         treatments, baselines = len(design.treatments), len(design.baselines)
         baseline = power.against_baseline(treatments, baselines, blocks, sd, alpha)
     plots = {
         name: len({tuple(cell[h] for h in hard[: i + 1]) for cell in cells}) for i, name in enumerate(hard)
     }
-    return Outlook(sd, baseline, tuple(detectable), found, plots, tuple(_notes(hard, blocks, kind)))
+    return Outlook(sd, baseline, tuple(detectable), found, plots, tuple(_notes(hard, blocks)))
 
 
 def _aliasing(
@@ -71,9 +71,9 @@ def _aliasing(
     return aliasing.structure(own, interactions=named if design.kind == "optimal" else None)
 
 
-def _notes(hard: list[str], blocks: int, kind: str) -> list[str]:
+def _notes(hard: list[str], blocks: int) -> list[str]:
     notes = []
-    if blocks < 2 and kind != "race":
+    if blocks < 2:
         notes.append("One block: nothing shows how much a repeat differs, so there are no intervals.")
     if hard:
         notes.append(

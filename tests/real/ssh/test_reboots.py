@@ -19,9 +19,11 @@ from pathlib import Path
 
 import pytest
 
+from headrace import plan
 from headrace.analysis import trials
 from headrace.errors import NothingMeasured, TreatmentFailed
 from headrace.experiment import boot, labs, runner
+from headrace.experiment.run import run as run_plan
 from headrace.model import TrialState
 from headrace.report.experiment import tables
 from headrace.store import ExperimentFolder
@@ -168,7 +170,7 @@ def run(tmp_path: Path, seconds: float = 1, blocks: int = 1) -> tuple[Experiment
         if isinstance(event, runner.Note):
             told.append(event.text)
 
-    folder = asyncio.run(runner.run_experiment(path, tmp_path / "out", listen))
+    folder = asyncio.run(run_plan(plan.load(path), tmp_path / "out", listen))
     return folder, told
 
 

@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
+from headrace import plan as plans
 from headrace.agent import Agent, Journal
 from headrace.errors import NothingMeasured, TargetError
-from headrace.experiment.runner import Event, Note, Step, run_experiment
+from headrace.experiment.run import run
+from headrace.experiment.runner import Event, Note, Step
 from headrace.model import TrialState
 from headrace.store import ExperimentFolder
 from headrace.target import Target, TargetSpec, link, open_target
@@ -289,7 +291,7 @@ class Trip:
 
         # On a busy machine every driver may be late.
         with contextlib.suppress(NothingMeasured):
-            await run_experiment(self.plan, self.folder, listen)
+            await run(plans.load(self.plan), self.folder, listen)
         if self._happened:
             await self._happened
         return ExperimentFolder.open(self.folder)

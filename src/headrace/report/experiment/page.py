@@ -58,8 +58,9 @@ from headrace.report.experiment import (
     settle,
     trials,
 )
-from headrace.report.experiment.view import View
+from headrace.report.experiment.view import View, opened
 from headrace.report.parts import Page, Section
+from headrace.store import ExperimentFolder
 
 FORMAT_VERSION = 1
 
@@ -96,6 +97,10 @@ def about(design: Design, keys: Sequence[str]) -> dict[str, object]:
     """What a report repeats of its design."""
     table = design.to_json()
     return {key: table[key] for key in keys}
+
+
+def of_folder(folder: ExperimentFolder) -> Page:
+    return page_of(opened(folder))
 
 
 def page_of(view: View) -> Page:

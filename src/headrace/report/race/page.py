@@ -32,10 +32,15 @@ from headrace.report.parts import (
     method,
 )
 from headrace.report.race.view import View
+from headrace.store import ExperimentFolder
 
 FORMAT_VERSION = 1
 
 _KEPT = ("name", "description", "kind", "seed", "alpha", "equivalence", "response", "workload", "hash")
+
+
+def of_folder(folder: ExperimentFolder) -> Page:
+    return page_of(View(folder))
 
 
 def page_of(view: View) -> Page:

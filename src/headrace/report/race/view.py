@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.analysis.race import Race
-from headrace.experiment import race as races
+from headrace.experiment.kinds import race as races
 from headrace.report import text
 from headrace.store import ExperimentFolder
 
@@ -13,7 +13,7 @@ class View:
 
     def __init__(self, folder: ExperimentFolder) -> None:
         self.records = folder.trials()
-        self.folder = races.as_decided(folder)
+        self.folder = races.Race.as_decided(folder)
         self.progress = races.progress_of(folder)
         self.response = folder.design.response
         everyone = len(folder.design.treatments)

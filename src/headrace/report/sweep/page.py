@@ -39,6 +39,7 @@ from headrace.report.experiment.page import about
 from headrace.report.parts import Page, Section
 from headrace.report.sweep import law, levels, method, result, series, trials
 from headrace.report.sweep.view import SweepView
+from headrace.store import ExperimentFolder
 
 FORMAT_VERSION = 1
 
@@ -54,6 +55,10 @@ SECTIONS: tuple[Callable[[SweepView], Section], ...] = (
 )
 
 _KEPT = ("name", "description", "kind", "seed", "alpha", "workload", "target", "hash")
+
+
+def of_folder(folder: ExperimentFolder) -> Page:
+    return page_of(SweepView(folder))
 
 
 def page_of(view: SweepView) -> Page:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from headrace.analysis.sweep import SEARCH, Sweep, analyse_sweep
-from headrace.experiment import sweep as sweeps
+from headrace.experiment.kinds import sweep as sweeps
 from headrace.report.experiment import tables
 from headrace.report.experiment.numbers import LATENCIES
 from headrace.report.experiment.view import View
@@ -21,7 +21,7 @@ class SweepView(View):
     def __init__(self, folder: ExperimentFolder) -> None:
         records = folder.trials()
         self.search = sweeps.search(folder, records)
-        decided = sweeps.as_decided(folder, records)
+        decided = sweeps.Sweep.as_decided(folder)
         self.sweep: Sweep = analyse_sweep(decided)
         super().__init__(decided, self.sweep.as_analysis())
         self.passes = [r for r in self.records if r.block != SEARCH]

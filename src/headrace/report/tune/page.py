@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import THROUGHPUT
-from headrace.experiment.search import Found, name_of
+from headrace.experiment.kinds.search import Found, name_of
 from headrace.model import TrialState, Value
 from headrace.report import charts, text
 from headrace.report.charts import decisions as decision_charts

@@ -10,35 +10,19 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from headrace import plan as plans
-from headrace.analysis.race import Judge, Race
+from headrace.analysis import race as analysis
 from headrace.analysis.trials import THROUGHPUT, trial_responses
 from headrace.design import Design
 from headrace.errors import PlanError
 from headrace.experiment import design as designs
-from headrace.experiment.again import Again
-from headrace.experiment.runner import Listener, Note, Run, require_complete, run_design
+from headrace.experiment.kinds.kind import Ask, Kind, missing
 from headrace.model import Role, TrialSpec, TrialState
+from headrace.plan import Plan
 from headrace.store import ExperimentFolder, TrialRecord
-
-KIND = "race"
 
 #: Trial's number -> the natural log of its response; None for an invalid trial or one that cannot answer.
 Values = Mapping[int, float | None]
-
-
-def as_race(design: Design, place: str) -> Design:
-    """The design of a plan whose kind is ``race``: every treatment once a block, none twice.
-
-    There is no A/A pair: a race tells its noise from the spread of all treatments about their blocks.
-    """
-    if any(len(treatments) < 2 for treatments in design.conditions.values()):
-        raise PlanError("a race needs two treatments at least", place=place)
-    everyone = [t.name for t in design.treatments]
-    trials = tuple(_trials([everyone] * design.blocks, design.seed))
-    return replace(design, experiment=KIND, trials=trials).frozen()
 
 
 def _trials(runners: Sequence[Sequence[str]], seed: int) -> Iterator[TrialSpec]:
@@ -60,7 +44,7 @@ class Progress:
     """
 
     runners: tuple[tuple[str, ...], ...]
-    races: Mapping[str, Race]
+    races: Mapping[str, analysis.Race]
     is_over: bool
 
 
@@ -70,7 +54,7 @@ def follow(design: Design, records: Sequence[TrialRecord], values: Values) -> Pr
     measured = {(r.block, r.treatment): _log(r, values) for r in records}
     judges = {condition: _judge(design, names) for condition, names in conditions.items()}
     alive = {condition: list(names) for condition, names in conditions.items()}
-    races: dict[str, Race] = {}
+    races: dict[str, analysis.Race] = {}
     runners: list[tuple[str, ...]] = []
     for block in range(1, design.blocks + 1):
         running = [name for names in alive.values() for name in names]
@@ -88,8 +72,8 @@ def follow(design: Design, records: Sequence[TrialRecord], values: Values) -> Pr
     return Progress(tuple(runners), races, is_over=True)
 
 
-def _judge(design: Design, names: Sequence[str]) -> Judge:
-    return Judge(
+def _judge(design: Design, names: Sequence[str]) -> analysis.Judge:
+    return analysis.Judge(
         names,
         alpha=design.alpha,
         margin=design.equivalence,
@@ -117,68 +101,64 @@ def progress_of(folder: ExperimentFolder) -> Progress:
     return follow(folder.design, records, values_of(folder, records))
 
 
-def as_decided(folder: ExperimentFolder) -> ExperimentFolder:
-    """The folder with the trials that the race has left in its design; any other experiment as it is."""
-    if folder.design.experiment != KIND:
-        return folder
-    found = progress_of(folder)
-    if not found.is_over:
-        return folder
-    trials = tuple(_trials(found.runners, folder.design.seed))
-    return ExperimentFolder(folder.path, replace(folder.design, trials=trials))
+class Race(Kind):
+    """Block by block; after each, treatments that are worse with confidence leave."""
 
+    name = "race"
+    page = "race"
 
-async def run_race_plan(
-    plan_path: Path, folder_path: Path | None, listen: Listener, *, retry: bool = False
-) -> ExperimentFolder:
-    """Run or continue the race of a plan file: as ``runner.run_experiment``."""
-    plan, text = plans.load(plan_path)
+    def __init__(self, folder: ExperimentFolder) -> None:
+        super().__init__(folder)
+        self._values: dict[int, float | None] = {}
+        self._told = 0
 
-    def build(is_root: bool) -> Design:
-        return as_race(designs.build(plan, place=str(plan_path), is_root=is_root), str(plan_path))
+    @classmethod
+    def is_of(cls, plan: Plan) -> bool:
+        return plan.design.kind == cls.name
 
-    return await run_design(plan, text, build, _RaceRun, folder_path, listen, retry=retry)
+    @classmethod
+    def build(cls, plan: Plan, *, place: str, is_root: bool = True) -> Design:
+        """Every treatment once a block, none twice.
 
+        There is no A/A pair: a race tells its noise from the spread of all treatments about their blocks.
+        """
+        design = designs.build(plan, place=place, is_root=is_root)
+        if design.hard:
+            raise PlanError(
+                f"factors.{design.hard[0]}: each level costs a reboot, and a race has no blocks of a fixed order",
+                place=place,
+                hint='kind = "factorial" reboots once a level and block',
+            )
+        if any(len(treatments) < 2 for treatments in design.conditions.values()):
+            raise PlanError("a race needs two treatments at least", place=place)
+        everyone = [t.name for t in design.treatments]
+        trials = tuple(_trials([everyone] * design.blocks, design.seed))
+        return replace(design, experiment=cls.name, adaptive=True, trials=trials).frozen()
 
-class _RaceRun(Run):
-    """The loop over the trials; after each block those that are beaten leave."""
+    @classmethod
+    def as_decided(cls, folder: ExperimentFolder) -> ExperimentFolder:
+        found = progress_of(folder)
+        if not found.is_over:
+            return folder
+        trials = tuple(_trials(found.runners, folder.design.seed))
+        return ExperimentFolder(folder.path, replace(folder.design, trials=trials))
 
-    async def all_trials(self) -> None:
-        again = self._again()
-        longest = len(self._design.trials)
-        repeats = Again(self._folder.trials(), longest, lambda text: self._listen(Note(text)))
-        measured: set[int] = set()
-        values: dict[int, float | None] = {}
-        told = 0
-        while True:
-            records = [r for r in self._folder.trials() if r.number not in again]
-            # What was disturbed is not there yet: its block is judged when it was measured again.
-            disturbed = {r.number: r for r in records if r.number in measured and repeats.wants(r)}
-            records = [r for r in records if r.number not in disturbed]
-            values |= values_of(self._folder, [r for r in records if r.number not in values])
-            found = follow(self._folder.design, records, values)
-            told = self._tell(found, told)
-            if found.is_over:
-                break
-            done = {r.number for r in records}
-            trials = list(_trials(found.runners, self._folder.design.seed))
-            missing = [t for t in trials if t.number not in done]
-            # At the end of the block: by then it may be over.
-            following = next((t for t in missing if t.number not in disturbed), missing[0])
-            if following.number in disturbed:
-                repeats.begin(disturbed[following.number])
-            await self._one(following, len(done), len(trials))
-            measured.add(following.number)
-            again.discard(following.number)
-        require_complete(records)
+    def next(self, records: Sequence[TrialRecord]) -> Ask:
+        new = [r for r in records if r.number not in self._values]
+        self._values |= values_of(self.folder, new)
+        found = follow(self.design, records, self._values)
+        trials = list(_trials(found.runners, self.design.seed))
+        # Disturbed ones come at the end of the block: it is judged when they have been measured again.
+        now = [] if found.is_over else missing(trials, records)
+        return Ask([(trial,) for trial in now], len(trials), tuple(self._left(found)))
 
-    def _tell(self, found: Progress, told: int) -> int:
-        """A line a block that ended since: who left."""
+    def _left(self, found: Progress) -> Iterator[str]:
+        """A line for a block that ended since: who left."""
         over = len(found.runners) - (0 if found.is_over else 1)
-        if over <= told or not found.races:
-            return told
+        if over <= self._told or not found.races:
+            return
+        self._told = over
         for race in found.races.values():
             gone = [s.treatment for s in race.standings if s.dropped_after == over]
             left = f"{', '.join(gone)} left" if gone else "nobody left"
-            self._listen(Note(f"block {over}: {left}; {len(race.survivors)} stand, {race.leader} leads"))
-        return over
+            yield f"block {over}: {left}; {len(race.survivors)} stand, {race.leader} leads"

@@ -9,27 +9,23 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pyarrow.compute as pc
 
-from headrace import plan as plans
 from headrace.analysis.sweep import SEARCH
 from headrace.analysis.trials import THROUGHPUT, TrialResponse, trial_responses
 from headrace.design import Design
 from headrace.errors import NothingMeasured, PlanError
-from headrace.experiment import again as repeating
 from headrace.experiment import design as designs
 from headrace.experiment import space
-from headrace.experiment.runner import Listener, Note, Run, run_design
+from headrace.experiment.kinds.kind import Ask, Kind, missing
 from headrace.model import Role, Treatment, TrialSpec, TrialState, Value
-from headrace.plan import AS_IS, Settings, TuneTable
+from headrace.plan import AS_IS, RESPONSE_NAMES, Plan, Settings, TuneTable
 from headrace.store import ExperimentFolder, TrialRecord
 
 POINTS = "points.json"
-KIND = "search"
 
 #: Units of a constraint's limit -> factor: latencies in ns, memory in bytes.
 _UNITS = {
@@ -50,8 +46,8 @@ class Constraint:
         name, _, limit = text.partition("=")
         number = limit.rstrip("usmKMGT")
         unit = limit[len(number) :]
-        allowed = ("us", "ms", "s") if name in plans.RESPONSE_NAMES[1:] else ("K", "M", "G", "T")
-        known = name in (*plans.RESPONSE_NAMES[1:], "memory")
+        allowed = ("us", "ms", "s") if name in RESPONSE_NAMES[1:] else ("K", "M", "G", "T")
+        known = name in (*RESPONSE_NAMES[1:], "memory")
         try:
             value = float(number) * _UNITS[unit] if known and unit in allowed else math.nan
         except (ValueError, KeyError):
@@ -80,39 +76,11 @@ class Found:
     seen: space.Seen | None
 
 
-def build(plan: plans.Plan, place: str, is_root: bool) -> Design:
-    """The design of the search: the base alone is known; the points come on the way. Raises PlanError."""
-    table = table_of(plan, place)
-    try:
-        space.check(table.knobs, table.allow_weaker_durability)
-        for settings in table.start:
-            space.point_of(table.knobs, settings)
-    except PlanError as error:
-        raise PlanError(error.message, place=place, hint=error.hint) from error
-    for text in table.constraints:
-        Constraint.parse(text, place)
-    base = designs.build(plan, place=place, is_root=is_root)
-    trials = tuple(
-        TrialSpec(n, SEARCH, n, AS_IS if n == 1 else name_of(n), Role.CANDIDATE)
-        for n in range(1, table.trials + 1)
-    )
-    # Every point must pass the checks of a plan, so the ends of the ranges are treatments for the length of
-    # one check.
-    for name, found in table.knobs.items():
-        for value in found.ends():
-            designs._check(plan, Treatment(f"{name} = {value}", {}, {**plan.base, found.knob: value}))
-    # The treatments beyond the base are in POINTS.
-    design = replace(base, experiment=KIND, kind=KIND, trials=trials, tune=table)
-    # How long the search goes on, and what follows it, changes none of its points.
-    later = {"trials": [], "blocks": 0, "tune": table.model_dump(mode="json", exclude=_LATER)}
-    return design.frozen(later)
-
-
 #: What may be given anew when a search goes on.
 _LATER = {"trials", "minutes", "confirm", "blocks"}
 
 
-def table_of(plan: plans.Plan | Design, place: str) -> TuneTable:
+def table_of(plan: Plan | Design, place: str) -> TuneTable:
     if plan.tune is None:
         raise PlanError("the plan has no [tune]", place=place, hint="`headrace docs tune`")
     return plan.tune
@@ -128,9 +96,11 @@ def points_of(folder: ExperimentFolder) -> dict[int, Settings]:
     return {int(n): s for n, s in json.loads(path.read_text()).items()} if path.exists() else {}
 
 
-def found_in(folder: ExperimentFolder, table: TuneTable) -> list[Found]:
-    """What the search has seen, in order."""
-    records = sorted(folder.trials(), key=lambda r: r.number)
+def found_in(
+    folder: ExperimentFolder, table: TuneTable, records: Collection[TrialRecord] | None = None
+) -> list[Found]:
+    """What the search has seen in these trials (those on disk), in order."""
+    records = sorted(folder.trials() if records is None else records, key=lambda r: r.number)
     points = points_of(folder)
     sound = [r for r in records if r.state is TrialState.COMPLETE]
     responses = {r.number: r for r in trial_responses(folder, sound)}
@@ -177,49 +147,72 @@ def _memory(folder: ExperimentFolder, record: TrialRecord) -> float | None:
     return float(largest) if largest is not None else None
 
 
-async def run_search(
-    plan: plans.Plan, text: str, place: str, folder_path: Path, listen: Listener, *, retry: bool = False
-) -> ExperimentFolder:
-    """Run or continue the search; as ``runner.run_experiment``."""
-    return await run_design(
-        plan, text, lambda is_root: build(plan, place, is_root), _SearchRun, folder_path, listen, retry=retry
-    )
+class Search(Kind):
+    """One point after the other, each proposed from all before it; one that was disturbed again at once."""
 
+    name = "search"
+    command = "tune"
 
-class _SearchRun(Run):
-    _until = math.inf
+    def __init__(self, folder: ExperimentFolder) -> None:
+        super().__init__(folder)
+        self._table = table_of(self.design, str(folder.path))
+        minutes = self._table.minutes
+        self._until = math.inf if minutes is None else time.monotonic() + 60 * minutes
+        self._told = 0
 
-    def _left_s(self, trials: int) -> float:
-        return max(0.0, min(super()._left_s(trials), self._until - time.monotonic()))
+    @classmethod
+    def is_of(cls, plan: Plan) -> bool:
+        return plan.tune is not None
 
-    async def all_trials(self) -> None:
-        table = table_of(self._design, str(self._folder.path))
-        if table.minutes is not None:
-            self._until = time.monotonic() + 60 * table.minutes
-        points = points_of(self._folder)
-        if there := len(self._folder.trials()):
-            self._listen(Note(f"continuing: {there} points have been tried"))
-        again = self._again()
-        for number in range(1, table.trials + 1):
-            found = found_in(self._folder, table)
-            if any(f.number == number and number not in again for f in found):
-                continue
-            if time.monotonic() > self._until and number > 1:
-                self._listen(
-                    Note(f"{table.minutes:g} minutes are over: the search ends with {len(found)} points")
-                )
-                break
-            if number not in points:
-                points[number] = self._next(table, number, found)
-                self._folder.write_output(POINTS, json.dumps(points, indent=1) + "\n")
-            await self._measure(number, points[number], table.trials)
-            again.discard(number)
-        if not any(f.seen and f.seen.values for f in found_in(self._folder, table)):
-            reasons = {f.reason for f in found_in(self._folder, table)}
-            raise NothingMeasured("no point could be measured:\n" + "\n".join(sorted(reasons)))
+    @classmethod
+    def build(cls, plan: Plan, *, place: str, is_root: bool = True) -> Design:
+        """The base alone is known; the points come on the way."""
+        table = table_of(plan, place)
+        try:
+            space.check(table.knobs, table.allow_weaker_durability)
+            for settings in table.start:
+                space.point_of(table.knobs, settings)
+        except PlanError as error:
+            raise PlanError(error.message, place=place, hint=error.hint) from error
+        for text in table.constraints:
+            Constraint.parse(text, place)
+        base = designs.build(plan, place=place, is_root=is_root)
+        # Every point must pass the checks of a plan, so the ends of the ranges are treatments for the length of
+        # one check.
+        for name, found in table.knobs.items():
+            for value in found.ends():
+                designs.check(plan, Treatment(f"{name} = {value}", {}, {**plan.base, found.knob: value}))
+        trials = tuple(_trial(number) for number in range(1, table.trials + 1))
+        # The treatments beyond the base are in POINTS.
+        design = replace(base, experiment=cls.name, kind=cls.name, adaptive=True, trials=trials, tune=table)
+        # How long the search goes on, and what follows it, changes none of its points.
+        later = {"trials": [], "blocks": 0, "tune": table.model_dump(mode="json", exclude=_LATER)}
+        return design.frozen(later)
 
-    def _next(self, table: TuneTable, number: int, found: Sequence[Found]) -> Settings:
+    def next(self, records: Sequence[TrialRecord]) -> Ask:
+        total = self._table.trials
+        left = missing([_trial(number) for number in range(1, total + 1)], records)
+        if not left:
+            return Ask([], total)
+        number = left[0].number
+        found = found_in(self.folder, self._table, records)
+        if time.monotonic() > self._until and number > 1:
+            over = f"{self._table.minutes:g} minutes are over: the search ends with {len(found)} points"
+            return Ask([], total, [over])
+        points = points_of(self.folder)
+        if number not in points:
+            points[number] = self._propose(number, found)
+            self.folder.write_output(POINTS, json.dumps(points, indent=1) + "\n")
+        settings = points[number]
+        treatments = (Treatment(name_of(number), {}, {**self.design.base, **settings}),) if number > 1 else ()
+        said = ", ".join(f"{k.removeprefix('server.')}={v}" for k, v in settings.items())
+        notes = [f"{name_of(number)}: {said}"] if number > 1 and number != self._told else []
+        self._told = number
+        return Ask([(left[0],)], total, notes, treatments, self._until)
+
+    def _propose(self, number: int, found: Sequence[Found]) -> Settings:
         """What is there first, then the starting points, then what the model proposes."""
+        table = self._table
         if number == 1:
             return {}
         if number - 2 < len(table.start):
@@ -235,18 +228,12 @@ class _SearchRun(Run):
         )
         return space.settings_of(table.knobs, point)
 
-    async def _measure(self, number: int, settings: Settings, total: int) -> None:
-        design = self._design
-        if number > 1:
-            treatment = Treatment(name_of(number), {}, {**design.base, **settings})
-            self._design = replace(design, treatments=(*design.treatments, treatment))
-            said = ", ".join(f"{k.removeprefix('server.')}={v}" for k, v in settings.items())
-            self._listen(Note(f"{treatment.name}: {said}"))
-        name = AS_IS if number == 1 else name_of(number)
-        spec = TrialSpec(number, SEARCH, number, name, Role.CANDIDATE)
-        repeats = repeating.Again(self._folder.trials(), total, lambda text: self._listen(Note(text)))
-        record = await self._one(spec, number - 1, total)
-        # At once: the next point is proposed from this one.
-        while repeats.wants(record):
-            repeats.begin(record)
-            record = await self._one(spec, number - 1, total)
+    def check(self, records: Collection[TrialRecord]) -> None:
+        found = found_in(self.folder, self._table, records)
+        if not any(f.seen and f.seen.values for f in found):
+            reasons = {f.reason for f in found}
+            raise NothingMeasured("no point could be measured:\n" + "\n".join(sorted(reasons)))
+
+
+def _trial(number: int) -> TrialSpec:
+    return TrialSpec(number, SEARCH, number, AS_IS if number == 1 else name_of(number), Role.CANDIDATE)

@@ -1,0 +1,49 @@
+"""The kinds of experiment: the one list of them, and the only place that tells them apart."""
+
+from __future__ import annotations
+
+from headrace.design import Design
+from headrace.errors import PlanError
+from headrace.experiment.kinds.duet import Duet
+from headrace.experiment.kinds.fixed import Fixed
+from headrace.experiment.kinds.kind import Kind
+from headrace.experiment.kinds.race import Race
+from headrace.experiment.kinds.search import Search
+from headrace.experiment.kinds.sweep import Sweep
+from headrace.plan import Plan
+from headrace.store import ExperimentFolder
+
+#: A plan is of the first kind that takes it.
+KINDS: tuple[type[Kind], ...] = (Search, Sweep, Duet, Race, Fixed)
+
+
+def of_plan(plan: Plan) -> type[Kind]:
+    return next(kind for kind in KINDS if kind.is_of(plan))
+
+
+def of_design(design: Design) -> type[Kind]:
+    """Raises PlanError for a kind that this version does not know."""
+    for kind in KINDS:
+        if kind.name == design.experiment:
+            return kind
+    known = ", ".join(kind.name for kind in KINDS)
+    raise PlanError(
+        f"experiment = {design.experiment!r}: no such kind; there are: {known}", place=design.name
+    )
+
+
+def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
+    """The design of a plan of any kind. Raises PlanError with ``place`` and the key."""
+    kind = of_plan(plan)
+    if plan.target.addresses and not kind.spreads:
+        raise PlanError(
+            f"target.addresses: a {kind.name} runs on one machine",
+            place=place,
+            hint="name one address; blocks that depend on nothing measured before can be spread over several",
+        )
+    return kind.build(plan, place=place, is_root=is_root)
+
+
+def as_decided(folder: ExperimentFolder) -> ExperimentFolder:
+    """The folder with the trials that are left to run in its design, where that is decided on the way."""
+    return of_design(folder.design).as_decided(folder)

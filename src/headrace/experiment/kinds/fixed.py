@@ -1,0 +1,32 @@
+"""A fixed design: every trial is known before the first one runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.design import Design
+from headrace.experiment import design as designs
+from headrace.experiment.kinds.kind import Ask, Kind, missing
+from headrace.plan import Plan
+from headrace.store import TrialRecord
+
+
+class Fixed(Kind):
+    """Trials in the design's order; one that was disturbed again at the end of its block."""
+
+    name = "fixed"
+    spreads = True
+
+    @classmethod
+    def is_of(cls, plan: Plan) -> bool:
+        return True
+
+    @classmethod
+    def build(cls, plan: Plan, *, place: str, is_root: bool = True) -> Design:
+        return designs.build(plan, place=place, is_root=is_root)
+
+    def next(self, records: Sequence[TrialRecord]) -> Ask:
+        left = missing(self.design.trials, records)
+        # Within a whole plot of a hard factor at once: its levels are not set up for one trial more.
+        now = left[:1] if self.design.hard else [trial for trial in left if trial.block == left[0].block]
+        return Ask([(trial,) for trial in now], len(self.design.trials))

@@ -1,0 +1,99 @@
+"""What a kind of experiment is: how a plan becomes its design, and which trial comes next.
+
+The loop (``runner.Run``) asks what is next, measures it, and asks again with what is on disk by then. A kind
+measures nothing itself, and what it decides follows from the trials on disk: an experiment that was killed goes on
+with the same decisions.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from headrace.design import Design
+from headrace.errors import NothingMeasured
+from headrace.model import Treatment, TrialSpec, TrialState
+from headrace.plan import Plan
+from headrace.store import ExperimentFolder, TrialRecord
+
+#: The trials that run at the same moment: one, or the two of a pair.
+Moment = tuple[TrialSpec, ...]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What to measure next.
+
+    ``moments`` may run now, the first one first; those that were disturbed are measured again after the others of
+    the list. None: the experiment is over. ``total`` trials there will be, as far as is known.
+    ``treatments`` are asked for and not in the design. ``notes`` are for whoever watches.
+    """
+
+    moments: Sequence[Moment]
+    total: int
+    notes: Sequence[str] = ()
+    treatments: tuple[Treatment, ...] = ()
+    #: When the plan's time is over, by ``time.monotonic``.
+    until: float = math.inf
+
+
+class Kind(ABC):
+    """A kind of experiment. The class knows plans and designs; an instance is at work on one folder."""
+
+    #: ``experiment`` of its designs.
+    name: ClassVar[str]
+    #: The package in ``headrace.report`` that analyses a folder of this kind and makes its page.
+    page: ClassVar[str] = "experiment"
+    #: The command that runs its plans.
+    command: ClassVar[str] = "run"
+    #: None of its blocks depends on what another one showed: several machines may share them.
+    spreads: ClassVar[bool] = False
+    #: A disturbed trial is measured again by itself.
+    repeats: ClassVar[bool] = True
+
+    def __init__(self, folder: ExperimentFolder) -> None:
+        self.folder = folder
+        self.design = folder.design
+
+    @classmethod
+    @abstractmethod
+    def is_of(cls, plan: Plan) -> bool:
+        """Whether this plan is one of this kind."""
+
+    @classmethod
+    @abstractmethod
+    def build(cls, plan: Plan, *, place: str, is_root: bool = True) -> Design:
+        """The design of a plan; ``trials`` are the most that it can become. Raises PlanError with ``place``."""
+
+    @classmethod
+    def as_decided(cls, folder: ExperimentFolder) -> ExperimentFolder:
+        """The folder with the trials that are left in its design, where that is decided on the way."""
+        return folder
+
+    @abstractmethod
+    def next(self, records: Sequence[TrialRecord]) -> Ask:
+        """What follows from these trials. Raises NothingMeasured where going on makes no sense."""
+
+    def settled(self, records: Sequence[TrialRecord]) -> set[int]:
+        """The numbers of trials that are not measured again, even where somebody asks for it."""
+        return set()
+
+    def check(self, records: Collection[TrialRecord]) -> None:
+        """At the end: raise NothingMeasured, with every reason, where nothing came of it."""
+        require_complete(records)
+
+
+def missing(trials: Sequence[TrialSpec], records: Sequence[TrialRecord]) -> list[TrialSpec]:
+    """The trials that are not among the records, in their order."""
+    done = {record.number for record in records}
+    return [trial for trial in trials if trial.number not in done]
+
+
+def require_complete(records: Collection[TrialRecord], what: str = "trial") -> None:
+    """Raise NothingMeasured, with every reason, where none of them is complete."""
+    if not any(record.state is TrialState.COMPLETE for record in records):
+        reasons = {f"{record.treatment}: {record.reason}" for record in records if record.reason}
+        raise NothingMeasured(f"no {what} is complete:\n" + "\n".join(sorted(reasons)))

@@ -1,0 +1,238 @@
+"""A saturation sweep: which levels of load are measured, how often, and in which order.
+
+A search goes up level by level (block 0) until more load brings no more throughput. Then every level it reached is
+measured once in each pass (blocks 1, 2, ...), in a fresh random order. Only the passes are analysed, for two
+reasons: in the search, whatever drifts with time (caches that fill, tables that grow, a machine that heats up)
+rises together with the load; and its last levels are those that happened to be slow, for that is what ended it.
+
+Explicit levels need no search: then there are passes alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from headrace import workloads
+from headrace.analysis.percentiles import MIN_BEYOND
+from headrace.analysis.sweep import SEARCH, is_driver_saturated, parse_objective
+from headrace.analysis.trials import trial_responses
+from headrace.analysis.usl import MIN_LEVELS
+from headrace.design import Design
+from headrace.errors import NothingMeasured, PlanError
+from headrace.experiment import design as designs
+from headrace.experiment.kinds.kind import Ask, Kind, missing, require_complete
+from headrace.model import Role, Treatment, TrialSpec, TrialState
+from headrace.plan import Plan, SweepTable
+from headrace.store import ExperimentFolder, TrialRecord
+
+
+def _trials(levels: Sequence[str], searched: Sequence[str], passes: int, seed: int) -> Iterator[TrialSpec]:
+    """The search over ``searched``, then ``levels`` in a random order a pass: the same one for the same seed."""
+    for i, name in enumerate(searched, start=1):
+        yield TrialSpec(i, SEARCH, i, name, Role.CANDIDATE)
+    generator = random.Random(seed)
+    number = len(searched)
+    for block in range(1, passes + 1):
+        order = list(levels)
+        generator.shuffle(order)
+        for position, name in enumerate(order, start=1):
+            number += 1
+            yield TrialSpec(number, block, position, name, Role.CANDIDATE)
+
+
+def asking(folder: ExperimentFolder, objectives: Sequence[str], place: str) -> ExperimentFolder:
+    """The same sweep with other objectives, such as ``p99=10ms``. Raises PlanError, with ``place`` for one that is
+    none, and for an experiment that is no sweep."""
+    for text in objectives:
+        parse_objective(text, place)
+    if folder.design.sweep is None:
+        raise PlanError("only a sweep answers objectives", place=str(folder.path))
+    table = folder.design.sweep.model_copy(update={"objective": list(objectives)})
+    return ExperimentFolder(folder.path, replace(folder.design, sweep=table))
+
+
+@dataclass(frozen=True)
+class Search:
+    """How far the search has come. ``levels`` are those to repeat; ``end`` says why it ended, "" before."""
+
+    levels: tuple[str, ...]
+    end: str
+
+
+def search(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> Search:
+    """Decided from the search's own trials, so that a sweep that was killed goes on with the same levels.
+
+    A level that failed ends the search: a higher one would fail as well. So does a driver that is saturated at
+    ``patience`` levels in a row. A disturbed trial is no gain, and does not count against the patience.
+    """
+    sweep = table_of(folder.design)
+    names = [t.name for t in folder.design.treatments]
+    if not sweep.has_search:
+        return Search(tuple(names), "the plan names the levels")
+    tried = {r.treatment: r for r in records if r.block == SEARCH}
+    sound = [r for r in tried.values() if r.state is TrialState.COMPLETE]
+    ops_s = {r.treatment: r.throughput_ops_s for r in trial_responses(folder, sound)}
+    best, flat, full = 0.0, 0, 0
+    for i, name in enumerate(names):
+        record = tried.get(name)
+        if record is None:
+            return Search(tuple(names[:i]), "")
+        if record.state is TrialState.FAILED:
+            return Search(tuple(names[:i]), f"{name} failed")
+        full = full + 1 if is_driver_saturated(record) else 0
+        if full >= sweep.patience:
+            return Search(tuple(names[: i + 1 - full]), f"the last {full} levels saturated the driver")
+        if name in ops_s:
+            flat = 0 if ops_s[name] >= best * (1 + sweep.gain) else flat + 1
+            best = max(best, ops_s[name])
+        if flat >= sweep.patience and i + 1 >= _fewest_levels(sweep):
+            why = f"the last {flat} levels brought less than {100 * sweep.gain:g}% more throughput"
+            return Search(tuple(names[: i + 1]), why)
+    return Search(tuple(names), f"{names[-1]} is the highest level of the plan")
+
+
+def _fewest_levels(sweep: SweepTable) -> int:
+    """The search does not stop below: the scalability law needs as many. With a rate there is no such law."""
+    return 1 if sweep.is_open else MIN_LEVELS
+
+
+def _with_trials(folder: ExperimentFolder, records: Sequence[TrialRecord], found: Search) -> ExperimentFolder:
+    if not found.end:
+        return folder
+    design = folder.design
+    tried = {r.treatment for r in records if r.block == SEARCH}
+    searched = [t.name for t in design.treatments if t.name in tried]
+    trials = tuple(_trials(found.levels, searched, table_of(design).passes, design.seed))
+    return ExperimentFolder(folder.path, replace(design, trials=trials))
+
+
+def table_of(design: Design) -> SweepTable:
+    assert design.sweep is not None  # every design of this kind has it
+    return design.sweep
+
+
+def _too_few_operations(design: Design) -> Iterator[str]:
+    """Levels whose objective no trial will tell: of a rate it is known beforehand how many operations come."""
+    table, seconds = table_of(design), design.workload.seconds
+    for objective in (parse_objective(text, "") for text in table.objective if table.is_open):
+        least = MIN_BEYOND / objective.room / table.passes / seconds
+        low = [load for load in table.loads() if load < least]
+        if low:
+            yield (
+                f"{objective}: at {max(low):,} operations/s and below, {table.passes} passes of {seconds:g} s "
+                f"are too few operations to state {objective.percentile}; raise [workload] seconds"
+            )
+
+
+class Sweep(Kind):
+    """After each trial it asks what comes next, for that depends on what was measured."""
+
+    name = "sweep"
+    page = "sweep"
+    #: The search takes a disturbed trial as no gain, and of a level there are several passes.
+    repeats = False
+
+    def __init__(self, folder: ExperimentFolder) -> None:
+        super().__init__(folder)
+        self._has_begun = False
+        self._was_searching = True
+
+    @classmethod
+    def is_of(cls, plan: Plan) -> bool:
+        return plan.sweep is not None
+
+    @classmethod
+    def build(cls, plan: Plan, *, place: str, is_root: bool = True) -> Design:
+        """A treatment a level, ascending. ``trials`` is the longest it can become: the search goes to the top."""
+        table = _table(plan, place)
+        for text in table.objective:
+            parse_objective(text, place)
+        _check(plan, table, place)
+        base = designs.build(plan, place=place, is_root=is_root)
+        # Of one factor that is a condition, a treatment's name is only that condition.
+        treatments = tuple(Treatment(t.condition, t.levels, t.settings) for t in base.treatments)
+        names = [t.name for t in treatments]
+        design = replace(
+            base,
+            experiment=cls.name,
+            kind=cls.name,
+            adaptive=True,
+            treatments=treatments,
+            # No level is the baseline of the others: they are different questions.
+            baselines={},
+            trials=tuple(_trials(names, names if table.has_search else [], table.passes, table.seed)),
+            sweep=table,
+        )
+        # What is asked of the trials changes none of them: another objective needs no other folder.
+        return design.frozen({"sweep": table.model_dump(mode="json", exclude={"objective"})})
+
+    @classmethod
+    def as_decided(cls, folder: ExperimentFolder) -> ExperimentFolder:
+        """Until the search has ended it may go to the top, and the trials are those of the frozen design."""
+        records = folder.trials()
+        return _with_trials(folder, records, search(folder, records))
+
+    def next(self, records: Sequence[TrialRecord]) -> Ask:
+        found = search(self.folder, records)
+        if found.end and not found.levels:
+            raise NothingMeasured(
+                f"the first level cannot be measured: {records[0].reason}",
+                place=str(self.folder.trial_path(records[0].number)),
+                hint="mend the cause and sweep again with --retry; a changed plan needs another --output",
+            )
+        trials = _with_trials(self.folder, records, found).design.trials
+        left = missing(trials, records)
+        return Ask([(trial,) for trial in left[:1]], len(trials), tuple(self._notes(found, len(left))))
+
+    def _notes(self, found: Search, left: int) -> Iterator[str]:
+        if not self._has_begun:
+            self._has_begun = True
+            yield from _too_few_operations(self.design)
+        if found.end and self._was_searching:
+            self._was_searching = False
+            passes = table_of(self.design).passes
+            yield (
+                f"{len(found.levels)} levels, because {found.end}; {passes} passes over them, {left} trials to go"
+            )
+
+    def settled(self, records: Sequence[TrialRecord]) -> set[int]:
+        """Once a pass has begun, the search has nothing left to decide: its trials stay as they are."""
+        searched = {r.number for r in records if r.block == SEARCH}
+        return searched if len(searched) < len(records) else set()
+
+    def check(self, records: Collection[TrialRecord]) -> None:
+        require_complete([r for r in records if r.block != SEARCH], "trial of a pass")
+
+
+def asked(plan: Plan, objectives: Sequence[str], passes: int | None, place: str) -> Plan:
+    """The plan with these objectives and passes in place of its own, where they are given. Raises PlanError."""
+    given: dict[str, object] = {"objective": list(objectives), "passes": passes}
+    table = _table(plan, place).model_copy(update={key: value for key, value in given.items() if value})
+    return plan.model_copy(update={"sweep": table, **table.tables()})
+
+
+def _table(plan: Plan, place: str) -> SweepTable:
+    if plan.sweep is None:
+        raise PlanError(
+            "the plan has no [sweep]", place=place, hint="`headrace docs sweep`; or `headrace run`"
+        )
+    return plan.sweep
+
+
+def _check(plan: Plan, table: SweepTable, place: str) -> None:
+    for option in ("rate", "rate_iops", "profile"):
+        if not table.is_open and plan.workload.options.get(option):
+            raise PlanError(
+                f"workload.{option}: with a fixed rate, {table.knob} cannot raise the load",
+                place=place,
+                hint=f'leave workload.{option} out, or sweep it: [sweep] knob = "workload.rate"',
+            )
+    options = {option.name for option in workloads.option_docs(plan.workload.kind)}
+    if table.knob == "workload.threads" and "connections" in options:
+        raise PlanError(
+            f"sweep.knob = {table.knob!r}: the threads of {plan.workload.kind} are its driver's, and no load",
+            place=place,
+            hint='knob = "workload.connections"',
+        )

@@ -1,0 +1,43 @@
+"""Run a plan of any kind, on one machine or on several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.errors import PlanError
+from headrace.experiment import kinds, pool, runner
+from headrace.experiment.runner import Listener, Note
+from headrace.plan import PlanFile
+from headrace.store import ExperimentFolder
+
+#: Who works with several machines, unless somebody else is named.
+HERE = "here"
+
+
+async def run(
+    file: PlanFile, folder_path: Path | None, listen: Listener, *, retry: bool = False, on: str = HERE
+) -> ExperimentFolder:
+    """Run or continue a plan: see ``runner.run_here``.
+
+    ``on`` says who works with the machines of a plan that lists several: this process, or a Ray cluster (``ray``,
+    ``ray://HOST:PORT``).
+    """
+    if file.plan.target.addresses:
+        controllers = _controllers(on, listen)
+        return await pool.run_pool(file, folder_path, listen, retry=retry, controllers=controllers)
+    if on != HERE:
+        raise PlanError(
+            f"--on {on}: it spreads blocks over several machines, and this plan names one",
+            place=file.place,
+            hint='[target] addresses = ["root@a", "root@b"]',
+        )
+    return await runner.run_here(kinds.of_plan(file.plan), file, folder_path, listen, retry=retry)
+
+
+def _controllers(on: str, listen: Listener) -> pool.Controllers:
+    if on == HERE:
+        return pool.Here()
+    # Ray takes a second to import, and few have it.
+    from headrace.experiment.cluster import RayControllers
+
+    return RayControllers(on, lambda text: listen(Note(text)))

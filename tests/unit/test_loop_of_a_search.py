@@ -1,0 +1,179 @@
+"""A tuning from its plan to its report, over a laboratory that measures nothing: see ``test_loops``."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from headrace import cli
+from headrace.cli.shell import app
+from headrace.errors import NothingMeasured, PlanError
+from headrace.experiment import labs
+from headrace.experiment.kinds import search
+from headrace.model import Treatment, TrialState
+from headrace.plan import size_in_bytes
+from headrace.store import ExperimentFolder
+from tests import fake_lab
+from tests.fake_lab import FakeHost, Killed
+
+pytest.importorskip("optuna")
+cli.load("tune")
+cli.load("run")
+
+PLAN = """
+name = "shop"
+[workload]
+kind = "sysbench-oltp"
+script = "oltp_read_write"
+threads = 4
+seconds = 10
+warmup_s = 2
+[tune]
+trials = 8
+seed = 5
+confirm = 1
+blocks = 3
+objective = "throughput"
+[tune.knobs]
+pool = { knob = "server.innodb_buffer_pool_size", low = "64M", high = "4G", start = "128M" }
+spin = { knob = "server.innodb_sync_spin_loops", low = 0, high = 100, start = 30 }
+"""
+
+
+def speed(treatment: Treatment) -> float:
+    """A server that a larger buffer pool makes faster, and nothing else."""
+    pool: Any = treatment.settings.get("server.innodb_buffer_pool_size", "128M")
+    size = size_in_bytes(pool) if isinstance(pool, str) else float(pool)
+    return 1000.0 * float((size / (128 << 20)) ** 0.3)
+
+
+Make = Callable[[str], "Tuning"]
+
+
+class Tuning:
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        folder.mkdir()
+        self.host = FakeHost(speed)
+        self.plan = folder / "plan.toml"
+        self.plan.write_text(PLAN)
+        self.output = folder / "out"
+
+        async def is_root(_: object) -> bool:
+            return True
+
+        patch.setattr(labs, "open_laboratory", self.host.open)
+        patch.setattr(labs, "is_root", is_root)
+
+    def run(self, *more: str) -> Result:
+        given = ["tune", str(self.plan), "-o", str(self.output), "--no-advise", *more]
+        return CliRunner().invoke(app, given)
+
+    def sound(self, *more: str) -> dict[str, Any]:
+        answer = self.run(*more)
+        assert answer.exit_code == 0, (answer.output, answer.exception)
+        found = json.loads((self.output / "report.json").read_text())
+        assert isinstance(found, dict)
+        return found
+
+    @property
+    def search(self) -> ExperimentFolder:
+        return ExperimentFolder.open(self.output / "search")
+
+    def points(self) -> list[tuple[int, str, Any]]:
+        points = search.points_of(self.search)
+        return [(r.number, r.state.value, points[r.number]) for r in self.search.trials()]
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    return lambda name: Tuning(tmp_path / name, monkeypatch)
+
+
+def test_the_best_of_the_search_is_confirmed_and_reported(make: Make) -> None:
+    tuning = make("a")
+    report = tuning.sound()
+    assert [number for number, *_ in tuning.points()] == list(range(1, 9))
+    assert all(state == "complete" for _, state, _ in tuning.points())
+    (best, *_) = report["confirmed"]
+    pool = best["settings"]["server.innodb_buffer_pool_size"]
+    assert (size_in_bytes(pool) if isinstance(pool, str) else pool) > 256 << 20
+    assert "better" in json.dumps(best["effects"])
+    before = list(tuning.host.measured)
+    assert tuning.sound() == report
+    assert tuning.host.measured == before, "the same command again measures nothing"
+
+
+@pytest.mark.parametrize("number", [1, 4, 8])
+def test_killed_in_a_point_it_goes_on_with_the_same_points(make: Make, number: int) -> None:
+    whole = make("whole")
+    whole.sound()
+    killed = make("killed")
+    killed.host.fates[number] = ["kill"]
+    with pytest.raises(Killed):
+        raise killed.run().exception or AssertionError("it was not killed")
+    killed.sound()
+    assert killed.points() == whole.points()
+
+
+def test_a_disturbed_point_is_measured_again_before_the_next_is_proposed(make: Make) -> None:
+    tuning = make("a")
+    tuning.host.fates[3] = ["disturb"]
+    tuning.sound()
+    assert tuning.host.measured[:5] == [1, 2, 3, 3, 4]
+    record = tuning.search.trial(3)
+    assert record is not None
+    assert record.earlier == [f"invalid: {fake_lab.DISTURBED}"]
+
+
+def test_a_point_that_fails_is_a_bad_one_and_retry_measures_it_again(make: Make) -> None:
+    tuning = make("a")
+    tuning.host.fates[4] = ["fail"]
+    tuning.sound()
+    states = [state for _, state, _ in tuning.points()]
+    assert states.count("failed") == 1
+    asked = tuning.points()[3][2]
+    tuning.sound("--retry")
+    assert tuning.points()[3] == (4, "complete", asked)
+
+
+def test_where_no_point_can_be_measured_it_ends_with_the_reason(make: Make) -> None:
+    tuning = make("a")
+    tuning.host.fates = {number: ["fail"] for number in range(1, 9)}
+    cause = tuning.run().exception
+    assert isinstance(cause, NothingMeasured)
+    assert fake_lab.BROKEN in str(cause)
+    assert all(r.state is TrialState.FAILED for r in tuning.search.trials())
+
+
+def test_its_time_ends_the_search_and_it_can_go_on_with_more(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuning = make("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "monotonic", _hurried(tuning))
+        tuning.sound("--minutes", "1")
+    assert len(tuning.points()) == 3
+    tuning.sound("--minutes", "60")
+    assert len(tuning.points()) == 8
+    # Other points are the best now: what was confirmed before stays beside it.
+    assert (tuning.output / "confirm").exists()
+    assert (tuning.output / "confirm-2").exists()
+
+
+def _hurried(tuning: Tuning) -> Callable[[], float]:
+    """A clock that goes on by 25 seconds a trial."""
+    return lambda: 1000.0 + 25 * len(tuning.host.measured)
+
+
+def test_a_plan_to_tune_is_not_run_as_another_experiment(make: Make) -> None:
+    tuning = make("a")
+    cause = CliRunner().invoke(app, ["run", str(tuning.plan), "-o", str(tuning.output)]).exception
+    assert isinstance(cause, PlanError)
+    assert "headrace tune" in (cause.hint or "")
+    assert not tuning.output.exists()
