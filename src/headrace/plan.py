@@ -25,7 +25,7 @@ from headrace.model import Value, Vendor
 
 Settings = dict[str, Value]
 
-#: The name of what is there, in experiments that headrace designs itself.
+#: The name of the current settings, in experiments that headrace designs itself.
 AS_IS = "AS-IS"
 
 #: The names of all bundles together and of none, in an experiment that leaves one out.

@@ -1,4 +1,4 @@
-"""From a finding to a proof: an experiment of the remedy against what is there, on the plan's own workload.
+"""From a finding to a proof: an experiment of the remedy against the current settings, on the plan's own workload.
 
     prove_finding   one finding: as-is against its remedies, interleaved, with a verdict
     prove_all       finding after finding from the cheapest up; what is proven is kept, and the next is tried on

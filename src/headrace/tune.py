@@ -1,6 +1,6 @@
-"""Tuning: search many knobs, confirm the best against what is there, say what could be left alone.
+"""Tuning: search many knobs, confirm the best against the current settings, say which knobs could stay unchanged.
 
-The search starts from what is there, the plan's own starting points and what the rules advise. Its best
+The search starts from the current settings, the plan's own starting points and what the rules advise. Its best
 points are then measured beside the base in interleaved blocks, together with a lean one: the best without the
 knobs that hardly mattered. Only that experiment makes a claim."""
 
@@ -49,7 +49,7 @@ class Confirmed:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a tuning found. ``winner`` is None where nothing was confirmed to be better than what is there;
+    """What a tuning found. ``winner`` is None where nothing was confirmed better than the current settings;
     ``lean`` may stand in for it where the blocks cannot tell them apart. ``front`` are the points that no
     other beats in both objectives (with one objective: the best)."""
 
@@ -138,7 +138,7 @@ async def _confirm(
     """The best points and a lean one against the base, interleaved."""
     candidates_ = chosen(table, found, front)
     if not candidates_:
-        bench.listen(Note("no point of the search promises more than what is there"))
+        bench.listen(Note("no point of the search promises more than the current settings"))
         return [], None
     treatments: dict[str, Settings] = {search.name_of(f.number): dict(f.settings) for f in candidates_}
     lean = lean_of(table, dict(candidates_[0].settings), importance)
@@ -160,7 +160,7 @@ async def _confirm(
 
 def chosen(table: TuneTable, found: Sequence[Found], front: Sequence[Found]) -> list[Found]:
     """What is worth confirming: of two objectives the ends of the front and its middle, else the best points;
-    never what is there, and only what looked better than it."""
+    never the current settings, and only points that looked better."""
     own = next((f.seen for f in found if f.number == 1), None)
     base = own.values if own else None
     if len(table.objectives) > 1:

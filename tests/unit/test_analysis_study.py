@@ -56,8 +56,8 @@ def test_the_ladder_is_found_again(tmp_path: Path) -> None:
     assert noise.ratio.high is not None
     assert noise.ratio.low <= 1 <= noise.ratio.high
     assert analysis.excluded == {}
-    assert analysis.headline.startswith("ALL is 3.")
-    assert "x STOCK (95% interval 3." in analysis.headline
+    assert analysis.headline.startswith("ALL has 3.")
+    assert "x the throughput of STOCK (95% interval 3." in analysis.headline
     assert "% lower; two runs of the baseline differ by up to " in analysis.headline
     assert analysis.headline.endswith("% here.")
 
@@ -120,7 +120,7 @@ def test_a_condition_without_a_winner_is_named(tmp_path: Path) -> None:
     for number in sorted(worse):
         invalidate(folder, number, "the array md0 was resyncing")
     analysis = analyse_experiment(ExperimentFolder.open(folder.path))
-    assert "; nothing proven better at threads=64" in analysis.headline
+    assert "; no treatment proven faster at threads=64" in analysis.headline
     assert "Without a valid trial: ALL @ threads=64." in analysis.headline
 
 
@@ -137,11 +137,9 @@ def test_nothing_is_better_when_nothing_differs(tmp_path: Path) -> None:
     same = effect(analysis, "SAME")
     assert same.verdict is Verdict.NOT_ENOUGH_DATA
     assert same.blocks_needed is not None
-    assert analysis.headline.startswith(
-        "Nothing is proven to give more throughput than STOCK: 1 worse, 1 undecided"
-    )
+    assert analysis.headline.startswith("No treatment is proven faster than STOCK: 1 worse, 1 undecided")
     assert (
-        f"about {same.blocks_needed} blocks would settle it; two runs of the baseline differ"
+        f"about {same.blocks_needed} blocks in total would settle it; two runs of the baseline differ"
         in analysis.headline
     )
 
@@ -175,7 +173,7 @@ def test_a_treatment_that_often_fails_is_named_beside_its_good_days(tmp_path: Pa
     trials = [t.number for t in plain.design.trials if t.treatment == "ALL"]
     shape = replace(SMALL, failed=dict.fromkeys(trials[:2], "the server died"))
     analysis = analyse_experiment(make(tmp_path / "x", shape))
-    assert analysis.headline.startswith("ALL is ")
+    assert analysis.headline.startswith("ALL has ")
     assert analysis.headline.endswith(" Failed: ALL in 2 of 5 trials.")
 
 
@@ -203,7 +201,7 @@ def test_a_baseline_that_differs_from_itself_is_a_caution(tmp_path: Path) -> Non
             record = json.loads(path.read_text())
             record["window_end_ns"] += 4_000_000_000  # the same work in more time
             path.write_text(json.dumps(record))
-    assert analyse_experiment(folder).headline.endswith("Caution: the baseline differs from itself.")
+    assert analyse_experiment(folder).headline.endswith("Caution: the two baseline runs of a block differ.")
 
 
 @pytest.mark.parametrize("conditions", [("",), ("threads=8", "threads=16", "threads=32")])

@@ -167,12 +167,12 @@ def evil_race(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report.write(report.of(folder), folder)
 
 
-def test_a_race_says_who_stands_who_left_and_what_it_saved(race: Path) -> None:
+def test_a_race_says_which_remain_which_were_eliminated_and_what_it_saved(race: Path) -> None:
     page = race.read_text()
     assert race.name == "report.html"
     assert json.loads((race.parent / "report.json").read_text())["races"][0]["leader"] in ("ALL", "POOL+LOG")
-    assert "left after block 2, beaten by" in page
-    assert "would have been all treatments in all blocks" in page
+    assert "eliminated after block 2 by" in page
+    assert "all treatments in all blocks would have been" in page
     ratios, saved = figures(page)
     assert len(ratios["data"][0]["x"]) == 6
     ran, spared = (trace["y"] for trace in saved["data"])
@@ -386,7 +386,7 @@ def evil_tuning(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_tuning_shows_what_was_confirmed_what_mattered_and_the_search(tuning: Path) -> None:
     page = tuning.read_text()
-    assert "P007 is confirmed: throughput 2.400 times what is there" in page
+    assert "P007 is confirmed: throughput 2.400x the current settings" in page
     assert "LEAN sets 0 of its 1 knobs" in page
     confirmed, p99, importance, search = figures(page)
     assert confirmed["data"][0]["x"] == [2.4, 2.3]
@@ -405,7 +405,7 @@ def test_a_lean_candidate_that_costs_latency_says_so() -> None:
         lean, effects={**lean.effects, "p99": effect("p99", "LEAN", 2.4, Verdict.WORSE)}
     )
     said = tune_text.lean_sentence(dataclasses.replace(found, confirmed=[winner, slow]))
-    assert said.endswith("Worse with it than what is there: p99.")
+    assert said.endswith("Worse than the current settings: p99.")
 
 
 def test_two_objectives_show_their_front(evil_tuning: Path) -> None:
@@ -428,7 +428,7 @@ def test_a_tuning_that_found_nothing_has_a_page() -> None:
     )
     page = html.render(tune_html.page_of(nothing, "shop"))
     assert "No point was tried yet" in page
-    assert "nothing was left to confirm" in page
+    assert "there was nothing to confirm" in page
 
 
 def test_rows_beyond_the_cap_are_counted() -> None:

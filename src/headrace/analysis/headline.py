@@ -85,7 +85,7 @@ def _conclusion(analysis: Analysis, names: Mapping[str, str], baselines: Mapping
     if not analysis.summaries:
         return "Nothing can be concluded: there is no valid trial."
     if not effects:
-        return "Nothing can be compared: no treatment has valid trials beside those of its baseline."
+        return "Nothing can be compared: no block has valid trials of both a treatment and its baseline."
     noise = _noise([n for n in analysis.noise if n.response == THROUGHPUT])
     best = {condition: _best(effects, condition) for condition in baselines}
     if not any(best.values()):
@@ -94,13 +94,13 @@ def _conclusion(analysis: Analysis, names: Mapping[str, str], baselines: Mapping
     if len(best) == 1:
         (effect,) = (e for e in best.values() if e is not None)
         return (
-            f"{names[effect.treatment]} is {_times(effect)} {names[effect.baseline]} "
+            f"{names[effect.treatment]} has {_times(effect)} the throughput of {names[effect.baseline]} "
             f"({level} interval {_between(effect)}){_tail(analysis, effect)}{noise}"
         )
     texts = [
-        f"nothing proven better at {condition}"
+        f"no treatment proven faster at {condition}"
         if effect is None
-        else f"{names[effect.treatment]} at {condition}, {_times(effect)} {names[effect.baseline]} "
+        else f"{names[effect.treatment]} at {condition}, {_times(effect)} that of {names[effect.baseline]} "
         f"({_between(effect)})"
         for condition, effect in best.items()
     ]
@@ -121,7 +121,7 @@ def _nothing_better(analysis: Analysis, effects: Sequence[Effect], names: Mappin
     }
     found = {text: sum(e.verdict is verdict for e in effects) for text, verdict in counts.items()}
     baselines = sorted({names[e.baseline] for e in effects})
-    text = f"Nothing is proven to give more throughput than {' or '.join(baselines)}: "
+    text = f"No treatment is proven faster than {' or '.join(baselines)}: "
     text += ", ".join(f"{n} {kind}" for kind, n in found.items() if n)
     undecided = [e for e in effects if e.verdict is Verdict.NOT_ENOUGH_DATA]
     if undecided and all(e.ratio.low is None for e in undecided):
@@ -130,7 +130,7 @@ def _nothing_better(analysis: Analysis, effects: Sequence[Effect], names: Mappin
         most = max((e for e in undecided if e.blocks_needed), key=lambda e: e.ratio.estimate)
         text += (
             f", of which {names[most.treatment]} looks best ({_times(most)}): "
-            f"about {most.blocks_needed} blocks would settle it"
+            f"about {most.blocks_needed} blocks in total would settle it"
         )
     return text
 
@@ -143,7 +143,7 @@ def _tail(analysis: Analysis, best: Effect) -> str:
                 Verdict.BETTER: f" with {TAIL} {change:.0%} lower",
                 Verdict.WORSE: f" but {TAIL} {change:.0%} higher",
                 Verdict.EQUIVALENT: f" with {TAIL} the same within {analysis.equivalence:.0%}",
-                Verdict.NOT_ENOUGH_DATA: f"; its {TAIL} cannot be told from noise",
+                Verdict.NOT_ENOUGH_DATA: f"; its {TAIL} change is inconclusive",
             }[effect.verdict]
     return ""
 
@@ -154,7 +154,7 @@ def _noise(floors: Sequence[NoiseFloor]) -> str:
     if known and max(known) < 1:
         text = f"; two runs of the baseline differ by up to {max(known):.1%} here."
     elif known:
-        text = "; the baseline differs from itself by so much that only more or quieter blocks can tell."
+        text = "; repeated baseline runs vary too much: add blocks or use a quieter machine."
     odd = [
         n
         for n in floors
@@ -162,7 +162,7 @@ def _noise(floors: Sequence[NoiseFloor]) -> str:
     ]
     if odd:
         where = ", ".join(n.condition for n in odd if n.condition)
-        text += f" Caution: the baseline differs from itself{' at ' + where if where else ''}."
+        text += f" Caution: the two baseline runs of a block differ{' at ' + where if where else ''}."
     return text
 
 

@@ -20,7 +20,6 @@ from headrace.model import TrialSpec, TrialState
 from headrace.store import TrialDraft, TrialRecord
 from headrace.target import to_the_end
 
-
 #: Two windows that share less than this are no pair.
 MIN_OVERLAP = 0.95
 

@@ -31,9 +31,9 @@ def terminal(proof: Proof, response: str) -> RenderableType:
     if proof.final is not None:
         parts += [Text(claim(proof.final, response), style="bold"), Text(f"with {_settings(proof.kept)}")]
     elif any(step.kept for step in proof.steps):
-        parts.append(Text("Better under this load: `headrace apply` makes it stay.", style="bold"))
+        parts.append(Text("Better under this load: `headrace apply` makes it permanent.", style="bold"))
     elif proof.steps:
-        parts.append(Text("Nothing was proven better; the configuration stays as it is.", style="bold"))
+        parts.append(Text("Nothing is proven better; the configuration stays unchanged.", style="bold"))
     for finding, why in proof.skipped:
         parts.append(Text(f"not tested: {clean(finding)}: {clean(why)}", style="dim"))
     return Group(*parts)
@@ -63,13 +63,13 @@ def _step(step: Step, response: str) -> list[RenderableType]:
 
 def claim(effect: Effect, response: str) -> str:
     """One sentence that can be defended, with its interval."""
-    times = f"{ratio(effect.ratio.estimate)} times the start's ({between(effect.ratio)})"
+    times = f"{ratio(effect.ratio.estimate)}x the start ({between(effect.ratio)})"
     told = f"{response} {times}, {effect.blocks} blocks"
     return {
         Verdict.BETTER: f"Proven: {told}.",
-        Verdict.WORSE: f"Together they are worse than the start: {told}. Apply none of them.",
-        Verdict.EQUIVALENT: f"Together they are equivalent to the start: {told}.",
-        Verdict.NOT_ENOUGH_DATA: f"Together they could not be told from the start: {told}.",
+        Verdict.WORSE: f"Combined, they are worse than the start: {told}. Apply none of them.",
+        Verdict.EQUIVALENT: f"Combined, they are equivalent to the start: {told}.",
+        Verdict.NOT_ENOUGH_DATA: f"Combined effect inconclusive: {told}.",
     }[effect.verdict]
 
 

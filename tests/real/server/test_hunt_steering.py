@@ -139,7 +139,8 @@ def test_found_applied_proven_and_rolled_back(pair: lab.Pair, headrace: Any, tmp
     proof = json.loads(headrace("prove", name, *live, *counted).stdout)
     (step,) = proof["steps"]
     # What it brings on two cores is the measurement's to say; that it was measured, and is over, is ours.
-    assert step["effect"]["blocks"] == 3
+    # A block that other work disturbed does not count.
+    assert 2 <= step["effect"]["blocks"] <= 3
     assert step["effect"]["low"] < step["effect"]["ratio"] < step["effect"]["high"]
     assert step["effect"]["verdict"] in ("better", "worse", "equivalent", "not enough data")
     assert pair.queue("rps_cpus").read_text() == mask

@@ -153,12 +153,12 @@ class Race(Kind):
         return Ask([(trial,) for trial in now], len(trials), tuple(self._left(found)))
 
     def _left(self, found: Progress) -> Iterator[str]:
-        """A line for a block that ended since: who left."""
+        """A line for a block that ended since: which left."""
         over = len(found.runners) - (0 if found.is_over else 1)
         if over <= self._told or not found.races:
             return
         self._told = over
         for race in found.races.values():
             gone = [s.treatment for s in race.standings if s.dropped_after == over]
-            left = f"{', '.join(gone)} left" if gone else "nobody left"
-            yield f"block {over}: {left}; {len(race.survivors)} stand, {race.leader} leads"
+            left = f"{', '.join(gone)} eliminated" if gone else "none eliminated"
+            yield f"block {over}: {left}; {len(race.survivors)} remain, {race.leader} leads"

@@ -39,8 +39,8 @@ def _best_words(best: Best, margin: float) -> str:
     if best.certainty is Certainty.WITHIN:
         least = _percent(best.leader.kept.low if best.leader.kept else None)
         return (
-            f"{name} is within {100 * margin:g}% of the best {what}: it keeps {least} of it at least. "
-            f"Not told apart: {_names(best.rivals)}.{out}"
+            f"{name} is within {100 * margin:g}% of the best {what}: it keeps at least {least} of it. "
+            f"Indistinguishable from it: {_names(best.rivals)}.{out}"
         )
     if best.leader.may_be_best is None:
         near = sum(c.kept is not None and c.kept.estimate >= 1 / (1 + margin) for c in best.candidates[1:])
@@ -50,12 +50,12 @@ def _best_words(best: Best, margin: float) -> str:
             f"({text.count(best.leader.mean)}), {within}, and nothing shows how much a repeat would "
             f"differ.{out}"
         )
-    needed = f" About {best.blocks_needed} blocks would settle it." if best.blocks_needed else ""
+    needed = f" About {best.blocks_needed} blocks in total would settle it." if best.blocks_needed else ""
     if best.leader.kept is None or best.leader.kept.low is None:
         return f"Not enough data to say which has the best {what}: {name} leads.{needed}{out}"
     return (
-        f"Not enough data to say which has the best {what}: {name} leads and keeps "
-        f"{_percent(best.leader.kept.low)} of the best at least; {_names(best.rivals)} may be "
+        f"Not enough data to say which has the best {what}: {name} leads and keeps at least "
+        f"{_percent(best.leader.kept.low)} of the best; {_names(best.rivals)} may be "
         f"better.{needed}{out}"
     )
 
@@ -237,7 +237,7 @@ def _front_chart(front: Front) -> Chart:
     where = f" at {front.condition}" if front.condition else ""
     return Chart(
         decision_charts.front(points, *way),
-        f"{front.responses[0]} beside {front.responses[1]}{where}",
+        f"{front.responses[0]} against {front.responses[1]}{where}",
         legend=shown,
     )
 
@@ -245,7 +245,7 @@ def _front_chart(front: Front) -> Chart:
 def _robust_tables(robust: Robust) -> Iterator[Table]:
     rows: list[Sequence[str | Cell]] = []
     for i, own in enumerate(robust.order):
-        state = Cell("best overall", "better") if i == 0 else Cell("not told apart", "unsure")
+        state = Cell("best overall", "better") if i == 0 else Cell("indistinguishable", "unsure")
         if i and (robust.order[0].worst.low is None or own.name not in robust.rivals):
             state = Cell("") if robust.order[0].worst.low is None else Cell("loses more", "worse")
         each = [_percent(own.kept[name].estimate) for name in robust.questions]

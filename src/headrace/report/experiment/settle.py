@@ -1,4 +1,4 @@
-"""What would settle the comparisons that have no verdict yet: how many blocks, and how long they take."""
+"""How many blocks would settle the comparisons that have no verdict yet, and how long they would take."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from headrace.report.experiment.view import View
 from headrace.report.parts import Cell, Cells, Column, Part, Section, Sentence, Table
 
 SEE = (
-    "Each comparison without a verdict, with the blocks that would probably settle it, and how long a study of "
-    "that many blocks takes if its trials take as long as these did."
+    "Each comparison without a verdict, the blocks in total that would probably settle it, and how long a study "
+    "of that size would take at the pace of this one."
 )
 
 
@@ -38,7 +38,7 @@ def _parts(view: View) -> Iterator[Part]:
     )  # fmt: skip
     yield Table(columns, rows)
     if any(effect.blocks_needed is None for effect in open_ones):
-        yield Sentence("A dash: too few blocks to tell how many it would take.", "aside")
+        yield Sentence("A dash: too few blocks to estimate how many more it takes.", "aside")
 
 
 def _block_seconds(view: View) -> float | None:

@@ -201,14 +201,14 @@ def _cautions(view: View) -> Iterator[str]:
     yield from view.cautions
     planned = len(view.design.trials)
     if left := planned - len(view.records):
-        yield f"{left} of {planned} trials are not run yet"
+        yield f"{left} of {planned} trials have not run yet"
     for noise in view.analysis.noise:
         low, high = noise.ratio.low, noise.ratio.high
         is_sure = low is not None and high is not None and not low <= 1 <= high
         if noise.response == tables.THROUGHPUT and is_sure:
             where = f" at {noise.condition}" if noise.condition else ""
             yield (
-                f"the baseline differs from itself{where} ({text.between(noise.ratio)}): "
+                f"the two baseline runs of a block differ{where} ({text.between(noise.ratio)}): "
                 "by chance, or something drifts within blocks"
             )
     found_warnings = tables.warnings(view.records)

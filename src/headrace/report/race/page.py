@@ -84,17 +84,17 @@ def _json(view: View, condition: str, race: Race) -> dict[str, object]:
     return {"condition": condition, "headline": view.headline(condition, race), **found}
 
 
-def fate(standing: Standing) -> str:
-    """Whether it stands, or when it left and who beat it."""
+def outcome(standing: Standing) -> str:
+    """Whether it remains, or when it was eliminated and by which."""
     if standing.is_failed:
         return f"failed in block {standing.dropped_after}"
     if standing.dropped_after is None:
-        return "stands"
-    return f"left after block {standing.dropped_after}, beaten by {standing.dropped_by}"
+        return "remains"
+    return f"eliminated after block {standing.dropped_after} by {standing.dropped_by}"
 
 
 def ordered(race: Race) -> list[Standing]:
-    """Those that stand by their mean, then those that left, the last to leave first."""
+    """Those that remain by their mean, then the eliminated ones, the last first."""
     place = {name: i for i, name in enumerate(race.survivors)}
     return sorted(race.standings, key=lambda s: (place.get(s.treatment, len(place)), -(s.dropped_after or 0)))
 
@@ -109,18 +109,20 @@ def _keys(view: View) -> Iterator[Key]:
         )
         started = len(race.standings)
         yield Key(
-            f"Stand{where}", f"{len(race.survivors)} of {started}", f"{started - len(race.survivors)} left"
+            f"Remaining{where}",
+            f"{len(race.survivors)} of {started}",
+            f"{started - len(race.survivors)} eliminated",
         )
         yield Key(
             f"Noise of a trial{where}",
             text.plus_minus(race.deviation or None),
-            "within a block, all together",
+            "within a block, all treatments",
         )
     ran, full = len(view.records), view.full_trials
     part = f"{100 * ran / full:.0f}% of {full}" if full else ""
-    yield Key("Trials", str(ran), f"{part}, which all in all blocks would be")
+    yield Key("Trials", str(ran), f"{part}, the full study")
     if view.seconds:
-        yield Key("Time", text.seconds(view.seconds), f"in place of about {text.seconds(view.full_seconds)}")
+        yield Key("Time", text.seconds(view.seconds), f"instead of about {text.seconds(view.full_seconds)}")
 
 
 def _standing_section(view: View, i: int, condition: str, race: Race) -> Section:
@@ -128,7 +130,7 @@ def _standing_section(view: View, i: int, condition: str, race: Race) -> Section
     alpha, margin = view.folder.design.alpha, view.folder.design.equivalence
     if not race.standings:
         return Section(
-            f"race{i}", f"Result{where}", f"Who stands{where}?", [Note("Nothing could be measured.")]
+            f"race{i}", f"Result{where}", f"Which remain{where}?", [Note("Nothing could be measured.")]
         )
     shown = ordered(race)
     rows = [_row(s, race) for s in shown]
@@ -148,7 +150,7 @@ def _standing_section(view: View, i: int, condition: str, race: Race) -> Section
     words = f"The intervals hold for all treatments and all looks together, at {100 * (1 - alpha):g}%."
     table = _table(view, race, shown)
     brief: list[Part] = [*([Heading(condition)] if condition else []), table, Gap()]
-    return Section(f"race{i}", f"Result{where}", f"Who stands{where}?", [chart, table], words, brief)
+    return Section(f"race{i}", f"Result{where}", f"Which remain{where}?", [chart, table], words, brief)
 
 
 def _row(standing: Standing, race: Race) -> charts.Row:
@@ -158,7 +160,7 @@ def _row(standing: Standing, race: Race) -> charts.Row:
         colour, symbol = "@{accent}", "star"
     elif standing.dropped_after is not None:
         colour, symbol = "@{worse}", "square"
-    said = [fate(standing)]
+    said = [outcome(standing)]
     if standing.to_leader:
         found = standing.to_leader
         said.append(f"{text.ratio(found.estimate)} of the leader's ({text.between(found)})")
@@ -183,7 +185,7 @@ def _table(view: View, race: Race, shown: Sequence[Standing]) -> Table:
                 text.milliseconds(s.mean) if is_latency else text.count(s.mean),
                 text.ratio(s.to_leader.estimate if s.to_leader else None),
                 interval,
-                Cell("leads" if s.treatment == race.leader else fate(s), chip),
+                Cell("leads" if s.treatment == race.leader else outcome(s), chip),
             )
         )
     columns = (
@@ -199,9 +201,9 @@ def _table(view: View, race: Race, shown: Sequence[Standing]) -> Table:
 
 def _blocks_section(view: View) -> Section:
     promise = (
-        f"The best is dropped with probability {100 * view.folder.design.alpha:g}% at most, "
-        "whenever the race stops. The leader's mean is flattered by having been chosen: measure it once "
-        "more beside what you have."
+        f"The best is eliminated with probability at most {100 * view.folder.design.alpha:g}%, "
+        "whenever the race stops. The leader's mean is optimistically biased, because it was selected: measure it "
+        "again against your current settings."
     )
     brief: list[Part] = [Sentence(view.saved()), Sentence(promise)]
     brief += [Sentence(f"Caution: {c}.", "attention") for c in tables.cautions(view.records)]
@@ -264,24 +266,24 @@ def _method_section(view: View) -> Section:
                 (
                     (
                         "A race runs block by block,",
-                        "each treatment once a block in a random order. Whoever is worse "
-                        "than another with confidence leaves and costs no more trials.",
+                        "each treatment once per block in random order. A treatment that is worse "
+                        "than another with confidence is eliminated and costs no more trials.",
                     ),
                     (
                         "The promise:",
-                        f"the best is dropped with probability {alpha:g}% at most, whenever the race "
-                        "stops: every look spends its own part of that, and all looks together no more.",
+                        f"the best is eliminated with probability at most {alpha:g}%, whenever the race "
+                        "stops: every interim look spends its part of that, and all of them no more.",
                     ),
                     (
                         "It ends",
-                        "when one is left, or when with confidence none of those that stand is better than "
-                        f"the leader by more than {margin:g}%. These are not told apart: take whichever is "
+                        "when one remains, or when none of those that remain is, with confidence, better than "
+                        f"the leader by more than {margin:g}%. They are indistinguishable: take the "
                         "simplest.",
                     ),
                     (
-                        "The leader's mean is flattered",
-                        "by having been chosen: measure it once more beside what you "
-                        "have before you promise a number to anybody.",
+                        "The leader's mean is optimistically biased",
+                        "because it was selected: measure it again against your current "
+                        "settings before you promise a number.",
                     ),
                     (
                         "Sources:",

@@ -1,4 +1,4 @@
-"""What a race says: who stands, who left when, and what it saved against a full study."""
+"""What a race says: which treatments remain, which were eliminated when, and what it saved."""
 
 from __future__ import annotations
 
@@ -28,31 +28,33 @@ class View:
         if not race.survivors:
             return f"No treatment could be measured{where}."
         if len(race.survivors) == 1:
-            return f"{race.leader} wins{where}: every other treatment is worse, or failed."
+            return f"{race.leader} wins{where}: every other treatment is worse or failed."
         count = len(race.survivors) - 1
-        others = f"{count} of the others stand{'s' if count == 1 else ''}"
+        others = f"{count} other{'s' if count > 1 else ''} remain{'' if count > 1 else 's'}"
         if race.is_decided:
-            return f"{race.leader} is within {margin} of the best{where}; {others}, not told apart."
+            return (
+                f"{race.leader} is within {margin} of the best{where}; {others}, indistinguishable from it."
+            )
         if self.progress.is_over:
             return f"Not decided{where} in {race.blocks} blocks: {race.leader} leads, {others}."
         return f"After {race.blocks} blocks{where} {race.leader} leads; {others}."
 
     def saved(self) -> str:
-        """What the race ran, beside full studies of all treatments."""
+        """What the race ran, compared with full studies of all treatments."""
         ran = len(self.records)
         part = f"{100 * ran / self.full_trials:.0f}%" if self.full_trials else "–"
         took, full, same = (
             f", {text.seconds(seconds)}" if self.seconds else ""
             for seconds in (self.seconds, self.full_seconds, self.same_seconds)
         )
-        said = f"{ran} trials ran{took}; {self.full_trials}{full} would have been "
-        said += f"all treatments in all blocks ({part})"
+        said = f"{ran} trials ran{took}; all treatments in all blocks would have been "
+        said += f"{self.full_trials}{full} ({part})"
         if self.same_trials < self.full_trials:
-            said += f", {self.same_trials}{same} all in as many blocks as the race came to"
+            said += f", and all in as many blocks as the race ran {self.same_trials}{same}"
         said += "."
         again = sum(len(r.earlier) for r in self.records)
         if again:
-            said += f" {again} more {'was' if again == 1 else 'were'} disturbed, and measured again."
+            said += f" {again} more {'was' if again == 1 else 'were'} disturbed and measured again."
         return said
 
     @property

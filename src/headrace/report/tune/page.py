@@ -86,7 +86,7 @@ def _keys(tuned: Tuned) -> Iterator[Key]:
                 name = f"{objective}, {tuned.winner.name}"
                 yield Key(name, f"{text.ratio(effect.ratio.estimate)} ×", note, _chip(effect))
     failed = sum(f.state is TrialState.FAILED for f in tuned.found)
-    yield Key("Points tried", str(len(tuned.found)), f"{failed} failed" if failed else "all of them ran")
+    yield Key("Points tried", str(len(tuned.found)), f"{failed} failed" if failed else "none failed")
     if tuned.importance:
         name, share = max(tuned.importance.items(), key=lambda item: item[1])
         knob = tuned.table.knobs[name].knob.removeprefix("server.")
@@ -107,9 +107,9 @@ def _confirmed(tuned: Tuned) -> Section:
     return Section(
         "confirmed",
         "Confirmed",
-        "Is it better than what is there?",
+        "Is it better than the current settings?",
         lambda: _confirmation(tuned),
-        "Only this is a claim: the best points beside what is there, interleaved in blocks.",
+        "Only this is a claim: the best points against the current settings, interleaved in blocks.",
         brief,
         {
             "winner": _json(tuned.winner) if tuned.winner else None,
@@ -148,7 +148,9 @@ def _effects(tuned: Tuned) -> Table:
 
 def _confirmation(tuned: Tuned) -> Iterator[Part]:
     if not tuned.confirmed:
-        yield Note("No point of the search promised more than what is there: nothing was left to confirm.")
+        yield Note(
+            "No point of the search promised more than the current settings: there was nothing to confirm."
+        )
         return
     shown = []
     for response, found in _responses(tuned):
@@ -173,7 +175,7 @@ def _settings(tuned: Tuned) -> Table:
     names = [c.name for c in tuned.confirmed]
     every = sorted({knob for c in tuned.confirmed for knob in c.settings})
     rows = [
-        (knob, *(_setting(c.settings[knob]) if knob in c.settings else "as it is" for c in tuned.confirmed))
+        (knob, *(_setting(c.settings[knob]) if knob in c.settings else "unchanged" for c in tuned.confirmed))
         for knob in every
     ]
     return Table([("knob", ""), *((name, "") for name in names)], rows, "What they set")
@@ -193,14 +195,14 @@ def _importance(tuned: Tuned) -> Section:
         (knob, 100 * share, f"{100 * share:.0f}%", "@{accent}", charts.hint(knob, f"{100 * share:.1f}%"))
         for knob, share in named
     ]
-    see = "How far each knob alone moves the response, told from the same trials: a hint, not a test."
+    see = "How far each knob moves the response, estimated from the same trials: a hint, not a test."
     chart = Chart(decision_charts.bars(rows, "share [%]"))
     bars = [
         (knob, f"{100 * share:.0f}%", Cell("█" * round(30 * share) or "▏", style="cyan"))
         for knob, share in named
     ]
     brief: list[Part] = [Table((("knob", ""), ("matters", "n"), ("", "")), bars), Gap()]
-    title = "What matters, what could be left alone?"
+    title = "Which knobs matter, and which could stay unchanged?"
     return Section("matters", "What matters", title, [chart], see, brief, data)
 
 
@@ -213,7 +215,7 @@ def _kind(found: Found) -> str:
 
 
 _LEGEND = {
-    "base": ("what is there", "@{ink}", "◆"),
+    "base": ("the current settings", "@{ink}", "◆"),
     "good": ("a point", "@{accent}", "●"),
     "broken": ("breaks a constraint, or cannot be judged", "@{unsure}", "○"),
     "failed": ("failed", "@{worse}", "✕"),
@@ -321,7 +323,7 @@ def _point_json(found: Found) -> dict[str, object]:
 
 
 def _best_points(tuned: Tuned) -> Table:
-    """The first few, and what is there."""
+    """The first few, and the current settings."""
     order = sorted(tuned.found, key=lambda f: -(value(f, THROUGHPUT) or 0.0))
     on, has_front = {f.number for f in tuned.front}, len(tuned.table.objectives) > 1
     rows: list[Cells] = []
@@ -373,16 +375,16 @@ def _method(tuned: Tuned) -> Section:
     lines = (
         (
             "The search",
-            "proposes each point from all that were seen before. Its numbers are one trial each, the best "
-            "of many is flattered, and what drifts while it goes on is part of every value: it makes no "
+            "proposes each point from all points measured before. Each number is one trial, the best of many is "
+            "optimistically biased, and drift during the search is part of every value: it makes no "
             "claim.",
         ),
         (
             "The confirmation",
-            f"measures the best points beside what is there in {tuned.table.blocks} interleaved "
+            f"measures the best points against the current settings in {tuned.table.blocks} interleaved "
             f"blocks. Its intervals are simultaneous, at {100 * (1 - tuned.table.alpha):g}%.",
         ),
-        ("A failed start", "is an observation, too: the search learns to stay away from it."),
+        ("A failed start", "is also an observation: the search learns to avoid it."),
         (
             "Constraints:",
             f"{constraints}. A point that breaks one is never confirmed."
@@ -391,8 +393,8 @@ def _method(tuned: Tuned) -> Section:
         ),
         (
             "LEAN",
-            "is the best point without the knobs that hardly mattered. What it reaches says whether they "
-            "can be left alone: fewer settings are fewer surprises.",
+            "is the best point without the knobs that mattered little. Its result shows whether they "
+            "can stay unchanged: fewer settings, fewer surprises.",
         ),
         (
             "Sources:",

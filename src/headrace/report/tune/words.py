@@ -1,4 +1,4 @@
-"""What a tuning says in sentences."""
+"""The sentences of a tuning's report."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def headline(tuned: Tuned) -> str:
         ratio = tuned.winner.effects[response].ratio
         confidence = 100 * (1 - tuned.table.alpha)
         return (
-            f"{tuned.winner.name} is confirmed: {response} {text.ratio(ratio.estimate)} times what is there "
+            f"{tuned.winner.name} is confirmed: {response} {text.ratio(ratio.estimate)}x the current settings "
             f"({confidence:g}%: {text.between(ratio)}), in {tuned.table.blocks} interleaved blocks."
         )
     if tuned.confirmed:
-        return "Nothing was confirmed to be better than what is there: keep what you have, or give it more blocks."
-    return "The search found nothing that promises more than what is there."
+        return "No point is confirmed better than the current settings: keep them, or add blocks."
+    return "The search found nothing that promises more than the current settings."
 
 
 def lean_sentence(tuned: Tuned) -> str:
-    """Whether the knobs that hardly mattered can be left alone; empty where that was not tested."""
+    """Whether the knobs that mattered little can be left unchanged; empty if that was not tested."""
     lean = next((c for c in tuned.confirmed if c.name == LEAN), None)
     if lean is None or tuned.winner is None:
         return ""
@@ -38,10 +38,10 @@ def lean_sentence(tuned: Tuned) -> str:
         part = 1 / part
     left = ", ".join(sorted(knob(k) for k in set(tuned.winner.settings) - set(lean.settings)))
     worse = [name for name, effect in lean.effects.items() if effect.verdict is Verdict.WORSE]
-    cost = f" Worse with it than what is there: {', '.join(sorted(worse))}." if worse else ""
+    cost = f" Worse than the current settings: {', '.join(sorted(worse))}." if worse else ""
     return (
         f"LEAN sets {len(lean.settings)} of its {len(tuned.winner.settings)} knobs and reaches "
-        f"{100 * part:.0f}% of it ({own.verdict} against what is there); left alone: {left}.{cost}"
+        f"{100 * part:.0f}% of it ({own.verdict} against the current settings); unchanged: {left}.{cost}"
     )
 
 
@@ -49,8 +49,8 @@ def caution(tuned: Tuned) -> str:
     failed = sum(f.state is TrialState.FAILED for f in tuned.found)
     counted = f"{len(tuned.found)} points were tried" + (f", {failed} failed" if failed else "")
     return (
-        f"{counted}. A point's own numbers are one trial each and flatter the best; only what is confirmed "
-        "is a claim. What matters is told from the same trials: a hint, not a test."
+        f"{counted}. A point's numbers come from one trial and favour the best by luck; only a confirmed result "
+        "is a claim. Which knobs matter is estimated from the same trials: a hint, not a test."
     )
 
 
