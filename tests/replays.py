@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 import subprocess
 import time
@@ -59,6 +60,10 @@ def record(source: Path, to: Path, *options: str, literals: bool = True) -> Path
     return to
 
 
+#: The kernel hands its last, unfilled block of packets over only after tcpdump's read timeout, a second.
+TCPDUMP_S = 1.5
+
+
 @contextlib.contextmanager
 def captured(port: int, to: Path) -> Iterator[None]:
     """What goes over loopback to and from this port meanwhile, as a capture."""
@@ -70,10 +75,11 @@ def captured(port: int, to: Path) -> Iterator[None]:
             if "listening" in line:
                 break
         yield
-        time.sleep(0.7)
+        time.sleep(TCPDUMP_S)
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(10)
+        _, said = process.communicate(timeout=10)
+    assert re.search(r"^0 packets dropped by kernel", said, re.MULTILINE), said
 
 
 @dataclass(frozen=True)

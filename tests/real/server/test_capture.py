@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.programs import agent_path
+from tests.replays import TCPDUMP_S
 from tests.servers import Server, mariadb
 
 pytestmark = pytest.mark.needs("sysbench", "tcpdump")
@@ -85,7 +86,7 @@ def test_counts_are_the_servers(server: Server, tmp_path: Path, prepared: str, i
         before = {name: server.status(name) for name in names}
         _sysbench(server, "run", prepared)
         told = {name: server.status(name) - before[name] for name in names}
-        time.sleep(1)
+        time.sleep(TCPDUMP_S)
     finally:
         for watcher in watchers:
             watcher.send_signal(signal.SIGINT)

@@ -17,6 +17,7 @@ import pytest
 
 from tests.commands import headrace
 from tests.programs import agent_path
+from tests.replays import TCPDUMP_S
 from tests.servers import mariadb
 
 pytestmark = pytest.mark.needs("sysbench", "tcpdump")
@@ -80,7 +81,7 @@ def _captured(folder: Path, place: Path) -> dict[str, Traffic]:
                 client = ["mariadb", "-h127.0.0.1", f"-P{server.port}", "-usb", "--skip-ssl"]
                 statement = f"CREATE USER IF NOT EXISTS other IDENTIFIED BY '{PASSWORD}'"
                 run(*client, "-e", statement, env={"MYSQL_PWD": PASSWORD, "PATH": "/usr/bin:/bin"})
-                time.sleep(1)
+                time.sleep(TCPDUMP_S)
                 process.send_signal(signal.SIGTERM)
                 process.wait(30)
             queries = re.search(r"queries:\s+(\d+)", said.stdout)

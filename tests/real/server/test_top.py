@@ -85,7 +85,7 @@ async def test_a_sampler_that_dies_is_said_and_started_again() -> None:
         (pid,) = samplers_of(os.getpid())
         os.kill(pid, 9)
         await until(lambda: feed.link is Link.LOST, "the loss")
-        assert "exit code -9" in feed.problem
+        assert "SIGKILL" in feed.problem
         await until(lambda: feed.link is Link.LIVE and feed.ticks > before, "its return")
         assert feed.problem == ""
         assert feed.ring.window(60).rate("cpu", "idle", "all") is not None
