@@ -176,7 +176,7 @@ def test_the_search_ends_after_two_levels_without_gain_and_passes_repeat_its_lev
         assert blocks[block] != reached
     assert len({tuple(blocks[b]) for b in range(1, 5)}) == 4
     assert [t.number for t in sweeps.Sweep.as_decided(folder).design.trials] == list(range(1, 41))
-    found = sweeps.search(folder, folder.trials())
+    found = sweeps.search(folder.design, folder.trials(), sweeps.throughput_of(folder, folder.trials()))
     assert found.end == "the last 2 levels brought less than 5% more throughput"
 
 

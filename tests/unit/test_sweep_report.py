@@ -90,14 +90,12 @@ def make(path: Path, text: str = CLOSED, truth: Truth | None = None, most: int =
     shape = synthetic.Shape(seconds=10, warmup_s=2, cores=2)
     facts = Facts("f" * 64, synthetic.facts_of(shape))
     folder.save_facts(facts)
+    kind = sweeps.Sweep(folder)
     for _ in range(most):
-        records = folder.trials()
-        done = {r.number for r in records}
-        trials = sweeps.Sweep.as_decided(folder).design.trials
-        spec = next((t for t in trials if t.number not in done), None)
-        if spec is None:
+        ask = kind.next(folder.trials())
+        if not ask.moments:
             break
-        write_trial(folder, truth, shape, spec)
+        write_trial(folder, truth, shape, ask.moments[0][0])
     return folder
 
 

@@ -80,13 +80,12 @@ def test_a_race_agrees_with_a_full_study_and_costs_less(bench: Callable[[str], B
     assert raced["trials"] <= raced["full_trials"] == 12
     assert raced["seconds"] <= raced["full_seconds"]
     page = (lab.folder / "race" / "report.html").read_text()
-    assert "would have been all treatments in all blocks" in page
+    assert "all treatments in all blocks would have been" in page
     assert Path(lab.folder / "race" / "report.json").exists()
 
 
-@pytest.mark.parametrize("kind", ["factorial", "race"])
-def test_a_disturbed_trial_is_measured_again_by_itself(kind: str, bench: Callable[[str], Bench]) -> None:
-    plan = FIO.replace('kind = "factorial"', f'kind = "{kind}"').replace("blocks = 1", "blocks = 2")
+def test_a_disturbed_trial_is_measured_again_by_itself(bench: Callable[[str], Bench]) -> None:
+    plan = FIO.replace('kind = "factorial"', 'kind = "race"').replace("blocks = 1", "blocks = 2")
     lab = bench(plan)
     process = lab.start()
     # What makes a trial invalid: another program with a core of its own. It is gone before the block ends.
@@ -104,5 +103,5 @@ def test_a_disturbed_trial_is_measured_again_by_itself(kind: str, bench: Callabl
     assert any("measured again" in warning for warning in first["warnings"])  # type: ignore[attr-defined]
     assert "trial 1 (" in err
     assert "is measured again, 1 of 2 times" in err
-    assert len(lab.trials()) == (6 if kind == "factorial" else 4)
+    assert len(lab.trials()) == 4
     assert sum(p.name.startswith(".") for p in (lab.output / "trials").iterdir()) == 0

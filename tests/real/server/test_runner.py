@@ -211,24 +211,6 @@ def _environ(process: Path) -> bytes:
         return b""
 
 
-def test_retry_measures_again_what_is_not_complete_and_nothing_else(bench: Callable[[str], Bench]) -> None:
-    lab = bench(FIO)
-    code, _, err = lab.finish()
-    assert code == 0 or "another program" in err, err
-    spoilt = lab.output / "trials/0002/trial.json"
-    record = json.loads(spoilt.read_text())
-    spoilt.write_text(json.dumps({**record, "state": "invalid", "reason": "spoilt by the test"}))
-    others = {n: (lab.output / f"trials/{n:04d}/trial.json").stat().st_mtime_ns
-              for n, trial in lab.trials().items() if trial["state"] == "complete"}  # fmt: skip
-
-    lab.finish()
-    assert lab.trials()[2]["reason"] == "spoilt by the test"
-    _, _, err = lab.finish("--retry")
-    assert lab.trials()[2]["reason"] != "spoilt by the test", err
-    for number, modified in others.items():
-        assert (lab.output / f"trials/{number:04d}/trial.json").stat().st_mtime_ns == modified
-
-
 @pytest.mark.parametrize("stage", list(stages(Bench(Path(), Path(), Path(), Path()))))
 def test_a_killed_runner_continues_and_restores_the_host(stage: str, bench: Callable[[str], Bench]) -> None:
     lab = bench(FIO)

@@ -150,6 +150,6 @@ def test_no_cluster_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_ray_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(NotReady, match="Ray is not installed") as refused:
+    with pytest.raises(NotReady, match="this needs ray") as refused:
         RayControllers("ray", print)
     assert refused.value.hint == "pip install 'headrace[cluster]'"

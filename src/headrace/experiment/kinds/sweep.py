@@ -11,7 +11,7 @@ Explicit levels need no search: then there are passes alone.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headrace import workloads
@@ -61,19 +61,24 @@ class Search:
     end: str
 
 
-def search(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> Search:
-    """Decided from the search's own trials, so that a sweep that was killed goes on with the same levels.
+def throughput_of(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> dict[int, float]:
+    """The operations/s of the search's complete trials among ``records``, by their numbers."""
+    sound = [r for r in records if r.block == SEARCH and r.state is TrialState.COMPLETE]
+    return {r.number: r.throughput_ops_s for r in trial_responses(folder, sound)}
+
+
+def search(design: Design, records: Sequence[TrialRecord], throughput: Mapping[int, float]) -> Search:
+    """Decided from the search's own trials, so that a sweep that was killed continues with the same levels.
 
     A level that failed ends the search: a higher one would fail as well. So does a driver that is saturated at
     ``patience`` levels in a row. A disturbed trial is no gain, and does not count against the patience.
     """
-    sweep = table_of(folder.design)
-    names = [t.name for t in folder.design.treatments]
+    sweep = table_of(design)
+    names = [t.name for t in design.treatments]
     if not sweep.has_search:
         return Search(tuple(names), "the plan names the levels")
     tried = {r.treatment: r for r in records if r.block == SEARCH}
-    sound = [r for r in tried.values() if r.state is TrialState.COMPLETE]
-    ops_s = {r.treatment: r.throughput_ops_s for r in trial_responses(folder, sound)}
+    ops_s = {name: throughput[r.number] for name, r in tried.items() if r.number in throughput}
     best, flat, full = 0.0, 0, 0
     for i, name in enumerate(names):
         record = tried.get(name)
@@ -138,6 +143,7 @@ class Sweep(Kind):
         super().__init__(folder)
         self._has_begun = False
         self._was_searching = True
+        self._throughput: dict[int, float] = {}
 
     @classmethod
     def is_of(cls, plan: Plan) -> bool:
@@ -172,10 +178,14 @@ class Sweep(Kind):
     def as_decided(cls, folder: ExperimentFolder) -> ExperimentFolder:
         """Until the search has ended it may go to the top, and the trials are those of the frozen design."""
         records = folder.trials()
-        return _with_trials(folder, records, search(folder, records))
+        found = search(folder.design, records, throughput_of(folder, records))
+        return _with_trials(folder, records, found)
 
     def next(self, records: Sequence[TrialRecord]) -> Ask:
-        found = search(self.folder, records)
+        # A trial of the search is never measured again while it is looked at, so each is read once.
+        new = [r for r in records if r.number not in self._throughput]
+        self._throughput |= throughput_of(self.folder, new)
+        found = search(self.design, records, self._throughput)
         if found.end and not found.levels:
             raise NothingMeasured(
                 f"the first level cannot be measured: {records[0].reason}",

@@ -20,7 +20,7 @@ class SweepView(View):
 
     def __init__(self, folder: ExperimentFolder) -> None:
         records = folder.trials()
-        self.search = sweeps.search(folder, records)
+        self.search = sweeps.search(folder.design, records, sweeps.throughput_of(folder, records))
         decided = sweeps.Sweep.as_decided(folder)
         self.sweep: Sweep = analyse_sweep(decided)
         super().__init__(decided, self.sweep.as_analysis())
