@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::deadline::{self, Deadline};
+use super::deadline::Deadline;
 use super::journal::{Journal, Undo};
 use super::kernel_files::{self, KernelFiles};
 use super::undo;
 use super::variables::{self, Server};
-use super::{remounts, whole_files};
+use super::{remounts, watcher, whole_files};
 use base::error::AgentError;
 use mysql::ServerArguments;
 
@@ -93,7 +93,7 @@ impl<'a> Hands<'a> {
                 let undo = self.undo(change, before.as_deref())?;
                 ids.push(journal.add_change(owner, deadline, change.wanted(), undo)?);
                 if ids.len() == 1 && deadline.is_some() {
-                    deadline::start_watcher(&journal.state, owner, self.kernel.root())?;
+                    watcher::start(&journal.state, owner, self.kernel.root())?;
                 }
                 self.write(change)?;
             }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::io::Errno;
 
-use super::undo::put;
+use super::busy::put;
 
 /// Of the `put` that asks a busy array again, and of the kernel, which takes a stopped one away by itself.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);

@@ -1,25 +1,9 @@
-//! The dead man's hand: what nobody confirms in time is undone on the host itself, whoever lost the connection.
-//!
-//! The deadline stands in the journal, so whoever opens it later, after a reboot too, undoes what is overdue. A
-//! process of its own watches meanwhile; it needs nothing but the journal.
+//! Until when a change must be confirmed.
 
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-
-use super::journal::{self, Journal, Open, this_boot};
-use super::kernel_files::KernelFiles;
-use super::undo::{self, Undone};
-
-const GLANCE: Duration = Duration::from_secs(1);
-/// An undo that fails (the server is down) is tried again, ever more rarely, and then left to the next opener.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Deadline {
@@ -37,83 +21,8 @@ impl Deadline {
     }
 }
 
-/// Whether nobody confirmed it in time. A host that was booted since was not confirmed, either.
-pub fn is_overdue(entry: &Open) -> bool {
-    let boot = this_boot();
-    let same_boot = entry.boot_id == boot || entry.boot_id.is_empty() || boot.is_empty();
-    entry
-        .deadline
-        .as_ref()
-        .is_some_and(|deadline| !same_boot || uptime().as_nanos() >= u128::from(deadline.uptime_ns))
-}
-
-fn uptime() -> Duration {
+/// The time since boot, suspended or not.
+pub fn uptime() -> Duration {
     let now = clock_gettime(ClockId::Boottime);
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
-}
-
-/// Undo what is overdue, whoever opened the journal and for whatever reason, and say so.
-pub fn revert_overdue(journal: &mut Journal, kernel: &KernelFiles) -> anyhow::Result<Vec<Undone>> {
-    let overdue: Vec<u64> = journal.content.open.iter().filter(|e| is_overdue(e)).map(|e| e.id).collect();
-    if overdue.is_empty() {
-        return Ok(vec![]);
-    }
-    let undone = undo::rollback_those(journal, kernel, |entry| overdue.contains(&entry.id))?;
-    for each in &undone {
-        eprintln!("headrace-agent: not confirmed in time: {each}");
-    }
-    Ok(undone)
-}
-
-/// Start the process that undoes the changes of `owner` at their deadline.
-pub fn start_watcher(state: &Path, owner: &str, root: &Path) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("finding our own program")?;
-    let mut command = Command::new(program);
-    command
-        .args(["journal", "watch", "--owner", owner, "--state"])
-        .arg(std::path::absolute(state)?)
-        .arg("--root")
-        .arg(std::path::absolute(root)?)
-        // A rollback of the controller ends whatever carries its mark: the watcher must not.
-        .env_remove("HEADRACE_OWNER")
-        // And a command that lost its controller is ended by its mark: the watcher is there for just that.
-        .env_remove("HEADRACE_COMMAND")
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    // SAFETY: setsid is async-signal-safe, and nothing else happens between fork and exec.
-    unsafe {
-        command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into));
-    }
-    command.spawn().context("starting the watcher")?;
-    Ok(())
-}
-
-/// The watcher itself: ends when there is nothing left to watch.
-pub fn watch(state: &Path, owner: &str, kernel: &KernelFiles) -> anyhow::Result<()> {
-    let mut pause = GLANCE;
-    let start = uptime();
-    while uptime() < start + PATIENCE {
-        let ours: Vec<Open> = journal::read_open(state)?
-            .into_iter()
-            .filter(|e| e.owner == owner && e.deadline.is_some())
-            .collect();
-        let Some(next_ns) = ours.iter().filter_map(|e| Some(e.deadline.as_ref()?.uptime_ns)).min() else {
-            return Ok(());
-        };
-        if ours.iter().any(is_overdue) {
-            // Not `open_as`: a controller that holds the host now must not keep a lost change alive.
-            let failed = Journal::open(state)
-                .and_then(|mut journal| revert_overdue(&mut journal, kernel))
-                .map_or(1, |undone| undone.iter().filter(|u| !u.done).count());
-            if failed > 0 {
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(LONGEST_PAUSE);
-            }
-        } else {
-            std::thread::sleep(Duration::from_nanos(next_ns).saturating_sub(uptime()).min(GLANCE));
-        }
-    }
-    Ok(())
 }

@@ -11,8 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use super::belongs_to;
 use super::journal::{Journal, Open, Undo, sync_folder};
+use super::owner::belongs_to;
 use base::error::AgentError;
 
 const FILE_NAME: &str = "history.jsonl";

@@ -183,7 +183,7 @@ impl Journal {
     pub fn open_as(state: &Path, owner: &str) -> anyhow::Result<Journal> {
         let journal = Journal::open(state)?;
         match lock::holder(state)? {
-            Some(holder) if !super::belongs_to(owner, &holder.owner) => Err(holder.busy().into()),
+            Some(holder) if !super::owner::belongs_to(owner, &holder.owner) => Err(holder.busy().into()),
             _ => Ok(journal),
         }
     }

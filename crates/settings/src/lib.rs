@@ -5,18 +5,25 @@
 
 mod apply;
 mod arrays;
+mod busy;
 mod deadline;
 mod history;
+mod hold;
 mod journal;
 mod kernel_files;
 mod lock;
+mod loops;
+mod mounts;
+mod owner;
 mod processes;
 mod remounts;
 mod remove;
 mod signature;
 mod undo;
 mod variables;
+mod watcher;
 mod whole_files;
+mod zram;
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -74,13 +81,13 @@ pub enum JournalCommand {
         #[command(flatten)]
         state: State,
         /// Who asks: undoes the changes of ID and of ID/...
-        #[arg(long, value_name = "ID", value_parser = owner)]
+        #[arg(long, value_name = "ID", value_parser = owner::parse)]
         owner: Option<String>,
         /// Undo the changes of every owner; --owner then only says who asks
         #[arg(long)]
         everyone: bool,
         /// Undo kept changes, too: those of this ID, or with `last` those that were kept last
-        #[arg(long, value_name = "ID|last", value_parser = owner, conflicts_with = "everyone")]
+        #[arg(long, value_name = "ID|last", value_parser = owner::parse, conflicts_with = "everyone")]
         kept: Option<String>,
         #[command(flatten)]
         root: Root,
@@ -101,7 +108,7 @@ pub struct Caller {
     #[command(flatten)]
     state: State,
     /// Who asks. ID/part is the same controller as ID, with changes that can be undone by themselves
-    #[arg(long, value_name = "ID", value_parser = owner)]
+    #[arg(long, value_name = "ID", value_parser = owner::parse)]
     owner: String,
 }
 
@@ -112,18 +119,9 @@ pub struct Root {
     root: PathBuf,
 }
 
-/// The owner stands in environments, in file names and on lines of text.
-fn owner(text: &str) -> Result<String, String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@+".contains(c);
-    if text.is_empty() || text.len() > 200 || text.ends_with('/') || !text.chars().all(plain) {
-        return Err("must be 1 to 200 letters, digits or any of - _ . / : @ +".into());
-    }
-    Ok(text.to_owned())
-}
-
 pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
     match command {
-        JournalCommand::Hold(caller) => lock::hold(&caller.state.dir, &caller.owner),
+        JournalCommand::Hold(caller) => hold::hold(&caller.state.dir, &caller.owner),
         JournalCommand::Record(caller) => {
             let requests = standard_input()?;
             undo::record(&mut Journal::open_as(&caller.state.dir, &caller.owner)?, &caller.owner, requests)
@@ -132,18 +130,18 @@ pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
             let changes: Vec<Change> = standard_input()?;
             let kernel = KernelFiles::new(&root.root);
             let mut journal = Journal::open_as(&caller.state.dir, &caller.owner)?;
-            deadline::revert_overdue(&mut journal, &kernel)?;
+            watcher::revert_overdue(&mut journal, &kernel)?;
             let deadline = confirm_within.map(Deadline::after);
             let mut hands = Hands::new(&kernel, server);
             print_json(&hands.apply(&mut journal, &caller.owner, &changes, deadline.as_ref())?)
         }
         JournalCommand::Confirm { caller, root } => {
             let mut journal = Journal::open_as(&caller.state.dir, &caller.owner)?;
-            deadline::revert_overdue(&mut journal, &KernelFiles::new(&root.root))?;
+            watcher::revert_overdue(&mut journal, &KernelFiles::new(&root.root))?;
             print_json(&history::confirm(&mut journal, &caller.owner)?)
         }
         JournalCommand::Watch { caller, root } => {
-            deadline::watch(&caller.state.dir, &caller.owner, &KernelFiles::new(&root.root))
+            watcher::watch(&caller.state.dir, &caller.owner, &KernelFiles::new(&root.root))
         }
         JournalCommand::History(state) => print_json(&history::read(&state.dir)?),
         JournalCommand::Rollback { state, owner, everyone, kept, root } => {
@@ -156,7 +154,7 @@ pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
                 Some(owner) => Journal::open_as(&state.dir, owner)?,
                 None => Journal::open_unheld(&state.dir)?,
             };
-            let mut undone = deadline::revert_overdue(&mut journal, &kernel)?;
+            let mut undone = watcher::revert_overdue(&mut journal, &kernel)?;
             undone.extend(match kept {
                 Some(id) => undo_kept(&mut journal, id, &kernel)?,
                 None => {
@@ -175,7 +173,7 @@ pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
 
 /// Undo the open or kept changes of `id`; with `last` the ones that were kept last.
 fn undo_kept(journal: &mut Journal, id: &str, kernel: &KernelFiles) -> anyhow::Result<Vec<undo::Undone>> {
-    let is_open = journal.content.open.iter().any(|entry| belongs_to(&entry.owner, id));
+    let is_open = journal.content.open.iter().any(|entry| owner::belongs_to(&entry.owner, id));
     let found = match id {
         "last" => history::reopen(journal, None)?,
         _ if is_open => Some(id.to_owned()),
@@ -198,9 +196,4 @@ fn print_json<T: serde::Serialize + ?Sized>(value: &T) -> anyhow::Result<()> {
     serde_json::to_writer(&mut out, value)?;
     out.write_all(b"\n")?;
     Ok(out.flush()?)
-}
-
-/// Whether `name` is `owner` itself or one of its parts.
-fn belongs_to(name: &str, owner: &str) -> bool {
-    name.strip_prefix(owner).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -2,19 +2,15 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
 
-use super::journal::Journal;
 use base::error::AgentError;
 
 /// Longer than any undo takes that makes progress.
@@ -38,13 +34,8 @@ impl Holder {
     }
 }
 
-/// Take the lock, say so, keep it until standard input ends. Our death, too, frees it.
-///
-/// A controller far away writes a number of seconds there, and again before they are over: a connection that
-/// nobody knows to be dead would hold the host for ever.
-pub fn hold(state: &Path, owner: &str) -> anyhow::Result<()> {
-    // The journal's own lock is taken first, so that nobody takes the host in the middle of a rollback.
-    let journal = Journal::open(state)?;
+/// Take the host for this process, or fail because another one has it. Its death frees it.
+pub fn take(state: &Path, owner: &str) -> anyhow::Result<File> {
     let mut file = open(state)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
@@ -56,41 +47,7 @@ pub fn hold(state: &Path, owner: &str) -> anyhow::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     file.write_all(&serde_json::to_vec(&holder)?).context("writing the lock")?;
-    drop(journal);
-
-    let mut out = std::io::stdout().lock();
-    out.write_all(b"held\n")?;
-    out.flush()?;
-    listen(std::io::stdin().as_fd())
-}
-
-/// Return when the controller ends its side, or fail when it is silent for longer than it said it might be.
-fn listen(input: BorrowedFd) -> anyhow::Result<()> {
-    let mut lease: Option<Timespec> = None;
-    let mut heard = [0; 256];
-    loop {
-        match poll(&mut [PollFd::new(&input, PollFlags::IN)], lease.as_ref()) {
-            Ok(0) => {
-                let silent_s = lease.map_or(0, |lease| lease.tv_sec);
-                anyhow::bail!("nothing was heard of the controller for {silent_s} s: this host is free");
-            }
-            Ok(_) => {}
-            Err(Errno::INTR) => continue,
-            Err(error) => return Err(error).context("standard input"),
-        }
-        match rustix::io::read(input, &mut heard) {
-            Ok(0) => return Ok(()),
-            Ok(length) => lease = seconds(&heard[..length]).or(lease),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error).context("standard input"),
-        }
-    }
-}
-
-/// The last number that stands on a line of its own.
-fn seconds(heard: &[u8]) -> Option<Timespec> {
-    let number = std::str::from_utf8(heard).ok()?.lines().rev().find_map(|line| line.parse::<u32>().ok())?;
-    Some(Timespec { tv_sec: number.into(), tv_nsec: 0 })
+    Ok(file)
 }
 
 /// Who holds the host now. Ask with the journal open: then the answer stays true.
@@ -155,8 +112,6 @@ fn utc(since_epoch_s: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixStream;
-
     use super::*;
 
     #[test]
@@ -165,21 +120,6 @@ mod tests {
         assert_eq!(utc(951_782_399), "2000-02-28T23:59:59Z");
         assert_eq!(utc(951_782_400), "2000-02-29T00:00:00Z");
         assert_eq!(utc(1_798_761_599), "2026-12-31T23:59:59Z");
-    }
-
-    #[test]
-    fn a_controller_that_falls_silent_loses_the_host() {
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        theirs.write_all(b"600\nno number\n1\n").unwrap();
-        let error = listen(ours.as_fd()).unwrap_err();
-        assert!(error.to_string().contains("for 1 s"), "{error}");
-    }
-
-    #[test]
-    fn a_controller_that_ends_its_side_is_no_error() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        drop(theirs);
-        listen(ours.as_fd()).unwrap();
     }
 
     #[test]

@@ -69,7 +69,7 @@ fn is_marked(pid: u32, owner: &str) -> bool {
         std::str::from_utf8(variable)
             .ok()
             .and_then(|text| text.strip_prefix(MARK))
-            .is_some_and(|name| super::belongs_to(name, owner))
+            .is_some_and(|name| super::owner::belongs_to(name, owner))
     })
 }
 

@@ -9,7 +9,7 @@ use anyhow::Context;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::undo::mount_points;
+use super::mounts::mount_points;
 use base::error::AgentError;
 
 /// Folders that are no scratch folder, whatever the caller says.

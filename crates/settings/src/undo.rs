@@ -1,25 +1,17 @@
 //! Recording what a caller is about to do, and undoing it: newest first, each step safe to repeat.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use rustix::io::Errno;
-use rustix::ioctl::{NoArg, Opcode, ioctl};
-use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::journal::{Journal, Open, Undo, this_boot};
 use super::kernel_files::KernelFiles;
+use super::mounts::{self, is_mounted};
+use super::owner::{self, belongs_to};
 use super::remove::{self, real_parent, scratch_of};
-use super::{arrays, belongs_to, processes, remounts, signature, variables, whole_files};
+use super::{arrays, loops, processes, remounts, signature, variables, whole_files, zram};
 use base::error::AgentError;
-
-const UNMOUNT_PATIENCE: Duration = Duration::from_secs(5);
-const DETACH_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What became of one entry.
 #[derive(Serialize)]
@@ -79,12 +71,12 @@ fn checked(undo: Undo) -> anyhow::Result<Undo> {
         Undo::Wipe { device, uuid } if device.starts_with("/dev") && !uuid.is_empty() => {
             Undo::Wipe { device, uuid }
         }
-        Undo::Zram { device } if zram_number(&device).is_some() => Undo::Zram { device },
+        Undo::Zram { device } if zram::number(&device).is_some() => Undo::Zram { device },
         Undo::Array { uuid, name } if arrays::uuid(&uuid).is_some() && arrays::is_array_name(&name) => {
             Undo::Array { uuid, name }
         }
         Undo::Mapped { name } if arrays::is_mapped_name(&name) => Undo::Mapped { name },
-        Undo::Process { owner } => Undo::Process { owner: super::owner(&owner).map_err(AgentError::Input)? },
+        Undo::Process { owner } => Undo::Process { owner: owner::parse(&owner).map_err(AgentError::Input)? },
         other => return Err(AgentError::Input(format!("cannot be recorded: {other:?}")).into()),
     })
 }
@@ -93,7 +85,7 @@ fn checked(undo: Undo) -> anyhow::Result<Undo> {
 fn must_be_absent(undo: &Undo) -> anyhow::Result<()> {
     let present = match undo {
         Undo::Mount { path } if is_mounted(path)? => format!("{}: is mounted already", path.display()),
-        Undo::Loop { backing } if !loops_of(backing)?.is_empty() => {
+        Undo::Loop { backing } if !loops::of(backing)?.is_empty() => {
             format!("{}: has a loop device already", backing.display())
         }
         Undo::Remove { path } if path.symlink_metadata().is_ok() => {
@@ -234,9 +226,9 @@ fn perform(
     holder: Option<u32>,
 ) -> anyhow::Result<Option<String>> {
     match undo {
-        Undo::Mount { path } => unmount_all(path),
-        Undo::Loop { backing } => detach_all(backing).map(|()| None),
-        Undo::Zram { device } => remove_zram(device).map(|()| None),
+        Undo::Mount { path } => mounts::unmount_all(path),
+        Undo::Loop { backing } => loops::detach_all(backing).map(|()| None),
+        Undo::Zram { device } => zram::remove(device).map(|()| None),
         Undo::Array { uuid, name } => arrays::stop(kernel.root(), uuid, name),
         Undo::Mapped { name } => arrays::unmap(kernel.root(), name).map(|()| None),
         Undo::Process { owner } => {
@@ -265,133 +257,10 @@ pub fn perform_change(undo: &Undo, kernel: &KernelFiles) -> anyhow::Result<Optio
     }
 }
 
-/// Mount points of our mount namespace, with the octal escapes of mountinfo resolved.
-pub fn mount_points() -> anyhow::Result<Vec<PathBuf>> {
-    let text = fs::read("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
-    let fifth = |line: &[u8]| line.split(|b| *b == b' ').nth(4).map(unescape);
-    Ok(text.split(|b| *b == b'\n').filter_map(fifth).collect())
-}
-
-fn unescape(field: &[u8]) -> PathBuf {
-    use std::os::unix::ffi::OsStringExt;
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, tail)) = rest.split_first() {
-        let octal = tail.get(..3).and_then(|d| u8::from_str_radix(std::str::from_utf8(d).ok()?, 8).ok());
-        match octal {
-            Some(value) if byte == b'\\' => {
-                bytes.push(value);
-                rest = &tail[3..];
-            }
-            _ => {
-                bytes.push(byte);
-                rest = tail;
-            }
-        }
-    }
-    PathBuf::from(std::ffi::OsString::from_vec(bytes))
-}
-
-fn is_mounted(path: &Path) -> anyhow::Result<bool> {
-    Ok(mount_points()?.iter().any(|point| point == path))
-}
-
-fn unmount_all(path: &Path) -> anyhow::Result<Option<String>> {
-    let deadline = Instant::now() + UNMOUNT_PATIENCE;
-    let mut note = None;
-    // Mounts may be stacked on one path.
-    while is_mounted(path)? {
-        match unmount(path, UnmountFlags::NOFOLLOW) {
-            Ok(()) => {}
-            Err(Errno::BUSY) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(50)),
-            Err(Errno::BUSY) => {
-                let users = processes::users_of(path);
-                let users = if users.is_empty() { "somebody unknown".to_owned() } else { users };
-                unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)
-                    .with_context(|| format!("in use by {users}"))?;
-                note = Some(format!("lazily: {users} still uses it"));
-            }
-            Err(error) => return Err(error).with_context(|| path.display().to_string()),
-        }
-    }
-    Ok(note)
-}
-
-/// Loop devices with this backing file. The kernel appends a word when the file was removed.
-fn loops_of(backing: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let backing = backing.to_string_lossy();
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/sys/block").context("/sys/block")?.flatten() {
-        let text = fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
-        let file = text.strip_suffix('\n').unwrap_or(&text);
-        if file == backing || file.strip_suffix(" (deleted)") == Some(&backing) {
-            found.push(Path::new("/dev").join(entry.file_name()));
-        }
-    }
-    Ok(found)
-}
-
-/// By ioctl instead of `losetup -d`: no program to find on the host, and the kernel's own error.
-fn detach_all(backing: &Path) -> anyhow::Result<()> {
-    const LOOP_CLR_FD: u32 = 0x4C01;
-    let deadline = Instant::now() + DETACH_PATIENCE;
-    loop {
-        let devices = loops_of(backing)?;
-        if devices.is_empty() {
-            return Ok(());
-        }
-        for device in &devices {
-            let file = File::open(device).with_context(|| device.display().to_string())?;
-            // SAFETY: LOOP_CLR_FD takes no argument.
-            let cleared = unsafe { ioctl(&file, NoArg::<{ LOOP_CLR_FD as Opcode }>::new()) };
-            match cleared {
-                // NXIO: somebody was faster. BUSY: asked again below.
-                Ok(()) | Err(Errno::NXIO | Errno::BUSY) => {}
-                Err(error) => return Err(error).with_context(|| device.display().to_string()),
-            }
-        }
-        // The kernel says yes and detaches when the last one closes the device (udev looks at it, too).
-        if Instant::now() > deadline {
-            let names: Vec<_> = devices.iter().map(|d| d.display().to_string()).collect();
-            anyhow::bail!("{}: still open in {}", names.join(", "), processes::users_of(&devices[0]));
-        }
-        std::thread::sleep(Duration::from_millis(if loops_of(backing)?.is_empty() { 0 } else { 20 }));
-    }
-}
-
-fn zram_number(device: &str) -> Option<u32> {
-    device.strip_prefix("zram")?.parse().ok()
-}
-
-fn remove_zram(device: &str) -> anyhow::Result<()> {
-    let number = zram_number(device).context("not a zram device")?;
-    let folder = Path::new("/sys/block").join(device);
-    if !folder.exists() {
-        return Ok(());
-    }
-    put(&folder.join("reset"), "1")?;
-    put(Path::new("/sys/class/zram-control/hot_remove"), &number.to_string())
-}
-
-/// Write a file of the kernel that acts, again and again while it is busy.
-pub fn put(path: &Path, text: &str) -> anyhow::Result<()> {
-    let deadline = Instant::now() + DETACH_PATIENCE;
-    loop {
-        let written =
-            OpenOptions::new().write(true).open(path).and_then(|mut f| f.write_all(text.as_bytes()));
-        match written {
-            Ok(()) => return Ok(()),
-            // udev looks at a device that changes, and lets go of it again.
-            Err(e) if e.kind() == ErrorKind::ResourceBusy && Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            Err(error) => return Err(error).with_context(|| path.display().to_string()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use serde_json::json;
 
@@ -507,11 +376,5 @@ mod tests {
         fs::write(scratch.join("x"), "").unwrap();
         record(&mut journal, "a", requests()).unwrap();
         assert_eq!(rollback(&mut journal, Some("a"), &KernelFiles::new(&top)).unwrap().len(), 2);
-    }
-
-    #[test]
-    fn mountinfo_escapes() {
-        assert_eq!(unescape(br"/a\040b\134c"), Path::new(r"/a b\c"));
-        assert_eq!(unescape(b"/plain"), Path::new("/plain"));
     }
 }

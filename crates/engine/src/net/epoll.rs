@@ -12,7 +12,8 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-use super::{Address, Happened};
+use super::address::Address;
+use super::happened::Happened;
 
 const EVENTS_AT_ONCE: usize = 512;
 const RECEIVE_BUFFER: usize = 64 * 1024;

@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
 use rustix::net::{SendFlags, Shutdown, shutdown};
 
-use super::{Address, Happened};
+use super::address::Address;
+use super::happened::Happened;
 use base::clock::now_ns;
 
 const ENTRIES: u32 = 1024;

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use anyhow::Context;
 
-use super::ProxyArguments;
+use super::arguments::ProxyArguments;
 use crate::coverage::Coverage;
 use crate::event::{Event, Sink};
 use crate::json::Object;

@@ -10,9 +10,11 @@
 //! TLS need `--server-tls`. Clients that check the server's certificate see ours; those of MariaDB 11.4 that check it
 //! by their password refuse it.
 
+mod arguments;
 mod events;
 mod leg;
 mod login;
+mod shared;
 mod tap;
 mod worker;
 
@@ -21,127 +23,37 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_tcp_nodelay;
+use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ServerConfig};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
 
+pub use self::arguments::ProxyArguments;
 use self::events::Out;
 use self::login::Rules;
+use self::shared::{Settings, Totals, error_packet};
 use self::tap::{Queue, Tap};
 use self::worker::{Inbox, Worker};
 use super::coverage::Coverage;
 use super::wire::{Decoder, WireOptions};
 use base::clock::{epoch_offset_ns, now_ns, process_cpu_ns};
-use base::duration::parse_duration;
 use base::error::AgentError;
 use base::stop::StopSignal;
 use engine::net::Address;
-use mysql::frames::encode;
 use mysql::options::{Endpoint, TlsMode};
 use mysql::tls;
 
 /// How often it is looked whether everything is still in order.
 const CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-
-#[derive(Args)]
-pub struct ProxyArguments {
-    /// Address and port that clients connect to; port 0 picks one
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    listen: String,
-    /// The server
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        conflicts_with = "server_socket",
-        required_unless_present = "server_socket"
-    )]
-    server: Option<String>,
-    /// The server's Unix socket; refused for root and for the server's user, whose accounts clients would get
-    #[arg(long, value_name = "PATH")]
-    server_socket: Option<PathBuf>,
-    /// Recording to write (mode 0600)
-    #[arg(long, short, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Keep literals of statements in the recording; passwords are removed always
-    #[arg(long, requires = "output")]
-    with_literals: bool,
-    /// Write over a recording that is there
-    #[arg(long, requires = "output")]
-    force: bool,
-    /// JSON lines of events to write, with all literals; "-" is standard output
-    #[arg(long, value_name = "FILE", conflicts_with = "output")]
-    events: Option<PathBuf>,
-    /// Sum up the rows of every answer, so that a replay can compare them
-    #[arg(long)]
-    checksums: bool,
-    /// PEM file of a certificate with its chain: encryption of clients ends here
-    #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "no_tls")]
-    tls_cert: Option<PathBuf>,
-    /// PEM file of its key
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-    /// Tell clients that the server cannot encrypt
-    #[arg(long)]
-    no_tls: bool,
-    /// Encryption on the way to the server
-    #[arg(long, value_enum, value_name = "MODE", default_value = "disabled")]
-    server_tls: TlsMode,
-    /// PEM file of the authorities that verify-ca and verify-identity trust
-    #[arg(long, value_name = "FILE")]
-    server_tls_ca: Option<PathBuf>,
-    /// Threads that pass bytes on [default: one a core]
-    #[arg(long, value_name = "COUNT")]
-    threads: Option<usize>,
-    /// Clients at once; more are told "Too many connections"
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
-    max_sessions: usize,
-    /// Bytes that may wait to be decoded, in MiB; what comes while they do is left out of the recording, and counted
-    #[arg(long, value_name = "MIB", default_value_t = 64)]
-    queue_mib: usize,
-    /// Time that open connections have to end by themselves when it is told to stop
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_duration)]
-    grace: Duration,
-}
-
-/// What all threads know.
-struct Settings {
-    server: Address,
-    server_name: ServerName<'static>,
-    rules: Rules,
-    client_tls: Option<Arc<ServerConfig>>,
-    server_tls: Option<Arc<ClientConfig>>,
-    /// From the clock that does not jump to ns since 1970.
-    offset_ns: i64,
-}
-
-impl Settings {
-    fn epoch(&self, now_ns: u64) -> u64 {
-        now_ns.saturating_add_signed(self.offset_ns)
-    }
-}
-
-#[derive(Default)]
-struct Totals {
-    /// When everything must be over, by the clock that does not jump; 0 before somebody asked for it.
-    stop_ns: AtomicU64,
-    sessions: AtomicU64,
-    active: AtomicUsize,
-    refused: AtomicU64,
-    unreachable: AtomicU64,
-    /// From clients, from the server.
-    bytes: [AtomicU64; 2],
-}
 
 pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
     let settings = Arc::new(settings(arguments)?);
@@ -312,18 +224,6 @@ fn server_config(certificate: &Path, key: &Path) -> anyhow::Result<ServerConfig>
         .with_no_client_auth()
         .with_single_cert(chain, secret)
         .with_context(|| context(certificate))
-}
-
-/// An error as a server would send it in place of its greeting.
-fn error_packet(code: u16, state: &str, message: &str) -> Vec<u8> {
-    let mut payload = vec![0xFF];
-    payload.extend_from_slice(&code.to_le_bytes());
-    payload.push(b'#');
-    payload.extend_from_slice(state.as_bytes());
-    payload.extend_from_slice(message.as_bytes());
-    let (mut packet, mut sequence) = (Vec::new(), 0);
-    encode(&payload, &mut sequence, &mut packet);
-    packet
 }
 
 fn print_summary(

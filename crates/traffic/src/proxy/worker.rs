@@ -17,8 +17,8 @@ use rustls::{ClientConnection, Connection, ServerConnection};
 
 use super::leg::{Leg, Received};
 use super::login::{Act, Login};
+use super::shared::{Settings, Totals, error_packet};
 use super::tap::{Missing, Tap};
-use super::{Settings, Totals, error_packet};
 use crate::stream::Side;
 use base::clock::now_ns;
 

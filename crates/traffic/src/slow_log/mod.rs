@@ -27,28 +27,12 @@ mod header;
 mod look;
 mod parallel;
 mod parser;
+mod reader;
 pub(super) mod time;
-
-use std::io::Read;
 
 pub use self::parallel::read_parallel;
 pub use self::parser::MAX_EVENT_BYTES;
-use self::parser::Parser;
-use super::coverage::Coverage;
-use super::event::{Event, Sink};
-use super::pieces::{Buffer, drive};
-
-const BUFFER_BYTES: usize = 512 << 10;
-
-/// Reads a whole log. `name` stands in the places of damage.
-///
-/// # Errors
-/// Reading failed, or the sink refused an event.
-pub fn read(input: impl Read, name: &str, sink: &mut dyn Sink) -> anyhow::Result<Coverage> {
-    let mut parser = Parser::new(name);
-    drive(input, &mut Buffer::new(BUFFER_BYTES), &mut parser, &mut |event: &Event<'_>| sink.event(event))?;
-    Ok(parser.coverage)
-}
+pub use self::reader::read;
 
 #[cfg(test)]
 mod tests;

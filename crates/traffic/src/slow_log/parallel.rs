@@ -18,7 +18,7 @@ use super::boundary::LINE_BYTES;
 use super::event::Carried;
 use super::look::last_change;
 use super::parser::{CONTEXT_BYTES, Parser};
-use super::read;
+use super::reader::read;
 use crate::coverage::{Coverage, Place};
 use crate::event::Sink;
 use crate::input;

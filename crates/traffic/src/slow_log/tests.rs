@@ -1,5 +1,11 @@
+use std::io::Read;
+
 use super::super::event::{Command, Event, Outcome};
+use super::parser::Parser;
+use super::reader::BUFFER_BYTES;
 use super::*;
+use crate::coverage::Coverage;
+use crate::pieces::{Buffer, drive};
 
 /// What a test looks at of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]

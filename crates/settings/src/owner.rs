@@ -1,0 +1,15 @@
+//! Whose a change is: `ID`, or `ID/part`.
+
+/// The owner stands in environments, in file names and on lines of text.
+pub fn parse(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@+".contains(c);
+    if text.is_empty() || text.len() > 200 || text.ends_with('/') || !text.chars().all(plain) {
+        return Err("must be 1 to 200 letters, digits or any of - _ . / : @ +".into());
+    }
+    Ok(text.to_owned())
+}
+
+/// Whether `name` is `owner` itself or one of its parts.
+pub fn belongs_to(name: &str, owner: &str) -> bool {
+    name.strip_prefix(owner).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
