@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.driver import driven
 from tests.servers import Server, mariadb
 
-from headrace.store import bucket_value
+from headrace.buckets import bucket_value
 
 MINUTES = 3
 NEEDS = {"sysbench": "sysbench", "mariadbd": "mariadb-server"}

@@ -70,13 +70,11 @@ def main() -> None:
 def uneven(snapshot: Snapshot) -> Snapshot:
     """What grows does not grow by the same each second, and no tick is at a round nanosecond: both cost space."""
     chance = np.random.default_rng(1)
-    table = snapshot.samples
-    value, t_ns = table["value"].to_numpy(), table["t_ns"].to_numpy()
+    value, t_ns = snapshot.samples.value, snapshot.samples.t_ns
     grows = np.diff(value, prepend=value[:1]) > 0
     value = value + np.cumsum(chance.integers(0, 3, len(value)) * grows)
     t_ns = t_ns + chance.integers(0, 1_000_000, len(t_ns))
-    table = table.set_column(0, table.schema.field(0), [t_ns])
-    return replace(snapshot, samples=table.set_column(4, table.schema.field(4), [value]))
+    return replace(snapshot, samples=replace(snapshot.samples, t_ns=t_ns, value=value))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.driver import drive, driven
 from tests.servers import Server, mariadb
 
-from headrace.store import bucket_bounds
+from headrace.buckets import bucket_bounds
 
 MINUTES = 1
 NEEDS = {"mariadbd": "mariadb-server"}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.store import bucket_of
+from headrace.buckets import bucket_of
 
 SECOND_NS = 1_000_000_000
 #: 2026-03-01 00:00 UTC, and a whole slice of any width used here.

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from headrace.arrow import TrialData, empty_data
 from headrace.design import Design
 from headrace.errors import TargetError
 from headrace.experiment.boot import Tell
 from headrace.experiment.laboratory import Measured
 from headrace.model import Facts, Treatment, TrialSpec, TrialState
-from headrace.store import ExperimentFolder, TrialData, TrialDraft, TrialRecord, empty_data
+from headrace.store import ExperimentFolder, TrialDraft, TrialRecord
 from tests import synthetic
 
 DISTURBED = "another program, backup, used 1.00 cores (limit 0.5)"

@@ -18,14 +18,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import zstandard
 
 from headrace.agent import Agent
 from headrace.hunt import sampler_errors
 from headrace.model import Facts
+from headrace.samples import Samples
 from headrace.snapshot import Snapshot
-from headrace.store import read_samples
 from headrace.target.fixture import FixtureTarget
 from tests.programs import agent_path
 from tests.rules import hosts
@@ -223,7 +222,7 @@ class Host:
                 lines.append(json.dumps({**json.loads(line), "t_ns": second * 10**9}))
         stream = self.root.with_suffix(".jsonl.zst")
         stream.write_bytes(zstandard.compress("\n".join(lines).encode()))
-        samples, facts = read_samples(stream), asyncio.run(self._facts())
+        samples, facts = Samples.read(stream), asyncio.run(self._facts())
         if server is not None:
             samples, facts = _with_server(samples, facts, server)
         errors = sampler_errors(stream)
@@ -454,16 +453,14 @@ class Host:
         }
 
 
-def _with_server(samples: pa.Table, facts: Facts, changes: Mapping[str, Any]) -> tuple[pa.Table, Facts]:
+def _with_server(samples: Samples, facts: Facts, changes: Mapping[str, Any]) -> tuple[Samples, Facts]:
     """The server of tests/rules/hosts.py as if it had been asked on this host."""
     evidence = hosts.unwell(**changes)
-    own = evidence.window.samples
-    status = own.filter(pa.array([name == "mysql_status" for name in own["sampler"].to_pylist()]))
-    keys = [(name, "ascending") for name in ("sampler", "metric", "label", "t_ns")]
     pid = next((server["pid"] for server in facts.data["servers"]), None)
     settings = {**evidence.raw["server_settings"], "pid": pid}
     data = {**facts.data, "server_settings": settings}
-    return pa.concat_tables([samples, status]).sort_by(keys), Facts(facts.hash, data)
+    status = [row for row in evidence.window.samples.rows() if row[1] == "mysql_status"]
+    return Samples.of([*samples.rows(), *status]), Facts(facts.hash, data)
 
 
 def _at(rate: Rate, t: float = 0.0) -> float:

@@ -16,19 +16,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headrace.arrow import INTERVALS, LATENCY, SAMPLES, TrialData, empty_data
+from headrace.buckets import bucket_of
 from headrace.design import Design
 from headrace.model import Facts, Role, Treatment, TrialSpec, TrialState, Value
 from headrace.plan import VolumeTable, WorkloadTable
-from headrace.store import (
-    INTERVALS,
-    LATENCY,
-    SAMPLES,
-    ExperimentFolder,
-    TrialData,
-    TrialRecord,
-    bucket_of,
-    empty_data,
-)
+from headrace.store import ExperimentFolder, TrialRecord
 
 START_NS = 1_700_000_000_000_000_000
 DEVICE = "loop3"
@@ -311,7 +304,7 @@ def _constant(text: str, n: int) -> pa.Array:
 
 
 class _Counters:
-    """Collects series of equal length; ``table`` sorts them as ``store.read_samples`` does."""
+    """Collects series of equal length; ``table`` sorts them as ``arrow.read_samples`` does."""
 
     def __init__(self, t_ns: NDArray[np.int64]) -> None:
         self.t_ns = t_ns

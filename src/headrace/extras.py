@@ -14,6 +14,11 @@ from headrace.errors import NotReady
 
 #: Package -> extra, as in pyproject.toml.
 EXTRAS: Mapping[str, str] = {
+    "duckdb": "analysis",
+    "pyarrow": "analysis",
+    "pydoe": "analysis",
+    "ruptures": "analysis",
+    "scipy": "analysis",
     "optuna": "tune",
     "torch": "gp",
     "ray": "cluster",

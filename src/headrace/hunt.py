@@ -24,8 +24,8 @@ from headrace.errors import HeadraceError, NothingMeasured
 from headrace.facts import HostFacts
 from headrace.model import Facts, ServerLogin
 from headrace.rules import Evidence, Finding, Judgement, all_rules, judge
+from headrace.samples import Samples
 from headrace.snapshot import Snapshot
-from headrace.store import read_samples
 from headrace.target import Target, scratch_folder, to_the_end
 
 DEFAULT_SECONDS = 60.0
@@ -92,19 +92,19 @@ async def watch(
         with tempfile.TemporaryDirectory() as here:
             local = Path(here) / "samples.jsonl.zst"
             await target.get(samples, local)
-            table = await asyncio.to_thread(read_samples, local)
+            found = await asyncio.to_thread(Samples.read, local)
             errors = await asyncio.to_thread(sampler_errors, local)
     facts = await agent.facts(login)
     if why_not:
         errors["server"] = why_not
     stacks = await _profile(agent, facts, min(seconds, PROFILE_S), errors) if profile else ""
-    window = Window(table)
+    window = Window(found)
     if window.seconds <= 0:
         raise NothingMeasured(
             "the host was not sampled twice", place=target.name, hint="watch for longer: --seconds 10"
         )
     return Snapshot(
-        target.name, started, window.seconds, facts, table, errors, dict(limits or {}), stacks, __version__
+        target.name, started, window.seconds, facts, found, errors, dict(limits or {}), stacks, __version__
     )
 
 

@@ -4,7 +4,9 @@ A ZIP archive that holds
 
     snapshot.json     format, what was watched, when and for how long, samplers that failed and why
     facts.json        what ``headrace-agent facts`` said
-    samples.parquet   raw counters (store.SAMPLES)
+    counters.json     sampler, metric and label of each counter, and how many values it has
+    t_ns.zst          when they were read, counter by counter: 64-bit integers, little-endian
+    value.zst         what they were: 64-bit floats
     stacks.folded     one line a stack with its samples, where somebody profiled
     report.html       what was found then, to read without headrace
 
@@ -15,7 +17,6 @@ them, or not at all.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import zipfile
@@ -23,20 +24,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import zstandard
 
 from headrace.errors import DiskFull, StoreError
 from headrace.model import Facts
-from headrace.store import SAMPLES
+from headrace.samples import Samples
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-FORMAT = 1
-#: The columns of SAMPLES that are text, and those that are not.
-NAMES, NUMBERS = ["sampler", "metric", "label"], ["t_ns", "value"]
+FORMAT = 2
 #: Larger than any honest part: what claims more is not unpacked.
 MAX_PART_BYTES = 2 << 30
+
+NO_SAMPLES = Samples.of(())
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Snapshot:
     started_at: str
     seconds: float
     facts: Facts
-    samples: pa.Table
+    samples: Samples
     errors: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
     stacks: str = ""
@@ -63,8 +64,6 @@ def last_path() -> Path:
 
 def save(snapshot: Snapshot, path: Path, page: str = "") -> None:
     """Writes the file whole or not at all. ``page`` is the report to put beside the numbers."""
-    import pyarrow.parquet as pq
-
     header = {
         "format": FORMAT,
         **{
@@ -73,15 +72,18 @@ def save(snapshot: Snapshot, path: Path, page: str = "") -> None:
             if key not in ("facts", "samples", "stacks")
         },
     }
-    table = io.BytesIO()
-    pq.write_table(snapshot.samples.cast(SAMPLES), table, compression="zstd")
+    samples = snapshot.samples
+    counters = [[*name, int(n)] for name, n in zip(samples.names, samples.ends - samples.starts, strict=True)]
+    numbers = {"t_ns.zst": samples.t_ns.astype("<i8"), "value.zst": samples.value.astype("<f8")}
     draft = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("snapshot.json", json.dumps(header, indent=1))
             archive.writestr("facts.json", json.dumps(snapshot.facts.data))
-            archive.writestr("samples.parquet", table.getvalue(), zipfile.ZIP_STORED)
+            archive.writestr("counters.json", json.dumps(counters))
+            for name, column in numbers.items():
+                archive.writestr(name, zstandard.compress(column.tobytes()), zipfile.ZIP_STORED)
             if snapshot.stacks:
                 archive.writestr("stacks.folded", snapshot.stacks)
             if page:
@@ -101,7 +103,7 @@ def _without_tables(snapshot: Snapshot) -> Snapshot:
         snapshot.started_at,
         snapshot.seconds,
         Facts(snapshot.facts.hash, {}),
-        None,
+        NO_SAMPLES,
         dict(snapshot.errors),
         dict(snapshot.limits),
         "",
@@ -116,9 +118,6 @@ def load(path: Path) -> Snapshot:
     """
     if (path / "trial.json").exists():
         return of_trial(path)
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         with zipfile.ZipFile(path) as archive:
             header = _json(archive, "snapshot.json")
@@ -129,30 +128,24 @@ def load(path: Path) -> Snapshot:
                     hint="use the headrace that wrote it, or a newer one",
                 )
             facts = _json(archive, "facts.json")
-            # A minute of a large host repeats a few thousand names a hundred times: kept as numbers, they are
-            # read in half the time and grouped in a third.
-            table = pq.read_table(pa.BufferReader(_part(archive, "samples.parquet")), read_dictionary=NAMES)
+            samples = _samples(archive)
             folded = _part(archive, "stacks.folded").decode() if "stacks.folded" in archive.namelist() else ""
     except FileNotFoundError as error:
         raise StoreError("no such file", place=str(path)) from error
     except IsADirectoryError as error:
         raise StoreError("a folder, not a snapshot", place=str(path)) from error
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError, pa.ArrowException) as error:
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError, zstandard.ZstdError) as error:
         raise StoreError(
             f"no snapshot of headrace, or a damaged one: {error}",
             place=str(path),
             hint="headrace hunt --save FILE writes one",
         ) from error
-    if table.schema.names != SAMPLES.names or any(
-        table.schema.field(c).type != SAMPLES.field(c).type for c in NUMBERS
-    ):
-        raise StoreError("its counters have other columns", place=str(path))
     return Snapshot(
         str(header.get("target", "")),
         str(header.get("started_at", "")),
         float(header.get("seconds", 0.0)),
         Facts(_hash(facts), facts),
-        table,
+        samples,
         header.get("errors") or {},
         header.get("limits") or {},
         folded,
@@ -165,6 +158,8 @@ def of_trial(folder: Path) -> Snapshot:
     before trials kept the facts of their server."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
+
+    from headrace.arrow import SAMPLES, samples_of
 
     try:
         record = json.loads((folder / "trial.json").read_text())
@@ -181,8 +176,26 @@ def of_trial(folder: Path) -> Snapshot:
         started,
         seconds,
         Facts(_hash(facts), facts),
-        table.filter(inside),
+        samples_of(table.filter(inside)),
     )
+
+
+def _samples(archive: zipfile.ZipFile) -> Samples:
+    counters = json.loads(_part(archive, "counters.json"))
+    names = [(str(sampler), str(metric), str(label)) for sampler, metric, label, _ in counters]
+    counts = np.array([count for *_, count in counters], dtype=np.int64)
+    t_ns = np.frombuffer(_unpacked(archive, "t_ns.zst"), dtype="<i8")
+    value = np.frombuffer(_unpacked(archive, "value.zst"), dtype="<f8")
+    if not len(t_ns) == len(value) == counts.sum() or (counts < 1).any():
+        raise ValueError("its counters do not fit together")
+    return Samples(names, np.cumsum(counts) - counts, t_ns.astype(np.int64), value.astype(np.float64))
+
+
+def _unpacked(archive: zipfile.ZipFile, name: str) -> bytes:
+    packed = _part(archive, name)
+    if not 0 <= zstandard.frame_content_size(packed) <= MAX_PART_BYTES:
+        raise ValueError(f"{name} is larger than any snapshot")
+    return zstandard.ZstdDecompressor().decompress(packed)
 
 
 def _hash(facts: Mapping[str, Any]) -> str:

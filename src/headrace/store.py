@@ -6,27 +6,18 @@
 
 A trial is written into ``trials/.<NNNN>.part`` and renamed when it is complete, so a killed runner leaves
 either a whole trial or none. Every reader of Parquet can read the tables; DuckDB is the embedded one.
-
-Latency buckets are log-linear: 128 sub-buckets a power of two, so a bucket is at most 0.8% wide. The same
-formula stands in ``crates/base/src/histogram.rs``; ``tests/test_histogram.py`` holds the two together.
 """
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-import zstandard
 
 from headrace.design import Design
 from headrace.errors import Busy, DiskFull, StoreError
@@ -34,85 +25,14 @@ from headrace.model import Facts, Role, TrialState
 
 if TYPE_CHECKING:
     import duckdb
-    from numpy.typing import NDArray
+    import pyarrow as pa
+
+    from headrace.arrow import TrialData
 
 FORMAT_VERSION = 2
 
-#: One row per second and operation. ``t_s`` counts from the start of the measured window: warm-up is negative.
-#: ``duration_s`` is the real length of the row's interval; rates are ``count / duration_s``.
-#: ``min_ns``/``max_ns`` are exact where the workload knows them: percentiles are clamped to them.
-#: Where a workload keeps more than one kind of latency they are of ``response`` and ``failed`` together.
-#: ``p99_ns`` is what the tool itself printed for that second, where it keeps no histogram per second.
-INTERVALS = pa.schema(
-    [
-        ("t_s", pa.float64()),
-        ("duration_s", pa.float64()),
-        ("operation", pa.string()),
-        ("count", pa.int64()),
-        ("errors", pa.int64()),
-        ("rows", pa.int64()),
-        ("bytes", pa.int64()),
-        ("min_ns", pa.int64()),
-        ("max_ns", pa.int64()),
-        ("p99_ns", pa.int64()),
-    ]
-)
-
-#: ``kind`` is ``service`` (from the send) or ``response`` (from the intended start), both of operations that ended
-#: well: the ``count`` of INTERVALS. ``failed`` holds the response times of those that ended badly (an error after
-#: all retries, a timeout, a lost connection). ``t_s`` is null for a histogram of the whole measured window;
-#: otherwise as in INTERVALS.
-LATENCY = pa.schema(
-    [
-        ("t_s", pa.float64()),
-        ("operation", pa.string()),
-        ("kind", pa.string()),
-        ("bucket", pa.int32()),
-        ("count", pa.int64()),
-    ]
-)
-
 #: The operation that is no work: connections that a driver made anew. In no throughput and in no percentile.
 RECONNECT = "connect"
-
-#: Raw counters, never rates. Every sampler also writes ``headrace_ok`` (1 or 0) and ``headrace_cost_ns``.
-SAMPLES = pa.schema(
-    [
-        ("t_ns", pa.int64()),
-        ("sampler", pa.string()),
-        ("metric", pa.string()),
-        ("label", pa.string()),
-        ("value", pa.float64()),
-    ]
-)
-
-SUB_BUCKETS = 128
-
-
-def bucket_of(value_ns: NDArray[np.int64] | int) -> NDArray[np.int32]:
-    """The bucket of each latency in ns (0 or more). Shape in, shape out."""
-    v = np.asarray(value_ns, dtype=np.uint64)
-    # frexp would round above 2**53; the bit length is exact when taken from the two 32-bit halves.
-    high = (v >> np.uint64(32)).astype(np.float64)
-    low = (v & np.uint64(0xFFFFFFFF)).astype(np.float64)
-    bits = np.where(high > 0, np.frexp(high)[1] + 32, np.frexp(low)[1])
-    shift = np.maximum(bits - 8, 0).astype(np.uint64)
-    bucket: NDArray[np.int32] = (shift * np.uint64(SUB_BUCKETS) + (v >> shift)).astype(np.int32)
-    return bucket
-
-
-def bucket_bounds(bucket: NDArray[np.int32] | int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The smallest and the largest latency in ns that falls into each bucket."""
-    b = np.asarray(bucket, dtype=np.int64)
-    shift = np.maximum(b // SUB_BUCKETS - 1, 0)
-    low = (b - shift * SUB_BUCKETS) << shift
-    return low, low + (np.int64(1) << shift) - 1
-
-
-def bucket_value(bucket: NDArray[np.int32] | int) -> NDArray[np.int64]:
-    """The latency in ns that stands for each bucket: its middle, at most 0.4% from any value in it."""
-    low, high = bucket_bounds(bucket)
-    return low + (high - low) // 2
 
 
 @dataclass(frozen=True)
@@ -155,68 +75,6 @@ class TrialRecord:
         return (times["finished"] - times["started"]) / 1e9
 
 
-@dataclass(frozen=True)
-class TrialData:
-    """What a workload and the samplers yielded; tables as in INTERVALS, LATENCY and SAMPLES."""
-
-    intervals: pa.Table
-    latency: pa.Table
-    samples: pa.Table
-
-
-def empty_data() -> TrialData:
-    return TrialData(INTERVALS.empty_table(), LATENCY.empty_table(), SAMPLES.empty_table())
-
-
-def read_samples(path: Path) -> pa.Table:
-    """Turn the agent's sample stream (JSON lines, zstd) into SAMPLES, sorted so that Parquet prunes well.
-
-    A stream cut short by a kill is read up to its last whole line.
-    """
-    columns: tuple[list[int], list[str], list[str], list[str], list[float]] = ([], [], [], [], [])
-    for record in _json_lines(path):
-        _append_record(columns, record)
-    t, s, m, lab, v = columns
-    arrays = [
-        pa.array(t, pa.int64()),
-        pa.array(s, pa.string()),
-        pa.array(m, pa.string()),
-        pa.array(lab, pa.string()),
-        pa.array(v, pa.float64()),
-    ]
-    table = pa.Table.from_arrays(arrays, schema=SAMPLES)
-    keys = [("sampler", "ascending"), ("metric", "ascending"), ("label", "ascending"), ("t_ns", "ascending")]
-    return table.sort_by(keys)
-
-
-def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open("rb") as compressed:
-        reader = zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True)
-        text = io.TextIOWrapper(io.BufferedReader(reader), encoding="utf-8")
-        try:
-            for line in text:
-                yield json.loads(line)
-        except (zstandard.ZstdError, json.JSONDecodeError, EOFError):
-            return  # the sampler was killed in mid-line; what came before is whole
-
-
-def _append_record(
-    columns: tuple[list[int], list[str], list[str], list[str], list[float]], record: dict[str, Any]
-) -> None:
-    t_ns, sampler = record["t_ns"], record["sampler"]
-    values: dict[str, dict[str, float]] = dict(record.get("values") or {})
-    values["headrace_ok"] = {"": 1.0 if record["ok"] else 0.0}
-    values["headrace_cost_ns"] = {"": record["cost_ns"]}
-    t, s, m, lab, v = columns
-    for metric, by_label in values.items():
-        n = len(by_label)
-        t.extend([t_ns] * n)
-        s.extend([sampler] * n)
-        m.extend([metric] * n)
-        lab.extend(by_label.keys())
-        v.extend(map(float, by_label.values()))
-
-
 class TrialDraft:
     """A trial being written. Nothing of it is visible until ``commit``."""
 
@@ -231,6 +89,8 @@ class TrialDraft:
 
     def commit(self, record: TrialRecord, data: TrialData) -> None:
         """Write the tables and ``trial.json``, then make the trial visible in one rename."""
+        import pyarrow.parquet as pq
+
         try:
             # Latency and intervals are small: one row group. Samples are pruned by (sampler, metric) statistics.
             for name, table in (("intervals", data.intervals), ("latency", data.latency)):
@@ -433,6 +293,9 @@ class ExperimentFolder:
     def latency_rows(self, number: int) -> pa.Table:
         """The LATENCY of one trial, whole and by itself, its words as dictionaries. Raises StoreError where it
         cannot be read."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         path = self.trial_path(number) / "latency.parquet"
         try:
             return pq.read_table(path, read_dictionary=["operation", "kind"])
@@ -447,6 +310,8 @@ class ExperimentFolder:
         """
         import duckdb
 
+        from headrace.arrow import INTERVALS, LATENCY, SAMPLES
+
         connection = duckdb.connect(":memory:")
         connection.execute("SET memory_limit = '1GB'")
         for name, schema in (("intervals", INTERVALS), ("latency", LATENCY), ("samples", SAMPLES)):
@@ -454,14 +319,15 @@ class ExperimentFolder:
             if files:
                 connection.execute(_view_sql(name, files))
             else:
-                columns = ", ".join(f"NULL::{_SQL_TYPES[f.type]} AS {f.name}" for f in schema)
+                columns = ", ".join(f"NULL::{_SQL_TYPES[str(f.type)]} AS {f.name}" for f in schema)
                 connection.execute(
                     f"CREATE VIEW {name} AS SELECT {columns}, NULL::INTEGER AS trial WHERE false"
                 )
         return connection
 
 
-_SQL_TYPES = {pa.float64(): "DOUBLE", pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.string(): "VARCHAR"}
+#: Arrow's name of a type -> DuckDB's.
+_SQL_TYPES = {"double": "DOUBLE", "int64": "BIGINT", "int32": "INTEGER", "string": "VARCHAR"}
 
 
 def _design_text(design: Design) -> str:

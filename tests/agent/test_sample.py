@@ -19,7 +19,7 @@ import pytest
 import zstandard
 
 from headrace.analysis.disturbance import RESTING
-from headrace.store import read_samples
+from headrace.arrow import read_samples
 from tests.programs import agent_path, has
 from tests.servers import Server, mariadb
 

@@ -16,7 +16,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import store
+from headrace import arrow, buckets, store
 from headrace.errors import Busy, DiskFull, StoreError
 from headrace.model import Facts, Role, TrialState
 from tests import synthetic
@@ -36,11 +36,11 @@ def record(number: int = 1) -> store.TrialRecord:
 @given(st.lists(st.integers(min_value=0, max_value=2**62), min_size=1, max_size=50))
 def test_a_value_lies_in_its_bucket_and_the_bucket_is_narrow(values: list[int]) -> None:
     array = np.array(values, dtype=np.int64)
-    low, high = store.bucket_bounds(store.bucket_of(array))
+    low, high = buckets.bucket_bounds(buckets.bucket_of(array))
     assert np.all(low <= array)
     assert np.all(array <= high)
     assert np.all((high - low) * 128 <= low)
-    middle = store.bucket_value(store.bucket_of(array))
+    middle = buckets.bucket_value(buckets.bucket_of(array))
     assert np.all(np.abs(middle - array) * 250 <= array + 250)
 
 
@@ -51,8 +51,8 @@ def test_python_and_rust_agree_on_every_bucket() -> None:
     answer = subprocess.run([agent_path(), "buckets"], input=text, capture_output=True, text=True, check=True)
     theirs = np.array([line.split() for line in answer.stdout.splitlines()], dtype=np.int64)
     array = np.array(values, dtype=np.int64)
-    bucket = store.bucket_of(array)
-    low, high = store.bucket_bounds(bucket)
+    bucket = buckets.bucket_of(array)
+    low, high = buckets.bucket_bounds(bucket)
     assert np.array_equal(theirs, np.stack([array, bucket, low, high], axis=1))
 
 
@@ -61,7 +61,7 @@ def test_a_trial_is_invisible_until_it_is_committed(tmp_path: Path) -> None:
     draft = experiment.begin_trial(1)
     (draft.raw / "out.txt").write_text("untouched")
     assert experiment.trials() == []
-    draft.commit(record(), store.empty_data())
+    draft.commit(record(), arrow.empty_data())
     assert experiment.trials() == [record()]
     assert (experiment.trial_path(1) / "raw" / "out.txt").read_text() == "untouched"
 
@@ -76,10 +76,10 @@ def test_drafts_of_a_killed_runner_are_discarded(tmp_path: Path) -> None:
 def test_a_trial_measured_again_replaces_the_old_one_whole(tmp_path: Path) -> None:
     experiment = folder(tmp_path)
     first = replace(record(), state=TrialState.INVALID, reason="disturbed")
-    experiment.begin_trial(1).commit(first, store.empty_data())
+    experiment.begin_trial(1).commit(first, arrow.empty_data())
     draft = experiment.begin_trial(1)
     assert experiment.trials() == [first]
-    draft.commit(record(), store.empty_data())
+    draft.commit(record(), arrow.empty_data())
     assert experiment.trials() == [record()]
     assert [p.name for p in (experiment.path / "trials").iterdir()] == ["0001"]
 
@@ -102,7 +102,7 @@ def test_a_full_disk_leaves_no_trial_and_says_so(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(pq, "write_table", full)
     with pytest.raises(DiskFull, match="no room left"):
-        draft.commit(record(), store.empty_data())
+        draft.commit(record(), arrow.empty_data())
     assert experiment.trials() == []
 
 
@@ -118,9 +118,9 @@ def test_views_have_the_trials_number_and_survive_no_trials(tmp_path: Path) -> N
                 "label": ["cpu0"],
                 "value": [float(number)],
             },
-            schema=store.SAMPLES,
+            schema=arrow.SAMPLES,
         )
-        data = store.TrialData(store.INTERVALS.empty_table(), store.LATENCY.empty_table(), samples)
+        data = arrow.TrialData(arrow.INTERVALS.empty_table(), arrow.LATENCY.empty_table(), samples)
         experiment.begin_trial(number).commit(record(number), data)
     rows = experiment.database().execute("SELECT trial, value FROM samples ORDER BY trial").fetchall()
     assert rows == [(1, 1.0), (12, 12.0)]
@@ -136,7 +136,7 @@ def test_what_is_no_experiment_is_said_clearly(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no experiment folder"):
         store.ExperimentFolder.open(tmp_path)
     experiment = folder(tmp_path)
-    experiment.begin_trial(3).commit(record(3), store.empty_data())
+    experiment.begin_trial(3).commit(record(3), arrow.empty_data())
     (experiment.trial_path(3) / "trial.json").write_text("{")
     with pytest.raises(StoreError) as caught:
         experiment.trials()
@@ -155,7 +155,7 @@ def sample_lines(count: int) -> bytes:
 def test_samples_become_rows_and_a_failed_sampler_is_a_row_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "s.zst"
     path.write_bytes(zstandard.compress(sample_lines(2)))
-    rows = store.read_samples(path).to_pylist()
+    rows = arrow.read_samples(path).to_pylist()
     assert {"t_ns": 1, "sampler": "cpu", "metric": "user", "label": "all", "value": 2.0} in rows
     failed = [row for row in rows if row["sampler"] == "psi"]
     assert {(row["metric"], row["value"]) for row in failed} == {
@@ -171,11 +171,11 @@ def test_a_stream_cut_anywhere_yields_what_was_whole(tmp_path: Path) -> None:
         stream += compressor.compress(line) + compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
     path = tmp_path / "s.zst"
     path.write_bytes(stream + compressor.flush())
-    whole = store.read_samples(path).num_rows
+    whole = arrow.read_samples(path).num_rows
     previous = 0
     for cut in range(0, len(stream) + 1, 7):
         path.write_bytes(stream[:cut])
-        rows = store.read_samples(path).num_rows
+        rows = arrow.read_samples(path).num_rows
         assert previous <= rows <= whole
         previous = rows
     assert previous > whole // 2

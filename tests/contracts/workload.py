@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from headrace.arrow import INTERVALS, LATENCY
+from headrace.buckets import bucket_value
 from headrace.errors import PlanError, WorkloadFailed
 from headrace.model import OWNER_VARIABLE, Option
-from headrace.store import INTERVALS, LATENCY, bucket_value
 from headrace.workloads import Context, Measurement, Workload, make_workload, option_docs
 
 SECONDS = 2.0

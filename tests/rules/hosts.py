@@ -16,13 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from headrace.analysis.window import Window
 from headrace.model import Facts
 from headrace.rules.evidence import Evidence
+from headrace.samples import Samples
 from headrace.snapshot import Snapshot
-from headrace.store import SAMPLES
 
 FOLDER = Path(__file__).parent
 SECONDS = 60
@@ -365,7 +363,7 @@ def _samples(
     start: Mapping[str, float],
     dead: set[str],
     series: Mapping[str, Sequence[float]],
-) -> pa.Table:
+) -> Samples:
     rows = []
     for key, steps in series.items():
         assert len(steps) == SECONDS // STEP_S, f"{key} needs a number for each step"
@@ -379,11 +377,7 @@ def _samples(
             for second in range(0, SECONDS + 1, STEP_S):
                 grown = start.get(key, 1e6) + number * second if kind == "rate" else number
                 rows.append((second * 10**9, sampler, metric, label, grown))
-    rows.sort(key=lambda row: (row[1], row[2], row[3], row[0]))
-    columns = list(zip(*rows, strict=True))
-    return pa.Table.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, SAMPLES, strict=True)], schema=SAMPLES
-    )
+    return Samples.of(rows)
 
 
 def _split(key: str) -> tuple[str, str, str]:

@@ -18,8 +18,8 @@ from headrace.analysis import changes
 from headrace.analysis.changes import Kind, judge, sentence
 from headrace.analysis.disturbance import find_disturbance
 from headrace.analysis.steady import unsteady
+from headrace.arrow import LATENCY, SAMPLES, TrialData
 from headrace.plan import WorkloadTable
-from headrace.store import LATENCY, SAMPLES, TrialData
 from tests.synthetic import bare_design
 from tests.unit.test_analysis_disturbance import RECORD, START_NS, intervals
 

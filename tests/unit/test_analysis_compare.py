@@ -17,8 +17,8 @@ from headrace.analysis.intervals import Interval
 from headrace.analysis.percentiles import Histogram
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import TrialResponse
+from headrace.buckets import bucket_of
 from headrace.model import Role
-from headrace.store import bucket_of
 
 rates = st.lists(st.floats(1, 1e6), min_size=2, max_size=8)
 

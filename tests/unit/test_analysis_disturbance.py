@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 from headrace.analysis.disturbance import Disturbance, _work, find_disturbance
+from headrace.arrow import INTERVALS, LATENCY, SAMPLES, TrialData
 from headrace.design import Design
 from headrace.model import Role, TrialState
 from headrace.plan import WorkloadTable
-from headrace.store import INTERVALS, LATENCY, SAMPLES, TrialData, TrialRecord
+from headrace.store import TrialRecord
 from tests.synthetic import bare_design
 
 START_NS = 1_700_000_000_000_000_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.analysis.live import Ring
 from headrace.analysis.window import Window
+from headrace.samples import Samples
 
 T0 = 1_795_263_972_309_805_694
 
@@ -98,19 +98,9 @@ def test_it_says_what_a_window_of_the_same_table_says(found: list[dict[str, int]
     ring, rows = Ring(), []
     for t_s, labels in enumerate(found):
         ring.add(line("x", t_s, {"m": dict(labels)}))
-        rows += [("x", "m", label, T0 + t_s * 10**9, float(value)) for label, value in labels.items()]
-    rows.sort()
-    columns: list[tuple[Any, ...]] = list(zip(*rows, strict=True)) if rows else [()] * 5
-    table = pa.table(
-        {
-            "sampler": pa.array(columns[0], pa.string()),
-            "metric": pa.array(columns[1], pa.string()),
-            "label": pa.array(columns[2], pa.string()),
-            "t_ns": pa.array(columns[3], pa.int64()),
-            "value": pa.array(columns[4], pa.float64()),
-        }
-    )
-    expected, window = Window(table), ring.window(100)
+        rows += [(T0 + t_s * 10**9, "x", "m", label, float(value)) for label, value in labels.items()]
+    samples = Samples.of(rows)
+    expected, window = Window(samples), ring.window(100)
     assert window.rates("x", "m") == pytest.approx(expected.rates("x", "m"))
     for label in "abcd":
         assert window.gauge("x", "m", label) == expected.gauge("x", "m", label)

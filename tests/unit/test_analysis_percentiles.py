@@ -20,7 +20,7 @@ from headrace.analysis.percentiles import (
     percentile_ns,
     resolution_log,
 )
-from headrace.store import bucket_of
+from headrace.buckets import bucket_of
 
 latencies = st.lists(st.integers(1, 10**11), min_size=1, max_size=300).map(
     lambda v: np.array(v, dtype=np.int64)

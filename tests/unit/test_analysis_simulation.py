@@ -18,8 +18,8 @@ from headrace.analysis.compare import noise_floor, paired_effect
 from headrace.analysis.percentiles import Histogram, jackknife
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import TrialResponse
+from headrace.buckets import bucket_of
 from headrace.model import Role
-from headrace.store import bucket_of
 
 pytestmark = pytest.mark.slow
 

@@ -9,18 +9,11 @@ import pyarrow as pa
 import pytest
 
 from headrace.analysis.trials import TrialResponse, read_tables, trial_responses
+from headrace.arrow import INTERVALS, LATENCY, SAMPLES, TrialData
+from headrace.buckets import bucket_of
 from headrace.errors import StoreError
 from headrace.model import Role, TrialState
-from headrace.store import (
-    INTERVALS,
-    LATENCY,
-    RECONNECT,
-    SAMPLES,
-    ExperimentFolder,
-    TrialData,
-    TrialRecord,
-    bucket_of,
-)
+from headrace.store import RECONNECT, ExperimentFolder, TrialRecord
 from tests import synthetic
 
 START_NS = 1_700_000_000_000_000_000

@@ -28,6 +28,8 @@ LAYERS = [
     {"agent"},
     {"vm"},
     {"target", "controller"},
+    {"arrow"},
+    {"samples", "buckets"},
     {"model", "extras"},
     {"errors"},
 ]

@@ -25,6 +25,8 @@ from headrace.analysis.intervals import Interval
 from headrace.analysis.percentiles import Histogram
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import TrialResponse
+from headrace.arrow import INTERVALS, LATENCY, SAMPLES, TrialData, empty_data
+from headrace.buckets import bucket_of
 from headrace.design import Design
 from headrace.experiment import kinds
 from headrace.experiment.kinds import race as races
@@ -38,16 +40,7 @@ from headrace.report.history import page as history_html
 from headrace.report.parts import MOST_ROWS, Table
 from headrace.report.tune import page as tune_html
 from headrace.report.tune import words as tune_text
-from headrace.store import (
-    INTERVALS,
-    LATENCY,
-    SAMPLES,
-    ExperimentFolder,
-    TrialData,
-    TrialRecord,
-    bucket_of,
-    empty_data,
-)
+from headrace.store import ExperimentFolder, TrialRecord
 from headrace.tune import Confirmed, Tuned, front_of
 from tests import browser, synthetic
 from tests.commands import headrace

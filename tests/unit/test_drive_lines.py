@@ -12,8 +12,10 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.arrow import INTERVALS, LATENCY
+from headrace.buckets import bucket_of, bucket_value
 from headrace.errors import WorkloadFailed
-from headrace.store import INTERVALS, LATENCY, RECONNECT, bucket_of, bucket_value
+from headrace.store import RECONNECT
 from headrace.workloads.drive.lines import KINDS, Source, measurement
 from headrace.workloads.workload import Measurement
 from tests.folders import TESTS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tomllib
@@ -40,6 +41,53 @@ def test_a_search_without_optuna_names_the_extra_before_anything_is_measured(tmp
     assert "optuna" in answer.stderr
     assert "pip install 'headrace[tune]'" in answer.stderr
     assert "Traceback" not in answer.stderr
+    assert not output.exists()
+
+
+#: What `headrace[analysis]` brings: experiments, reports and digests.
+ANALYSIS = tuple(package for package, extra in extras.EXTRAS.items() if extra == "analysis")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["doctor", "--json"],
+        ["facts", "--json"],
+        ["hunt", "--seconds", "2", "--json"],
+        ["top", "--once"],
+        ["plan", "list"],
+        ["plan", "options", "fio"],
+        ["rules"],
+        ["knobs", "--json"],
+        ["rollback", "--last"],
+    ],
+    ids=" ".join,
+)
+def test_a_host_is_looked_at_without_what_analyses_experiments(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    answer = headrace_without(*ANALYSIS, arguments=arguments)
+    assert answer.returncode == 0, answer.stderr
+
+
+def test_a_saved_hunt_is_read_without_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    saved = str(tmp_path / "a.hunt")
+    first = headrace_without(*ANALYSIS, arguments=["hunt", "--seconds", "2", "--save", saved])
+    assert first.returncode == 0, first.stderr
+    again = headrace_without(*ANALYSIS, arguments=["hunt", "--from", saved, "--json"])
+    assert again.returncode == 0, again.stderr
+    (found,) = json.loads(again.stdout)
+    assert found["resources"]
+
+
+def test_an_experiment_without_it_is_refused_before_the_host_is_touched(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    answer = headrace_without(*ANALYSIS, arguments=["run", "stock-to-all", "--output", str(output)])
+    assert answer.returncode == 4, answer.stderr
+    assert "pip install 'headrace[analysis]'" in answer.stderr
     assert not output.exists()
 
 

@@ -15,12 +15,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from headrace import cli
+from headrace.arrow import TrialData
 from headrace.cli.shell import app
 from headrace.errors import HeadraceError, NothingMeasured, TargetError
 from headrace.experiment import block, labs, pool
 from headrace.experiment.block import Seen
 from headrace.model import TrialState
-from headrace.store import ExperimentFolder, TrialData, TrialDraft, TrialRecord
+from headrace.store import ExperimentFolder, TrialDraft, TrialRecord
 from tests import fake_lab
 from tests.fake_lab import FakeHost, Killed, by_name, scaling
 

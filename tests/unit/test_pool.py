@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import plan as plans
+from headrace.arrow import empty_data
 from headrace.errors import Busy, Held, NothingMeasured, PlanError, Refused, TargetError
 from headrace.experiment import design as designs
 from headrace.experiment import kinds
@@ -23,7 +24,7 @@ from headrace.experiment.pool import ControllerLost, On, Patience, reached_all, 
 from headrace.experiment.runner import Event, Listener, Note, TrialEnded, TrialStarted
 from headrace.facts import differences
 from headrace.model import Facts, TrialState
-from headrace.store import ExperimentFolder, TrialRecord, empty_data
+from headrace.store import ExperimentFolder, TrialRecord
 
 MACHINES = ["root@a", "root@b", "root@c"]
 

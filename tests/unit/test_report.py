@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 from rich.console import Console
 
-from headrace import report, store
+from headrace import arrow, buckets, report, store
 from headrace.analysis.intervals import Interval
 from headrace.analysis.result import Analysis, Comparison
 from headrace.analysis.study import analyse_experiment
@@ -257,10 +257,10 @@ def counters(tmp_path: Path, samples: list[tuple[int, str, str, str, float]]) ->
         *map(pa.array, columns[1:4]),
         pa.array(columns[4]),
     ]
-    data = store.TrialData(
-        store.INTERVALS.empty_table(),
-        store.LATENCY.empty_table(),
-        pa.Table.from_arrays(arrays, schema=store.SAMPLES),
+    data = arrow.TrialData(
+        arrow.INTERVALS.empty_table(),
+        arrow.LATENCY.empty_table(),
+        pa.Table.from_arrays(arrays, schema=arrow.SAMPLES),
     )
     record = store.TrialRecord(
         1, 1, 1, "A", Role.BASELINE, TrialState.COMPLETE, window_start_ns=0, window_end_ns=10_000_000_000
@@ -387,13 +387,13 @@ def test_p99_over_time_needs_ten_operations_beyond_it(
     tmp_path: Path, operations: int, is_stated: bool
 ) -> None:
     folder = ExperimentFolder.create(tmp_path / "e", "", synthetic.bare_design())
-    empty: dict[str, Any] = {field.name: None for field in store.INTERVALS}
+    empty: dict[str, Any] = {field.name: None for field in arrow.INTERVALS}
     row = empty | {"t_s": 0.0, "duration_s": 1.0, "operation": "x", "count": operations, "errors": 0}
     bar = {"t_s": 0.0, "operation": "x", "kind": "service", "bucket": 700, "count": operations}
-    data = store.TrialData(
-        pa.Table.from_pylist([row], store.INTERVALS),
-        pa.Table.from_pylist([bar], store.LATENCY),
-        store.SAMPLES.empty_table(),
+    data = arrow.TrialData(
+        pa.Table.from_pylist([row], arrow.INTERVALS),
+        pa.Table.from_pylist([bar], arrow.LATENCY),
+        arrow.SAMPLES.empty_table(),
     )
     record = store.TrialRecord(1, 1, 1, "A", Role.BASELINE, TrialState.COMPLETE)
     folder.begin_trial(1).commit(record, data)
@@ -414,7 +414,7 @@ def test_p99_over_time_is_exact_where_histograms_allow(tmp_path: Path) -> None:
         rows = connection.execute(
             "SELECT bucket, count FROM latency WHERE trial = 1 AND t_s >= 5 AND t_s < 10 ORDER BY bucket"
         ).fetchnumpy()
-    values = np.repeat(store.bucket_value(rows["bucket"]), rows["count"])
+    values = np.repeat(buckets.bucket_value(rows["bucket"]), rows["count"])
     assert found[1] == np.sort(values)[math.ceil(0.99 * len(values)) - 1]
 
 
@@ -438,9 +438,9 @@ def test_slow_seconds_survive_a_wide_bucket(tmp_path: Path) -> None:
         zeros,
         p99_ns,
     ]
-    intervals = pa.Table.from_arrays([pa.array(c) for c in columns], schema=store.INTERVALS)
+    intervals = pa.Table.from_arrays([pa.array(c) for c in columns], schema=arrow.INTERVALS)
     record = store.TrialRecord(1, 1, 1, "A", Role.BASELINE, TrialState.COMPLETE)
-    data = store.TrialData(intervals, store.LATENCY.empty_table(), store.SAMPLES.empty_table())
+    data = arrow.TrialData(intervals, arrow.LATENCY.empty_table(), arrow.SAMPLES.empty_table())
     folder.begin_trial(1).commit(record, data)
     with folder.database() as connection:
         pace = series.paces(connection, Grid(0, 50, 2), 1.0, folder.latency_rows, "service")[1]

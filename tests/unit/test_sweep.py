@@ -422,7 +422,7 @@ def test_too_few_operations_are_told_from_too_few_passes() -> None:
 def test_a_level_that_does_not_hold_is_seldom_said_to(tmp_path: Path) -> None:
     """p99 is 1% above the limit at every level: with 6 levels to choose from, it must still seldom be missed."""
     from headrace.analysis.percentiles import jackknife
-    from headrace.store import bucket_of
+    from headrace.buckets import bucket_of
 
     rng = np.random.default_rng(8)
     n, wrong = 400, 0

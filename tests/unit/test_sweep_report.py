@@ -19,13 +19,15 @@ from rich.console import Console
 from headrace import plan as plans
 from headrace import report
 from headrace.analysis.sweep import Sweep
+from headrace.arrow import TrialData, empty_data
+from headrace.buckets import bucket_of, bucket_value
 from headrace.experiment.kinds import sweep as sweeps
 from headrace.model import Facts, Role, TrialSpec, TrialState
 from headrace.report import jsonform, terminal
 from headrace.report.sweep import page as sweep_page
 from headrace.report.sweep.trials import alike
 from headrace.report.sweep.view import SweepView
-from headrace.store import ExperimentFolder, TrialData, TrialRecord, bucket_of, bucket_value, empty_data
+from headrace.store import ExperimentFolder, TrialRecord
 from tests import browser, synthetic
 from tests.unit.test_report import Outline
 

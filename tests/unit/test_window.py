@@ -8,16 +8,14 @@ import pyarrow as pa
 import pytest
 
 from headrace.analysis.window import Window
-from headrace.store import SAMPLES
+from headrace.arrow import SAMPLES, samples_of, table_of
+from headrace.samples import Samples
 
 Row = tuple[float, str, str, str, float]
 
 
 def window(rows: Iterable[Row]) -> Window:
-    ordered = sorted(rows, key=lambda row: (row[1], row[2], row[3], row[0]))
-    columns = list(zip(*((round(t * 1e9), s, m, lab, v) for t, s, m, lab, v in ordered), strict=True))
-    arrays = [pa.array(c, f.type) for c, f in zip(columns or [()] * 5, SAMPLES, strict=True)]
-    return Window(pa.Table.from_arrays(arrays, schema=SAMPLES))
+    return Window(Samples.of((round(t * 1e9), s, m, lab, v) for t, s, m, lab, v in rows))
 
 
 def counter(values: Iterable[float], label: str = "cpu0") -> list[Row]:
@@ -74,20 +72,19 @@ def test_an_empty_window_knows_nothing() -> None:
     assert (found.seconds, found.samplers(), found.rate("a", "b")) == (0, set(), None)
 
 
-def test_chunks_of_a_table_are_one_window() -> None:
-    whole = window(counter([0, 1, 2, 3]))
-    rows = counter([0, 1, 2, 3])
-    parts = [
-        pa.Table.from_pylist(
-            [
-                dict(zip(SAMPLES.names, (round(t * 1e9), s, m, lab, v), strict=True))
-                for t, s, m, lab, v in part
-            ],
-            SAMPLES,
-        )
-        for part in (rows[:1], rows[1:])
-    ]
-    assert Window(pa.concat_tables(parts)).rate("cpu", "user", "cpu0") == whole.rate("cpu", "user", "cpu0")
+def test_samples_and_their_table_are_the_same_window() -> None:
+    samples = Samples.of(
+        [(t, "cpu", "user", label, float(t)) for t in (3, 1, 2) for label in ("cpu1", "cpu0")]
+    )
+    assert samples.names == [("cpu", "user", "cpu0"), ("cpu", "user", "cpu1")]
+    assert samples.t_ns.tolist() == [1, 2, 3, 1, 2, 3]
+    table = table_of(samples)
+    assert table.schema.equals(SAMPLES)
+    # A table of several chunks is one window, too.
+    for found in (table, pa.concat_tables([table[:2], table[2:]])):
+        assert list(samples_of(found).rows()) == list(samples.rows())
+    assert table_of(Samples.of([])).num_rows == 0
+    assert list(samples_of(table_of(Samples.of([]))).rows()) == []
 
 
 @pytest.mark.parametrize("metric", ["headrace_ok", "headrace_cost_ns"])

@@ -18,11 +18,13 @@ import numpy as np
 from headrace.analysis.steady import unsteady
 from headrace.analysis.trials import window_seconds
 from headrace.design import Design
-from headrace.store import RECONNECT, TrialData, TrialRecord
+from headrace.store import RECONNECT, TrialRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
+
+    from headrace.arrow import TrialData
 
 #: A window this much shorter than planned means that the workload ended early: less was measured than the other
 #: trials have. One this much longer had work in flight at its end, which is the treatment's own doing.

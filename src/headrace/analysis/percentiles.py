@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.analysis.intervals import Interval, scaled, t_quantile
-from headrace.store import bucket_bounds, bucket_of, bucket_value
+from headrace.buckets import bucket_bounds, bucket_of, bucket_value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.analysis.percentiles import MIN_BEYOND
+from headrace.buckets import bucket_value
 from headrace.digests.classes import Buckets
-from headrace.store import bucket_value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headrace.samples import Samples
+
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
 #: The agent writes for each sampler and tick whether it succeeded.
@@ -42,20 +43,19 @@ class Series:
 
 
 class Window:
-    """Counters and gauges of ``samples`` (store.SAMPLES, sorted by sampler, metric, label, time).
+    """Counters and gauges of ``samples``.
 
     What was not sampled is None, never 0. ``errors`` maps a sampler to why it has no values.
     """
 
-    def __init__(self, samples: pa.Table, errors: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, samples: Samples, errors: Mapping[str, str] = MappingProxyType({})) -> None:
         self.samples = samples
         self.errors = dict(errors)
-        self._t = samples["t_ns"].to_numpy().astype(np.float64) / 1e9
-        self._value = samples["value"].to_numpy()
-        self._starts, names = _groups(samples)
-        self._ends = np.append(self._starts[1:], len(self._t)).astype(np.int64)
+        self._t = samples.t_ns.astype(np.float64) / 1e9
+        self._value = samples.value
+        self._starts, self._ends = samples.starts, samples.ends
         self._index: dict[tuple[str, str], dict[str, int]] = {}
-        for number, (sampler, metric, label) in enumerate(zip(*names, strict=True)):
+        for number, (sampler, metric, label) in enumerate(samples.names):
             self._index.setdefault((sampler, metric), {})[label] = number
         self._reduce()
 
@@ -144,24 +144,3 @@ class Window:
 
     def _of(self, sampler: str, metric: str) -> Mapping[str, int]:
         return self._index.get((sampler, metric), _NONE)
-
-
-def _groups(samples: pa.Table) -> tuple[NDArray[np.int64], tuple[list[str], list[str], list[str]]]:
-    """Where each counter's samples begin, and its three names. Only the first row of each is turned into text."""
-    import pyarrow as pa
-
-    columns = []
-    changes = np.zeros(len(samples), dtype=bool)
-    for name in ("sampler", "metric", "label"):
-        column = samples[name].combine_chunks()
-        if isinstance(column, pa.ChunkedArray):
-            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], pa.string())
-        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        codes = encoded.indices.to_numpy(zero_copy_only=False)
-        if len(codes):
-            changes[0] = True
-            changes[1:] |= codes[1:] != codes[:-1]
-        columns.append((codes, encoded.dictionary.to_pylist()))
-    starts = np.flatnonzero(changes).astype(np.int64)
-    names = [[words[code] for code in codes[starts]] for codes, words in columns]
-    return starts, (names[0], names[1], names[2])

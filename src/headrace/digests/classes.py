@@ -47,7 +47,7 @@ class Label:
 
 @dataclass(frozen=True, eq=False)
 class Buckets:
-    """Events by latency bucket (``store.bucket_of``), ascending, only buckets with events. Shapes (n,)."""
+    """Events by latency bucket (``buckets.bucket_of``), ascending, only buckets with events. Shapes (n,)."""
 
     buckets: NDArray[np.int32]
     counts: NDArray[np.int64]

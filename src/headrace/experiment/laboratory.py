@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from headrace.design import Design
 from headrace.experiment.boot import Tell
 from headrace.model import TrialSpec
-from headrace.store import TrialData, TrialDraft, TrialRecord
+from headrace.store import TrialDraft, TrialRecord
 
-Measured = tuple[TrialRecord, TrialData]
+if TYPE_CHECKING:
+    from headrace.arrow import TrialData
+
+Measured: TypeAlias = "tuple[TrialRecord, TrialData]"
 
 
 class Laboratory(Protocol):

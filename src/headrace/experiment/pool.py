@@ -42,7 +42,7 @@ from headrace.experiment.runner import (
 from headrace.facts import differences
 from headrace.model import TrialState
 from headrace.plan import Plan, PlanFile
-from headrace.store import ExperimentFolder, empty_data
+from headrace.store import ExperimentFolder
 from headrace.target import TargetSpec
 
 #: Where each machine's controller writes, within the experiment's folder: on the same file system.
@@ -312,6 +312,8 @@ class Pool:
                 self._give_up_on(machine, number, words)
 
     def _give_up_on(self, machine: _Machine, number: int, words: tuple[str, ...]) -> None:
+        from headrace.arrow import empty_data
+
         spec = next(trial for trial in self._design.trials if trial.number == number)
         reason = f"it ended without a result {len(words)} times: {'; '.join(words)}"
         record = replace(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from headrace import extras
 from headrace.errors import PlanError
 from headrace.experiment import kinds, pool, runner
 from headrace.experiment.runner import Listener, Note
@@ -22,6 +23,9 @@ async def run(
     ``on`` says who works with the machines of a plan that lists several: this process, or a Ray cluster (``ray``,
     ``ray://HOST:PORT``).
     """
+    for package in ("pyarrow", "duckdb", "scipy"):
+        # Before a host is touched: an experiment that cannot be stored or analysed is none.
+        extras.require(package)
     if file.plan.target.addresses:
         controllers = _controllers(on, listen)
         return await pool.run_pool(file, folder_path, listen, retry=retry, controllers=controllers)

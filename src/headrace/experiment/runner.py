@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace import workloads
 from headrace.analysis.disturbance import Disturbance, find_disturbance
@@ -26,8 +27,11 @@ from headrace.experiment.kinds.kind import Ask, Kind, Moment
 from headrace.experiment.laboratory import Laboratory, Measured
 from headrace.model import Role, TrialSpec, TrialState
 from headrace.plan import PlanFile, WorkloadTable
-from headrace.store import RECONNECT, ExperimentFolder, TrialData, TrialDraft, TrialRecord, empty_data
+from headrace.store import RECONNECT, ExperimentFolder, TrialDraft, TrialRecord
 from headrace.workloads import precondition
+
+if TYPE_CHECKING:
+    from headrace.arrow import TrialData
 
 #: What a trial costs beside warm-up and measuring, before one has been timed: [s] for planning only.
 OVERHEAD_WITH_SERVER_S = 3.0
@@ -260,6 +264,8 @@ class Run:
 
     async def _alone(self, spec: TrialSpec) -> Measured:
         """Measure and store one trial; once more where its machine died under it."""
+        from headrace.arrow import empty_data
+
         kernel = self._design.kernel_of(self._design.treatment(spec.treatment))
         died: list[str] = []
         while True:

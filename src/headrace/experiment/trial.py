@@ -11,7 +11,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace import __version__, knobs, workloads
 from headrace.agent import Agent, Journal
@@ -30,9 +30,12 @@ from headrace.facts import HostFacts
 from headrace.knobs.change import Change, changes
 from headrace.model import Facts, ServerEndpoint, ServerLogin, Treatment, TrialSpec, TrialState
 from headrace.server import PrivateServer, ServerSpec, restore_dataset
-from headrace.store import SAMPLES, TrialData, TrialDraft, TrialRecord, empty_data, read_samples
+from headrace.store import TrialDraft, TrialRecord
 from headrace.target import Target, to_the_end
 from headrace.volumes import Volume, VolumeSpec, mounted
+
+if TYPE_CHECKING:
+    from headrace.arrow import TrialData
 
 SAMPLES_FILE = "samples.jsonl.zst"
 #: Longer than it takes to notice that the way to the host is lost.
@@ -120,6 +123,8 @@ async def run_trial(
     steps = _Steps(lab, treatment, draft, clock, on_step)
     clock.mark("started")
     state, reason = TrialState.COMPLETE, ""
+    from headrace.arrow import empty_data
+
     data = empty_data()
     try:
         await clock.read()
@@ -250,6 +255,8 @@ class _Steps:
             self.warnings.extend(measurement.warnings)
             if not workload.needs_server:
                 await workload.cleanup(context)
+        from headrace.arrow import SAMPLES, TrialData, read_samples
+
         sampled = self._draft.raw / SAMPLES_FILE
         samples = (
             await asyncio.to_thread(read_samples, sampled) if sampled.exists() else SAMPLES.empty_table()

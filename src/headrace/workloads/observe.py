@@ -18,7 +18,6 @@ from pydantic import Field, model_validator
 from headrace.agent import Agent
 from headrace.errors import HeadraceError, WorkloadFailed
 from headrace.model import OWNER_VARIABLE, ServerLogin, Tool, Value
-from headrace.store import INTERVALS, LATENCY
 from headrace.target import Target, scratch_folder, to_the_end
 from headrace.workloads import tool
 from headrace.workloads.options import Options
@@ -131,6 +130,8 @@ class Observe:
 def measured(lines: list[str], counter: str, warmup_s: float) -> Measurement:
     """From the agent's lines to the tables. Raises WorkloadFailed where the counter is not in them."""
     import pyarrow as pa
+
+    from headrace.arrow import INTERVALS, LATENCY
 
     _, _, rest = counter.partition(".")
     metric, _, label = rest.partition("/")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
+from headrace.buckets import bucket_of, bucket_value
 from headrace.errors import WorkloadFailed
-from headrace.store import INTERVALS, LATENCY, bucket_of, bucket_value
 from headrace.workloads.workload import Measurement
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: A report that follows another, or precedes the end, by less is joined with it: a rate over some ms is noise.
 SHORTEST_SLICE_NS = 500_000_000
@@ -144,6 +147,10 @@ def _intervals(slices: Sequence[Slice], window_start_ns: int) -> pa.Table:
         "max_ns": [s.max_ns for s in slices],
         "p99_ns": [s.p99_ns for s in slices],
     }
+    import pyarrow as pa
+
+    from headrace.arrow import INTERVALS
+
     return pa.table(columns, schema=INTERVALS)
 
 
@@ -153,5 +160,9 @@ def _latency(histograms: Mapping[tuple[float | None, str], Histogram], kind: str
         for (t_s, operation), histogram in histograms.items()
         for bucket, count in sorted(histogram.items())
     ]
+    import pyarrow as pa
+
+    from headrace.arrow import LATENCY
+
     columns = list(zip(*rows, strict=True)) or [()] * len(LATENCY)
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, LATENCY, strict=True)], schema=LATENCY)

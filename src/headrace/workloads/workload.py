@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.model import ServerEndpoint, Tool, Value
 from headrace.target import Target
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a workload yields: tables as in store.INTERVALS and store.LATENCY, and the measured window.
+    """What a workload yields: tables as in arrow.INTERVALS and arrow.LATENCY, and the measured window.
 
     The window is in ns since the epoch on the target's clock. ``intervals`` also holds the warm-up, with
     negative ``t_s``; ``latency`` holds the window only. For each operation the counts of ``intervals`` and those

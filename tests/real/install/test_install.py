@@ -21,6 +21,8 @@ from tests import synthetic
 from tests.folders import ROOT
 
 UV = Path(sys.executable).with_name("uv")
+#: A fresh environment with nothing but headrace in it.
+MOST_BYTES = 250_000_000
 #: What a package of ours must not bring by way of another: each is larger than headrace.
 NOT_BROUGHT = {*extras.EXTRAS, "pandas", "scikit-learn", "matplotlib", "plotly", "sqlalchemy"}
 
@@ -31,6 +33,7 @@ class Installed:
 
     python: Path
     folder: Path
+    source: Path
 
     def __call__(self, *arguments: str, code: int = 0) -> str:
         """What a command printed; on standard error if it was to fail."""
@@ -50,6 +53,11 @@ class Installed:
 def clean() -> Mapping[str, str]:
     """Nothing by which this project's own environment could be found."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+
+
+def building() -> Mapping[str, str]:
+    """The dependencies' crates are compiled already; from the source distribution ours are compiled again."""
+    return {"CARGO_TARGET_DIR": str(ROOT / "target"), **clean()}
 
 
 def why_not_static(program: bytes) -> str:
@@ -83,14 +91,12 @@ def headrace(
     (source,) = built.glob(request.param)
     folder = tmp_path_factory.mktemp("bare")
     python = folder / "env" / "bin" / "python"
-    # The dependencies' crates are compiled already; from the source distribution ours are compiled anew.
-    env = {"CARGO_TARGET_DIR": str(ROOT / "target"), **clean()}
     for argv in (
         ["venv", "-q", "--python", sys.executable, "env"],
         ["pip", "install", "-q", "--python", python, source],
     ):
-        subprocess.run([UV, *argv], cwd=folder, env=env, check=True)
-    return Installed(python, folder)
+        subprocess.run([UV, *argv], cwd=folder, env=building(), check=True)
+    return Installed(python, folder, source)
 
 
 def test_it_runs_from_its_own_environment_with_its_own_agent(headrace: Installed) -> None:
@@ -115,7 +121,28 @@ def test_a_bare_environment_looks_at_hosts_and_plans(headrace: Installed) -> Non
     assert found
 
 
-def test_a_bare_environment_analyses_and_reports(headrace: Installed) -> None:
+def test_what_only_some_need_is_not_brought_and_named_when_it_is_needed(headrace: Installed) -> None:
+    listed = subprocess.run(
+        [UV, "pip", "list", "--python", headrace.python, "--format", "json"], capture_output=True, check=True
+    )
+    there = {package["name"] for package in json.loads(listed.stdout)}
+    assert not there & NOT_BROUGHT
+    shape = synthetic.Shape(effects={"STOCK": 1.0, "FAST": 1.3}, blocks=3, seconds=20, warmup_s=2, cores=2)
+    synthetic.make(headrace.folder / "experiment", shape)
+    assert "pip install 'headrace[analysis]'" in headrace("report", "experiment", code=4)
+    assert "pip install 'headrace[tune]'" in headrace("tune", "tune", code=4)
+
+
+def test_a_bare_environment_is_small(headrace: Installed) -> None:
+    files = (
+        path for path in headrace.python.parents[1].rglob("*") if path.is_file() and not path.is_symlink()
+    )
+    assert sum(path.stat().st_size for path in files) < MOST_BYTES
+
+
+def test_with_its_extra_it_analyses_and_reports(headrace: Installed) -> None:
+    argv = ["pip", "install", "-q", "--python", str(headrace.python), f"{headrace.source}[analysis]"]
+    subprocess.run([UV, *argv], cwd=headrace.folder, env=building(), check=True)
     rows = [
         f"{a},{b},{100 + 10 * i + j}" for i, a in enumerate("xy") for j, b in enumerate("pq") for _ in "12"
     ]
@@ -133,19 +160,8 @@ def test_a_bare_environment_analyses_and_reports(headrace: Installed) -> None:
         "page.html",
     )
     assert "kernel" in (headrace.folder / "page.html").read_text()
-    shape = synthetic.Shape(effects={"STOCK": 1.0, "FAST": 1.3}, blocks=3, seconds=20, warmup_s=2, cores=2)
-    synthetic.make(headrace.folder / "experiment", shape)
     assert "FAST" in headrace("report", "experiment")
     assert "Plotly" in (headrace.folder / "experiment" / "report.html").read_text()
-
-
-def test_what_only_some_need_is_not_brought_and_named_when_it_is_needed(headrace: Installed) -> None:
-    listed = subprocess.run(
-        [UV, "pip", "list", "--python", headrace.python, "--format", "json"], capture_output=True, check=True
-    )
-    there = {package["name"] for package in json.loads(listed.stdout)}
-    assert not there & NOT_BROUGHT
-    assert "pip install 'headrace[tune]'" in headrace("tune", "tune", code=4)
 
 
 def test_both_carry_what_an_installer_and_a_reader_need(built: Path) -> None:

@@ -20,10 +20,10 @@ import pymysql
 import pytest
 import zstandard
 
+from headrace.buckets import bucket_of
 from headrace.errors import HeadraceError, NotReady, WorkloadFailed
 from headrace.model import Option, ServerEndpoint, Vendor
 from headrace.server import PrivateServer, ServerSpec
-from headrace.store import bucket_of
 from headrace.target import Process, Target
 from headrace.target.clock import read_clock
 from headrace.target.local import LocalTarget

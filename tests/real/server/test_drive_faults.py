@@ -19,7 +19,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from headrace.store import bucket_value
+from headrace.buckets import bucket_value
 from tests.driver import Driven, drive, driven
 from tests.faults import (
     CANNOT_CONNECT,

@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from headrace.store import bucket_value
+from headrace.buckets import bucket_value
 from headrace.workloads.tables import percentile_ns
 from tests.driver import Driven, drive, driven
 from tests.servers import Server, mariadb

@@ -19,9 +19,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.buckets import bucket_value
 from headrace.errors import DiskFull, NotReady, WorkloadFailed
 from headrace.model import Option, ServerEndpoint, Tool, Value, Vendor
-from headrace.store import bucket_value
 from headrace.target.local import LocalTarget
 from headrace.workloads import (
     Context,

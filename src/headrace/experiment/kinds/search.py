@@ -12,8 +12,6 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow.compute as pc
-
 from headrace.analysis.sweep import SEARCH
 from headrace.analysis.trials import THROUGHPUT, TrialResponse, trial_responses
 from headrace.design import Design
@@ -135,6 +133,7 @@ def _found(
 
 def _memory(folder: ExperimentFolder, record: TrialRecord) -> float | None:
     """The most resident memory of the server in the trial, in bytes."""
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     table = pq.read_table(

@@ -11,10 +11,11 @@ import numpy as np
 from headrace.analysis.percentiles import MIN_BEYOND, merge
 from headrace.analysis.result import Analysis, TreatmentSummary
 from headrace.analysis.trials import TrialResponse
+from headrace.buckets import bucket_value
 from headrace.errors import StoreError
 from headrace.report.experiment import series
 from headrace.report.experiment.series import Grid, Pace
-from headrace.store import ExperimentFolder, TrialRecord, bucket_value
+from headrace.store import ExperimentFolder, TrialRecord
 
 if TYPE_CHECKING:
     import duckdb

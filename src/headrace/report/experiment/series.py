@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.analysis.trials import KINDS
-from headrace.store import RECONNECT, TrialRecord, bucket_value
+from headrace.buckets import bucket_value
+from headrace.store import RECONNECT, TrialRecord
 
 if TYPE_CHECKING:
     import duckdb

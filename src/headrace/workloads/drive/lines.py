@@ -14,17 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 import zstandard
 
+from headrace.buckets import bucket_of
 from headrace.errors import WorkloadFailed
-from headrace.store import INTERVALS, LATENCY, RECONNECT, bucket_of
+from headrace.store import RECONNECT
 from headrace.workloads.workload import Measurement
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from numpy.typing import NDArray
 
-#: The kinds of latency, as in store.LATENCY.
+#: The kinds of latency, as in arrow.LATENCY.
 KINDS = ("response", "service", "failed")
 
 #: So many different errors are named; the rest are in the raw lines.
@@ -140,6 +141,10 @@ class _Sums:
         return (*self._min_ns.shape, len(KINDS), _BUCKETS)
 
     def intervals(self, starts_s: NDArray[np.float64], durations_s: NDArray[np.float64]) -> pa.Table:
+        import pyarrow as pa
+
+        from headrace.arrow import INTERVALS
+
         rows, operations = self._min_ns.shape
         known = self._max_ns.ravel() >= 0
         columns: dict[str, Any] = {
@@ -154,6 +159,10 @@ class _Sums:
         return pa.table({name: columns[name] for name in INTERVALS.names}, schema=INTERVALS)
 
     def latency(self, starts_s: NDArray[np.float64]) -> pa.Table:
+        import pyarrow as pa
+
+        from headrace.arrow import LATENCY
+
         keys, where = np.unique(np.concatenate([key for key, _ in self._bars]), return_inverse=True)
         totals = np.zeros(len(keys), dtype=np.int64)
         np.add.at(totals, where, np.concatenate([count for _, count in self._bars]))

@@ -1,0 +1,115 @@
+"""Raw counters, as ``headrace-agent sample`` wrote them: JSON lines, compressed by zstd, grouped by counter.
+
+Nothing here needs Arrow, so that a host can be looked at without it; ``store`` makes tables of the same.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zstandard
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Sampler, metric, label.
+Name = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Counters sorted by sampler, metric and label; the values of each by time.
+
+    The values of ``names[i]`` begin at ``starts[i]`` in ``t_ns`` and ``value`` and end where the next begin. A
+    sampler that failed has only its own ``headrace_ok`` and ``headrace_cost_ns``.
+    """
+
+    names: Sequence[Name]
+    starts: NDArray[np.int64]
+    t_ns: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        """How many values there are."""
+        return len(self.t_ns)
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        return np.append(self.starts[1:], len(self.t_ns))[: len(self.starts)].astype(np.int64)
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, str, str, str, float]]) -> Samples:
+        """Of rows (time in ns, sampler, metric, label, value) in any order."""
+        columns = _Columns()
+        for t_ns, sampler, metric, label, value in rows:
+            columns.add(t_ns, sampler, metric, {label: value})
+        return columns.samples()
+
+    @classmethod
+    def read(cls, path: Path) -> Samples:
+        """A stream's; one that was cut short by a kill is read up to its last whole line."""
+        columns = _Columns()
+        for record in _json_lines(path):
+            t_ns, sampler = record["t_ns"], record["sampler"]
+            for metric, by_label in (record.get("values") or {}).items():
+                columns.add(t_ns, sampler, metric, by_label)
+            columns.add(t_ns, sampler, "headrace_ok", {"": 1.0 if record["ok"] else 0.0})
+            columns.add(t_ns, sampler, "headrace_cost_ns", {"": record["cost_ns"]})
+        return columns.samples()
+
+    def rows(self) -> Iterator[tuple[int, str, str, str, float]]:
+        for (sampler, metric, label), start, end in zip(self.names, self.starts, self.ends, strict=True):
+            for t_ns, value in zip(
+                self.t_ns[start:end].tolist(), self.value[start:end].tolist(), strict=True
+            ):
+                yield t_ns, sampler, metric, label, value
+
+
+class _Columns:
+    """Collects values; each counter's name is kept once."""
+
+    def __init__(self) -> None:
+        self._codes: dict[tuple[str, str], dict[str, int]] = {}
+        self._names: list[Name] = []
+        self._code: list[int] = []
+        self._t_ns: list[int] = []
+        self._value: list[float] = []
+
+    def add(self, t_ns: int, sampler: str, metric: str, by_label: Mapping[str, float]) -> None:
+        codes = self._codes.setdefault((sampler, metric), {})
+        for label in by_label:
+            if label not in codes:
+                codes[label] = len(self._names)
+                self._names.append((sampler, metric, label))
+        self._code += [codes[label] for label in by_label]
+        self._t_ns += [t_ns] * len(by_label)
+        self._value += map(float, by_label.values())
+
+    def samples(self) -> Samples:
+        in_order = sorted(range(len(self._names)), key=self._names.__getitem__)
+        rank = np.empty(len(in_order), dtype=np.int64)
+        rank[in_order] = np.arange(len(in_order))
+        t_ns = np.array(self._t_ns, dtype=np.int64)
+        codes = rank[np.array(self._code, dtype=np.int64)]
+        order = np.lexsort((t_ns, codes))
+        counts = np.bincount(codes, minlength=len(in_order))
+        starts = (np.cumsum(counts) - counts).astype(np.int64)
+        value = np.array(self._value, dtype=np.float64)
+        return Samples([self._names[i] for i in in_order], starts, t_ns[order], value[order])
+
+
+def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as compressed:
+        reader = zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True)
+        text = io.TextIOWrapper(io.BufferedReader(reader), encoding="utf-8")
+        try:
+            for line in text:
+                yield json.loads(line)
+        except (zstandard.ZstdError, json.JSONDecodeError, EOFError):
+            return  # the sampler was killed in mid-line; what came before is whole
