@@ -46,12 +46,17 @@ BESIDE = {
         "test_apply_server",
         "test_digest",
         "test_digest_cli",
+        "test_drive_operations",
         "test_grants",
         "test_mysql_client",
         "test_proxy",
         "test_recording",
+        "test_sample_server",
+        "test_server",
         "test_slow_log",
     ),
+    "real/ssh": ("test_ssh_commands", "test_ssh_lost", "test_target"),
+    "real/vm": ("test_vm", "test_volumes_md"),
 }
 
 MISSING = {name for name, there in OTHER.items() if not there()}
