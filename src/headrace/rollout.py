@@ -168,7 +168,7 @@ def _must_be_allowed(
     if knob.never:
         raise Refused(knob.never, place=name)
     if instance and managed(instance, facts):
-        raise Refused("the kernel manages this interrupt: nobody can move it", place=name)
+        raise Refused("the kernel manages this interrupt: it cannot be moved", place=name)
     allowed = {knob.name, name} & set(allow_weaker)
     weaker = knobs.weakens_durability(knob.name, value)
     if knob.durability is Durability.UNKNOWN:

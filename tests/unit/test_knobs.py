@@ -207,7 +207,7 @@ def test_the_path_of_a_queue_knob_needs_a_device() -> None:
     assert scheduler.path("sda") == scheduler.path("/dev/sda") == "/sys/block/sda/queue/scheduler"
     with pytest.raises(PlanError, match="needs a block device"):
         scheduler.path()
-    with pytest.raises(PlanError, match="no file of the host"):
+    with pytest.raises(PlanError, match="not a file on the host"):
         knobs.find("server.max_connections").path()
 
 

@@ -44,7 +44,7 @@ def find(name: str) -> Knob:
     area, _, rest = name.partition(".")
     if area == "workload" and re.fullmatch(r"[a-z][a-z0-9_]*", rest):
         return _workload_option(name)
-    # Both namespaces are open, so only what is surely a slip is refused.
+    # Both namespaces are open, so only obvious slips are refused.
     slip = next((known for known in CATALOGUE if _is_slip(name, known)), None)
     if not slip and area == "server" and re.fullmatch(r"[a-z][a-z0-9_]*", rest):
         return server.unlisted(rest)
@@ -64,10 +64,10 @@ def check(name: str, value: Value) -> None:
 
 
 def weakens_durability(name: str, value: Value) -> str | None:
-    """Why this setting weakens what survives a crash; None when it does not, as far as is known."""
+    """How this setting reduces durability; None if it does not, as far as is known."""
     area, _, variable = name.partition(".")
     if match := re.fullmatch(r"(skip|disable)_(\w+)", variable):
-        # Servers accept skip_NAME for NAME = off; `skip_NAME = off` is not worth telling apart.
+        # Servers accept skip_NAME for NAME = off; `skip_NAME = off` is not worth distinguishing.
         negated = CATALOGUE.get(f"{area}.{match[2]}")
         if negated:
             return negated.weakness(False)
@@ -79,7 +79,7 @@ def _workload_option(name: str) -> Knob:
         name,
         Kind.ANY,
         Cost.DYNAMIC,
-        "An option of the workload, which checks it itself.",
+        "A workload option; the workload itself checks it.",
         "headrace: Workloads",
     )
 

@@ -14,9 +14,9 @@ Change = dict[str, str]
 
 
 def changes(knob: Knob, instance: str, value: Value, facts: HostFacts) -> list[Change]:
-    """What must be written so that a knob of a live host has this value.
+    """The writes that give a knob of a live host this value.
 
-    Raises PlanError where the host has no such instance, Refused for what cannot change while the host works.
+    Raises PlanError if the host has no such instance, Refused if a live host cannot change it.
     """
     place = f"{knob.name}@{instance}" if instance else knob.name
     if knob.never:
@@ -32,12 +32,12 @@ def changes(knob: Knob, instance: str, value: Value, facts: HostFacts) -> list[C
         raise Refused(f"a live host cannot change it: it needs a {knob.cost}", place=place)
     found = resolve(knob, instance, facts)
     if managed(found, facts):
-        raise Refused("the kernel manages this interrupt: nobody can move it", place=place)
+        raise Refused("the kernel manages this interrupt: it cannot be moved", place=place)
     return [{"path": path, "value": text_of(knob, value)} for path in found.paths]
 
 
 def text_of(knob: Knob, value: Value) -> str:
-    """The value as the kernel or the server takes it: SQL knows no ``128M``, the kernel no ``ON``."""
+    """The value as the kernel or the server accepts it: SQL rejects ``128M``, the kernel rejects ``ON``."""
     if isinstance(value, list):
         return ",".join(value)
     text = value_text(value)

@@ -1,4 +1,4 @@
-"""Knobs of what a host has several of: processors, interrupts, queues, arrays. ``NAME@INSTANCE`` is one."""
+"""Knobs with several instances per host: processors, interrupts, queues, arrays. ``NAME@INSTANCE`` is one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KNOBS = (
     _knob(
         "cpu_governor",
         Kind.TEXT,
-        "How the frequency follows the load; `performance` keeps it up.",
+        "How the frequency follows the load; `performance` keeps it high.",
         _CPUFREQ,
         _CPU % "policy" + "cpufreq/scaling_governor",
         formerly="ondemand and conservative are schedutil, or intel_pstate's powersave, today",
@@ -50,7 +50,7 @@ KNOBS = (
     _knob(
         "cpu_epp",
         Kind.TEXT,
-        "What the hardware prefers where it chooses the frequency: performance to power.",
+        "The preference of hardware that chooses its own frequency, from performance to power.",
         "Linux Documentation/admin-guide/pm/intel_pstate.rst; amd-pstate.rst",
         _CPU % "policy" + "cpufreq/energy_performance_preference",
         formerly="energy_perf_bias of x86_energy_perf_policy",
@@ -76,7 +76,7 @@ KNOBS = (
     _knob(
         "cpuidle_disable",
         Kind.INTEGER,
-        "Whether an idle state, by its name, is left out on every processor: waking from a deep one takes long.",
+        "Whether an idle state, by its name, is disabled on every processor: waking from a deep one is slow.",
         "Linux Documentation/admin-guide/pm/cpuidle.rst",
         _CPU % "idle" + "disable",
         low=0,
@@ -86,7 +86,7 @@ KNOBS = (
     _knob(
         "irq_affinity",
         Kind.TEXT,
-        "The processors that may handle an interrupt, by its number. Managed ones cannot be moved.",
+        "The processors that may handle an interrupt, by its number. Managed interrupts cannot be moved.",
         "Linux Documentation/core-api/irq/irq-affinity.rst",
         "/proc/irq/{irq}/smp_affinity_list",
         formerly="smp_affinity, the same as a mask",
@@ -142,7 +142,7 @@ KNOBS = (
     _knob(
         "mtu",
         Kind.INTEGER,
-        "The largest packet; every station of the network must agree.",
+        "The largest packet; every host on the network must agree.",
         _NET,
         _INTERFACE + "mtu",
         unit="bytes",
@@ -169,7 +169,7 @@ KNOBS = (
     _knob(
         "threaded_napi",
         Kind.INTEGER,
-        "Whether packets are handled in threads that the scheduler can move.",
+        "Whether packets are handled in threads that the scheduler can migrate.",
         "Linux Documentation/networking/napi.rst",
         _INTERFACE + "threaded",
         low=0,
@@ -178,7 +178,7 @@ KNOBS = (
     _knob(
         "md_stripe_cache_size",
         Kind.INTEGER,
-        "Stripes that a RAID 5 or 6 keeps in memory; each costs a page a member.",
+        "Stripes that a RAID 5 or 6 keeps in memory; each costs a page per member.",
         _MD,
         "/sys/block/{array}/md/stripe_cache_size",
         unit="stripes",
@@ -204,7 +204,7 @@ KNOBS = (
     _knob(
         "md_sync_speed_max",
         Kind.INTEGER,
-        "The most that a resync, recovery or check may take of each device.",
+        "The most bandwidth that a resync, recovery or check may take from each device.",
         _MD,
         "/sys/block/{array}/md/sync_speed_max",
         unit="KiB/s",
@@ -213,7 +213,7 @@ KNOBS = (
     _knob(
         "md_sync_speed_min",
         Kind.INTEGER,
-        "What a resync, recovery or check takes even of a busy device.",
+        "Bandwidth that a resync, recovery or check takes even from a busy device.",
         _MD,
         "/sys/block/{array}/md/sync_speed_min",
         unit="KiB/s",

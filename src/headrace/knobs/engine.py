@@ -1,4 +1,4 @@
-"""Knobs of the server: what InnoDB has beside the variables of ``server``."""
+"""Knobs of the server: InnoDB variables in addition to those of ``server``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ KNOBS = (
         "innodb_purge_batch_size",
         _I,
         _DYNAMIC,
-        "Undo pages that purge takes at once.",
+        "Undo pages that purge takes per batch.",
         source=INNODB,
         unit="pages",
         low=1,
@@ -70,7 +70,7 @@ KNOBS = (
         "innodb_max_purge_lag_delay",
         _I,
         _DYNAMIC,
-        "The most that they are slowed.",
+        "The longest delay for a slowed writer.",
         source=INNODB,
         unit="us",
         low=0,
@@ -79,7 +79,7 @@ KNOBS = (
         "innodb_max_undo_log_size",
         _S,
         _DYNAMIC,
-        "The size from which an undo file is made small.",
+        "The size above which an undo file is truncated.",
         source=INNODB,
         unit="bytes",
     ),
@@ -90,7 +90,7 @@ KNOBS = (
         "innodb_online_alter_log_max_size",
         _S,
         _DYNAMIC,
-        "Changes that an online ALTER keeps meanwhile.",
+        "The log of concurrent changes during an online ALTER.",
         source=INNODB,
         unit="bytes",
     ),
@@ -98,7 +98,7 @@ KNOBS = (
         "innodb_ddl_buffer_size",
         _S,
         _DYNAMIC,
-        "Buffers of an index build, of all its threads.",
+        "Buffers of an index build, for all its threads.",
         source=INNODB,
         unit="bytes",
         applies_to=only(mysql=Versions(since="8.0.27")),
@@ -127,21 +127,21 @@ KNOBS = (
         "innodb_buffer_pool_dump_at_shutdown",
         _B,
         _DYNAMIC,
-        "The addresses of cached pages are kept at shutdown.",
+        "The addresses of cached pages are saved at shutdown.",
         source=INNODB,
     ),
     variable(
         "innodb_buffer_pool_load_at_startup",
         _B,
         _RESTART,
-        "Cached pages are read again at start.",
+        "Saved pages are read back at startup.",
         source=INNODB,
     ),
     variable(
         "innodb_buffer_pool_dump_pct",
         _I,
         _DYNAMIC,
-        "How many of the most recent pages are kept.",
+        "How many of the most recent pages are saved.",
         source=INNODB,
         unit="%",
         low=1,
@@ -151,7 +151,7 @@ KNOBS = (
         "innodb_log_spin_cpu_abs_lwm",
         _I,
         _DYNAMIC,
-        "Use of processors below which threads do not spin on redo.",
+        "CPU usage below which threads do not spin on redo.",
         source=INNODB,
         unit="%",
         low=0,
@@ -161,7 +161,7 @@ KNOBS = (
         "innodb_log_spin_cpu_pct_hwm",
         _I,
         _DYNAMIC,
-        "Use of processors above which threads do not spin on redo.",
+        "CPU usage above which threads do not spin on redo.",
         source=INNODB,
         unit="%",
         low=0,
@@ -172,7 +172,7 @@ KNOBS = (
         "innodb_log_writer_threads",
         _B,
         _DYNAMIC,
-        "Redo is written by threads of its own; fewer processors may do better without.",
+        "Dedicated threads write redo; hosts with few processors may do better without.",
         source=INNODB,
         applies_to=only(mysql=Versions(since="8.0.22")),
     ),
@@ -200,20 +200,20 @@ KNOBS = (
         "innodb_stats_auto_recalc",
         _B,
         _DYNAMIC,
-        "Statistics are made anew when a tenth of a table changed.",
+        "Statistics are recalculated when a tenth of a table has changed.",
         source=INNODB,
     ),
     variable(
         "innodb_stats_persistent_sample_pages",
         _I,
         _DYNAMIC,
-        "Pages looked at for statistics of an index.",
+        "Pages sampled for the statistics of an index.",
         source=INNODB,
         unit="pages",
         low=1,
     ),
     variable(
-        "innodb_stats_on_metadata", _B, _DYNAMIC, "Reading the schema makes statistics anew.", source=INNODB
+        "innodb_stats_on_metadata", _B, _DYNAMIC, "Reading the schema recalculates statistics.", source=INNODB
     ),
     variable(
         "innodb_doublewrite_pages",
@@ -288,14 +288,14 @@ KNOBS = (
         "innodb_lru_flush_size",
         _I,
         _DYNAMIC,
-        "Pages flushed at once when free ones run out.",
+        "Pages flushed per batch when free ones run out.",
         source=INNODB,
         unit="pages",
         low=1,
         applies_to=only(mariadb=Versions(since="10.5.7")),
     ),
     variable(
-        "innodb_strict_mode", _B, _DYNAMIC, "Table options that cannot be kept are errors.", source=INNODB
+        "innodb_strict_mode", _B, _DYNAMIC, "Table options that cannot be honoured are errors.", source=INNODB
     ),
     variable(
         "innodb_sync_array_size",

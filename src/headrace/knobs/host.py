@@ -1,4 +1,4 @@
-"""Knobs of the host: sysctls and memory. Those of processors, interrupts, networks and arrays: ``devices``."""
+"""Knobs of the host: sysctls and memory. ``devices`` has processors, interrupts, networks and arrays."""
 
 from __future__ import annotations
 
@@ -79,15 +79,15 @@ KNOBS = (
     _sysctl("vm.watermark_scale_factor", "When kswapd wakes, in 1/10,000 of memory.", _VM, low=1, high=3000),
     _sysctl("vm.zone_reclaim_mode", "Reclaim on the local NUMA node before using another.", _VM, high=7),
     _sysctl("vm.overcommit_memory", "0 heuristic, 1 always, 2 never overcommit.", _VM, high=2),
-    _sysctl("vm.nr_hugepages", "Huge pages that are set aside.", _VM),
+    _sysctl("vm.nr_hugepages", "Reserved huge pages.", _VM),
     _sysctl("vm.max_map_count", "Memory areas a process may have.", _VM),
     _sysctl("vm.page-cluster", "Pages read from swap at once, as a power of two.", _VM),
-    _sysctl("kernel.numa_balancing", "Moving of pages to the node that uses them.", _KERNEL, high=3),
+    _sysctl("kernel.numa_balancing", "Whether pages are moved to the node that uses them.", _KERNEL, high=3),
     _sysctl(
         "kernel.sched_autogroup_enabled", "Scheduling by session rather than by thread.", _KERNEL, high=1
     ),
-    _sysctl("fs.aio-max-nr", "Asynchronous requests in the whole system.", _FS),
-    _sysctl("fs.file-max", "File handles in the whole system.", _FS),
+    _sysctl("fs.aio-max-nr", "Asynchronous I/O requests, system-wide.", _FS),
+    _sysctl("fs.file-max", "File handles, system-wide.", _FS),
     _sysctl("net.core.somaxconn", "The longest queue of connections that wait to be accepted.", _NET),
     _sysctl("net.core.netdev_max_backlog", "Packets that wait on one CPU.", _NET),
     _sysctl("net.core.netdev_budget", "Packets handled in one round of a softirq.", _NET),
@@ -96,51 +96,57 @@ KNOBS = (
     _sysctl("net.core.wmem_max", "The largest send buffer.", _NET, unit="bytes"),
     _sysctl("net.core.rps_sock_flow_entries", "Flows that RFS keeps track of.", _NET),
     _sysctl("net.core.default_qdisc", "The queueing discipline of new interfaces.", _NET, kind=Kind.TEXT),
-    _sysctl("net.ipv4.tcp_max_syn_backlog", "Connections that are half-way open.", _IP),
+    _sysctl("net.ipv4.tcp_max_syn_backlog", "Half-open connections.", _IP),
     _sysctl("net.ipv4.tcp_fin_timeout", "How long a closed connection waits for the peer.", _IP, unit="s"),
     _sysctl(
         "net.ipv4.tcp_tw_reuse",
         "Reuse of ports in TIME-WAIT: 0 no, 1 yes, 2 loopback only.",
         _IP,
         high=2,
-        formerly="tcp_tw_recycle, which broke clients behind NAT, is gone since Linux 4.12",
+        formerly="tcp_tw_recycle, which broke clients behind NAT, was removed in Linux 4.12",
     ),
     _sysctl(
-        "net.ipv4.tcp_slow_start_after_idle", "Whether an idle connection starts slowly again.", _IP, high=1
+        "net.ipv4.tcp_slow_start_after_idle", "Whether an idle connection returns to slow start.", _IP, high=1
     ),
     _sysctl("net.ipv4.tcp_congestion_control", "The algorithm of new connections.", _IP, kind=Kind.TEXT),
-    _sysctl("net.ipv4.ip_local_port_range", "First and last port for connecting.", _IP, kind=Kind.TEXT),
-    _sysctl("vm.overcommit_ratio", "The part of memory that mode 2 lets programs promise.", _VM, unit="%"),
-    _sysctl("vm.nr_overcommit_hugepages", "Huge pages that may be made beyond those set aside.", _VM),
+    _sysctl(
+        "net.ipv4.ip_local_port_range", "First and last port for outgoing connections.", _IP, kind=Kind.TEXT
+    ),
+    _sysctl("vm.overcommit_ratio", "The share of memory that mode 2 lets programs commit.", _VM, unit="%"),
+    _sysctl("vm.nr_overcommit_hugepages", "Huge pages that may be allocated beyond the reserved ones.", _VM),
     _sysctl("vm.dirtytime_expire_seconds", "The age at which a lazy access time is written.", _VM, unit="s"),
-    _sysctl("vm.compaction_proactiveness", "How eagerly memory is compacted beforehand.", _VM, high=100),
+    _sysctl("vm.compaction_proactiveness", "How eagerly memory is compacted in advance.", _VM, high=100),
     _sysctl("vm.watermark_boost_factor", "How far fragmentation raises reclaim, in 1/10,000.", _VM),
-    _sysctl("vm.stat_interval", "How often counters of memory are gathered.", _VM, unit="s", low=1),
-    _sysctl("kernel.timer_migration", "Whether timers leave idle processors.", _KERNEL, high=1),
+    _sysctl("vm.stat_interval", "How often memory counters are gathered.", _VM, unit="s", low=1),
+    _sysctl("kernel.timer_migration", "Whether timers migrate away from idle processors.", _KERNEL, high=1),
     _sysctl(
         "kernel.nmi_watchdog", "A counter that finds hard lock-ups, and costs a little.", _KERNEL, high=1
     ),
     _sysctl(
         "kernel.sched_rt_runtime_us",
-        "The part of a period that real-time tasks may take.",
+        "The share of a period that real-time tasks may take.",
         _KERNEL,
         unit="us",
         low=-1,
     ),
-    _sysctl("kernel.pid_max", "The number of threads and processes in the whole system.", _KERNEL, low=301),
-    _sysctl("kernel.threads-max", "Threads in the whole system.", _KERNEL, low=20),
+    _sysctl("kernel.pid_max", "Threads and processes, system-wide.", _KERNEL, low=301),
+    _sysctl("kernel.threads-max", "Threads, system-wide.", _KERNEL, low=20),
     _sysctl("fs.nr_open", "File handles that one process may be allowed.", _FS),
     _sysctl("net.core.busy_read", "How long a read spins on a device queue.", _NET, unit="us"),
     _sysctl("net.core.netdev_budget_usecs", "The time of one round of a softirq.", _NET, unit="us"),
     _sysctl("net.core.dev_weight", "Packets of one device in a poll.", _NET, low=1),
-    _sysctl("net.core.rmem_default", "The receive buffer where a program asks for none.", _NET, unit="bytes"),
-    _sysctl("net.core.wmem_default", "The send buffer where a program asks for none.", _NET, unit="bytes"),
+    _sysctl("net.core.rmem_default", "The receive buffer if a program sets none.", _NET, unit="bytes"),
+    _sysctl("net.core.wmem_default", "The send buffer if a program sets none.", _NET, unit="bytes"),
     _sysctl("net.core.optmem_max", "Ancillary data of one socket.", _NET, unit="bytes"),
-    _sysctl("net.ipv4.tcp_rmem", "Receive buffer: least, first, most.", _IP, kind=Kind.TEXT, unit="bytes"),
-    _sysctl("net.ipv4.tcp_wmem", "Send buffer: least, first, most.", _IP, kind=Kind.TEXT, unit="bytes"),
+    _sysctl(
+        "net.ipv4.tcp_rmem", "Receive buffer: minimum, default, maximum.", _IP, kind=Kind.TEXT, unit="bytes"
+    ),
+    _sysctl(
+        "net.ipv4.tcp_wmem", "Send buffer: minimum, default, maximum.", _IP, kind=Kind.TEXT, unit="bytes"
+    ),
     _sysctl(
         "net.ipv4.tcp_mem",
-        "Memory of all TCP: at ease, under pressure, most.",
+        "Memory of all TCP: no pressure below, pressure, maximum.",
         _IP,
         kind=Kind.TEXT,
         unit="pages",
@@ -155,21 +161,21 @@ KNOBS = (
     _sysctl(
         "net.ipv4.tcp_timestamps", "Timestamps in segments: 0 none, 1 with an offset, 2 plain.", _IP, high=2
     ),
-    _sysctl("net.ipv4.tcp_sack", "Acknowledgements of parts.", _IP, high=1),
-    _sysctl("net.ipv4.tcp_notsent_lowat", "Unsent data at which a socket takes more.", _IP, unit="bytes"),
+    _sysctl("net.ipv4.tcp_sack", "Selective acknowledgements.", _IP, high=1),
+    _sysctl(
+        "net.ipv4.tcp_notsent_lowat", "Unsent data below which a socket accepts more.", _IP, unit="bytes"
+    ),
     _sysctl(
         "net.ipv4.tcp_limit_output_bytes", "Data of one socket in the device's queue.", _IP, unit="bytes"
     ),
-    _sysctl(
-        "net.ipv4.tcp_mtu_probing", "Looking for the path's MTU: 0 no, 1 after loss, 2 always.", _IP, high=2
-    ),
-    _sysctl("net.ipv4.tcp_autocorking", "Small segments are gathered while one is under way.", _IP, high=1),
+    _sysctl("net.ipv4.tcp_mtu_probing", "Path MTU probing: 0 no, 1 after loss, 2 always.", _IP, high=2),
+    _sysctl("net.ipv4.tcp_autocorking", "Small segments are gathered while one is in flight.", _IP, high=1),
     _sysctl("net.ipv4.tcp_fastopen", "Data in the first segment, as a bit mask.", _IP),
     Knob(
         "host.thp",
         Kind.CHOICE,
         Cost.DYNAMIC,
-        "Transparent huge pages for memory of programs.",
+        "Transparent huge pages for program memory.",
         _THP,
         allowed=("always", "madvise", "never"),
         location="/sys/kernel/mm/transparent_hugepage/enabled",
@@ -197,7 +203,7 @@ KNOBS = (
         "host.khugepaged_max_ptes_none",
         Kind.INTEGER,
         Cost.DYNAMIC,
-        "Untouched small pages that a huge page may take along: memory for nothing.",
+        "Untouched small pages that a huge page may include: wasted memory.",
         _THP,
         unit="pages",
         low=0,
@@ -208,7 +214,7 @@ KNOBS = (
         "host.ksm",
         Kind.INTEGER,
         Cost.DYNAMIC,
-        "Merging of equal pages: 0 stopped, 1 at work, 2 undone.",
+        "Merging of identical pages: 0 stopped, 1 running, 2 undone.",
         "Linux Documentation/admin-guide/mm/ksm.rst",
         low=0,
         high=2,
@@ -230,7 +236,7 @@ KNOBS = (
         "host.sched_migration_cost_ns",
         Kind.INTEGER,
         Cost.DYNAMIC,
-        "How long a thread counts as too warm to be moved.",
+        "How long a thread counts as too cache-hot to migrate.",
         "Linux Documentation/scheduler/sched-debug.rst",
         unit="ns",
         low=0,

@@ -13,7 +13,7 @@ from headrace.knobs.knob import Knob
 
 @dataclass(frozen=True)
 class Instance:
-    """One thing that a knob sets. ``name`` is empty where there is only one; ``paths`` are its files."""
+    """One thing that a knob sets. ``name`` is empty if there is only one; ``paths`` are its files."""
 
     knob: Knob
     name: str
@@ -25,7 +25,7 @@ class Instance:
 
 
 def instances(knob: Knob, facts: HostFacts) -> list[Instance]:
-    """All of them, in the host's order; none where the host has no such thing, or the knob is no file."""
+    """All of them, in the host's order; none if the host has none, or if the knob is not a file."""
     if not knob.location:
         return []
     if not knob.placeholder:
@@ -40,9 +40,9 @@ def instances(knob: Knob, facts: HostFacts) -> list[Instance]:
 
 
 def resolve(knob: Knob, name: str, facts: HostFacts) -> Instance:
-    """The instance of this name. Without a name: all of them, where one value makes sense for all (processors).
+    """The instance of this name. Without a name: all of them, if one value makes sense for all (processors).
 
-    Raises PlanError with the names there are.
+    Raises PlanError with the existing names.
     """
     found = instances(knob, facts)
     wanted = name.removeprefix("/dev/").removeprefix("disk/by-id/")
@@ -135,7 +135,7 @@ _PLACES = {
 
 
 def managed(instance: Instance, facts: HostFacts) -> bool:
-    """Whether an interrupt is known to be one that the kernel does not let anybody move."""
+    """Whether an interrupt is known to be managed by the kernel, so that it cannot be moved."""
     if instance.knob.placeholder != "irq":
         return False
     line: Mapping[str, object] = next((i for i in facts.interrupts if str(i["irq"]) == instance.name), {})

@@ -1,4 +1,4 @@
-"""What a knob is: one named, typed, documented, reversible setting."""
+"""A knob: one named, typed, documented, reversible setting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 
 class Cost(StrEnum):
-    """What must happen before a new value holds."""
+    """What must happen before a new value takes effect."""
 
     DYNAMIC = "dynamic"
     RESTART = "restart"
@@ -64,10 +64,10 @@ class Knob:
 
     ``allowed`` lists the values of a choice; ``low`` and ``high`` bound a number, in ``unit``.
     ``weak_values`` is a pattern of the values (lower case) that weaken durability, ``weak_reason`` says how.
-    ``applies_to`` maps vendors to versions; empty where the knob is no server's. ``location`` is the file of
-    a host knob, with a name in braces for what there may be several of: ``{device}``, ``{rx}``, ``{irq}`` (see
-    ``instance``). ``formerly`` is what older advice calls it, and what became of that. ``never`` says why headrace
-    does not set it on a live host, whoever allows it.
+    ``applies_to`` maps vendors to versions; empty if the knob is not a server's. ``location`` is the file of
+    a host knob, with a name in braces for what a host may have several of: ``{device}``, ``{rx}``, ``{irq}`` (see
+    ``instance``). ``formerly`` is its name in older advice, and what became of that. ``never``
+    says why headrace does not set it on a live host, regardless of permission.
     """
 
     name: str
@@ -89,18 +89,18 @@ class Knob:
 
     @property
     def placeholder(self) -> str:
-        """What the location leaves open: ``device``, ``rx``, ``irq``, ...; empty where it is one file."""
+        """The placeholder in the location: ``device``, ``rx``, ``irq``, ...; empty if it is one file."""
         found = re.search(r"\{(\w+)\}", self.location)
         return found[1] if found else ""
 
     def applies(self, vendor: Vendor, version: str) -> bool:
-        """Whether a server of this version has the variable; True where nothing is known."""
+        """Whether a server of this version has the variable; True if nothing is known."""
         return not self.applies_to or (vendor in self.applies_to and version in self.applies_to[vendor])
 
     def path(self, device: str | None = None) -> str:
         """The file that holds the setting; ``device`` is a block device's name, as ``sda`` or ``/dev/sda``."""
         if not self.location:
-            raise PlanError("this knob is no file of the host", place=self.name)
+            raise PlanError("this knob is not a file on the host", place=self.name)
         if not self.placeholder:
             return self.location
         if self.placeholder != "device":
@@ -117,7 +117,7 @@ class Knob:
             raise PlanError(f"{self.name} = {value!r}: must be {problem}{unit}", hint=self.doc)
 
     def weakness(self, value: Value) -> str | None:
-        """Why this value weakens what survives a crash; None when it does not, as far as is known."""
+        """How this value reduces durability; None if it does not, as far as is known."""
         for text in value if isinstance(value, list) else [value]:
             if self.weak_values and re.fullmatch(self.weak_values, _plain(value_text(text))):
                 return self.weak_reason
@@ -167,7 +167,7 @@ def value_text(value: str | int | float | bool) -> str:
 
 
 def _plain(text: str) -> str:
-    """Lower case, and a number without leading zeros, so that ``02`` is what a server takes it for."""
+    """Lower case, and a number without leading zeros, so that ``02`` reads as a server reads it."""
     text = text.strip().lower()
     return str(int(text)) if re.fullmatch(r"-?\d+", text) else text
 

@@ -1,4 +1,4 @@
-"""Knobs of the machine itself. A new value holds after a boot, so a factor of one is always hard to change."""
+"""Knobs of the machine itself. A new value needs a boot, so such a factor is always hard to change."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Knobs of the server: the allocator, and the variables that performance work meets most.
 
-A variable that is not listed is accepted, too: servers have hundreds. What is listed is checked against the
-real servers by the tests: that the version has it, and that it does not claim to be dynamic when it is not.
+A variable that is not listed is also accepted: servers have hundreds. The tests check each listed one against
+real servers: that the version has it, and that it does not claim to be dynamic when it is not.
 """
 
 from __future__ import annotations
@@ -94,14 +94,14 @@ _REDO_AND_FLUSHING = (
         high=3,
         weak=(
             r"[02]",
-            "transactions of the last second that were confirmed are lost in a power cut (0: in any crash)",
+            "committed transactions of the last second are lost in a power cut (0: in any crash)",
         ),
     ),
     variable(
         "innodb_flush_log_at_timeout",
         _I,
         _DYNAMIC,
-        "How often the redo log is synced where commits do not do it.",
+        "How often the redo log is synced if commits do not do it.",
         unit="s",
         low=0,
         high=2700,
@@ -125,7 +125,7 @@ _REDO_AND_FLUSHING = (
         allowed=_FLUSH_METHODS,
         weak=(
             r"nosync|littlesync|o_direct_no_fsync",
-            "data files are not synced: safe only where every cache below the server survives a power cut",
+            "data files are not synced: safe only if every cache below the server survives a power cut",
         ),
     ),
     variable(
@@ -140,18 +140,16 @@ _REDO_AND_FLUSHING = (
         "innodb_redo_log_capacity",
         _S,
         _DYNAMIC,
-        "The redo log in all its files.",
+        "The size of the redo log, over all its files.",
         unit="bytes",
         low=8 << 20,
         applies_to=only(mysql=Versions(since="8.0.30")),
         formerly="innodb_log_file_size times innodb_log_files_in_group",
     ),
     variable(
-        "innodb_log_buffer_size", _S, _RESTART, "Redo that is kept in memory until written.", unit="bytes"
+        "innodb_log_buffer_size", _S, _RESTART, "Memory for redo that is not yet written.", unit="bytes"
     ),
-    variable(
-        "innodb_log_write_ahead_size", _S, _RESTART, "The block in which redo is written.", unit="bytes"
-    ),
+    variable("innodb_log_write_ahead_size", _S, _RESTART, "The block size of redo writes.", unit="bytes"),
     variable(
         "innodb_log_checksums",
         _B,
@@ -174,7 +172,7 @@ _REDO_AND_FLUSHING = (
         "innodb_flush_neighbors",
         _I,
         _DYNAMIC,
-        "Dirty neighbours are flushed along; flash needs 0.",
+        "Whether dirty neighbours are flushed too; flash needs 0.",
         low=0,
         high=2,
     ),
@@ -191,7 +189,7 @@ _REDO_AND_FLUSHING = (
         "innodb_lru_scan_depth",
         _I,
         _DYNAMIC,
-        "How far a buffer pool is searched for pages to flush.",
+        "How far each buffer pool instance is searched for pages to flush.",
         unit="pages",
         low=100,
     ),
@@ -199,7 +197,7 @@ _REDO_AND_FLUSHING = (
         "innodb_max_dirty_pages_pct",
         _N,
         _DYNAMIC,
-        "Dirty pages above which flushing is hurried.",
+        "Dirty pages above which flushing is aggressive.",
         unit="%",
         low=0,
         high=99.999,
@@ -218,7 +216,7 @@ _REDO_AND_FLUSHING = (
         "innodb_adaptive_flushing_lwm",
         _N,
         _DYNAMIC,
-        "How full the redo log is when that starts.",
+        "How full the redo log is when adaptive flushing starts.",
         unit="%",
         low=0,
         high=70,
@@ -250,7 +248,7 @@ _MEMORY = (
         "innodb_buffer_pool_instances",
         _I,
         _RESTART,
-        "Parts of the buffer pool, each with its own locks.",
+        "Instances of the buffer pool, each with its own locks.",
         low=0,
         high=64,
         applies_to=MYSQL,
@@ -324,7 +322,7 @@ _CONCURRENCY = (
         "innodb_thread_concurrency",
         _I,
         _DYNAMIC,
-        "Threads inside InnoDB at once; 0 is no limit.",
+        "Concurrent threads inside InnoDB; 0 is no limit.",
         low=0,
         high=1000,
         applies_to=MYSQL,
@@ -332,7 +330,7 @@ _CONCURRENCY = (
     variable("innodb_spin_wait_delay", _I, _DYNAMIC, "Pause between polls of a spin lock.", low=0, high=6000),
     variable("innodb_sync_spin_loops", _I, _DYNAMIC, "Polls before a thread sleeps.", low=0),
     variable("innodb_purge_threads", _I, _RESTART, "Threads that remove old row versions.", low=1, high=32),
-    variable("innodb_deadlock_detect", _B, _DYNAMIC, "Deadlocks are looked for at every wait."),
+    variable("innodb_deadlock_detect", _B, _DYNAMIC, "Every wait is checked for deadlocks."),
     variable(
         "innodb_autoinc_lock_mode",
         _I,
@@ -341,12 +339,12 @@ _CONCURRENCY = (
         low=0,
         high=2,
     ),
-    variable("max_connections", _I, _DYNAMIC, "Clients at once.", source=SERVER, low=1, high=100000),
+    variable("max_connections", _I, _DYNAMIC, "Concurrent clients.", source=SERVER, low=1, high=100000),
     variable(
         "back_log", _I, _RESTART, "Connections that wait for a thread.", source=SERVER, low=1, high=65535
     ),
     variable("thread_cache_size", _I, _DYNAMIC, "Threads kept for the next client.", source=SERVER, low=0),
-    variable("thread_handling", _T, _RESTART, "A thread a connection, or a pool.", source=POOL),
+    variable("thread_handling", _T, _RESTART, "One thread per connection, or a thread pool.", source=POOL),
     variable(
         "thread_pool_size",
         _I,
@@ -366,11 +364,11 @@ _CONCURRENCY = (
         formerly="table_cache until 5.1",
     ),
     variable(
-        "table_open_cache_instances", _I, _RESTART, "Parts of that cache.", source=SERVER, low=1, high=64
+        "table_open_cache_instances", _I, _RESTART, "Parts of the table cache.", source=SERVER, low=1, high=64
     ),
     variable("table_definition_cache", _I, _DYNAMIC, "Table definitions.", source=SERVER, low=400),
     variable("innodb_open_files", _I, _RESTART, "Data files that InnoDB keeps open.", low=0),
-    variable("skip_name_resolve", _B, _RESTART, "Clients are known by address only.", source=SERVER),
+    variable("skip_name_resolve", _B, _RESTART, "Clients are identified by address only.", source=SERVER),
     variable(
         "performance_schema",
         _B,
@@ -384,7 +382,7 @@ _CONCURRENCY = (
         _DYNAMIC,
         "What transactions see of each other.",
         source=SERVER,
-        formerly="tx_isolation, which MySQL 8.0 has no more",
+        formerly="tx_isolation, which MySQL 8.0 removed",
         allowed=("READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE"),
     ),
 )
@@ -413,7 +411,7 @@ _LOGGING_AND_LAYOUT = (
         "binlog_format",
         _C,
         _DYNAMIC,
-        "What the binary log holds.",
+        "The format of the binary log.",
         source=BINLOG,
         allowed=("ROW", "MIXED", "STATEMENT"),
     ),
@@ -422,7 +420,7 @@ _LOGGING_AND_LAYOUT = (
         "binlog_group_commit_sync_delay",
         _I,
         _DYNAMIC,
-        "Wait that gathers more commits for one sync.",
+        "A delay that groups more commits into one sync.",
         source=BINLOG,
         unit="us",
         low=0,
@@ -433,7 +431,7 @@ _LOGGING_AND_LAYOUT = (
         "binlog_commit_wait_count",
         _I,
         _DYNAMIC,
-        "Commits to gather for one sync.",
+        "Commits to group into one sync.",
         source=BINLOG,
         low=0,
         applies_to=MARIADB,
@@ -442,13 +440,13 @@ _LOGGING_AND_LAYOUT = (
         "innodb_page_size",
         _S,
         _REBUILD,
-        "The page of the data files; decided when they are made.",
+        "The page size of the data files; fixed when they are created.",
         unit="bytes",
         low=4096,
         high=65536,
     ),
     variable("innodb_file_per_table", _B, _DYNAMIC, "A file for each new table."),
-    variable("innodb_undo_log_truncate", _B, _DYNAMIC, "Grown undo files are made small again."),
+    variable("innodb_undo_log_truncate", _B, _DYNAMIC, "Grown undo files are truncated."),
     variable("innodb_stats_persistent", _B, _DYNAMIC, "Statistics for the optimiser survive a restart."),
 )
 
@@ -457,7 +455,7 @@ KNOBS = (
         "server.allocator",
         Kind.CHOICE,
         Cost.RESTART,
-        "The memory allocator, preloaded and then looked up in what the process really mapped.",
+        "The memory allocator: preloaded, and then verified in the process's mappings.",
         "ld.so(8), LD_PRELOAD; jemalloc(3); gperftools, TCMalloc",
         allowed=("system", "jemalloc", "tcmalloc"),
     ),

@@ -167,7 +167,7 @@ def test_a_rollout_says_what_stood_there_and_what_stands_now(server: Server, tmp
 @pytest.mark.parametrize(
     ("settings", "error", "why"),
     [
-        ({"server.innodb_flush_log_at_trx_commit": 2}, Refused, "confirmed are lost"),
+        ({"server.innodb_flush_log_at_trx_commit": 2}, Refused, "last second are lost"),
         ({"server.innodb_log_buffer_size_unheard": 2}, Refused, "no record of it"),
         ({"server.innodb_purge_threads": 2}, Refused, "takes a restart"),
         ({"server.innodb_page_size": 8192}, Refused, "data directory is made"),
