@@ -50,9 +50,9 @@ class TargetError(HeadraceError):
 
 
 class ConnectionLost(TargetError):
-    """The connection broke while something was under way on the target; what became of that is not known.
+    """The connection broke while the target was working; the outcome is unknown.
 
-    In a trial this makes it invalid; the experiment goes on as soon as the target is back.
+    This makes a trial invalid; the experiment continues as soon as the target is reachable again.
     """
 
 
@@ -61,30 +61,30 @@ class CommandFailed(TargetError):
 
 
 class TreatmentFailed(CommandFailed):
-    """The host does not take what the treatment asks: mkfs or mount refused its options.
+    """The host rejects the treatment: mkfs or mount refused its options.
 
     In a trial this is an observation of the treatment (state ``failed``), not the end of the experiment.
     """
 
 
 class Busy(HeadraceError):
-    """Something we need is held by somebody else: a port, the host's lock, an experiment folder."""
+    """Something that headrace needs is in use: a port, the host's lock, an experiment directory."""
 
     exit_code = 7
 
 
 class Held(Busy):
-    """Somebody else works on the host: it runs one trial at a time, whoever asks."""
+    """Another process works on the host: it runs only one trial at a time."""
 
 
 class DiskFull(HeadraceError):
-    """No room for what must be written, on the target or in the experiment folder."""
+    """No space left, on the target or in the experiment directory."""
 
     exit_code = 8
 
 
 class StoreError(HeadraceError):
-    """An experiment folder is damaged, incomplete or of another format."""
+    """An experiment directory is damaged, incomplete or of another format."""
 
     exit_code = 9
 
@@ -120,9 +120,9 @@ EXIT_CODES: dict[int, str] = {
     5: "refused: it could harm the host, and it was not allowed by name",
     6: "a target cannot be reached, or a command on it failed",
     7: "a port, lock or directory is in use",
-    8: "no room left on a disk",
-    9: "an experiment folder is damaged or of another format",
-    10: "no trial ended that can be analysed",
+    8: "no space left on a disk",
+    9: "an experiment directory is damaged or of another format",
+    10: "no trial that can be analysed",
     11: "the server did not start",
     12: "the workload failed",
     13: "`headrace watch`: the latest change of a series is for the worse",

@@ -180,7 +180,7 @@ def test_gaps_of_a_sampler(lost: int, warnings: int) -> None:
         found = judge({("cpu", "headrace_ok", ""): ok})
         assert found.invalid == ()
         assert len(found.warnings) == warnings
-        assert all("the sampler cpu misses 7 of 60 ticks" in text for text in found.warnings)
+        assert all("the sampler cpu missed 7 of 60 ticks" in text for text in found.warnings)
 
 
 def test_a_trial_without_samples_says_that_it_cannot_tell() -> None:
@@ -258,7 +258,7 @@ def test_a_source_that_the_host_lacks_is_no_gap() -> None:
     tried = [0.0 if tick == 17 else float("nan") for tick in TICKS]
     assert judge({("thermal", "headrace_ok", ""): tried}) == Disturbance()
     failing = judge({("psi", "headrace_ok", ""): [0.0] * len(TICKS)})
-    assert failing.warnings == ("the sampler psi misses 60 of 60 ticks (limit 10%)",)
+    assert failing.warnings == ("the sampler psi missed 60 of 60 ticks (limit 10%)",)
 
 
 def test_a_second_server_is_foreign_and_the_one_under_test_is_not() -> None:

@@ -1,9 +1,9 @@
 """Was a trial disturbed? If something other than the treatment moved the numbers, they answer another question.
 
-What only the outside can have done (another process, the hypervisor, an array's resync) makes a trial
-invalid. What the treatment itself may have done (swapping, deadlocks, work still in flight at the end) is a
-warning: to drop those trials would hide exactly the treatments that misbehave. The one exception is a kill for
-lack of memory: what is left of such a trial is no measurement of anything.
+Events that only the outside can cause (another process, the hypervisor, an array's resync) make a trial
+invalid. Events that the treatment itself may cause (swapping, deadlocks, work still in flight at the end) are
+warnings: dropping those trials would hide exactly the treatments that misbehave. The one exception is a kill for
+lack of memory: such a trial measures nothing.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ if TYPE_CHECKING:
 
     from headrace.arrow import TrialData
 
-#: A window this much shorter than planned means that the workload ended early: less was measured than the other
-#: trials have. One this much longer had work in flight at its end, which is the treatment's own doing.
+#: A window this much shorter than planned means that the workload ended early and measured less than the other
+#: trials. One this much longer had work in flight at its end, which is the treatment's own doing.
 MAX_WINDOW_ERROR = 0.10
 
-#: Of 1,000 operations one may fail (a deadlock, a lost race) without a word.
+#: One in 1,000 operations may fail (a deadlock, a lost race) without a warning.
 WARN_ERROR_SHARE = 0.001
 
 #: Above this share of CPU time stolen by the hypervisor, the loss alone exceeds the default equivalence margin.
 MAX_STEAL = 0.05
 
-#: Below it, steal still explains part of the noise: worth saying.
+#: Below it, steal still explains part of the noise: worth a warning.
 WARN_STEAL = 0.01
 
 #: Rows whose median length is within this of a second are a series of seconds.
 MAX_SECOND_ERROR = 0.1
 
-#: More lost ticks than this (and than one, which the phase of the window costs) leave holes in what we know.
+#: More lost ticks than this (and than one, which the phase of the window costs) leave gaps in the data.
 MAX_MISSED_TICKS = 0.10
 
-#: Samplers that are not due on every tick, because their source is slow to change or dear to ask.
+#: Samplers that are not due on every tick, because their source changes slowly or is expensive to query.
 RESTING = frozenset(
     {"cgroup", "file_systems", "innodb_mutex", "innodb_status", "mysql_waits", "server_process", "statements"}
 )
 
-#: Pages swapped in a second, averaged over the window: 1 MiB/s of 4 KiB pages. A host that only brings back a few
-#: pages it parked long ago stays far under it; one that is short of memory exceeds it a hundredfold.
+#: Pages swapped in per second, averaged over the window: 1 MiB/s of 4 KiB pages. A host that only reads back a few
+#: pages it swapped out long ago stays far below it; one that is short of memory exceeds it a hundredfold.
 MAX_SWAP_IN_PAGES_S = 256
 
 #: A foreign program is a hog when it used more than half a core over the whole window ...
 MAX_FOREIGN_CORES = 0.5
 
-#: ... and more than this share of the machine, so that a monitoring agent on 64 cores is none.
+#: ... and more than this share of the machine, so that a monitoring agent on 64 cores is not one.
 MAX_FOREIGN_SHARE = 0.05
 
 #: From a tenth of a core on, a foreign program is named in a warning.
@@ -66,17 +66,17 @@ WARN_FOREIGN_CORES = 0.1
 #: /proc counts CPU time in USER_HZ, which is 100 on every architecture that Linux servers use: proc(5).
 TICKS_PER_SECOND = 100
 
-#: Programs that drive load or measure for us. The kernel cuts names to 15 characters. On another machine the agent
-#: is named after its content: agent.py.
+#: Programs that drive load or measure for headrace. The kernel cuts names to 15 characters. On another machine
+#: the agent is named after its content: agent.py.
 OWN_PROGRAMS = re.compile(r"headrace|headrace-agent|agent-[0-9a-f]{9}|fio|sysbench")
 
-#: Servers: the busiest one is taken for the server under test, any other is foreign.
+#: Servers: the busiest one is assumed to be the server under test, any other is foreign.
 SERVER_PROGRAMS = frozenset({"mariadbd", "memcached", "mysqld"})
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Why a trial must not be analysed (``invalid``), and what a reader should know of it (``warnings``)."""
+    """Why a trial must not be analysed (``invalid``), and what a reader should know about it (``warnings``)."""
 
     invalid: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class _Counter:
 
     @property
     def growth(self) -> float:
-        """Last less first; a counter that fell was reset (its device or process is new): then what it shows."""
+        """Last less first; a counter that fell was reset (its device or process is new): then its value."""
         return self.last - self.first if self.last >= self.first else self.last
 
 
@@ -118,7 +118,7 @@ class _Trial:
     servers: int = 1
 
     def select(self, sampler: str, metric: str) -> dict[str, _Counter]:
-        """Label -> counter; empty where the host or the sampler does not have it."""
+        """Label -> counter; empty if the host or the sampler does not have it."""
         return {
             label: counter
             for (own_sampler, own_metric, label), counter in self.counters.items()
@@ -147,10 +147,10 @@ def find_disturbance(
         counters=_counters(data.samples, record),
         servers=2 if is_duet else 1,
     )
-    # Where the load is not ours, whatever runs on the host belongs to it.
+    # If headrace does not drive the load, every program on the host belongs to it.
     is_live = design.workload.kind == "observe"
     checks = [check for check in _CHECKS if not (is_live and check is _foreign_programs)]
-    # What comes from outside hits both sides of a duet at the same moment: that it cancels is what a duet is for.
+    # Outside events hit both sides of a duet at the same moment: a duet exists to cancel them.
     reasons = [
         reason._replace(is_invalid=reason.is_invalid and not (is_duet and check in _SHARED))
         for check in checks
@@ -166,7 +166,7 @@ def _counters(samples: pa.Table, record: TrialRecord) -> dict[tuple[str, str, st
 
     with duckdb.connect(":memory:") as connection:
         connection.register("samples", samples)
-        # A process is not listed while it is idle, so its last row before the window is what it began with.
+        # A process is not listed while it is idle, so its last row before the window is its starting value.
         rows = connection.execute(
             """
             SELECT sampler, metric, label,
@@ -184,7 +184,7 @@ def _counters(samples: pa.Table, record: TrialRecord) -> dict[tuple[str, str, st
 
 
 def _work(intervals: pa.Table, seconds: float) -> tuple[int, int, NDArray[np.float64] | None]:
-    """Operations and errors of the window, and operations a second; None where the rows are not about seconds."""
+    """Operations and errors of the window, and operations per second; None if the rows are not about seconds."""
     import pyarrow.compute as pc
 
     intervals = intervals.filter(pc.not_equal(intervals["operation"], RECONNECT))
@@ -200,9 +200,9 @@ def _work(intervals: pa.Table, seconds: float) -> tuple[int, int, NDArray[np.flo
 def _per_second(
     t_s: NDArray[np.float64], duration_s: NDArray[np.float64], count: NDArray[np.int64], length: int
 ) -> NDArray[np.float64]:
-    """Operations in each of ``length`` seconds; each row counts in those it covers, by its share in each.
+    """Operations in each of ``length`` seconds; each row counts in the seconds it covers, by its share in each.
 
-    So neither a clock's jitter nor a report that came late (2 s at once) reads as a stall and a burst.
+    So neither a clock's jitter nor a report that came late (2 s in one row) reads as a stall and a burst.
     """
     begin, end = np.maximum(t_s, 0.0), np.minimum(t_s + duration_s, length)
     kept = end > begin
@@ -290,7 +290,7 @@ def _swap_in(trial: _Trial) -> Iterator[_Reason]:
     rate = pages / trial.seconds if trial.seconds > 0 else 0.0
     if rate > MAX_SWAP_IN_PAGES_S:
         yield _Reason(
-            f"swapping: {rate:,.0f} pages/s came in (limit {MAX_SWAP_IN_PAGES_S})", is_invalid=False
+            f"swapping: {rate:,.0f} pages/s swapped in (limit {MAX_SWAP_IN_PAGES_S})", is_invalid=False
         )
 
 
@@ -299,7 +299,7 @@ def _sampler_gaps(trial: _Trial) -> Iterator[_Reason]:
     samplers = {s: c for (s, metric, _), c in trial.counters.items() if metric == "headrace_ok"}
     if not samplers and expected > 1:
         yield _Reason(
-            f"no sample of the host in {expected} expected ticks: what disturbed it cannot be told",
+            f"no sample of the host in {expected} expected ticks: disturbances cannot be detected",
             is_invalid=False,
         )
     for sampler, ok in samplers.items():
@@ -311,19 +311,19 @@ def _sampler_gaps(trial: _Trial) -> Iterator[_Reason]:
         missing = expected - round(ok.sum)
         if missing > allowed:
             yield _Reason(
-                f"the sampler {sampler} misses {missing} of {expected} ticks (limit {MAX_MISSED_TICKS:.0%})",
+                f"the sampler {sampler} missed {missing} of {expected} ticks (limit {MAX_MISSED_TICKS:.0%})",
                 is_invalid=False,
             )
 
 
 def _foreign_programs(trial: _Trial) -> Iterator[_Reason]:
     memory = trial.select("process", "rss_bytes")
-    # What was used since the last sample before the window may belong to the tick before it.
+    # CPU time used since the last sample before the window may belong to the tick before it.
     span_s = trial.seconds + trial.interval_s
     cores: dict[str, float] = {}
     for metric in ("utime_ticks", "stime_ticks"):
         for label, counter in trial.select("process", metric).items():
-            # A kernel thread has no memory of its own; it works for whoever gave it the work.
+            # A kernel thread has no memory; it works on behalf of other processes.
             if label not in memory or memory[label].peak > 0:
                 cores[label] = cores.get(label, 0.0) + counter.growth / TICKS_PER_SECOND / span_s
     servers = [label for label in cores if _program(label) in SERVER_PROGRAMS]
@@ -348,7 +348,7 @@ def _program(label: str) -> str:
     return label.partition("/")[2]
 
 
-#: What befalls the whole machine.
+#: Checks of events that affect the whole machine.
 _SHARED = (_array_resync, _throttling, _steal, _foreign_programs)
 
 _CHECKS: tuple[Callable[[_Trial], Iterator[_Reason]], ...] = (
