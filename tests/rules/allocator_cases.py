@@ -15,7 +15,7 @@ CASES = [
         "many threads",
         lambda: unwell(rates=BUSY, status=MANY),
         (SERVER,),
-        ("mysqld uses glibc's allocator with 24 threads at work on 4.8 CPUs",),
+        ("mysqld uses glibc's allocator with 24 threads running on 4.8 CPUs",),
     ),
     Case("ALLOC01", "few threads", lambda: unwell(rates=BUSY)),
     Case("ALLOC01", "a light load", lambda: unwell(status=MANY)),

@@ -15,7 +15,7 @@ CASES = [
         "a group each",
         lambda: unwell(status=MANY, status_rates=ALONE),
         ("",),
-        ("900 commits/s in 850 groups, with 20 threads at work",),
+        ("900 commits/s in 850 groups, with 20 threads running",),
     ),
     Case(
         "BLOG01",
@@ -30,7 +30,7 @@ CASES = [
         "BLOG01", "groups", lambda: unwell(status=MANY, status_rates={**ALONE, "binlog_group_commits": 90.0})
     ),
     Case("BLOG01", "few threads", lambda: unwell(status_rates=ALONE)),
-    Case("BLOG01", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("BLOG01", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
         "BLOG01", "not sampled", lambda: unwell(without=["mysql_status"]), missing="threads_running was not"
     ),
@@ -39,7 +39,7 @@ CASES = [
         "ten kilobytes a row",
         lambda: unwell(status_rates=WIDE),
         ("",),
-        ("38.1 MiB of binary log a second, 9.77 KiB for each row",),
+        ("38.1 MiB of binary log per second, 9.77 KiB per row",),
     ),
     Case("BLOG02", "minimal", lambda: unwell(status_rates=WIDE, variables={"binlog_row_image": "MINIMAL"})),
     Case("BLOG02", "narrow", lambda: unwell(status_rates={**WIDE, "handler_update": 90_000.0})),
@@ -53,5 +53,5 @@ CASES = [
     ),
     Case("BLOG03", "a week", lambda: unwell(vendor="mysql")),
     Case("BLOG03", "off", lambda: unwell(variables={"binlog_expire_logs_seconds": "0", "log_bin": "OFF"})),
-    Case("BLOG03", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("BLOG03", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
 ]

@@ -154,7 +154,7 @@ CASES = [
         "CPU06",
         "no server",
         lambda: unwell(has_server=False, facts={"cpu.idle.states.C3_ACPI.disabled": False}),
-        missing="no server was asked",
+        missing="no server was queried",
     ),
     Case(
         "CPU07",

@@ -48,7 +48,7 @@ CASES = [
         "FS01",
         "no server at all",
         lambda: unwell(facts={"servers": []}, has_server=False),
-        missing="no server was asked",
+        missing="no server was queried",
     ),
     Case(
         "FS02",
@@ -115,7 +115,7 @@ CASES = [
         "2% left",
         lambda: unwell(gauges=FULL),
         (MOUNT,),
-        ("/var/lib/mysql (data, redo log) is 98% full: 40 GiB of 1.76 TiB are left",),
+        ("/var/lib/mysql (data, redo log) is 98% full: 40 GiB of 1.76 TiB is left",),
     ),
     Case(
         "FS06",
@@ -173,7 +173,7 @@ CASES = [
         lambda: unwell(rates=SATURATED, variables={"innodb_log_group_home_dir": "/srv/redo"}),
     ),
     Case("FS08", "not saturated", unwell),
-    Case("FS08", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("FS08", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
         "FS09",
         "nobarrier on 3.13",
@@ -194,7 +194,7 @@ CASES = [
         "a container without a volume",
         lambda: unwell(facts={f"{AT}.kind": "overlay", f"{AT}.block_device": None}),
         (MOUNT,),
-        ("/var/lib/mysql lies on overlay, which copies a whole file",),
+        ("/var/lib/mysql is on overlay, which copies a whole file",),
     ),
     Case("FS10", "XFS", unwell),
     Case("FS10", "no file systems", lambda: unwell(facts=NOWHERE), missing="no file system is known"),

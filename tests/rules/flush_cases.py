@@ -19,7 +19,10 @@ CASES = [
         "200 on flash",
         lambda: unwell(**BEHIND, variables={"innodb_io_capacity": "200"}),
         ("",),
-        ("innodb_io_capacity is 200 on solid state; 800 pages/s are flushed, and 62% of the redo log",),
+        (
+            "innodb_io_capacity is 200 on solid state; 800 pages/s are flushed",
+            "the checkpoint age is 62% of its limit",
+        ),
     ),
     Case(
         "FLUSH01",
@@ -93,7 +96,7 @@ CASES = [
         "16,384 in eight parts",
         lambda: unwell(vendor="mysql", variables={"innodb_lru_scan_depth": "16384"}),
         ("",),
-        ("16,384 in 8 parts: 131,072 pages",),
+        ("16,384 in 8 instances: 131,072 pages",),
     ),
     Case("FLUSH04", "the default", unwell),
     Case("FLUSH04", "not sampled", lambda: unwell(without=["mysql_status"]), missing="wait_free was not"),
@@ -102,7 +105,7 @@ CASES = [
         "one for eight",
         lambda: unwell(**BEHIND),
         ("",),
-        ("1 cleaners serve 8 parts of the pool; 62% of the redo log",),
+        ("1 page cleaners serve 8 buffer pool instances; the checkpoint age is 62% of its limit",),
     ),
     Case("FLUSH05", "not behind", lambda: unwell(vendor="mysql")),
     Case("FLUSH05", "eight", lambda: unwell(**BEHIND, variables={"innodb_page_cleaners": "8"})),
@@ -146,7 +149,7 @@ CASES = [
     ),
     Case("FLUSH08", "no binary log", lambda: unwell(variables={"log_bin": "OFF", "sync_binlog": "0"})),
     Case("FLUSH08", "durable", unwell),
-    Case("FLUSH08", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("FLUSH08", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
         "FLUSH09",
         "no doublewrite",
@@ -162,5 +165,5 @@ CASES = [
         ("innodb_checksum_algorithm is none",),
     ),
     Case("FLUSH09", "both on", unwell),
-    Case("FLUSH09", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("FLUSH09", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
 ]

@@ -24,7 +24,7 @@ CASES = [
         "nobody balances",
         lambda: unwell(rates=ALL_ON_ONE, facts=NO_BALANCER),
         ("cpu0",),
-        ("cpu0 answers 100% of 16,000 interrupts/s", "8 busy lines of enp1s0f0np0", "not running"),
+        ("cpu0 handles 100% of 16,000 interrupts/s", "8 busy lines of enp1s0f0np0", "not running"),
     ),
     Case("IRQ01", "one queue a core", lambda: unwell(facts=NO_BALANCER)),
     Case(
@@ -40,7 +40,7 @@ CASES = [
         ),
     ),
     Case("IRQ01", "not sampled", lambda: unwell(without=["interrupts"]), missing="interrupts were not"),
-    Case("IRQ01", "no lines", lambda: unwell(facts={"irqs": None}), missing="does not tell its interrupts"),
+    Case("IRQ01", "no lines", lambda: unwell(facts={"irqs": None}), missing="does not report its interrupts"),
     Case(
         "IRQ02",
         "too old for Xen",

@@ -42,7 +42,7 @@ CASES = [
             facts={"sysctls.fs.aio-max-nr": "100"},
         ),
     ),
-    Case("LIM02", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("LIM02", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
         "LIM03",
         "nearly all",
@@ -59,7 +59,7 @@ CASES = [
         "48 of 48 GiB",
         lambda: unwell(facts={"servers.1322.rss_bytes": int(47.5 * GIB)}),
         (SERVER,),
-        ("mysqld has 47.5 GiB of the 48 GiB that its group may have (99%)",),
+        ("mysqld uses 47.5 GiB of its control group's limit of 48 GiB (99%)",),
     ),
     Case("LIM04", "room", unwell),
     Case("LIM04", "no limit", lambda: unwell(facts={"servers.1322.cgroup.memory_max_bytes": "max"})),
@@ -69,7 +69,7 @@ CASES = [
         "1,600 writes",
         lambda: unwell(facts=DATA_LIMITED),
         ("nvme1n1",),
-        ("nvme1n1 does 1,500 write ios/s; the server's group may do 1,600",),
+        ("nvme1n1 does 1,500 write ios/s; the server's group is limited to 1,600",),
     ),
     Case(
         "LIM05",

@@ -7,7 +7,7 @@ from typing import Any
 from tests.rules.case import Case
 from tests.rules.hosts import GIB, unwell
 
-#: 64 threads at work on CPUs that are 19% busy: mysqld at 350% of 1,600%, 2015.
+#: 64 threads running on CPUs that are 19% busy: mysqld at 350% of 1,600%, 2015.
 STUCK = {"threads_running": 64.0}
 BUF_POOL = {
     "mysql_waits.time_ns.wait/synch/mutex/innodb/buf_pool_mutex": 30e9,
@@ -40,7 +40,7 @@ CASES = [
         "64 threads, idle cores",
         lambda: unwell(status=STUCK, rates=BUF_POOL),
         ("",),
-        ("64 threads of the server are at work", "most wait for wait/synch/mutex/innodb/buf_pool_mutex"),
+        ("64 server threads are active", "most wait for wait/synch/mutex/innodb/buf_pool_mutex"),
     ),
     Case(
         "LOCK01",
@@ -63,7 +63,7 @@ CASES = [
         ("",),
         ("most wait for row locks",),
     ),
-    Case("LOCK01", "nobody says", lambda: unwell(status=STUCK), ("",), ("what for is unknown",)),
+    Case("LOCK01", "nobody says", lambda: unwell(status=STUCK), ("",), ("the cause is unknown",)),
     Case(
         "LOCK01",
         "they wait for reads",
@@ -77,7 +77,7 @@ CASES = [
         "ten sessions",
         lambda: unwell(status_rates={"innodb_row_lock_time": 10_000.0, "innodb_row_lock_waits": 200.0}),
         ("",),
-        ("10.0 sessions wait for a row at any time; 200.0 waits/s begin, 50 ms each",),
+        ("10.0 sessions wait for a row at any time; 200.0 waits/s start, 50 ms each",),
     ),
     Case("LOCK02", "none", unwell),
     Case("LOCK02", "not sampled", lambda: unwell(without=["mysql_status"]), missing="row_lock_time was not"),
@@ -98,19 +98,19 @@ CASES = [
         "MyISAM",
         lambda: unwell(status_rates={"table_locks_waited": 30.0}, engines=MYISAM),
         ("",),
-        ("30 times a second", "MyISAM"),
+        ("30 statements/s wait for a table lock", "MyISAM"),
     ),
     Case("LOCK05", "none", unwell),
     Case("LOCK05", "not sampled", lambda: unwell(without=["mysql_status"]), missing="locks_waited was not"),
     Case("LOCK06", "a gigabyte", lambda: unwell(engines=MYISAM), ("MyISAM",), ("3 tables with 1 GiB",)),
     Case("LOCK06", "InnoDB", unwell),
-    Case("LOCK06", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("LOCK06", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
         "LOCK07",
         "two fifths",
         lambda: unwell(vendor="mysql", rates=HASH),
         ("",),
-        ("40% of the waiting for latches is for the adaptive hash index",),
+        ("40% of the latch waits are for the adaptive hash index",),
     ),
     Case("LOCK07", "off", lambda: unwell(rates=HASH)),
     Case(
@@ -125,7 +125,7 @@ CASES = [
         "sixteen",
         lambda: unwell(vendor="mysql", variables={"innodb_thread_concurrency": "16"}, status=STUCK),
         ("",),
-        ("lets 16 threads in, and 64 are at work",),
+        ("lets 16 threads in, and 64 are running",),
     ),
     Case("LOCK08", "no limit", lambda: unwell(vendor="mysql", status=STUCK)),
     Case("LOCK08", "room", lambda: unwell(vendor="mysql", variables={"innodb_thread_concurrency": "16"})),
@@ -168,5 +168,5 @@ CASES = [
     ),
     Case("LOCK11", "mode 2", lambda: unwell(**{**BULK, "vendor": "mysql"})),
     Case("LOCK11", "mixed binary log", lambda: unwell(**{**BULK, "variables": {"binlog_format": "MIXED"}})),
-    Case("LOCK11", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("LOCK11", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
 ]

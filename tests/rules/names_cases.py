@@ -13,17 +13,17 @@ def _started(*options: str) -> dict[str, object]:
 CASES = [
     Case(
         "NAME01",
-        "MariaDB takes it in silence",
+        "MariaDB accepts it silently",
         lambda: unwell(facts=_started("--innodb-buffer-pool-instances=8", "--port=3306")),
         ("innodb_buffer_pool_instances",),
-        ("mariadb 10.11.19 has it no more. Today: nothing: there is one pool",),
+        ("mariadb 10.11.19 no longer has it. Today: nothing: there is one pool",),
     ),
     Case(
         "NAME01",
         "MySQL takes it when loose",
         lambda: unwell(vendor="mysql", facts=_started("--loose-query_cache_size=64M")),
         ("query_cache_size",),
-        ("mysql 8.0.31 has it no more",),
+        ("mysql 8.0.31 no longer has it",),
     ),
     Case(
         "NAME01",
@@ -48,13 +48,13 @@ CASES = [
         lambda: unwell(facts={"servers.1322.command_line": None}),
         missing="command line",
     ),
-    Case("NAME01", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("NAME01", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
         "NAME02",
         "days",
         lambda: unwell(vendor="mysql", variables={"expire_logs_days": "7"}),
         ("expire_logs_days",),
-        ("expire_logs_days is 7; it is deprecated since 8.0.1",),
+        ("expire_logs_days is 7; it has been deprecated since 8.0.1",),
     ),
     Case(
         "NAME02",
@@ -65,5 +65,5 @@ CASES = [
     Case("NAME02", "MariaDB 10.11", lambda: unwell(variables={"innodb_flush_method": "fsync"})),
     Case("NAME02", "MariaDB keeps days", lambda: unwell(variables={"expire_logs_days": "7.000000"})),
     Case("NAME02", "none", lambda: unwell(vendor="mysql")),
-    Case("NAME02", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("NAME02", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
 ]

@@ -97,7 +97,7 @@ CASES = [
         "steered by hash",
         lambda: unwell(rates=ONE_HOT_CORE, facts={f"network_interfaces.{NIC}.rx_queues.0.rps_cpus": "fe"}),
         (NIC,),
-        ("0 a queue: flow steering is off",),
+        ("0 per queue: flow steering is off",),
     ),
     Case(
         "NET05",
@@ -113,7 +113,7 @@ CASES = [
     Case("NET05", "not steered", lambda: unwell(rates=ONE_HOT_CORE)),
     Case(
         "NET05",
-        "the kernel does not tell",
+        "the kernel does not report it",
         lambda: unwell(
             rates=ONE_HOT_CORE,
             facts={

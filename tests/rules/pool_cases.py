@@ -30,7 +30,7 @@ CASES = [
         "128 MB beside 2 GB",
         lambda: unwell(**SMALL),
         ("",),
-        ("the pool has 128 MiB beside 2 GiB of data, 4,000 pages/s", "of memory are idle"),
+        ("the buffer pool is 128 MiB for 2 GiB of data, 4,000 pages/s", "of memory is idle"),
     ),
     Case("POOL01", "the same in MySQL", lambda: unwell(vendor="mysql", **SMALL), ("",), ("128 MiB",)),
     Case(
@@ -49,7 +49,7 @@ CASES = [
         lambda: unwell(**{**SMALL, "status_rates": {"innodb_buffer_pool_reads": 1.0}}),
     ),
     Case("POOL01", "no memory is idle", lambda: unwell(**{**SMALL, "gauges": SHORT})),
-    Case("POOL01", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("POOL01", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case("POOL01", "memory not sampled", lambda: unwell(without=["memory"]), missing="MemTotal"),
     Case(
         "POOL02",
@@ -69,13 +69,13 @@ CASES = [
         ("44 GiB of the 40 GiB",),
     ),
     Case("POOL02", "44 GiB", lambda: unwell(facts={"servers.1322.cgroup.memory_max_bytes": "max"})),
-    Case("POOL02", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("POOL02", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
         "POOL03",
         "thirty a second",
         lambda: unwell(status_rates={"innodb_buffer_pool_wait_free": 30.0}),
         ("",),
-        ("30.0 times a second",),
+        ("30.0 times per second",),
     ),
     Case(
         "POOL03",
@@ -86,7 +86,7 @@ CASES = [
     ),
     Case("POOL03", "none", lambda: unwell(vendor="mysql")),
     Case("POOL03", "not sampled", lambda: unwell(without=["mysql_status"]), missing="wait_free was not"),
-    Case("POOL04", "87%", lambda: unwell(status=DIRTY), ("",), ("87% of the pool's pages are dirty",)),
+    Case("POOL04", "87%", lambda: unwell(status=DIRTY), ("",), ("87% of the buffer pool's pages are dirty",)),
     Case("POOL04", "few", unwell),
     Case("POOL04", "not sampled", lambda: unwell(without=["mysql_status"]), missing="pages_dirty was not"),
     Case(
@@ -98,7 +98,7 @@ CASES = [
             status={"threads_running": 40.0},
         ),
         ("",),
-        ("44 GiB is one part, with 40 threads at work on 8 CPUs",),
+        ("44 GiB has one instance, with 40 threads running on 8 CPUs",),
     ),
     Case("POOL05", "eight", lambda: unwell(vendor="mysql", status={"threads_running": 40.0})),
     Case(
@@ -120,13 +120,13 @@ CASES = [
         ("1,408 chunks of 32 MiB",),
     ),
     Case("POOL06", "352", lambda: unwell(vendor="mysql")),
-    Case("POOL06", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("POOL06", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
         "POOL07",
         "not loaded",
         lambda: unwell(variables={"innodb_buffer_pool_load_at_startup": "OFF"}),
         ("",),
-        ("innodb_buffer_pool_load_at_startup is off, with a pool of 44 GiB",),
+        ("innodb_buffer_pool_load_at_startup is off, with a buffer pool of 44 GiB",),
     ),
     Case("POOL07", "saved and loaded", unwell),
     Case(
@@ -136,13 +136,13 @@ CASES = [
             variables={"innodb_buffer_pool_load_at_startup": "OFF", "innodb_buffer_pool_size": str(GIB)}
         ),
     ),
-    Case("POOL07", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("POOL07", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
         "POOL08",
         "no room",
         lambda: unwell(variables=SMALLER, status_rates=FULL, gauges=SHORT),
         ("",),
-        ("5,000 pages/s are read from files (1.2% of all requests); the pool has 30 GiB beside 40 GiB",),
+        ("5,000 pages/s are read from files (1.2% of all requests); the buffer pool is 30 GiB for 40 GiB",),
     ),
     Case("POOL08", "all fit", lambda: unwell(status_rates=FULL, gauges=SHORT)),
     Case(
@@ -163,5 +163,5 @@ CASES = [
         ("innodb_old_blocks_time is 0 while scans read 900,000 rows/s",),
     ),
     Case("POOL09", "one second", lambda: unwell(variables=SMALLER, status_rates=SCANS)),
-    Case("POOL09", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("POOL09", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
 ]

@@ -13,7 +13,7 @@ CASES = [
         "two in five",
         lambda: unwell(status_rates=IN_VAIN),
         ("",),
-        ("40% of 1,000 pages/s read ahead are thrown out unused; the threshold is 56",),
+        ("40% of 1,000 pages/s read ahead are evicted unused; the threshold is 56",),
     ),
     Case(
         "READ01",

@@ -24,7 +24,7 @@ CASES = [
         "apply-bound",
         lambda: unwell(gauges=UNAPPLIED),
         ("",),
-        ("400 s behind at the least, apply-bound; slave_parallel_threads is 0",),
+        ("at least 400 s behind, apply-bound; slave_parallel_threads is 0",),
     ),
     Case(
         "REPL01",
@@ -40,7 +40,7 @@ CASES = [
         "REPL01",
         "not asked",
         lambda: unwell(facts={"server_settings.replication": None}),
-        missing="whether it is a replica",
+        missing="replication status",
     ),
     Case(
         "REPL01",
@@ -53,10 +53,10 @@ CASES = [
         "SQL",
         lambda: unwell(gauges={**REPLICA, "replication.sql_running.": 0.0}),
         ("",),
-        ("the replica's SQL thread does not run",),
+        ("the replica's SQL thread is not running",),
     ),
     Case("REPL02", "both run", lambda: unwell(gauges=REPLICA)),
-    Case("REPL02", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("REPL02", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
         "REPL03",
         "five tables",
@@ -84,9 +84,9 @@ CASES = [
         ("the relay log takes 40 GiB",),
     ),
     Case("REPL04", "small", lambda: unwell(gauges=REPLICA)),
-    Case("REPL04", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("REPL04", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case("REPL05", "off", lambda: unwell(gauges=REPLICA), ("",), ("relay_log_recovery is off",)),
     Case("REPL05", "on", lambda: unwell(gauges=REPLICA, variables={"relay_log_recovery": "ON"})),
     Case("REPL05", "no replica", unwell),
-    Case("REPL05", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("REPL05", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
 ]

@@ -16,7 +16,7 @@ CASES = [
         "256 MB for every sort",
         lambda: unwell(variables={"sort_buffer_size": str(256 * MIB)}),
         ("sort_buffer_size",),
-        ("256 MiB for every session, the default 2 MiB; 140 sessions at once could take 35 GiB",),
+        ("256 MiB for every session, the default 2 MiB; 140 concurrent sessions could take 35 GiB",),
     ),
     Case(
         "SESS01",
@@ -40,7 +40,7 @@ CASES = [
         ),
     ),
     Case("SESS01", "the defaults", unwell),
-    Case("SESS01", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("SESS01", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
         "SESS02",
         "fifty passes",
@@ -55,7 +55,7 @@ CASES = [
         "half",
         lambda: unwell(status_rates={"created_tmp_disk_tables": 10.0}),
         ("",),
-        ("10 of 20 temporary tables/s are made on disk; the limit is 16 MiB",),
+        ("10 of 20 temporary tables/s are created on disk; the limit is 16 MiB",),
     ),
     Case("SESS03", "few", lambda: unwell(status_rates={"created_tmp_disk_tables": 1.0})),
     Case(
@@ -74,13 +74,13 @@ CASES = [
         "nothing changes",
         lambda: unwell(variables=CACHE, status_rates={"com_insert": 0.0, "com_update": 0.0}),
     ),
-    Case("SESS04", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("SESS04", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
         "SESS05",
         "five a second",
         lambda: unwell(variables={"thread_cache_size": "4"}, status_rates={"threads_created": 5.0}),
         ("",),
-        ("5.0 threads/s are created for 0.5 connections/s; 4 are kept",),
+        ("5.0 threads/s are created for 0.5 connections/s; 4 are cached",),
     ),
     Case(
         "SESS05",

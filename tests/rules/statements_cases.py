@@ -20,7 +20,7 @@ CASES = [
         "nine tenths",
         lambda: unwell(rates={**EVEN, f"statements.time_ns.{HEAVY}": 4.5e9}),
         (HEAVY,),
-        (f"digest {HEAVY} takes 90% of the time of 2 classes: 1,000 a second, 4.50 ms each",),
+        (f"digest {HEAVY} takes 90% of the time of 2 classes: 1,000 per second, 4.50 ms each",),
     ),
     Case(
         "STMT01",
@@ -35,16 +35,16 @@ CASES = [
             rates={**EVEN, f"statements.rows_examined.{HEAVY}": 1e6, f"statements.rows_sent.{HEAVY}": 10.0}
         ),
         (HEAVY,),
-        ("looks at 1,000,000 rows/s to send 10.0",),
+        ("examines 1,000,000 rows/s to send 10.0",),
     ),
     Case("STMT02", "two for one", lambda: unwell(rates=EVEN)),
-    Case("STMT02", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("STMT02", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
         "STMT03",
         "forty",
         lambda: unwell(rates={**EVEN, f"statements.tmp_disk_tables.{HEAVY}": 40.0}),
         (HEAVY,),
-        ("makes 40.0 temporary tables on disk a second",),
+        ("creates 40.0 temporary tables on disk per second",),
     ),
     Case("STMT03", "none", lambda: unwell(rates=EVEN)),
     Case("STMT03", "not sampled", unwell, missing="not sampled by digest"),
@@ -55,7 +55,7 @@ CASES = [
             rates={**EVEN, f"statements.time_ns.{HEAVY}": 5e9, f"statements.lock_ns.{HEAVY}": 4e9}
         ),
         (HEAVY,),
-        ("waits for locks 80% of its 5.00 s a second",),
+        ("waits for locks 80% of its 5.00 s per second",),
     ),
     Case("STMT04", "hardly", lambda: unwell(rates=EVEN)),
     Case("STMT04", "not sampled", unwell, missing="not sampled by digest"),

@@ -16,7 +16,7 @@ CASES = [
         "off",
         lambda: unwell(variables={"performance_schema": "OFF"}, status={"threads_running": 20.0}),
         ("",),
-        ("performance_schema is off, with 20 threads at work",),
+        ("performance_schema is off, with 20 threads running",),
     ),
     Case("STAT01", "on", unwell),
     Case("STAT01", "off and idle", lambda: unwell(variables={"performance_schema": "OFF"})),
@@ -43,7 +43,7 @@ CASES = [
         ("innodb_status_output and innodb_stats_on_metadata are on",),
     ),
     Case("STAT04", "off", unwell),
-    Case("STAT04", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("STAT04", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case("STAT05", "none there", lambda: unwell(variables={"large_pages": "ON"}), ("",), ("no huge page",)),
     Case(
         "STAT05",
@@ -62,7 +62,7 @@ CASES = [
         "memcached beside it",
         lambda: unwell(vendor="mysql", variables={"innodb_dedicated_server": "ON"}, facts=BESIDE),
         ("",),
-        ("beside memcached with 8 GiB; the pool has 44 GiB",),
+        ("next to memcached with 8 GiB; the buffer pool is 44 GiB",),
     ),
     Case(
         "STAT06",
@@ -74,5 +74,5 @@ CASES = [
         ),
     ),
     Case("STAT06", "off", lambda: unwell(vendor="mysql", facts=BESIDE)),
-    Case("STAT06", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("STAT06", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
 ]

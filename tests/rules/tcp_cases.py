@@ -17,7 +17,7 @@ CASES = [
         ("back_log is 900, but net.core.somaxconn allows 128",),
     ),
     Case("TCP01", "enough", unwell),
-    Case("TCP01", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("TCP01", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
         "TCP01",
         "no sysctl",
@@ -45,7 +45,7 @@ CASES = [
         "two in a hundred",
         lambda: unwell(rates={"snmp.Tcp.RetransSegs.": 180.0}),
         ("",),
-        ("2% of 9,000 segments/s are sent again",),
+        ("2% of 9,000 segments/s are retransmitted",),
     ),
     Case("TCP03", "few", unwell),
     Case(
@@ -59,7 +59,7 @@ CASES = [
         "large answers on kept connections",
         lambda: unwell(status_rates=LARGE_ANSWERS),
         ("",),
-        ("4.1 times the first window", "8,000 statements or more"),
+        ("4.1 times the initial window", "8,000 statements or more"),
     ),
     Case("TCP04", "small answers", unwell),
     Case(
@@ -72,7 +72,7 @@ CASES = [
         "off already",
         lambda: unwell(status_rates=LARGE_ANSWERS, facts={"sysctls.net.ipv4.tcp_slow_start_after_idle": "0"}),
     ),
-    Case("TCP04", "no server", lambda: unwell(has_server=False), missing="no server was asked"),
+    Case("TCP04", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
         "TCP05",
         "400 a second",
@@ -87,7 +87,7 @@ CASES = [
         "cookies",
         lambda: unwell(rates={"snmp.TcpExt.TCPReqQFullDoCookies.": 12.0}),
         ("",),
-        ("12.0 answered by cookies",),
+        ("12.0 answered with cookies",),
     ),
     Case("TCP06", "none", unwell),
     Case("TCP06", "not sampled", lambda: unwell(without=["snmp"]), missing="snmp.TcpExt.TCPReqQFullDrop"),

@@ -21,7 +21,7 @@ def disk(**rates: float) -> dict[str, float]:
 
 #: Never at rest: what iostat calls 100% utilised.
 ALWAYS_BUSY = disk(io_ms=1_000.0)
-#: 24 requests at once, 10 ms each.
+#: 24 requests in flight, 10 ms each.
 DEEP_AND_SLOW = disk(io_ms=1_000.0, weighted_io_ms=24_000.0, read_ms=9_000.0, write_ms=15_000.0)
 SPINDLE: dict[str, Any] = {f"block_devices.{DISK}.driver": "sd", f"block_devices.{DISK}.rotational": True}
 ONE_HOT_CORE = {"cpu.user.cpu6": 95.0, "cpu.idle.cpu6": 0.0, "cpu.iowait.cpu6": 0.0}
@@ -67,7 +67,7 @@ def test_when_all_cores_are_full_none_is_named_alone() -> None:
     assert limiting(evidence) == "cpu"
     assert not [u for u in evidence.verdict.uses if u.resource == "core"]
     assert "80% of the time" in use(evidence, "cpu").saturation
-    assert "30.0 tasks ran or wanted to, on 8 CPUs" in use(evidence, "cpu").saturation
+    assert "30.0 tasks were runnable on 8 CPUs" in use(evidence, "cpu").saturation
 
 
 def test_full_cores_that_nobody_waits_for_are_busy_not_saturated() -> None:
@@ -79,7 +79,7 @@ def test_full_cores_that_nobody_waits_for_are_busy_not_saturated() -> None:
     )
     assert limiting(evidence) is None
     assert use(evidence, "cpu").level is Level.BUSY
-    assert "99% busy and will be next" in evidence.verdict.sentence
+    assert "99% busy and will saturate next" in evidence.verdict.sentence
 
 
 def test_iowait_is_idle_time() -> None:
@@ -92,7 +92,7 @@ def test_iowait_is_idle_time() -> None:
     cpu = use(evidence, "cpu")
     assert (cpu.level, limiting(evidence)) == (Level.FINE, None)
     assert cpu.utilisation == pytest.approx(0.18)
-    assert cpu.traps == ("60% iowait is idle time: the CPUs would have had room",)
+    assert cpu.traps == ("60% iowait is idle time: the CPUs had room",)
 
 
 @pytest.mark.parametrize(("stolen", "level"), [(1.0, Level.FINE), (5.0, Level.FINE), (15.0, Level.SATURATED)])
@@ -113,7 +113,7 @@ def test_stolen_time_is_not_ours(stolen: float, level: Level) -> None:
 def test_a_quota_that_holds_the_server_back_is_said() -> None:
     evidence = unwell(rates={"cgroup.throttled_us.system.slice/mysql.service": 300_000.0})
     assert limiting(evidence) == "cpu"
-    assert "the cgroup's quota held it back for 18.0 s of 60" in use(evidence, "cpu").saturation
+    assert "the cgroup's quota throttled it for 18.0 s of 60" in use(evidence, "cpu").saturation
 
 
 def test_a_kernel_without_pressure_says_so_and_the_queue_tells() -> None:
@@ -123,7 +123,7 @@ def test_a_kernel_without_pressure_says_so_and_the_queue_tells() -> None:
     }
     calm = unwell(without=["psi"])
     assert any("no pressure counters" in trap for trap in use(calm, "cpu").traps)
-    assert any("known from swap only" in trap for trap in use(calm, "memory").traps)
+    assert any("only swapping shows waits for memory" in trap for trap in use(calm, "memory").traps)
     assert limiting(unwell(without=["psi"], rates=full)) is None
     assert limiting(unwell(without=["psi"], rates=full, gauges={"cpu.procs_running.": 20.0})) == "cpu"
 
@@ -133,7 +133,9 @@ def test_a_parallel_device_that_never_rests_is_not_saturated() -> None:
     device = use(evidence, "block", DISK)
     assert (device.level, limiting(evidence)) == (Level.FINE, None)
     assert device.utilisation is None
-    assert device.traps == ("%util 100 says only that it seldom rested: it serves many at once",)
+    assert device.traps == (
+        "%util 100 only says that it was rarely idle: it serves many requests concurrently",
+    )
 
 
 def test_a_spindle_that_never_rests_is() -> None:
@@ -165,7 +167,7 @@ def test_slow_requests_behind_a_deep_queue_are_saturation() -> None:
     evidence = unwell(rates=DEEP_AND_SLOW)
     device = use(evidence, "block", DISK)
     assert limiting(evidence) == f"block {DISK}"
-    assert "24.0 requests at once" in device.saturation
+    assert "24.0 requests in flight" in device.saturation
     assert device.limit == "about 2,300 operations/s with this mix: requests queue in it"
 
 
@@ -184,7 +186,7 @@ def growing_queue(last_writes: float) -> Evidence:
 def test_flat_throughput_over_a_growing_queue_is_saturation() -> None:
     evidence = growing_queue(20_400.0)
     assert limiting(evidence) == f"block {DISK}"
-    assert "more requests at once brought no more throughput" in use(evidence, "block", DISK).limit
+    assert "more requests in flight brought no more throughput" in use(evidence, "block", DISK).limit
 
 
 def test_throughput_that_grows_with_the_queue_is_room() -> None:
@@ -206,7 +208,7 @@ def test_what_waits_now_weighs_more_than_a_limit_of_another_mix() -> None:
     evidence = unwell(rates=DEEP_AND_SLOW, limits={DISK: 100_000.0})
     device = use(evidence, "block", DISK)
     assert device.level is Level.SATURATED
-    assert any("far below what was measured" in trap for trap in device.traps)
+    assert any("far below the measured limit" in trap for trap in device.traps)
 
 
 def test_what_was_not_sampled_is_unknown_never_fine() -> None:
@@ -215,7 +217,7 @@ def test_what_was_not_sampled_is_unknown_never_fine() -> None:
     assert use(evidence, "network").level is Level.UNKNOWN
     assert "Unknown: block, network." in evidence.verdict.sentence
     assert unwell(without=["cpu"]).verdict.sentence == (
-        "What limits this host is unknown: its CPUs were not sampled."
+        "The bottleneck of this host is unknown: its CPUs were not sampled."
     )
     uncounted = unwell(facts={"block_devices.nvme0n1.queue.iostats": False})
     assert use(uncounted, "block", "nvme0n1").level is Level.UNKNOWN
@@ -225,7 +227,7 @@ def test_an_interface_without_a_speed_is_unknown_never_fine() -> None:
     evidence = unwell(facts={f"network_interfaces.{NIC}.speed_mbit_s": None})
     nic = use(evidence, "network", NIC)
     assert (nic.level, nic.utilisation) == (Level.UNKNOWN, None)
-    assert nic.traps == ("the interface does not tell its speed",)
+    assert nic.traps == ("the interface does not report its speed",)
     assert f"Unknown: network {NIC}." in evidence.verdict.sentence
 
 
@@ -245,7 +247,7 @@ def test_loopback_and_bridges_have_no_speed_to_know() -> None:
 def test_a_link_by_its_speed(bits_s: float, level: Level) -> None:
     nic = use(unwell(rates={f"network.tx_bytes.{NIC}": bits_s / 8}), "network", NIC)
     assert nic.level is level
-    assert nic.limit == "25,000 Mbit/s, as the interface says"
+    assert nic.limit == "25,000 Mbit/s, as the interface reports"
 
 
 @pytest.mark.parametrize(
@@ -272,7 +274,7 @@ def test_little_memory_that_nobody_waits_for_is_busy() -> None:
 def test_lost_segments_and_refused_connections_are_said() -> None:
     lost = unwell(rates={"snmp.Tcp.RetransSegs.": 270.0})
     assert limiting(lost) == "tcp"
-    assert use(lost, "tcp").errors == "3.0% of the segments sent again"
+    assert use(lost, "tcp").errors == "3.0% of the segments retransmitted"
     refused = unwell(rates={"snmp.TcpExt.ListenOverflows.": 2.0})
     assert "2.0 connections/s refused" in refused.verdict.sentence
 
@@ -285,8 +287,10 @@ def test_dropped_packets_name_the_core() -> None:
 
 def test_many_threads_at_work_on_few_cpus_are_a_software_bottleneck() -> None:
     sentence = unwell(status={"threads_running": 41.0}).verdict.sentence
-    assert sentence.startswith("Nothing in hardware is saturated: the CPUs are 82% idle, while 41 threads")
-    assert "use 1.3 CPUs. They wait for each other: locks or hot paths." in sentence
+    assert sentence.startswith(
+        "No hardware is saturated: the CPUs are 82% idle, but 41 active server threads"
+    )
+    assert "use only 1.3 CPUs: they wait for each other (locks or hot code paths)." in sentence
 
 
 def test_threads_at_work_on_as_many_cpus_are_not() -> None:

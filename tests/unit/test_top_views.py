@@ -125,9 +125,8 @@ def text_of(shot: Shot | None, at: Position | None = None, width: int = 80, heig
 def test_the_overview_of_a_host_at_80_by_24() -> None:
     assert text_of(shot_of(feed_of())) == snapshot("""\
 overview  db1 · 4 CPUs · Linux 6.1.0 · mariadb 10.11.6             live 12:00:00
-Nothing in hardware is saturated: the CPUs are 61% idle, while 6 threads of the
-server are at work and use 1.8 CPUs. They wait for each other: locks or hot
-paths.
+No hardware is saturated: the CPUs are 61% idle, but 6 active server threads use
+only 1.8 CPUs: they wait for each other (locks or hot code paths).
 cpu  █ user   ▓ system   ░ irq   ▒ softirq   × steal   · iowait
   0 ▕████████▓▓▓·                ▏ 39%     2 ▕████████▓▓▓·                ▏ 39%
   1 ▕████████▓▓▓·                ▏ 39%     3 ▕████████▓▓▓·                ▏ 39%
@@ -145,6 +144,7 @@ innodb  pool 400 misses/s of 20,000 (2.00%),
         rows/s 50,000 read 0 inserted 1,500 updated 0 deleted,
         row lock waits 2.0/s, fsyncs 900/s, log 2.5 MB/s, checkpoint age 80 MiB,
         history 1,200
+
 
 
 1overview 2threads 3statements 4processlist 5interrupts 6findings  ? help q quit\

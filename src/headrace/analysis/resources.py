@@ -1,7 +1,7 @@
-"""What is saturated? Utilisation, saturation and errors of every resource over a window, the worst first.
+"""What is saturated? Utilisation, saturation and errors of every resource over a window, worst first.
 
-After the USE method (B. Gregg, "Thinking Methodically about Performance", ACM Queue 10.12, 2012). What cannot
-be known here (a virtual machine without the counter, an interface without a speed) is UNKNOWN, never fine.
+After the USE method (B. Gregg, "Thinking Methodically about Performance", ACM Queue 10.12, 2012). A value that
+cannot be known (a virtual machine without the counter, an interface without a speed) is UNKNOWN, never fine.
 """
 
 from __future__ import annotations
@@ -16,42 +16,43 @@ import numpy as np
 from headrace.analysis.window import Window
 from headrace.facts import HostFacts
 
-#: Above it a core, or all of them, count as used up: what is left is what the clock's ticks cannot tell.
+#: Above it a core, or all of them, count as full: the rest is within the error of the clock's ticks.
 FULL = 0.90
-#: From here on a resource is worth a look, though nothing waits for it yet.
+#: Above this a resource is worth a look, though nothing waits for it yet.
 BUSY = 0.70
-#: A core is alone when the others together do less than this.
+#: A core carries the load alone if the others are less busy than this on average.
 OTHERS_IDLE = 0.60
-#: A core with this share of softirqs, many times that of the others, carries the network alone and fills up first.
+#: A core with this share of softirqs, many times the others' share, carries the network alone and fills up first.
 HOT_SOFTIRQ, TIMES_OTHERS = 0.30, 4.0
 #: Single cores that are named; with more than these it is a part of the host, not a core.
 MOST_CORES = 4
-#: Share of the time in which some task waited (PSI): from where it is more than noise, and from where it rules.
+#: Share of the time in which some task waited (PSI): above which it is more than noise, and above which it
+#: dominates.
 PRESSURE_SEEN, PRESSURE_HIGH = 0.05, 0.25
 #: Share of CPU time that the hypervisor gave to others.
 STEAL_SEEN, STEAL_HIGH = 0.02, 0.10
-#: Packets dropped of those that a core received, above which somebody notices; below it is one burst a day.
+#: Packets dropped of those that a core received, above which clients notice; below it is one burst per day.
 LOST = 1e-4
 #: Retransmitted segments of all that were sent, above which the network loses packets.
 RETRANSMITTED = 0.01
-#: Connections a second that a full accept queue refuses; less often it is a burst.
+#: Connections per second that a full accept queue refuses; less often it is a burst.
 REFUSED_S = 1.0
-#: %util assumes one request at a time: that a device never rested says something about one spindle only.
+#: %util assumes one request at a time: that a device was never idle means something for a single spindle only.
 NEVER_RESTS = 0.95
-#: Requests waiting or in service at once, on average, from which a device that serves many has a queue.
+#: Mean requests in flight above which a device that serves many concurrently has a queue.
 DEEP_QUEUE = 8.0
-#: Requests at once up to which a device is asked one after the other.
+#: Requests in flight up to which a device gets one request at a time.
 FEW_AT_ONCE = 2.0
-#: Twice the queue should bring more throughput from a device that has room; less than this much more is none.
+#: Twice the queue should bring more throughput from a device that has room; a gain below this factor is none.
 FLAT = 1.10
 #: A read or write on flash that takes this long on average waited for others. Above the slowest p99 data sheets.
 FLASH_SLOW_MS = 5.0
 SECTOR_BYTES = 512
-#: Threads at work in a server that are more than a hand-over between two statements ...
+#: Threads at work in a server above which they are more than a hand-over between two statements ...
 MANY_RUNNING = 4.0
-#: ... and more than this many times the CPUs that they use: most of them stand still.
+#: ... and more than this many times the CPUs that they use: most of them wait.
 TIMES_CORES = 2.0
-#: A server that uses less than this of a CPU is not worth a word.
+#: A server that uses less than this share of a CPU is not mentioned.
 MENTIONED = 0.2
 #: /proc counts CPU time in USER_HZ, which is 100 on every architecture that Linux servers use: proc(5).
 TICKS_PER_SECOND = 100
@@ -60,9 +61,9 @@ WORKING = ("user", "nice", "system", "irq", "softirq")
 
 
 class Level(StrEnum):
-    SATURATED = "saturated"  # work waits for it
+    SATURATED = "saturated"  # requests are queued
     BUSY = "busy"  # much used, and little or nothing waits
-    UNKNOWN = "unknown"  # what would tell is not there
+    UNKNOWN = "unknown"  # the data is missing
     FINE = "fine"
 
 
@@ -74,9 +75,9 @@ class ResourceUsage:
     """One resource over the window.
 
     ``resource`` is its kind (cpu, core, block, memory, network, ...), ``instance`` which one. ``utilisation`` is
-    0 to 1 or None where it cannot be known; ``saturation`` and ``errors`` are sentences with numbers, empty where
-    there is nothing to say; ``load`` is what it did; ``limit`` what it can do, with where that is known from;
-    ``traps`` are what would mislead a reader of the bare number.
+    0 to 1 or None if it cannot be known; ``saturation`` and ``errors`` are sentences with numbers, empty if there
+    is nothing to say; ``load`` is what it did; ``limit`` what it can do, with the source of that number; ``traps``
+    say how the bare number would mislead a reader.
     """
 
     resource: str
@@ -97,7 +98,7 @@ class ResourceUsage:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``limiting`` is what holds the host back, None where nothing does or it is unknown; ``sentence`` says it."""
+    """``limiting`` is the bottleneck, None if there is none or it is unknown; ``sentence`` says it."""
 
     sentence: str
     limiting: ResourceUsage | None
@@ -105,7 +106,7 @@ class Verdict:
 
 
 def judge(window: Window, facts: HostFacts, limits: Mapping[str, float] | None = None) -> Verdict:
-    """The verdict on a window. ``limits`` are measured limits: device -> operations a second."""
+    """The verdict on a window. ``limits`` are measured limits: device -> operations per second."""
     uses = [
         *_cpu(window),
         *_softirq(window),
@@ -142,7 +143,7 @@ class Core:
 
 
 def cores(window: Window) -> list[Core]:
-    """Every CPU, ``all`` first, in their order. Steal counts as time that was not ours, not as work."""
+    """Every CPU, ``all`` first, in their order. Steal counts as time of other guests, not as work."""
     states = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
     rates = {state: window.rates("cpu", state) for state in states}
     found = []
@@ -229,17 +230,15 @@ def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
     if pressure is not None and pressure >= PRESSURE_SEEN:
         waits.append(f"some task waited for a CPU {_percent(pressure)} of the time")
     if running is not None and running.mean > count + 0.5:
-        waits.append(f"{running.mean:.1f} tasks ran or wanted to, on {count} CPUs")
+        waits.append(f"{running.mean:.1f} tasks were runnable on {count} CPUs")
     if throttled and throttled > 0.01e6 * window.seconds:
-        waits.append(f"the cgroup's quota held it back for {throttled / 1e6:.1f} s of {window.seconds:.0f}")
+        waits.append(f"the cgroup's quota throttled it for {throttled / 1e6:.1f} s of {window.seconds:.0f}")
     if core.steal >= STEAL_SEEN:
         waits.append(f"{_percent(core.steal)} was stolen by the hypervisor")
     if core.iowait >= PRESSURE_SEEN:
-        traps.append(f"{_percent(core.iowait)} iowait is idle time: the CPUs would have had room")
+        traps.append(f"{_percent(core.iowait)} iowait is idle time: the CPUs had room")
     if pressure is None:
-        traps.append(
-            "no pressure counters (/proc/pressure): whether tasks waited is known from the queue only"
-        )
+        traps.append("no pressure counters (/proc/pressure): only the run queue shows whether tasks waited")
     is_full = core.busy >= FULL or core.busy + core.steal >= FULL
     queued = running is not None and running.mean > count
     is_short = (pressure or 0) >= PRESSURE_HIGH or (pressure is None and queued)
@@ -286,7 +285,7 @@ def _softirq(window: Window) -> Iterator[ResourceUsage]:
 
 @dataclass(frozen=True)
 class Device:
-    """What a block device did: a second, and means over its requests."""
+    """What a block device did: rates per second, and means over its requests."""
 
     name: str
     utilisation: float
@@ -349,7 +348,7 @@ def _block(window: Window, facts: HostFacts, limits: Mapping[str, float]) -> Ite
         yield ResourceUsage("block", "", Level.UNKNOWN, None, saturation="block devices were not sampled")
         return
     for uncounted in facts.block_devices:
-        # Arrays and mappings are counted whatever their own setting says.
+        # Arrays and mappings are counted regardless of their own setting.
         if (uncounted.get("queue") or {}).get("iostats") is False and not uncounted.get("slaves"):
             why = "the kernel does not count its requests (iostats is 0)"
             yield ResourceUsage("block", str(uncounted["name"]), Level.UNKNOWN, None, saturation=why)
@@ -365,19 +364,20 @@ def _one_device(
 ) -> ResourceUsage:
     load = f"{device.reads:,.0f} reads/s, {device.writes:,.0f} writes/s, {device.bytes_s / 1e6:,.1f} MB/s"
     waiting = [
-        f"{ms:.2f} ms a {kind}"
+        f"{ms:.2f} ms per {kind}"
         for kind, ms in (("read", device.read_ms), ("write", device.write_ms))
         if ms is not None
     ]
-    saturation = f"{device.queue:.1f} requests at once, {', '.join(waiting) or 'flushes only'}"
+    saturation = f"{device.queue:.1f} requests in flight, {', '.join(waiting) or 'flushes only'}"
     if not device.queue and (record or {}).get("slaves"):
-        # Old kernels count an array's requests, and not what they take.
-        saturation = "how long they take stands with its members"
+        # Old kernels count an array's requests, but not their time.
+        saturation = "its members show how long they take"
     spindle = serves_one_at_a_time(record)
     traps: tuple[str, ...] = ()
     if device.utilisation >= BUSY and not spindle:
         traps = (
-            f"%util {100 * device.utilisation:.0f} says only that it seldom rested: it serves many at once",
+            f"%util {100 * device.utilisation:.0f} only says that it was rarely idle: it serves many "
+            "requests concurrently",
         )
     level, known = _level_of(window, device, spindle, limit)
     utilisation = device.utilisation if spindle else None
@@ -386,7 +386,7 @@ def _one_device(
         if level is Level.SATURATED and utilisation < BUSY:
             traps = (
                 *traps,
-                "far below what was measured: other requests than then, or something holds it back",
+                "far below the measured limit: the mix of requests differs, or something holds it back",
             )
     numbers = {
         "operations": device.operations,
@@ -403,22 +403,22 @@ def _one_device(
 
 
 def _level_of(window: Window, device: Device, spindle: bool, limit: float | None) -> tuple[Level, str]:
-    """The level, and what the device can do with where that is known from."""
+    """The level, and what the device can do with the source of that number."""
     measured = f"{limit:,.0f} operations/s, measured" if limit else ""
     if limit and device.operations >= FULL * limit:
         return Level.SATURATED, measured
     is_flat = _is_flat(window, device.name)
     full_queue = device.queue >= DEEP_QUEUE and device.wait_ms >= FLASH_SLOW_MS
     if spindle and device.utilisation >= NEVER_RESTS and device.queue >= 2:
-        mix = f"about {device.operations:,.0f} operations/s with this mix: it never rests"
+        mix = f"about {device.operations:,.0f} operations/s with this mix: it is never idle"
         return Level.SATURATED, measured or mix
-    # A limit holds for the mix that it was measured with, so what waits now weighs more.
+    # A limit holds for the mix that it was measured with, so current waits weigh more.
     if (
         not spindle
         and device.utilisation >= NEVER_RESTS
         and (full_queue or (is_flat and device.queue >= DEEP_QUEUE))
     ):
-        why = "more requests at once brought no more throughput" if is_flat else "requests queue in it"
+        why = "more requests in flight brought no more throughput" if is_flat else "requests queue in it"
         return Level.SATURATED, measured or (
             f"about {device.operations:,.0f} operations/s with this mix: {why}"
         )
@@ -457,11 +457,11 @@ def _memory(window: Window) -> Iterator[ResourceUsage]:
     if swapped_in and swapped_in >= 1:
         waits.append(f"{swapped_in:,.0f} pages/s swapped in, {swapped_out or 0:,.0f} out")
     if reclaim and reclaim >= 1:
-        waits.append(f"{reclaim:,.0f} pages/s looked at by tasks that had to make room themselves")
+        waits.append(f"{reclaim:,.0f} pages/s scanned by tasks that had to free memory themselves")
     is_short = (pressure or 0) >= PRESSURE_SEEN or (swapped_in or 0) >= 256 or kills > 0
     if available is None or not total:
-        # Before 3.14 it is not there. That nothing is swapped says little: the page cache may be all but gone.
-        blind = "the kernel does not tell what is available"
+        # Before 3.14 it is not there. No swapping means little: the page cache may be all but gone.
+        blind = "the kernel does not report available memory"
         level = Level.SATURATED if is_short else Level.UNKNOWN
         yield ResourceUsage("memory", "", level, None, saturation="; ".join([*waits, blind]))
         return
@@ -472,18 +472,16 @@ def _memory(window: Window) -> Iterator[ResourceUsage]:
         "",
         level,
         used,
-        load=f"{available.low / 2**30:.1f} GiB of {total / 2**30:.1f} GiB available at the least",
+        load=f"at least {available.low / 2**30:.1f} GiB of {total / 2**30:.1f} GiB available",
         saturation="; ".join(waits),
         errors=f"{kills:.0f} processes killed for lack of memory" if kills else "",
-        traps=()
-        if full is not None
-        else ("no pressure counters: waiting for memory is known from swap only",),
+        traps=() if full is not None else ("no pressure counters: only swapping shows waits for memory",),
         numbers={"available_bytes": available.low, "total_bytes": total},
     )
 
 
 def _direct_reclaim(window: Window) -> float | None:
-    """Pages a second that tasks scanned themselves. Before Linux 4.8 they are counted by zone."""
+    """Pages per second that tasks scanned themselves. Before Linux 4.8 they are counted by zone."""
     metrics = [name for name in window.metrics("vmstat") if name.startswith("pgscan_direct")]
     rates = [window.rate("vmstat", name) for name in metrics if name != "pgscan_direct_throttle"]
     known = [rate for rate in rates if rate is not None]
@@ -503,7 +501,7 @@ def _network(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
     if out and out >= 100 and retransmitted is not None:
         share = retransmitted / out
         bad = share >= RETRANSMITTED or overflows >= REFUSED_S
-        errors = [f"{_percent(share)} of the segments sent again"] if share >= RETRANSMITTED else []
+        errors = [f"{_percent(share)} of the segments retransmitted"] if share >= RETRANSMITTED else []
         if overflows > 0:
             errors.append(f"{_rate(overflows)} connections/s refused: an accept queue was full")
         yield ResourceUsage(
@@ -529,9 +527,9 @@ def _interface(window: Window, facts: HostFacts, name: str, received: float, sen
     }
     speed = record.get("speed_mbit_s")
     utilisation = max(received, sent) * 8 / (speed * 1e6) if speed and speed > 0 else None
-    # Bridges, bonds and the like have no speed of their own; what is beneath them has.
+    # Bridges, bonds and the like have no speed; the interfaces beneath them have one.
     is_own = name == "lo" or (bool(record) and not record.get("physical"))
-    traps = () if utilisation is not None or is_own else ("the interface does not tell its speed",)
+    traps = () if utilisation is not None or is_own else ("the interface does not report its speed",)
     errors = ", ".join(f"{rate:,.1f} {metric}/s" for metric, rate in lost.items() if rate > 0)
     level = Level.FINE if utilisation is not None or is_own else Level.UNKNOWN
     if utilisation is not None and utilisation >= FULL:
@@ -545,7 +543,7 @@ def _interface(window: Window, facts: HostFacts, name: str, received: float, sen
         utilisation,
         load=", ".join(f"{p:,.0f} packets/s ({m:,.1f} Mbit/s) {way}" for p, m, way in flows),
         errors=errors,
-        limit=f"{speed:,} Mbit/s, as the interface says" if utilisation is not None else "",
+        limit=f"{speed:,} Mbit/s, as the interface reports" if utilisation is not None else "",
         traps=traps,
         numbers={"rx_packets": packets[0], "tx_packets": packets[1], **lost},
     )
@@ -557,33 +555,35 @@ def _sentence(window: Window, uses: list[ResourceUsage], limiting: ResourceUsage
         return f"{_titled(limiting)} limits this host: {what}."
     cpu = next((use for use in uses if use.resource == "cpu"), None)
     if cpu is None or cpu.utilisation is None:
-        return "What limits this host is unknown: its CPUs were not sampled."
+        return "The bottleneck of this host is unknown: its CPUs were not sampled."
     unknown = [use.name for use in uses if use.level is Level.UNKNOWN]
     blind = f" Unknown: {', '.join(unknown)}." if unknown else ""
     if cpu.level is Level.BUSY:
-        return f"Nothing is saturated; the CPUs are {_percent(cpu.utilisation)} busy and will be next.{blind}"
+        busy = _percent(cpu.utilisation)
+        return f"Nothing is saturated; the CPUs are {busy} busy and will saturate next.{blind}"
     idle = _percent(1 - cpu.utilisation)
     if waits := _waits_for_io(window, uses):
-        return f"Nothing in hardware is saturated: the CPUs are {idle} idle, yet {waits}{blind}"
+        return f"No hardware is saturated: the CPUs are {idle} idle, yet {waits}{blind}"
     core = next((use for use in uses if use.resource == "core"), None)
     if core is not None:
         return (
-            f"Nothing is saturated; {core.name} is {core.load}, {core.saturation}, and will be next.{blind}"
+            f"Nothing is saturated; {core.name} is {core.load} ({core.saturation}), and will saturate "
+            f"next.{blind}"
         )
     program, used = _busiest_server(window)
     running = window.gauge("mysql_status", "threads_running")
     if running is not None and running.mean - 1 >= max(MANY_RUNNING, TIMES_CORES * used):
         return (
-            f"Nothing in hardware is saturated: the CPUs are {idle} idle, while {running.mean:.0f} threads of the "
-            f"server are at work and use {used:.1f} CPUs. They wait for each other: locks or hot paths.{blind}"
+            f"No hardware is saturated: the CPUs are {idle} idle, but {running.mean:.0f} active server "
+            f"threads use only {used:.1f} CPUs: they wait for each other (locks or hot code paths).{blind}"
         )
     works = f", {program} uses {used:.1f} of {len(cores(window)) - 1}" if used >= MENTIONED else ""
-    nothing = "Nothing that can be seen here limits" if unknown else "Nothing limits"
-    return f"{nothing} this host: the CPUs are {idle} idle{works}.{blind}"
+    nothing = "No bottleneck found in the available data" if unknown else "Nothing limits this host"
+    return f"{nothing}: the CPUs are {idle} idle{works}.{blind}"
 
 
 def _waits_for_io(window: Window, uses: list[ResourceUsage]) -> str:
-    """Where tasks wait for devices that have room: each waits for one request after the other."""
+    """For tasks that wait for devices that have room: each sends one request at a time."""
     pressure = _pressure(window, "io")
     blocked = window.gauge("cpu", "procs_blocked")
     if pressure is not None and pressure >= PRESSURE_HIGH:
@@ -599,10 +599,10 @@ def _waits_for_io(window: Window, uses: list[ResourceUsage]) -> str:
     numbers = device.numbers
     against = f" (of {device.limit})" if device.limit else ""
     # Old kernels count the requests of an array, but not their time.
-    each = f", {numbers['queue']:.1f} at once in {numbers['wait_ms']:.2f} ms each" if numbers["queue"] else ""
+    each = f", {numbers['queue']:.1f} in flight, {numbers['wait_ms']:.2f} ms each" if numbers["queue"] else ""
     return (
         f"{waited}: {device.instance} does {numbers['operations']:,.0f} operations/s{against}{each}. "
-        "What asks it does so one request after the other."
+        "I/O is issued one request at a time."
     )
 
 

@@ -1,4 +1,4 @@
-"""Rules about the library that gives the server its memory."""
+"""Rules about the memory allocator."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Percona saw no difference up to 4 CPUs and a clear one from 8: Impact of memory allocators, part 2.
 MANY_CPUS = 8
-#: Threads at work at once from which they meet in the allocator.
+#: Concurrently running threads above which they contend in the allocator.
 MANY_RUNNING = 8.0
-#: CPUs that the server uses: with less the allocator's share is too small to see.
+#: CPUs that the server uses: with fewer, the allocator's share is too small to see.
 CPUS_USED = 4.0
 
 
@@ -23,14 +23,14 @@ CPUS_USED = 4.0
     source="Percona, MySQL performance: Impact of memory allocators (Part 2), 2013; A. Kopytov, Revisiting "
     "memory allocators and MySQL performance, 2018",
     refute="With jemalloc and with tcmalloc, throughput, p99 and resident memory are equivalent.",
-    disputed="In 2013 glibc fell behind from 8 CPUs on; since 2.26 it keeps a cache for each thread, and in "
-    "2018 the difference was found to be gone.",
+    disputed="In 2013 glibc fell behind at 8 or more CPUs; since 2.26 it has per-thread caches, and in 2018 "
+    "the difference was gone.",
 )
 def allocator_of_glibc(evidence: Evidence) -> Iterator[Match]:
-    """A busy server of many threads uses glibc's allocator.
+    """A busy server with many threads uses glibc's allocator.
 
-    Every statement allocates and frees. How well threads do so beside each other, and how much memory is left
-    over in pieces, depends on the library and its version, so a result holds for that build only.
+    Every statement allocates and frees memory. How well threads do so concurrently, and how much memory is lost to
+    fragmentation, depends on the library and its version, so a result holds for that build only.
     """
     process = evidence.process
     if process is None:
@@ -49,7 +49,7 @@ def allocator_of_glibc(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         label,
-        f"{process['program']} uses glibc's allocator with {running:.0f} threads at work on {used:.1f} CPUs.",
+        f"{process['program']} uses glibc's allocator with {running:.0f} threads running on {used:.1f} CPUs.",
         (
             number("allocator", (process.get("allocator") or {}).get("path") or name),
             number("threads at work, mean", f"{running:.1f}"),

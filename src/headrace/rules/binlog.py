@@ -9,17 +9,17 @@ from headrace.model import Value, Vendor
 from headrace.rules.evidence import MIB, Evidence, number, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-#: Commits a second, and threads at work, from which several could share a sync.
+#: Commits per second, and running threads, above which several commits could share a sync.
 COMMITS_S = 100.0
 RUNNING = 8.0
-#: Commits in a group, on average, below which there is no grouping to speak of.
+#: Mean commits per group below which group commit does next to nothing.
 FEW_IN_GROUP = 1.5
 #: The first step of the wait: some 100 us, about a sync of a fast device.
 DELAY_US = 100
-#: Bytes of binary log for each row changed, and a second, from which unchanged columns must be many.
+#: Bytes of binary log per row changed, and per second, above which many columns must be unchanged.
 WIDE_ROW = 1_024.0
 LOGGED_S = 4.0 * MIB
-#: A week: long enough for a replica that was away over a weekend, and for a restore from yesterday's backup.
+#: A week: long enough for a replica that was down over a weekend, and for a restore from yesterday's backup.
 WEEK_S = 604_800
 
 
@@ -28,14 +28,14 @@ WEEK_S = 604_800
     severity=Severity.ADVICE,
     confidence=Confidence.LOW,
     source="MySQL Reference Manual, binlog_group_commit_sync_delay; MariaDB, Binary Log Group Commit",
-    refute="With the wait throughput is lower or p99 higher by more than the wait.",
-    disputed="Waiting makes every commit slower and can make all of them together faster: only the load decides.",
+    refute="With the wait, throughput is lower, or p99 rises by more than the wait.",
+    disputed="Waiting slows every commit and can still raise total throughput: it depends on the load.",
 )
 def commits_share_no_sync(evidence: Evidence) -> Iterator[Match]:
-    """Many transactions commit at once, and each has a sync of its own.
+    """Many transactions commit concurrently, and each needs its own sync.
 
-    Group commit lets those that arrive together share one. A short wait makes groups larger where syncs are slow
-    and clients are many; with few clients it only makes them wait. Durability stays what it was.
+    Group commit lets transactions that arrive together share a sync. A short wait makes the groups larger if syncs
+    are slow and clients are many; with few clients it only delays commits. Durability is unchanged.
     """
     if not evidence.is_on("log_bin") or evidence.variable("sync_binlog") != "1":
         return
@@ -58,7 +58,7 @@ def commits_share_no_sync(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"{commits:,.0f} commits/s in {groups:,.0f} groups, with {running:.0f} threads at work.",
+        f"{commits:,.0f} commits/s in {groups:,.0f} groups, with {running:.0f} threads running.",
         (
             number("commits/s", f"{commits:,.0f}"),
             number("groups or syncs of the log/s", f"{groups:,.0f}"),
@@ -73,14 +73,15 @@ def commits_share_no_sync(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.LOW,
     source="MySQL Reference Manual, binlog_row_image; MariaDB, Replication and Binary Log System Variables",
-    refute="With MINIMAL bytes of binary log a second, throughput and the replica's lag are equivalent.",
+    refute="With MINIMAL, bytes of binary log per second, throughput and replica lag are equivalent.",
     applies_to={Vendor.MARIADB: Versions()},
-    disputed="Less is written and sent, but readers of the log (change capture, flashback) may need whole rows.",
+    disputed="Less is written and sent, but consumers of the log (change capture, flashback) may need full "
+    "rows.",
 )
 def whole_rows_logged(evidence: Evidence) -> Iterator[Match]:
-    """The binary log holds whole rows, and much is written for each that changes.
+    """The binary log records full rows, and writes much for each row changed.
 
-    With binlog_row_image=MINIMAL it holds the key and the columns that changed.
+    With binlog_row_image=MINIMAL it records only the key and the changed columns.
     """
     if not evidence.is_on("log_bin") or evidence.variable("binlog_row_image") != "FULL":
         return
@@ -90,7 +91,7 @@ def whole_rows_logged(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"{size(logged)} of binary log a second, {size(logged / rows)} for each row updated or deleted.",
+        f"{size(logged)} of binary log per second, {size(logged / rows)} per row updated or deleted.",
         (
             number("Binlog_bytes_written/s", size(logged)),
             number("rows updated and deleted/s", f"{rows:,.0f}"),
@@ -108,9 +109,9 @@ def whole_rows_logged(evidence: Evidence) -> Iterator[Match]:
     refute="Something else purges the binary logs.",
 )
 def never_expires(evidence: Evidence) -> Iterator[Match]:
-    """Binary logs are kept for ever.
+    """Binary logs never expire.
 
-    One day their file system is full, and then every transaction waits.
+    Eventually their file system fills up, and then every transaction waits.
     """
     if not evidence.is_on("log_bin"):
         return
@@ -125,6 +126,6 @@ def never_expires(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         "",
         f"the binary log is on, and {' and '.join(names) or name} {'are' if len(names) > 1 else 'is'} 0.",
-        tuple(number(n, evidence.variable(n)) for n in names) or (number(name, "not there"),),
+        tuple(number(n, evidence.variable(n)) for n in names) or (number(name, "not present"),),
         (Remedy({f"server.{name}": value}),),
     )

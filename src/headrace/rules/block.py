@@ -1,4 +1,4 @@
-"""Rules about block devices: their queues, their caches, and whether they are what is waited for."""
+"""Rules about block devices: their queues, their caches, and whether requests wait for them."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from headrace.analysis.resources import FLASH_SLOW_MS, SECTOR_BYTES, Device, Lev
 from headrace.rules.evidence import MIB, Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-#: Below this many requests a second the price of a request in the kernel is no matter.
+#: Below this many requests per second the kernel's cost per request does not matter.
 MANY_REQUESTS_S = 1_000.0
-#: At 5 us a request, from here on a tenth of a core is at stake.
+#: At 5 us per request, this many use a tenth of a core.
 VERY_MANY_REQUESTS_S = 20_000.0
-#: A device that is seldom idle; an experiment on its queue has something to show.
+#: A device that is rarely idle: an experiment on its queue can show an effect.
 OFTEN_BUSY = 0.50
-#: Share of all completions on one core, and of that core's time, from where spreading them can matter.
+#: Share of all completions on one core, and of that core's time, above which spreading them can matter.
 ON_ONE_CORE, CORE_SOFTIRQ = 0.50, 0.20
-#: A flush of a volatile cache is worth a word when it takes this long ...
+#: A flush of a volatile cache is reported if it takes this long ...
 FLUSH_MS = 1.0
-#: ... and comes this often: a handful of commits a second wait for something else.
+#: ... and comes this often: a handful of commits per second wait for something else.
 FLUSHES_S = 20.0
-#: What one discard may hold before it is split. No manual names a size: the experiment tells.
+#: The largest discard before it is split. No manual names a size: the experiment decides.
 SMALL_DISCARD = 64 * MIB
-#: The device brings this many times what the server reads: the rest is read ahead and not used.
+#: The device reads this many times what the server asks for: the rest is read ahead and not used.
 READ_TOO_MUCH = 2.0
-#: Reading below this rate is not worth a thought.
+#: Reads below this rate do not matter.
 MANY_BYTES_S = 10e6
-#: Of what was measured, and requests at once, at which a device is hardly asked while tasks wait for I/O.
+#: Share of the measured limit, and requests in flight, below which a device is underused; share of time spent
+#: waiting.
 FAR_BELOW, HARDLY_ASKED, WAITS_FOR_IO = 0.25, 2.0, 0.25
 
 _SYSFS = "Linux Documentation/ABI/stable/sysfs-block"
@@ -37,7 +38,7 @@ _SYSFS = "Linux Documentation/ABI/stable/sysfs-block"
 def _worked(
     evidence: Evidence, least: float
 ) -> Iterator[tuple[Device, Mapping[str, Any], Mapping[str, Any]]]:
-    """Whole devices that did this many operations a second: with the record and its queue."""
+    """Whole devices that did at least this many operations per second, each with its record and queue."""
     for device in evidence.devices.values():
         record = evidence.facts.block_device(device.name)
         if record is None or record.get("kind") == "partition" or device.operations < least:
@@ -59,13 +60,13 @@ def _numbers(device: Device) -> tuple[Any, ...]:
     confidence=Confidence.MEDIUM,
     source="Red Hat Enterprise Linux 9, Monitoring and managing system status and performance, Setting the disk "
     "scheduler; Linux Documentation/block/switching-sched.rst",
-    refute="With the scheduler none, CPU time a request and p99 are equivalent.",
+    refute="With the scheduler none, CPU time per request and p99 are equivalent.",
 )
 def nvme_scheduler(evidence: Evidence) -> Iterator[Match]:
-    """An NVMe device has an I/O scheduler in front of it.
+    """An NVMe device uses an I/O scheduler.
 
-    The device sorts requests itself, over a queue for each core. A scheduler puts a lock for all cores in front of
-    these queues, and costs CPU time for every request.
+    The device orders requests itself and has a queue per core. A scheduler puts a lock shared by all cores in
+    front of these queues, and costs CPU time for every request.
     """
     for device, record, queue in _worked(evidence, MANY_REQUESTS_S):
         scheduler = queue.get("scheduler")
@@ -73,7 +74,7 @@ def nvme_scheduler(evidence: Evidence) -> Iterator[Match]:
             continue
         yield Match(
             device.name,
-            f"{device.name} has the scheduler {scheduler} at {device.operations:,.0f} requests/s.",
+            f"{device.name} uses the scheduler {scheduler} at {device.operations:,.0f} requests/s.",
             (*_numbers(device), number("scheduler", scheduler)),
             (Remedy({f"volume.scheduler@{device.name}": "none"}),),
         )
@@ -85,13 +86,14 @@ def nvme_scheduler(evidence: Evidence) -> Iterator[Match]:
     confidence=Confidence.LOW,
     source="Red Hat Enterprise Linux 9, Setting the disk scheduler; Red Hat solution 5427 (guests: test both)",
     refute="With the other scheduler, throughput and p99 are equivalent.",
-    disputed="Red Hat calls mq-deadline fit for most loads and none for fast storage, and asks to test in guests.",
+    disputed="Red Hat recommends mq-deadline for most loads and none for fast storage, and advises testing "
+    "in guests.",
 )
 def flash_scheduler(evidence: Evidence) -> Iterator[Match]:
     """A busy solid-state device behind one queue might do better with another scheduler.
 
     mq-deadline keeps reads from waiting behind writes; without a scheduler the device or the hypervisor decides.
-    On flash behind SATA and on virtual disks either has won.
+    On SATA flash and on virtual disks either has won.
     """
     for device, record, queue in _worked(evidence, MANY_REQUESTS_S):
         scheduler, known = queue.get("scheduler"), queue.get("schedulers") or ()
@@ -103,8 +105,8 @@ def flash_scheduler(evidence: Evidence) -> Iterator[Match]:
             continue
         yield Match(
             device.name,
-            f"{device.name} has the scheduler {scheduler} at {device.operations:,.0f} requests/s and "
-            f"{device.wait_ms:.2f} ms a request.",
+            f"{device.name} uses the scheduler {scheduler} at {device.operations:,.0f} requests/s and "
+            f"{device.wait_ms:.2f} ms per request.",
             (*_numbers(device), number("scheduler", scheduler), number("driver", record.get("driver"))),
             (Remedy({f"volume.scheduler@{device.name}": other}),),
         )
@@ -120,8 +122,8 @@ def flash_scheduler(evidence: Evidence) -> Iterator[Match]:
 def completions_on_one_core(evidence: Evidence) -> Iterator[Match]:
     """One core completes most requests of a fast device.
 
-    With rq_affinity 1 a request completes on any core that shares a cache with the one that asked, with 2 on that
-    core itself.
+    With rq_affinity 1 a request completes on any core that shares a cache with the submitting core; with 2, on
+    that core itself.
     """
     fast = [(d, q) for d, _, q in _worked(evidence, VERY_MANY_REQUESTS_S) if q.get("rq_affinity") in (0, 1)]
     if not fast:
@@ -153,12 +155,12 @@ def completions_on_one_core(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.LOW,
     source=f"{_SYSFS}, nomerges: for known random loads",
-    refute="With nomerges 0, requests a second and throughput are equivalent.",
+    refute="With nomerges 0, requests per second and throughput are equivalent.",
 )
 def merging_is_off(evidence: Evidence) -> Iterator[Match]:
-    """Merging of neighbouring requests is turned off.
+    """Merging of adjacent requests is turned off.
 
-    It saves a look-up for each request of a random load. Redo logs, binary logs, doublewrite and scans are not
+    This saves a lookup per request under a random load. Redo logs, binary logs, doublewrite and scans are not
     random: there every merge saves a request.
     """
     for device, _, queue in _worked(evidence, MANY_REQUESTS_S):
@@ -167,7 +169,7 @@ def merging_is_off(evidence: Evidence) -> Iterator[Match]:
         mean = device.bytes_s / max(device.operations, 1.0)
         yield Match(
             device.name,
-            f"nomerges of {device.name} is {queue['nomerges']}; a request has {size(mean)} on average.",
+            f"nomerges of {device.name} is {queue['nomerges']}; the mean request is {size(mean)}.",
             (*_numbers(device), number("bytes a request", f"{mean:,.0f}")),
             (Remedy({f"volume.nomerges@{device.name}": 0}),),
         )
@@ -183,8 +185,8 @@ def merging_is_off(evidence: Evidence) -> Iterator[Match]:
 def writes_are_throttled(evidence: Evidence) -> Iterator[Match]:
     """Write-back throttling may hold the server's buffered writes back.
 
-    The kernel sends fewer writes while reads take longer than a target. It protects readers from page cache
-    write-back; a server that writes its data through the page cache has its own page flushing slowed down.
+    The kernel sends fewer writes while reads take longer than a target. This protects readers from page cache
+    write-back, but slows the page flushing of a server that writes its data through the page cache.
     """
     slow = [
         (device, queue)
@@ -196,7 +198,7 @@ def writes_are_throttled(evidence: Evidence) -> Iterator[Match]:
     for device, queue in slow:
         yield Match(
             device.name,
-            f"a write to {device.name} takes {device.write_ms:.1f} ms; throttling aims at reads of "
+            f"writes to {device.name} take {device.write_ms:.1f} ms; throttling targets reads of "
             f"{queue['wbt_lat_usec'] / 1e3:g} ms.",
             (*_numbers(device), number("wbt_lat_usec", queue["wbt_lat_usec"])),
             (Remedy({f"volume.wbt_lat_usec@{device.name}": 0}),),
@@ -211,7 +213,7 @@ def reads_buffered(evidence: Evidence) -> bool:
 
 
 def _flushes(evidence: Evidence, name: str) -> tuple[float, float]:
-    """Flushes a second and milliseconds each. Raises NotEnough before Linux 5.5, which does not count them."""
+    """Flushes per second and milliseconds each. Raises NotEnough before Linux 5.5, which does not count them."""
     each = evidence.rate("disk", "flushes", name)
     spent = evidence.rate("disk", "flush_ms", name)
     return each, spent / each if each else 0.0
@@ -222,17 +224,17 @@ def _flushes(evidence: Evidence, name: str) -> tuple[float, float]:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source=f"{_SYSFS}, write_cache and stat (fields 16 and 17); Documentation/block/writeback_cache_control.rst",
-    refute="On a device with a protected cache, commits a second and their p99 are equivalent.",
+    refute="On a device with a protected cache, commits per second and their p99 are equivalent.",
 )
 def flushes_of_a_volatile_cache(evidence: Evidence) -> Iterator[Match]:
     """Commits wait for a volatile write cache to be flushed.
 
     The device loses its cache when the power fails, so the kernel flushes it for every fsync, and a commit takes
-    no less than a flush. Telling the kernel that the cache is not there makes it fast and loses committed
-    transactions; that is no remedy.
+    at least as long as a flush. Telling the kernel that there is no cache makes commits fast and loses committed
+    transactions; that is not a fix.
     """
     for device, record, queue in _worked(evidence, 0.0):
-        # The members of an array have the cache, and are counted by themselves.
+        # The members of an array have the caches, and are counted separately.
         if queue.get("write_cache") != "write back" or record.get("slaves"):
             continue
         flushes, each_ms = _flushes(evidence, device.name)
@@ -252,7 +254,8 @@ def flushes_of_a_volatile_cache(evidence: Evidence) -> Iterator[Match]:
                     steps=(
                         "Use a device whose cache survives a power cut (it reports write through).",
                         "Or flush less often without losing commits: let more transactions share one flush "
-                        "(more connections at once; binlog_group_commit_sync_delay, binlog_commit_wait_usec).",
+                        "(more concurrent connections; binlog_group_commit_sync_delay, "
+                        "binlog_commit_wait_usec).",
                     )
                 ),
             ),
@@ -264,13 +267,13 @@ def flushes_of_a_volatile_cache(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.LOW,
     source="Linux Documentation/block/writeback_cache_control.rst; kernel-parameters.txt, libata.fua",
-    refute="With FUA, flushes a second fall, but commits a second and their p99 are equivalent.",
+    refute="With FUA, flushes per second fall, but commits per second and their p99 are equivalent.",
 )
 def no_forced_unit_access(evidence: Evidence) -> Iterator[Match]:
-    """A device with a volatile cache cannot write through it, so a journal's commit takes two flushes.
+    """A device with a volatile cache has no FUA, so a journal's commit takes two flushes.
 
-    With forced unit access the kernel marks one write as to be on the medium. Without it, it flushes before and
-    after that write.
+    With forced unit access (FUA) the kernel marks a single write to go straight to the medium. Without it, the
+    kernel flushes before and after that write.
     """
     for device, record, queue in _worked(evidence, 0.0):
         if queue.get("write_cache") != "write back" or queue.get("fua") is not False:
@@ -289,7 +292,8 @@ def no_forced_unit_access(evidence: Evidence) -> Iterator[Match]:
             (
                 Remedy(
                     steps=(
-                        "If it is a SATA disk that can (hdparm -I): boot with libata.fua=1, and look at fua.",
+                        "If it is a SATA disk that supports FUA (hdparm -I): boot with libata.fua=1, and "
+                        "check fua.",
                     )
                 ),
             ),
@@ -304,14 +308,14 @@ def no_forced_unit_access(evidence: Evidence) -> Iterator[Match]:
     refute="With iostats 1, throughput is lower by more than the noise floor.",
 )
 def counters_are_off(evidence: Evidence) -> Iterator[Match]:
-    """The kernel does not count the requests of a device, so nobody sees what it does.
+    """The kernel does not count the requests of a device, so its load cannot be seen.
 
-    Every number about this device is missing here and in other tools: whether it is what limits the host cannot be
-    told.
+    Every number about this device is missing here and in other tools, so headrace cannot say whether it limits the
+    host.
     """
     for record in evidence.rows("block_devices"):
         queue = record.get("queue") or {}
-        # Arrays and mappings are counted whatever their own setting says.
+        # Arrays and mappings are counted regardless of their own setting.
         if queue.get("iostats") is not False or not record.get("size_bytes") or record.get("slaves"):
             continue
         yield Match(
@@ -327,12 +331,12 @@ def counters_are_off(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.LOW,
     source=f"{_SYSFS}, add_random",
-    refute="With add_random 0, CPU time a request and throughput are equivalent.",
+    refute="With add_random 0, CPU time per request and throughput are equivalent.",
 )
 def entropy_from_flash(evidence: Evidence) -> Iterator[Match]:
-    """Every request of a solid-state device feeds the pool of random numbers.
+    """Every request to a solid-state device feeds the entropy pool.
 
-    The times of a disk's head are random, those of flash hardly; the work for each completion remains.
+    A disk's seek times are random, those of flash barely are; the work per completion remains.
     """
     for device, record, queue in _worked(evidence, VERY_MANY_REQUESTS_S):
         if not queue.get("add_random") or record.get("rotational"):
@@ -355,8 +359,8 @@ def entropy_from_flash(evidence: Evidence) -> Iterator[Match]:
 def large_discards(evidence: Evidence) -> Iterator[Match]:
     """Writes wait while the device handles large discards.
 
-    A freed file of many gigabytes is told to the device in one request, and many devices do nothing else until
-    they have done it.
+    A freed file of many gigabytes is reported to the device in one request, and many devices do nothing else until
+    they have handled it.
     """
     for device, _, queue in _worked(evidence, 0.0):
         largest = queue.get("discard_max_bytes") or 0
@@ -377,13 +381,13 @@ def large_discards(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source=f"{_SYSFS}, read_ahead_kb; Linux Documentation/filesystems/vfs.rst, readahead (page cache only)",
-    refute="With read_ahead_kb at the page's size, the device reads as much and p99 is equivalent.",
+    refute="With read_ahead_kb set to the page size, the device reads as much and p99 is equivalent.",
 )
 def reads_more_than_asked(evidence: Evidence) -> Iterator[Match]:
     """The device reads much more than the server asks for: read-ahead of random reads.
 
-    Reads through the page cache may bring what follows as well. For random pages that is bandwidth and memory for
-    nothing. With O_DIRECT the setting has no effect.
+    Reads through the page cache may also fetch the pages that follow. For random reads this wastes bandwidth and
+    memory. With O_DIRECT the setting has no effect.
     """
     if not reads_buffered(evidence):
         return
@@ -419,9 +423,9 @@ def reads_more_than_asked(evidence: Evidence) -> Iterator[Match]:
     refute="With a tenth less load on it, or on a faster device, throughput and p99 of the server are equivalent.",
 )
 def device_saturated(evidence: Evidence) -> Iterator[Match]:
-    """A block device does all it can, and requests wait for it.
+    """A block device is saturated, and requests queue for it.
 
-    More threads or connections only make the queue longer. What helps is to ask less of it, or a faster device.
+    More threads or connections only lengthen the queue. Only fewer requests or a faster device help.
     """
     if "disk" not in evidence.window.samplers():
         raise NotEnough("block devices were not sampled")
@@ -443,12 +447,12 @@ def device_saturated(evidence: Evidence) -> Iterator[Match]:
                 number("a request takes", f"{use.numbers['wait_ms']:.2f} ms"),
                 number("what it can do", use.limit or "not measured"),
             ),
-            (Remedy(steps=(less, "Or use a faster device: measure both with the same load.")),),
+            (Remedy(steps=(less, "Or use a faster device: measure both under the same load.")),),
         )
 
 
 def _waited_for_io(evidence: Evidence) -> str:
-    """What shows that tasks wait for devices; empty where they hardly do. Before PSI only blocked tasks tell."""
+    """Evidence that tasks wait for devices; empty if they rarely do. Without PSI only blocked tasks show it."""
     pressure = evidence.window.rate("psi", "some_total_us", "io")
     if pressure is not None:
         waits = pressure / 1e6
@@ -463,16 +467,17 @@ def _waited_for_io(evidence: Evidence) -> str:
     confidence=Confidence.MEDIUM,
     source="Linux Documentation/accounting/psi.rst; this project's founding case: a RAID-0 of four SSDs doing 800 "
     "requests a second",
-    refute="With more requests at once (more I/O threads, more connections), the device still does no more.",
+    refute="With more requests in flight (more I/O threads, more connections), the device still does no "
+    "more.",
 )
 def far_below_its_limit(evidence: Evidence) -> Iterator[Match]:
-    """Tasks wait for I/O from a device that does a fraction of what was measured.
+    """Tasks wait for I/O from a device that runs far below its measured limit.
 
-    The device has one or two requests at a time and could serve many. Something before it lets them through one
-    after the other: a lock, a single thread, a single queue.
+    The device has one or two requests in flight and could serve many. Something above it lets them through one at
+    a time: a lock, a single thread, a single queue.
     """
     if not evidence.limits:
-        raise NotEnough("no limit of a device was measured: headrace ladder measures it")
+        raise NotEnough("no device limit was measured: headrace ladder measures it")
     for device, _, _ in _worked(evidence, 1.0):
         limit = evidence.limits.get(device.name)
         if limit is None or device.operations > FAR_BELOW * limit or device.queue > HARDLY_ASKED:
@@ -487,16 +492,16 @@ def far_below_its_limit(evidence: Evidence) -> Iterator[Match]:
         }
         look = Remedy(
             steps=(
-                "See where threads wait: kernel stacks by thread, performance_schema's waits, a profile.",
+                "Find where threads wait: kernel stacks per thread, performance_schema waits, a profile.",
             ),
             label="find the lock",
         )
         more = (Remedy(settings, label="more I/O threads"),) if settings else ()
         yield Match(
             device.name,
-            f"{waited}, yet {device.name} does {device.operations:,.0f} of the {limit:,.0f} requests/s that were "
+            f"{waited}, yet {device.name} does {device.operations:,.0f} of the {limit:,.0f} requests/s "
             # Old kernels count the requests of an array, but not their time.
-            f"measured{f', {device.queue:.1f} at once' if device.queue else ''}.",
+            f"measured{f', {device.queue:.1f} in flight' if device.queue else ''}.",
             (
                 *_numbers(device),
                 number("measured, requests/s", f"{limit:,.0f}"),
@@ -514,10 +519,10 @@ def far_below_its_limit(evidence: Evidence) -> Iterator[Match]:
     refute="/sys/block/*/queue/scheduler changes with the parameter at the next boot.",
 )
 def scheduler_of_the_past(evidence: Evidence) -> Iterator[Match]:
-    """The kernel's command line sets an I/O scheduler, and this kernel ignores it.
+    """The kernel command line sets an I/O scheduler that this kernel ignores.
 
-    Advice of 2015 says elevator=noop or deadline. These schedulers are gone with the single-queue block layer;
-    what replaced them is none and mq-deadline, set for each device.
+    Advice from 2015 says elevator=noop or deadline. These schedulers went away with the single-queue block layer;
+    their replacements, none and mq-deadline, are set per device.
     """
     found = re.search(r"\belevator=(\S+)", str((evidence.raw.get("kernel") or {}).get("command_line") or ""))
     if found is None or not evidence.kernel_at_least(5, 0):
@@ -539,8 +544,8 @@ def scheduler_of_the_past(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    f"Take elevator={found[1]} off the command line; where {now} is wanted, set it by a udev "
-                    f'rule: ATTR{{queue/scheduler}}="{now}".',
+                    f"Remove elevator={found[1]} from the kernel command line; if you want {now}, set it "
+                    f'with a udev rule: ATTR{{queue/scheduler}}="{now}".',
                 )
             ),
         ),

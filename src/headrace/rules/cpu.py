@@ -1,4 +1,4 @@
-"""Rules about processors: what takes their time, and what keeps them from giving it."""
+"""Rules about processors: what uses their time, and what takes it away from the server."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from headrace.analysis.resources import OTHERS_IDLE, STEAL_HIGH, STEAL_SEEN, TIC
 from headrace.rules.evidence import Evidence, NotEnough, number, share
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-#: A thread that uses this much of one CPU is at the end of what one thread can do: FULL, less what ticks blur.
+#: A thread that uses this much of one CPU can do no more: FULL, less the error of clock ticks.
 THREAD_FULL = 0.85
-#: Periods of the quota in which the group stood still, of all: below it a burst, not a limit.
+#: Share of quota periods in which the group was stopped: below it a burst, not a limit.
 THROTTLED_PERIODS = 0.01
-#: Below this the CPUs are mostly idle, and their frequency costs latency only.
+#: Below this the CPUs are mostly idle, and their frequency affects latency only.
 WORTH_ITS_FREQUENCY = 0.30
 #: A core that takes this long to wake costs as much as a read from a fast device.
 DEEP_SLEEP_US = 100
-#: The CPUs rest often between statements when they are less busy than this ...
+#: The CPUs are often idle between statements if they are less busy than this ...
 OFTEN_IDLE = 0.50
-#: ... and wake often when the server answers this many statements a second.
+#: ... and wake often if the server answers this many statements per second.
 MANY_STATEMENTS_S = 1_000.0
 #: A fault takes about a microsecond: below this rate balancing takes less than 0.1% of one core.
 HINT_FAULTS_S = 1_000.0
-#: The share of time in the kernel from which the price of reading the clock can show.
+#: The share of time in the kernel above which the cost of reading the clock can show.
 SYSTEM_SEEN = 0.05
-#: PSI of the CPU from which threads wait for each other's group.
+#: CPU pressure (PSI) above which threads wait for other groups.
 WAITED_FOR = 0.05
 
 #: Drivers that choose the frequency themselves; there "powersave" is a hint, not the lowest frequency.
@@ -52,9 +52,9 @@ POOLS = (
 def one_thread_is_the_limit(evidence: Evidence) -> Iterator[Match]:
     """One thread of the server uses a whole core while the others idle.
 
-    A statement, an applier or a page cleaner runs on one core at a time, whatever their number. The average over
-    all cores looks idle, and more or faster disks change nothing: only less work in that thread, or the same work
-    in more threads, does.
+    A statement, an applier or a page cleaner runs on one core at a time, however many there are. The average over
+    all cores looks idle, and more or faster disks change nothing: give that thread less work, or spread the work
+    over more threads.
     """
     cores = evidence.cores
     used = _threads(evidence)
@@ -100,7 +100,7 @@ def _spread(evidence: Evidence, tid: str, name: str) -> tuple[str, Remedy]:
             steps=(
                 "Find its statement: SELECT * FROM performance_schema.threads WHERE THREAD_OS_ID = "
                 f"{tid} (MariaDB: SHOW PROCESSLIST, the statement with the longest time).",
-                "Look at its plan with EXPLAIN, and at the functions it is in with a profile of its stacks.",
+                "Check its plan with EXPLAIN, and its functions with a stack profile.",
             )
         ),
     )
@@ -111,13 +111,13 @@ def _spread(evidence: Evidence, tid: str, name: str) -> tuple[str, Remedy]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source="Linux proc_stat(5), steal: time spent in other operating systems in a virtual environment",
-    refute="On a host of its own, or at an hour with less steal, throughput and p99 are equivalent.",
+    refute="On a dedicated host, or at a time with less steal, throughput and p99 are equivalent.",
 )
 def stolen(evidence: Evidence) -> Iterator[Match]:
-    """The hypervisor gave the CPUs' time to others.
+    """The hypervisor gave this host's CPU time to other guests.
 
-    A guest that is stopped cannot tell: its statements just take longer, and its locks are held meanwhile. No
-    setting inside the guest brings the time back.
+    A stopped guest does not notice: its statements just take longer, and its locks stay held. No setting inside
+    the guest brings the time back.
     """
     cores = evidence.cores
     mean = sum(core.steal for core in cores) / len(cores)
@@ -131,8 +131,8 @@ def stolen(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    "Give the guest processors of its own, or move it to a host that is not overcommitted.",
-                    "On an instance with CPU credits: look at the credits that are left.",
+                    "Give the guest dedicated processors, or move it to a host that is not overcommitted.",
+                    "On an instance with CPU credits: check the remaining credits.",
                 )
             ),
         ),
@@ -145,13 +145,13 @@ def stolen(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.LIMIT,
     confidence=Confidence.HIGH,
     source="Linux Documentation/admin-guide/cgroup-v2.rst, cpu.max and cpu.stat; scheduler/sched-bwc.rst",
-    refute="With twice the quota, nr_throttled stands still, but throughput and p99 are equivalent.",
+    refute="With twice the quota, nr_throttled stops growing, but throughput and p99 are equivalent.",
 )
 def quota_throttles(evidence: Evidence) -> Iterator[Match]:
     """A CPU quota stops the server while the host's cores idle.
 
     All threads of a control group that has used up its quota wait for the next period, up to 100 ms, and those
-    that hold a lock make others wait too. The cores look idle, and the server slow.
+    that hold a lock make others wait too. The cores look idle while the server is slow.
     """
     periods = evidence.window.rates("cgroup", "nr_periods")
     if not periods:
@@ -164,8 +164,8 @@ def quota_throttles(evidence: Evidence) -> Iterator[Match]:
         quota = _quota(evidence)
         yield Match(
             label,
-            f"the group was stopped in {share(throttled / total)} of its periods, {lost:.2f} s of thread time a "
-            f"second{f', at a quota of {quota:g} CPUs' if quota else ''}.",
+            f"the group was stopped in {share(throttled / total)} of its periods, {lost:.2f} s of thread "
+            f"time per second{f', at a quota of {quota:g} CPUs' if quota else ''}.",
             (
                 number("periods/s", f"{total:,.1f}"),
                 number("throttled/s", f"{throttled:,.1f}"),
@@ -175,9 +175,9 @@ def quota_throttles(evidence: Evidence) -> Iterator[Match]:
             (
                 Remedy(
                     steps=(
-                        "Raise or take away the quota: systemctl set-property --runtime UNIT CPUQuota=N% "
+                        "Raise or remove the quota: systemctl set-property --runtime UNIT CPUQuota=N% "
                         "(in a container platform, the CPU limit).",
-                        "Or share by weight, which lets idle cores be used: CPUWeight=.",
+                        "Or share by weight, which lets the group use idle cores: CPUWeight=.",
                     )
                 ),
             ),
@@ -193,7 +193,7 @@ def _quota(evidence: Evidence) -> float | None:
 def _frequency_policies(evidence: Evidence) -> list[dict[str, Any]]:
     policies = ((evidence.raw.get("cpu") or {}).get("frequency") or {}).get("policies")
     if policies is None:
-        raise NotEnough("the host does not tell how its CPUs choose their frequency")
+        raise NotEnough("the host does not report how its CPUs choose their frequency")
     return list(policies)
 
 
@@ -212,8 +212,8 @@ def _busy(evidence: Evidence) -> float:
 def governor_saves_power(evidence: Evidence) -> Iterator[Match]:
     """The frequency governor saves power while the CPUs are busy.
 
-    A generic governor raises a core's frequency after it has seen load, or never (powersave). A database's load
-    comes in pieces shorter than that reaction, so much of it runs on a slow core.
+    A generic governor raises a core's frequency only after it has seen load, or never (powersave). A database's
+    load comes in bursts shorter than that reaction, so much of it runs on a slow core.
     """
     slow = [
         policy
@@ -251,10 +251,10 @@ def _range(policy: dict[str, Any]) -> str:
     refute="With the preference performance, throughput and p99 are equivalent to before.",
 )
 def processor_prefers_energy(evidence: Evidence) -> Iterator[Match]:
-    """The processor is told to balance energy against performance while it is busy.
+    """The processor balances energy against performance while it is busy.
 
-    Where the processor chooses its frequency by itself, the preference decides how readily it speeds up. What that
-    is worth depends on the model and the load; within the thermal limit it can be nothing.
+    If the processor chooses its own frequency, this preference decides how readily it speeds up. The gain depends
+    on the model and the load; within the thermal limit it can be zero.
     """
     hinted = [
         policy
@@ -285,19 +285,19 @@ def processor_prefers_energy(evidence: Evidence) -> Iterator[Match]:
     confidence=Confidence.LOW,
     source="Linux Documentation/admin-guide/pm/cpuidle.rst, Idle States Representation",
     refute="With the deep states disabled, p50 and p99 of single statements are equivalent to before.",
-    disputed="Shallow states wake faster, but leave neighbours less power to boost: with few busy cores the deep "
-    "ones can be faster.",
+    disputed="Shallow states wake faster, but leave neighbouring cores less power to boost: with few busy "
+    "cores the deep ones can be faster.",
 )
 def deep_sleep(evidence: Evidence) -> Iterator[Match]:
-    """Cores fall into deep sleep between the statements of a load that is bound by latency.
+    """Cores enter deep idle states between the statements of a latency-bound load.
 
-    Waking takes the exit latency of the state. A load that waits for one packet or one read after the other pays
-    it again and again, while the CPUs look idle.
+    Waking takes the exit latency of the state. A load that waits for one packet or one read at a time pays it
+    again and again, while the CPUs look idle.
     """
     idle: Any = (evidence.raw.get("cpu") or {}).get("idle") or {}
     states = idle.get("states")
     if states is None:
-        raise NotEnough("the host does not tell its idle states")
+        raise NotEnough("the host does not report its idle states")
     deep = [
         s for s in states if s.get("disabled") is False and (s.get("exit_latency_us") or 0) >= DEEP_SLEEP_US
     ]
@@ -307,7 +307,7 @@ def deep_sleep(evidence: Evidence) -> Iterator[Match]:
     statements = evidence.status_rate("questions")
     yield Match(
         "",
-        f"the cores may fall into {names} while {statements:,.0f} statements/s come in and the CPUs are "
+        f"the cores may enter {names} while {statements:,.0f} statements/s come in and the CPUs are "
         f"{share(_busy(evidence))} busy.",
         (
             number("deep states", names),
@@ -317,7 +317,7 @@ def deep_sleep(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    f"Forbid states slower than {DEEP_SLEEP_US} us while you measure: "
+                    f"Disable idle states slower than {DEEP_SLEEP_US} us while you measure: "
                     f"cpupower idle-set -D {DEEP_SLEEP_US - 1}; cpupower idle-set -E enables them again.",
                 )
             ),
@@ -331,13 +331,14 @@ def deep_sleep(evidence: Evidence) -> Iterator[Match]:
     confidence=Confidence.LOW,
     source="Linux Documentation/admin-guide/sysctl/kernel.rst, numa_balancing",
     refute="With numa_balancing 0, throughput and p99 are equivalent or worse.",
-    disputed="The kernel has it on and promises no gain; TuneD's profiles for Oracle and SQL Server turn it off.",
+    disputed="The kernel turns it on and promises no gain; TuneD's profiles for Oracle and SQL Server turn "
+    "it off.",
 )
 def numa_balancing(evidence: Evidence) -> Iterator[Match]:
     """Automatic NUMA balancing moves pages of a server that uses all nodes.
 
-    The kernel unmaps pages to see who uses them, and every first touch afterwards is a fault. A buffer pool is
-    used by all threads on all nodes, so there is little to gain from moving its pages.
+    The kernel unmaps pages to see which node uses them, and every first touch afterwards is a fault. All threads
+    on all nodes use the buffer pool, so moving its pages gains little.
     """
     nodes = evidence.rows("numa_nodes")
     if len(nodes) < 2 or evidence.sysctl("kernel.numa_balancing") == "0":
@@ -366,11 +367,11 @@ def numa_balancing(evidence: Evidence) -> Iterator[Match]:
     refute="With kernel.sched_autogroup_enabled 0, throughput and p99 are equivalent to before.",
 )
 def autogroup(evidence: Evidence) -> Iterator[Match]:
-    """The server's threads share their CPU time as one session among others.
+    """The server's threads share CPU time as one session among others.
 
     With autogroups, CPU time is shared between sessions, not between threads: a server with hundreds of threads
-    gets no more than a single-threaded job in another session. Processes in a CPU control group of their own, such
-    as services of systemd with CPU accounting, are not affected.
+    gets no more than a single-threaded job in another session. Processes in their own CPU control group, such as
+    systemd services with CPU accounting, are not affected.
     """
     process = evidence.process
     if process is None:
@@ -403,15 +404,15 @@ def autogroup(evidence: Evidence) -> Iterator[Match]:
     refute="With the clock source tsc, system time and throughput are equivalent to before.",
 )
 def slow_clock(evidence: Evidence) -> Iterator[Match]:
-    """The clock is read by a system call although the processor's own counter is to be had.
+    """The clock is read by a system call although the processor's own counter is available.
 
-    A server reads the clock several times a statement. With tsc that is a few nanoseconds without entering the
-    kernel; with xen, hpet or acpi_pm it is a system call, and hpet and acpi_pm read a device as well.
+    A server reads the clock several times per statement. With tsc that takes a few nanoseconds without entering
+    the kernel; with xen, hpet or acpi_pm it is a system call, and hpet and acpi_pm also read a device.
     """
     clock: Any = evidence.raw.get("clock_source") or {}
     selected, available = clock.get("selected"), clock.get("available")
     if selected is None or available is None:
-        raise NotEnough("the host does not tell its clock source")
+        raise NotEnough("the host does not report its clock source")
     system = sum(core.system for core in evidence.cores) / len(evidence.cores)
     if selected not in ("xen", "hpet", "acpi_pm") or "tsc" not in available or system < SYSTEM_SEEN:
         return
@@ -427,7 +428,7 @@ def slow_clock(evidence: Evidence) -> Iterator[Match]:
             Remedy(
                 steps=(
                     "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource "
-                    f"(and {selected} to go back); watch the kernel's log for an unstable counter.",
+                    f"(and {selected} to go back); watch the kernel log for an unstable counter.",
                 )
             ),
         ),

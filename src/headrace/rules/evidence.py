@@ -1,6 +1,6 @@
-"""What rules look at: a host's facts, its counters over a window as rates, its server's variables and status.
+"""The evidence of rules: a host's facts, its counters over a window as rates, its server's variables and status.
 
-Every accessor without a default raises ``NotEnough`` where the number is missing, with what would bring it.
+Every accessor without a default raises ``NotEnough`` if the number is missing, and says how to get it.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from headrace.snapshot import Snapshot
 
 MIB, GIB = 1 << 20, 1 << 30
 
-#: Where a rule needs a server and none was named.
-NO_SERVER = "no server was asked: name one with --mysql-socket or --mysql-host"
+#: For a rule that needs a server when none was named.
+NO_SERVER = "no server was queried: name one with --mysql-socket or --mysql-host"
 
 
 class NotEnough(Exception):
-    """The evidence lacks what a rule needs; the text says what, and how to bring it."""
+    """The evidence lacks something that a rule needs; the text says what, and how to get it."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """One piece of evidence: what was looked at, and what it showed."""
+    """One piece of evidence: a name and its value."""
 
     what: str
     value: str
 
 
 class Evidence:
-    """``facts`` are those of the agent, ``window`` the counters; ``limits`` measured limits of devices, in
-    operations a second."""
+    """``facts`` are those of the agent, ``window`` the counters; ``limits`` measured limits of devices,
+    in operations per second."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Evidence:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Evidence:
-        """What a saved look at a host, or a trial, gives rules to look at."""
+        """The evidence of a saved snapshot of a host, or of a trial."""
         return cls(snapshot.facts, Window(snapshot.samples, snapshot.errors), snapshot.limits)
 
     # The host
@@ -64,7 +64,7 @@ class Evidence:
 
     @cached_property
     def cores(self) -> list[Core]:
-        """Each CPU by itself, without the sum. Raises NotEnough where the CPUs were not sampled."""
+        """Each CPU, without the sum. Raises NotEnough if the CPUs were not sampled."""
         found = resources.cores(self.window)[1:]
         if not found:
             raise NotEnough("the CPUs were not sampled")
@@ -72,7 +72,7 @@ class Evidence:
 
     @cached_property
     def devices(self) -> dict[str, Device]:
-        """Every block device that worked in the window."""
+        """Every block device that served requests in the window."""
         if "disk" not in self.window.samplers():
             raise NotEnough("block devices were not sampled")
         return {device.name: device for device in resources.devices(self.window)}
@@ -88,7 +88,7 @@ class Evidence:
     def kernel_at_least(self, major: int, minor: int) -> bool:
         release = (self.raw.get("kernel") or {}).get("release")
         if not release:
-            raise NotEnough("the host does not tell its kernel's release")
+            raise NotEnough("the host does not report its kernel release")
         numbers = str(release).split(".")
         digits = ["".join(c for c in part if c.isdigit()) for part in numbers[:2]]
         return (int(digits[0] or 0), int(digits[1] or 0)) >= (major, minor)
@@ -96,11 +96,11 @@ class Evidence:
     def sysctl(self, name: str) -> str:
         value = self.facts.sysctl(name)
         if value is None:
-            raise NotEnough(f"the host does not tell {name}")
+            raise NotEnough(f"the host does not report {name}")
         return value
 
     def rate(self, sampler: str, metric: str, label: str = "") -> float:
-        """Growth a second of a counter."""
+        """A counter's growth per second."""
         found = self.window.rate(sampler, metric, label)
         if found is None:
             raise NotEnough(self._missing(sampler, metric))
@@ -174,28 +174,28 @@ class Evidence:
         try:
             return float(text)
         except ValueError:
-            raise NotEnough(f"the server's {name} is {text!r}, no number") from None
+            raise NotEnough(f"the server's {name} is {text!r}, not a number") from None
 
     def is_on(self, name: str) -> bool:
         return self.variable(name).lower() in ("on", "1", "yes", "true")
 
     def status(self, name: str) -> float:
         """A status variable, since the server's start or now. Name in lower case."""
-        self.settings  # noqa: B018 - without a server that is what is missing
+        self.settings  # noqa: B018 - raises NotEnough without a server
         return self.last("mysql_status", name)
 
     def status_rate(self, name: str) -> float:
-        """A status counter's growth a second in the window."""
+        """A status counter's growth per second in the window."""
         self.settings  # noqa: B018
         return self.rate("mysql_status", name)
 
     def status_per_second(self, name: str) -> float:
-        """Growth a second in the window, or since the server's start where nothing happened in the window."""
+        """Growth per second in the window, or since the server's start if nothing happened in the window."""
         return self.status_rate(name) or self.status(name) / max(self.status("uptime"), 1.0)
 
     @property
     def process(self) -> Mapping[str, Any] | None:
-        """The asked server's process among ``servers`` of the facts, where it runs on this host."""
+        """The queried server's process among ``servers`` of the facts, if it runs on this host."""
         pid = (self.raw.get("server_settings") or {}).get("pid")
         found = [s for s in self.rows("servers") if s.get("pid") == pid]
         databases = [s for s in self.rows("servers") if s.get("program") in ("mysqld", "mariadbd")]
@@ -203,10 +203,10 @@ class Evidence:
 
     @property
     def data_bytes(self) -> float:
-        """Data and indexes of InnoDB. Raises NotEnough where the server did not tell."""
+        """Data and indexes of InnoDB. Raises NotEnough if the server did not report it."""
         engines = self.settings.get("engines")
         if engines is None:
-            raise NotEnough("the server did not tell the size of its tables")
+            raise NotEnough("the server did not report the size of its tables")
         sizes = (
             (e.get("data_bytes") or 0) + (e.get("index_bytes") or 0)
             for e in engines
@@ -216,7 +216,7 @@ class Evidence:
 
     @property
     def data_directory(self) -> str:
-        """As the server says, or else as its process does. Raises NotEnough where neither is known."""
+        """From the server, or else from its process. Raises NotEnough if neither reports it."""
         process = self.process or {}
         own = process.get("datadir") or process.get("working_directory")
         path = str(own) if own and not self.has_server else self.variable("datadir")
@@ -224,7 +224,7 @@ class Evidence:
 
     @property
     def data_file_system(self) -> Mapping[str, Any] | None:
-        """The mount that the server's data lie on; None where the server runs elsewhere."""
+        """The mount that holds the server's data; None if the server runs elsewhere."""
         return self.facts.file_system_of(self.data_directory)
 
     def device_of(self, path: str) -> str | None:
@@ -243,7 +243,7 @@ class Evidence:
     def beneath(self, path: str) -> list[str]:
         """The devices that a path's data end up on, from the top: ``["md0", "sda", "sdb"]``.
 
-        Raises NotEnough where the path's device is unknown, as on a remote or a stacked file system.
+        Raises NotEnough if the path's device is unknown, as on a remote or a stacked file system.
         """
         top = self.device_of(path)
         if top is None:

@@ -1,4 +1,4 @@
-"""Rules about file systems beneath the server: their options, their room, and what else lies there."""
+"""Rules about file systems of the server: their options, their free space, and what shares them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from headrace.analysis.resources import Level
 from headrace.rules.evidence import GIB, Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-#: Writes a second from which a file system's own work can show in a trial.
+#: Writes per second above which a file system's own work can show in a trial.
 MANY_WRITES_S = 500.0
-#: Share of the time in which tasks wait for I/O, from which the host is bound by it.
+#: Share of the time that tasks wait for I/O above which the host is I/O-bound.
 WAITS_FOR_IO = 0.25
 #: ext4 and XFS search longer for free space when nearly full, and a full one stops the server.
 NEARLY_FULL = 0.90
-#: On a large file system the last tenth is much: with this much left there is time.
+#: On a large file system the last tenth is a lot: with this much left there is time.
 ROOM_ENOUGH = 100 * GIB
-#: Redo written, from which its place matters.
+#: Redo written per second above which its location matters.
 MUCH_REDO_S = 1e6
 
-#: XFS: option -> the kernel that does not know it any more. Linux Documentation/admin-guide/xfs.rst.
+#: XFS: option -> the kernel that removed it. Linux Documentation/admin-guide/xfs.rst.
 REMOVED_XFS = {
     **dict.fromkeys(("delaylog", "nodelaylog", "ihashsize", "irixsgid"), (4, 0)),
     **dict.fromkeys(("osyncisdsync", "osyncisosync"), (4, 0)),
     **dict.fromkeys(("barrier", "nobarrier"), (4, 19)),
 }
-#: Kinds that do not keep a database's promises by themselves, or copy before they write.
+#: Kinds that do not guarantee durability on their own, or copy before they write.
 NOT_FOR_DATA = {
     "overlay": "copies a whole file at the first write to it",
     "nfs": "every fsync is a round trip to the server",
@@ -55,7 +55,7 @@ def _value(options: list[str], name: str) -> str | None:
 
 
 def _instead(mount: Mapping[str, Any], gone: tuple[str, ...], new: str = "") -> Remedy:
-    """An option that takes another's place; without one the mount's options less those that must go."""
+    """An option that replaces others; without one, the mount's options less those to remove."""
     kept = [text for text in _options(mount) if text.partition("=")[0] not in gone and text not in gone]
     return Remedy({f"volume.mount_options@{mount['mount_point']}": [new] if new else kept})
 
@@ -78,13 +78,13 @@ def _is_bound_by_writes(evidence: Evidence) -> bool:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source="Linux ext4(5), data=journal; Documentation/admin-guide/ext4.rst (no delayed allocation, no O_DIRECT)",
-    refute="With data=ordered, writes a second to the device and commits a second are equivalent.",
+    refute="With data=ordered, writes per second to the device and commits per second are equivalent.",
 )
 def data_in_the_journal(evidence: Evidence) -> Iterator[Match]:
     """The file system writes the server's data twice: into its journal, then into place.
 
-    InnoDB has a redo log and a doublewrite buffer of its own. With data=journal every page goes through the
-    journal as well, and direct I/O becomes buffered I/O without a word.
+    InnoDB has its own redo log and doublewrite buffer. With data=journal every page also goes through the journal,
+    and direct I/O silently becomes buffered I/O.
     """
     mount = _data_mount(evidence)
     if mount.get("kind") != "ext4" or _value(_options(mount), "data") != "journal":
@@ -99,7 +99,7 @@ def data_in_the_journal(evidence: Evidence) -> Iterator[Match]:
         ),
         (
             Remedy(
-                # The kernel shows what data=journal brings with it as options of their own.
+                # The kernel lists the options that data=journal implies.
                 _instead(mount, ("data", "nodelalloc", "nodioread_nolock"), "data=ordered").settings,
                 ("A remount cannot change it: stop the server, unmount and mount.",),
             ),
@@ -115,10 +115,10 @@ def data_in_the_journal(evidence: Evidence) -> Iterator[Match]:
     refute="Every device beneath keeps its cache through a power cut (write_cache says write through).",
 )
 def no_barriers(evidence: Evidence) -> Iterator[Match]:
-    """Barriers are off: after a power cut committed transactions and the file system itself may be lost.
+    """Barriers are off: a power cut may lose committed transactions and the file system itself.
 
     The option stops the kernel from flushing the device's cache at fsync. On a device with a protected cache it
-    saves nothing, since the kernel sends no flushes there; on any other it loses data.
+    saves nothing, since the kernel sends no flushes there; on any other device it loses data.
     """
     mount = _data_mount(evidence)
     options = _options(mount)
@@ -151,10 +151,10 @@ def no_barriers(evidence: Evidence) -> Iterator[Match]:
     refute="Without discard, p99 while tables and binary logs are dropped is equivalent.",
 )
 def discard_at_once(evidence: Evidence) -> Iterator[Match]:
-    """The file system tells the device of every freed block at once.
+    """The file system reports every freed block to the device immediately.
 
-    Dropping a table or purging binary logs then sends a burst of discards between the server's requests. Once a
-    week, by fstrim, is enough for the device.
+    Dropping a table or purging binary logs then sends a burst of discards between the server's requests. A weekly
+    fstrim is enough for the device.
     """
     mount = _data_mount(evidence)
     if mount.get("kind") not in ("xfs", "ext4") or "discard" not in _options(mount):
@@ -183,12 +183,12 @@ def discard_at_once(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.LOW,
     source="Linux Documentation/admin-guide/xfs.rst, logbsize",
-    refute="With logbsize=256k, writes a second and their p99 are equivalent.",
+    refute="With logbsize=256k, writes per second and their p99 are equivalent.",
 )
 def small_log_buffers(evidence: Evidence) -> Iterator[Match]:
-    """XFS works with the smallest log buffers under many writes.
+    """XFS uses its smallest log buffers under many writes.
 
-    Metadata changes are gathered in these buffers. Larger ones are written less often; every fsync of a growing
+    XFS gathers metadata changes in these buffers. Larger ones are written less often; every fsync of a growing
     file waits for one.
     """
     mount = _data_mount(evidence)
@@ -211,13 +211,13 @@ def small_log_buffers(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.LOW,
     source="Linux mount(8), noatime, relatime and strictatime",
-    refute="With noatime, writes a second and their p99 are equivalent.",
+    refute="With noatime, writes per second and their p99 are equivalent.",
 )
 def access_times(evidence: Evidence) -> Iterator[Match]:
-    """Reading files writes their access times, on a host that waits for writes.
+    """Reads write file access times on a host that waits for writes.
 
-    strictatime writes at every read, relatime once a day a file. A server needs neither. With relatime expect
-    little: its files are few and always changing.
+    strictatime writes at every read, relatime once per file per day. A server needs neither. Expect little gain
+    over relatime: the server's files are few and always changing.
     """
     mount = _data_mount(evidence)
     options = _options(mount)
@@ -237,7 +237,7 @@ def access_times(evidence: Evidence) -> Iterator[Match]:
 
 
 def _places(evidence: Evidence) -> dict[str, str]:
-    """What the server writes -> where. Only the data directory without a server to ask."""
+    """What the server writes -> where. Without a server to query, only the data directory."""
     data = evidence.data_directory
     found = {"data": data}
     for what, variable in (
@@ -246,7 +246,7 @@ def _places(evidence: Evidence) -> dict[str, str]:
         ("temporary tables", "tmpdir"),
     ):
         if evidence.has_variable(variable) and evidence.variable(variable):
-            # MySQL and MariaDB take several folders for tmpdir, by colons.
+            # MySQL and MariaDB accept several directories for tmpdir, separated by colons.
             first = evidence.variable(variable).partition(":")[0]
             found[what] = posixpath.normpath(posixpath.join(data, first))
     return found
@@ -257,13 +257,13 @@ def _places(evidence: Evidence) -> dict[str, str]:
     severity=Severity.RISK,
     confidence=Confidence.HIGH,
     source="Linux statvfs(3), f_bavail; MySQL Reference Manual, How MySQL Handles a Full Disk",
-    refute="df shows more room, or a quota that is not the file system's end.",
+    refute="df shows more free space, or a quota that is not the end of the file system.",
 )
 def nearly_full(evidence: Evidence) -> Iterator[Match]:
     """A file system that the server writes to is nearly full.
 
-    A server that cannot write waits, with all its transactions, until somebody makes room; a binary log or a
-    temporary table that cannot grow fails its statement.
+    A server that cannot write stalls all its transactions until space is freed; a binary log or temporary table
+    that cannot grow fails its statement.
     """
     mounts: dict[str, list[str]] = {}
     for what, path in _places(evidence).items():
@@ -282,16 +282,16 @@ def nearly_full(evidence: Evidence) -> Iterator[Match]:
         steps = ("Make room: purge binary logs, drop old tables, or grow the file system.",)
         yield Match(
             point,
-            f"{point} ({', '.join(holds)}) is {share(used)} full: {size(free)} of {size(total)} are left.",
+            f"{point} ({', '.join(holds)}) is {share(used)} full: {size(free)} of {size(total)} is left.",
             (number("available", size(free)), number("size", size(total)), number("holds", ", ".join(holds))),
             (Remedy(steps=steps),),
         )
     if not known:
-        raise NotEnough("the room of file systems was not sampled (sampler file_systems)")
+        raise NotEnough("free space of file systems was not sampled (sampler file_systems)")
 
 
 def _room(evidence: Evidence, point: str) -> tuple[float | None, float | None]:
-    """Size and what is available, from the window or else from the facts."""
+    """Size and available bytes, from the window or else from the facts."""
     total, free = (
         evidence.window.last("file_systems", metric, point) for metric in ("size_bytes", "available_bytes")
     )
@@ -307,16 +307,16 @@ def _room(evidence: Evidence, point: str) -> tuple[float | None, float | None]:
     confidence=Confidence.LOW,
     source="Linux Documentation/admin-guide/ext4.rst and xfs.rst",
     refute="On XFS on the same device, throughput and p99 of writes are equivalent.",
-    disputed="Either has won in published tests, by kernel, device and load.",
+    disputed="Either has won in published tests, depending on kernel, device and load.",
 )
 def another_file_system(evidence: Evidence) -> Iterator[Match]:
     """The host waits for writes to ext4: XFS may do better, or worse.
 
-    The two lock files that are written directly, and allocate space, in different ways. It matters where many
-    threads write to few large files, and costs a rebuild of the volume to try.
+    The two differ in how they lock files under direct I/O and in how they allocate space. This matters if many
+    threads write to a few large files; trying it means rebuilding the volume.
     """
     mount = _data_mount(evidence)
-    # Where the journal takes the data as well (FS01), that comes first.
+    # If the journal also takes the data (FS01), that comes first.
     if mount.get("kind") != "ext4" or _value(_options(mount), "data") == "journal":
         return
     if not _is_bound_by_writes(evidence):
@@ -340,13 +340,13 @@ def another_file_system(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.LOW,
     source="MySQL Reference Manual, Optimizing InnoDB Disk I/O",
-    refute="With redo and binary log on another device, commits a second and their p99 are equivalent.",
+    refute="With redo and binary log on another device, commits per second and their p99 are equivalent.",
 )
 def logs_beside_data(evidence: Evidence) -> Iterator[Match]:
     """Redo log, binary log and data share a device that is saturated.
 
-    Commits wait for small writes at the end of the logs. Behind a queue of page writes on the same device each
-    takes as long as that queue.
+    Commits wait for small writes at the end of the logs. Behind a queue of page writes on the same device, each
+    waits for the whole queue.
     """
     device = evidence.beneath(evidence.data_directory)[0]
     use = evidence.use("block", device)
@@ -363,7 +363,7 @@ def logs_beside_data(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         device,
         f"{device} is saturated and holds the data, the {' and the '.join(there)}; {redo / 1e6:,.1f} MB/s of "
-        f"redo are written.",
+        f"redo is written.",
         (
             number("requests at once", f"{use.numbers['queue']:.1f}"),
             number("a request takes", f"{use.numbers['wait_ms']:.2f} ms"),
@@ -372,8 +372,8 @@ def logs_beside_data(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    f"Move the {' and the '.join(there)} to a device of their own "
-                    "(innodb_log_group_home_dir, log_bin), with the server stopped.",
+                    f"Move the {' and the '.join(there)} to a separate device (innodb_log_group_home_dir, "
+                    "log_bin), with the server stopped.",
                 )
             ),
         ),
@@ -390,8 +390,8 @@ def logs_beside_data(evidence: Evidence) -> Iterator[Match]:
 def options_that_will_be_gone(evidence: Evidence) -> Iterator[Match]:
     """A mount uses options that newer kernels refuse: after an upgrade it will not mount.
 
-    Guides of 2015 ask for them. The kernel that removed them fails the mount, and the host comes up without the
-    data.
+    Guides from 2015 recommend them. A kernel that has removed them refuses the mount, and the host comes up
+    without the data.
     """
     for mount in evidence.rows("file_systems"):
         if mount.get("kind") != "xfs":
@@ -406,7 +406,7 @@ def options_that_will_be_gone(evidence: Evidence) -> Iterator[Match]:
             f"{mount['mount_point']} is mounted with {', '.join(gone)}, which Linux "
             f"{first[0]}.{first[1]} refuses.",
             (number("options", ", ".join(gone)), number("kernel", evidence.facts.kernel_release)),
-            (Remedy(steps=(f"Take {', '.join(gone)} out of /etc/fstab before the kernel is upgraded.",)),),
+            (Remedy(steps=(f"Remove {', '.join(gone)} from /etc/fstab before the kernel is upgraded.",)),),
         )
 
 
@@ -415,13 +415,12 @@ def options_that_will_be_gone(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source="Linux Documentation/filesystems/overlayfs.rst, nfs(5), tmpfs.rst",
-    refute="On a volume of a local device, commits a second and their p99 are equivalent.",
+    refute="On a volume of a local device, commits per second and their p99 are equivalent.",
 )
 def not_a_place_for_data(evidence: Evidence) -> Iterator[Match]:
-    """The server's data lie on a layered, remote or volatile file system.
+    """The server's data is on a layered, remote or volatile file system.
 
-    A container without a volume keeps its data in the overlay of its image: they are slow there, and gone with
-    the container.
+    A container without a volume keeps its data in its image's overlay: slow, and gone with the container.
     """
     mount = _data_mount(evidence)
     why = NOT_FOR_DATA.get(str(mount.get("kind")))
@@ -429,7 +428,7 @@ def not_a_place_for_data(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         str(mount["mount_point"]),
-        f"{evidence.data_directory} lies on {mount['kind']}, which {why}.",
+        f"{evidence.data_directory} is on {mount['kind']}, which {why}.",
         (number("file system", mount["kind"]), number("source", mount.get("source"))),
         (Remedy(steps=("Put the data directory on a volume of a local device (ext4 or XFS).",)),),
         Severity.RISK if mount["kind"] == "tmpfs" else None,

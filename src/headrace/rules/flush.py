@@ -14,15 +14,15 @@ from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 OLD_DEFAULT = 200
 #: Flushing is behind when this much of the redo log waits for pages; adaptive flushing works hard by then.
 BEHIND = 0.50
-#: The manual asks for a value as low as practical: at most this share of what was measured.
+#: The manual asks for a value as low as practical: at most this share of the measured limit.
 SHARE_OF_DEVICE = 0.50
 #: The first step from the default on flash: MariaDB Cloud's and many vendors' smallest setting for solid state.
 FIRST_STEP = 1_000
-#: Fewer page writes a second than this cost nobody anything.
+#: Fewer page writes per second than this cost nothing noticeable.
 FEW_WRITES_S = 50.0
-#: Reads and writes of pages a second from which caching them twice is felt.
+#: Page reads and writes per second above which caching them twice is noticeable.
 PAGES_S = 200.0
-#: Eight times the default: each cleaner searches as far as this once a second, whatever it finds.
+#: Eight times the default: each cleaner searches this far once a second, regardless of what it finds.
 DEEP_SCAN = 8_192
 DEFAULT_SCAN = 1_024
 
@@ -34,12 +34,12 @@ _DURABLE = (
 
 
 def _is_flash(evidence: Evidence) -> bool:
-    """Whether the data lie on solid state only. Raises NotEnough where a device does not tell."""
+    """Whether the data is on solid state only. Raises NotEnough if a device does not report it."""
     kinds = []
     for name in evidence.beneath(evidence.data_directory):
         record = evidence.facts.block_device(name)
         if record is None or record.get("rotational") is None:
-            raise NotEnough(f"the host does not tell whether {name} rotates")
+            raise NotEnough(f"the host does not report whether {name} rotates")
         kinds.append(bool(record["rotational"]))
     return not any(kinds)
 
@@ -58,14 +58,14 @@ def _capacity(evidence: Evidence, wanted: float) -> dict[str, Value]:
     severity=Severity.LIMIT,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, Configuring InnoDB I/O Capacity",
-    refute="With the larger capacity the checkpoint's age falls, but throughput and p99 are equivalent.",
+    refute="With the larger capacity, the checkpoint age falls, but throughput and p99 are equivalent.",
 )
 def capacity_of_a_disk(evidence: Evidence) -> Iterator[Match]:
     """Background writes are limited to what a disk could do, and fall behind on solid state.
 
-    innodb_io_capacity bounds what the cleaners write while nobody waits. Where it is too low, changes pile up
-    until the redo log is nearly full, and then flushing is not bounded at all. Too high a value writes the same
-    page again and again, so it should be as low as practical: raise it in steps.
+    innodb_io_capacity limits background flushing. If it is too low, changes pile up until the redo log is nearly
+    full, and then flushing is not limited at all. If it is too high, the server writes the same page again and
+    again, so it should be as low as practical: raise it in steps.
     """
     capacity = evidence.number("innodb_io_capacity")
     flushed = evidence.status_rate("innodb_buffer_pool_pages_flushed")
@@ -79,8 +79,8 @@ def capacity_of_a_disk(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"innodb_io_capacity is {capacity:.0f} on solid state; {flushed:,.0f} pages/s are flushed, and "
-        f"{share(age / most)} of the redo log wait for their pages.",
+        f"innodb_io_capacity is {capacity:.0f} on solid state; {flushed:,.0f} pages/s are flushed, and the "
+        f"checkpoint age is {share(age / most)} of its limit.",
         (
             number("innodb_io_capacity", f"{capacity:.0f}"),
             number("pages flushed/s", f"{flushed:,.0f}"),
@@ -95,12 +95,12 @@ def capacity_of_a_disk(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, innodb_flush_neighbors: no seek time, no need; MariaDB, InnoDB Page Flushing",
-    refute="With innodb_flush_neighbors at 0 pages written a second, throughput and p99 are equivalent.",
+    refute="With innodb_flush_neighbors at 0, pages written per second, throughput and p99 are equivalent.",
 )
 def neighbours_on_flash(evidence: Evidence) -> Iterator[Match]:
     """Pages are flushed along with their dirty neighbours on solid state.
 
-    On a disk that saves seeks. Solid state has none, so the neighbours are written early and once more later.
+    On a disk this saves seeks. Solid state has none, so the neighbours are written early and then again later.
     """
     setting = evidence.variable("innodb_flush_neighbors")
     written = evidence.status_rate("innodb_pages_written")
@@ -119,13 +119,14 @@ def neighbours_on_flash(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, innodb_flush_method; MariaDB, InnoDB Flush Method",
-    refute="With O_DIRECT throughput is lower: then the page cache was worth more than the memory it took.",
+    refute="With O_DIRECT, throughput is lower: the page cache was worth more than the memory it took.",
 )
 def pages_cached_twice(evidence: Evidence) -> Iterator[Match]:
     """InnoDB's pages are cached twice: in the buffer pool and by the kernel.
 
-    Without O_DIRECT each page that is read or written passes through the page cache and stays there. The memory
-    belongs in the pool, which knows what is hot. Not on file systems without O_DIRECT, nor with ext4 data=journal.
+    Without O_DIRECT each page read or written passes through the page cache and stays there. The memory belongs in
+    the buffer pool, which knows which pages are hot. Not for file systems without O_DIRECT, nor for ext4 with
+    data=journal.
     """
     by_switch = evidence.has_variable("innodb_data_file_buffering")
     if by_switch:
@@ -162,13 +163,14 @@ def pages_cached_twice(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.LOW,
     source="MySQL Reference Manual, innodb_lru_scan_depth: much higher than necessary may impact performance",
-    refute="With the default depth pages free stay, but throughput and p99 are equivalent.",
+    refute="With the default depth, the number of free pages is unchanged, but throughput and p99 are "
+    "equivalent.",
 )
 def scans_too_deep(evidence: Evidence) -> Iterator[Match]:
-    """The cleaners search much further for pages to free than anybody needs.
+    """The page cleaners scan much deeper for free pages than the load needs.
 
-    Once a second each part of the pool is searched this deep, under its lock. The product with the number of parts
-    counts.
+    Once a second the cleaners scan each buffer pool instance this deep, under its lock. The product of depth and
+    instances counts.
     """
     depth = evidence.number("innodb_lru_scan_depth")
     if evidence.status_rate("innodb_buffer_pool_wait_free") > 0 or depth < DEEP_SCAN:
@@ -183,8 +185,8 @@ def scans_too_deep(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"innodb_lru_scan_depth is {depth:,.0f} in {parts:.0f} parts: {depth * parts:,.0f} pages are searched for "
-        f"{read:,.0f} reads/s, and nothing waits for a free page.",
+        f"innodb_lru_scan_depth is {depth:,.0f} in {parts:.0f} instances: {depth * parts:,.0f} pages are "
+        f"scanned for {read:,.0f} reads/s, and nothing waits for a free page.",
         (
             number("innodb_lru_scan_depth", f"{depth:,.0f}"),
             number("parts of the pool", f"{parts:.0f}"),
@@ -199,13 +201,13 @@ def scans_too_deep(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, innodb_page_cleaners: 8.4 has one a part by default",
-    refute="With a cleaner a part the checkpoint's age and throughput are equivalent.",
+    refute="With one cleaner per instance, the checkpoint age and throughput are equivalent.",
     applies_to={Vendor.MYSQL: Versions(), Vendor.PERCONA: Versions(), Vendor.MARIADB: Versions(until="10.5")},
 )
 def fewer_cleaners_than_parts(evidence: Evidence) -> Iterator[Match]:
-    """Flushing is behind, and fewer threads clean than the buffer pool has parts.
+    """Flushing is behind, with fewer page cleaners than buffer pool instances.
 
-    One thread cleans one part at a time; the others wait for it.
+    A cleaner works on one instance at a time; the others wait for it.
     """
     cleaners = evidence.number("innodb_page_cleaners")
     parts = evidence.number("innodb_buffer_pool_instances")
@@ -215,8 +217,8 @@ def fewer_cleaners_than_parts(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"{cleaners:.0f} cleaners serve {parts:.0f} parts of the pool; {share(age / max(most, 1.0))} of the "
-        f"redo log wait for their pages.",
+        f"{cleaners:.0f} page cleaners serve {parts:.0f} buffer pool instances; the checkpoint age is "
+        f"{share(age / max(most, 1.0))} of its limit.",
         (
             number("innodb_page_cleaners", f"{cleaners:.0f}"),
             number("innodb_buffer_pool_instances", f"{parts:.0f}"),
@@ -232,13 +234,13 @@ def fewer_cleaners_than_parts(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source=_FLUSH,
-    refute="With innodb_adaptive_flushing on the spread of throughput between seconds is equivalent.",
+    refute="With innodb_adaptive_flushing on, the spread of throughput between seconds is equivalent.",
 )
 def not_adaptive(evidence: Evidence) -> Iterator[Match]:
-    """Flushing does not follow the rate of redo.
+    """Flushing does not follow the redo rate.
 
-    Without innodb_adaptive_flushing nothing is flushed on account of the redo log until it is nearly full; then
-    statements stall until it is not.
+    Without innodb_adaptive_flushing, the redo log triggers no flushing until it is nearly full; then statements
+    stall until there is room again.
     """
     written = evidence.status_rate("innodb_pages_written")
     if evidence.is_on("innodb_adaptive_flushing") or written < FEW_WRITES_S:
@@ -256,13 +258,14 @@ def not_adaptive(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, Using Asynchronous I/O on Linux",
-    refute="With innodb_use_native_aio on throughput and p99 are equivalent.",
+    refute="With innodb_use_native_aio on, throughput and p99 are equivalent.",
 )
 def without_asynchronous_io(evidence: Evidence) -> Iterator[Match]:
-    """InnoDB's background reads and writes are made one at a time by its I/O threads.
+    """InnoDB's I/O threads do background reads and writes one at a time.
 
-    With the kernel's asynchronous I/O each thread can have hundreds in flight. The server turns it off by itself
-    where the system allows no more requests (fs.aio-max-nr) or the temporary folder does not support it.
+    With the kernel's asynchronous I/O each thread can have hundreds in flight. The server turns it off
+    automatically if the system allows no more requests (fs.aio-max-nr) or the temporary directory does not support
+    it.
     """
     written = evidence.status_rate("innodb_pages_written")
     if evidence.is_on("innodb_use_native_aio") or written < PAGES_S:
@@ -270,7 +273,7 @@ def without_asynchronous_io(evidence: Evidence) -> Iterator[Match]:
     threads = evidence.number("innodb_write_io_threads")
     yield Match(
         "",
-        f"innodb_use_native_aio is off: {threads:.0f} threads write {written:,.0f} pages/s one after the other.",
+        f"innodb_use_native_aio is off: {threads:.0f} threads write {written:,.0f} pages/s one at a time.",
         (
             number("innodb_use_native_aio", "OFF"),
             number("innodb_write_io_threads", f"{threads:.0f}"),
@@ -281,7 +284,7 @@ def without_asynchronous_io(evidence: Evidence) -> Iterator[Match]:
 
 
 def _fsyncs_a_commit(evidence: Evidence) -> str:
-    """What a commit costs in syncs as it is set, before group commit shares them."""
+    """Syncs per commit with these settings, before group commit shares them."""
     redo = 1 if evidence.variable("innodb_flush_log_at_trx_commit") in ("1", "3") else 0
     binlog = 1 if evidence.is_on("log_bin") and evidence.variable("sync_binlog") == "1" else 0
     return str(redo + binlog)
@@ -292,14 +295,14 @@ def _fsyncs_a_commit(evidence: Evidence) -> str:
     severity=Severity.RISK,
     confidence=Confidence.HIGH,
     source=_DURABLE,
-    refute="After a power cut in the middle of a load every confirmed transaction is there.",
+    refute="After a power cut under load, every committed transaction is still there.",
 )
 def commits_are_not_durable(evidence: Evidence) -> Iterator[Match]:
-    """Transactions that were confirmed can be lost in a power cut.
+    """A power cut can lose committed transactions.
 
-    Each setting saves a sync a commit and is a class of durability, not of tuning: what is lost can be a second of
-    transactions, and a binary log that does not agree with the data breaks replicas. Group commit and a device
-    with power-loss protection make syncs cheap without that.
+    Each setting saves a sync per commit, but is a choice of durability, not tuning: a second of transactions can
+    be lost, and a binary log that does not agree with the data breaks replicas. Group commit and a device with
+    power-loss protection make syncs cheap without that.
     """
     values = {"innodb_flush_log_at_trx_commit": evidence.variable("innodb_flush_log_at_trx_commit")}
     weak: dict[str, Value] = {}
@@ -329,10 +332,10 @@ def commits_are_not_durable(evidence: Evidence) -> Iterator[Match]:
     refute="The device and the file system write a whole page or none: untorn writes are configured for the data.",
 )
 def pages_unprotected(evidence: Evidence) -> Iterator[Match]:
-    """A torn or damaged page cannot be repaired, or is not even noticed.
+    """A torn or damaged page cannot be repaired, or goes unnoticed.
 
-    Without the doublewrite buffer a page of 16 KiB that a power cut left half written is lost, and with it the
-    table. Without checksums nobody notices. Both are safe to turn off only where something below does their work.
+    Without the doublewrite buffer, a 16 KiB page left half written by a power cut is lost, and the table with it.
+    Without checksums, the server does not notice. Both are safe to turn off only if a layer below does their work.
     """
     weak: dict[str, Value] = {}
     doublewrite = evidence.variable("innodb_doublewrite")

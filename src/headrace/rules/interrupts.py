@@ -1,4 +1,4 @@
-"""Rules about hardware interrupts: which cores answer the devices."""
+"""Rules about hardware interrupts: which cores handle which devices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.analysis.resources import BUSY, FULL
 from headrace.rules.evidence import Evidence, NotEnough, number, share
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-#: An interrupt with its softirq takes some microseconds: below this many a second one core does not notice.
+#: An interrupt with its softirq takes some microseconds: below this many per second one core does not notice.
 MANY_INTERRUPTS_S = 5_000.0
 #: A line that is worth moving.
 BUSY_LINE_S = 500.0
@@ -19,7 +19,7 @@ BUSY_LINE_S = 500.0
 ON_ONE_CORE = 0.90
 #: A core that spends this share in interrupt handlers keeps its threads waiting: issue 4, founding case 2.
 HARD_IRQ_BUSY = 0.30
-#: Older ones are said to leave a Xen guest's event channels alone; irqbalance's own notes do not name a version.
+#: Older ones reportedly ignore a Xen guest's event channels; irqbalance's own notes do not name a version.
 BALANCES_XEN = (1, 0, 6)
 
 
@@ -27,12 +27,12 @@ def _lines(evidence: Evidence) -> dict[str, Mapping[str, Any]]:
     """Lines of devices by their number."""
     found = (evidence.raw.get("irqs") or {}).get("lines")
     if found is None:
-        raise NotEnough("the host does not tell its interrupts")
+        raise NotEnough("the host does not report its interrupts")
     return {str(line["irq"]): line for line in found}
 
 
 def is_movable(line: Mapping[str, Any]) -> bool:
-    """Whether a person may set its affinity. The kernel manages the queues of NVMe itself and refuses."""
+    """Whether its affinity can be set. The kernel manages the queues of NVMe itself and refuses."""
     is_nvme_queue = re.fullmatch(r"nvme\d+q\d+", str(line.get("action") or ""))
     return not line.get("managed") and not is_nvme_queue
 
@@ -43,7 +43,7 @@ def _is_of_device(line: Mapping[str, Any]) -> bool:
 
 
 def _rates(evidence: Evidence) -> dict[tuple[str, str], float]:
-    """(Line, CPU) -> interrupts a second."""
+    """(Line, CPU) -> interrupts per second."""
     rates = evidence.window.rates("interrupts", "count")
     if not rates:
         raise NotEnough("interrupts were not sampled")
@@ -52,15 +52,13 @@ def _rates(evidence: Evidence) -> dict[tuple[str, str], float]:
 
 
 def _spread(lines: list[str], cpus: list[int]) -> Remedy:
-    """One core after the other. The values are lists of CPUs, as smp_affinity_list takes them."""
+    """One core per line, in turn. The values are lists of CPUs, as smp_affinity_list takes them."""
     pairs = zip(lines, cycle(cpus), strict=False)
-    return Remedy(
-        {f"host.irq_affinity@{irq}": str(cpu) for irq, cpu in pairs}, label="one core after the other"
-    )
+    return Remedy({f"host.irq_affinity@{irq}": str(cpu) for irq, cpu in pairs}, label="spread over the cores")
 
 
 def _concentrated(evidence: Evidence) -> tuple[str, list[str], float, float] | None:
-    """The core that answers nearly all movable lines, those lines, their rate there, and their rate in all."""
+    """The core that handles nearly all movable lines, those lines, their rate there, and their rate in all."""
     lines = _lines(evidence)
     movable = {irq for irq, line in lines.items() if _is_of_device(line) and is_movable(line)}
     rates = {key: rate for key, rate in _rates(evidence).items() if key[0] in movable and rate > 0}
@@ -105,10 +103,10 @@ def _is_blind_on_xen(evidence: Evidence) -> bool:
     refute="With the lines on several cores, the core's irq and softirq time falls, but throughput is equivalent.",
 )
 def one_core_answers_all(evidence: Evidence) -> Iterator[Match]:
-    """One core answers the interrupts of several devices or queues.
+    """One core handles the interrupts of several devices or queues.
 
-    The work that follows an interrupt runs where the interrupt was. With all lines on one core, usually the first,
-    that core is the limit of network and disks together while the others idle.
+    The work that follows an interrupt runs on the core that took it. With all lines on one core, usually the
+    first, that core is the limit of network and disks together while the others idle.
     """
     found = _concentrated(evidence)
     if found is None or _is_blind_on_xen(evidence):
@@ -121,7 +119,7 @@ def one_core_answers_all(evidence: Evidence) -> Iterator[Match]:
     )
     yield Match(
         core,
-        f"{core} answers {share(here / total)} of {total:,.0f} interrupts/s, {len(busy)} busy lines of "
+        f"{core} handles {share(here / total)} of {total:,.0f} interrupts/s, {len(busy)} busy lines of "
         f"{', '.join(devices)}; irqbalance is {'running' if running else 'not running'}.",
         (
             number(f"interrupts/s on {core}", f"{here:,.0f}"),
@@ -142,10 +140,10 @@ def one_core_answers_all(evidence: Evidence) -> Iterator[Match]:
     refute="With a newer irqbalance, /proc/interrupts still counts everything on one core.",
 )
 def irqbalance_blind_on_xen(evidence: Evidence) -> Iterator[Match]:
-    """The balancer runs, but does not move a Xen guest's event channels.
+    """The irqbalance service runs, but does not move a Xen guest's event channels.
 
-    Old versions did not know Xen's interrupts, and later ones lost them again when the kernel changed the name in
-    /proc/interrupts. The service runs, and every line stays on the first core.
+    Old versions did not recognise Xen's interrupts, and later ones lost them again when the kernel changed their
+    name in /proc/interrupts. The service runs, yet every line stays on the first core.
     """
     if not _is_blind_on_xen(evidence):
         return
@@ -158,7 +156,7 @@ def irqbalance_blind_on_xen(evidence: Evidence) -> Iterator[Match]:
     is_old = version is not None and version < BALANCES_XEN
     yield Match(
         core,
-        f"{core} answers {share(here / total)} of {total:,.0f} interrupts/s although irqbalance "
+        f"{core} handles {share(here / total)} of {total:,.0f} interrupts/s although irqbalance "
         f"{text or 'of unknown version'} runs{', which is too old for Xen' if is_old else ''}.",
         (
             number(f"interrupts/s on {core}", f"{here:,.0f}"),
@@ -168,7 +166,7 @@ def irqbalance_blind_on_xen(evidence: Evidence) -> Iterator[Match]:
         ),
         (
             Remedy(
-                steps=("Update irqbalance and restart it; look whether /proc/interrupts spreads.",),
+                steps=("Update irqbalance and restart it; check that /proc/interrupts spreads.",),
                 label="update",
             ),
             _spread(busy, _online(evidence)),
@@ -187,7 +185,7 @@ def irqbalance_blind_on_xen(evidence: Evidence) -> Iterator[Match]:
 def core_full_of_interrupts(evidence: Evidence) -> Iterator[Match]:
     """One core spends much of its time in interrupt handlers.
 
-    A thread that the scheduler puts there is stopped again and again, and the average over all cores hides it.
+    A thread scheduled there is interrupted again and again, and the average over all cores hides it.
     """
     cores = evidence.cores
     hot = max(cores, key=lambda core: core.irq)
@@ -201,7 +199,7 @@ def core_full_of_interrupts(evidence: Evidence) -> Iterator[Match]:
     line = lines[busiest]
     device = line.get("device") or line.get("action")
     steps = Remedy(
-        steps=(f"Let {device} collect events before it interrupts: ethtool -C DEVICE rx-usecs N.",),
+        steps=(f"Make {device} coalesce interrupts: ethtool -C DEVICE rx-usecs N.",),
         label="fewer interrupts",
     )
     others = [cpu for cpu in _online(evidence) if f"cpu{cpu}" != hot.name]
@@ -223,13 +221,13 @@ def core_full_of_interrupts(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source="Linux Documentation/networking/scaling.rst, RSS IRQ Configuration (irqbalance may override settings)",
-    refute="With one queue a core, softirq time evens out, but throughput and p99 are equivalent.",
+    refute="With one queue per core, softirq time evens out, but throughput and p99 are equivalent.",
 )
 def queues_share_a_core(evidence: Evidence) -> Iterator[Match]:
     """Two busy queues of one interface interrupt the same core while others have none.
 
-    Drivers spread their queues, one a core. Whatever moved them since, by hand or by irqbalance, which overrides
-    what was set by hand, doubled the work of one core.
+    Drivers spread their queues, one per core. A later change, by hand or by irqbalance (which overrides manual
+    settings), doubled the work of one core.
     """
     lines = _lines(evidence)
     rates = _rates(evidence)

@@ -1,4 +1,4 @@
-"""Rules about limits that a server meets before the hardware's."""
+"""Rules about limits that a server reaches before the hardware's."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from headrace.rules.evidence import Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-#: From here on a storm of connections or a burst of tables can meet the limit.
+#: Above this, a storm of connections or a burst of tables can reach the limit.
 NEAR = 0.80
 #: Memory of a group: the kernel reclaims before it kills, so the pool may come closer.
 MEMORY_NEAR = 0.95
-#: A device held back by its group does nearly what the group allows.
+#: A device throttled by the server's group does nearly what the group allows.
 HELD_BACK = 0.90
 #: Requests that InnoDB sets up for each of its I/O threads: 8 x OS_AIO_N_PENDING_IOS_PER_THREAD of its source.
 REQUESTS_A_THREAD = 256
@@ -37,9 +37,10 @@ def _name(process: Mapping[str, Any]) -> str:
     refute="With all tables open and all connections in use, open files stay far below the limit.",
 )
 def open_files(evidence: Evidence) -> Iterator[Match]:
-    """The server has nearly as many files open as it may.
+    """The server is close to its limit on open files.
 
-    At the limit no table can be opened and no connection accepted: errors 23 and 24, and a listener that spins.
+    At the limit the server cannot open a table or accept a connection: errors 23 and 24, and a listener that
+    spins.
     """
     process = _process(evidence)
     used = evidence.window.gauge("server_process", "open_files", _name(process))
@@ -61,7 +62,7 @@ def open_files(evidence: Evidence) -> Iterator[Match]:
             Remedy(
                 raised,
                 (
-                    f"Let the service have more: systemctl edit, [Service] LimitNOFILE={2 * limit}; then "
+                    f"Raise the service's limit: systemctl edit, [Service] LimitNOFILE={2 * limit}; then "
                     "restart the server.",
                 ),
             ),
@@ -79,8 +80,8 @@ def open_files(evidence: Evidence) -> Iterator[Match]:
 def asynchronous_requests(evidence: Evidence) -> Iterator[Match]:
     """The system allows fewer asynchronous requests than the servers will ask for.
 
-    InnoDB asks for them at its start. One that gets none falls back to simulated I/O or does not start, and the
-    one that started first keeps its own.
+    InnoDB reserves them at startup. A server that gets none falls back to simulated I/O or does not start; the one
+    that started first keeps its share.
     """
     if evidence.has_variable("innodb_use_native_aio") and not evidence.is_on("innodb_use_native_aio"):
         return
@@ -113,12 +114,12 @@ def asynchronous_requests(evidence: Evidence) -> Iterator[Match]:
 def threads(evidence: Evidence) -> Iterator[Match]:
     """The server has nearly as many threads as the system allows.
 
-    A connection needs a thread; at the limit it is refused with error 1135, and no shell can be opened either.
+    A connection needs a thread; at the limit it is refused with error 1135, and no shell can start either.
     """
     process = _process(evidence)
     running = process.get("threads")
     if running is None:
-        raise NotEnough("the host does not tell how many threads the server has")
+        raise NotEnough("the host does not report how many threads the server has")
     limits = {name: int(evidence.sysctl(name)) for name in ("kernel.pid_max", "kernel.threads-max")}
     least = min(limits, key=lambda name: limits[name])
     if running < NEAR * limits[least]:
@@ -146,20 +147,20 @@ def threads(evidence: Evidence) -> Iterator[Match]:
 def memory_of_the_group(evidence: Evidence) -> Iterator[Match]:
     """The server is close to the memory limit of its control group.
 
-    The host may have memory to spare: at the group's limit its page cache is dropped, then its memory swapped,
-    then the server killed. MemAvailable does not show it.
+    The host may have memory to spare: at the group's limit the kernel drops the group's page cache, then swaps,
+    then kills the server. MemAvailable does not show it.
     """
     process = _process(evidence)
     limit = (process.get("cgroup") or {}).get("memory_max_bytes")
     resident = process.get("rss_bytes")
     if not isinstance(limit, int) or resident is None:
-        # "max": the group has no limit of its own.
+        # "max": the group has no limit.
         return
     if resident < MEMORY_NEAR * limit:
         return
     yield Match(
         _name(process),
-        f"{process['program']} has {size(resident)} of the {size(limit)} that its group may have "
+        f"{process['program']} uses {size(resident)} of its control group's limit of {size(limit)} "
         f"({share(resident / limit)}).",
         (number("resident", size(resident)), number("memory.max", size(limit))),
         (
@@ -178,13 +179,13 @@ def memory_of_the_group(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.LIMIT,
     confidence=Confidence.HIGH,
     source="Linux Documentation/admin-guide/cgroup-v2.rst, io.max",
-    refute="With the limit taken away, the device does no more requests.",
+    refute="With the limit removed, the device does no more requests.",
 )
 def io_of_the_group(evidence: Evidence) -> Iterator[Match]:
-    """The server's control group holds back its requests to a device.
+    """The server's control group throttles its requests to a device.
 
-    The device has room, its latencies look good, and the server waits: the kernel queues the requests above the
-    device, where no counter of the device sees them.
+    The device has room and its latencies look good, yet the server waits: the kernel queues the requests above the
+    device, where no device counter sees them.
     """
     for entry in (_process(evidence).get("cgroup") or {}).get("io") or ():
         device = next(
@@ -206,7 +207,7 @@ def io_of_the_group(evidence: Evidence) -> Iterator[Match]:
             shown = what.removesuffix("_s").replace("_", " ")
             yield Match(
                 name,
-                f"{name} does {rate:,.0f} {shown}/s; the server's group may do {limit:,}.",
+                f"{name} does {rate:,.0f} {shown}/s; the server's group is limited to {limit:,}.",
                 (number(f"{shown}/s", f"{rate:,.0f}"), number("io.max", f"{limit:,}")),
-                (Remedy(steps=("Raise or take away the group's io.max (IOReadIOPSMax= and the like).",)),),
+                (Remedy(steps=("Raise or remove the group's io.max (IOReadIOPSMax= and the like).",)),),
             )

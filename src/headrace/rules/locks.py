@@ -10,26 +10,27 @@ from headrace.model import Vendor
 from headrace.rules.evidence import MIB, Evidence, NotEnough, Number, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-#: One session that waits for a row all the time, in milliseconds of waiting a second, is where it gets a problem.
+#: One session waiting for a row all the time, in milliseconds of waiting per second: above it, row locks are a
+#: problem.
 ROW_WAIT_MS_S = 1_000.0
-#: Deadlocks a second: each is a transaction done in vain.
+#: Deadlocks per second: each wastes a transaction.
 DEADLOCKS_S = 0.2
 #: Sessions that wait for a table's definition, on average over the window.
 METADATA_WAITERS = 1.0
 TABLE_WAITS_S = 1.0
-#: Data in tables without transactions that are more than a leftover.
+#: Data in non-transactional tables that is more than a leftover.
 MYISAM_BYTES = 64 * MIB
-#: Of all waiting for latches: the hash index is then what sessions meet at.
+#: Share of all latch waits above which sessions contend for the hash index.
 HASH_SHARE = 0.10
 #: ... and half a session that waits for it all the time.
 HASH_WAIT_S = 0.5
-#: Latch waits of the operating system a second by which SHOW ENGINE INNODB MUTEX shows more than a warm-up.
+#: OS waits per second above which SHOW ENGINE INNODB MUTEX shows more than a warm-up.
 OS_WAITS_S = 100.0
-#: Old row versions: reads walk over them. The mark of many advisers; the manual gives none.
+#: Old row versions, which reads walk over. Many advisers use this limit; the manual gives none.
 HISTORY = 100_000.0
 #: A transaction older than this keeps every row version since, and every lock that it took.
 OLD_TRANSACTION_S = 600.0
-#: Rows inserted a second from which the lock of AUTO_INCREMENT could be met.
+#: Rows inserted per second above which the AUTO_INCREMENT lock can be contended.
 INSERTED_S = 1_000.0
 #: Names of the adaptive hash index's latches, as instruments and in SHOW ENGINE INNODB MUTEX.
 HASH_LATCHES = ("btr_search", "hash_table_locks", "ahi", "btr0sea")
@@ -39,7 +40,7 @@ _LATCHES = "MySQL Reference Manual, Performance Schema Wait Event Summary Tables
 
 
 def latch_waits(evidence: Evidence) -> dict[str, float]:
-    """Seconds waited a second by event, for latches and table locks; empty where nobody counts them."""
+    """Seconds waited per second by event, for latches and table locks; empty if they are not counted."""
     kinds = ("wait/synch/", "wait/lock/")
     rates = evidence.window.rates("mysql_waits", "time_ns")
     waits = {
@@ -49,7 +50,7 @@ def latch_waits(evidence: Evidence) -> dict[str, float]:
 
 
 def latch_counts(evidence: Evidence) -> dict[str, float]:
-    """Waits a second by latch, from SHOW ENGINE INNODB MUTEX."""
+    """Waits per second by latch, from SHOW ENGINE INNODB MUTEX."""
     counts: dict[str, float] = {}
     for metric in ("waits", "os_waits"):
         for name, rate in evidence.window.rates("innodb_mutex", metric).items():
@@ -58,11 +59,11 @@ def latch_counts(evidence: Evidence) -> dict[str, float]:
 
 
 def states(evidence: Evidence) -> dict[str, float]:
-    """Threads by what they do, the mean over the window; those that sleep have no state."""
+    """Mean number of threads in each state over the window; sleeping threads have no state."""
     found: dict[str, float] = {}
     for state in evidence.window.labels("processlist", "states"):
         values = evidence.window.values("processlist", "states", state)
-        # A state that nobody is in is not written, so that the mean is over all samples of the sampler.
+        # A state without threads is not written, so the mean is over all samples of the sampler.
         total = max(
             (
                 len(evidence.window.values("processlist", "threads", c))
@@ -77,7 +78,7 @@ def states(evidence: Evidence) -> dict[str, float]:
 def _numbers(evidence: Evidence) -> tuple[Number, ...]:
     """The worst waits by name, from every source that has them."""
     found = [
-        number(f"waiting for {name}", f"{seconds:.2f} s a second")
+        number(f"waiting for {name}", f"{seconds:.2f} s per second")
         for name, seconds in list(latch_waits(evidence).items())[:TOP]
         if seconds > 0
     ]
@@ -100,7 +101,7 @@ def _numbers(evidence: Evidence) -> tuple[Number, ...]:
 
 
 def _row_wait_ms_s(evidence: Evidence) -> float:
-    """Innodb_row_lock_time grows when a wait ends; sessions that wait all the time are seen in current waits."""
+    """Innodb_row_lock_time grows when a wait ends; sessions that wait all the time show in current waits."""
     ended = evidence.status_rate("innodb_row_lock_time")
     current = evidence.window.gauge("mysql_status", "innodb_row_lock_current_waits")
     return max(ended, 1e3 * current.mean if current else 0.0)
@@ -111,13 +112,13 @@ def _row_wait_ms_s(evidence: Evidence) -> float:
     severity=Severity.LIMIT,
     confidence=Confidence.MEDIUM,
     source=f"B. Gregg, Thinking Methodically about Performance, ACM Queue 10.12 (2012); {_LATCHES}",
-    refute="With half as many clients throughput falls by half: then the threads do not wait for each other.",
+    refute="With half as many clients, throughput falls by half: the threads do not wait for each other.",
 )
 def software_is_the_limit(evidence: Evidence) -> Iterator[Match]:
-    """Nothing in hardware is saturated, yet most threads of the server stand still: they wait for each other.
+    """No hardware is saturated, yet most threads of the server wait for each other.
 
-    More cores, memory or faster devices change nothing then. What the threads wait for is a latch, a lock or a
-    hot path, and its name is in the waits below, or in the stacks of the server's threads.
+    More cores, more memory or faster devices change nothing. The threads wait for a latch, a lock or a hot code
+    path; the waits below, or the stacks of the server's threads, name it.
     """
     verdict = evidence.verdict
     cpu = evidence.use("cpu")
@@ -127,7 +128,7 @@ def software_is_the_limit(evidence: Evidence) -> Iterator[Match]:
     used = cpu.utilisation * len(evidence.cores)
     if verdict.limiting is not None or running - 1 < max(MANY_RUNNING, TIMES_CORES * used):
         return
-    # Threads that wait for a CPU or for reads stand still, too, but not for each other.
+    # Threads that wait for a CPU or for reads do not wait for each other.
     waited_for_io = (evidence.window.rate("psi", "some_total_us", "io") or 0.0) / 1e6
     if cpu.level is Level.BUSY or waited_for_io >= PRESSURE_HIGH:
         return
@@ -141,12 +142,12 @@ def software_is_the_limit(evidence: Evidence) -> Iterator[Match]:
     blind = (
         ""
         if worst or seen
-        else "; what for is unknown: performance_schema and the process list were not read"
+        else "; the cause is unknown: performance_schema and the process list were not read"
     )
     yield Match(
         "",
-        f"{running:.0f} threads of the server are at work, and all CPUs together are busy for {used:.1f}; nothing "
-        f"in hardware is saturated{named}{blind}.",
+        f"{running:.0f} server threads are active, but all CPUs together are busy for only {used:.1f}; no "
+        f"hardware is saturated{named}{blind}.",
         (
             number("threads running, mean", f"{running:.1f}"),
             number("CPUs used", f"{used:.1f} of {len(evidence.cores)}"),
@@ -156,10 +157,11 @@ def software_is_the_limit(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    "See what they wait for: the waits above; SHOW ENGINE INNODB STATUS, SEMAPHORES; stacks of "
-                    "the server's threads.",
-                    "Row locks: shorten the transaction that holds the hot row, or split the row. Latches: fewer "
-                    "threads at once (a thread pool, or a pool in front), or a newer version of the server.",
+                    "Find what they wait for: the waits above; SHOW ENGINE INNODB STATUS, SEMAPHORES; "
+                    "stacks of the server's threads.",
+                    "Row locks: shorten the transaction that holds the hot row, or split the row. Latches: "
+                    "fewer concurrent threads (a thread pool, or a connection pool in front), or a newer "
+                    "server version.",
                 )
             ),
         ),
@@ -176,8 +178,8 @@ def software_is_the_limit(evidence: Evidence) -> Iterator[Match]:
 def sessions_wait_for_rows(evidence: Evidence) -> Iterator[Match]:
     """Sessions wait for rows that others have locked.
 
-    A hot row is a queue: its throughput is one transaction after the other, each as long as its holder keeps it,
-    the commit's sync and the round trips to its client included.
+    A hot row is a queue: it serves one transaction at a time, each for as long as its lock is held, including the
+    commit's sync and the round trips to its client.
     """
     waited = _row_wait_ms_s(evidence)
     waits = evidence.status_rate("innodb_row_lock_waits")
@@ -186,7 +188,7 @@ def sessions_wait_for_rows(evidence: Evidence) -> Iterator[Match]:
     mean = evidence.status_rate("innodb_row_lock_time") / waits if waits else 0.0
     yield Match(
         "",
-        f"{waited / 1e3:.1f} sessions wait for a row at any time; {waits:,.1f} waits/s begin"
+        f"{waited / 1e3:.1f} sessions wait for a row at any time; {waits:,.1f} waits/s start"
         + (f", {mean:,.0f} ms each." if mean else "."),
         (
             number("Innodb_row_lock_waits/s", f"{waits:,.1f}"),
@@ -197,9 +199,10 @@ def sessions_wait_for_rows(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    "Who waits for whom: sys.innodb_lock_waits (MariaDB: information_schema.INNODB_LOCK_WAITS).",
-                    "Take the hot row's lock last in the transaction, commit at once, and never across a round "
-                    "trip that is not needed.",
+                    "See who blocks whom: sys.innodb_lock_waits (MariaDB: "
+                    "information_schema.INNODB_LOCK_WAITS).",
+                    "Lock the hot row last in the transaction, commit immediately, and avoid round trips in "
+                    "between.",
                     "Split a counter into several rows, or queue with SELECT ... FOR UPDATE SKIP LOCKED.",
                 )
             ),
@@ -212,21 +215,22 @@ def sessions_wait_for_rows(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, How to Minimize and Handle Deadlocks; MariaDB, Innodb_deadlocks",
-    refute="With rows locked in one order everywhere deadlocks stop, but throughput and p99 are equivalent.",
+    refute="With rows locked in the same order everywhere, deadlocks stop, but throughput and p99 are "
+    "equivalent.",
     applies_to={Vendor.MARIADB: Versions(since="10.5")},
 )
 def deadlocks(evidence: Evidence) -> Iterator[Match]:
-    """Transactions are rolled back because of deadlocks, again and again.
+    """Transactions are repeatedly rolled back because of deadlocks.
 
-    What they did was in vain, and the client has to begin anew.
+    Their work is lost, and the client has to retry.
     """
     rate = evidence.status_rate("innodb_deadlocks")
     if rate < DEADLOCKS_S:
         return
     yield Match(
         "",
-        f"{rate:,.1f} transactions/s end in a deadlock, beside "
-        f"{evidence.status_rate('com_commit'):,.0f} commits/s.",
+        f"{rate:,.1f} transactions/s end in a deadlock, against {evidence.status_rate('com_commit'):,.0f} "
+        "commits/s.",
         (
             number("Innodb_deadlocks/s", f"{rate:,.2f}"),
             number("Com_commit/s", f"{evidence.status_rate('com_commit'):,.1f}"),
@@ -234,8 +238,9 @@ def deadlocks(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    "Read the pairs: innodb_print_all_deadlocks=ON writes them to the error log.",
-                    "Lock rows in the same order everywhere; give UPDATE and DELETE an index that fits.",
+                    "Find the statements involved: innodb_print_all_deadlocks=ON writes them to the error "
+                    "log.",
+                    "Lock rows in the same order everywhere; give UPDATE and DELETE a matching index.",
                 )
             ),
         ),
@@ -247,13 +252,13 @@ def deadlocks(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.LIMIT,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, Metadata Locking",
-    refute="After the oldest transaction on that table ended, its statements still wait.",
+    refute="After the oldest transaction on that table has ended, statements still wait.",
 )
 def sessions_wait_for_metadata(evidence: Evidence) -> Iterator[Match]:
     """Sessions wait for a table's metadata lock.
 
-    ALTER, OPTIMIZE, TRUNCATE and LOCK TABLES wait for every transaction that touched the table, and whoever comes
-    later waits behind them: one forgotten transaction stops the table.
+    ALTER, OPTIMIZE, TRUNCATE and LOCK TABLES wait for every transaction that touched the table, and later
+    statements queue behind them: one forgotten transaction blocks the table.
     """
     if "processlist" not in evidence.window.samplers():
         raise NotEnough("the process list was not sampled")
@@ -268,8 +273,8 @@ def sessions_wait_for_metadata(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    "Who holds it: performance_schema.metadata_locks, sys.schema_table_lock_waits (MariaDB: "
-                    "plugin metadata_lock_info).",
+                    "Find the holder: performance_schema.metadata_locks, sys.schema_table_lock_waits "
+                    "(MariaDB: plugin metadata_lock_info).",
                     "End that transaction; give ALTER a short lock_wait_timeout, so that it gives up instead.",
                 )
             ),
@@ -282,12 +287,12 @@ def sessions_wait_for_metadata(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.LIMIT,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, Internal Locking Methods; Table_locks_waited",
-    refute="With the tables in InnoDB throughput and p99 are equivalent.",
+    refute="With the tables in InnoDB, throughput and p99 are equivalent.",
 )
 def sessions_wait_for_tables(evidence: Evidence) -> Iterator[Match]:
-    """Statements wait for locks of whole tables.
+    """Statements wait for table locks.
 
-    MyISAM, MEMORY and LOCK TABLES allow one writer at a time, and no reader beside it.
+    MyISAM, MEMORY and LOCK TABLES allow one writer at a time, and no concurrent readers.
     """
     waits = evidence.status_rate("table_locks_waited")
     if waits < TABLE_WAITS_S:
@@ -295,13 +300,19 @@ def sessions_wait_for_tables(evidence: Evidence) -> Iterator[Match]:
     others = [e["engine"] for e in evidence.settings.get("engines") or () if e["engine"] != "InnoDB"]
     yield Match(
         "",
-        f"{waits:,.0f} times a second a statement waits for a whole table; engines beside InnoDB: "
+        f"{waits:,.0f} statements/s wait for a table lock; engines other than InnoDB: "
         f"{', '.join(map(str, others)) or 'none'}.",
         (
             number("Table_locks_waited/s", f"{waits:,.1f}"),
             number("Table_locks_immediate/s", f"{evidence.status_rate('table_locks_immediate'):,.1f}"),
         ),
-        (Remedy(steps=("ALTER TABLE ... ENGINE=InnoDB for the tables that are written; no LOCK TABLES.",)),),
+        (
+            Remedy(
+                steps=(
+                    "ALTER TABLE ... ENGINE=InnoDB for the tables that are written to; avoid LOCK TABLES.",
+                )
+            ),
+        ),
     )
 
 
@@ -310,16 +321,16 @@ def sessions_wait_for_tables(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.RISK,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, The MyISAM Storage Engine; InnoDB and the ACID Model",
-    refute="The tables are read-only or can be made anew from elsewhere.",
+    refute="The tables are read-only or can be rebuilt from another source.",
 )
 def tables_without_transactions(evidence: Evidence) -> Iterator[Match]:
-    """Data lie in an engine without transactions or crash recovery.
+    """Data is stored in an engine without transactions or crash recovery.
 
-    After a crash such a table is repaired, as far as that goes, while it is locked; and a replica can differ.
+    After a crash such a table is locked while it is repaired, as far as possible; and a replica can differ.
     """
     engines = evidence.settings.get("engines")
     if engines is None:
-        raise NotEnough("the server did not tell the size of its tables")
+        raise NotEnough("the server did not report the size of its tables")
     for engine in engines:
         bytes_ = (engine.get("data_bytes") or 0) + (engine.get("index_bytes") or 0)
         if engine["engine"] not in ("MyISAM", "MEMORY") or bytes_ < MYISAM_BYTES:
@@ -328,7 +339,7 @@ def tables_without_transactions(evidence: Evidence) -> Iterator[Match]:
             str(engine["engine"]),
             f"{engine.get('tables')} tables with {size(bytes_)} are {engine['engine']}.",
             (number("tables", engine.get("tables")), number("data and indexes", size(bytes_))),
-            (Remedy(steps=("ALTER TABLE ... ENGINE=InnoDB, one table after the other.",)),),
+            (Remedy(steps=("ALTER TABLE ... ENGINE=InnoDB, one table at a time.",)),),
         )
 
 
@@ -342,13 +353,13 @@ def _share_of_hash(waits: Mapping[str, float]) -> float:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, Adaptive Hash Index; MySQL 8.4 and MariaDB 10.5: off by default",
-    refute="With the adaptive hash index off throughput is lower or p99 higher.",
+    refute="With the adaptive hash index off, throughput is lower or p99 higher.",
 )
 def hash_index_contended(evidence: Evidence) -> Iterator[Match]:
     """Sessions wait for the latches of the adaptive hash index.
 
-    It is built and torn down while statements run, and a few latches guard it. Under many threads waiting can cost
-    more than it saves.
+    The index is built and torn down while statements run, and a few latches guard it. With many threads, waiting
+    for them can cost more than the index saves.
     """
     if not evidence.is_on("innodb_adaptive_hash_index"):
         return
@@ -356,7 +367,7 @@ def hash_index_contended(evidence: Evidence) -> Iterator[Match]:
     if not waits and not counts:
         raise NotEnough("waits for latches were not sampled (mysql_waits, innodb_mutex)")
     by_time, by_count = _share_of_hash(waits), _share_of_hash(counts)
-    # Instruments count free latches, too: a share of next to nothing says nothing.
+    # Instruments also count uncontended latches: a share of next to nothing means nothing.
     is_felt = by_time * sum(waits.values()) >= HASH_WAIT_S or by_count * sum(counts.values()) >= OS_WAITS_S
     if max(by_time, by_count) < HASH_SHARE or not is_felt:
         return
@@ -367,7 +378,7 @@ def hash_index_contended(evidence: Evidence) -> Iterator[Match]:
             remedies.append(Remedy({"server.innodb_adaptive_hash_index_parts": 64}, label="more parts"))
     yield Match(
         "",
-        f"{share(max(by_time, by_count))} of the waiting for latches is for the adaptive hash index.",
+        f"{share(max(by_time, by_count))} of the latch waits are for the adaptive hash index.",
         _numbers(evidence) or (number("share of latch waits", share(max(by_time, by_count))),),
         tuple(remedies),
     )
@@ -378,15 +389,15 @@ def hash_index_contended(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.LOW,
     source="MySQL Reference Manual, Configuring Thread Concurrency for InnoDB: 0, no limit, is the default",
-    refute="Without the limit throughput is lower or p99 higher.",
+    refute="Without the limit, throughput is lower or p99 higher.",
     applies_to={Vendor.MYSQL: Versions(), Vendor.PERCONA: Versions(), Vendor.MARIADB: Versions(until="10.5")},
-    disputed="The manual advises a limit where threads run into each other; most servers since 5.6 need none.",
+    disputed="The manual advises a limit if threads contend; most servers since 5.6 need none.",
 )
 def threads_held_outside(evidence: Evidence) -> Iterator[Match]:
     """Threads wait for permission to enter InnoDB.
 
-    innodb_thread_concurrency was needed when its latches were few. A thread that is held outside sleeps first and
-    looks again later.
+    innodb_thread_concurrency was needed when InnoDB had few latches. A thread held outside sleeps before it checks
+    again.
     """
     limit = evidence.number("innodb_thread_concurrency")
     running = evidence.gauge("mysql_status", "threads_running").mean
@@ -394,7 +405,7 @@ def threads_held_outside(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"innodb_thread_concurrency lets {limit:.0f} threads in, and {running:.0f} are at work.",
+        f"innodb_thread_concurrency lets {limit:.0f} threads in, and {running:.0f} are running.",
         (
             number("innodb_thread_concurrency", f"{limit:.0f}"),
             number("threads running, mean", f"{running:.1f}"),
@@ -413,15 +424,15 @@ def _history(evidence: Evidence) -> float:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, Purge Configuration; InnoDB Multi-Versioning",
-    refute="After the history is purged throughput and p99 are equivalent.",
+    refute="After the history is purged, throughput and p99 are equivalent.",
 )
 def history_grows(evidence: Evidence) -> Iterator[Match]:
-    """Purge is far behind: reads walk over row versions that nobody needs.
+    """Purge is far behind: reads walk over obsolete row versions.
 
     Either an old transaction may still read them, or purge is slower than the writers. Tables and undo files grow
     meanwhile.
     """
-    evidence.settings  # noqa: B018 - without a server that is what is missing
+    evidence.settings  # noqa: B018 - raises NotEnough without a server
     length = _history(evidence)
     if length < HISTORY:
         return
@@ -458,10 +469,10 @@ def history_grows(evidence: Evidence) -> Iterator[Match]:
 def old_transaction(evidence: Evidence) -> Iterator[Match]:
     """A transaction has been open for a long time.
 
-    It keeps every lock that it took and every row version since it began. A forgotten connection or a dump are
-    the usual causes.
+    It keeps every lock that it took and every row version since it started. A forgotten connection or a dump is
+    the usual cause.
     """
-    evidence.settings  # noqa: B018 - without a server that is what is missing
+    evidence.settings  # noqa: B018 - raises NotEnough without a server
     oldest = evidence.gauge("innodb_status", "oldest_transaction_s")
     if oldest.last < OLD_TRANSACTION_S:
         return
@@ -485,12 +496,12 @@ def old_transaction(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, AUTO_INCREMENT Handling in InnoDB: 2 is the default since 8.0",
-    refute="With innodb_autoinc_lock_mode=2 throughput of concurrent bulk inserts is equivalent.",
+    refute="With innodb_autoinc_lock_mode=2, throughput of concurrent bulk inserts is equivalent.",
 )
 def autoinc_lock(evidence: Evidence) -> Iterator[Match]:
-    """Inserts of many rows hold a table-wide lock for AUTO_INCREMENT.
+    """Bulk inserts hold a table-wide lock for AUTO_INCREMENT.
 
-    Mode 2 needs none, and is safe where the binary log holds rows.
+    Mode 2 needs none, and is safe with row-based binary logging.
     """
     mode = evidence.variable("innodb_autoinc_lock_mode")
     inserted = evidence.status_rate("handler_write")
@@ -502,7 +513,7 @@ def autoinc_lock(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         "",
         f"innodb_autoinc_lock_mode is {mode}, with {bulk:,.1f} bulk inserts/s, {inserted:,.0f} rows/s and "
-        f"{running:.0f} threads at work.",
+        f"{running:.0f} threads running.",
         (
             number("innodb_autoinc_lock_mode", mode),
             number("INSERT ... SELECT and LOAD DATA/s", f"{bulk:,.1f}"),

@@ -1,4 +1,4 @@
-"""Rules about software RAID beneath the data."""
+"""Rules about software RAID under the data."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from headrace.analysis.resources import SECTOR_BYTES
 from headrace.rules.evidence import Evidence, NotEnough, number, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-#: Below it parity, bitmaps and stripe caches cost nothing that anybody waits for.
+#: Below it parity, bitmaps and stripe caches cost nothing noticeable.
 MANY_WRITES_S = 200.0
 #: The default of stripe_cache_size: md.rst.
 STRIPE_CACHE_DEFAULT = 256
-#: The next step to try: 16 MiB of memory a member, an eighth of what the kernel allows.
+#: The next step to try: 16 MiB of memory per member, an eighth of what the kernel allows.
 STRIPE_CACHE_TO_TRY = 4_096
-#: Worker threads for each NUMA node's stripes to begin with.
+#: Worker threads per NUMA node to start with.
 GROUP_THREADS_TO_TRY = 4
-#: Flash behind a lock: what one core can queue. Below this many cores the lock is not the limit.
+#: With fewer cores than this, the lock in front of flash is not the limit.
 FEW_CORES = 4
 #: One page of InnoDB: a chunk below it sends every page to two members.
 PAGE_BYTES = 16_384
@@ -29,12 +29,12 @@ _PARITY = ("raid4", "raid5", "raid6")
 def _arrays(evidence: Evidence) -> list[Mapping[str, Any]]:
     found = evidence.raw.get("md_arrays")
     if found is None:
-        raise NotEnough("the host does not tell its md arrays")
+        raise NotEnough("the host does not report its md arrays")
     return list(found)
 
 
 def _under_data(evidence: Evidence) -> list[Mapping[str, Any]]:
-    """The arrays beneath the data directory; none is asked of a host without arrays."""
+    """The arrays under the data directory; empty on a host without arrays."""
     arrays = _arrays(evidence)
     if not arrays:
         return []
@@ -55,13 +55,13 @@ def _members(array: Mapping[str, Any]) -> int:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source="Linux md(4), RAID4 and RAID5",
-    refute="On a RAID10 of the same members, writes a second and their p99 are equivalent.",
+    refute="On a RAID10 of the same members, writes per second and their p99 are equivalent.",
 )
 def parity_under_data(evidence: Evidence) -> Iterator[Match]:
-    """The server's data lie on an array with parity, and it writes much.
+    """The server's data is on a parity array under many writes.
 
-    InnoDB writes pages of 16 KiB at random. Each is far smaller than a stripe, so the array reads old data and
-    old parity, computes, and writes both: four requests for one, six with RAID6.
+    InnoDB writes 16 KiB pages at random. Each is far smaller than a stripe, so the array reads old data and old
+    parity, computes, and writes both: four requests for one, six with RAID6.
     """
     for array in _under_data(evidence):
         writes = _writes(evidence, array["name"]) if array.get("level") in _PARITY else 0.0
@@ -80,7 +80,9 @@ def parity_under_data(evidence: Evidence) -> Iterator[Match]:
             ),
             (
                 Remedy(
-                    steps=("Build the volume as RAID10 on the same members, and measure both with one load.",)
+                    steps=(
+                        "Build the volume as RAID10 on the same members, and measure both under one load.",
+                    )
                 ),
             ),
         )
@@ -91,13 +93,13 @@ def parity_under_data(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.MEDIUM,
     source=f"{_MD}, stripe_cache_size; md(4)",
-    refute="With a stripe cache of 4096, writes a second and their p99 are equivalent.",
+    refute="With a stripe cache of 4096, writes per second and their p99 are equivalent.",
 )
 def small_stripe_cache(evidence: Evidence) -> Iterator[Match]:
-    """An array with parity works with the default stripe cache.
+    """A parity array uses the default stripe cache.
 
-    Parity is computed in the stripe cache. With few stripes in it writes wait for a free one, and neighbouring
-    writes are less often joined into a whole stripe. It costs a page for each member and entry.
+    Parity is computed in the stripe cache. With few entries, writes wait for a free one, and adjacent writes are
+    merged into full stripes less often. Each entry costs a page per member.
     """
     for array in _arrays(evidence):
         entries = array.get("stripe_cache_size")
@@ -124,12 +126,12 @@ def small_stripe_cache(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.LOW,
     source="Linux drivers/md/raid5.c, group_thread_cnt (since 3.12)",
-    refute="With four worker threads, writes a second and their p99 are equivalent.",
+    refute="With four worker threads, writes per second and their p99 are equivalent.",
 )
 def one_parity_thread(evidence: Evidence) -> Iterator[Match]:
     """One kernel thread computes the parity of a whole array.
 
-    On flash that thread's core is the limit before the members are. More workers share the stripes.
+    On flash, that thread's core saturates before the members do. More workers share the stripes.
     """
     if not evidence.kernel_at_least(3, 12):
         return
@@ -160,10 +162,10 @@ def one_parity_thread(evidence: Evidence) -> Iterator[Match]:
     refute="On an array with chunks of 512 KiB, requests to the members and p99 are equivalent.",
 )
 def chunk_smaller_than_page(evidence: Evidence) -> Iterator[Match]:
-    """A page of the server does not fit into one chunk of the array.
+    """An InnoDB page does not fit into one chunk of the array.
 
-    Every page is then read from and written to two members or more, so the array does half of the requests that
-    its members could.
+    Every page is then read from and written to two or more members, so the array does half the requests that its
+    members could.
     """
     page = (
         int(evidence.number("innodb_page_size")) if evidence.has_variable("innodb_page_size") else PAGE_BYTES
@@ -174,7 +176,7 @@ def chunk_smaller_than_page(evidence: Evidence) -> Iterator[Match]:
             continue
         yield Match(
             str(array["name"]),
-            f"a chunk of {array['name']} has {size(chunk)}, a page {size(page)}.",
+            f"chunks of {array['name']} are {size(chunk)}, pages {size(page)}.",
             (
                 number("chunk", size(chunk)),
                 number("innodb_page_size", size(page)),
@@ -189,15 +191,15 @@ def chunk_smaller_than_page(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.LOW,
     source="Linux md(4), Bitmap write-intent logging; mdadm(8), --bitmap-chunk",
-    refute="With a coarser bitmap, writes a second and their p99 are equivalent.",
-    disputed="Without a bitmap a crash costs a full resync, during which the array is slow and less safe; with "
-    "it every first write to a region is written to the bitmap too. A coarser one is between the two.",
+    refute="With a coarser bitmap, writes per second and their p99 are equivalent.",
+    disputed="Without a bitmap, a crash costs a full resync, during which the array is slow and less safe; "
+    "with one, every first write to a region also updates the bitmap. A coarser bitmap is a compromise.",
 )
 def bitmap_under_writes(evidence: Evidence) -> Iterator[Match]:
-    """A write-intent bitmap is kept on an array that writes much.
+    """A write-intent bitmap is kept on an array under many writes.
 
-    Before a region is written for the first time in a while, its bit is written to all members. A load of random
-    writes touches many regions; a coarser bitmap has fewer.
+    Before the first write to a region in a while, its bit is written to all members. Random writes touch many
+    regions; a coarser bitmap has fewer.
     """
     for array in _under_data(evidence):
         bitmap: Any = array.get("bitmap") or {}
@@ -210,8 +212,8 @@ def bitmap_under_writes(evidence: Evidence) -> Iterator[Match]:
         name = array["name"]
         yield Match(
             str(name),
-            f"{name} keeps a bitmap at {bitmap['location']} with {size(chunk) if chunk else 'unknown bytes'} a "
-            f"bit, at {writes:,.0f} writes/s.",
+            f"{name} keeps a bitmap at {bitmap['location']} with {size(chunk) if chunk else 'unknown bytes'} "
+            f"per bit, at {writes:,.0f} writes/s.",
             (
                 number("bitmap", bitmap["location"]),
                 number("bytes a bit", size(chunk) if chunk else "unknown"),
@@ -234,13 +236,13 @@ def bitmap_under_writes(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source=f"{_MD}, sync_action, sync_speed_max; sysctl dev.raid.speed_limit_max",
-    refute="When it has finished, throughput and p99 are what they were.",
+    refute="When it has finished, throughput and p99 are unchanged.",
 )
 def synchronising(evidence: Evidence) -> Iterator[Match]:
     """An array is being checked or rebuilt now.
 
-    It reads, and where it rebuilds writes, all members beside the server's load. What is measured meanwhile is
-    not the server's own; a rebuild must not be stopped, a monthly check may wait for the night.
+    It reads all members, and a rebuild also writes them, in addition to the server's load. Measurements taken
+    meanwhile are not the server's alone; a rebuild must not be stopped, a monthly check can wait for the night.
     """
     for array in _arrays(evidence):
         action = array.get("sync_action")
@@ -273,7 +275,7 @@ def synchronising(evidence: Evidence) -> Iterator[Match]:
 def degraded(evidence: Evidence) -> Iterator[Match]:
     """An array has lost a member.
 
-    The next loss may be that of the data. Until then an array with parity computes what it cannot read.
+    The next failure may lose the data. Until then a parity array computes what it cannot read.
     """
     for array in _arrays(evidence):
         missing = array.get("degraded") or 0
@@ -301,10 +303,10 @@ def degraded(evidence: Evidence) -> Iterator[Match]:
     refute="On a file system made for the geometry, requests to the members and p99 are equivalent.",
 )
 def stripe_unknown_to_xfs(evidence: Evidence) -> Iterator[Match]:
-    """XFS was made for another geometry than the array has.
+    """XFS was created for a different geometry than the array's.
 
-    Allocations that do not begin at a stripe make requests that touch one member more. mkfs.xfs asks the array
-    by itself: what differs was made before a reshape, or copied from elsewhere.
+    Allocations that do not start at a stripe boundary cause requests that touch one more member. mkfs.xfs reads
+    the geometry from the array: a file system that differs was created before a reshape, or copied from elsewhere.
     """
     for array in _arrays(evidence):
         chunk = array.get("chunk_bytes") or 0
@@ -323,7 +325,7 @@ def stripe_unknown_to_xfs(evidence: Evidence) -> Iterator[Match]:
                 continue
             yield Match(
                 str(mount["mount_point"]),
-                f"XFS of {mount['mount_point']} counts on a stripe of {size(unit)} by {size(width)}; "
+                f"XFS on {mount['mount_point']} assumes a stripe of {size(unit)} by {size(width)}; "
                 f"{array['name']} has {size(chunk)} by {size(chunk * data)}.",
                 (
                     number("sunit and swidth, bytes", f"{unit:,} and {width:,}"),
@@ -334,7 +336,7 @@ def stripe_unknown_to_xfs(evidence: Evidence) -> Iterator[Match]:
                     Remedy(
                         steps=(
                             f"Mount with sunit={chunk // SECTOR_BYTES},swidth={chunk * data // SECTOR_BYTES} "
-                            "where XFS allows the change (new files only), or make the file system anew.",
+                            "if XFS allows the change (new files only), or recreate the file system.",
                         )
                     ),
                 ),
@@ -342,7 +344,7 @@ def stripe_unknown_to_xfs(evidence: Evidence) -> Iterator[Match]:
 
 
 def _data_members(array: Mapping[str, Any]) -> int:
-    """Members that hold data in a stripe; 0 where the level or its layout leave it open."""
+    """Members that hold data in a stripe; 0 if the level and its layout do not determine it."""
     members = _members(array)
     level = array.get("level")
     if level in ("raid0", "raid4", "raid5", "raid6"):
@@ -356,7 +358,8 @@ def _option(options: list[str], name: str) -> int:
     return int(found[-1]) if found and found[-1].isdigit() else 0
 
 
-#: Requests a second from where a device's one lock is more than noise; the paper saw it rule at some 100,000s.
+#: Requests per second above which a device's single lock is more than noise; in the paper it dominated at some
+#: 100,000s.
 LOCK_FELT = 50_000
 
 
@@ -366,13 +369,13 @@ LOCK_FELT = 50_000
     confidence=Confidence.MEDIUM,
     source="M. Bjorling, J. Axboe, D. Nellans, P. Bonnet, Linux Block IO: Introducing Multi-queue SSD Access on "
     "Multi-core Systems, SYSTOR 2013 (one lock a device before blk-mq, which came with 3.13)",
-    refute="On a kernel with the multi-queue block layer, the same array does as many requests.",
+    refute="On a kernel with the multi-queue block layer, the same array does no more requests.",
 )
 def single_queue_kernel(evidence: Evidence) -> Iterator[Match]:
-    """An array of flash devices runs on a kernel with one lock for each device's queue.
+    """A flash array runs on a kernel with one lock per device queue.
 
-    All cores take one lock for every request, and the array adds its own. Flash is faster than that lock: four
-    devices do no more than one.
+    All cores take one lock per request, and the array adds its own. Flash is faster than that lock: four devices
+    do no more than one.
     """
     if evidence.kernel_at_least(3, 14):
         return
@@ -387,13 +390,13 @@ def single_queue_kernel(evidence: Evidence) -> Iterator[Match]:
         yield Match(
             str(array["name"]),
             f"{array['name']} stripes {len(flash)} flash devices on kernel {evidence.facts.kernel_release}, "
-            f"which has one queue a device for {count} CPUs; it does {done:,.0f} requests/s.",
+            f"which has one queue per device for {count} CPUs; it does {done:,.0f} requests/s.",
             (
                 number("kernel", evidence.facts.kernel_release),
                 number("flash members", " ".join(flash)),
                 number("requests/s", f"{done:,.0f}"),
                 number("CPUs", count),
             ),
-            (Remedy(steps=("Run a kernel of 3.14 or later, and measure the array with the same load.",)),),
+            (Remedy(steps=("Run kernel 3.14 or later, and measure the array under the same load.",)),),
             None if done >= LOCK_FELT else Severity.ADVICE,
         )

@@ -1,4 +1,4 @@
-"""Rules about memory: who waits for it, where it lies, and in pieces of what size."""
+"""Rules about memory: who waits for it, where it is allocated, and in what page size."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 PAGE_BYTES = 4_096
-#: One page from swap now and then is an old page of an idle process; this many are somebody at work.
+#: One page from swap now and then is an old page of an idle process; this many belong to a busy one.
 SWAPPED_IN_S = 10.0
-#: Above it Red Hat's guides for databases ask for less; TuneD's oracle profile sets this.
+#: Red Hat's guides for databases advise no more than this; TuneD's oracle profile sets it.
 SWAPPINESS = 10
-#: A little swap in use is what idle daemons left there.
+#: A little swap in use is left over from idle daemons.
 SWAP_USED = 64 * MIB
-#: A second or more of work for a device that writes 1 GB/s, all at once when the limit is met.
+#: A second or more of work for a device that writes 1 GB/s, all in one burst when the limit is reached.
 MUCH_DIRTY = 1 * GIB
 #: What the kernel can still give: below it reclaim is constant, and the next burst swaps or kills.
 LITTLE_AVAILABLE = 0.05
-#: Memory is not short while this much is available; who had to wait for pages waited for kswapd.
+#: Memory is not short while this much is available; threads that had to wait for pages waited for kswapd.
 ENOUGH_AVAILABLE = 0.10
 #: Page tables of this share of the memory, and of this size, are worth large pages.
 TABLES_SHARE, TABLES_BYTES = 0.01, 1 * GIB
-#: A direct reclaim or compaction a second is one statement a second that waits for it.
+#: One direct reclaim or compaction per second: one statement per second waits for it.
 STALLS_S = 1.0
-#: What is promised of what may be promised, from where the next large allocation may be refused.
+#: Share of the commit limit above which the next large allocation may be refused.
 COMMITTED = 0.90
-#: Of a node, for the pool: the rest is the kernel's and the threads'.
+#: Share of a node for the buffer pool: the rest is for the kernel and the threads.
 OF_A_NODE = 0.90
 
 _VM = "Linux Documentation/admin-guide/sysctl/vm.rst"
@@ -40,7 +40,7 @@ def _memory_bytes(evidence: Evidence) -> float:
         "memory", "MemTotal"
     )
     if total is None:
-        raise NotEnough("the host does not tell how much memory it has")
+        raise NotEnough("the host does not report how much memory it has")
     return float(total)
 
 
@@ -53,13 +53,13 @@ def _swap_used(evidence: Evidence) -> float:
     severity=Severity.LIMIT,
     confidence=Confidence.HIGH,
     source="Linux proc_vmstat(5), pswpin and pswpout",
-    refute="With less memory promised to the server, pages are swapped in at the same rate.",
+    refute="With less memory configured for the server, pages are swapped in at the same rate.",
 )
 def swapping(evidence: Evidence) -> Iterator[Match]:
-    """Pages are read back from swap now.
+    """Pages are being read back from swap.
 
-    A buffer pool that is partly on disk is worse than a smaller one: the server believes the page is in memory,
-    and holds latches while the kernel reads it.
+    A buffer pool that is partly on disk is worse than a smaller one: the server assumes the page is in memory, and
+    holds latches while the kernel reads it.
     """
     read, written = evidence.rate("vmstat", "pswpin"), evidence.rate("vmstat", "pswpout")
     if read < SWAPPED_IN_S:
@@ -78,12 +78,13 @@ def swapping(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    "Promise less: a smaller buffer pool, smaller buffers a connection, fewer connections.",
+                    "Configure less memory: a smaller buffer pool, smaller per-connection buffers, fewer "
+                    "connections.",
                     "Or add memory, or move the other process that needs it.",
                 ),
                 label="less memory",
             ),
-            Remedy({"host.vm.swappiness": 1}, label="rather drop page cache"),
+            Remedy({"host.vm.swappiness": 1}, label="drop page cache instead"),
         ),
     )
 
@@ -98,8 +99,8 @@ def swapping(evidence: Evidence) -> Iterator[Match]:
 def swappiness(evidence: Evidence) -> Iterator[Match]:
     """The kernel swaps readily, and has swapped.
 
-    A backup or a large copy fills the page cache, and to make room for it the kernel swaps what was not used
-    lately: parts of the buffer pool. They come back one fault at a time.
+    A backup or a large copy fills the page cache, and to make room the kernel swaps out memory not used lately:
+    parts of the buffer pool. They return one fault at a time.
     """
     value = int(evidence.sysctl("vm.swappiness"))
     used = _swap_used(evidence)
@@ -107,11 +108,11 @@ def swappiness(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"vm.swappiness is {value}, and {size(used)} are in swap.",
+        f"vm.swappiness is {value}, and {size(used)} is in swap.",
         (number("vm.swappiness", value), number("swap in use", size(used))),
         (
             Remedy({"host.vm.swappiness": 1}, label="almost never"),
-            Remedy({"host.vm.swappiness": SWAPPINESS}, label="seldom"),
+            Remedy({"host.vm.swappiness": SWAPPINESS}, label="rarely"),
         ),
     )
 
@@ -123,14 +124,14 @@ def swappiness(evidence: Evidence) -> Iterator[Match]:
     source=f"{_VM}, dirty_ratio and dirty_background_ratio",
     refute="With the smaller limits, the longest stalls of writes and fsyncs are equivalent.",
     disputed="Small limits write back earlier and more evenly; large ones save writes to pages that change often. "
-    "TuneD sets 10% to 80% for databases, others some hundred megabytes.",
+    "TuneD sets 10% to 80% for databases, others a few hundred megabytes.",
 )
 def much_dirty_memory(evidence: Evidence) -> Iterator[Match]:
-    """Gigabytes of dirty pages gather before they are written.
+    """Gigabytes of dirty pages accumulate before they are written.
 
-    The limits are shares of the memory, and on a large host a share is many seconds of writing. When it is met, or
-    somebody calls fsync, all of it is written at once. Only buffered writes count: binary logs, dumps, temporary
-    files; data files with O_DIRECT do not.
+    The limits are shares of memory, and on a large host a share is many seconds of writing. When a limit is
+    reached, or a process calls fsync, all of it is written in one burst. Only buffered writes count: binary logs,
+    dumps, temporary files; data files with O_DIRECT do not.
     """
     dirty = evidence.gauge("memory", "Dirty").high
     if dirty < MUCH_DIRTY or evidence.sysctl("vm.dirty_background_bytes") != "0":
@@ -138,7 +139,8 @@ def much_dirty_memory(evidence: Evidence) -> Iterator[Match]:
     background, limit = evidence.sysctl("vm.dirty_background_ratio"), evidence.sysctl("vm.dirty_ratio")
     yield Match(
         "",
-        f"up to {size(dirty)} are dirty; write-back starts at {background}% of {size(_memory_bytes(evidence))}.",
+        f"up to {size(dirty)} is dirty; write-back starts at {background}% of "
+        f"{size(_memory_bytes(evidence))}.",
         (
             number("dirty, the most", size(dirty)),
             number("vm.dirty_background_ratio", f"{background}%"),
@@ -158,8 +160,8 @@ def much_dirty_memory(evidence: Evidence) -> Iterator[Match]:
 def zone_reclaim(evidence: Evidence) -> Iterator[Match]:
     """The kernel reclaims memory of one NUMA node while another has free memory.
 
-    A full node then drops its page cache, or swaps, although memory is free next door. A server whose threads use
-    the memory of all nodes has nothing to gain from it.
+    A full node then drops its page cache, or swaps, although another node has free memory. A server whose threads
+    use the memory of all nodes gains nothing from it.
     """
     mode = evidence.sysctl("vm.zone_reclaim_mode")
     nodes = evidence.rows("numa_nodes")
@@ -180,17 +182,18 @@ def zone_reclaim(evidence: Evidence) -> Iterator[Match]:
     confidence=Confidence.LOW,
     source=f"{_THP}; TuneD, profiles/oracle (never) and profiles/mssql (always)",
     refute="With madvise and with never, after a restart, throughput, p99 and memory are equivalent.",
-    disputed="TuneD's profile for Oracle says never, that for SQL Server always; allocators differ as well.",
+    disputed="TuneD's profile for Oracle says never, its profile for SQL Server always; allocators differ as "
+    "well.",
 )
 def huge_pages_always(evidence: Evidence) -> Iterator[Match]:
     """Transparent huge pages are on for every program.
 
-    A huge page saves page tables, and costs time to find or to compact, and memory where an allocator touches only
-    part of it. Which weighs more depends on the allocator and the load.
+    A huge page saves page tables, but costs time to find or to compact, and memory if an allocator touches only
+    part of it. Which effect dominates depends on the allocator and the load.
     """
     selected = evidence.facts.transparent_huge_pages
     if selected is None:
-        raise NotEnough("the host does not tell of transparent huge pages")
+        raise NotEnough("the host does not report transparent huge pages")
     process = evidence.process
     if selected != "always" or process is None:
         return
@@ -198,7 +201,7 @@ def huge_pages_always(evidence: Evidence) -> Iterator[Match]:
     anonymous = evidence.last("memory", "AnonHugePages")
     yield Match(
         "",
-        f"transparent huge pages are always on; {size(anonymous)} of anonymous memory lie in them.",
+        f"transparent huge pages are always on; {size(anonymous)} of anonymous memory is in them.",
         (
             number("transparent huge pages", selected),
             number("anonymous memory in them", size(anonymous)),
@@ -222,8 +225,8 @@ def huge_pages_always(evidence: Evidence) -> Iterator[Match]:
 def pool_on_one_node(evidence: Evidence) -> Iterator[Match]:
     """The buffer pool is larger than a NUMA node and is not interleaved.
 
-    Memory comes from the node of the thread that touches it first. The pool fills one node to the last page, which
-    then swaps or reclaims while the other is half empty, and all threads wait for one memory controller.
+    Memory comes from the node of the thread that touches it first. The buffer pool fills one node completely,
+    which then swaps or reclaims while the other is half empty, and all threads wait for one memory controller.
     """
     nodes = evidence.rows("numa_nodes")
     pool = evidence.number("innodb_buffer_pool_size")
@@ -244,7 +247,8 @@ def pool_on_one_node(evidence: Evidence) -> Iterator[Match]:
     )
     yield Match(
         "",
-        f"the pool has {size(pool)}, a node {size(smallest)}, and the server's memory policy is {policy}.",
+        f"the buffer pool is {size(pool)}, the smallest node {size(smallest)}, and the server's memory "
+        f"policy is {policy}.",
         (
             number("innodb_buffer_pool_size", size(pool)),
             number("the smallest node", size(smallest)),
@@ -260,13 +264,14 @@ def pool_on_one_node(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.RISK,
     confidence=Confidence.HIGH,
     source="Linux Documentation/filesystems/proc.rst, MemAvailable",
-    refute="Through a day with backup and batch jobs, MemAvailable never falls further, and nothing swaps.",
+    refute="Over a day with backup and batch jobs, MemAvailable never falls further, and nothing swaps.",
 )
 def little_available(evidence: Evidence) -> Iterator[Match]:
-    """Hardly any memory is available.
+    """Little memory is available.
 
-    Available is what the kernel can give without swapping. With so little of it a burst of connections, a dump or
-    a sort swaps, or the kernel kills a process: usually the largest, which is the server.
+    Available memory is what the kernel can hand out without swapping. With so little of it, a burst of
+    connections, a dump or a sort causes swapping, or the kernel kills a process: usually the largest, which is the
+    server.
     """
     total = _memory_bytes(evidence)
     low = evidence.gauge("memory", "MemAvailable").low
@@ -275,7 +280,7 @@ def little_available(evidence: Evidence) -> Iterator[Match]:
     resident = (evidence.process or {}).get("rss_bytes")
     yield Match(
         "",
-        f"{size(low)} of {size(total)} were available at the least ({share(low / total)}).",
+        f"at worst {size(low)} of {size(total)} was available ({share(low / total)}).",
         (
             number("available, the least", size(low)),
             number("memory", size(total)),
@@ -284,8 +289,8 @@ def little_available(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    "Take from the largest: a smaller buffer pool (it can shrink at run time), fewer connections, "
-                    "smaller buffers a connection.",
+                    "Shrink the largest consumers: a smaller buffer pool (it can shrink at run time), fewer "
+                    "connections, smaller per-connection buffers.",
                 )
             ),
         ),
@@ -302,8 +307,8 @@ def little_available(evidence: Evidence) -> Iterator[Match]:
 def killed_for_memory(evidence: Evidence) -> Iterator[Match]:
     """The kernel kills processes for lack of memory.
 
-    What it kills is chosen by size. If it is the server, its clients see a lost connection and its restart a cold
-    pool and a recovery.
+    It chooses by size. If it kills the server, clients lose their connections, and the restart means a recovery
+    and a cold buffer pool.
     """
     kills = evidence.growth("vmstat", "oom_kill")
     in_groups = evidence.window.total_growth("cgroup", "oom_kill") or 0.0
@@ -317,8 +322,9 @@ def killed_for_memory(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    "See which and why: journalctl -k -g 'Killed process'.",
-                    "Promise less memory, raise the group's limit, or protect the server: OOMScoreAdjust=-800.",
+                    "Find which and why: journalctl -k -g 'Killed process'.",
+                    "Configure less memory, raise the group's limit, or protect the server: "
+                    "OOMScoreAdjust=-800.",
                 )
             ),
         ),
@@ -336,8 +342,8 @@ def killed_for_memory(evidence: Evidence) -> Iterator[Match]:
 def large_page_tables(evidence: Evidence) -> Iterator[Match]:
     """Page tables take gigabytes.
 
-    Every process or thread that maps a large pool in pages of 4 KiB needs tables for it, and the processor walks
-    them. Pages of 2 MiB need a five-hundredth.
+    Every process or thread that maps a large buffer pool in 4 KiB pages needs tables for it, and the processor
+    walks them. Pages of 2 MiB need a five-hundredth.
     """
     tables, total = evidence.gauge("memory", "PageTables").high, _memory_bytes(evidence)
     if tables < TABLES_BYTES or tables < TABLES_SHARE * total:
@@ -367,13 +373,13 @@ def large_page_tables(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.LOW,
     source=f"{_VM}, watermark_scale_factor and min_free_kbytes",
-    refute="With kswapd woken earlier, allocstall stands still, but p99 is equivalent.",
+    refute="With kswapd woken earlier, allocstall stops growing, but p99 is equivalent.",
 )
 def direct_reclaim(evidence: Evidence) -> Iterator[Match]:
     """Threads free memory themselves although enough is available.
 
-    kswapd should free pages before anybody needs them. When allocations come faster than it wakes, the thread that
-    needs a page does the work, in the middle of a statement.
+    kswapd should free pages before they are needed. If allocations outpace it, the thread that needs a page does
+    the work, in the middle of a statement.
     """
     metrics = [m for m in evidence.window.metrics("vmstat") if m.startswith("allocstall")]
     if not metrics:
@@ -385,7 +391,8 @@ def direct_reclaim(evidence: Evidence) -> Iterator[Match]:
     factor = int(evidence.sysctl("vm.watermark_scale_factor"))
     yield Match(
         "",
-        f"{stalls:,.1f} times a second a thread had to free memory itself, with {size(available)} available.",
+        f"{stalls:,.1f} times per second a thread had to free memory itself, with {size(available)} "
+        "available.",
         (
             number("allocstall/s", f"{stalls:,.1f}"),
             number("available, the least", size(available)),
@@ -400,13 +407,13 @@ def direct_reclaim(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.LIMIT,
     confidence=Confidence.HIGH,
     source="Linux Documentation/accounting/psi.rst",
-    refute="With a tenth less memory promised to the server, the pressure stays.",
+    refute="With a tenth less memory configured for the server, the pressure remains.",
 )
 def pressure(evidence: Evidence) -> Iterator[Match]:
     """Tasks wait for memory.
 
-    The kernel counts the time in which a task could not go on because it had to reclaim, to swap in, or to read
-    again what had just been dropped.
+    The kernel counts the time in which a task was stalled because it had to reclaim, to swap in, or to read again
+    what had just been dropped.
     """
     some = evidence.rate("psi", "some_total_us", "memory") / 1e6
     if some < PRESSURE_SEEN:
@@ -423,7 +430,9 @@ def pressure(evidence: Evidence) -> Iterator[Match]:
         ),
         (
             Remedy(
-                steps=("Promise less memory to the server or to what runs beside it, or add memory.",),
+                steps=(
+                    "Configure less memory for the server or for other programs on the host, or add memory.",
+                ),
             ),
         ),
     )
@@ -434,13 +443,13 @@ def pressure(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.RISK,
     confidence=Confidence.HIGH,
     source="Linux Documentation/mm/overcommit-accounting.rst; proc_meminfo(5), CommitLimit and Committed_AS",
-    refute="Committed_AS stays where it is when the server is busiest, and no allocation fails.",
+    refute="Committed_AS does not rise when the server is busiest, and no allocation fails.",
 )
 def nearly_all_promised(evidence: Evidence) -> Iterator[Match]:
-    """Overcommit is forbidden, and nearly all memory that may be promised is promised.
+    """Overcommit is forbidden, and nearly all memory that may be committed is committed.
 
     The next large allocation fails, however much memory is free: a connection cannot start its thread, or the
-    server ends.
+    server exits.
     """
     if evidence.sysctl("vm.overcommit_memory") != "2":
         return
@@ -450,14 +459,14 @@ def nearly_all_promised(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"{size(promised)} of {size(limit)} are promised, and vm.overcommit_memory is 2.",
+        f"{size(promised)} of {size(limit)} is committed, and vm.overcommit_memory is 2.",
         (
             number("Committed_AS", size(promised)),
             number("CommitLimit", size(limit)),
             number("vm.overcommit_ratio", evidence.facts.sysctl("vm.overcommit_ratio") or "unknown"),
         ),
         (
-            Remedy({"host.vm.overcommit_ratio": 90}, label="promise more"),
+            Remedy({"host.vm.overcommit_ratio": 90}, label="a higher limit"),
             Remedy({"host.vm.overcommit_memory": 0}, label="let the kernel estimate"),
         ),
     )
@@ -468,16 +477,16 @@ def nearly_all_promised(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source="Linux proc_vmstat(5), pswpin and pswpout; proc_swaps(5)",
-    refute="With the swap on another device, latencies of the data's device are equivalent.",
+    refute="With the swap on another device, latencies of the data device are equivalent.",
 )
 def swap_beside_data(evidence: Evidence) -> Iterator[Match]:
     """The host swaps to the device that holds the server's data.
 
-    When memory is short the device is busiest, and then swap and data wait for each other.
+    When memory is short, the device is at its busiest, and swap and data wait for each other.
     """
     paths = (evidence.raw.get("memory") or {}).get("swaps")
     if paths is None:
-        raise NotEnough("the host does not tell its swaps")
+        raise NotEnough("the host does not report its swaps")
     moved = evidence.rate("vmstat", "pswpin") + evidence.rate("vmstat", "pswpout")
     data = evidence.device_of(evidence.data_directory)
     if data is None:
@@ -488,14 +497,14 @@ def swap_beside_data(evidence: Evidence) -> Iterator[Match]:
             continue
         yield Match(
             own,
-            f"{moved:,.0f} pages/s go to and from {swap['path']}, which lies on {evidence.disk_of(data)} as the "
-            f"data do.",
+            f"{moved:,.0f} pages/s go to and from {swap['path']}, which is on {evidence.disk_of(data)}, like "
+            "the data.",
             (
                 number("pages swapped/s", f"{moved:,.0f}"),
                 number("swap", f"{swap['path']}, {size(swap['used_bytes'])} used"),
                 number("data directory", f"{evidence.data_directory} on {data}"),
             ),
-            (Remedy(steps=(f"swapoff {swap['path']}, and put the swap on another device.",)),),
+            (Remedy(steps=(f"swapoff {swap['path']}, and move the swap to another device.",)),),
         )
 
 
@@ -509,18 +518,18 @@ def swap_beside_data(evidence: Evidence) -> Iterator[Match]:
 def pages_merged(evidence: Evidence) -> Iterator[Match]:
     """Kernel same-page merging scans memory on a database host.
 
-    It finds equal pages of processes that ask for it, mostly virtual machines, and costs CPU time and a fault at
-    the next write. A database's pages are hardly ever equal.
+    It merges identical pages of processes that ask for it, mostly virtual machines, and costs CPU time and a fault
+    at the next write. A database's pages are rarely identical.
     """
     run = (evidence.raw.get("memory") or {}).get("ksm_run")
     if run is None:
-        raise NotEnough("the host does not tell of KSM")
+        raise NotEnough("the host does not report KSM")
     if run != 1 or evidence.process is None:
         return
     separated = evidence.window.rate("vmstat", "cow_ksm")
     yield Match(
         "",
-        f"KSM is running beside {evidence.process['program']}.",
+        f"KSM is running on the same host as {evidence.process['program']}.",
         (
             number("ksm/run", run),
             number("pages separated again/s", f"{separated:,.1f}" if separated is not None else "unknown"),
@@ -528,8 +537,8 @@ def pages_merged(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    "Look what it saves: /sys/kernel/mm/ksm/pages_sharing. If little, stop ksmtuned and separate "
-                    "the pages: echo 2 > /sys/kernel/mm/ksm/run.",
+                    "Check what it saves: /sys/kernel/mm/ksm/pages_sharing. If little, stop ksmtuned and "
+                    "separate the pages: echo 2 > /sys/kernel/mm/ksm/run.",
                 )
             ),
         ),
@@ -541,24 +550,24 @@ def pages_merged(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source=f"{_THP}, defrag",
-    refute="With defrag defer+madvise, compact_stall stands still, but p99 is equivalent.",
+    refute="With defrag defer+madvise, compact_stall stops growing, but p99 is equivalent.",
 )
 def compaction_stalls(evidence: Evidence) -> Iterator[Match]:
     """Threads compact memory themselves to get a huge page.
 
-    With defrag at always a page fault waits until a huge page has been made, by moving others. It is the thread of
-    a statement that waits.
+    With defrag at always, a page fault waits while the kernel moves other pages to make a huge page. The waiting
+    thread is in the middle of a statement.
     """
     stalls = evidence.rate("vmstat", "compact_stall")
     pages: Any = (evidence.raw.get("memory") or {}).get("transparent_huge_pages") or {}
     defrag = (pages.get("defrag") or {}).get("selected")
     if defrag is None:
-        raise NotEnough("the host does not tell of transparent huge pages")
+        raise NotEnough("the host does not report transparent huge pages")
     if stalls < STALLS_S or evidence.facts.transparent_huge_pages == "never" or defrag in ("never", "defer"):
         return
     yield Match(
         "",
-        f"{stalls:,.1f} times a second a thread compacts memory; defrag is {defrag}.",
+        f"{stalls:,.1f} times per second a thread compacts memory; defrag is {defrag}.",
         (
             number("compact_stall/s", f"{stalls:,.1f}"),
             number("transparent_hugepage/defrag", defrag),

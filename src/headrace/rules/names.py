@@ -1,4 +1,4 @@
-"""Rules about names: what the advice of 2015 set, and what that is called, or whether it does anything, today."""
+"""Rules about obsolete names: settings from advice of 2015, their names today, and whether they still work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Gone:
     now: str
 
 
-#: Where the exact version is a short-lived one, the next that lives long stands here: it has it no more for sure.
+#: If a short-lived release removed it, the next long-term release is listed: it certainly lacks it.
 GONE = (
     *(
         Gone(f"query_cache_{end}", _MYSQL, "8.0.3", "nothing; cache in the application")
@@ -60,8 +60,8 @@ GONE = (
         for name, now in {
             "innodb_buffer_pool_instances": "nothing: there is one pool",
             "innodb_page_cleaners": "nothing: there is one cleaner",
-            "innodb_thread_concurrency": "thread_handling=pool-of-threads, where there must be a limit",
-            "innodb_log_files_in_group": "innodb_log_file_size, for all of the log",
+            "innodb_thread_concurrency": "thread_handling=pool-of-threads, if a limit is needed",
+            "innodb_log_files_in_group": "innodb_log_file_size, for the whole log",
             "innodb_checksums": "innodb_checksum_algorithm",
             "innodb_file_format": "nothing: the newest is the only one",
             "innodb_large_prefix": "nothing: it is always on",
@@ -74,7 +74,7 @@ GONE = (
 
 @dataclass(frozen=True)
 class Relic:
-    """A variable that is still there, set to something, and has a better name or no effect."""
+    """A variable that still exists and is set, but has a better name or no effect."""
 
     name: str
     vendors: tuple[Vendor, ...]
@@ -89,27 +89,29 @@ RELICS = (
         _MYSQL,
         "8.0.1",
         ("0", "0.000000"),
-        "binlog_expire_logs_seconds, 86,400 for each day",
+        "binlog_expire_logs_seconds, 86,400 per day",
     ),
     Relic(
         "relay_log_info_repository",
         _MYSQL,
         "8.0.23",
         ("TABLE",),
-        "TABLE: FILE does not survive a crash whole",
+        "TABLE: FILE is not crash-safe",
     ),
+    Relic("master_info_repository", _MYSQL, "8.0.23", ("TABLE",), "TABLE: FILE is not crash-safe"),
     Relic(
-        "master_info_repository", _MYSQL, "8.0.23", ("TABLE",), "TABLE: FILE does not survive a crash whole"
-    ),
-    Relic(
-        "innodb_flush_method", _MARIADB, "11.0", ("O_DIRECT", ""), "innodb_data_file_buffering and its kin"
+        "innodb_flush_method",
+        _MARIADB,
+        "11.0",
+        ("O_DIRECT", ""),
+        "innodb_data_file_buffering and related variables",
     ),
     Relic(
         "innodb_change_buffering",
         _MARIADB,
         "10.9",
         ("none", ""),
-        "nothing: it is going, and is off by default",
+        "nothing: it will be removed, and is off by default",
     ),
 )
 
@@ -132,15 +134,15 @@ def _options(evidence: Evidence) -> dict[str, str]:
     severity=Severity.ADVICE,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, Variables Added, Deprecated, or Removed; MariaDB, Removed System Variables",
-    refute="SHOW VARIABLES has the name.",
+    refute="SHOW VARIABLES lists the name.",
 )
 def options_that_are_gone(evidence: Evidence) -> Iterator[Match]:
     """The server is started with an option that this version no longer has.
 
-    MariaDB takes removed options in silence, MySQL those that begin with loose_. Whoever set it believes that it
-    does something.
+    MariaDB silently accepts removed options, MySQL those that start with loose_. The option looks set, but does
+    nothing.
     """
-    evidence.settings  # noqa: B018 - without a server that is what is missing
+    evidence.settings  # noqa: B018 - raises NotEnough without a server
     options = _options(evidence)
     for gone in GONE:
         is_here = evidence.vendor in gone.vendors and evidence.version in Versions(since=gone.since)
@@ -148,10 +150,10 @@ def options_that_are_gone(evidence: Evidence) -> Iterator[Match]:
             continue
         yield Match(
             gone.name,
-            f"{gone.name} is on the command line; {evidence.vendor} {evidence.version} has it no more. "
+            f"{gone.name} is on the command line; {evidence.vendor} {evidence.version} no longer has it. "
             f"Today: {gone.now}.",
             (number(gone.name, options[gone.name]), number("gone since", gone.since)),
-            (Remedy(steps=(f"Take {gone.name} out of the configuration. Instead: {gone.now}.",)),),
+            (Remedy(steps=(f"Remove {gone.name} from the configuration. Instead: {gone.now}.",)),),
         )
 
 
@@ -163,9 +165,9 @@ def options_that_are_gone(evidence: Evidence) -> Iterator[Match]:
     refute="The manual of this version does not call the variable deprecated.",
 )
 def options_that_go(evidence: Evidence) -> Iterator[Match]:
-    """A variable is set that the next version will not have.
+    """A variable is set that the next version will remove.
 
-    The server starts today and refuses to after the upgrade, or takes it in silence and does something else.
+    The server starts today but not after the upgrade, or it silently accepts the variable and does something else.
     """
     for relic in RELICS:
         is_here = evidence.vendor in relic.vendors and evidence.version in Versions(since=relic.since)
@@ -176,7 +178,7 @@ def options_that_go(evidence: Evidence) -> Iterator[Match]:
             continue
         yield Match(
             relic.name,
-            f"{relic.name} is {value}; it is deprecated since {relic.since}. Today: {relic.now}.",
+            f"{relic.name} is {value}; it has been deprecated since {relic.since}. Today: {relic.now}.",
             (number(relic.name, value), number("deprecated since", relic.since)),
             (Remedy(steps=(f"Replace {relic.name} in the configuration: {relic.now}.",)),),
         )

@@ -1,4 +1,4 @@
-"""Rules about packets: where receive work is done, and what is lost on the way."""
+"""Rules about packets: where receive work is done, and where packets are lost."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: A core that spends this share of its time on software interrupts has no room for the server's threads there.
 SOFTIRQ_BUSY = 0.30
-#: ... and on a core that is full anyway, already this much is worth giving to others.
+#: ... and on a core that is full anyway, this much is already worth moving to others.
 SOFTIRQ_ON_FULL = 0.05
-#: One core counts as alone when it does this many times what the others do on average.
+#: One core carries the load alone if it does this many times the others' average.
 TIMES_OTHERS = 4.0
-#: Receive work below this many packets a second costs no core anything worth spreading.
+#: Below this many packets per second, receive work is not worth spreading.
 FEW_PACKETS_S = 5_000
-#: A round cut off once a second is noise of the scheduler; more is a queue that is not emptied.
+#: A round cut off once a second is scheduler noise; more is a queue that is not emptied.
 SQUEEZED_S = 1.0
 #: The table's size that worked fairly well on a moderately loaded server: scaling.rst.
 FLOW_ENTRIES = 32_768
-#: The kernel also counts frames here that nobody asked for (unknown protocols): a few are no loss.
+#: The kernel also counts unwanted frames here (unknown protocols): a few are not a loss.
 DROPPED_SHARE = 1e-4
 
 
@@ -48,7 +48,7 @@ def one_core_receives(evidence: Evidence) -> Iterator[Match]:
     """One core does nearly all receive work while the others idle.
 
     An interface with fewer receive queues than cores interrupts few cores. Protocol work for every packet is then
-    done where the interrupt was, and that core is the limit while the average over all cores looks idle. Receive
+    done on the interrupted core, and that core is the limit while the average over all cores looks idle. Receive
     packet steering hands packets to other cores by a hash of their addresses and ports.
     """
     cores = evidence.cores
@@ -93,7 +93,7 @@ def one_core_receives(evidence: Evidence) -> Iterator[Match]:
             (
                 Remedy(
                     {f"host.rps_cpus@{nic['name']}": cpu_mask([c for c in online if c != number_of_hot])},
-                    label="all cores but the one that is interrupted",
+                    label="all cores but the interrupted one",
                 ),
                 Remedy({f"host.rps_cpus@{nic['name']}": cpu_mask(online)}, label="all cores"),
             ),
@@ -106,13 +106,13 @@ def one_core_receives(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.RISK,
     confidence=Confidence.HIGH,
     source="Linux Documentation/admin-guide/sysctl/net.rst, netdev_max_backlog",
-    refute="With a backlog four times as long, drops in /proc/net/softnet_stat go on at the same rate.",
+    refute="With a backlog four times as long, drops in /proc/net/softnet_stat continue at the same rate.",
 )
 def backlog_full(evidence: Evidence) -> Iterator[Match]:
     """Packets are dropped because a core's receive backlog is full.
 
-    Every drop is a retransmission, and a retransmission costs the client at least a round trip, at worst 200 ms.
-    The backlog is a queue: a longer one helps against bursts, not against a core that is always too slow.
+    Every drop causes a retransmission, which costs the client at least a round trip, at worst 200 ms. The backlog
+    is a queue: a longer one helps against bursts, not against a core that is always too slow.
     """
     dropped = evidence.window.rates("softnet", "dropped")
     if not dropped:
@@ -140,13 +140,13 @@ def backlog_full(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source="Linux Documentation/admin-guide/sysctl/net.rst, netdev_budget and netdev_budget_usecs",
-    refute="With twice the budget, time_squeeze stands still, but throughput and p99 are equivalent.",
+    refute="With twice the budget, time_squeeze stops growing, but throughput and p99 are equivalent.",
 )
 def receive_budget_used_up(evidence: Evidence) -> Iterator[Match]:
-    """Receive work is cut off with packets left in the queue.
+    """Receive rounds are cut off with packets left in the queue.
 
-    A round of receive work ends when its budget of packets or of time is used up; what is left waits for the next
-    round, behind whatever else the core has to do.
+    A round of receive work ends when its budget of packets or of time is used up; the rest waits for the next
+    round, behind the core's other work.
     """
     squeezed = evidence.window.rates("softnet", "time_squeeze")
     if not squeezed:
@@ -180,13 +180,13 @@ def receive_budget_used_up(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.LIMIT,
     confidence=Confidence.MEDIUM,
     source="Linux Documentation/networking/scaling.rst, RSS Suggested Configuration; ethtool(8), --set-channels",
-    refute="With a queue a core, softirq time spreads, but throughput and p99 are equivalent.",
+    refute="With a queue per core, softirq time spreads, but throughput and p99 are equivalent.",
 )
 def fewer_queues_than_cores(evidence: Evidence) -> Iterator[Match]:
-    """A network card uses fewer receive queues than the host has cores, and one core is hot with its packets.
+    """A network card uses fewer receive queues than the host has cores, and its packets keep one core busy.
 
-    More queues spread the interrupts as well as the protocol work, which steering in software cannot. One queue a
-    physical core is enough: hyperthreads of one core gain nothing from a queue each.
+    More queues spread the interrupts as well as the protocol work, which software steering cannot do. One queue
+    per physical core is enough: hyperthreads of one core gain nothing from separate queues.
     """
     logical = evidence.cores
     hot = max(logical, key=lambda core: core.softirq)
@@ -214,9 +214,9 @@ def fewer_queues_than_cores(evidence: Evidence) -> Iterator[Match]:
             (
                 Remedy(
                     steps=(
-                        f"Look how many the card can have: ethtool -l {name}.",
-                        f"Use one a core, up to that: ethtool -L {name} combined {cores} (the link may blink). "
-                        "On a cloud instance the size of the instance decides the number.",
+                        f"Check how many the card supports: ethtool -l {name}.",
+                        f"Use one per core, up to that: ethtool -L {name} combined {cores} (the link may "
+                        "drop briefly). On a cloud instance, the instance size decides the number.",
                     )
                 ),
             ),
@@ -229,13 +229,13 @@ def fewer_queues_than_cores(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.MEDIUM,
     source="Linux Documentation/networking/scaling.rst, RFS: Receive Flow Steering",
-    refute="With flow steering on, CPU time a statement and p99 are equivalent to before.",
+    refute="With flow steering on, CPU time per statement and p99 are equivalent to before.",
 )
 def steering_without_flows(evidence: Evidence) -> Iterator[Match]:
-    """Packets are steered to cores by hash, not to where their thread runs.
+    """Packets are steered to cores by hash, not to the core of their thread.
 
     Packet steering picks any core of its mask. Flow steering picks the one where the receiving thread ran last, so
-    the packet is in that core's cache. It needs its table and a size for each queue; both are 0 by default.
+    the packet is in that core's cache. It needs a table and a size per queue; both are 0 by default.
     """
     for nic in evidence.rows("network_interfaces"):
         queues = nic.get("rx_queues") or []
@@ -249,7 +249,7 @@ def steering_without_flows(evidence: Evidence) -> Iterator[Match]:
         yield Match(
             str(nic["name"]),
             f"{nic['name']} steers {packets:,.0f} packets/s over {len(queues)} queues, with a table of {table:,} "
-            f"flows and {flows:,} a queue: flow steering is off.",
+            f"flows and {flows:,} per queue: flow steering is off.",
             (
                 number("packets/s", f"{packets:,.0f}"),
                 number("net.core.rps_sock_flow_entries", table),
@@ -281,7 +281,7 @@ def ring_full(evidence: Evidence) -> Iterator[Match]:
     """The network card drops packets because its ring is full.
 
     The card had nowhere to put a packet: the core that empties the ring was late. A larger ring helps against
-    bursts; against a core that is always late only more queues or steering do.
+    bursts; against a core that is always late, only more queues or steering help.
     """
     if "network" not in evidence.window.samplers():
         raise NotEnough("interfaces were not sampled")
@@ -296,7 +296,8 @@ def ring_full(evidence: Evidence) -> Iterator[Match]:
             continue
         yield Match(
             name,
-            f"{name} drops {dropped:,.1f} of {rate['rx_packets']:,.0f} packets/s before the kernel has them.",
+            f"{name} drops {dropped:,.1f} of {rate['rx_packets']:,.0f} packets/s before they reach the "
+            "kernel.",
             (
                 number("rx_fifo/s", f"{rate['rx_fifo']:,.1f}"),
                 number("rx_dropped/s", f"{rate['rx_dropped']:,.1f}"),
@@ -305,9 +306,9 @@ def ring_full(evidence: Evidence) -> Iterator[Match]:
             (
                 Remedy(
                     steps=(
-                        f"Look at the ring's size and its maximum: ethtool -g {name}; "
-                        f"and at what the driver counts: ethtool -S {name}.",
-                        f"Enlarge it: ethtool -G {name} rx N (the link may blink).",
+                        f"Check the ring's size and its maximum: ethtool -g {name}; "
+                        f"and the driver's counters: ethtool -S {name}.",
+                        f"Enlarge it: ethtool -G {name} rx N (the link may drop briefly).",
                     )
                 ),
             ),
@@ -339,7 +340,7 @@ def interface_full(evidence: Evidence) -> Iterator[Match]:
                 Remedy(
                     steps=(
                         "Find what is sent: SELECT * of wide rows, dumps, clones and replicas started together.",
-                        "Compress the protocol where the path is slow (protocol_compression_algorithms, "
+                        "Compress the protocol if the path is slow (protocol_compression_algorithms, "
                         "replica_compressed_protocol), or use a faster link.",
                     )
                 ),
@@ -357,8 +358,8 @@ def interface_full(evidence: Evidence) -> Iterator[Match]:
 def steering_beside_queues(evidence: Evidence) -> Iterator[Match]:
     """Packets are steered in software although the card has a queue for every core.
 
-    The card's own hash has spread them already. Steering them once more costs an interrupt between cores a packet
-    or batch, and helps only if the card spreads badly.
+    The card's own hash has already spread them. Steering them again costs an inter-core interrupt per packet or
+    batch, and helps only if the card spreads badly.
     """
     count = len(evidence.cores)
     for nic in evidence.rows("network_interfaces"):

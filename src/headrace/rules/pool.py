@@ -1,4 +1,4 @@
-"""Rules about the buffer pool: its size beside the data and the memory, its parts, what it must throw out."""
+"""Rules about the buffer pool: its size relative to data and memory, its instances, and its evictions."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from headrace.model import Vendor
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-#: Pages read from files a second below which more memory would save no reads that anybody feels.
+#: Pages read from files per second below which more memory would save nothing noticeable.
 MISSES_S = 20.0
 #: The pool counts as full below this share of free pages: what is free would be filled before anything is evicted.
 PAGES_FREE = 0.05
-#: ... beside the pages that the server itself keeps free, innodb_lru_scan_depth for each instance.
+#: ... in addition to the pages that the server itself keeps free, innodb_lru_scan_depth per instance.
 KEPT_FREE = 1.1
-#: Of the memory, what stays with the system, its page cache and the sessions when the pool grows.
+#: Share of memory left to the system, its page cache and the sessions when the pool grows.
 RESERVE = 0.20
-#: A pool that could grow by less than this much of itself is as good as its memory allows.
+#: A pool that could grow by less than this share of itself is as large as memory allows.
 WORTH_GROWING = 0.25
-#: The manual's upper mark for a host that serves nothing else: Optimizing InnoDB Disk I/O.
+#: The manual's upper limit for a dedicated host: Optimizing InnoDB Disk I/O.
 SHARE_OF_MEMORY = 0.75
-#: From here on sessions and the kernel have too little: InnoDB's own structures take up to 10% on top of the pool.
+#: Above this, sessions and the kernel have too little: InnoDB's own structures take up to 10% on top of the pool.
 TOO_LARGE = 0.90
-#: A control group holds the server alone, and no kernel.
+#: A control group holds only the server, not the kernel.
 TOO_LARGE_IN_GROUP = 0.95
-#: Data beside which the pool has room, as a ratio: for undo pages, the hash index, what is kept free, and growth.
+#: Pool size relative to the data: room for undo pages, the hash index, free pages, and growth.
 ROOM_BESIDE_DATA = 1.25
-#: Where no chunk is named: the default of both vendors for years, and a step that every version accepts.
+#: If no chunk size is known: the default of both vendors for years, and a step that every version accepts.
 STEP_BYTES = 128 * MIB
 #: Configuring InnoDB Buffer Pool Size: more chunks than this are a performance issue.
 MAX_CHUNKS = 1_000
-#: Reads beyond this share of all page requests wait for the device often enough to be felt.
+#: Above this share of all page requests, waits for reads are noticeable.
 MISS_SHARE = 0.01
 #: ... if there are this many; more than one spindle can do.
 MANY_MISSES_S = 1_000.0
-#: A pool from this size takes minutes to warm up at the speed of random reads.
+#: A pool of at least this size takes minutes to warm up at the speed of random reads.
 SLOW_TO_WARM = 4 * GIB
-#: Dirty pages this close to innodb_max_dirty_pages_pct: flushing is hurried already.
+#: Dirty pages this close to innodb_max_dirty_pages_pct: flushing is already aggressive.
 NEAR_DIRTY_LIMIT = 0.90
-#: Full scans of at least so many rows a second pass pages through the pool that are used once.
+#: Full scans of at least this many rows per second fill the pool with pages that are used once.
 SCANNED_ROWS_S = 50_000.0
-#: Threads at work from which one instance's locks can be contended.
+#: Running threads above which one instance's locks can be contended.
 MANY_THREADS = 16.0
 
 SIZE_SOURCE = "MySQL Reference Manual, Configuring InnoDB Buffer Pool Size; Optimizing InnoDB Disk I/O"
@@ -74,7 +74,7 @@ def _is_full(evidence: Evidence) -> bool:
 
 
 def _growth(evidence: Evidence) -> tuple[float, float]:
-    """The pool as it should be and the memory that is idle; whole steps, never more than memory allows."""
+    """The recommended pool size, in whole steps and within what memory allows, and the idle memory."""
     pool = evidence.number("innodb_buffer_pool_size")
     total = memory_bytes(evidence)
     available = evidence.gauge("memory", "MemAvailable").low
@@ -97,14 +97,15 @@ def _is_starved(evidence: Evidence) -> bool:
     severity=Severity.LIMIT,
     confidence=Confidence.HIGH,
     source=SIZE_SOURCE,
-    refute="With the larger pool Innodb_buffer_pool_reads falls, but throughput and p99 are equivalent to before.",
+    refute="With the larger pool, Innodb_buffer_pool_reads falls, but throughput and p99 are equivalent to "
+    "before.",
 )
 def smaller_than_data(evidence: Evidence) -> Iterator[Match]:
-    """The buffer pool is smaller than the data, and memory that could hold them is idle.
+    """The buffer pool is smaller than the data, and idle memory could hold more of it.
 
-    A page that is not in the pool costs a read: some 100 us on flash, 10 ms on a disk, against less than 1 us from
-    memory. Idle memory is the cheapest remedy there is, for a server of any make. The page cache of the kernel is
-    no substitute: it keeps each page a second time, costs a system call, and is bypassed by O_DIRECT.
+    A page that is not in the buffer pool costs a read: some 100 us on flash, 10 ms on a disk, against less than 1
+    us from memory. Using idle memory is the cheapest fix on any server. The kernel's page cache is not a
+    substitute: it keeps each page a second time, costs a system call, and is bypassed by O_DIRECT.
     """
     pool, data = evidence.number("innodb_buffer_pool_size"), evidence.data_bytes
     misses = _misses_s(evidence)
@@ -116,8 +117,8 @@ def smaller_than_data(evidence: Evidence) -> Iterator[Match]:
     requests = evidence.status_per_second("innodb_buffer_pool_read_requests")
     yield Match(
         "",
-        f"the pool has {size(pool)} beside {size(data)} of data, {misses:,.0f} pages/s are read from files, and "
-        f"{size(idle)} of memory are idle.",
+        f"the buffer pool is {size(pool)} for {size(data)} of data, {misses:,.0f} pages/s are read from "
+        f"files, and {size(idle)} of memory is idle.",
         (
             number("innodb_buffer_pool_size", size(pool)),
             number("data and indexes of InnoDB", size(data)),
@@ -135,14 +136,14 @@ def smaller_than_data(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.RISK,
     confidence=Confidence.HIGH,
     source=SIZE_SOURCE,
-    refute="With a pool of 75% of the memory MemAvailable is equivalent, and nothing was swapped before.",
+    refute="With a pool of 75% of the memory, MemAvailable is equivalent, and nothing was swapped before.",
 )
 def larger_than_memory(evidence: Evidence) -> Iterator[Match]:
     """The buffer pool is larger than memory allows.
 
-    The pool is filled lazily, so a host that promises too much fails days after its start: it swaps, or the kernel
-    kills the largest process, which is the server. Sessions, the data dictionary and InnoDB's own structures come
-    on top of the pool.
+    The buffer pool fills lazily, so a host that is overcommitted fails days after its start: it swaps, or the
+    kernel kills the largest process, which is the server. Sessions, the data dictionary and InnoDB's own
+    structures come on top of the pool.
     """
     pool, total = evidence.number("innodb_buffer_pool_size"), memory_bytes(evidence)
     in_group = total < evidence.last("memory", "MemTotal")
@@ -151,7 +152,8 @@ def larger_than_memory(evidence: Evidence) -> Iterator[Match]:
     wanted = SHARE_OF_MEMORY * total // STEP_BYTES * STEP_BYTES
     yield Match(
         "",
-        f"the pool has {size(pool)} of the {size(total)} that the server may have ({share(pool / total)}).",
+        f"the buffer pool takes {size(pool)} of the {size(total)} available to the server "
+        f"({share(pool / total)}).",
         (
             number("innodb_buffer_pool_size", size(pool)),
             number("memory, or the control group's limit", size(total)),
@@ -165,13 +167,14 @@ def larger_than_memory(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.LIMIT,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, Server Status Variables, Innodb_buffer_pool_wait_free; innodb_lru_scan_depth",
-    refute="With twice the depth Innodb_buffer_pool_wait_free stops, but throughput and p99 are equivalent.",
+    refute="With twice the depth, Innodb_buffer_pool_wait_free stops growing, but throughput and p99 are "
+    "equivalent.",
 )
 def waits_for_free_pages(evidence: Evidence) -> Iterator[Match]:
     """Statements wait for a free page in the buffer pool.
 
-    Cleaner threads keep some pages free ahead of need. Where they are late, a statement has to flush a page itself
-    before it can read its own: it pays a write and its sync for a read.
+    Page cleaners keep some pages free in advance. If they are late, a statement has to flush a page itself before
+    it can read its own: it pays a write and its sync for a read.
     """
     waits = evidence.status_rate("innodb_buffer_pool_wait_free")
     if waits <= 0 or _is_starved(evidence):
@@ -181,7 +184,7 @@ def waits_for_free_pages(evidence: Evidence) -> Iterator[Match]:
     most = int(evidence.number("innodb_io_capacity_max"))
     yield Match(
         "",
-        f"{waits:,.1f} times a second a statement waits for a free page; the pool has "
+        f"{waits:,.1f} times per second a statement waits for a free page; the buffer pool is "
         f"{size(evidence.number('innodb_buffer_pool_size'))}.",
         (
             number("Innodb_buffer_pool_wait_free/s", f"{waits:,.1f}"),
@@ -207,13 +210,13 @@ def waits_for_free_pages(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, Configuring Buffer Pool Flushing, innodb_max_dirty_pages_pct",
-    refute="With more background writes the share of dirty pages falls, but p99 is equivalent.",
+    refute="With more background writes, the share of dirty pages falls, but p99 is equivalent.",
 )
 def dirty_pages_near_limit(evidence: Evidence) -> Iterator[Match]:
-    """Nearly as many pages are dirty as may be, so flushing is hurried.
+    """Dirty pages are near their limit, so flushing is aggressive.
 
-    At innodb_max_dirty_pages_pct the cleaners write as fast as innodb_io_capacity lets them, whatever else needs
-    the device. Writing earlier makes the same work even.
+    At innodb_max_dirty_pages_pct the cleaners write as fast as innodb_io_capacity lets them, regardless of other
+    load on the device. Writing earlier spreads the same work evenly.
     """
     dirty = evidence.status("innodb_buffer_pool_pages_dirty")
     total = max(evidence.status("innodb_buffer_pool_pages_data"), 1.0)
@@ -224,7 +227,8 @@ def dirty_pages_near_limit(evidence: Evidence) -> Iterator[Match]:
     most = int(evidence.number("innodb_io_capacity_max"))
     yield Match(
         "",
-        f"{share(dirty / total)} of the pool's pages are dirty; flushing is hurried from {share(limit)} on.",
+        f"{share(dirty / total)} of the buffer pool's pages are dirty; flushing turns aggressive at "
+        f"{share(limit)}.",
         (
             number("dirty pages", f"{dirty:,.0f} of {total:,.0f}"),
             number("innodb_max_dirty_pages_pct", f"{100 * limit:g}"),
@@ -246,15 +250,15 @@ def dirty_pages_near_limit(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.LOW,
     source="MySQL 8.4 Reference Manual, innodb_buffer_pool_instances; MySQL 8.0: 8 from 1 GB on",
-    refute="With more instances throughput and p99 are equivalent.",
+    refute="With more instances, throughput and p99 are equivalent.",
     applies_to={Vendor.MYSQL: Versions(), Vendor.PERCONA: Versions(), Vendor.MARIADB: Versions(until="10.5")},
-    disputed="8.0 makes 8 parts of any pool from 1 GB on; 8.4 a quarter of the CPUs, at most half the chunks; "
-    "MariaDB dropped the parts as useless.",
+    disputed="8.0 uses 8 instances for any pool of 1 GB or more; 8.4 a quarter of the CPUs, at most half the "
+    "chunks; MariaDB dropped instances as useless.",
 )
 def one_instance(evidence: Evidence) -> Iterator[Match]:
-    """A large buffer pool in one part serves many threads.
+    """A large buffer pool with one instance serves many threads.
 
-    Each part has locks of its own for its lists. Too many parts cost memory and make evictions uneven.
+    Each instance has its own locks for its lists. Too many instances cost memory and make evictions uneven.
     """
     pool = evidence.number("innodb_buffer_pool_size")
     instances = evidence.number("innodb_buffer_pool_instances")
@@ -267,14 +271,16 @@ def one_instance(evidence: Evidence) -> Iterator[Match]:
     values = dict.fromkeys(value for value in (by_formula, 8) if value > 1)
     yield Match(
         "",
-        f"the pool of {size(pool)} is one part, with {running:.0f} threads at work on {cpus} CPUs.",
+        f"the buffer pool of {size(pool)} has one instance, with {running:.0f} threads running on {cpus} "
+        "CPUs.",
         (
             number("innodb_buffer_pool_instances", int(instances)),
             number("threads running, mean", f"{running:.1f}"),
             number("CPUs", cpus),
         ),
         tuple(
-            Remedy({"server.innodb_buffer_pool_instances": value}, label=f"{value} parts") for value in values
+            Remedy({"server.innodb_buffer_pool_instances": value}, label=f"{value} instances")
+            for value in values
         ),
     )
 
@@ -284,7 +290,7 @@ def one_instance(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, Configuring InnoDB Buffer Pool Chunk Size",
-    refute="With at most 1,000 chunks throughput, p99 and the time of a resize are equivalent.",
+    refute="With at most 1,000 chunks, throughput, p99 and the time of a resize are equivalent.",
     applies_to={
         Vendor.MYSQL: Versions(),
         Vendor.PERCONA: Versions(),
@@ -292,10 +298,10 @@ def one_instance(evidence: Evidence) -> Iterator[Match]:
     },
 )
 def too_many_chunks(evidence: Evidence) -> Iterator[Match]:
-    """The buffer pool consists of more than a thousand chunks.
+    """The buffer pool has more than a thousand chunks.
 
-    A pool is allocated and resized in chunks, and a page is found in them by searching. The manual asks to keep
-    their number below 1,000.
+    The buffer pool is allocated and resized in chunks, and finding a page means searching them. The manual says to
+    keep their number below 1,000.
     """
     pool, chunk = evidence.number("innodb_buffer_pool_size"), evidence.number("innodb_buffer_pool_chunk_size")
     if chunk <= 0 or pool / chunk <= MAX_CHUNKS:
@@ -305,7 +311,7 @@ def too_many_chunks(evidence: Evidence) -> Iterator[Match]:
         wanted *= 2
     yield Match(
         "",
-        f"the pool of {size(pool)} consists of {pool / chunk:,.0f} chunks of {size(chunk)}.",
+        f"the buffer pool of {size(pool)} has {pool / chunk:,.0f} chunks of {size(chunk)}.",
         (
             number("innodb_buffer_pool_size", size(pool)),
             number("innodb_buffer_pool_chunk_size", size(chunk)),
@@ -319,13 +325,13 @@ def too_many_chunks(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, Saving and Restoring the Buffer Pool State",
-    refute="After a restart with the saved state the time until throughput is steady is equivalent.",
+    refute="After a restart with the saved state, the time until throughput is steady is equivalent.",
 )
 def cold_after_restart(evidence: Evidence) -> Iterator[Match]:
-    """After a restart the buffer pool begins empty.
+    """The buffer pool is empty after a restart.
 
-    The server can save which pages were in the pool and read them back in the order of the files. Without that a
-    large pool warms up at the speed of random reads, and the first minutes belong to the device.
+    The server can save the list of pages in the pool and read them back in file order. Without that, a large pool
+    warms up at the speed of random reads, and the device dominates the first minutes.
     """
     pool = evidence.number("innodb_buffer_pool_size")
     names = ("innodb_buffer_pool_dump_at_shutdown", "innodb_buffer_pool_load_at_startup")
@@ -334,7 +340,7 @@ def cold_after_restart(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"{' and '.join(off)} {'is' if len(off) == 1 else 'are'} off, with a pool of {size(pool)}.",
+        f"{' and '.join(off)} {'is' if len(off) == 1 else 'are'} off, with a buffer pool of {size(pool)}.",
         (number("innodb_buffer_pool_size", size(pool)), *(number(name, "OFF") for name in off)),
         (Remedy({f"server.{name}": True for name in off}),),
     )
@@ -345,7 +351,7 @@ def cold_after_restart(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.LIMIT,
     confidence=Confidence.MEDIUM,
     source=SIZE_SOURCE,
-    refute="On the same host with more memory in the pool throughput is equivalent.",
+    refute="On the same host with more memory in the pool, throughput is equivalent.",
 )
 def data_do_not_fit(evidence: Evidence) -> Iterator[Match]:
     """Statements wait for pages from files, and no memory is left to hold them.
@@ -363,7 +369,7 @@ def data_do_not_fit(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         "",
         f"{misses:,.0f} pages/s are read from files ({share(misses / max(requests, 1.0))} of all requests); "
-        f"the pool has {size(pool)} beside {size(data)} of data, and {size(idle)} of memory are idle.",
+        f"the buffer pool is {size(pool)} for {size(data)} of data, and {size(idle)} of memory is idle.",
         (
             number("pages read from files/s", f"{misses:,.0f}"),
             number("page requests/s", f"{requests:,.0f}"),
@@ -373,7 +379,7 @@ def data_do_not_fit(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    "Find the statements that read most rows for what they send, and give them an index.",
+                    "Find the statements that read the most rows per row sent, and give them an index.",
                     "Remove unused indexes and old rows; or add memory: the pool is at this host's limit.",
                 )
             ),
@@ -386,13 +392,14 @@ def data_do_not_fit(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, Making the Buffer Pool Scan Resistant",
-    refute="With innodb_old_blocks_time at 1000 reads from files and p99 are equivalent under the same scans.",
+    refute="With innodb_old_blocks_time at 1000, reads from files and p99 are equivalent under the same "
+    "scans.",
 )
 def scans_push_out_hot_pages(evidence: Evidence) -> Iterator[Match]:
     """Full scans push hot pages out of the buffer pool.
 
-    With innodb_old_blocks_time at 0 a page counts as hot when it is touched twice, which a scan does at once for
-    every row after the first. The default of one second keeps a scan's pages in the old part of the list.
+    With innodb_old_blocks_time at 0 a page counts as hot when it is touched twice, which a scan does immediately,
+    for every row after the first. The default of one second keeps a scan's pages in the old part of the list.
     """
     if evidence.number("innodb_old_blocks_time") > 0:
         return

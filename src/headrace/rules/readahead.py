@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from headrace.rules.evidence import Evidence, number, share
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-#: Fewer pages a second read ahead than this cost nobody anything.
+#: Fewer pages per second read ahead than this cost nothing noticeable.
 OPERATIONS_S = 100.0
-#: Beyond this share of unused pages reading ahead does more harm than good.
+#: Above this share of unused pages, reading ahead does more harm than good.
 EVICTED = 0.20
 #: All pages of an extent.
 STRICTEST = 64
@@ -20,13 +20,13 @@ STRICTEST = 64
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, Configuring InnoDB Buffer Pool Prefetching (Read-Ahead): higher is stricter",
-    refute="With a threshold of 64 the share of evicted pages stays, or throughput is lower.",
+    refute="With a threshold of 64, the share of evicted pages is unchanged, or throughput is lower.",
     disputed="The manual says that a higher threshold starts fewer read-aheads; MySQLTuner advises a lower one.",
 )
 def read_ahead_in_vain(evidence: Evidence) -> Iterator[Match]:
-    """Pages are read ahead and thrown out again before anybody used them.
+    """Pages are read ahead and evicted unused.
 
-    They cost the device's time and push other pages out. Random read-ahead is off by default for that reason.
+    They cost device time and push other pages out. Random read-ahead is off by default for that reason.
     """
     read = evidence.status_rate("innodb_buffer_pool_read_ahead")
     evicted = evidence.status_rate("innodb_buffer_pool_read_ahead_evicted")
@@ -36,14 +36,14 @@ def read_ahead_in_vain(evidence: Evidence) -> Iterator[Match]:
     remedies = []
     if threshold < STRICTEST:
         remedies.append(Remedy({"server.innodb_read_ahead_threshold": STRICTEST}, label="stricter"))
-        remedies.append(Remedy({"server.innodb_read_ahead_threshold": threshold // 2}, label="laxer"))
+        remedies.append(Remedy({"server.innodb_read_ahead_threshold": threshold // 2}, label="less strict"))
     if evidence.is_on("innodb_random_read_ahead"):
         remedies.append(Remedy({"server.innodb_random_read_ahead": False}, label="no random read-ahead"))
     if not remedies:
         remedies.append(Remedy({"server.innodb_read_ahead_threshold": 0}, label="no linear read-ahead"))
     yield Match(
         "",
-        f"{share(evicted / read)} of {read:,.0f} pages/s read ahead are thrown out unused; the threshold is "
+        f"{share(evicted / read)} of {read:,.0f} pages/s read ahead are evicted unused; the threshold is "
         f"{threshold} of 64 pages.",
         (
             number("pages read ahead/s", f"{read:,.0f}"),

@@ -11,17 +11,17 @@ from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Redo of about an hour at peak spreads checkpoints: MySQL Reference Manual, Redo Log, and long practice.
 HOUR_S = 3600.0
-#: Less than this much an hour is no load that a checkpoint could disturb.
+#: Below this much per hour, checkpoints do not disturb the load.
 LITTLE_AN_HOUR = 256 * MIB
-#: Beyond this share of the capacity flushing is forced, and beyond about 90% statements wait.
+#: Above this share of the capacity flushing is forced, and above about 90% statements wait.
 FULL = 0.80
-#: Recovery reads the redo log: larger ones than this make a crash cost minutes, so a person shall decide.
+#: Recovery reads the redo log: a larger one makes a crash cost minutes, so that is left to a person.
 LARGEST = 64 * GIB
-#: A log buffer beyond which commits are hardly ever smaller: only very large transactions fill it.
+#: Only very large transactions fill a log buffer of this size.
 LARGEST_BUFFER = 256 * MIB
-#: Of the free space, what the log may take: data grow, too.
+#: Share of free space that the log may take: the data grows too.
 SHARE_OF_ROOM = 0.25
-#: Where the log is in files of this version on, they are managed by the server.
+#: From this version on, the server manages the log's files.
 ONE_CAPACITY = Versions(since="8.0.30")
 
 
@@ -30,7 +30,7 @@ def _mysql(evidence: Evidence) -> bool:
 
 
 def by_capacity(evidence: Evidence) -> bool:
-    """Whether innodb_redo_log_capacity decides, and innodb_log_file_size is no more than a relic."""
+    """Whether innodb_redo_log_capacity decides, and innodb_log_file_size is only a relic."""
     return _mysql(evidence) and evidence.version in ONE_CAPACITY
 
 
@@ -64,15 +64,15 @@ def _setting(evidence: Evidence, capacity: float) -> dict[str, Value]:
 
 
 def checkpoint_age(evidence: Evidence) -> tuple[float, float]:
-    """Redo that a crash would have to apply, at the most in the window, and the capacity for it."""
+    """The largest checkpoint age in the window (redo that crash recovery would apply), and the capacity for it."""
     name = "innodb_redo_log_logical_size" if _mysql(evidence) else "innodb_checkpoint_age"
     found = evidence.window.gauge("mysql_status", name)
     if found is not None:
         return found.high, _most(evidence)
     sampled = evidence.window.gauge("innodb_status", "checkpoint_age_bytes")
     if sampled is None:
-        evidence.settings  # noqa: B018 - without a server that is what is missing
-        raise NotEnough("the age of the last checkpoint was not sampled")
+        evidence.settings  # noqa: B018 - raises NotEnough without a server
+        raise NotEnough("the checkpoint age was not sampled")
     return sampled.high, capacity_bytes(evidence)
 
 
@@ -86,13 +86,13 @@ def _most(evidence: Evidence) -> float:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, Redo Log, Configuring Redo Log Capacity; MariaDB, InnoDB Redo Log",
-    refute="With a redo log for an hour pages written a second and p99 are equivalent to before.",
+    refute="With a redo log for an hour, pages written per second and p99 are equivalent to before.",
 )
 def less_than_an_hour(evidence: Evidence) -> Iterator[Match]:
     """More redo is written in an hour than the redo log holds.
 
-    Every time round the log, each page that changed must have been written. A page that is changed often is
-    written once a round: a longer round means fewer writes for the same work. It costs time after a crash.
+    Each time round the log, every page that changed must have been written. A page that changes often is written
+    once per round: a longer round means fewer writes for the same work. A larger log makes crash recovery slower.
     """
     written = evidence.status_rate("innodb_os_log_written") * HOUR_S
     capacity = capacity_bytes(evidence)
@@ -101,7 +101,7 @@ def less_than_an_hour(evidence: Evidence) -> Iterator[Match]:
     minutes = 60 * capacity / written
     yield Match(
         "",
-        f"{size(written)} of redo are written an hour; the log holds {size(capacity)}, "
+        f"{size(written)} of redo is written per hour; the log holds {size(capacity)}, "
         f"which is {minutes:,.1f} minutes.",
         (
             number("redo written/s", size(written / HOUR_S)),
@@ -117,13 +117,14 @@ def less_than_an_hour(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.LIMIT,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, Configuring Buffer Pool Flushing; MariaDB, InnoDB Page Flushing",
-    refute="With twice the redo log the checkpoint's age falls below 80%, but throughput and p99 are equivalent.",
+    refute="With twice the redo log, the checkpoint age falls below 80%, but throughput and p99 are "
+    "equivalent.",
 )
 def checkpoint_near_end(evidence: Evidence) -> Iterator[Match]:
-    """The redo log is nearly full: pages are flushed in a hurry, and soon statements wait.
+    """The redo log is nearly full: flushing is aggressive, and soon statements wait.
 
-    When the oldest change that is not yet in the data files is as old as the log is long, every statement that
-    writes has to wait for pages to be flushed. A larger log or earlier flushing moves that away.
+    When the checkpoint age reaches the size of the log, every statement that writes has to wait for pages to be
+    flushed. A larger log or earlier flushing prevents that.
     """
     age, most = checkpoint_age(evidence)
     if most <= 0 or age < FULL * most:
@@ -132,7 +133,7 @@ def checkpoint_near_end(evidence: Evidence) -> Iterator[Match]:
     highest = int(evidence.number("innodb_io_capacity_max"))
     yield Match(
         "",
-        f"{size(age)} of redo wait for their pages, {share(age / most)} of the {size(most)} there can be.",
+        f"the checkpoint age is {size(age)}, {share(age / most)} of its limit of {size(most)}.",
         (
             number("age of the checkpoint, the most", size(age)),
             number("limit", size(most)),
@@ -157,12 +158,12 @@ def checkpoint_near_end(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, Server Status Variables, Innodb_log_waits; innodb_log_buffer_size",
-    refute="With a larger log buffer Innodb_log_waits stands still, but throughput and p99 are equivalent.",
+    refute="With a larger log buffer, Innodb_log_waits stops growing, but throughput and p99 are equivalent.",
 )
 def buffer_too_small(evidence: Evidence) -> Iterator[Match]:
     """Statements wait because the log buffer is full.
 
-    A large transaction fills the buffer before its commit; then the redo log is written in the middle of it.
+    A large transaction fills the buffer before its commit; the redo log is then written in the middle of it.
     """
     waits = evidence.status_rate("innodb_log_waits")
     buffer = evidence.number("innodb_log_buffer_size")
@@ -170,7 +171,7 @@ def buffer_too_small(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"{waits:,.1f} times a second the log buffer of {size(buffer)} is full.",
+        f"{waits:,.1f} times per second the log buffer of {size(buffer)} is full.",
         (
             number("Innodb_log_waits/s", f"{waits:,.1f}"),
             number("innodb_log_buffer_size", size(buffer)),
@@ -185,14 +186,14 @@ def buffer_too_small(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, innodb_redo_log_capacity: innodb_log_file_size is ignored where it is set",
-    refute="innodb_redo_log_capacity taken away, Innodb_redo_log_capacity_resized stays what it is.",
+    refute="With innodb_redo_log_capacity removed, Innodb_redo_log_capacity_resized is unchanged.",
     applies_to={Vendor.MYSQL: ONE_CAPACITY, Vendor.PERCONA: ONE_CAPACITY},
 )
 def size_without_effect(evidence: Evidence) -> Iterator[Match]:
     """The redo log is sized by a variable that this version no longer reads.
 
-    innodb_log_file_size and innodb_log_files_in_group still can be set, and do nothing beside
-    innodb_redo_log_capacity. What was meant to be gigabytes may be the default of 100 MB.
+    innodb_log_file_size and innodb_log_files_in_group can still be set, but innodb_redo_log_capacity overrides
+    them. A log meant to be gigabytes may be the default of 100 MB.
     """
     real = evidence.number("innodb_redo_log_capacity")
     if not evidence.has_variable("innodb_log_file_size"):

@@ -9,23 +9,23 @@ from headrace.model import Value, Vendor
 from headrace.rules.evidence import GIB, Evidence, NotEnough, number, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-#: A replica that is further behind than this does not only round up.
+#: A lag above this is more than rounding.
 LAG_S = 30.0
 #: MySQL 8.0.27 made four the default, and replica_ names came a version before.
 WORKERS = 4
 REPLICA_NAMES = Versions(since="8.0.26")
-#: Relay log that was fetched and not applied.
+#: Relay log that was fetched but not applied.
 RELAY_BYTES = 10 * GIB
 
 _STATUS = "MySQL Reference Manual, SHOW REPLICA STATUS; MariaDB, SHOW REPLICA STATUS"
 
 
 def _channels(evidence: Evidence) -> list[str]:
-    """The replica's channels; empty where the server is none. Raises NotEnough where nobody asked it."""
+    """The replica's channels; empty if the server is not a replica. Raises NotEnough if it was not queried."""
     told = evidence.settings.get("replication")
     sampled = evidence.window.labels("replication", "sql_running")
     if not sampled and told is None:
-        raise NotEnough("the server was not asked whether it is a replica")
+        raise NotEnough("the server was not queried for its replication status")
     if not sampled and told:
         raise NotEnough("the replica's positions were not sampled (sampler replication)")
     return sampled
@@ -52,10 +52,10 @@ def _workers(evidence: Evidence) -> tuple[str, float]:
 
 
 def bound(evidence: Evidence, channel: str) -> str:
-    """What a late replica waits for: ``apply``, ``network`` or ``source``; empty where positions are unknown.
+    """What a late replica waits for: ``apply``, ``network`` or ``source``; empty if positions are unknown.
 
-    What was fetched but not applied lies in the relay log: then applying is too slow. Where all that was fetched
-    is applied, and the replica is still late, it gets too little.
+    Events fetched but not applied are in the relay log: applying is too slow. If all fetched events are applied
+    and the replica is still late, it receives too little.
     """
     read = (_last(evidence, "read_file", channel), _last(evidence, "read_position_bytes", channel))
     done = (_last(evidence, "exec_file", channel), _last(evidence, "exec_position_bytes", channel))
@@ -72,14 +72,14 @@ def bound(evidence: Evidence, channel: str) -> str:
     severity=Severity.LIMIT,
     confidence=Confidence.MEDIUM,
     source=_STATUS,
-    refute="With the remedy for what it is bound by, the lag grows as before.",
+    refute="With the fix for its bottleneck, the lag grows as before.",
 )
 def behind(evidence: Evidence) -> Iterator[Match]:
     """A replica is behind its source.
 
-    Where the relay log holds what is not yet applied, applying is the limit: one thread, rows without a key, or
-    the device. Where it holds nothing, the network or the source's sending is. A lag that comes every night with a
-    job is that job's statement.
+    If the relay log holds events that are not yet applied, applying is the limit: one thread, rows without a key,
+    or the device. If it holds none, the network or the source is. A lag that comes every night with a job is
+    caused by that job's statement.
     """
     for channel in _channels(evidence):
         lag = _lag(evidence, channel)
@@ -91,7 +91,7 @@ def behind(evidence: Evidence) -> Iterator[Match]:
         waits_for_device = what == "apply" and io is not None and io / 1e6 >= 0.25
         says = {
             "apply": "apply-bound, and tasks wait for I/O" if waits_for_device else "apply-bound",
-            "network": "network-bound: all that was fetched is applied",
+            "network": "network-bound: everything fetched is applied",
             "": "for an unknown reason",
         }[what]
         settings: dict[str, Value] = (
@@ -99,14 +99,14 @@ def behind(evidence: Evidence) -> Iterator[Match]:
         )
         steps = {
             "apply": (
-                "Look for large transactions and for tables without a primary key; give it faster flushes.",
+                "Look for large transactions and for tables without a primary key; make its flushes faster.",
             ),
             "network": ("Compare bytes received with the source's binary log; compress the protocol.",),
-            "": ("Look at SHOW REPLICA STATUS: positions, states and errors.",),
+            "": ("Check SHOW REPLICA STATUS: positions, states and errors.",),
         }[what]
         yield Match(
             channel,
-            f"the replica is {lag:,.0f} s behind at the least, {says}; {name} is {workers:.0f}.",
+            f"the replica is at least {lag:,.0f} s behind, {says}; {name} is {workers:.0f}.",
             (
                 number("lag, the least", f"{lag:,.0f} s"),
                 number("relay log", size(_last(evidence, "relay_space_bytes", channel) or 0)),
@@ -127,9 +127,9 @@ def behind(evidence: Evidence) -> Iterator[Match]:
     refute="The thread was stopped on purpose.",
 )
 def stopped(evidence: Evidence) -> Iterator[Match]:
-    """A thread of the replica does not run.
+    """A replication thread is not running.
 
-    It falls behind from now on; and where the source expires its binary logs, it can never catch up.
+    The replica falls behind from now on; if the source expires its binary logs, it can never catch up.
     """
     for channel in _channels(evidence):
         threads = {"I/O": "io_running", "SQL": "sql_running"}
@@ -140,16 +140,17 @@ def stopped(evidence: Evidence) -> Iterator[Match]:
         yield Match(
             channel,
             f"the replica's {' and '.join(dead)} thread{'s' if len(dead) > 1 else ''} "
-            f"{'do' if len(dead) > 1 else 'does'} not run.",
+            f"{'are' if len(dead) > 1 else 'is'} not running.",
             tuple(
-                number(f"{thread} thread", "runs" if value else "does not run")
+                number(f"{thread} thread", "running" if value else "not running")
                 for thread, value in values.items()
             ),
             (
                 Remedy(
                     steps=(
                         "Read Last_IO_Error and Last_SQL_Error of SHOW REPLICA STATUS, and the error log.",
-                        "Skip nothing that is not understood: the replica would differ from then on.",
+                        "Do not skip an event that you do not understand: the replica would differ from then "
+                        "on.",
                     )
                 ),
             ),
@@ -161,17 +162,17 @@ def stopped(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, Replication and Row Searches",
-    refute="With a primary key the replica applies the same transactions in the same time.",
+    refute="With a primary key, the replica applies the same transactions in the same time.",
 )
 def rows_without_key(evidence: Evidence) -> Iterator[Match]:
-    """A late replica has tables without a primary key: each changed row is searched for.
+    """A lagging replica has tables without a primary key: it searches for each changed row.
 
-    With rows in the binary log the replica looks for every single one of them, at worst by a scan a row.
+    With row-based replication, the replica looks for every changed row, at worst with a scan per row.
     """
     channels = _channels(evidence)
     count = evidence.settings.get("tables_without_primary_key")
     if count is None:
-        raise NotEnough("the server did not tell how many tables have no primary key")
+        raise NotEnough("the server did not report how many tables have no primary key")
     late = [channel for channel in channels if _lag(evidence, channel) >= LAG_S]
     if not late or not count:
         return
@@ -192,13 +193,13 @@ def rows_without_key(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.RISK,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, relay_log_space_limit; SHOW REPLICA STATUS, Relay_Log_Space",
-    refute="The relay log shrinks by itself, and its file system has room for days of it.",
+    refute="The relay log shrinks on its own, and its file system has room for days of it.",
 )
 def relay_log_grows(evidence: Evidence) -> Iterator[Match]:
     """The relay log takes many gigabytes.
 
-    They were fetched and wait to be applied. A full file system stops the replica, and the server where data lie
-    beside it.
+    These events were fetched and wait to be applied. A full file system stops the replica, and the server too if
+    its data is on it.
     """
     for channel in _channels(evidence):
         space = _last(evidence, "relay_space_bytes", channel)
@@ -211,7 +212,7 @@ def relay_log_grows(evidence: Evidence) -> Iterator[Match]:
             (
                 Remedy(
                     steps=(
-                        "Make applying faster (see what the lag is bound by), or limit it: "
+                        "Make applying faster (see what limits it), or limit the relay log: "
                         "relay_log_space_limit.",
                     )
                 ),
@@ -224,12 +225,12 @@ def relay_log_grows(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.RISK,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, Making Replication Resilient to Unexpected Halts; relay_log_recovery",
-    refute="GTID positions are used and relay logs are fetched anew after a crash.",
+    refute="GTID positions are used and relay logs are fetched again after a crash.",
 )
 def relay_log_not_recovered(evidence: Evidence) -> Iterator[Match]:
     """After a crash the replica trusts relay logs that may be torn.
 
-    With relay_log_recovery they are thrown away and fetched anew from where applying was.
+    With relay_log_recovery the replica discards them and fetches them again from the last applied position.
     """
     if not _channels(evidence) or evidence.is_on("relay_log_recovery"):
         return

@@ -1,8 +1,8 @@
-"""What a rule is: one function that looks at the evidence and yields findings, each a hypothesis with a test.
+"""A rule: one function that looks at the evidence and yields findings, each a hypothesis with a test.
 
 A rule's docstring is its documentation: the first line says what it finds, the rest why that matters. A rule never
-guesses: where a number that it needs is missing, the evidence raises ``NotEnough`` and the rule's answer is what
-is missing.
+guesses: if a number that it needs is missing, the evidence raises ``NotEnough`` and the rule reports what is
+missing.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Severity(StrEnum):
     LIMIT = "bottleneck"  # something waits for it now
     RISK = "risk"  # data, or the server itself, is in danger
     COST = "cost"  # it works, at a price that can be measured
-    ADVICE = "suggestion"  # sources say that another value may be better: only the experiment tells
+    ADVICE = "suggestion"  # sources say that another value may be better: only the experiment decides
 
 
 class Confidence(StrEnum):
-    """How sure the rule is that its remedy helps where it fires."""
+    """How sure the rule is that its remedy helps when it fires."""
 
     HIGH = "high"  # the mechanism is documented, and the evidence shows it at work
     MEDIUM = "medium"  # the mechanism is documented; that it costs something here is likely
@@ -37,9 +37,9 @@ class Confidence(StrEnum):
 
 @dataclass(frozen=True)
 class Remedy:
-    """What to change. ``settings`` maps knobs (``NAME`` or ``NAME@INSTANCE``) to values; ``steps`` are what a
-    person must do where no knob can. ``label`` tells several remedies of one finding apart. ``is_faster``: whether
-    it promises a faster server; what only lets people see more, or keeps data safe, is not for an experiment."""
+    """What to change. ``settings`` maps knobs (``NAME`` or ``NAME@INSTANCE``) to values; ``steps`` are for a
+    person, if no knob can do it. ``label`` distinguishes several remedies of one finding. ``is_faster``: whether
+    it promises a faster server; a remedy that only shows more, or keeps data safe, is not for an experiment."""
 
     settings: Mapping[str, Value] = field(default_factory=dict)
     steps: tuple[str, ...] = ()
@@ -48,21 +48,21 @@ class Remedy:
 
     @property
     def cost(self) -> Cost:
-        """The highest of its settings; a step by hand counts as a rebuild where there is no setting."""
+        """The highest of its settings; a step by hand counts as a rebuild if there is no setting."""
         order = list(Cost)
         costs = [find(name.partition("@")[0]).cost for name in self.settings]
         return max(costs, key=order.index) if costs else Cost.REBUILD
 
     @property
     def weakens(self) -> tuple[str, ...]:
-        """What it would weaken of what survives a crash; empty where nothing, as far as is known."""
+        """How it would reduce durability; empty if it would not, as far as is known."""
         found = (weakens_durability(name.partition("@")[0], value) for name, value in self.settings.items())
         return tuple(dict.fromkeys(reason for reason in found if reason))
 
 
 @dataclass(frozen=True)
 class Match:
-    """What a rule's function yields: one subject (a device, a core, a variable) where its condition holds.
+    """What a rule's function yields: one subject (a device, a core, a variable) for which its condition holds.
 
     ``summary`` is one sentence with numbers. ``severity`` overrides the rule's own.
     """
@@ -76,7 +76,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Rule:
-    """``applies_to``: vendor -> versions, empty where the rule does not look at a server. ``refute`` says which
+    """``applies_to``: vendor -> versions, empty if the rule does not look at a server. ``refute`` says which
     outcome of which experiment would show the rule wrong here. ``disputed``: sources contradict each other, so the
     remedy is only ever offered as an experiment."""
 
@@ -96,7 +96,7 @@ class Rule:
 
     @property
     def area(self) -> str:
-        """The letters of its code: which file it stands in."""
+        """The letters of its code: which file it is in."""
         return self.code.rstrip("0123456789")
 
 
@@ -118,7 +118,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class NotEvaluated:
-    """A rule that could not look, and what it would need."""
+    """A rule that could not be evaluated, and what it lacks."""
 
     rule: Rule
     missing: str
@@ -126,8 +126,8 @@ class NotEvaluated:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What all rules said: ``findings`` the worst first, ``blind`` those that lack data, ``silent`` those that
-    looked and found nothing, ``skipped`` those that are for another vendor or version."""
+    """The results of all rules: ``findings``, worst first; ``blind``: rules that lack data; ``silent``: rules with
+    no finding; ``skipped``: rules for another vendor or version."""
 
     findings: tuple[Finding, ...]
     blind: tuple[NotEvaluated, ...]
@@ -163,7 +163,7 @@ def rule(
 
 
 def judge(evidence: Evidence, rules: Iterable[Rule]) -> Judgement:
-    """Asks every rule. One that lacks data never stops the others."""
+    """Evaluates every rule. One that lacks data never stops the others."""
     findings: list[Finding] = []
     blind: list[NotEvaluated] = []
     silent: list[Rule] = []

@@ -19,29 +19,29 @@ BUFFERS = {
 }
 #: This many times the default is no longer rounding. The manual: a larger one only in sessions that need it.
 TIMES_DEFAULT = 8
-#: Merge passes a second that show a sort buffer at work, and too small.
+#: Merge passes per second above which the sort buffer is in use and too small.
 MERGES_S = 10.0
-#: Sorts that need more than this are better served by an index or a session's own setting.
+#: Sorts that need more than this are better served by an index or a session-level setting.
 LARGEST_SORT = 8 * MIB
-#: Temporary tables on disk: a second, and of all of them.
+#: Temporary tables on disk: per second, and as a share of all.
 DISK_TABLES_S, DISK_TABLES = 5.0, 0.25
 #: A temporary table in memory beyond this, times the sessions, endangers the host.
 LARGEST_TABLE = 256 * MIB
-#: Changes a second that each invalidate what the query cache holds of their table, under its one lock.
+#: Changes per second; each invalidates the query cache's entries for its table, under its one lock.
 CHANGES_S = 10.0
-#: Threads created a second from which their cost shows; the manual speaks of "many".
+#: Threads created per second above which their cost shows; the manual says "many".
 CREATED_S = 1.0
-#: Tables opened a second because others had to be closed.
+#: Tables opened per second because others had to be closed.
 OPENED_S = 10.0
 #: Nearly at a limit.
 NEAR = 0.85
-#: Connections that failed a second: more than somebody's typing errors.
+#: Failed connections per second: more than typing errors.
 ABORTED_S = 1.0
-#: Transactions too large for their cache of the binary log: of all, and a second.
+#: Transactions too large for the binary log cache: as a share of all, and per second.
 SPILLED, SPILLED_S = 0.05, 0.1
-#: Joins a second that read a whole table for each row of another.
+#: Joins per second that read a whole table for each row of another.
 FULL_JOINS_S = 5.0
-#: Rows a second read by scans, and of all rows read: from where most of the work is looking.
+#: Rows read by scans per second, and as a share of all rows read, above which most of the work is scanning.
 SCANNED_S, SCANNED = 200_000.0, 0.90
 
 _VARIABLES = "MySQL Reference Manual, Server System Variables"
@@ -53,13 +53,13 @@ _STATUS = "MySQL Reference Manual, Server Status Variables"
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, sort_buffer_size, join_buffer_size; ORDER BY Optimization",
-    refute="With the default throughput is lower or p99 higher, or Sort_merge_passes rises.",
+    refute="With the default, throughput is lower or p99 higher, or Sort_merge_passes rises.",
 )
 def buffers_of_every_session(evidence: Evidence) -> Iterator[Match]:
-    """A buffer that every session allocates for itself is set high for all of them.
+    """A per-session buffer is set high for all sessions.
 
-    It is allocated for each sort, join or scan, and beyond 256 KiB and 2 MiB allocation itself gets slower.
-    Sessions that need more can ask for it themselves.
+    It is allocated for each sort, join or scan, and above 256 KiB and 2 MiB allocation itself gets slower.
+    Sessions that need more can set it themselves.
     """
     merges = evidence.status_per_second("sort_merge_passes")
     connected = evidence.status("max_used_connections")
@@ -72,9 +72,8 @@ def buffers_of_every_session(evidence: Evidence) -> Iterator[Match]:
         is_risk = at_once > evidence.gauge("memory", "MemAvailable").low
         yield Match(
             name,
-            f"{name} is {size(value)} for every session, the default {size(default)}; "
-            f"{connected:.0f} sessions at once could take {size(at_once)}, and sorts make {merges:,.1f} merge "
-            f"passes/s.",
+            f"{name} is {size(value)} for every session, the default {size(default)}; {connected:.0f} "
+            f"concurrent sessions could take {size(at_once)}, and sorts make {merges:,.1f} merge passes/s.",
             (
                 number(name, size(value)),
                 number("default", size(default)),
@@ -91,12 +90,12 @@ def buffers_of_every_session(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.LOW,
     source=f"{_STATUS}, Sort_merge_passes; sort_buffer_size",
-    refute="With twice the buffer Sort_merge_passes falls, but throughput and p99 are equivalent.",
+    refute="With twice the buffer, Sort_merge_passes falls, but throughput and p99 are equivalent.",
 )
 def sorts_in_parts(evidence: Evidence) -> Iterator[Match]:
     """Sorts do not fit into their buffer and are merged from files.
 
-    An index in the order that is asked for makes the sort itself needless; that helps more than any buffer.
+    An index in the requested order makes the sort itself unnecessary; that helps more than any buffer.
     """
     merges = evidence.status_rate("sort_merge_passes")
     buffer = evidence.number("sort_buffer_size")
@@ -119,13 +118,14 @@ def sorts_in_parts(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, Internal Temporary Table Use in MySQL; MariaDB, tmp_memory_table_size",
-    refute="With the larger limit fewer temporary tables are made on disk, but throughput and p99 are equivalent.",
+    refute="With the larger limit, fewer temporary tables are created on disk, but throughput and p99 are "
+    "equivalent.",
 )
 def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
-    """Many temporary tables are made on disk.
+    """Many temporary tables are created on disk.
 
-    They outgrow the memory that they may have, or hold columns that memory cannot. The statement then waits for
-    files that nobody will ever read again.
+    They outgrow their memory limit, or hold columns that in-memory tables cannot. The statement then waits for
+    files that are never read again.
     """
     on_disk, made = (evidence.status_rate(name) for name in ("created_tmp_disk_tables", "created_tmp_tables"))
     if on_disk < DISK_TABLES_S or on_disk < DISK_TABLES * made:
@@ -136,7 +136,7 @@ def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
         steps=(
             "Find the statements (performance_schema.events_statements_summary_by_digest, "
             "SUM_CREATED_TMP_DISK_TABLES).",
-            "Give them an index for GROUP BY or DISTINCT, or select no BLOB and TEXT columns there.",
+            "Give them an index for GROUP BY or DISTINCT, or avoid BLOB and TEXT columns there.",
         ),
         label="statements",
     )
@@ -144,7 +144,7 @@ def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
     larger = (Remedy({f"server.{name}": wanted for name in limits}, label="more memory"),) if grows else ()
     yield Match(
         "",
-        f"{on_disk:,.0f} of {made:,.0f} temporary tables/s are made on disk; the limit is "
+        f"{on_disk:,.0f} of {made:,.0f} temporary tables/s are created on disk; the limit is "
         f"{size(min(limits.values()))}.",
         (
             number("Created_tmp_disk_tables/s", f"{on_disk:,.1f}"),
@@ -160,7 +160,7 @@ def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source="MariaDB, Query Cache: does not scale well with high throughput on multi-core machines; off by default",
-    refute="With the query cache off throughput is lower or p99 higher.",
+    refute="With the query cache off, throughput is lower or p99 higher.",
     applies_to={
         Vendor.MARIADB: Versions(),
         Vendor.MYSQL: Versions(until="8.0.3"),
@@ -170,8 +170,8 @@ def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
 def query_cache_under_writes(evidence: Evidence) -> Iterator[Match]:
     """The query cache is on while tables change.
 
-    One lock guards it. Every change of a table throws out all that was cached of it, and every statement that
-    might be cached takes the lock at least twice.
+    One lock guards it. Every change to a table discards all its cached results, and every cacheable statement
+    takes the lock at least twice.
     """
     if evidence.variable("query_cache_type") in ("OFF", "0") or evidence.number("query_cache_size") <= 0:
         return
@@ -197,13 +197,13 @@ def query_cache_under_writes(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, thread_cache_size; Threads_created / Connections is the miss rate",
-    refute="With the larger cache Threads_created stands still, but throughput and p99 are equivalent.",
+    refute="With the larger cache, Threads_created stops growing, but throughput and p99 are equivalent.",
 )
 def threads_created(evidence: Evidence) -> Iterator[Match]:
-    """New threads are created for new connections again and again.
+    """The server keeps creating threads for new connections.
 
-    Keeping threads of clients that left costs little memory. A pool of connections in the application saves the
-    login as well.
+    Keeping the threads of disconnected clients costs little memory. A connection pool in the application also
+    saves the login.
     """
     created = evidence.status_rate("threads_created")
     cache = evidence.number("thread_cache_size")
@@ -214,7 +214,7 @@ def threads_created(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         "",
         f"{created:,.1f} threads/s are created for {evidence.status_rate('connections'):,.1f} connections/s; "
-        f"{cache:.0f} are kept.",
+        f"{cache:.0f} are cached.",
         (
             number("Threads_created/s", f"{created:,.1f}"),
             number("Connections/s", f"{evidence.status_rate('connections'):,.1f}"),
@@ -229,12 +229,12 @@ def threads_created(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, How MySQL Opens and Closes Tables; Table_open_cache_overflows",
-    refute="With the larger cache no tables are opened, but throughput and p99 are equivalent.",
+    refute="With the larger cache, no tables are opened, but throughput and p99 are equivalent.",
 )
 def tables_opened_again(evidence: Evidence) -> Iterator[Match]:
     """Tables are closed to make room for others, and opened again.
 
-    Opening one takes a lock that all sessions share. Each session needs an entry of its own for a table.
+    Opening a table takes a lock that all sessions share. Each session needs its own entry for a table.
     """
     opened = evidence.status_rate("opened_tables")
     cache, is_open = evidence.number("table_open_cache"), evidence.status("open_tables")
@@ -266,10 +266,10 @@ def tables_opened_again(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, table_definition_cache; Opened_table_definitions",
-    refute="With the larger cache no definitions are read, but throughput and p99 are equivalent.",
+    refute="With the larger cache, no definitions are read, but throughput and p99 are equivalent.",
 )
 def definitions_read_again(evidence: Evidence) -> Iterator[Match]:
-    """Definitions of tables are thrown out and read again.
+    """Table definitions are evicted and read again.
 
     Reading one takes locks of the data dictionary, and all statements on that table wait for it.
     """
@@ -297,10 +297,10 @@ def definitions_read_again(evidence: Evidence) -> Iterator[Match]:
     refute="At the next peak Max_used_connections stays far below max_connections.",
 )
 def connections_near_limit(evidence: Evidence) -> Iterator[Match]:
-    """The server had, or has, nearly as many clients as it may.
+    """The server is, or was, close to its connection limit.
 
-    The next ones are refused. More connections than threads can be at work at once only move the queue into the
-    server, so a pool in front of it is often the better remedy.
+    Further connections are refused. More connections than threads can run concurrently only move the queue into
+    the server, so a connection pool in front of it is often the better fix.
     """
     limit, most = evidence.number("max_connections"), evidence.status("max_used_connections")
     refused = evidence.growth("mysql_status", "connection_errors_max_connections")
@@ -308,7 +308,8 @@ def connections_near_limit(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"up to {most:,.0f} of {limit:,.0f} connections were used; {refused:,.0f} were refused while we looked.",
+        f"up to {most:,.0f} of {limit:,.0f} connections were used; {refused:,.0f} were refused during the "
+        "window.",
         (
             number("Max_used_connections", f"{most:,.0f}"),
             number("max_connections", f"{limit:,.0f}"),
@@ -329,12 +330,13 @@ def connections_near_limit(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, Communication Errors and Aborted Connections",
-    refute="The source of the failures stopped, and connection time and throughput are equivalent.",
+    refute="With the source of the failures stopped, connection time and throughput are equivalent.",
 )
 def connections_aborted(evidence: Evidence) -> Iterator[Match]:
-    """Clients fail to connect, again and again.
+    """Clients repeatedly fail to connect.
 
-    Wrong passwords, missing privileges, health checks that leave in the middle, or packets lost during the login.
+    Possible causes: wrong passwords, missing privileges, health checks that disconnect halfway, packets lost
+    during the login.
     """
     aborted = evidence.status_rate("aborted_connects")
     if aborted < ABORTED_S:
@@ -349,8 +351,8 @@ def connections_aborted(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    "Read who it is: the server's error log (log_error_verbosity=3; MariaDB: log_warnings=2), "
-                    "performance_schema.host_cache.",
+                    "Find the clients: the server's error log (log_error_verbosity=3; MariaDB: "
+                    "log_warnings=2), performance_schema.host_cache.",
                 )
             ),
         ),
@@ -362,12 +364,13 @@ def connections_aborted(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, binlog_cache_size; Binlog_cache_disk_use",
-    refute="With the larger cache Binlog_cache_disk_use stands still, but throughput and p99 are equivalent.",
+    refute="With the larger cache, Binlog_cache_disk_use stops growing, but throughput and p99 are "
+    "equivalent.",
 )
 def transactions_spill(evidence: Evidence) -> Iterator[Match]:
-    """Transactions do not fit into their cache of the binary log and go through a temporary file.
+    """Transactions do not fit into the binary log cache and spill to a temporary file.
 
-    Each is written twice before its commit. The cache is allocated for every session that changes something.
+    Each is written twice before its commit. The cache is allocated for every session that changes data.
     """
     used, spilled = (evidence.status_rate(name) for name in ("binlog_cache_use", "binlog_cache_disk_use"))
     if spilled < SPILLED_S or spilled < SPILLED * used:
@@ -390,19 +393,19 @@ def transactions_spill(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source=f"{_STATUS}, Select_full_join: not 0, check the indexes",
-    refute="With an index for the join throughput and p99 are equivalent.",
+    refute="With an index for the join, throughput and p99 are equivalent.",
 )
 def joins_without_index(evidence: Evidence) -> Iterator[Match]:
     """Joins read whole tables because no index fits.
 
-    The work grows with the product of both tables: it is fast in the test and slow a year later.
+    The work grows with the product of both tables: fast in the test, slow a year later.
     """
     joins = evidence.status_rate("select_full_join")
     if joins < FULL_JOINS_S:
         return
     yield Match(
         "",
-        f"{joins:,.0f} joins/s read a table as a whole; scans read "
+        f"{joins:,.0f} joins/s read a whole table; scans read "
         f"{evidence.status_rate('handler_read_rnd_next'):,.0f} rows/s.",
         (
             number("Select_full_join/s", f"{joins:,.1f}"),
@@ -417,12 +420,13 @@ def joins_without_index(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source=f"{_STATUS}, Handler_read_rnd_next: high if you do many table scans",
-    refute="With an index for the statements that scan throughput and p99 are equivalent.",
+    refute="With an index for the statements that scan, throughput and p99 are equivalent.",
 )
 def most_rows_by_scans(evidence: Evidence) -> Iterator[Match]:
-    """Nearly all rows are read by scanning tables, not by an index.
+    """Nearly all rows are read by table scans, not through an index.
 
-    Each scan costs CPU time for rows that nobody asked for, and pushes other pages out of the pool.
+    Each scan costs CPU time for rows that the statement does not need, and pushes other pages out of the buffer
+    pool.
     """
     names = ("handler_read_key", "handler_read_next", "handler_read_rnd", "handler_read_first")
     scanned = evidence.status_rate("handler_read_rnd_next")
@@ -449,7 +453,7 @@ def most_rows_by_scans(evidence: Evidence) -> Iterator[Match]:
     refute="At the next peak Prepared_stmt_count stays far below its limit.",
 )
 def prepared_statements_near_limit(evidence: Evidence) -> Iterator[Match]:
-    """Nearly as many prepared statements are kept as there may be.
+    """Prepared statements are close to their limit.
 
     At the limit PREPARE fails in every session. Clients that never close theirs are the usual cause.
     """

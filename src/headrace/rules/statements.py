@@ -1,4 +1,4 @@
-"""Rules about statements, by their digests: what takes the time, and what it is spent on. Never their text."""
+"""Rules about statements, by digest: which take the time, and what they spend it on. Never their text."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterator
 from headrace.rules.evidence import Evidence, NotEnough, number, share
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-#: Of all statements' time: one class that takes so much is where to begin.
+#: Share of all statement time: a class that takes this much is where to start.
 MOST = 0.50
-#: Seconds of statements a second from which the server works for them at all.
+#: Seconds of statements per second above which the server is busy with them.
 BUSY_S = 0.5
-#: Rows looked at for each that is sent, and a second.
+#: Rows examined per row sent, and per second.
 EXAMINED_FOR_SENT, EXAMINED_S = 1_000.0, 100_000.0
-#: Of a class's time spent waiting for locks of tables.
+#: Share of a class's time spent waiting for table locks.
 LOCKED = 0.30
-#: Temporary tables on disk a second, of one class.
+#: Temporary tables on disk per second, of one class.
 DISK_TABLES_S = 5.0
 
 _DIGESTS = "MySQL Reference Manual, Performance Schema Statement Digests; Statement Summary Tables"
 
 
 def _rates(evidence: Evidence, metric: str) -> dict[str, float]:
-    """Digest -> growth a second. Raises NotEnough where statements were not sampled."""
-    evidence.settings  # noqa: B018 - without a server that is what is missing
+    """Digest -> growth per second. Raises NotEnough if statements were not sampled."""
+    evidence.settings  # noqa: B018 - raises NotEnough without a server
     found = evidence.window.rates("statements", metric)
     if not found:
         why = evidence.window.errors.get("statements")
@@ -40,7 +40,7 @@ def _explain(digest: str) -> Remedy:
         steps=(
             "Read it: SELECT DIGEST_TEXT, QUERY_SAMPLE_TEXT FROM performance_schema."
             f"events_statements_summary_by_digest WHERE DIGEST LIKE '{digest}%'.",
-            "EXPLAIN it; give it the index that it lacks, or ask for less.",
+            "EXPLAIN it; add the missing index, or ask for less.",
         )
     )
 
@@ -55,7 +55,7 @@ def _explain(digest: str) -> Remedy:
 def one_class_takes_the_time(evidence: Evidence) -> Iterator[Match]:
     """One class of statements takes most of the server's time.
 
-    Everything else is a detail until it is faster, rarer or elsewhere.
+    Everything else is a detail until that class is faster, rarer or elsewhere.
     """
     times = _rates(evidence, "time_ns")
     total = _total_s(evidence)
@@ -67,8 +67,8 @@ def one_class_takes_the_time(evidence: Evidence) -> Iterator[Match]:
     count = _rates(evidence, "count").get(worst, 0.0)
     yield Match(
         worst,
-        f"digest {worst} takes {share(seconds / total)} of the time of {others} classes: {count:,.0f} a second, "
-        f"{1e3 * seconds / max(count, 1e-9):,.2f} ms each.",
+        f"digest {worst} takes {share(seconds / total)} of the time of {others} classes: {count:,.0f} per "
+        f"second, {1e3 * seconds / max(count, 1e-9):,.2f} ms each.",
         (
             number("seconds a second", f"{seconds:.2f} of {total:.2f}"),
             number("statements/s", f"{count:,.1f}"),
@@ -83,12 +83,12 @@ def one_class_takes_the_time(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source=f"{_DIGESTS}: SUM_ROWS_EXAMINED, SUM_ROWS_SENT",
-    refute="With an index that fits throughput and p99 are equivalent.",
+    refute="With a matching index, throughput and p99 are equivalent.",
 )
 def looks_at_many_rows(evidence: Evidence) -> Iterator[Match]:
-    """A class of statements looks at thousands of rows for each that it sends.
+    """A class of statements examines thousands of rows for each that it sends.
 
-    Sums over many rows are honest work; anything else lacks an index.
+    Aggregates over many rows are legitimate; anything else lacks an index.
     """
     examined, sent = _rates(evidence, "rows_examined"), _rates(evidence, "rows_sent")
     without = _rates(evidence, "no_index_used")
@@ -97,8 +97,8 @@ def looks_at_many_rows(evidence: Evidence) -> Iterator[Match]:
             continue
         yield Match(
             digest,
-            f"digest {digest} looks at {rows:,.0f} rows/s to send {sent.get(digest, 0.0):,.1f}; "
-            f"{without.get(digest, 0.0):,.1f} a second use no index.",
+            f"digest {digest} examines {rows:,.0f} rows/s to send {sent.get(digest, 0.0):,.1f}; "
+            f"{without.get(digest, 0.0):,.1f} per second use no index.",
             (
                 number("rows examined/s", f"{rows:,.0f}"),
                 number("rows sent/s", f"{sent.get(digest, 0.0):,.1f}"),
@@ -113,19 +113,19 @@ def looks_at_many_rows(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source=f"{_DIGESTS}: SUM_CREATED_TMP_DISK_TABLES",
-    refute="Without temporary tables on disk throughput and p99 are equivalent.",
+    refute="Without temporary tables on disk, throughput and p99 are equivalent.",
 )
 def class_makes_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
-    """A class of statements makes temporary tables on disk.
+    """A class of statements creates temporary tables on disk.
 
-    They outgrow memory, or hold columns that memory cannot.
+    They outgrow their memory limit, or hold columns that in-memory tables cannot.
     """
     for digest, rate in sorted(_rates(evidence, "tmp_disk_tables").items(), key=lambda pair: -pair[1])[:3]:
         if rate < DISK_TABLES_S:
             continue
         yield Match(
             digest,
-            f"digest {digest} makes {rate:,.1f} temporary tables on disk a second.",
+            f"digest {digest} creates {rate:,.1f} temporary tables on disk per second.",
             (number("temporary tables on disk/s", f"{rate:,.1f}"),),
             (_explain(digest),),
         )
@@ -136,12 +136,12 @@ def class_makes_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.LIMIT,
     confidence=Confidence.MEDIUM,
     source=f"{_DIGESTS}: SUM_LOCK_TIME",
-    refute="With nobody else at its rows or tables the class takes the same time.",
+    refute="With no other session using its rows or tables, the class takes the same time.",
 )
 def class_waits_for_locks(evidence: Evidence) -> Iterator[Match]:
     """A class of statements spends much of its time waiting for locks.
 
-    Making the statement itself faster does not help; making its holders shorter does.
+    Making the statement itself faster does not help; shortening the transactions that hold the locks does.
     """
     times, locks = _rates(evidence, "time_ns"), _rates(evidence, "lock_ns")
     total = _total_s(evidence)
@@ -151,7 +151,7 @@ def class_waits_for_locks(evidence: Evidence) -> Iterator[Match]:
             continue
         yield Match(
             digest,
-            f"digest {digest} waits for locks {share(locked / time)} of its {time / 1e9:.2f} s a second.",
+            f"digest {digest} waits for locks {share(locked / time)} of its {time / 1e9:.2f} s per second.",
             (
                 number("waiting for locks, seconds a second", f"{locked / 1e9:.2f}"),
                 number("time, seconds a second", f"{time / 1e9:.2f}"),

@@ -1,4 +1,4 @@
-"""Rules about the server's own instruments, and memory that it was promised."""
+"""Rules about the server's own instruments, and memory reserved for it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from headrace.rules.evidence import GIB, Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-#: Lines of the slow log a second from which writing it is work of its own.
+#: Slow log lines per second above which writing them is noticeable work.
 SLOW_LINES_S = 200.0
-#: Statements a second that the general log writes, each under one lock.
+#: Statements per second that the general log writes, each under one lock.
 STATEMENTS_S = 100.0
 
 
@@ -18,20 +18,20 @@ STATEMENTS_S = 100.0
     severity=Severity.ADVICE,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, Performance Schema Startup Configuration; MariaDB: off by default",
-    refute="With performance_schema on throughput is lower by more than the worth of knowing.",
+    refute="With performance_schema on, throughput is lower by more than the knowledge is worth.",
 )
 def server_is_blind(evidence: Evidence) -> Iterator[Match]:
-    """The server does not tell what it waits for: performance_schema is off.
+    """The server does not report what it waits for: performance_schema is off.
 
-    Rules about waits, digests and metadata locks cannot look then. It costs memory and some throughput: how much
-    is what the experiment tells.
+    Without it, rules about waits, digests and metadata locks are not evaluated. It costs memory and some
+    throughput: the experiment shows how much.
     """
     running = evidence.gauge("mysql_status", "threads_running").mean
     if evidence.is_on("performance_schema") or running < 4:
         return
     yield Match(
         "",
-        f"performance_schema is off, with {running:.0f} threads at work.",
+        f"performance_schema is off, with {running:.0f} threads running.",
         (number("performance_schema", "OFF"), number("threads running, mean", f"{running:.1f}")),
         (Remedy({"server.performance_schema": True}, is_faster=False),),
     )
@@ -42,12 +42,12 @@ def server_is_blind(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, The General Query Log",
-    refute="With the general log off throughput and p99 are equivalent.",
+    refute="With the general log off, throughput and p99 are equivalent.",
 )
 def general_log(evidence: Evidence) -> Iterator[Match]:
     """Every statement is written to the general log.
 
-    All sessions write it under one lock, and it holds every literal, passwords of applications included.
+    All sessions write it under one lock, and it holds every literal, including application passwords.
     """
     statements = evidence.status_rate("questions")
     if not evidence.is_on("general_log") or statements < STATEMENTS_S:
@@ -65,12 +65,12 @@ def general_log(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, The Slow Query Log",
-    refute="With long_query_time ten times as long throughput and p99 are equivalent.",
+    refute="With long_query_time ten times as long, throughput and p99 are equivalent.",
 )
 def slow_log_of_everything(evidence: Evidence) -> Iterator[Match]:
     """The slow log is written hundreds of times a second.
 
-    All sessions write it under one lock. To see every statement for a while is worth it; for ever it is not.
+    All sessions write it under one lock. Logging every statement is worth it for a while, not permanently.
     """
     name = "slow_query_log" if evidence.has_variable("slow_query_log") else "log_slow_query"
     slow, statements = evidence.status_rate("slow_queries"), evidence.status_rate("questions")
@@ -91,13 +91,13 @@ def slow_log_of_everything(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, Enabling InnoDB Monitors: may result in some performance impact",
-    refute="With the monitors off throughput and p99 are equivalent.",
+    refute="With the monitors off, throughput and p99 are equivalent.",
 )
 def monitors_left_on(evidence: Evidence) -> Iterator[Match]:
-    """InnoDB's monitors print to the error log all the time, or statistics are made whenever somebody looks.
+    """InnoDB's monitors print to the error log all the time, or metadata queries recalculate statistics.
 
     The monitors list all transactions every 15 seconds. With innodb_stats_on_metadata a SHOW TABLE STATUS, or a
-    tool that reads information_schema, makes new statistics for every table.
+    tool that reads information_schema, recalculates the statistics of every table.
     """
     names = ("innodb_status_output", "innodb_status_output_locks", "innodb_stats_on_metadata")
     on = [name for name in names if evidence.is_on(name)]
@@ -121,20 +121,20 @@ def monitors_left_on(evidence: Evidence) -> Iterator[Match]:
 def large_pages_in_vain(evidence: Evidence) -> Iterator[Match]:
     """The server was asked to use huge pages and has none.
 
-    It falls back to small ones with a line in the error log. What was reserved for it (vm.nr_hugepages) then lies
-    idle beside it.
+    It falls back to small ones with a line in the error log. Huge pages reserved for it (vm.nr_hugepages) then lie
+    idle.
     """
     if not evidence.is_on("large_pages"):
         return
     process = evidence.process
     if process is None or process.get("huge_pages_bytes") is None:
-        raise NotEnough("the host does not tell the server's huge pages")
+        raise NotEnough("the host does not report the server's huge pages")
     if process["huge_pages_bytes"] > 0:
         return
     pool = evidence.number("innodb_buffer_pool_size")
     yield Match(
         "",
-        f"large_pages is on, with a pool of {size(pool)}, and the server has no huge page.",
+        f"large_pages is on, with a buffer pool of {size(pool)}, but the server has no huge pages.",
         (
             number("large_pages", "ON"),
             number("huge pages", "0"),
@@ -159,12 +159,13 @@ def large_pages_in_vain(evidence: Evidence) -> Iterator[Match]:
     refute="The other programs need next to no memory at any time.",
 )
 def not_dedicated(evidence: Evidence) -> Iterator[Match]:
-    """The server believes that it has the host to itself, and it has not.
+    """The server assumes that it has the host to itself, but it does not.
 
-    innodb_dedicated_server takes up to three quarters of the memory for the pool, whoever else needs it.
+    innodb_dedicated_server takes up to three quarters of the memory for the buffer pool, regardless of other
+    programs.
     """
     if not evidence.has_variable("innodb_dedicated_server"):
-        evidence.settings  # noqa: B018 - without a server that is what is missing
+        evidence.settings  # noqa: B018 - raises NotEnough without a server
         return
     if not evidence.is_on("innodb_dedicated_server"):
         return
@@ -176,7 +177,7 @@ def not_dedicated(evidence: Evidence) -> Iterator[Match]:
     pool = evidence.number("innodb_buffer_pool_size")
     yield Match(
         "",
-        f"innodb_dedicated_server is on, beside {shown}; the pool has {size(pool)}.",
+        f"innodb_dedicated_server is on, next to {shown}; the buffer pool is {size(pool)}.",
         (number("innodb_dedicated_server", "ON"), number("others", shown)),
         (Remedy({"server.innodb_dedicated_server": False, "server.innodb_buffer_pool_size": int(pool)}),),
     )

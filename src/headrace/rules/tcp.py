@@ -1,4 +1,4 @@
-"""Rules about connections: how they are accepted, kept and left behind."""
+"""Rules about connections: how they are accepted, kept and closed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: The default of somaxconn since Linux 5.4: listen(2).
 LONG_QUEUE = 4_096
-#: Refused connections a second that are more than one burst a minute.
+#: Refused connections per second that are more than one burst per minute.
 SOME_REFUSED_S = 0.1
-#: Below this many segments a second a share of them says nothing.
+#: Below this many segments per second a share of them means nothing.
 FEW_SEGMENTS_S = 100.0
 #: Ten segments of 1,460 bytes: what a connection may send at once after it was idle (RFC 6928).
 INITIAL_WINDOW_BYTES = 14_600
-#: The connections are kept, so they are idle between requests, when a new one comes less than once in so many.
+#: Connections are kept, and so idle between requests, if a new one comes less than once in this many requests.
 REQUESTS_A_CONNECTION = 100.0
 #: How long a closed connection holds its port: TCP_TIMEWAIT_LEN of the kernel, which no setting changes.
 TIME_WAIT_S = 60.0
-#: Share of the ports to one destination from which the next burst may find none.
+#: Share of the ports to one destination above which the next burst may find none.
 PORTS_HELD = 0.5
 
 
@@ -35,8 +35,8 @@ PORTS_HELD = 0.5
 def queue_is_capped(evidence: Evidence) -> Iterator[Match]:
     """The kernel caps the server's queue of new connections below what the server asked for.
 
-    A client that comes while the queue is full is ignored, and tries again after a second. Storms of connections
-    come when an application restarts or a proxy fails over, not while somebody measures.
+    A client that connects while the queue is full is ignored, and retries after a second. Storms of connections
+    come when an application restarts or a proxy fails over, not during a measurement.
     """
     asked = evidence.number("back_log")
     allowed = int(evidence.sysctl("net.core.somaxconn"))
@@ -49,7 +49,7 @@ def queue_is_capped(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 {"host.net.core.somaxconn": max(LONG_QUEUE, int(asked))},
-                ("The queue gets its length when the server starts to listen: restart it.",),
+                ("The queue length is set when the server starts to listen: restart it.",),
             ),
         ),
     )
@@ -60,12 +60,12 @@ def queue_is_capped(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.LIMIT,
     confidence=Confidence.HIGH,
     source="Linux listen(2); Documentation/networking/snmp_counter.rst, TcpExtListenOverflows",
-    refute="With a longer queue, ListenOverflows grows as fast: it is accepting that is too slow.",
+    refute="With a longer queue, ListenOverflows grows as fast: accepting is too slow.",
 )
 def connections_refused(evidence: Evidence) -> Iterator[Match]:
-    """New connections are dropped because a server's queue of them is full.
+    """New connections are dropped because a server's accept queue is full.
 
-    The client hears nothing, and tries again after one second, then two: that is the connect time that users see.
+    The client gets no answer, and retries after one second, then two: that is the connect time that users see.
     """
     overflows = evidence.rate("snmp", "TcpExt.ListenOverflows")
     if overflows < SOME_REFUSED_S:
@@ -88,7 +88,7 @@ def connections_refused(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(settings, label="a longer queue"),
             Remedy(
-                steps=("Keep connections in the application, or put a pool before the server.",),
+                steps=("Keep connections in the application, or put a pool in front of the server.",),
                 label="fewer new connections",
             ),
         ),
@@ -104,10 +104,10 @@ def connections_refused(evidence: Evidence) -> Iterator[Match]:
     refute="On a path without loss, throughput and p99 are equivalent.",
 )
 def segments_lost(evidence: Evidence) -> Iterator[Match]:
-    """Segments are sent again: the network loses packets.
+    """Segments are retransmitted: the network loses packets.
 
-    A small answer has too few segments behind it to show its loss at once, so it waits for a timeout. One lost
-    segment in a hundred is enough to rule the p99 of short statements.
+    A small response has too few segments behind it to reveal its loss immediately, so it waits for a timeout. One
+    lost segment in a hundred is enough to dominate the p99 of short statements.
     """
     sent = evidence.rate("snmp", "Tcp.OutSegs")
     again = evidence.rate("snmp", "Tcp.RetransSegs")
@@ -116,7 +116,7 @@ def segments_lost(evidence: Evidence) -> Iterator[Match]:
     timeouts = evidence.window.rate("snmp", "TcpExt.TCPTimeouts")
     yield Match(
         "",
-        f"{share(again / sent)} of {sent:,.0f} segments/s are sent again.",
+        f"{share(again / sent)} of {sent:,.0f} segments/s are retransmitted.",
         (
             number("segments sent/s", f"{sent:,.0f}"),
             number("sent again/s", f"{again:,.1f}"),
@@ -125,8 +125,9 @@ def segments_lost(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    "Look where: ip -s link and ethtool -S at both ends, ss -ti for the peers that lose most.",
-                    "Look at drops of this host first (NET02, NET06), then at the path, its MTU and its switches.",
+                    "Find where: ip -s link and ethtool -S at both ends, ss -ti for the peers that lose "
+                    "most.",
+                    "Check drops on this host first (NET02, NET06), then the path, its MTU and its switches.",
                 )
             ),
         ),
@@ -138,13 +139,14 @@ def segments_lost(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.LOW,
     source="Linux tcp(7), tcp_slow_start_after_idle; RFC 6928",
-    refute="With tcp_slow_start_after_idle 0, p99 of large answers is equivalent over the real path.",
+    refute="With tcp_slow_start_after_idle 0, p99 of large responses is equivalent over the real path.",
 )
 def slow_start_after_idle(evidence: Evidence) -> Iterator[Match]:
-    """Idle connections start slowly again, and the answers are larger than their first window.
+    """Idle connections return to slow start, and responses exceed the initial window.
 
-    After a pause a connection may send ten segments and then waits a round trip for more. On kept connections with
-    large answers that is one or more round trips an answer; inside one rack they are too short to see.
+    After a pause a connection may send ten segments and then waits a round trip for more. On persistent
+    connections with large responses that is one or more round trips per response; inside one rack they are too
+    short to see.
     """
     if evidence.sysctl("net.ipv4.tcp_slow_start_after_idle") != "1":
         return
@@ -157,7 +159,7 @@ def slow_start_after_idle(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"an answer has {size(answer)} on average, {answer / INITIAL_WINDOW_BYTES:.1f} times the first window, "
+        f"the mean response is {size(answer)}, {answer / INITIAL_WINDOW_BYTES:.1f} times the initial window, "
         f"and a connection serves {statements / max(fresh, 1e-9):,.0f} statements or more.",
         (
             number("bytes an answer", f"{answer:,.0f}"),
@@ -178,8 +180,8 @@ def slow_start_after_idle(evidence: Evidence) -> Iterator[Match]:
 def ports_run_out(evidence: Evidence) -> Iterator[Match]:
     """This host opens so many connections that ports to one destination may run out.
 
-    Whoever closes first keeps the port for a minute. All ports of the range held in that way mean that the next
-    connect to the same address and port fails. It is a matter of the side that connects: an application, a proxy.
+    The side that closes first holds the port for a minute. If all ports of the range are held, the next connect to
+    the same address and port fails. This concerns the side that connects: an application, a proxy.
     """
     opened = evidence.rate("snmp", "Tcp.ActiveOpens")
     low, high = (int(text) for text in evidence.sysctl("net.ipv4.ip_local_port_range").split())
@@ -189,8 +191,8 @@ def ports_run_out(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"{opened:,.0f} connects/s hold up to {held:,.0f} of {ports:,} ports for a minute, where all go to one "
-        f"destination.",
+        f"{opened:,.0f} connects/s hold up to {held:,.0f} of {ports:,} ports for a minute, if all go to one "
+        "destination.",
         (
             number("connects/s", f"{opened:,.0f}"),
             number("ports", f"{ports:,}"),
@@ -212,13 +214,13 @@ def ports_run_out(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.RISK,
     confidence=Confidence.MEDIUM,
     source="Linux Documentation/networking/ip-sysctl.rst, tcp_max_syn_backlog and tcp_syncookies",
-    refute="With a longer queue, as many requests to connect are dropped or answered by cookies.",
+    refute="With a longer queue, as many connection requests are dropped or answered with cookies.",
 )
 def half_open_queue_full(evidence: Evidence) -> Iterator[Match]:
     """The queue of half-open connections is full.
 
-    With cookies the connection still comes about, without some of its options; without them it is dropped and
-    tried again a second later. It may be a storm of clients, or an attack.
+    With cookies the connection still succeeds, but without some of its options; without them it is dropped and
+    retried a second later. The cause may be a storm of clients, or an attack.
     """
     dropped = evidence.rate("snmp", "TcpExt.TCPReqQFullDrop")
     cookies = evidence.rate("snmp", "TcpExt.TCPReqQFullDoCookies")
@@ -227,7 +229,7 @@ def half_open_queue_full(evidence: Evidence) -> Iterator[Match]:
     queue = int(evidence.sysctl("net.ipv4.tcp_max_syn_backlog"))
     yield Match(
         "",
-        f"{dropped:,.1f} requests/s to connect are dropped and {cookies:,.1f} answered by cookies; "
+        f"{dropped:,.1f} connection requests/s are dropped and {cookies:,.1f} answered with cookies; "
         f"tcp_max_syn_backlog is {queue:,}.",
         (
             number("TCPReqQFullDrop/s", f"{dropped:,.2f}"),
@@ -240,7 +242,7 @@ def half_open_queue_full(evidence: Evidence) -> Iterator[Match]:
                     "host.net.ipv4.tcp_max_syn_backlog": max(LONG_QUEUE, 4 * queue),
                     "host.net.core.somaxconn": max(LONG_QUEUE, int(evidence.sysctl("net.core.somaxconn"))),
                 },
-                ("The listener's own backlog bounds this queue too: raise back_log, then restart.",),
+                ("The listener's own backlog also bounds this queue: raise back_log, then restart.",),
             ),
         ),
     )

@@ -1,4 +1,4 @@
-"""The findings: each a hypothesis with its numbers, its remedies and what would refute it."""
+"""The findings: each a hypothesis with its numbers, its fixes and what would refute it."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def _parts(hunt: Hunt) -> Iterator[Part]:
             f"finding {finding.severity}",
         )
     if not hunt.judgement.findings:
-        yield Note("No rule found anything.")
+        yield Note("No findings.")
 
 
 def _rows(finding: Finding) -> Iterator[tuple[str, Words]]:
     for i, remedy in enumerate(finding.hit.remedies):
-        yield "or" if i else "remedy", _remedy(remedy)
+        yield "or" if i else "fix", _remedy(remedy)
     if finding.rule.disputed:
         yield "disputed", finding.rule.disputed
     if _is_provable(finding):
@@ -65,7 +65,7 @@ def _remedy(remedy: Remedy) -> Words:
 def _brief(hunt: Hunt) -> Iterator[Part]:
     findings = hunt.judgement.findings
     if not findings:
-        yield Sentence("No rule found anything.", "good")
+        yield Sentence("No findings.", "good")
     else:
         yield Sentence(
             f"{len(findings)} finding{'s' if len(findings) > 1 else ''} ({counted(hunt)})", "strong"
@@ -81,7 +81,7 @@ def _brief(hunt: Hunt) -> Iterator[Part]:
 def _short(finding: Finding) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for remedy in finding.hit.remedies:
-        rows.append(("or" if rows else "remedy", remedy_text(remedy)))
+        rows.append(("or" if rows else "fix", remedy_text(remedy)))
     if finding.rule.disputed:
         rows.append(("disputed", finding.rule.disputed))
     if _is_provable(finding):

@@ -14,12 +14,12 @@ from headrace.report.parts import Cell, Facts, Gap, Image, Page, Part, Section, 
 #: Functions of a profile that are shown.
 MOST_FUNCTIONS = 12
 
-#: Reasons why rules could not look, and rules of each, that are named without ``--all``.
+#: Reasons why rules were not evaluated, and rules per reason, that are shown without ``--all``.
 MOST_BLIND, MOST_CODES = 5, 8
 
 
 def page_of(hunt: Hunt, flame_graph: str = "", *, everything: bool = False) -> Page:
-    """``flame_graph`` is an SVG; ``everything``: a terminal shows what is fine and every gap, too."""
+    """``flame_graph`` is an SVG; ``everything``: a terminal also shows resources that are fine, and every gap."""
     facts = hunt.evidence.facts
     verdict = hunt.verdict.sentence
     first: list[Part] = [Sentence(heading(hunt), "aside"), Gap(), Sentence(verdict, "verdict"), Gap()]
@@ -51,7 +51,7 @@ def page_of(hunt: Hunt, flame_graph: str = "", *, everything: bool = False) -> P
 
 
 def _waits(hunt: Hunt, everything: bool) -> Iterator[Part]:
-    """What the server's threads wait for, where hardware is not what limits them, or on request."""
+    """What the server's threads wait for, unless hardware limits them, or on request."""
     if hunt.verdict.limiting is not None and not everything:
         return
     if found := events(hunt.evidence.window):
@@ -74,7 +74,7 @@ def _waits(hunt: Hunt, everything: bool) -> Iterator[Part]:
 
 
 def _stacks(hunt: Hunt, flame_graph: str) -> Section:
-    """Where the server's CPU time went, where somebody profiled it."""
+    """Where the server's CPU time went, if it was profiled."""
     picture = [Image(flame_graph, "Flame graph of the stacks on the CPUs")] if flame_graph else []
     return Section("stacks", "Stacks", "Where the CPU time went", picture, brief=list(_hot_functions(hunt)))
 
@@ -106,11 +106,11 @@ def _gaps(hunt: Hunt, everything: bool) -> Section:
         why.setdefault(blind.missing, []).append(blind.rule.code)
     missing = sorted(why.items(), key=lambda pair: -len(pair[1]))
     quiet, others = len(judgement.silent), len(judgement.skipped)
-    looked = f"{quiet} rules looked and found nothing; {others} are for other servers or versions."
+    looked = f"{quiet} rules had no finding; {others} are for other servers or versions."
     said = (
-        "These rules lack data; what they look for may be there."
+        "These rules lack data; the problems that they look for may exist."
         if missing
-        else "Every rule had what it needs."
+        else "Every rule had the data it needs."
     )
     columns = (("missing", "wrap"), ("rules", "wrap"))
     table = (
@@ -118,11 +118,11 @@ def _gaps(hunt: Hunt, everything: bool) -> Section:
     )
     brief = list(_blind(missing, len(judgement.blind), everything))
     skipped = f", {others} are for other servers or versions" if others else ""
-    brief.append(Sentence(f"{quiet} rules looked and found nothing{skipped}.", "aside"))
+    brief.append(Sentence(f"{quiet} rules had no finding{skipped}.", "aside"))
     return Section(
         "gaps",
-        "What nobody could see",
-        "What nobody could see",
+        "Not evaluated",
+        "Not evaluated",
         [*table, Sentence(looked)],
         said,
         brief,
@@ -137,7 +137,7 @@ def _gaps(hunt: Hunt, everything: bool) -> Section:
 def _blind(missing: list[tuple[str, list[str]]], count: int, everything: bool) -> Iterator[Part]:
     if not missing:
         return
-    yield Sentence(f"{count} rules could not look:", "alert")
+    yield Sentence(f"{count} rules not evaluated (missing data):", "alert")
     for name, codes in missing if everything else missing[:MOST_BLIND]:
         shown = codes if everything else codes[:MOST_CODES]
         rest = f" and {len(codes) - len(shown)} more" if len(codes) > len(shown) else ""

@@ -28,7 +28,7 @@ _STYLES = {
     Level.FINE: "green",
 }
 
-#: What is fine is shown on a terminal up to here; the rest is a number.
+#: A terminal shows this many resources that are fine, and counts the rest.
 MOST_FINE = 6
 
 _SHARES = ("user", "system", "irq", "softirq", "steal", "iowait")
@@ -40,7 +40,7 @@ def section(hunt: Hunt, *, everything: bool) -> Section:
         "Resources",
         "What is saturated?",
         lambda: _parts(hunt),
-        "Utilisation, saturation and errors of each resource over the window, the worst first.",
+        "Utilisation, saturation and errors of each resource over the window, worst first.",
         list(_brief(hunt, everything)),
         {"resources": [_json(use) for use in hunt.verdict.uses]},
     )

@@ -1,4 +1,4 @@
-"""A hunt in words: its heading, its line among many hosts, and what a remedy sets."""
+"""A hunt in words: its heading, its line among many hosts, and what a fix sets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEVERITY_STYLE = {
 
 
 def heading(hunt: Hunt, *, is_named: bool = True) -> str:
-    """The host, its server, when and for how long. Without its name where that stands above."""
+    """The host, its server, when and for how long. Without its name if that appears above."""
     facts = hunt.evidence.facts
     parts = [facts.hostname or hunt.snapshot.target] if is_named else []
     parts += [f"{facts.cpu_count} CPUs, kernel {facts.kernel_release}"]
@@ -61,7 +61,7 @@ def counted(hunt: Hunt) -> str:
 
 
 def brief(lines: Iterable[Line]) -> Table:
-    """A line for each host: those that something limits first."""
+    """A line per host: those with a bottleneck first."""
     rows: list[Cells] = [
         [
             Cell(each.host, style="bold"),
@@ -74,12 +74,12 @@ def brief(lines: Iterable[Line]) -> Table:
 
 
 def waits(use: ResourceUsage) -> str:
-    """What waits, what went wrong and what is known of the limit."""
+    """What waits, what went wrong and what is known about the limit."""
     return "; ".join(part for part in (use.errors, use.saturation, use.limit) if part)
 
 
 def remedy_text(remedy: Remedy) -> str:
-    """Settings, steps, cost and what it would weaken, on one line."""
+    """Settings, steps, cost and effect on durability, on one line."""
     settings, notes = settings_text(remedy), notes_text(remedy)
     parts = [f"{settings}." if settings and remedy.steps else settings, *remedy.steps]
     text = " ".join(part for part in parts if part)
@@ -91,7 +91,7 @@ def settings_text(remedy: Remedy) -> str:
 
 
 def notes_text(remedy: Remedy) -> str:
-    """Which of several it is, what it takes to set it, and what it would weaken."""
+    """Which of several it is, what it takes to set it, and how it would reduce durability."""
     notes = [remedy.label] if remedy.label else []
     if remedy.settings:
         notes.append(str(remedy.cost))
