@@ -64,7 +64,7 @@ class Search:
 def throughput_of(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> dict[int, float]:
     """The operations/s of the search's complete trials among ``records``, by their numbers."""
     sound = [r for r in records if r.block == SEARCH and r.state is TrialState.COMPLETE]
-    return {r.number: r.throughput_ops_s for r in trial_responses(folder, sound)}
+    return {r.number: r.throughput_ops_s for r in trial_responses(folder, sound)} if sound else {}
 
 
 def search(design: Design, records: Sequence[TrialRecord], throughput: Mapping[int, float]) -> Search:
