@@ -74,6 +74,11 @@ OWN_PROGRAMS = re.compile(r"headrace|headrace-agent|agent-[0-9a-f]{9}|fio|sysben
 SERVER_PROGRAMS = frozenset({"mariadbd", "memcached", "mysqld"})
 
 
+#: What the checks look at: all counters of these samplers, and these of any.
+_SAMPLERS = frozenset({"cpu", "md", "thermal"})
+_METRICS = frozenset({"headrace_ok", "oom_kill", "pswpin", "utime_ticks", "stime_ticks", "rss_bytes"})
+
+
 @dataclass(frozen=True)
 class Disturbance:
     """Why a trial must not be analysed (``invalid``), and what a reader should know about it (``warnings``)."""
@@ -162,25 +167,26 @@ def find_disturbance(
 
 
 def _counters(samples: pa.Table, record: TrialRecord) -> dict[tuple[str, str, str], _Counter]:
-    import duckdb
+    from headrace.arrow import samples_of
 
-    with duckdb.connect(":memory:") as connection:
-        connection.register("samples", samples)
+    found = samples_of(samples)
+    start_ns, end_ns = record.window_start_ns, record.window_end_ns
+    counters = {}
+    for name, begin, end in zip(found.names, found.starts, found.ends, strict=True):
+        sampler, metric, _ = name
+        if sampler not in _SAMPLERS and metric not in _METRICS:
+            continue
+        t_ns, value = found.t_ns[begin:end], found.value[begin:end]
+        first, stop = np.searchsorted(t_ns, start_ns), np.searchsorted(t_ns, end_ns, side="right")
         # A process is not listed while it is idle, so its last row before the window is its starting value.
-        rows = connection.execute(
-            """
-            SELECT sampler, metric, label,
-                   coalesce(arg_max(value, t_ns) FILTER (WHERE t_ns < $start), arg_min(value, t_ns)),
-                   arg_max(value, t_ns), max(value), sum(value), count(*)
-            FROM samples
-            WHERE t_ns <= $end AND (t_ns >= $start OR sampler = 'process' AND metric <> 'headrace_ok')
-              AND (sampler IN ('cpu', 'md', 'thermal') OR metric IN (
-                   'headrace_ok', 'oom_kill', 'pswpin', 'utime_ticks', 'stime_ticks', 'rss_bytes'))
-            GROUP BY ALL ORDER BY ALL
-            """,
-            {"start": record.window_start_ns, "end": record.window_end_ns},
-        ).fetchall()
-    return {(row[0], row[1], row[2]): _Counter(*row[3:]) for row in rows}
+        is_process = sampler == "process" and metric != "headrace_ok"
+        seen = value[0 if is_process else first : stop]
+        if len(seen):
+            origin = value[first - 1] if is_process and first else seen[0]
+            counters[name] = _Counter(
+                float(origin), float(seen[-1]), float(seen.max()), float(seen.sum()), len(seen)
+            )
+    return counters
 
 
 def _work(intervals: pa.Table, seconds: float) -> tuple[int, int, NDArray[np.float64] | None]:
