@@ -154,7 +154,7 @@ class TestRecord:
         )
         assert said["totals"]["events"] == 1
         assert info(env, output)["events"] == 1
-        assert not list(hosts.near.tmp.glob("headrace-*"))
+        assert not list(hosts.near.tmp.glob("headrace-????????"))
 
     def test_a_log_that_is_not_there(self, env: dict[str, str], hosts: Hosts, tmp_path: Path) -> None:
         process = start(
@@ -164,7 +164,7 @@ class TestRecord:
         assert process.returncode not in (0, 1)
         assert "/var/tmp/none.log" in err
         assert not (tmp_path / "x.rec").exists()
-        assert not list(hosts.near.tmp.glob("headrace-*"))
+        assert not list(hosts.near.tmp.glob("headrace-????????"))
 
     def test_ctrl_c_brings_what_there_is(self, env: dict[str, str], hosts: Hosts, tmp_path: Path) -> None:
         output = tmp_path / "stopped.rec"
@@ -222,7 +222,7 @@ class TestRecord:
 def begun(host: Host) -> None:
     """Wait until the recorder writes."""
     deadline = time.monotonic() + 60
-    while not list(host.tmp.glob("headrace-*/recording")):
+    while not list(host.tmp.glob("headrace-????????/recording")):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     time.sleep(1)
