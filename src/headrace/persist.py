@@ -106,7 +106,7 @@ async def _server_lines(
 ) -> list[tuple[str, str, str]]:
     variable = setting.name.removeprefix("server.")
     if vendor is None:
-        raise NotReady("no server was asked, so its files are not known", place=setting.name)
+        raise NotReady("without a server login its option files are unknown", place=setting.name)
     if variable == "allocator":
         folder = await _drop_in(target, vendor)
         preload = ""

@@ -182,7 +182,9 @@ def _must_be_allowed(
 def _must_fit_server(name: str, knob: Knob, facts: HostFacts) -> None:
     vendor, version = _vendor(facts), facts.server_version or ""
     if vendor is None:
-        raise NotReady("no server was asked", place=name, hint="name it: --mysql-socket or --mysql-host")
+        raise NotReady(
+            "no server login was given", place=name, hint="name it: --mysql-socket or --mysql-host"
+        )
     if not knob.applies(vendor, version):
         raise PlanError(f"{vendor} {version} has no such variable", place=name, hint=knob.formerly or None)
     variable = name.removeprefix("server.")

@@ -352,7 +352,7 @@ def _read_record(path: Path) -> TrialRecord:
         raise StoreError(
             f"cannot be read: {error}",
             place=str(path),
-            hint="move the trial's folder away and run `headrace run` again: it is measured anew",
+            hint="move the trial's directory away and run `headrace run` again: it is measured again",
         ) from error
 
 

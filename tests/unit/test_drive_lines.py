@@ -132,7 +132,7 @@ def test_an_operation_that_only_some_have_has_rows_in_every_second(tmp_path: Pat
         (r["t_s"], r["count"], r["min_ns"]) for r in rows_of(measured) if r["operation"] == RECONNECT
     ]
     assert reconnects == [(0.0, 0, None), (1.0, 1, 40)]
-    assert measured.warnings == ("connections lost and made anew: 1",)
+    assert measured.warnings == ("connections lost and reopened: 1",)
 
 
 def test_each_drivers_verdict_names_it_and_errors_are_added_up(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_no_work_is_no_measurement_and_says_why(tmp_path: Path) -> None:
     nothing = row(0.0, [], failed=histogram([5] * 12), errors=12)
     lines = [start(), row(-1.0, [4]), nothing, row(0.0, [9], operation=RECONNECT), end(errors=[error])]
     with pytest.raises(
-        WorkloadFailed, match=r"no operation ended well .*: read: 12 times error 1146: Table 'x'"
+        WorkloadFailed, match=r"no operation succeeded .*: read: 12 times error 1146: Table 'x'"
     ):
         measurement([written(tmp_path / "l", *lines)])
 

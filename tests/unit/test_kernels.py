@@ -76,9 +76,9 @@ def test_a_factor_that_reboots_stands_before_those_that_are_hard_for_other_reaso
     ("target", "said"),
     [
         ('address = "local"', "never reboots 'local'"),
-        ('address = "root@db1"', "nobody allowed that"),
-        ('address = "root@db1"\n[machine]\nallow_reboot = true', "nobody allowed that"),
-        ('address = "root@db1"\n[machine]\nhosts = ["db1"]', "nobody allowed that"),
+        ('address = "root@db1"', "the plan does not allow"),
+        ('address = "root@db1"\n[machine]\nallow_reboot = true', "the plan does not allow"),
+        ('address = "root@db1"\n[machine]\nhosts = ["db1"]', "the plan does not allow"),
         ('address = "root@db1"\n[machine]\nallow_reboot = true\nhosts = ["db2"]', "reboot of db1"),
     ],
 )

@@ -164,7 +164,7 @@ def test_a_host_that_does_not_come_back_is_told_with_the_way_out() -> None:
             host.connect = never  # type: ignore[method-assign]
             await machine._boot(target, lambda _: None)
 
-    with pytest.raises(TargetError, match="did not come back"):
+    with pytest.raises(TargetError, match="was not reachable"):
         asyncio.run(work())
 
 

@@ -132,12 +132,12 @@ cpu  █ user   ▓ system   ░ irq   ▒ softirq   × steal   · iowait
   1 ▕████████▓▓▓·                ▏ 39%     3 ▕████████▓▓▓·                ▏ 39%
 mem  ██████████···· 75% of 64.0 GiB, 100 MiB dirty, swap 0 pages/s
 tasks waited  2% of the time for cpu, 10% of the time for io,
-              0% of the time for memory, 2 ran or wanted to
+              0% of the time for memory, 2 runnable
 device    reads/s writes/s   MB/s  ms/r  ms/w queue %util
 nvme0n1     9,000    1,000  163.8  0.20  0.05   1.9   99% %util is no limit
 interface  in pkt/s out pkt/s in Mbit/s out Mbit/s lost/s
 eth0         90,000      180k     200.0    2,000.0    3.0 20% of 10,000 Mbit/s
-tcp  180k segments/s out, 5.0 sent again, – refused
+tcp  180k segments/s out, 5.0 retransmitted, – refused
 server  12,000 questions/s, select 9,000, update 1,500, commit 800
 threads 6 running, 64 connected, 0 slow/s, 0 aborted/s
 innodb  pool 400 misses/s of 20,000 (2.00%),

@@ -55,7 +55,7 @@ def parameter(given: Any) -> dict[str, Any]:
         ("sql", {}, "workload.operations: a list of at least one table is required"),
         ("sql", {"operation": [READ]}, "did you mean operations?"),
         ("sql", {"operations": [READ, READ]}, "workload.operations: two are called 'read'"),
-        ("sql", operation(name="connect"), "workload.operations[0].name: 'connect' is what"),
+        ("sql", operation(name="connect"), "workload.operations[0].name: 'connect' is the name"),
         ("sql", operation(name="a;b"), "workload.operations[0].name = 'a;b': must be a name of letters"),
         ("sql", operation(weight=0), "workload.operations[0].weight = 0: must be a number, above 0"),
         ("sql", operation(wieght=1), "did you mean weight?"),

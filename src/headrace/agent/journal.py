@@ -183,7 +183,7 @@ class Journal:
             lock = await target.read(f"{self._state}/lock")
             if lock != held.lock:
                 raise Busy(
-                    f"while the connection was lost somebody else took this host: {_owner_in(lock)}",
+                    f"while the connection was lost another process took this host: {_owner_in(lock)}",
                     place=target.name,
                     hint="they ended and undid what ran here; run the same command again when they are done",
                 )
@@ -324,7 +324,7 @@ def _owner_in(lock: bytes) -> str:
     try:
         return str(json.loads(lock)["owner"])
     except (ValueError, KeyError, TypeError):
-        return "nobody knows who"
+        return "an unknown process"
 
 
 async def _let_go(held: _Hold) -> None:

@@ -61,7 +61,7 @@ class _Reader:
             self._group, self._measures = line["group"], line["measures"]
             _header(self._rows, line)
         elif not self.is_open:
-            raise ValueError(f"{kind!r} stands outside a digest")
+            raise ValueError(f"{kind!r} is outside a digest")
         elif kind == "totals":
             _class(self._rows, ALL, line, self._measures)
         elif kind == "heat":

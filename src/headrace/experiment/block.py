@@ -87,7 +87,7 @@ async def _refuse_controllers(plan: plans.Plan, target: Target, boot: str, apart
         raise Refused(
             "Ray runs on this host: what it does would be measured",
             place=target.name,
-            hint="`ray stop` there; controllers reach hosts over SSH, and stand on none of them",
+            hint="`ray stop` there; controllers reach hosts over SSH and run on none of them",
         )
     if apart and not plan.target.allow_shared and boot == BOOT_ID.read_text().strip():
         raise Refused(

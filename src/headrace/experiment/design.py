@@ -143,7 +143,7 @@ def _factor_levels(plan: Plan, name: str, factor: FactorTable) -> dict[str, Sett
         assert factor.knob is not None  # the table's own check
         named = {_level_name(value): {factor.knob: value} for value in factor.levels}
         if len(named) != len(factor.levels):
-            raise PlanError(f"factors.{name}.levels: a value stands twice")
+            raise PlanError(f"factors.{name}.levels: a value is listed twice")
         return named
     levels = {}
     for level, content in factor.levels.items():
@@ -302,7 +302,7 @@ def _check_may_reboot(plan: Plan, what: str) -> None:
     host = TargetSpec.parse(address).host
     if table is None or not table.allow_reboot or not {host, address} & set(table.hosts):
         raise PlanError(
-            f"{what}: it costs a reboot of {host}, and nobody allowed that",
+            f"{what}: it costs a reboot of {host}, which the plan does not allow",
             hint=f'if you mean it: [machine] allow_reboot = true and hosts = ["{host}"]',
         )
 

@@ -121,7 +121,7 @@ class Labs:
                 told = await self._close(error) or error
                 if is_last or not await self._died(told):
                     raise told from None
-                self._tell(f"the machine died while it was prepared ({told}): once more")
+                self._tell(f"the machine died while it was prepared ({told}): trying again")
         raise AssertionError("the last time returns or raises")
 
     async def _prepare(self, spec: TargetSpec, kernel: str | None) -> Lab:

@@ -305,7 +305,7 @@ class Pool:
             if assignment.aside:
                 self._say(
                     machine,
-                    f"runs block {assignment.block} anew; {len(assignment.aside)} trials of the machine that "
+                    f"runs block {assignment.block} again; {len(assignment.aside)} trials of the machine that "
                     "began it are set aside",
                 )
             for number, words in assignment.hopeless.items():

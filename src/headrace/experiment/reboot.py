@@ -284,7 +284,7 @@ class RebootedHost:
                     tell(f"{target.name} is back after {time.monotonic() - began:.0f} s")
                     return
         raise TargetError(
-            f"the host did not come back within {self._table.boot_timeout_s * 2:g} s of its reboot",
+            f"the host was not reachable within {self._table.boot_timeout_s * 2:g} s of its reboot",
             place=target.name,
             hint=f"its console says why; when it is up, run again: {JOURNAL} there says what is to be undone",
         )

@@ -288,13 +288,13 @@ class Run:
                 raise TargetError(
                     f"the machine died in {MOST_DEATHS} trials in a row: {reason}",
                     place=f"trial {spec.number}",
-                    hint="what it last said stands on its console",
+                    hint="see its console for its last messages",
                 )
             if died:
-                why = f"the machine died in it, and again when it was measured anew: {reason}"
+                why = f"the machine died in it, and again when it was repeated: {reason}"
                 return self._commit(unmeasured(spec, TrialState.INVALID, why), empty_data())
-            died.append(f"measured a second time: at first the machine died in it ({reason})")
-            self._say(f"the machine died in trial {spec.number} ({reason}): once more")
+            died.append(f"repeated, because the machine died in it at first ({reason})")
+            self._say(f"the machine died in trial {spec.number} ({reason}): trying again")
 
     def _commit(self, record: TrialRecord, data: TrialData, draft: TrialDraft | None = None) -> Measured:
         """Persisted after every trial, because a later one may fail and lose it."""

@@ -255,9 +255,9 @@ def _left_out(replay: Mapping[str, Any]) -> list[str]:
     words = {
         "writes": "statements that do more than read",
         "without_text": "statements whose text is not all there",
-        "unsupported": "commands that cannot be sent again (cursors, administration)",
+        "unsupported": "commands that cannot be replayed (cursors, administration)",
         "refused_logins": "logins that were refused when recorded",
-        "unknown_statements": "executions of statements nobody knows",
+        "unknown_statements": "executions of unknown statements",
     }
     skipped = replay.get("skipped", {})
     return [f"left out: {count(skipped[key])} {text}" for key, text in words.items() if skipped.get(key)]

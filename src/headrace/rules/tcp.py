@@ -119,7 +119,7 @@ def segments_lost(evidence: Evidence) -> Iterator[Match]:
         f"{share(again / sent)} of {sent:,.0f} segments/s are retransmitted.",
         (
             number("segments sent/s", f"{sent:,.0f}"),
-            number("sent again/s", f"{again:,.1f}"),
+            number("retransmitted/s", f"{again:,.1f}"),
             number("timeouts/s", f"{timeouts:,.1f}" if timeouts is not None else "unknown"),
         ),
         (

@@ -66,7 +66,7 @@ class Manifest:
             raise StoreError(
                 f"the data set's manifest is damaged: {error}",
                 place=place,
-                hint="remove its folder: it is built anew",
+                hint="remove its directory: it is built again",
             ) from error
         return manifest
 
@@ -241,7 +241,7 @@ async def _refuse_changed(target: Target, folder: str, manifest: Manifest) -> No
         raise StoreError(
             f"the data set was changed after it was built: {', '.join(changed[:3])}",
             place=folder,
-            hint="remove this folder: it is built anew",
+            hint="remove this directory: it is built again",
         )
 
 

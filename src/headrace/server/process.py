@@ -366,7 +366,7 @@ class PrivateServer:
         raise ServerStartFailed(
             "\n".join([f"{self._spec.vendor.value} {program.version} did not start: {fate}", *lines]),
             place=self.error_log,
-            hint="the whole log stands there until the next start",
+            hint="the whole log is kept there until the next start",
         )
 
     async def _answered(self, program: Program) -> None:

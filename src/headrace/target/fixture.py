@@ -33,7 +33,7 @@ class FixtureTarget:
             raise TargetError(
                 "this folder is no saved host: it has neither proc nor sys",
                 place=self.name,
-                hint="give the folder that stands for the host's /",
+                hint="give the directory that represents the host's /",
             )
 
     async def close(self) -> None:

@@ -96,7 +96,7 @@ class Hop:
             known = asyncssh.match_known_hosts(known_hosts, self.host, "", self.port or 22)[0]
         if known:
             return NotLetIn(
-                f"the host's key is not the one in {known_hosts}: a new installation, or somebody in between",
+                f"the host's key is not the one in {known_hosts}: a new installation, or an interception",
                 place=self.name,
                 hint="ask who runs the host; only if its new key is right: ssh-keygen -R removes the old one",
             )
@@ -270,7 +270,7 @@ class Link:
             now = time.monotonic()
             if now - began > self._seconds:
                 return TargetError(
-                    f"the connection was lost and did not come back within {self._patience}: "
+                    f"the connection was lost and could not be restored within {self._patience}: "
                     f"{problem.message}",
                     place=self.name,
                     hint="when the host can be reached, run the same command again: it restores the host first",

@@ -211,7 +211,7 @@ class SshTarget:
         else:
             code.set_exception(
                 TargetError(
-                    f"`{command.argv[0]}` ended while the connection was lost, and nobody knows how",
+                    f"`{command.argv[0]}` ended while the connection was lost; its exit status is unknown",
                     place=self.name,
                     hint="was the host rebooted?",
                 )

@@ -69,7 +69,7 @@ async def must_be_free(site: Site, spec: DeviceSpec) -> Free:
             raise Refused(
                 f"{path} {reason}",
                 place=spec.id,
-                hint="only a device that nobody uses and that is empty is taken",
+                hint="only an empty device that is not in use can be used",
             )
     if device["size"] < spec.size_bytes:
         sizes = f"{size_text(device['size'])}, and the plan asks for {size_text(spec.size_bytes)}"

@@ -77,7 +77,7 @@ def _check_parents(parents: Sequence[DeviceSpec]) -> None:
     names = [parent.id for parent in parents if parent.kind == "block"]
     twice = next((name for name in names if names.count(name) > 1), "")
     if twice:
-        raise PlanError(f"{twice} stands twice in volume.devices")
+        raise PlanError(f"{twice} is listed twice in volume.devices")
 
 
 async def take(site: Site, parents: Sequence[DeviceSpec], marks: Sequence[str]) -> tuple[str, ...]:

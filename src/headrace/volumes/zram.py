@@ -53,7 +53,7 @@ async def _add(site: Site) -> str:
     if name != expected:
         await site.run(["sh", "-c", f'echo "$0" > {CONTROL}/hot_remove', name.removeprefix("zram")])
         raise Busy(
-            f"somebody else made {expected} at the same moment", place=site.target.name, hint="try again"
+            f"another process created {expected} at the same moment", place=site.target.name, hint="try again"
         )
     return name
 

@@ -74,7 +74,7 @@ class FioOptions(Preconditioned):
         Described("random, zipf:THETA, pareto:H or normal:DEVIATION"),
     ] = Field("random", description="which blocks are hit")
     norandommap: bool = Field(
-        True, description="choose each block anew, as a database does, instead of each once a pass"
+        True, description="choose blocks with replacement, as a database does, instead of each once per pass"
     )
 
 

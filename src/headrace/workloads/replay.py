@@ -43,7 +43,7 @@ class ReplayOptions(Options):
         description="the recording, made with literals: a file on the target"
     )
     speed: _Speed = Field(
-        1.0, description="so many times as fast as recorded; max: each session as fast as it is answered"
+        1.0, description="speed relative to the recording; max: each session as fast as it is answered"
     )
     skip_idle_s: Annotated[float, Field(ge=0, le=1e6)] = Field(
         0.0, description="stretches in which nothing was at work are shortened to this; 0: they are kept"
@@ -59,7 +59,7 @@ class ReplayOptions(Options):
     since_s: Annotated[float, Field(ge=0, le=1e9)] = Field(
         0.0, description="begin so long after the recording's beginning"
     )
-    database: str = Field("", description="the recorded database that the trial's own stands for")
+    database: str = Field("", description="the recorded database that the trial's own one replaces")
     check: bool = Field(False, description="compare rows, checksums, errors and warnings with the recording")
     max_lag_ms: Annotated[float, Field(ge=0, le=1e6)] = Field(
         0.0,

@@ -136,7 +136,7 @@ class Operation(Options):
     @classmethod
     def _is_free(cls, value: str) -> str:
         if value == RECONNECT:
-            raise ValueError(f"{value!r} is what connections that are made anew are counted as")
+            raise ValueError(f"{value!r} is the name under which reconnects are counted")
         return value
 
     @model_validator(mode="after")

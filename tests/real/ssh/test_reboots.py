@@ -213,7 +213,7 @@ def test_a_machine_that_dies_in_a_trial_boots_again_and_the_trial_is_measured_ag
     assert sorted(records) == [1, 2, 3]
     assert len(host.booted) == 3
     assert records[2].state in (TrialState.COMPLETE, TrialState.INVALID)
-    assert any("once more" in text for text in told)
+    assert any("trying again" in text for text in told)
     assert not list((tmp_path / "out/trials").glob(".*"))
 
 

@@ -406,7 +406,7 @@ class TestTheNetworkIsCut:
             hosts.near.cut()
 
         trip = Trip(tmp_path, FIO.format(size="8M"), reconnect_s=2.0)
-        with pytest.raises(TargetError, match="did not come back within 2 s"):
+        with pytest.raises(TargetError, match="could not be restored within 2 s"):
             await trip.run("measuring", happens)
         assert hosts.near.inside("cat", SOMAXCONN) == "4097" != before
         hosts.near.join()

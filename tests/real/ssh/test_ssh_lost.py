@@ -211,9 +211,9 @@ async def test_it_is_given_up_in_the_end(far: Far, place: Path, monkeypatch: pyt
     process = await far.target.spawn(["sleep", "300"], stdout_path=str(place / "out"))
     waiting = asyncio.create_task(process.wait())
     far.relay.cut()
-    with pytest.raises(TargetError, match="did not come back within"):
+    with pytest.raises(TargetError, match="could not be restored within"):
         await asyncio.wait_for(waiting, 20)
-    with pytest.raises(TargetError, match="did not come back within"):
+    with pytest.raises(TargetError, match="could not be restored within"):
         await far.target.run(["true"])
     os.kill(process.pid, signal.SIGKILL)
 

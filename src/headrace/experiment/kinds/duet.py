@@ -113,7 +113,7 @@ class Duet(Kind):
         except PlanError as error:
             raise PlanError(error.message, place=place, hint=error.hint) from error
         if len(design.treatments) == len(design.baselines):
-            raise PlanError("a duet needs a treatment beside its baseline", place=place)
+            raise PlanError("a duet needs a treatment in addition to its baseline", place=place)
         return replace(design, experiment=cls.name, at_once=2, trials=tuple(_trials(design))).frozen()
 
     def next(self, records: Sequence[TrialRecord]) -> Ask:

@@ -29,7 +29,7 @@ def page_of(digest: Digest, view: View) -> Page:
             classes.section(digest, view),
             _method(),
         ],
-        footer="it may show values that somebody sent: samples are kept as they were, without passwords",
+        footer="it may show values that clients sent: samples are kept unchanged, without passwords",
         data=to_json(digest, view),
     )
 
@@ -61,7 +61,7 @@ def _method() -> Section:
         (
             "Apdex",
             f"at T: calls within T, plus half of those within {traffic.TOLERATED} T, of all. Only response "
-            "times count; failed calls stand apart.",
+            "times count; failed calls are listed separately.",
         ),
         (
             "Users, hosts and databases",

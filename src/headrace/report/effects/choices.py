@@ -86,7 +86,7 @@ def _robust_words(robust: Robust, margin: float) -> str:
         return f"{said}; all others lose more.{left}"
     if robust.certainty is Certainty.WITHIN:
         near = f"within {100 * margin:g}% of the best everywhere"
-        return f"{said}: {near}. Not told apart: {_names(robust.rivals)}.{left}"
+        return f"{said}: {near}. Indistinguishable: {_names(robust.rivals)}.{left}"
     if first.worst.low is None:
         return f"{said}. Not enough data to say how sure that is.{left}"
     return f"{said}. Not enough data to tell it from {_names(robust.rivals)}.{left}"

@@ -31,7 +31,7 @@ def shares(study: Study) -> Chart:
         hint = charts.hint(term.name, *said)
         colour = "@{accent}" if is_sure else "@{muted}"
         rows.append((term.name, 100 * term.share, f"{100 * term.share:.1f}%", colour, hint))
-    legend = [("told from chance", "@{accent}", "■"), ("not told from chance", "@{muted}", "■")]
+    legend = [("significant", "@{accent}", "■"), ("not significant", "@{muted}", "■")]
     has_test = any(t.p_holm is not None for t in study.effects.terms)
     return Chart(
         decision_charts.bars(rows, "share of the variation [%]"),
@@ -88,7 +88,7 @@ def noise(study: Study) -> Chart | None:
         for i, p in enumerate(found.points)
     ]
     see = (
-        f"{source}: what is chance lies along it. Beyond the dashed line it is told from chance, all points "
+        f"{source}: chance alone follows the line. Beyond the dashed line an effect is significant, all points "
         "together. A factor of several levels has several points."
     )
     figure = decision_charts.half_normal(rows, found.margin)
@@ -96,7 +96,7 @@ def noise(study: Study) -> Chart | None:
 
 
 _NOISE_LEGEND = (
-    ("told from chance", "@{accent}", "●"),
+    ("significant", "@{accent}", "●"),
     ("may be chance", "@{muted}", "○"),
     ("noise", "@{soft}", ""),
     ("95% of all chance stays below", "@{worse}", "dash"),
@@ -128,7 +128,7 @@ def _pareto_of(found: HalfNormal, source: str) -> Chart:
     return Chart(
         figure,
         "What sticks out of the noise?",
-        f"{source} (1). Beyond the dashed line an effect is told from chance, all bars together.",
+        f"{source} (1). Beyond the dashed line an effect is significant, all bars together.",
         legend,
     )
 

@@ -224,7 +224,7 @@ def _method() -> Section:
         ),
         (
             "One number a cell",
-            "shows no noise. Interactions of three and more factors then stand in for it, if there "
+            "shows no noise. Interactions of three or more factors then replace it, if there "
             "are any: who doubts that measures some cells again.",
         ),
         (

@@ -39,7 +39,7 @@ def sentences(study: Study) -> list[str]:
 def _unknown(study: Study) -> Iterator[str]:
     names = [f"{factor} {level}" for factor, level in study.effects.unknown]
     if names:
-        yield f"Never measured where they could be told from other factors, so not compared: {', '.join(names)}."
+        yield f"Never measured apart from other factors, so not compared: {', '.join(names)}."
 
 
 def confounded(study: Study, *, is_sure: bool = False) -> list[str]:
@@ -93,20 +93,20 @@ def error_words(effects: Effects) -> str:
         )
     if effects.error == "residual":
         return (
-            "Each treatment was measured once: what the model leaves over stands in for the error "
+            "Each treatment was measured once: the residuals of the model replace the error "
             f"({100 * (effects.deviation or 0):.2g}%, {effects.error_degrees} degrees of freedom). "
             "Interactions that are not in the model are in it, and make it larger."
         )
     if effects.error == "interactions":
         return (
             "Each cell was measured once, so nothing here shows how much a second run would have differed. "
-            "Interactions of three and more factors stand in for it "
+            "Interactions of three or more factors replace it "
             f"({100 * (effects.deviation or 0):.2g}%, {effects.error_degrees} degrees of freedom): p values "
             "and intervals suppose that there are none. Where there are, a real effect can look like "
             "chance."
         )
     return (
-        "Each cell was measured once, and nothing could stand in for the error: these are estimates, without "
+        "Each cell was measured once, so the error is unknown: these are estimates without "
         "intervals and without a verdict."
     )
 
@@ -149,7 +149,7 @@ def _certainty(study: Study, p: float | None) -> str:
         return ""
     if p < study.alpha:
         return f" (p = {p:.2g})"
-    return f" (not told from chance: p = {p:.2g})"
+    return f" (not significant: p = {p:.2g})"
 
 
 def _dependences(study: Study) -> Iterator[str]:

@@ -7,7 +7,7 @@ from headrace.report.experiment.view import View
 from headrace.report.parts import Gap, Section
 
 SEE = (
-    "The best for each objective with everything that cannot be told from it, those that no other beats in "
+    "The best for each objective with everything that is indistinguishable from it, those that no other beats in "
     "throughput and p99 at once, and what loses least in the condition that suits it worst."
 )
 

@@ -105,7 +105,7 @@ def _heat_maps(view: View, rows: Rows) -> Iterator[Part]:
     tops = heat_tops([machine for _, machine in shown])
     yield Heading("Is one core the bottleneck?")
     yield Sentence(
-        "One row is one core. A single strong row beside faint ones is work that only one core can do; "
+        "One row is one core. A single strong row among faint ones is work that only one core can do; "
         "look at softirq next."
     )
     scales = [When("share", s, [Scale(top)], is_hidden=i > 0) for i, (s, top) in enumerate(tops.items())]
@@ -147,7 +147,7 @@ def strips(view: View, rows: Rows, noun: str = "trials") -> Iterator[Part]:
     breaks = (
         " Breaks in a line are missing samples or counters that started again." if noun == "trials" else ""
     )
-    yield Sentence(f"Two {noun} beside each other on the same axes: choose any two.{breaks}")
+    yield Sentence(f"Two {noun} on the same axes: choose any two.{breaks}")
     yield Compare(choices, [left, right] if right != left else [left])
 
 

@@ -18,8 +18,8 @@ def sentences(folder: ExperimentFolder, analysis: Analysis, records: list[TrialR
     found += unlike(folder, records)
     if aside := folder.set_aside_count():
         found.append(
-            f"{aside} trials stand in set-aside/, in no number: their machine was lost in mid-block, and "
-            "another one ran the block anew."
+            f"{aside} trials are in set-aside/ and not analysed: their machine was lost in mid-block, and "
+            "another one ran the whole block again."
         )
     return found
 

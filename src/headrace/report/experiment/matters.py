@@ -63,8 +63,7 @@ def notes(study: Study) -> list[str]:
     """What its intervals rest on, and what is left to know."""
     found = [error_words(study.effects), *strata_words(study.effects)]
     found += [
-        f"An effect beyond {100 * (limit - 1):.2g}% either way is told from chance (Lenth's simultaneous "
-        "margin)."
+        f"An effect beyond {100 * (limit - 1):.2g}% either way is significant (Lenth's simultaneous margin)."
         for limit in effects.limits(study)
     ]
     if study.effects.missing and study.aliasing:

@@ -25,7 +25,7 @@ def section(view: View) -> Section:
         "The numbers",
         lambda: _parts(view),
         "A verdict rests on the configuration's own interval, adjusted for all comparisons. The noise "
-        "floor beside it is its context: how far two runs of the baseline lie apart. No ratio is given "
+        "floor next to it is its context: how much two runs of the baseline differ. No ratio is given "
         "where a trial had too few operations to state the percentile.",
         list(_brief(view)),
         {"treatments": [_treatment(view, group, row) for group in view.groups for row in group.rows]},
@@ -161,7 +161,7 @@ def _kinds(view: View) -> Iterator[Part]:
     yield Heading("Each kind of operation")
     yield Sentence(
         "Rate and latency of each kind alone: from the begin of an operation to its end, whatever "
-        "statements it is made of. A dash instead of a rate: in some trial none ended well."
+        "statements it is made of. A dash instead of a rate: in some trial none succeeded."
         + (f" {figure.meaning}" if figure and has_rate else "")
     )
     columns = [Column("configuration"), *([Column(figure.name, "n")] if figure and has_rate else [])]

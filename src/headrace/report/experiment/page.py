@@ -112,7 +112,7 @@ def page_of(view: View) -> Page:
         verdicts=[view.analysis.headline],
         keys=list(result.keys(view)),
         sections=[section(view) for section in SECTIONS],
-        footer="the numbers are in report.json, the data beside it as Parquet",
+        footer="the numbers are in report.json, the data is next to it as Parquet",
         data={
             "format": FORMAT_VERSION,
             "headrace": __version__,

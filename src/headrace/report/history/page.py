@@ -206,7 +206,7 @@ def _method(alpha: float, margin: float) -> Section:
         ),
         (
             "A machine that drifts by itself",
-            "is no random order. Measure the old version beside the new one where "
+            "is no random order. Measure the old version next to the new one if "
             "the machine is not trusted: headrace run does.",
         ),
         (

@@ -248,7 +248,7 @@ def finding_page(shot: Shot, name: str, width: int) -> list[Text]:
         drawn += [Text(), Text(title, lines.HEADING), *lines.wrap(clean(text), width)]
     for remedy in finding.hit.remedies:
         settings = ", ".join(f"{name}={value}" for name, value in remedy.settings.items())
-        drawn += [Text(), Text("Remedy", lines.HEADING), *lines.wrap(clean(settings or remedy.label), width)]
+        drawn += [Text(), Text("Fix", lines.HEADING), *lines.wrap(clean(settings or remedy.label), width)]
     drawn += [Text(), Text(clean(f"Source: {finding.rule.source}"), DIM)]
     return drawn
 
@@ -273,7 +273,5 @@ def empty(shot: Shot, screen: str) -> str:
         return "nothing right now"
     if screen == "findings":
         blind = f"; {len(shot.judgement.blind)} rules lack data" if shot.judgement else ""
-        return (
-            f"the rules found nothing in the last minute{blind}" if shot.judgement else "asking the rules ..."
-        )
+        return f"no finding in the last minute{blind}" if shot.judgement else "asking the rules ..."
     return "waiting for two samples"

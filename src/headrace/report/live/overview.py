@@ -153,7 +153,7 @@ def _pressure(shot: Shot, width: int) -> list[Text]:
         parts = [("unknown: no pressure counters on this kernel", DIM)]
     running = window.gauge("cpu", "procs_running")
     if running is not None:
-        parts.append((f"{running.mean:.0f} ran or wanted to", DIM))
+        parts.append((f"{running.mean:.0f} runnable", DIM))
     return lines.flow("tasks waited  ", parts, width)
 
 
@@ -246,7 +246,7 @@ def _tcp(shot: Shot, width: int) -> list[Text]:
     bad = bool(out and again and again / out >= resources.RETRANSMITTED)
     parts: list[lines.Cell] = [
         f"{rate(out)} segments/s out",
-        (f"{rate(again)} sent again", HOT if bad else DIM),
+        (f"{rate(again)} retransmitted", HOT if bad else DIM),
         (f"{rate(overflows)} refused", HOT if overflows else DIM),
     ]
     softnet = window.rates("softnet", "dropped")

@@ -58,7 +58,7 @@ def page_of(view: View) -> Page:
             _trials_section(view),
             _method_section(view),
         ],
-        footer="the numbers are in report.json, the data beside it as Parquet",
+        footer="the numbers are in report.json, the data is next to it as Parquet",
         data={
             "format": FORMAT_VERSION,
             "headrace": __version__,
@@ -142,7 +142,7 @@ def _standing_section(view: View, i: int, condition: str, race: Race) -> Section
         "measured; the band is the margin within which differences do not matter.",
         legend=[
             ("leader", "@{accent}", "★"),
-            ("stands", "@{unsure}", "◆"),
+            ("remains", "@{unsure}", "◆"),
             ("left: worse with confidence", "@{worse}", "■"),
             (f"margin, {100 * margin:g}%", "@{noise}", "band"),
         ],

@@ -287,7 +287,7 @@ def _front(tuned: Tuned) -> Part:
         hint = charts.hint(point_name(found), said)
         points.append((x, y, "other" if kind == "good" else kind, hint))
     if not points:
-        return Note("No point told both objectives.")
+        return Note("No point has both objectives.")
     return Chart(
         decision_charts.front(points, unit(first), unit(second)),
         "The trade",

@@ -82,7 +82,7 @@ def measurement(sources: Sequence[Source]) -> Measurement:
     is_work = np.array([name != RECONNECT for name in names])
     if not sums.counted["count"][inside][:, is_work].any():
         words = f": {warnings[0]}" if warnings else ""
-        raise WorkloadFailed(f"no operation ended well in the measured window{words}")
+        raise WorkloadFailed(f"no operation succeeded in the measured window{words}")
     return Measurement(
         sums.intervals(starts_s, np.append(starts_s[1:], end_s) - starts_s),
         sums.latency(starts_s),
@@ -198,7 +198,7 @@ def _verdicts(runs: Sequence[_Run]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if len(told) > NAMED_ERRORS:
         told[NAMED_ERRORS:] = [f"{len(told) - NAMED_ERRORS} more kinds of errors"]
     for key, words in (
-        ("connections_lost", "connections lost and made anew"),
+        ("connections_lost", "connections lost and reopened"),
         ("unfinished", "operations given up at the end"),
     ):
         if number := sum(run.end[key] for run in runs):

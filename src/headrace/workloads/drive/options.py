@@ -49,7 +49,7 @@ class DriveOptions(Options):
     )
     operation_timeout_s: Annotated[float, Field(gt=0, le=1e6)] = Field(
         60.0,
-        description="an operation without an answer for so long is an error, and its connection made anew",
+        description="an operation without an answer for this long is an error, and its connection is reopened",
     )
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(
         1, description="of everything that is random in the load"
@@ -89,7 +89,7 @@ class ServerDriveOptions(DriveOptions):
     """Those of a workload that talks to a MySQL-family server."""
 
     retries: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
-        10, description="how often an operation that lost a race (deadlock, lock wait timeout) begins anew"
+        10, description="how often an operation that lost a race (deadlock, lock wait timeout) is retried"
     )
     clients: list[str] = Field(
         [],
