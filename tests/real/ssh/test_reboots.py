@@ -161,17 +161,24 @@ def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         one.kill()
 
 
-def run(tmp_path: Path, seconds: float = 1, blocks: int = 1) -> tuple[ExperimentFolder, list[str]]:
+def run_or_raise(tmp_path: Path, told: list[str], seconds: float = 1) -> None:
+    """``told`` hears what happens."""
     path = tmp_path / "plan.toml"
-    path.write_text(PLAN.format(scratch=tmp_path / "scratch", blocks=blocks, seconds=seconds))
-    told: list[str] = []
+    path.write_text(PLAN.format(scratch=tmp_path / "scratch", blocks=1, seconds=seconds))
 
     def listen(event: runner.Event) -> None:
         if isinstance(event, runner.Note):
             told.append(event.text)
 
-    folder = asyncio.run(run_plan(plan.load(path), tmp_path / "out", listen))
-    return folder, told
+    asyncio.run(run_plan(plan.load(path), tmp_path / "out", listen))
+
+
+def run(tmp_path: Path, seconds: float = 1) -> tuple[ExperimentFolder, list[str]]:
+    told: list[str] = []
+    # On a busy machine every trial may be invalid: that has nothing to do with booting.
+    with contextlib.suppress(NothingMeasured):
+        run_or_raise(tmp_path, told, seconds)
+    return ExperimentFolder.open(tmp_path / "out"), told
 
 
 @pytest.mark.needs("root")
@@ -179,7 +186,7 @@ def test_each_kernel_boots_once_a_block_with_the_journal_let_go(
     tmp_path: Path, booted: Callable[..., SshdMachine]
 ) -> None:
     host = booted()
-    folder, _ = run(tmp_path, blocks=1)
+    folder, _ = run(tmp_path)
     records = folder.trials()
     assert len(records) == 3
     assert sorted(host.booted) == ["/boot/a", "/boot/b"]
@@ -248,7 +255,7 @@ def test_a_baseline_whose_kernel_does_not_come_up_ends_it(
 ) -> None:
     booted("/boot/a")
     with pytest.raises(NothingMeasured, match="does not come up"):
-        run(tmp_path)
+        run_or_raise(tmp_path, [])
 
 
 def folder_levels(folder: ExperimentFolder, treatment: str) -> str:
@@ -263,7 +270,7 @@ def kill_in_trial(tmp_path: Path, host: SshdMachine, numbers: list[int]) -> Call
         for number in numbers:
             draft = tmp_path / f"out/trials/.{number:04d}.part"
             while not (draft.exists() and fio_runs(tmp_path)) and not over.is_set():
-                time.sleep(0.02)
+                time.sleep(0.1)
             if not over.is_set():
                 time.sleep(0.5)
                 for pid in daemons(host.folder):
