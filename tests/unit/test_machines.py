@@ -91,7 +91,7 @@ def test_a_report_names_the_machines(tmp_path: Path) -> None:
     text = printed(folder)
     assert "2 machines, each block whole on one: their baselines differ by up to" in text
     assert "root@a and root@b differ: CPUs online: 4 / 5" in text
-    assert "1 trials stand in set-aside/" in text
+    assert "1 trials are in set-aside/" in text
     content = jsonform.render(report.of(folder))["machines"]
     assert [one["machine"] for one in content["machines"]] == ["root@a", "root@b"]
     assert content["set_aside"] == 1

@@ -163,7 +163,7 @@ CHUNKS = '[factors.chunk]\nknob = "volume.raid_chunk"\nlevels = ["4K", "64K"]'
             'raid_over = "loop"',
         ),
         ({"table": 'devices = ["/dev/sda", "/dev/sdb", "/dev/sdc", "/dev/sdd"]'}, "no stable name", "by-id"),
-        ({"table": f"devices = {json.dumps([DISKS[0]] * 4)}"}, "stands twice in volume.devices", ""),
+        ({"table": f"devices = {json.dumps([DISKS[0]] * 4)}"}, "is listed twice in volume.devices", ""),
         ({"device": "lvm"}, "volume.raid_level = 6: a lvm volume has one of 0", ""),
         ({"device": "btrfs-raid"}, "volume.raid_level = 6: a btrfs-raid volume has one of 0, 1, 10", ""),
         (
