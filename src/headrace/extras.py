@@ -39,3 +39,10 @@ def require(package: str) -> None:
     """Raise NotReady unless the package is installed. Takes well under a millisecond: it is not imported."""
     if importlib.util.find_spec(package) is None and (error := missing(package)):
         raise error
+
+
+def require_all(extra: str) -> None:
+    """Raise NotReady unless every package of the extra is installed."""
+    for package, brought_by in EXTRAS.items():
+        if brought_by == extra:
+            require(package)

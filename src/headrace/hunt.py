@@ -24,7 +24,7 @@ from headrace.errors import HeadraceError, NothingMeasured
 from headrace.facts import HostFacts
 from headrace.model import Facts, ServerLogin
 from headrace.rules import Evidence, Finding, Judgement, all_rules, judge
-from headrace.samples import Samples
+from headrace.samples import Samples, lines_of
 from headrace.snapshot import Snapshot
 from headrace.target import Target, scratch_folder, to_the_end
 
@@ -164,20 +164,14 @@ async def _profile(agent: Agent, facts: Facts, seconds: float, errors: dict[str,
 
 def sampler_errors(path: Path) -> dict[str, str]:
     """Sampler -> why it has no values, of those that never succeeded."""
-    import io
-
-    import zstandard
-
     failed: dict[str, str] = {}
     succeeded: set[str] = set()
-    with path.open("rb") as compressed:
-        reader = zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True)
-        for line in io.TextIOWrapper(io.BufferedReader(reader), encoding="utf-8"):
-            # Only failures are worth parsing: a line of a success may be 100 KB.
-            head = line[:200]
-            if '"ok":false' in head:
-                record = json.loads(line)
-                failed[record["sampler"]] = record["error"]
-            elif '"sampler":"' in head:
-                succeeded.add(head.partition('"sampler":"')[2].partition('"')[0])
+    for line in lines_of(path):
+        # Only failures are worth parsing: a line of a success may be 100 KB.
+        head = line[:200]
+        if '"ok":false' in head:
+            record = json.loads(line)
+            failed[record["sampler"]] = record["error"]
+        elif '"sampler":"' in head:
+            succeeded.add(head.partition('"sampler":"')[2].partition('"')[0])
     return {sampler: error for sampler, error in failed.items() if sampler not in succeeded}

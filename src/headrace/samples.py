@@ -55,7 +55,7 @@ class Samples:
     def read(cls, path: Path) -> Samples:
         """A stream's; one that was cut short by a kill is read up to its last whole line."""
         columns = _Columns()
-        for record in _json_lines(path):
+        for record in _records(path):
             t_ns, sampler = record["t_ns"], record["sampler"]
             for metric, by_label in (record.get("values") or {}).items():
                 columns.add(t_ns, sampler, metric, by_label)
@@ -104,12 +104,19 @@ class _Columns:
         return Samples([self._names[i] for i in in_order], starts, t_ns[order], value[order])
 
 
-def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
+def lines_of(path: Path) -> Iterator[str]:
+    """The lines of a stream; the last one is cut if the sampler was killed while it wrote."""
     with path.open("rb") as compressed:
         reader = zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True)
-        text = io.TextIOWrapper(io.BufferedReader(reader), encoding="utf-8")
         try:
-            for line in text:
-                yield json.loads(line)
-        except (zstandard.ZstdError, json.JSONDecodeError, EOFError):
-            return  # the sampler was killed in mid-line; what came before is whole
+            yield from io.TextIOWrapper(io.BufferedReader(reader), encoding="utf-8")
+        except (zstandard.ZstdError, EOFError):
+            return
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        for line in lines_of(path):
+            yield json.loads(line)
+    except json.JSONDecodeError:
+        return

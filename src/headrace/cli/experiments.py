@@ -11,6 +11,7 @@ from headrace.cli.shell import Json, app, on_target, print_json, run_until_signa
 from headrace.errors import PlanError, TargetError
 
 if TYPE_CHECKING:
+    from headrace.plan import PlanFile as PlanFileRead
     from headrace.store import ExperimentFolder
 
 plan_app = typer.Typer(no_args_is_help=True, help="Inspect plan files without running them.")
@@ -119,8 +120,6 @@ def demo(output: Output = Path("experiments/stock-to-all"), as_json: Json = Fals
 def _run_plan(plan: Path, output: Path | None, retry: bool, as_json: bool, on: str = "here") -> None:
     from headrace import plan as plans
     from headrace.experiment import kinds
-    from headrace.experiment.run import run as run_file
-    from headrace.report import progress
 
     file = plans.load(plan)
     kind = kinds.of_plan(file.plan)
@@ -128,8 +127,15 @@ def _run_plan(plan: Path, output: Path | None, retry: bool, as_json: bool, on: s
         raise PlanError(
             f"a {kind.name} has a command of its own", place=file.place, hint=f"headrace {kind.command} PLAN"
         )
+    _run_file(file, output, retry, as_json, on)
+
+
+def _run_file(file: PlanFileRead, output: Path | None, retry: bool, as_json: bool, on: str = "here") -> None:
+    from headrace.experiment.run import run as run_plan
+    from headrace.report import progress
+
     with progress.Watcher(stderr()) as watcher:
-        folder = run_until_signal(lambda: run_file(file, output, watcher.listen, retry=retry, on=on))
+        folder = run_until_signal(lambda: run_plan(file, output, watcher.listen, retry=retry, on=on))
     _conclude(folder, as_json)
 
 
@@ -154,14 +160,10 @@ def sweep(
 
     from headrace import plan as plans
     from headrace.experiment.kinds.sweep import asked
-    from headrace.experiment.run import run as run_file
-    from headrace.report import progress
 
     file = plans.load(find_plan(plan))
     file = replace(file, plan=asked(file.plan, objective or (), passes, file.place))
-    with progress.Watcher(stderr()) as watcher:
-        folder = run_until_signal(lambda: run_file(file, output, watcher.listen, retry=retry))
-    _conclude(folder, as_json)
+    _run_file(file, output, retry, as_json)
 
 
 def _conclude(folder: ExperimentFolder, as_json: bool) -> None:

@@ -23,9 +23,8 @@ async def run(
     ``on`` says who works with the machines of a plan that lists several: this process, or a Ray cluster (``ray``,
     ``ray://HOST:PORT``).
     """
-    for package in ("pyarrow", "duckdb", "scipy"):
-        # Before a host is touched: an experiment that cannot be stored or analysed is none.
-        extras.require(package)
+    # Before a host is touched: an experiment must be stored and analysed.
+    extras.require_all("analysis")
     if file.plan.target.addresses:
         controllers = _controllers(on, listen)
         return await pool.run_pool(file, folder_path, listen, retry=retry, controllers=controllers)

@@ -218,10 +218,8 @@ class Run:
 
     async def _one(self, moment: Moment, ask: Ask, done: int) -> list[TrialRecord]:
         """Measure and store the trials of one moment."""
-        if ask.treatments:
-            self._design = replace(
-                self._kind.design, treatments=(*self._kind.design.treatments, *ask.treatments)
-            )
+        design = self._kind.design
+        self._design = replace(design, treatments=(*design.treatments, *ask.treatments))
         names = " | ".join(spec.treatment for spec in moment)
         left_s = self._left_s(ask, done)
         self._listen(TrialStarted(replace(moment[0], treatment=names), done, ask.total, left_s))

@@ -101,6 +101,14 @@ def progress_of(folder: ExperimentFolder) -> Progress:
     return follow(folder.design, records, values_of(folder, records))
 
 
+def with_trials(folder: ExperimentFolder, found: Progress) -> ExperimentFolder:
+    """The folder with the trials that the race has left; until it is over, those of the frozen design."""
+    if not found.is_over:
+        return folder
+    trials = tuple(_trials(found.runners, folder.design.seed))
+    return ExperimentFolder(folder.path, replace(folder.design, trials=trials))
+
+
 class Race(Kind):
     """Block by block; after each, treatments that are worse with confidence leave."""
 
@@ -137,11 +145,7 @@ class Race(Kind):
 
     @classmethod
     def as_decided(cls, folder: ExperimentFolder) -> ExperimentFolder:
-        found = progress_of(folder)
-        if not found.is_over:
-            return folder
-        trials = tuple(_trials(found.runners, folder.design.seed))
-        return ExperimentFolder(folder.path, replace(folder.design, trials=trials))
+        return with_trials(folder, progress_of(folder))
 
     def next(self, records: Sequence[TrialRecord]) -> Ask:
         new = [r for r in records if r.number not in self._values]

@@ -103,7 +103,8 @@ def _fewest_levels(sweep: SweepTable) -> int:
     return 1 if sweep.is_open else MIN_LEVELS
 
 
-def _with_trials(folder: ExperimentFolder, records: Sequence[TrialRecord], found: Search) -> ExperimentFolder:
+def with_trials(folder: ExperimentFolder, records: Sequence[TrialRecord], found: Search) -> ExperimentFolder:
+    """The folder with the trials that the search leaves; until it has ended, those of the frozen design."""
     if not found.end:
         return folder
     design = folder.design
@@ -179,7 +180,7 @@ class Sweep(Kind):
         """Until the search has ended it may go to the top, and the trials are those of the frozen design."""
         records = folder.trials()
         found = search(folder.design, records, throughput_of(folder, records))
-        return _with_trials(folder, records, found)
+        return with_trials(folder, records, found)
 
     def next(self, records: Sequence[TrialRecord]) -> Ask:
         # A trial of the search is never measured again while it is looked at, so each is read once.
@@ -192,7 +193,7 @@ class Sweep(Kind):
                 place=str(self.folder.trial_path(records[0].number)),
                 hint="mend the cause and sweep again with --retry; a changed plan needs another --output",
             )
-        trials = _with_trials(self.folder, records, found).design.trials
+        trials = with_trials(self.folder, records, found).design.trials
         left = missing(trials, records)
         return Ask([(trial,) for trial in left[:1]], len(trials), tuple(self._notes(found, len(left))))
 

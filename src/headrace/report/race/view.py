@@ -13,8 +13,8 @@ class View:
 
     def __init__(self, folder: ExperimentFolder) -> None:
         self.records = folder.trials()
-        self.folder = races.Race.as_decided(folder)
         self.progress = races.progress_of(folder)
+        self.folder = races.with_trials(folder, self.progress)
         self.response = folder.design.response
         everyone = len(folder.design.treatments)
         #: All treatments in all blocks of the plan, and in those that the race came to.

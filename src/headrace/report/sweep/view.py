@@ -21,7 +21,7 @@ class SweepView(View):
     def __init__(self, folder: ExperimentFolder) -> None:
         records = folder.trials()
         self.search = sweeps.search(folder.design, records, sweeps.throughput_of(folder, records))
-        decided = sweeps.Sweep.as_decided(folder)
+        decided = sweeps.with_trials(folder, records, self.search)
         self.sweep: Sweep = analyse_sweep(decided)
         super().__init__(decided, self.sweep.as_analysis())
         self.passes = [r for r in self.records if r.block != SEARCH]
