@@ -161,7 +161,7 @@ def test_its_time_ends_the_search_and_it_can_go_on_with_more(
     assert len(tuning.points()) == 3
     tuning.sound("--minutes", "60")
     assert len(tuning.points()) == 8
-    # Other points are the best now: what was confirmed before stays beside it.
+    # Other points are best now; the earlier confirmation is kept.
     assert (tuning.output / "confirm").exists()
     assert (tuning.output / "confirm-2").exists()
 

@@ -1,4 +1,4 @@
-//! Holding the host for a controller, near or far, as long as it lives.
+//! Holds the host's lock for a controller, local or remote, while it lives.
 
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,7 +12,7 @@ use rustix::time::Timespec;
 use super::journal::Journal;
 use super::lock;
 
-/// Take the lock, say so, keep it until standard input ends. Our death, too, frees it.
+/// Take the lock, print `held`, and keep it until standard input ends or this process dies.
 ///
 /// A controller far away writes a number of seconds there, and again before they are over: a connection that
 /// nobody knows to be dead would hold the host for ever.

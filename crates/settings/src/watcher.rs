@@ -16,7 +16,7 @@ use super::kernel_files::KernelFiles;
 use super::undo::{self, Undone};
 
 const GLANCE: Duration = Duration::from_secs(1);
-/// An undo that fails (the server is down) is tried again, ever more rarely, and then left to the next opener.
+/// A failed undo (the server is down) is retried with growing pauses, then left to the next command.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
@@ -52,7 +52,7 @@ pub fn start(state: &Path, owner: &str, root: &Path) -> anyhow::Result<()> {
         .arg(std::path::absolute(state)?)
         .arg("--root")
         .arg(std::path::absolute(root)?)
-        // A rollback of the controller ends whatever carries its mark: the watcher must not.
+        // A rollback kills every process with its controller's mark, but not the watcher.
         .env_remove("HEADRACE_OWNER")
         // And a command that lost its controller is ended by its mark: the watcher is there for just that.
         .env_remove("HEADRACE_COMMAND")
@@ -81,7 +81,7 @@ pub fn watch(state: &Path, owner: &str, kernel: &KernelFiles) -> anyhow::Result<
             return Ok(());
         };
         if ours.iter().any(is_overdue) {
-            // Not `open_as`: a controller that holds the host now must not keep a lost change alive.
+            // Not `open_as`: another controller's lock must not keep an unconfirmed change.
             let failed = Journal::open(state)
                 .and_then(|mut journal| revert_overdue(&mut journal, kernel))
                 .map_or(1, |undone| undone.iter().filter(|u| !u.done).count());
