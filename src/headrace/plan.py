@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -42,6 +43,18 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+#: What becomes of a trial from which others took CPU time: it is not analysed, or it is, and the intervals widen.
+Disturbed = Literal["invalid", "keep"]
+
+
+def _disturbed() -> Any:
+    """Of this machine, where a plan does not say it."""
+    value = os.environ.get("HEADRACE_DISTURBED") or "invalid"
+    if value not in get_args(Disturbed):
+        raise PlanError(f"{value!r}: either invalid or keep", place="HEADRACE_DISTURBED")
+    return value
+
+
 #: Keys of ``[target]`` that say how a machine is reached.
 LOGIN = ("identity_file", "known_hosts", "sudo", "jump", "forward_agent", "reconnect_s")
 
@@ -51,6 +64,8 @@ class TargetTable(_Table):
 
     address: str = "local"
     scratch: str = "/var/tmp/headrace"
+    #: HEADRACE_DISTURBED says it where a plan does not: it is a matter of the machine.
+    disturbed: Disturbed = Field(default_factory=_disturbed)
     identity_file: str | None = None
     known_hosts: str | None = None
     #: Of SSH: root by sudo, the hosts on the way, our ssh-agent there, how long a lost connection is tried for.
@@ -471,7 +486,7 @@ class Plan(_Table):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
     description: str = ""
-    target: TargetTable = TargetTable()
+    target: TargetTable = Field(default_factory=TargetTable)
     machine: MachineTable | None = None
     design: DesignTable
     workload: WorkloadTable

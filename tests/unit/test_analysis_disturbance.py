@@ -13,7 +13,7 @@ from headrace.analysis.disturbance import Disturbance, _work, find_disturbance
 from headrace.arrow import INTERVALS, LATENCY, SAMPLES, TrialData
 from headrace.design import Design
 from headrace.model import Role, TrialState
-from headrace.plan import WorkloadTable
+from headrace.plan import TargetTable, WorkloadTable
 from headrace.store import TrialRecord
 from tests.synthetic import bare_design
 
@@ -100,10 +100,12 @@ def judge(
     record: TrialRecord = RECORD,
     work: pa.Table | None = None,
     is_duet: bool = False,
+    disturbed: str = "invalid",
 ) -> Disturbance:
     table = samples(quiet() | (more or {}))
     data = TrialData(intervals() if work is None else work, LATENCY.empty_table(), table)
-    return find_disturbance(record, data, planned(SECONDS, at_once=2 if is_duet else 1))
+    target = TargetTable.model_validate({"disturbed": disturbed})
+    return find_disturbance(record, data, planned(SECONDS, at_once=2 if is_duet else 1, target=target))
 
 
 def test_a_quiet_trial_is_undisturbed() -> None:
@@ -153,6 +155,17 @@ def test_stolen_cpu_time(steal_ticks: float, invalid: int, warnings: int) -> Non
     found = judge({("cpu", "steal", "all"): growing(steal_ticks)})
     assert (len(found.invalid), len(found.warnings)) == (invalid, warnings)
     assert all("hypervisor took" in text for text in (*found.invalid, *found.warnings))
+
+
+def test_where_nothing_is_ever_quiet_a_plan_may_keep_such_trials() -> None:
+    hog = process("9/backup", cores=1.5)
+    disturbed: Series = {("cpu", "steal", "all"): growing(3000), **hog}
+    assert len(judge(disturbed).invalid) == 2
+    kept = judge(disturbed, disturbed="keep")
+    assert kept.invalid == ()
+    assert [text.split()[0] for text in kept.warnings] == ["the", "another"]
+    resync: Series = {("md", "sync_active", "md0"): [1.0] * len(TICKS)}
+    assert len(judge(resync, disturbed="keep").invalid) == 1, "that takes the disks, for long"
 
 
 def test_an_iowait_that_steps_back_does_not_count_all_it_ever_was_as_time() -> None:

@@ -156,8 +156,9 @@ def find_disturbance(
     is_live = design.workload.kind == "observe"
     checks = [check for check in _CHECKS if not (is_live and check is _foreign_programs)]
     # Outside events hit both sides of a duet at the same moment: a duet exists to cancel them.
+    kept = _SHARED if is_duet else _TAKES_CPU if design.target.disturbed == "keep" else ()
     reasons = [
-        reason._replace(is_invalid=reason.is_invalid and not (is_duet and check in _SHARED))
+        reason._replace(is_invalid=reason.is_invalid and check not in kept)
         for check in checks
         for reason in check(trial)
     ]
@@ -354,8 +355,11 @@ def _program(label: str) -> str:
     return label.partition("/")[2]
 
 
+#: Checks of what takes CPU time from a trial. On a shared machine a plan may keep such trials.
+_TAKES_CPU = (_throttling, _steal, _foreign_programs)
+
 #: Checks of events that affect the whole machine.
-_SHARED = (_array_resync, _throttling, _steal, _foreign_programs)
+_SHARED = (_array_resync, *_TAKES_CPU)
 
 _CHECKS: tuple[Callable[[_Trial], Iterator[_Reason]], ...] = (
     _window,

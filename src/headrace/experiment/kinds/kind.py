@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -86,6 +86,16 @@ class Kind(ABC):
         require_complete(records)
 
 
+def never_quiet(records: Iterable[TrialRecord]) -> str | None:
+    """What to do where trials were disturbed and none is left."""
+    if all(record.state is not TrialState.INVALID for record in records):
+        return None
+    return (
+        'on a machine that is never quiet: [target] disturbed = "keep", or a duet '
+        "(`headrace docs noisy-machines`)"
+    )
+
+
 def missing(trials: Sequence[TrialSpec], records: Sequence[TrialRecord]) -> list[TrialSpec]:
     """The trials that are not among the records, in their order."""
     done = {record.number for record in records}
@@ -96,4 +106,6 @@ def require_complete(records: Collection[TrialRecord], what: str = "trial") -> N
     """Raise NothingMeasured, with every reason, where none of them is complete."""
     if not any(record.state is TrialState.COMPLETE for record in records):
         reasons = {f"{record.treatment}: {record.reason}" for record in records if record.reason}
-        raise NothingMeasured(f"no {what} is complete:\n" + "\n".join(sorted(reasons)))
+        raise NothingMeasured(
+            f"no {what} is complete:\n" + "\n".join(sorted(reasons)), hint=never_quiet(records)
+        )

@@ -18,7 +18,7 @@ from headrace.design import Design
 from headrace.errors import NothingMeasured, PlanError
 from headrace.experiment import design as designs
 from headrace.experiment import space
-from headrace.experiment.kinds.kind import Ask, Kind, missing
+from headrace.experiment.kinds.kind import Ask, Kind, missing, never_quiet
 from headrace.model import Role, Treatment, TrialSpec, TrialState, Value
 from headrace.plan import AS_IS, RESPONSE_NAMES, Plan, Settings, TuneTable
 from headrace.store import ExperimentFolder, TrialRecord
@@ -231,7 +231,9 @@ class Search(Kind):
         found = found_in(self.folder, self._table, records)
         if not any(f.seen and f.seen.values for f in found):
             reasons = {f.reason for f in found}
-            raise NothingMeasured("no point could be measured:\n" + "\n".join(sorted(reasons)))
+            raise NothingMeasured(
+                "no point could be measured:\n" + "\n".join(sorted(reasons)), hint=never_quiet(records)
+            )
 
 
 def _trial(number: int) -> TrialSpec:
