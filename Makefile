@@ -1,8 +1,8 @@
 # Two commands matter: `make demo` and `make test`. Each installs what is missing first.
 SHELL := /bin/sh
 BIN := .venv/bin
-# Most tests wait for something: four processes keep two cores busy. What measures, or needs the machine to itself, comes
-# after them, one by one. The second runs even if the first failed.
+# Most tests wait for something: four processes keep two cores busy. What asks for a rate comes after them, one by one.
+# The second runs even if the first failed.
 TOGETHER := $(BIN)/pytest -n 4 --dist loadfile
 export PATH := $(PATH):/usr/sbin:/sbin
 # Every test of the command line is a start of Python: one that may not keep its bytecode compiles NumPy and SciPy anew.
@@ -22,13 +22,12 @@ demo: setup ## from a stock MariaDB to a proven faster one, with a report
 test: ## unit tests, the agent's, and one real path through every loop
 	@scripts/setup tests
 	cargo test --locked --quiet
-	$(TOGETHER) -m 'not alone and not slow and (not real or path)'; code=$$?; \
-	$(BIN)/pytest -m 'alone and path' && exit $$code
+	$(TOGETHER) -m 'not alone and not slow and (not real or path)'
 
 test-real: ## every other test, on real servers, hosts, virtual machines, devices and in a browser
 	@scripts/setup tests
 	$(TOGETHER) -m 'not alone and (slow or (real and not path))'; code=$$?; \
-	$(BIN)/pytest -m 'alone and not path' && exit $$code
+	$(BIN)/pytest -m alone && exit $$code
 
 check: ## format, lint, types, import directions
 	cargo fmt --check

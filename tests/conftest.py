@@ -36,27 +36,19 @@ OTHER: dict[str, Callable[[], bool]] = {
     "zram": lambda: Path("/sys/class/zram-control").exists(),
     "ray": lambda: importlib.util.find_spec("ray") is not None,
 }
-#: Files of ``real`` that measure nothing and share nothing with others. All other tests of ``real`` run one after
-#: the other with nothing beside them: a trial next to a busy process is invalid, and a machine has one
-#: vm.swappiness.
-BESIDE = {
-    "real/browser": ("test_docs_site",),
-    "real/install": ("test_install",),
+#: Files of ``real`` that ask for a rate or what is saturated: a neighbour would change it. They run one by one.
+ALONE = {
+    "real/devices": ("test_hunt_devices", "test_hunt_filesystem"),
     "real/server": (
-        "test_apply_server",
-        "test_digest",
-        "test_digest_cli",
-        "test_drive_operations",
-        "test_grants",
-        "test_mysql_client",
-        "test_proxy",
-        "test_recording",
-        "test_sample_server",
-        "test_server",
-        "test_slow_log",
+        "test_drive_stall",
+        "test_hunt_steering",
+        "test_race",
+        "test_rules",
+        "test_sweep",
+        "test_top",
+        "test_traffic_round",
+        "test_tutorials",
     ),
-    "real/ssh": ("test_ssh_commands", "test_ssh_lost", "test_target"),
-    "real/vm": ("test_vm", "test_volumes_md"),
 }
 
 MISSING = {name for name, there in OTHER.items() if not there()}
@@ -82,7 +74,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     ]
     if folder.startswith("real/") or "chromium" in needs:
         item.add_marker("real")
-    if folder.startswith("real/") and item.path.stem not in BESIDE.get(folder, ()):
+    if item.path.stem in ALONE.get(folder, ()):
         item.add_marker("alone")
     lacking = [name for name in needs if name in MISSING or (name not in OTHER and not has(name))]
     if lacking:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 #: The folder, inherited by the processes that xdist starts.
@@ -21,14 +22,21 @@ def open_place() -> str:
     return folder
 
 
+@contextlib.contextmanager
+def alone(name: str) -> Iterator[None]:
+    """Whoever else wants the same waits: for what a machine has once."""
+    with (Path(os.environ[PLACE]) / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def made_once(name: str, make: Callable[[Path], None]) -> Path:
     """The folder that ``make`` filled, whichever process came first."""
     if PLACE not in os.environ:  # no pytest: a bench that starts a server as the tests do
         atexit.register(shutil.rmtree, open_place(), ignore_errors=True)
     place = Path(os.environ[PLACE])
     whole, part = place / name, place / f"{name}.part"
-    with (place / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(name):
         if not whole.exists():
             part.mkdir(exist_ok=True)
             make(part)

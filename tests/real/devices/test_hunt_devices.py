@@ -53,4 +53,8 @@ def test_a_saturated_device_is_told_from_one_that_never_rests(tmp_path: Path) ->
     # What it could be on an idle machine is 0.95: one request at a time also waits for a core.
     assert busy["numbers"]["util"] > 0.3
     assert any("%util" in trap for trap in busy["traps"])
-    assert found["limiting"] == f"block {slow.removeprefix('/dev/')}", found["verdict"]
+    if found["limiting"] == "cpu":
+        # What other guests take comes first where it is that much, and then says so.
+        assert "stolen by the hypervisor" in found["verdict"]
+    else:
+        assert found["limiting"] == f"block {slow.removeprefix('/dev/')}", found["verdict"]

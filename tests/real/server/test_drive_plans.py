@@ -15,10 +15,8 @@ import zstandard
 from headrace.errors import NothingMeasured, NotReady, WorkloadFailed
 from headrace.workloads.drive.check import read_findings
 from tests import sshd
-from tests.real.server.test_runner import Bench, bench
+from tests.bench import Bench
 from tests.servers import free_port
-
-__all__ = ["bench"]  # a fixture
 
 PLAN = """
 name = "driven"

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.server.test_runner import SWAPPINESS, Bench, bench, wait_for
-
-__all__ = ["bench"]  # a fixture
+from tests.bench import SWAPPINESS, Bench, wait_for
 
 pytestmark = pytest.mark.needs("root", "two CPUs")
 

@@ -123,7 +123,9 @@ def test_found_applied_proven_and_rolled_back(pair: lab.Pair, headrace: Any, tmp
     assert name in findings, (found["verdict"], sorted(findings))
     assert "cpu0" in findings[name]["summary"]
     assert f"host.rps_cpus@{pair.interface}" in findings[name]["remedies"][0]["settings"]
-    assert found["verdict"].startswith("Core cpu0 limits this host"), found["verdict"]
+    # What other guests take of both cores comes first where it is that much.
+    limits = found["verdict"].startswith("Core cpu0 limits this host")
+    assert limits or "stolen by the hypervisor" in found["verdict"], found["verdict"]
 
     before = received()
     assert before[0] > 20 * max(before[1], 1), before

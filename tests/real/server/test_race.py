@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.real.server.test_runner import FIO, Bench, bench, wait_for
-
-__all__ = ["bench"]  # a fixture
+from headrace.errors import NothingMeasured
+from tests.bench import FIO, Bench, wait_for
 
 pytestmark = pytest.mark.needs("root")
 
@@ -84,8 +83,11 @@ def test_a_race_agrees_with_a_full_study_and_costs_less(bench: Callable[[str], B
     assert Path(lab.folder / "race" / "report.json").exists()
 
 
-def test_a_disturbed_trial_is_measured_again_by_itself(bench: Callable[[str], Bench]) -> None:
+def test_a_disturbed_trial_is_measured_again_by_itself(
+    bench: Callable[[str], Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = FIO.replace('kind = "factorial"', 'kind = "race"').replace("blocks = 1", "blocks = 2")
+    monkeypatch.setenv("HEADRACE_DISTURBED", "invalid")
     lab = bench(plan)
     process = lab.start()
     # What makes a trial invalid: another program with a core of its own. It is gone before the block ends.
@@ -95,11 +97,10 @@ def test_a_disturbed_trial_is_measured_again_by_itself(bench: Callable[[str], Be
         finally:
             hog.kill()
     _, err = process.communicate(timeout=200)
-    assert process.returncode == 0, err
+    # Others may disturb any trial, the repeated one, too.
+    assert process.returncode in (0, NothingMeasured.exit_code), err
     first = lab.trials()[1]
-    assert first["state"] == "complete", err
-    assert len(first["earlier"]) == 1  # type: ignore[arg-type]
-    assert "another program" in str(first["earlier"])
+    assert "another program, python" in first["earlier"][0]  # type: ignore[index]
     assert any("measured again" in warning for warning in first["warnings"])  # type: ignore[attr-defined]
     assert "trial 1 (" in err
     assert "is measured again, 1 of 2 times" in err

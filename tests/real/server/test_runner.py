@@ -4,49 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from headrace.errors import EXIT_CODES, NothingMeasured
 from tests import sshd
+from tests.bench import FIO, SWAPPINESS, Bench, environ_of, wait_for
 
 pytestmark = pytest.mark.needs("root")
-SWAPPINESS = Path("/proc/sys/vm/swappiness")
-
-FIO = """
-name = "killed"
-[target]
-scratch = "{scratch}"
-[design]
-kind = "factorial"
-baseline = "none"
-blocks = 1
-[workload]
-kind = "fio"
-seconds = 2
-rw = "randwrite"
-size = "32M"
-ioengine = "psync"
-iodepth = 1
-[volume]
-device = "loop"
-size = "400M"
-[base]
-"volume.filesystem" = "ext4"
-"host.vm.swappiness" = {swappiness}
-[factors.scheduler]
-knob = "volume.scheduler"
-levels = ["none", "mq-deadline"]
-"""
 
 OLTP = """
 name = "ladder"
@@ -75,93 +43,6 @@ device = "directory"
 [bundles.broken]
 "server.innodb_no_such_thing" = 1
 """
-
-
-@dataclass
-class Bench:
-    """A scratch folder, a journal and a plan of their own for one test."""
-
-    folder: Path
-    plan: Path
-    output: Path
-    scratch: Path
-    verb: str = "run"
-
-    @property
-    def env(self) -> dict[str, str]:
-        return {**os.environ, "HEADRACE_STATE": str(self.folder / "state"), "NO_COLOR": "1"}
-
-    def start(self, *options: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "headrace", self.verb, str(self.plan), "-o", str(self.output)]
-        return subprocess.Popen(
-            [*command, *options],
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    def finish(self, *options: str) -> tuple[int, str, str]:
-        process = self.start(*options)
-        out, err = process.communicate(timeout=240)
-        return process.returncode, out, err
-
-    def trials(self) -> dict[int, dict[str, object]]:
-        return {
-            int(p.parent.name): json.loads(p.read_text())
-            for p in sorted(self.output.glob("trials/[0-9]*/trial.json"))
-        }
-
-    def traces(self) -> list[str]:
-        """What an experiment must not leave on the host: mounts, loop devices, processes."""
-        found = [
-            line for line in Path("/proc/self/mounts").read_text().splitlines() if str(self.scratch) in line
-        ]
-        for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
-            if str(self.scratch) in backing.read_text():
-                found.append(str(backing))
-        for environ in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                content = environ.read_bytes()
-            except OSError:
-                continue
-            if b"HEADRACE_OWNER=headrace-" in content and str(self.scratch).encode() in _environ(
-                environ.parent
-            ):
-                found.append(f"{environ.parent.name}: {(environ.parent / 'cmdline').read_text()}")
-        return found
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Callable[[str], Bench]]:
-    before = SWAPPINESS.read_text()
-    made: list[Bench] = []
-    # A short path: a server's socket lies below it.
-    scratch = Path(tempfile.mkdtemp(prefix="hr-", dir="/var/tmp"))
-    scratch.chmod(0o755)
-
-    def make(text: str) -> Bench:
-        other = 11 if before.strip() != "11" else 12
-        plan = tmp_path / "plan.toml"
-        plan.write_text(text.replace("{scratch}", str(scratch)).replace("{swappiness}", str(other)))
-        made.append(Bench(tmp_path, plan, tmp_path / "out", scratch))
-        return made[-1]
-
-    yield make
-    assert SWAPPINESS.read_text() == before, "a host setting was not restored"
-    for one in made:
-        assert one.traces() == []
-    shutil.rmtree(scratch)
-
-
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 90
-    while not condition():
-        if process.poll() is not None:
-            raise AssertionError(f"ended before the stage came: {process.communicate()}")
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def stages(bench: Bench) -> dict[str, Callable[[], bool]]:
@@ -199,16 +80,9 @@ def _running(program: str, owner: str) -> list[int]:
             name = (process / "comm").read_text().strip()
         except OSError:
             continue
-        if name == program and f"HEADRACE_OWNER={owner}".encode() in _environ(process):
+        if name == program and f"HEADRACE_OWNER={owner}".encode() in environ_of(process):
             found.append(int(process.name))
     return found
-
-
-def _environ(process: Path) -> bytes:
-    try:
-        return (process / "environ").read_bytes()
-    except OSError:
-        return b""
 
 
 @pytest.mark.parametrize("stage", list(stages(Bench(Path(), Path(), Path(), Path()))))

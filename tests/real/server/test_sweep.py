@@ -13,9 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from headrace.errors import NothingMeasured
-from tests.real.server.test_runner import SWAPPINESS, Bench, bench, wait_for
-
-__all__ = ["bench"]  # a fixture
+from tests.bench import SWAPPINESS, Bench, wait_for
 
 pytestmark = pytest.mark.needs("root")
 

@@ -10,10 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.bench import Bench, wait_for
 from tests.real.server.test_race import HELD_BACK
-from tests.real.server.test_runner import Bench, bench, wait_for
-
-__all__ = ["bench"]  # a fixture
 
 pytestmark = pytest.mark.needs("root")
 
