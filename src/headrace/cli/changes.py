@@ -33,7 +33,6 @@ class Persist(StrEnum):
 
 
 @app.command(
-    short_help="Change settings of a live host, with a way back.",
     epilog="Example: headrace apply host.vm.swappiness=1 host.rps_cpus@eth0=f -t root@db1 --confirm-within 60s",
 )
 @grouped
@@ -174,7 +173,6 @@ def journal(target: TargetOption = "local", as_json: Json = False) -> None:
 
 
 @app.command(
-    short_help="List settings and their current values.",
     epilog="Example: headrace knobs innodb_io; headrace knobs '*@eth0' -t root@db1; headrace knobs show host.thp",
 )
 @grouped

@@ -171,7 +171,6 @@ class Days:
 
 
 @app.command(
-    short_help="Summarise traffic by query class: how often, how slow, how costly.",
     epilog="Example: headrace digest slow.log --objective 10ms --html digest.html",
 )
 @grouped

@@ -16,7 +16,7 @@ from headrace.errors import HeadraceError, NotReady
 SITE = Path(headrace.__file__).parent / "docs_site"
 
 
-@app.command(short_help="Open the documentation.", epilog="Example: headrace docs plans")
+@app.command(epilog="Example: headrace docs plans")
 def docs(
     page: Annotated[
         str, typer.Argument(metavar="[PAGE]", help="A page by name, such as plans or POOL01.")

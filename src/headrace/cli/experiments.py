@@ -90,9 +90,7 @@ def plan_options(kind: Annotated[str, typer.Argument(help="A workload.", metavar
     stdout().print(table)
 
 
-@app.command(
-    short_help="Run a plan, or continue it.", epilog="Example: headrace run filesystems -o experiments/fs-2"
-)
+@app.command(epilog="Example: headrace run filesystems -o experiments/fs-2")
 def run(
     plan: PlanFile,
     output: Output = None,
@@ -111,7 +109,7 @@ def run(
     _run_plan(find_plan(plan), output, retry, as_json, on)
 
 
-@app.command(short_help="From a stock MariaDB to a proven faster one.")
+@app.command()
 def demo(output: Output = Path("experiments/stock-to-all"), as_json: Json = False) -> None:
     """From a stock private MariaDB to a proven faster one, in about 8 minutes."""
     _run_plan(find_plan(Path("stock-to-all")), output, False, as_json)
@@ -140,7 +138,6 @@ def _run_file(file: PlanFileRead, output: Path | None, retry: bool, as_json: boo
 
 
 @app.command(
-    short_help="Find the saturation point.",
     epilog="Example: headrace sweep sweep --objective p99=10ms --objective p50=1ms",
 )
 def sweep(
@@ -177,7 +174,6 @@ def _conclude(folder: ExperimentFolder, as_json: bool) -> None:
 
 @app.command(
     name="report",
-    short_help="Analyse an experiment and write its report.",
     epilog="Example: headrace report experiments/stock-to-all --json | jq .effects",
 )
 def report_command(folder: Folder, objective: Objectives = None, as_json: Json = False) -> None:
@@ -191,7 +187,7 @@ def report_command(folder: Folder, objective: Objectives = None, as_json: Json =
     _conclude(found, as_json)
 
 
-@app.command(short_help="Show an experiment's progress.")
+@app.command()
 def status(folder: Folder, as_json: Json = False) -> None:
     """Show an experiment's progress, and whether the host is restored."""
     from headrace.agent import Agent, Journal
@@ -223,7 +219,6 @@ def status(folder: Folder, as_json: Json = False) -> None:
 
 
 @app.command(
-    short_help="Compare two experiments.",
     epilog="Example: headrace compare experiments/kernel-6.1 experiments/kernel-6.12",
 )
 def compare(a: Folder, b: Folder, as_json: Json = False) -> None:

@@ -12,7 +12,6 @@ from headrace.model import ServerLogin
 
 
 @app.command(
-    short_help="Check whether a machine is ready.",
     epilog="Example: headrace doctor --json | jq '.[] | select(.ok|not)'",
 )
 def doctor(target: TargetOption = "local", scratch: str = "/var/tmp/headrace", as_json: Json = False) -> None:

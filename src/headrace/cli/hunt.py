@@ -38,7 +38,6 @@ app.add_typer(rules_app, name="rules")
 
 
 @app.command(
-    short_help="Find what limits a host, why, and what would help.",
     epilog="Example: headrace hunt --target root@db1 --seconds 120 --save db1.hunt",
 )
 @grouped

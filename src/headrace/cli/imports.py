@@ -15,7 +15,6 @@ EXAMPLE = "Example: headrace import table.csv --factor kernel --factor filesyste
 
 @app.command(
     "import",
-    short_help="Analyse results that others measured: tables, outputs of benchmarks.",
     epilog=f"{EXAMPLE}, or: headrace import out/*.json --names 'fio-{{filesystem}}-{{chunk}}.json' "
     "--response write_iops",
 )

@@ -21,7 +21,6 @@ from headrace.model import ServerLogin
 
 
 @app.command(
-    short_help="Measure this machine's latencies, from CPU cache to commit.",
     epilog="Example: headrace ladder --file /var/lib/mysql-files --mysql-defaults-file ~/.my.cnf",
 )
 @grouped

@@ -62,7 +62,6 @@ Weaker = Annotated[
 
 
 @app.command(
-    short_help="Test the fixes of findings on a workload; keep what is proven.",
     epilog="Example: headrace prove --auto --plan stock-to-all; headrace prove POOL01 --plan my.toml --blocks 6",
 )
 @grouped

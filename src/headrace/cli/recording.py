@@ -26,7 +26,6 @@ Recording = Annotated[Path, typer.Argument(metavar="FILE", show_default=False)]
 
 
 @app.command(
-    short_help="Record what clients send to a server.",
     epilog="Example: headrace record -t root@db1 /var/log/mysql/slow.log --follow --duration 10m -o db1.rec",
 )
 def record(

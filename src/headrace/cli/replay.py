@@ -67,7 +67,6 @@ FoundRowsOption = Annotated[
 
 
 @app.command(
-    short_help="Replay recorded traffic on a server, and compare its answers.",
     epilog="Example: headrace replay shop.rec --mysql-socket /run/copy.sock --check",
 )
 @grouped

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
+import typer.core
 
 from headrace import __version__, extras
+from headrace.cli.commands import COMMANDS
 from headrace.errors import HeadraceError, StoreError
 
 if TYPE_CHECKING:
@@ -23,8 +25,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+
+class _Commands(typer.core.TyperGroup):
+    """All commands; of those whose modules are not imported, only what the list of commands says."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = {
+            name: self.commands.get(name) or typer.core.TyperCommand(name, short_help=summary)
+            for words in COMMANDS.values()
+            for name, summary in words.items()
+        }
+
+
 app = typer.Typer(
     name="headrace",
+    cls=_Commands,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

@@ -30,7 +30,6 @@ ONCE_LINES = 40
 
 
 @app.command(
-    short_help="A live view of a host and its server.",
     epilog="Example: headrace top --target root@db1. Without a terminal, or with --once, one snapshot is printed.",
 )
 @grouped

@@ -14,7 +14,6 @@ from headrace.cli.shell import Json, app, run_until_signal, say, stderr
 
 
 @app.command(
-    short_help="Search many knobs, confirm the best against the current settings.",
     epilog="Example: headrace tune tune --minutes 30",
 )
 def tune(

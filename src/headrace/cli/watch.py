@@ -15,7 +15,6 @@ REGRESSION = 13
 
 
 @app.command(
-    short_help="Detect changes in a series of results.",
     epilog="Example: headrace watch nightly/2026-* --response p99; headrace watch history.csv --response tps",
 )
 def watch(
@@ -81,7 +80,6 @@ def _experiments(sources: list[Path], treatment: str, response: str) -> list[Any
 
 
 @app.command(
-    short_help="Measure the false-alarm rate of headrace's verdicts.",
     epilog="Example: headrace audit; headrace audit experiments/stock-to-all",
 )
 def audit(

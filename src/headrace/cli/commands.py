@@ -1,0 +1,69 @@
+"""The list of commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+#: Module -> its commands and what ``headrace --help`` says about them, in its order. Only the module of the given
+#: command is imported: building all forty takes as long as starting Python and typer.
+COMMANDS: Mapping[str, Mapping[str, str]] = {
+    "hosts": {
+        "doctor": "Check whether a machine is ready.",
+        "facts": "Show how a host and its servers are configured.",
+    },
+    "hunt": {
+        "hunt": "Find what limits a host, why, and what would help.",
+        "rules": "List the rules that hunt evaluates, and explain one.",
+    },
+    "top": {
+        "top": "A live view of a host and its server.",
+    },
+    "prove": {
+        "prove": "Test the fixes of findings on a workload; keep what is proven.",
+    },
+    "changes": {
+        "apply": "Change settings of a live host, with a way back.",
+        "confirm": "Keep what `apply --confirm-within` changed.",
+        "rollback": "Restore original values.",
+        "journal": "Show the changes on a host: open ones and kept ones.",
+        "knobs": "List settings and their current values.",
+    },
+    "experiments": {
+        "run": "Run a plan, or continue it.",
+        "demo": "From a stock MariaDB to a proven faster one.",
+        "sweep": "Find the saturation point.",
+        "report": "Analyse an experiment and write its report.",
+        "status": "Show an experiment's progress.",
+        "compare": "Compare two experiments.",
+        "plan": "Inspect plan files without running them.",
+    },
+    "tune": {
+        "tune": "Search many knobs, confirm the best against the current settings.",
+    },
+    "watch": {
+        "watch": "Detect changes in a series of results.",
+        "audit": "Measure the false-alarm rate of headrace's verdicts.",
+    },
+    "imports": {
+        "import": "Analyse results that others measured: tables, outputs of benchmarks.",
+    },
+    "recording": {
+        "record": "Record what clients send to a server.",
+        "recording": "Inspect, cut, merge, filter and anonymise recordings.",
+    },
+    "digest": {
+        "digest": "Summarise traffic by query class: how often, how slow, how costly.",
+    },
+    "replay": {
+        "replay": "Replay recorded traffic on a server, and compare its answers.",
+    },
+    "ladder": {
+        "ladder": "Measure this machine's latencies, from CPU cache to commit.",
+    },
+    "lab": {
+        "lab": "Virtual machines with a chosen kernel, disks and network.",
+    },
+    "docs": {
+        "docs": "Open the documentation.",
+    },
+}
