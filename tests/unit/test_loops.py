@@ -7,6 +7,7 @@ and the report are those that a real machine would have.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from headrace.model import TrialState
 from headrace.store import ExperimentFolder, TrialDraft, TrialRecord
 from tests import fake_lab
 from tests.fake_lab import FakeHost, Killed, by_name, scaling
+from tests.folders import TESTS
 
 cli.load("run")
 
@@ -107,6 +109,9 @@ KINDS = tuple(SPEEDS)
 #: Of a pool: nobody waits for anybody here.
 PATIENCE = pool.Patience(0.001, 1, 3, 0)
 
+#: What the terminal shows of each kind.
+GOLDEN = TESTS / "cases" / "terminal"
+
 
 class Bench:
     """A plan, its host, and the command that runs it."""
@@ -181,7 +186,10 @@ def test_from_a_plan_to_its_report(bench: Bench) -> None:
     assert SAID[bench.kind] in " ".join(headlines)
     page = (folder.path / "report.html").read_text()
     assert f"<title>{bench.kind}" in page
-    assert SAID[bench.kind] in answer.output
+    golden = GOLDEN / f"{bench.kind}.txt"
+    if "HEADRACE_TESTS_WRITE" in os.environ:
+        golden.write_text(answer.stdout)
+    assert answer.stdout == golden.read_text(), "if this is right, run it with HEADRACE_TESTS_WRITE=1"
     # Again: nothing is left to measure, and the same is said.
     before = len(bench.host.measured)
     assert bench.run().exit_code == 0

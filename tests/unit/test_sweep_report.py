@@ -370,7 +370,7 @@ def test_a_driver_at_its_limit_is_told_from_a_server_at_its_limit(tmp_path: Path
     }
     said = found.sweep.headline
     assert said.startswith("Throughput still grows at 8 threads, the highest level that could be measured: ")
-    assert "At 16 and 32 threads the driver, not the server, was at its limit" in said
+    assert "At 16 and 32 threads the driver, not the server, was the bottleneck" in said
     assert "p99 within 30 ms holds up to 8 threads" in said
     assert [level["is_driver_saturated"] for level in found.json["levels"]] == [False] * 4 + [True] * 2
     assert "give it more threads (workload.threads)" in found.outline().text
@@ -384,7 +384,7 @@ def test_a_level_that_lost_passes_says_how_many_are_left(tmp_path: Path) -> None
     whole = make(tmp_path / "whole")
     numbers = [r.number for r in whole.trials() if r.treatment == "threads=128" and r.block in (1, 2, 3)]
     partly = Written(tmp_path / "partly", CLOSED, Truth(invalid=dict.fromkeys(numbers, SATURATED)))
-    assert "At 128 threads the driver, not the server, was at its limit" in partly.sweep.headline
+    assert "At 128 threads the driver, not the server, was the bottleneck" in partly.sweep.headline
     row = next(line for line in partly.terminal(200).splitlines() if line.split()[:1] == ["128"])
     assert row.split()[-3:] == ["1", "of", "4"]
     assert "1 of 4" in partly.outline().text

@@ -468,13 +468,13 @@ def _about_objective(sweep: Sweep, answer: Answer) -> str:
         rate = "" if sweep.is_open else f", {_count(answer.ops_s.estimate)} operations/s"
         text = f"{answer.objective} holds up to {sweep.at(answer.holds)}{rate}"
     else:
-        text = f"{answer.objective} is shown to hold at no level"
+        text = f"{answer.objective} is not shown to hold at any level"
     if answer.fails is not None:
         text += f", and fails at {sweep.at(answer.fails)}"
     if answer.open_levels:
         first, last = answer.open_levels[0], answer.open_levels[-1]
         ends = f"{first:,.6g} to {last:,.6g}" if last > first else f"{first:,.6g}"
-        text += f"; {ends} cannot be told ({answer.why})"
+        text += f"; undecided at {ends} ({answer.why})"
     elif answer.fails is None:
         text += f", {_top(sweep)}"
     return text + "."
@@ -489,8 +489,8 @@ def _about_limits(sweep: Sweep) -> list[str]:
     said = []
     if sweep.driver_saturated:
         said.append(
-            f"At {sweep.at(*sweep.driver_saturated)} the driver, not the server, was at its limit: "
-            "trials in which it was say nothing of the server."
+            f"At {sweep.at(*sweep.driver_saturated)} the driver, not the server, was the bottleneck: "
+            "those trials say nothing about the server."
         )
     level = sweep.unreached
     if level is not None and not level.is_driver_saturated:

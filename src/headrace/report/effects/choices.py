@@ -32,14 +32,14 @@ def sentences(decision: Decision) -> list[str]:
 def _best_words(best: Best, margin: float) -> str:
     name, what = best.leader.name, best.question.name
     left = best.question.left_out
-    out = f" Not enough data of {_names(left)} to take part." if left else ""
+    out = f" Not enough data to include {_names(left)}." if left else ""
     if best.certainty is Certainty.SURE:
         after = best.candidates[1]
-        return f"The best {what} has {name}; the next, {after.name}, keeps {_kept(after.kept)} of it.{out}"
+        return f"{name} has the best {what}; {after.name} is next, at {_kept(after.kept)} of it.{out}"
     if best.certainty is Certainty.WITHIN:
         least = _percent(best.leader.kept.low if best.leader.kept else None)
         return (
-            f"{name} is within {100 * margin:g}% of the best {what}: it keeps at least {least} of it. "
+            f"{name} is within {100 * margin:g}% of the best {what}: it reaches at least {least} of it. "
             f"Indistinguishable from it: {_names(best.rivals)}.{out}"
         )
     if best.leader.may_be_best is None:
@@ -47,14 +47,14 @@ def _best_words(best: Best, margin: float) -> str:
         within = f"{near or 'none'} of {len(best.candidates) - 1} others within {100 * margin:g}% of it"
         return (
             f"Not enough data to say which has the best {what}: {name} is first "
-            f"({text.count(best.leader.mean)}), {within}, and nothing shows how much a repeat would "
-            f"differ.{out}"
+            f"({text.count(best.leader.mean)}), {within}, and without repeats the noise is "
+            f"unknown.{out}"
         )
     needed = f" About {best.blocks_needed} blocks in total would settle it." if best.blocks_needed else ""
     if best.leader.kept is None or best.leader.kept.low is None:
         return f"Not enough data to say which has the best {what}: {name} leads.{needed}{out}"
     return (
-        f"Not enough data to say which has the best {what}: {name} leads and keeps at least "
+        f"Not enough data to say which has the best {what}: {name} leads, with at least "
         f"{_percent(best.leader.kept.low)} of the best; {_names(best.rivals)} may be "
         f"better.{needed}{out}"
     )
@@ -66,11 +66,11 @@ def _front_words(front: Front) -> str:
     points = [
         f"{n} ({text.count(front.points[n][0])}, {text.count(front.points[n][1])})" for n in front.members
     ]
-    said = f"{a} and {b} at once{where}: no other is as good in both as {_names(points)}"
+    said = f"None is better than {_names(points)} in both {a} and {b}{where}"
     if front.beaten is None:
-        return f"{said}; not enough data to say how sure that is."
+        return f"{said}; not enough data to say how certain that is."
     unsure = [n for n in front.points if n not in front.members and n not in front.beaten]
-    return f"{said}; {_names(unsure)} may belong to them." if unsure else f"{said}; all others are beaten."
+    return f"{said}; {_names(unsure)} may be as good." if unsure else f"{said}; all others are worse."
 
 
 def _robust_words(robust: Robust, margin: float) -> str:
@@ -78,7 +78,7 @@ def _robust_words(robust: Robust, margin: float) -> str:
     overall = "The best overall" if robust.is_higher_better else "The best overall in latency"
     said = (
         f"{overall} is {first.name}: over {len(robust.questions)} questions it keeps "
-        f"{_kept(first.worst)} of {what} where it keeps least ({first.where}), and {_percent(first.mean)} on "
+        f"{_kept(first.worst)} of {what} in its worst case ({first.where}), and {_percent(first.mean)} on "
         "average"
     )
     left = f" Not measured for all of them: {_names(robust.left_out)}." if robust.left_out else ""
@@ -88,8 +88,8 @@ def _robust_words(robust: Robust, margin: float) -> str:
         near = f"within {100 * margin:g}% of the best everywhere"
         return f"{said}: {near}. Indistinguishable: {_names(robust.rivals)}.{left}"
     if first.worst.low is None:
-        return f"{said}. Not enough data to say how sure that is.{left}"
-    return f"{said}. Not enough data to tell it from {_names(robust.rivals)}.{left}"
+        return f"{said}. Not enough data to say how certain that is.{left}"
+    return f"{said}. Not enough data to distinguish it from {_names(robust.rivals)}.{left}"
 
 
 def _names(found: Sequence[str]) -> str:
@@ -229,8 +229,8 @@ def _front_chart(front: Front) -> Chart:
     way = [f"{response}, {'more' if up else 'less'} is better" for response, up in ways]
     kinds = {kind for _, _, kind, _ in points}
     legend = [
-        ("no other is as good in both", "@{better}", "●"),
-        ("may belong to them", "@{unsure}", "○"),
+        ("none is better in both", "@{better}", "●"),
+        ("may be as good", "@{unsure}", "○"),
         ("another is better in both", "@{muted}", "●"),
     ]
     shown = [entry for entry, kind in zip(legend, ("front", "broken", "other"), strict=True) if kind in kinds]

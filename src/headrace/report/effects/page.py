@@ -72,7 +72,8 @@ def _verdicts(studies: Sequence[Study], decision: Decision) -> list[str]:
 
 def _choice(decision: Decision) -> Section:
     see = (
-        "The best for each response, what no other beats in two at once, and what loses least wherever it is."
+        "The best for each response, those that none beats in two responses together, and the one that "
+        "loses least in its worst case."
     )
     parts = choices.parts(decision)
     return Section("choice", "Choice", "Which one to take?", parts, see)

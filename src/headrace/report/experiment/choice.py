@@ -7,8 +7,8 @@ from headrace.report.experiment.view import View
 from headrace.report.parts import Gap, Section
 
 SEE = (
-    "The best for each objective with everything that is indistinguishable from it, those that no other beats in "
-    "throughput and p99 at once, and what loses least in the condition that suits it worst."
+    "The best for each objective with everything that is indistinguishable from it, those that none beats in both "
+    "throughput and p99, and the one that loses least in its worst condition."
 )
 
 

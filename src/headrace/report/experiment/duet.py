@@ -43,21 +43,20 @@ def sentences(
     first, second = cpus(records)
     where = f" (CPUs {first} | {second})" if first else ""
     said = [
-        "Side by side: each treatment ran at the same moment as its baseline, on half of the "
-        f"machine{where}. The ratios are what was asked; operations/s and latencies are those of half a "
-        "machine, with a neighbour."
+        f"Side by side: each treatment and its baseline ran concurrently, each on half of the machine{where}. "
+        "The ratios are the result; operations/s and latencies are those of half a machine with a neighbour."
     ]
     found = of_responses(folder, records, responses)
     if found and found.bias:
         said.append(
-            f"The second half did {text.ratio(found.bias.estimate)} of the first "
-            f"({text.between(found.bias)}): the sides are drawn and swapped, so that this decides nothing."
+            f"The second half had {text.ratio(found.bias.estimate)} of the first's throughput "
+            f"({text.between(found.bias)}). Sides are drawn at random and swapped, so this decides nothing."
         )
     if found and found.alone is not None and found.together is not None:
         gain = f", {found.gain:.1f} times less" if found.gain and found.gain >= 1.05 else ""
         said.append(
-            f"From pair to pair a trial moved by {100 * found.alone:.1f}%, against the other of its pair by "
-            f"{100 * found.together:.1f}%{gain}: the rest hit both and cancels."
+            f"A trial varied by {100 * found.alone:.1f}% between pairs, and by {100 * found.together:.1f}% "
+            f"relative to the other one of its pair{gain}. The rest affected both and cancels."
         )
     return said
 

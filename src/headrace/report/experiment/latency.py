@@ -21,7 +21,7 @@ def section(view: View) -> Section:
     is_response = any(s.latency_kind == "response" for s in view.analysis.summaries)
     if is_response and not view.is_open_loop:
         brief.append(
-            Sentence("A closed loop asks nothing while the server stalls: users would see a worse p99.")
+            Sentence("A closed loop sends nothing while the server stalls, so users would see a worse p99.")
         )
     title = "Where in the distribution is the latency?"
     return Section("latency", "Latency", title, lambda: _parts(view), SEE, brief)

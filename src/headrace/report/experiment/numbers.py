@@ -25,8 +25,8 @@ def section(view: View) -> Section:
         "The numbers",
         lambda: _parts(view),
         "A verdict rests on the configuration's own interval, adjusted for all comparisons. The noise "
-        "floor next to it is its context: how much two runs of the baseline differ. No ratio is given "
-        "where a trial had too few operations to state the percentile.",
+        "floor next to it shows how much two runs of the baseline differ. No ratio is given if a trial had too "
+        "few operations for the percentile.",
         list(_brief(view)),
         {"treatments": [_treatment(view, group, row) for group in view.groups for row in group.rows]},
     )
@@ -217,8 +217,8 @@ def _rests_on(view: View) -> str:
         return "No comparison is possible yet: it needs a block with a treatment and its baseline."
     first = min(g.baseline for g in view.groups).partition(" @ ")[0]
     return (
-        f"Ratio to {first} in the same block, {view.confidence} interval for all comparisons together: the "
-        "verdict rests on it alone. The A/A row and floor, the baseline against itself, are its context."
+        f"Ratios to {first} within each block; the intervals hold jointly at {view.confidence} and decide the "
+        "verdict. The A/A row and floor compare the baseline with itself, for context."
     )
 
 

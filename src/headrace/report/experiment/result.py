@@ -40,8 +40,7 @@ def section(view: View) -> Section:
         lambda: _parts(view),
         f"Left: throughput, with its {view.confidence} interval. Right: the ratio to the baseline, paired "
         "by block. An interval that stays clear of the dotted line at 1 is a difference: it is adjusted "
-        "for all comparisons. The grey band is its context, the noise floor: how far two runs of the "
-        "baseline lie apart.",
+        "for all comparisons. The grey band is the noise floor: how much two runs of the baseline differ.",
         data={
             "effects": [_effect(g, e) for g in view.groups for row in g.rows for e in row.effects.values()],
             "noise": view.analysis.noise,

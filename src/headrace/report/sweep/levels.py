@@ -93,9 +93,9 @@ def _brief(sweep: Sweep) -> Iterator[Part]:
     yield Table([column for column, _ in shown], rows)
     yield Gap()
     yield Sentence(f"Latency in ms is {latency_words(sweep)}.")
-    yield Sentence(f"Intervals are over passes, {1 - sweep.alpha:.0%}. Inverse: the knee.")
+    yield Sentence(f"Intervals are over passes, {1 - sweep.alpha:.0%}. The highlighted level is the knee.")
     if not sweep.is_open:
-        yield Sentence("A closed loop asks nothing while the server stalls: users would see a worse p99.")
+        yield Sentence("A closed loop sends nothing while the server stalls, so users would see a worse p99.")
 
 
 def _columns(sweep: Sweep) -> Iterator[_Shown]:
