@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -34,6 +34,7 @@ from headrace.workloads import (
 )
 from headrace.workloads.tables import Phase, Slice, boundaries, measurement, percentile_ns, to_histogram
 from headrace.workloads.tool import last_lines, require_version
+from tests import servers
 from tests.contracts.workload import SECONDS, WARMUP_S, WorkloadContract, window_rows
 from tests.folders import TESTS
 
@@ -114,50 +115,15 @@ class TestSysbenchFileio(FileWorkload):
     impossible: ClassVar[dict[str, Option]] = {"file_total_size": "32M"}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerEndpoint]:
     """A throwaway server with an empty database."""
-    folder = tmp_path_factory.mktemp("mariadb")
-    socket, data = folder / "s", folder / "data"
-    user = ["--user=mysql"] if os.geteuid() == 0 else []
-    if user:
-        shutil.chown(folder, "mysql")
-        for parent in folder.parents[:2]:
-            parent.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
-    install = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", *user]
-    subprocess.run(
-        [*install, "--auth-root-authentication-method=normal"],
-        env=environment,
-        check=True,
-        capture_output=True,
-    )
-    server = subprocess.Popen(
-        [
-            "mariadbd",
-            "--no-defaults",
-            "--skip-networking",
-            "--innodb-flush-log-at-trx-commit=2",
-            f"--datadir={data}",
-            f"--socket={socket}",
-            f"--log-error={folder}/error.log",
-            *user,
-        ],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        create = ["mariadb", "--no-defaults", f"--socket={socket}", "-uroot", "-e", "CREATE DATABASE sbtest"]
-        deadline = time.monotonic() + 30
-        while subprocess.run(create, check=False, capture_output=True).returncode != 0:
-            assert time.monotonic() < deadline, (folder / "error.log").read_text()
-            assert server.poll() is None, (folder / "error.log").read_text()
-            time.sleep(0.1)
-        yield ServerEndpoint(Vendor.MARIADB, "", str(socket), 0, "root", "sbtest")
-    finally:
-        server.terminate()
-        server.wait(30)
+    # mysqld's account must be able to enter.
+    with tempfile.TemporaryDirectory(prefix="hr-workloads-") as folder:
+        Path(folder).chmod(0o755)
+        with servers.mariadb(Path(folder) / "m") as server:
+            server.sql("CREATE DATABASE sbtest")
+            yield ServerEndpoint(Vendor.MARIADB, "", server.socket, 0, "root", "sbtest")
 
 
 def query(endpoint: ServerEndpoint, statement: str) -> list[str]:
