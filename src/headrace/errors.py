@@ -73,7 +73,7 @@ class Busy(HeadraceError):
     exit_code = 7
 
 
-class Held(Busy):
+class HostBusy(Busy):
     """Another process works on the host: it runs only one trial at a time."""
 
 

@@ -22,7 +22,7 @@ from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import TrialResponse
 from headrace.errors import NotReady, PlanError
 from headrace.experiment import kinds, pair
-from headrace.experiment.again import LEAST, MAX_EACH, Again, replacing
+from headrace.experiment.retries import LEAST, MAX_EACH, Retries, replacing
 from headrace.experiment.trial import LeftAlone
 from headrace.model import Role, TrialSpec, TrialState
 from headrace.store import TrialRecord
@@ -222,42 +222,42 @@ def test_windows_that_hardly_overlap_are_no_pair() -> None:
 
 def test_a_disturbed_trial_is_measured_again_a_bounded_number_of_times() -> None:
     said: list[str] = []
-    again = Again([], 100, said.append)
+    retries = Retries([], 100, said.append)
     disturbed = record(1, TrialState.INVALID, reason="another program")
     for attempt in range(MAX_EACH):
-        assert again.wants(disturbed)
-        again.begin(disturbed)
+        assert retries.wants(disturbed)
+        retries.begin(disturbed)
         disturbed = replace(disturbed, earlier=replacing(disturbed, disturbed))
         assert len(disturbed.earlier) == attempt + 1
-    assert not again.wants(disturbed)
+    assert not retries.wants(disturbed)
     assert disturbed.earlier == ["invalid: another program"] * MAX_EACH
     assert len(said) == MAX_EACH
     assert "another program" in said[0]
 
 
 def test_a_machine_that_is_always_disturbed_ends_the_repeating() -> None:
-    again = Again([], 5, lambda _: None)
+    retries = Retries([], 5, lambda _: None)
     spent = 0
     for number in range(1, 30):
         disturbed = record(number, TrialState.INVALID)
-        while again.wants(disturbed):
-            again.begin(disturbed)
+        while retries.wants(disturbed):
+            retries.begin(disturbed)
             disturbed = replace(disturbed, earlier=replacing(disturbed, disturbed))
             spent += 1
     assert spent == LEAST
     # What was spent before a kill counts afterwards, too.
-    assert not Again([record(1, earlier=["x"] * LEAST)], 5, lambda _: None).wants(
+    assert not Retries([record(1, earlier=["x"] * LEAST)], 5, lambda _: None).wants(
         record(2, TrialState.INVALID)
     )
 
 
 def test_what_failed_or_saturated_its_driver_is_not_measured_again() -> None:
-    again = Again([], 100, lambda _: None)
-    assert not again.wants(record(1, TrialState.FAILED))
-    assert not again.wants(record(1))
+    retries = Retries([], 100, lambda _: None)
+    assert not retries.wants(record(1, TrialState.FAILED))
+    assert not retries.wants(record(1))
     from headrace.analysis.sweep import SATURATED
 
-    assert not again.wants(record(1, TrialState.INVALID, reason=f"{SATURATED}: 100%"))
+    assert not retries.wants(record(1, TrialState.INVALID, reason=f"{SATURATED}: 100%"))
 
 
 # What pairs tell.

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headrace import plan as plans
 from headrace.arrow import empty_data
-from headrace.errors import Busy, Held, NothingMeasured, PlanError, Refused, TargetError
+from headrace.errors import Busy, HostBusy, NothingMeasured, PlanError, Refused, TargetError
 from headrace.experiment import design as designs
 from headrace.experiment import kinds
 from headrace.experiment.block import Seen, Task
@@ -462,7 +462,7 @@ async def test_who_comes_later_waits_and_is_told_once_who_is_in_the_way() -> Non
     async def take() -> str:
         asked.append(1)
         if len(asked) < 4:
-            raise Held("process 7 holds this host for headrace-x")
+            raise HostBusy("process 7 holds this host for headrace-x")
         return "held"
 
     assert await queued(take, told.append, poll_s=0) == "held"

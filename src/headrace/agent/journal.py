@@ -14,7 +14,7 @@ from typing import Any
 from headrace import controller
 from headrace.agent.door import Agent
 from headrace.agent.program import PROGRAM
-from headrace.errors import Busy, ConnectionLost, HeadraceError, Held, TargetError
+from headrace.errors import Busy, ConnectionLost, HeadraceError, HostBusy, TargetError
 from headrace.model import ServerLogin
 from headrace.target import Process, Target
 from headrace.target.local import LocalTarget
@@ -72,7 +72,7 @@ class Journal:
 
     @contextlib.asynccontextmanager
     async def hold(self) -> AsyncIterator[None]:
-        """Hold the host for the whole context. Raises Held, saying who holds it.
+        """Hold the host for the whole context. Raises HostBusy, saying who holds it.
 
         When the holding process dies under us, what runs in the context is cancelled and TargetError raised:
         another controller might change the host now. When only the way to the host was lost, the host is taken
@@ -119,14 +119,14 @@ class Journal:
         where the way there was lost before: it is ended first."""
         try:
             return await self._take()
-        except Held:
+        except HostBusy:
             if not await self._end_orphan():
                 raise
         deadline = time.monotonic() + DEATH_S
         while True:
             try:
                 return await self._take()
-            except Held:
+            except HostBusy:
                 if time.monotonic() > deadline:
                     raise
                 await asyncio.sleep(0.1)
@@ -158,7 +158,7 @@ class Journal:
                 try:
                     await self._agent.ended(process, await process.wait(10))
                 except Busy as error:
-                    raise Held(error.message, place=error.place, hint=error.hint) from None
+                    raise HostBusy(error.message, place=error.place, hint=error.hint) from None
                 raise TargetError(f"{PROGRAM} said {line[:200]!r} instead of `held`", place=target.name)
             if isinstance(target, LocalTarget):
                 return _Hold(process, asyncio.ensure_future(process.wait()), name)

@@ -36,7 +36,7 @@ MIN_TO_POOL = 4
 
 
 @dataclass(frozen=True)
-class Standing:
+class RaceStatus:
     """One treatment in a race. ``to_leader`` is its response over the leader's in the blocks that both ran, 1 for
     the leader itself; None where there is no such block. ``mean`` is the geometric mean over its own blocks.
 
@@ -62,7 +62,7 @@ class Race:
     """
 
     blocks: int
-    standings: tuple[Standing, ...]
+    standings: tuple[RaceStatus, ...]
     survivors: tuple[str, ...]
     leader: str
     is_decided: bool
@@ -286,7 +286,7 @@ def _race(
         width = 0.0 if i == leader else float(half[i, leader])
         after, by = left.get(i, (None, None))
         standings.append(
-            Standing(
+            RaceStatus(
                 treatment=name,
                 blocks=int(counts[i]),
                 mean=math.exp(sign * means[i]) if counts[i] else None,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.hunt import Hunt
     from headrace.snapshot import Snapshot
 
-Told = TypeVar("Told")
+T = TypeVar("T")
 #: From so many saved hosts on it pays to start a process for each core.
 MANY_FILES = 16
 
@@ -146,7 +146,7 @@ def _content(hunt: Hunt) -> dict[str, Any]:
     return jsonform.render(page_of(hunt))
 
 
-def _judge_all(paths: list[Path], limits: dict[str, float], tell: Callable[[Hunt], Told]) -> list[Told]:
+def _judge_all(paths: list[Path], limits: dict[str, float], tell: Callable[[Hunt], T]) -> list[T]:
     """What ``tell`` says of each: all that is kept of a host, because hundreds do not fit into memory."""
     from concurrent.futures import ProcessPoolExecutor
 
@@ -157,7 +157,7 @@ def _judge_all(paths: list[Path], limits: dict[str, float], tell: Callable[[Hunt
         return list(processes.map(judge, paths, chunksize=4))
 
 
-def _judge(path: Path, limits: dict[str, float], tell: Callable[[Hunt], Told]) -> Told:
+def _judge(path: Path, limits: dict[str, float], tell: Callable[[Hunt], T]) -> T:
     return tell(_examine(path, limits))
 
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from headrace.errors import Held
+from headrace.errors import HostBusy
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ async def queued(take: Callable[[], Awaitable[T]], tell: Callable[[str], None], 
     while True:
         try:
             return await take()
-        except Held as error:
+        except HostBusy as error:
             if error.message != told:
                 told = error.message
                 tell(f"waiting: {error.message}")

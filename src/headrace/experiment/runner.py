@@ -22,9 +22,9 @@ from headrace.design import Design
 from headrace.errors import Busy, NothingMeasured, TargetError, TreatmentFailed
 from headrace.experiment import labs
 from headrace.experiment import pair as pairs
-from headrace.experiment.again import Again, replacing
 from headrace.experiment.kinds.kind import Ask, Kind, Moment
 from headrace.experiment.laboratory import Laboratory, Measured
+from headrace.experiment.retries import Retries, replacing
 from headrace.model import Role, TrialSpec, TrialState
 from headrace.plan import PlanFile, WorkloadTable
 from headrace.store import RECONNECT, ExperimentFolder, TrialDraft, TrialRecord
@@ -177,12 +177,12 @@ class Run:
     async def all_trials(self) -> None:
         """Raises NothingMeasured where nothing came of it, and what ends the run."""
         done = self._kept()
-        again = Again(done.values(), len(self._design.trials), self._say)
+        retries = Retries(done.values(), len(self._design.trials), self._say)
         #: What this run measured and may measure again.
         own: set[int] = set()
         is_first = True
         while True:
-            disturbed = {n: r for n, r in done.items() if n in own and again.wants(r)}
+            disturbed = {n: r for n, r in done.items() if n in own and retries.wants(r)}
             known = [record for number, record in sorted(done.items()) if number not in disturbed]
             ask = self._kind.next(known)
             if is_first and done:
@@ -194,7 +194,7 @@ class Run:
                 break
             moment = next((m for m in ask.moments if not _among(m, disturbed)), ask.moments[0])
             for record in _among(moment, disturbed)[:1]:
-                again.begin(record)
+                retries.begin(record)
             records = await self._one(moment, ask, len(known))
             done |= {record.number: record for record in records}
             # What failed would fail again, and with it the other side of its pair.

@@ -29,15 +29,15 @@ _DIFFERENT = {
 
 
 @dataclass(frozen=True)
-class Beside:
+class Reference:
     """What a replay's answers and times are compared with: its name in a table and in a sentence."""
 
     short: str
     whole: str
 
 
-RECORDED = Beside("recorded", "the recording")
-FIRST_SERVER = Beside("first", "the first server")
+RECORDED = Reference("recorded", "the recording")
+FIRST_SERVER = Reference("first", "the first server")
 
 
 class Replayed:
@@ -140,26 +140,26 @@ def both(first: Replayed, second: Replayed) -> RenderableType:
     )
 
 
-def terminal(replayed: Replayed, beside: Beside = RECORDED) -> RenderableType:
+def terminal(replayed: Replayed, reference: Reference = RECORDED) -> RenderableType:
     """Throughput, times by operation and by class, lag, what differs, and what was left out."""
     return Group(
-        *_summary(replayed, beside),
+        *_summary(replayed, reference),
         Text(),
         _operations(replayed),
         Text(),
-        _classes(replayed, beside),
-        *_differences(replayed, beside),
+        _classes(replayed, reference),
+        *_differences(replayed, reference),
         *_verdict(replayed),
         *(Text(words, "dim") for words in _left_out(replayed.end.get("replay", {}))),
     )
 
 
-def _summary(replayed: Replayed, beside: Beside) -> tuple[Text, Text]:
+def _summary(replayed: Replayed, reference: Reference) -> tuple[Text, Text]:
     length_s = replayed.length_s
     rate = replayed.statements / length_s if length_s else 0
     words = (
         f"{count(replayed.statements)} statements in {length_s:,.1f} s: {count(rate)} a second, "
-        f"{count(replayed.errors)} errors that {beside.whole} does not have"
+        f"{count(replayed.errors)} errors that {reference.whole} does not have"
     )
     return Text(words), _lag(replayed.end)
 
@@ -193,8 +193,8 @@ def _operations(replayed: Replayed) -> Table:
     return table
 
 
-def _classes(replayed: Replayed, beside: Beside) -> Table:
-    table = _table("class", "count", f"{beside.short} p50", "p99", "now p50", "p99 ms")
+def _classes(replayed: Replayed, reference: Reference) -> Table:
+    table = _table("class", "count", f"{reference.short} p50", "p99", "now p50", "p99 ms")
     table.add_column("statement", no_wrap=True, overflow="ellipsis")
     for line in sorted(replayed.classes, key=_time_of, reverse=True)[:CLASSES]:
         times = [
@@ -210,18 +210,21 @@ def _time_of(line: Mapping[str, Any]) -> float:
     return float(line["count"] * (line["service"]["p50_ns"] or 0))
 
 
-def _differences(replayed: Replayed, beside: Beside) -> list[RenderableType]:
+def _differences(replayed: Replayed, reference: Reference) -> list[RenderableType]:
     comparison = replayed.end.get("comparison")
     if not comparison:
         return []
     compared, different = comparison["compared"], comparison["different"]
     if not different:
-        return [Text(), Text(f"compared {count(compared)} answers: all as those of {beside.whole}", "green")]
+        return [
+            Text(),
+            Text(f"compared {count(compared)} answers: all as those of {reference.whole}", "green"),
+        ]
     parts: list[RenderableType] = [
         Text(),
         Text.assemble(
             (f"{count(different)} of {count(compared)} answers differ", "bold red"),
-            f" from those of {beside.whole}, in {count(comparison['classes_different'])} classes",
+            f" from those of {reference.whole}, in {count(comparison['classes_different'])} classes",
         ),
     ]
     for line in replayed.classes:
@@ -237,7 +240,7 @@ def _differences(replayed: Replayed, beside: Beside) -> list[RenderableType]:
             parts.append(Text(f"    {clean(example['statement'][:160])}"))
             parts.append(
                 Text(
-                    f"        {beside.short} {_answer(example['recorded'])}; now "
+                    f"        {reference.short} {_answer(example['recorded'])}; now "
                     f"{_answer(example['replayed'])}",
                     "dim",
                 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headrace import __version__
-from headrace.analysis.race import Race, Standing
+from headrace.analysis.race import Race, RaceStatus
 from headrace.analysis.trials import THROUGHPUT
 from headrace.report import charts, text
 from headrace.report.charts import decisions
@@ -84,7 +84,7 @@ def _json(view: View, condition: str, race: Race) -> dict[str, object]:
     return {"condition": condition, "headline": view.headline(condition, race), **found}
 
 
-def outcome(standing: Standing) -> str:
+def outcome(standing: RaceStatus) -> str:
     """Whether it remains, or when it was eliminated and by which."""
     if standing.is_failed:
         return f"failed in block {standing.dropped_after}"
@@ -93,7 +93,7 @@ def outcome(standing: Standing) -> str:
     return f"eliminated after block {standing.dropped_after} by {standing.dropped_by}"
 
 
-def ordered(race: Race) -> list[Standing]:
+def ordered(race: Race) -> list[RaceStatus]:
     """Those that remain by their mean, then the eliminated ones, the last first."""
     place = {name: i for i, name in enumerate(race.survivors)}
     return sorted(race.standings, key=lambda s: (place.get(s.treatment, len(place)), -(s.dropped_after or 0)))
@@ -153,7 +153,7 @@ def _standing_section(view: View, i: int, condition: str, race: Race) -> Section
     return Section(f"race{i}", f"Result{where}", f"Which remain{where}?", [chart, table], words, brief)
 
 
-def _row(standing: Standing, race: Race) -> charts.Row:
+def _row(standing: RaceStatus, race: Race) -> charts.Row:
     is_leader = standing.treatment == race.leader
     colour, symbol = "@{unsure}", "diamond"
     if is_leader:
@@ -169,7 +169,7 @@ def _row(standing: Standing, race: Race) -> charts.Row:
     )
 
 
-def _table(view: View, race: Race, shown: Sequence[Standing]) -> Table:
+def _table(view: View, race: Race, shown: Sequence[RaceStatus]) -> Table:
     is_latency = view.response != THROUGHPUT
     unit = f"{view.response}, ms" if is_latency else "ops/s"
     rows = []
