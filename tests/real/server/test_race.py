@@ -97,12 +97,14 @@ def test_a_disturbed_trial_is_measured_again_by_itself(
         finally:
             hog.kill()
     _, err = process.communicate(timeout=200)
-    # Others may disturb any trial, the repeated one, too.
+    # On a busy machine others disturb any trial, repeated ones, too, and use up the repeats.
     assert process.returncode in (0, NothingMeasured.exit_code), err
-    first = lab.trials()[1]
-    assert "another program, python" in first["earlier"][0]  # type: ignore[index]
-    assert any("measured again" in warning for warning in first["warnings"])  # type: ignore[attr-defined]
-    assert "trial 1 (" in err
+    trials: dict[int, Any] = lab.trials()
+    assert len(trials) == 4
+    reasons = [text for trial in trials.values() for text in (*trial["earlier"], trial["reason"])]
+    assert any("another program, python" in text for text in reasons), err
+    repeated = [trial for trial in trials.values() if trial["earlier"]]
+    assert repeated, err
+    assert any("measured again" in text for text in repeated[0]["warnings"])
     assert "is measured again, 1 of 2 times" in err
-    assert len(lab.trials()) == 4
     assert sum(p.name.startswith(".") for p in (lab.output / "trials").iterdir()) == 0
