@@ -42,6 +42,16 @@ def test_help_names_every_command_and_the_version_is_the_packages() -> None:
     assert started("--version").stdout == f"headrace {__version__}\n"
 
 
+@pytest.mark.parametrize("words", ["plan list", "plan show stock-to-all --json", "--help"])
+def test_a_full_disk_behind_standard_output_is_an_error_like_any_other(words: str) -> None:
+    command = [str(Path(sys.executable).with_name("headrace")), *words.split()]
+    with Path("/dev/full").open("w") as full:
+        answer = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert answer.returncode == 8, answer.stderr
+    assert "standard output: no space left" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
 #: What takes longer to import than a command's help may take. typer itself needs Pydantic for a command's options.
 HEAVY = {"asyncio", "asyncssh", "duckdb", "jinja2", "numpy", "optuna", "pyarrow", "rich", "scipy", "textual"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -14,7 +15,7 @@ import typer.core
 
 from headrace import __version__, extras
 from headrace.cli.commands import COMMANDS
-from headrace.errors import HeadraceError, StoreError
+from headrace.errors import DiskFull, HeadraceError, StoreError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,7 +61,9 @@ def main() -> None:
     """Entry point: runs the command and turns an error into one clear message and its exit code."""
     try:
         # typer hands back the code of an Exit instead of ending the process.
-        sys.exit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code)
     except HeadraceError as error:
         _fail(error)
     except ModuleNotFoundError as error:
@@ -71,7 +74,17 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     except BrokenPipeError:  # `| head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        place = error.filename or "standard output"
+        _forget_output()
+        _fail(
+            DiskFull(
+                "no space left", place=str(place), hint="free some space, then run the same command again"
+            )
+        )
     except Exception as error:
         # click's own usage errors know how to show themselves and their exit code.
         show = getattr(error, "show", None)
@@ -79,6 +92,11 @@ def main() -> None:
             raise
         show()
         sys.exit(getattr(error, "exit_code", 2))
+
+
+def _forget_output() -> None:
+    """Python writes what is left at exit, and would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(error: HeadraceError) -> NoReturn:

@@ -1,0 +1,141 @@
+"""The store at every crash point: for every N, the N-th change of a file kills the command or finds the disk full.
+
+As SQLite tests itself (sqlite.org/testing.html, "Crash testing"): afterwards the same command continues, nothing
+that was committed is measured again, and the experiment ends as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.errors import DiskFull
+from headrace.model import TrialState
+from tests.fake_lab import Killed
+from tests.unit.test_loops import Bench
+
+#: What changes files, as CPython reports it: https://docs.python.org/3/library/audit_events.html
+CHANGES = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.truncate"}
+#: Two rungs in two blocks: six trials.
+SHORT = {
+    "blocks = 3": "blocks = 2",
+    'ALL = ["pool", "log"]\n': "",
+    '[bundles.log]\n"server.innodb_log_file_size" = "512M"\n': "",
+}
+
+
+class Fault:
+    """Counts the changes below ``folder``; the ``at``-th raises, and after a kill so does every later one."""
+
+    def __init__(self, folder: Path, at: int, error: type[BaseException]) -> None:
+        self._folder, self._at, self._error = str(folder), at, error
+        self.seen = 0
+
+    def change(self, path: object) -> None:
+        try:
+            text = os.fsdecode(path)  # type: ignore[arg-type]
+        except TypeError:
+            return
+        if not text.startswith(self._folder):
+            return
+        self.seen += 1
+        if self._error is Killed and self.seen >= self._at > 0:
+            # A process that is dead cleans nothing up.
+            raise Killed
+        if self.seen == self._at:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), text)
+
+
+#: A hook cannot be taken away again: it asks who listens.
+_active: list[Fault] = []
+
+
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    if not _active or event not in CHANGES:
+        return
+    if event == "open" and not (isinstance(arguments[1], str) and set(arguments[1]) & set("wax+")):
+        return
+    _active[-1].change(arguments[0])
+
+
+sys.addaudithook(_hook)
+
+
+@contextlib.contextmanager
+def fault(folder: Path, at: int, error: type[BaseException], patch: pytest.MonkeyPatch) -> Iterator[Fault]:
+    found = Fault(folder, at, error)
+    write, fsync = pq.write_table, os.fsync
+
+    def write_table(table: object, where: object, **options: Any) -> None:
+        found.change(where)
+        write(table, where, **options)
+
+    def synced(descriptor: int) -> None:
+        found.change(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    with patch.context() as inner:
+        inner.setattr(pq, "write_table", write_table)
+        inner.setattr(os, "fsync", synced)
+        _active.append(found)
+        try:
+            yield found
+        finally:
+            _active.pop()
+
+
+def short(folder: Path, patch: pytest.MonkeyPatch) -> Bench:
+    folder.mkdir()
+    bench = Bench("ladder", folder, patch)
+    text = bench.plan.read_text()
+    for old, new in SHORT.items():
+        assert old in text
+        text = text.replace(old, new)
+    bench.plan.write_text(text)
+    return bench
+
+
+def committed(bench: Bench) -> set[int]:
+    return {r.number for r in bench.folder.trials()} if (bench.output / "design.json").exists() else set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("error", [Killed, OSError])
+def test_at_every_change_of_a_file(
+    error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = short(tmp_path / "whole", monkeypatch)
+    with fault(whole.output.parent, 0, error, monkeypatch) as counted:
+        whole.sound()
+    trials = whole.trials()
+    assert counted.seen > 50
+    for at in range(1, counted.seen + 1):
+        bench = short(tmp_path / f"{at}", monkeypatch)
+        with (
+            contextlib.suppress(Killed, BaseExceptionGroup),
+            fault(bench.output.parent, at, error, monkeypatch) as found,
+        ):
+            answer = bench.run()
+            assert error is OSError, "it was not killed"
+            # What only tidies up may fail.
+            full = (
+                isinstance(answer.exception, DiskFull)
+                or getattr(answer.exception, "errno", 0) == errno.ENOSPC
+            )
+            assert answer.exit_code == 0 or full, (at, answer.exception)
+        assert found.seen >= at
+        before, measured = committed(bench), list(bench.host.measured)
+        bench.sound()
+        assert bench.trials() == trials, at
+        assert all(r.state is TrialState.COMPLETE for r in bench.folder.trials())
+        again = set(bench.host.measured[len(measured) :])
+        assert not again & before, (at, "a trial that was committed is measured again")
+        assert not [p.name for p in bench.output.rglob(".*") if p.name.endswith(".part")], at
