@@ -194,6 +194,36 @@ def test_what_another_set_changed_since_is_not_undone_beneath_it(host: Fake) -> 
     assert "no such changes" in host.rollback("--kept", "apply/none", code=5)
 
 
+def test_what_somebody_else_set_since_is_left_and_reported(host: Fake) -> None:
+    host.apply(kernel(1), kernel(2), {"file": SYSCTL, "content": "vm.swappiness = 1\n"})
+    host.put("/sys/fake/1", "theirs")
+    host.put(SYSCTL, "vm.swappiness = 33")
+    assert "could not be undone" in host.rollback(code=1)
+    assert (host.text("/sys/fake/1"), host.text(SYSCTL)) == ("theirs", "vm.swappiness = 33")
+    assert host.text("/sys/fake/2") == "original 2", "what is ours is undone all the same"
+    assert len(host.open_entries()) == 2
+    # Back at ours, it is ours to undo; the other one is given up by name.
+    host.put("/sys/fake/1", "changed")
+    host.rollback(code=1)
+    assert host.text("/sys/fake/1") == "original 1"
+    [undone] = host.rollback("--accept-foreign")
+    assert undone["done"]
+    assert "neither what was written nor the original" in undone["what"]
+    assert host.text(SYSCTL) == "vm.swappiness = 33"
+    assert host.open_entries() == []
+
+
+def test_at_the_deadline_too_what_somebody_else_set_is_left(host: Fake) -> None:
+    host.apply(kernel(1), within="1s")
+    host.put("/sys/fake/1", "theirs")
+    for pid in host.watchers():
+        os.kill(pid, signal.SIGKILL)
+    time.sleep(1.1)
+    host.apply(kernel(2))
+    assert host.text("/sys/fake/1") == "theirs"
+    assert [entry["wrote"] for entry in host.open_entries()] == ["changed", "changed"]
+
+
 def test_what_a_trial_built_cannot_be_kept(host: Fake) -> None:
     host.record({"kind": "remove", "path": str(host.scratch / "x")})
     message = host.call("confirm", owner="test", code=5)

@@ -66,9 +66,9 @@ impl<'a> Hands<'a> {
         // A connection that broke must not stand between us and the restoring of the server.
         self.server = None;
         for id in ids.into_iter().rev() {
-            let Some(undo) = journal.undo_of(id) else { continue };
+            let Some(entry) = journal.entry(id).cloned() else { continue };
             // What cannot be restored now stays open in the journal, and the others are restored all the same.
-            let undone = undo::perform_change(&undo, self.kernel).and_then(|_| journal.done(owner, id));
+            let undone = undo::perform_change(&entry, self.kernel).and_then(|_| journal.done(owner, id));
             if let Err(failure) = undone {
                 error = error.context(format!("not undone, stays in the journal: {failure:#}"));
             }
@@ -91,14 +91,19 @@ impl<'a> Hands<'a> {
             let before = self.read(change)?;
             if !change.holds(before.as_deref()) {
                 let undo = self.undo(change, before.as_deref())?;
-                ids.push(journal.add_change(owner, deadline, change.wanted(), undo)?);
+                let id = journal.add_change(owner, deadline, change.wanted(), undo.clone())?;
+                ids.push(id);
                 if ids.len() == 1 && deadline.is_some() {
                     watcher::start(&journal.state, owner, self.kernel.root())?;
                 }
                 self.write(change)?;
+                let became = self.became(&undo)?;
+                if !became.is_empty() {
+                    journal.note_became(owner, id, became)?;
+                }
             }
-            let after = self.verify(change, "the kernel made it")?;
-            let shown = |text: Option<String>| text.unwrap_or_default();
+            let after = self.verify(change, change.maker())?;
+            let shown = |text: Option<String>| text.unwrap_or_else(|| change.absent().to_owned());
             let (before, after) = (shown(before), shown(after));
             applied.push((at, Applied { path: change.subject(), before, after }));
         }
@@ -117,7 +122,7 @@ impl<'a> Hands<'a> {
         for (low, high) in variables::PAIRS {
             let place = |name: &str| changes.iter().position(|c| c.is_variable(name));
             let (Some(low_at), Some(high_at)) = (place(low), place(high)) else { continue };
-            let now = self.server()?.read(low)?.parse().unwrap_or(0.0);
+            let now = self.server()?.read(low)?.and_then(|text| text.parse().ok()).unwrap_or(0.0);
             let makes_room = changes[high_at].wanted().parse().unwrap_or(0.0) >= now;
             if makes_room == (low_at < high_at) {
                 order.swap(low_at, high_at);
@@ -131,7 +136,7 @@ impl<'a> Hands<'a> {
         if change.holds(seen.as_deref()) {
             return Ok(seen);
         }
-        let seen = seen.unwrap_or_default();
+        let seen = seen.unwrap_or_else(|| change.absent().to_owned());
         let wanted = change.wanted();
         Err(AgentError::Refused(format!("{}: wrote {wanted:?}, but {who} {seen:?}", change.subject())).into())
     }
@@ -159,7 +164,7 @@ impl<'a> Hands<'a> {
     fn read(&mut self, change: &Change) -> anyhow::Result<Option<String>> {
         Ok(match change {
             Change::Kernel { path, .. } => Some(self.kernel.chosen(path)?),
-            Change::Variable { variable, .. } => Some(self.server()?.read(variable)?),
+            Change::Variable { variable, .. } => self.server()?.read(variable)?,
             Change::File { file, .. } => whole_files::read(self.kernel.root(), file)?,
             Change::Mount { mount, .. } => Some(remounts::read(mount)?),
         })
@@ -169,7 +174,7 @@ impl<'a> Hands<'a> {
         let text = before.unwrap_or_default();
         Ok(match change {
             Change::Kernel { path, .. } => Undo::Setting { restore: self.kernel.restoring(path, text) },
-            Change::Variable { variable, .. } => self.server()?.undo(variable, text)?,
+            Change::Variable { variable, .. } => self.server()?.undo(variable, before)?,
             Change::File { file, .. } => Undo::File {
                 path: file.clone(),
                 content: before.map(str::to_owned),
@@ -183,10 +188,19 @@ impl<'a> Hands<'a> {
         let root = self.kernel.root();
         match change {
             Change::Kernel { path, value } => self.kernel.write(path, value),
-            Change::Variable { variable, value } => self.server()?.set(variable, value).map(drop),
+            Change::Variable { variable, value } => self.server()?.write(variable, Some(value)),
             Change::File { file, content: Some(text) } => whole_files::write(root, file, text),
             Change::File { file, content: None } => whole_files::restore(root, file, None, &[]),
             Change::Mount { mount, options } => remounts::remount(mount, options),
+        }
+    }
+
+    /// What the values of an undo are after the write; nothing where that is what was written.
+    fn became(&mut self, undo: &Undo) -> anyhow::Result<Vec<Option<String>>> {
+        match undo {
+            Undo::Setting { restore } => Ok(self.kernel.read_all(restore)),
+            Undo::Variable { restore, .. } => self.server()?.read_all(restore),
+            _ => Ok(vec![]),
         }
     }
 
@@ -223,11 +237,20 @@ impl Change {
         }
     }
 
+    fn maker(&self) -> &'static str {
+        if matches!(self, Change::Variable { .. }) { "the server made it" } else { "the kernel made it" }
+    }
+
+    /// How to say that there is no value.
+    fn absent(&self) -> &'static str {
+        if matches!(self, Change::Variable { .. }) { "NULL" } else { "" }
+    }
+
     fn holds(&self, seen: Option<&str>) -> bool {
         let text = seen.unwrap_or_default();
         match self {
             Change::Kernel { path, value } => kernel_files::same(path, value, text),
-            Change::Variable { value, .. } => variables::same(value, text),
+            Change::Variable { value, .. } => variables::is(Some(value), seen),
             Change::File { content, .. } => content.as_deref() == seen,
             Change::Mount { options, .. } => remounts::holds(options, text),
         }

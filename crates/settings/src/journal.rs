@@ -19,8 +19,9 @@ use super::lock;
 use base::error::AgentError;
 use mysql::ServerArguments;
 
-/// 2: server variables, whole files, remounts, deadlines. 3: arrays, mapped devices.
-const FORMAT: u32 = 3;
+/// 2: server variables, whole files, remounts, deadlines. 3: arrays, mapped devices. 4: which start of a server,
+/// NULL, what a change became.
+const FORMAT: u32 = 4;
 const FILE_NAME: &str = "journal.jsonl";
 
 /// How to undo one change.
@@ -45,18 +46,33 @@ pub enum Undo {
     Wipe { device: PathBuf, uuid: String },
     /// Write these values, in this order. More than one where the kernel couples files.
     Setting { restore: Vec<FileValue> },
-    /// Give a server's variables these values. More than one where the server couples them.
-    Variable { login: ServerArguments, restore: Vec<VariableValue> },
+    /// Give a server's variables these values, within the start of the server that they were read in. More than one
+    /// where the server couples them.
+    Variable {
+        login: ServerArguments,
+        restore: Vec<VariableValue>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        start: Option<ServerStart>,
+    },
     /// Give a whole file this content, or remove it and the folders that were made for it.
     File { path: PathBuf, content: Option<String>, made: Vec<PathBuf> },
     /// Give a mount these options.
     Remount { path: PathBuf, options: String },
 }
 
+/// One start of one server: what is set in a server ends with it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerStart {
+    pub server: String,
+    /// By the server's own clock, since 1970.
+    pub started_s: i64,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VariableValue {
     pub name: String,
-    pub value: String,
+    /// None is NULL.
+    pub value: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,9 +92,13 @@ pub struct Open {
     /// Undone by itself from then on, unless somebody confirms before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Deadline>,
-    /// What was written, for people.
+    /// What was written.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub wrote: String,
+    /// What the values of `undo` were after the write, in their order; empty where whoever wrote was killed before
+    /// it could note them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub became: Vec<Option<String>>,
     #[serde(flatten)]
     pub undo: Undo,
 }
@@ -97,16 +117,28 @@ struct Line {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     undo: Vec<Numbered>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    became: Vec<Became>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     done: Vec<u64>,
 }
 
+/// A new entry, as its line holds it.
 #[derive(Serialize, Deserialize)]
 struct Numbered {
     id: u64,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     wrote: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    became: Vec<Option<String>>,
     #[serde(flatten)]
     undo: Undo,
+}
+
+/// What the values of an earlier entry were after its write.
+#[derive(Serialize, Deserialize)]
+struct Became {
+    id: u64,
+    values: Vec<Option<String>>,
 }
 
 #[derive(Deserialize)]
@@ -160,11 +192,16 @@ impl Content {
 
     fn take(&mut self, line: Line) {
         self.scratch.extend(line.scratch);
-        for Numbered { id, wrote, undo } in line.undo {
+        for Numbered { id, wrote, became, undo } in line.undo {
             self.next_id = self.next_id.max(id + 1);
             let (owner, boot_id) = (line.owner.clone(), line.boot_id.clone());
             let deadline = line.deadline.clone();
-            self.open.push(Open { id, owner, t_ns: line.t_ns, boot_id, deadline, wrote, undo });
+            self.open.push(Open { id, owner, t_ns: line.t_ns, boot_id, deadline, wrote, became, undo });
+        }
+        for Became { id, values } in line.became {
+            if let Some(entry) = self.open.iter_mut().find(|entry| entry.id == id) {
+                entry.became = values;
+            }
         }
         self.open.retain(|entry| !line.done.contains(&entry.id));
     }
@@ -221,7 +258,7 @@ impl Journal {
 
     /// Add undo entries (and scratch folders): on disk when this returns. The ids of the entries.
     pub fn add(&mut self, owner: &str, scratch: Vec<PathBuf>, undo: Vec<Undo>) -> anyhow::Result<Vec<u64>> {
-        let undo = undo.into_iter().map(|undo| (String::new(), undo)).collect();
+        let undo = undo.into_iter().map(|undo| Numbered::new(String::new(), undo)).collect();
         self.add_line(Line { scratch, ..Line::of(owner) }, undo)
     }
 
@@ -234,36 +271,42 @@ impl Journal {
         undo: Undo,
     ) -> anyhow::Result<u64> {
         let line = Line { deadline: deadline.cloned(), ..Line::of(owner) };
-        Ok(self.add_line(line, vec![(wrote.to_owned(), undo)])?[0])
+        Ok(self.add_line(line, vec![Numbered::new(wrote.to_owned(), undo)])?[0])
+    }
+
+    /// Note what the values of an entry are after its write: from then on another value is somebody else's.
+    pub fn note_became(&mut self, owner: &str, id: u64, values: Vec<Option<String>>) -> anyhow::Result<()> {
+        self.append(Line { became: vec![Became { id, values }], ..Line::of(owner) })
     }
 
     /// Open again what was confirmed, as old as it is: on disk when this returns.
     pub fn reopen(&mut self, entries: &[Open]) -> anyhow::Result<()> {
         for entry in entries {
             let line = Line { boot_id: entry.boot_id.clone(), t_ns: entry.t_ns, ..Line::of(&entry.owner) };
-            self.add_line(line, vec![(entry.wrote.clone(), entry.undo.clone())])?;
+            let became = entry.became.clone();
+            let again = Numbered { became, ..Numbered::new(entry.wrote.clone(), entry.undo.clone()) };
+            self.add_line(line, vec![again])?;
         }
         Ok(())
     }
 
-    fn add_line(&mut self, line: Line, undo: Vec<(String, Undo)>) -> anyhow::Result<Vec<u64>> {
+    fn add_line(&mut self, line: Line, mut undo: Vec<Numbered>) -> anyhow::Result<Vec<u64>> {
         if let Some(line) = self.content.damaged.first() {
             anyhow::bail!(
                 "{}: line {line} is damaged: `rollback` undoes what can still be read; then mend or remove the file",
                 self.state.join(FILE_NAME).display()
             );
         }
-        let first = self.content.next_id;
-        let undo: Vec<Numbered> =
-            (first..).zip(undo).map(|(id, (wrote, undo))| Numbered { id, wrote, undo }).collect();
+        for (id, entry) in (self.content.next_id..).zip(&mut undo) {
+            entry.id = id;
+        }
         let ids = undo.iter().map(|u| u.id).collect();
         self.append(Line { undo, ..line })?;
         Ok(ids)
     }
 
-    /// How to undo an open entry.
-    pub fn undo_of(&self, id: u64) -> Option<Undo> {
-        self.content.open.iter().find(|open| open.id == id).map(|open| open.undo.clone())
+    pub fn entry(&self, id: u64) -> Option<&Open> {
+        self.content.open.iter().find(|open| open.id == id)
     }
 
     /// Mark an entry as undone: on disk when this returns.
@@ -317,8 +360,16 @@ impl Line {
             deadline: None,
             scratch: vec![],
             undo: vec![],
+            became: vec![],
             done: vec![],
         }
+    }
+}
+
+impl Numbered {
+    /// Its number comes when it is added.
+    fn new(wrote: String, undo: Undo) -> Numbered {
+        Numbered { id: 0, wrote, became: vec![], undo }
     }
 }
 
@@ -455,7 +506,7 @@ mod tests {
 
     #[test]
     fn a_newer_format_is_not_guessed_at() {
-        let error = Content::parse(b"{\"format\":4,\"t_ns\":1,\"changes\":[]}\n").unwrap_err();
+        let error = Content::parse(b"{\"format\":5,\"t_ns\":1,\"changes\":[]}\n").unwrap_err();
         assert!(error.to_string().contains("newer"), "{error}");
     }
 

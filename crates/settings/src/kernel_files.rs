@@ -3,7 +3,8 @@
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use super::journal::FileValue;
+use super::foreign;
+use super::journal::{FileValue, Open};
 use base::error::AgentError;
 use host::cpulist;
 
@@ -117,6 +118,30 @@ impl KernelFiles {
             .collect();
         files.sort();
         files
+    }
+
+    /// The values of now, in the order of `values`; None where there is no such file (any more).
+    pub fn read_all(&self, values: &[FileValue]) -> Vec<Option<String>> {
+        values.iter().map(|value| self.chosen(&value.path).ok()).collect()
+    }
+
+    /// Fail if somebody else has set one of these values since `entry` was journaled.
+    pub fn check_foreign(&self, values: &[FileValue], entry: &Open) -> anyhow::Result<()> {
+        let now = self.read_all(values);
+        let became = entry.became.iter().map(Some).chain(std::iter::repeat(None));
+        // What has gone with its device holds nothing of anybody's, and an empty one was never set.
+        let is_set = |now: &Option<String>| now.as_ref().is_some_and(|text| !text.is_empty());
+        let there: Vec<_> = values.iter().zip(&now).zip(became).filter(|((_, now), _)| is_set(now)).collect();
+        let values_now: Vec<foreign::Value<'_>> = there
+            .iter()
+            .map(|((v, now), _)| foreign::Value {
+                name: &v.path,
+                original: Some(&v.value),
+                now: now.as_deref(),
+            })
+            .collect();
+        let became: Vec<Option<String>> = there.iter().filter_map(|(_, became)| became.cloned()).collect();
+        foreign::check(&values_now, &became, &entry.wrote, same)
     }
 
     /// Put values back; a note where the file has gone with its device.

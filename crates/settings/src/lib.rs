@@ -7,6 +7,7 @@ mod apply;
 mod arrays;
 mod busy;
 mod deadline;
+mod foreign;
 mod history;
 mod hold;
 mod journal;
@@ -39,6 +40,7 @@ use deadline::Deadline;
 use journal::Journal;
 use kernel_files::KernelFiles;
 use mysql::ServerArguments;
+use undo::Foreigners;
 
 #[derive(Subcommand)]
 pub enum JournalCommand {
@@ -89,6 +91,9 @@ pub enum JournalCommand {
         /// Undo kept changes, too: those of this ID, or with `last` those that were kept last
         #[arg(long, value_name = "ID|last", value_parser = owner::parse, conflicts_with = "everyone")]
         kept: Option<String>,
+        /// Close the entries whose value somebody else has set since; that value is left in any case
+        #[arg(long)]
+        accept_foreign: bool,
         #[command(flatten)]
         root: Root,
     },
@@ -144,7 +149,7 @@ pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
             watcher::watch(&caller.state.dir, &caller.owner, &KernelFiles::new(&root.root))
         }
         JournalCommand::History(state) => print_json(&history::read(&state.dir)?),
-        JournalCommand::Rollback { state, owner, everyone, kept, root } => {
+        JournalCommand::Rollback { state, owner, everyone, kept, accept_foreign, root } => {
             // Nothing was ever changed from here, and asking must leave nothing behind.
             if !state.dir.try_exists().with_context(|| state.dir.display().to_string())? {
                 return print_json(&[(); 0]);
@@ -154,12 +159,18 @@ pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
                 Some(owner) => Journal::open_as(&state.dir, owner)?,
                 None => Journal::open_unheld(&state.dir)?,
             };
-            let mut undone = watcher::revert_overdue(&mut journal, &kernel)?;
+            let foreign = if *accept_foreign { Foreigners::Accept } else { Foreigners::Keep };
+            let mut undone = match (kept, everyone) {
+                // All of these are asked for below; what fails is reported once.
+                (None, true) => vec![],
+                _ => watcher::revert_overdue(&mut journal, &kernel)?,
+            };
+            undone.retain(|each| each.done);
             undone.extend(match kept {
-                Some(id) => undo_kept(&mut journal, id, &kernel)?,
+                Some(id) => undo_kept(&mut journal, id, &kernel, foreign)?,
                 None => {
                     let whose = if *everyone { None } else { owner.as_deref() };
-                    undo::rollback(&mut journal, whose, &kernel)?
+                    undo::rollback(&mut journal, whose, &kernel, foreign)?
                 }
             });
             print_json(&undone)?;
@@ -172,7 +183,12 @@ pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
 }
 
 /// Undo the open or kept changes of `id`; with `last` the ones that were kept last.
-fn undo_kept(journal: &mut Journal, id: &str, kernel: &KernelFiles) -> anyhow::Result<Vec<undo::Undone>> {
+fn undo_kept(
+    journal: &mut Journal,
+    id: &str,
+    kernel: &KernelFiles,
+    foreign: Foreigners,
+) -> anyhow::Result<Vec<undo::Undone>> {
     let is_open = journal.content.open.iter().any(|entry| owner::belongs_to(&entry.owner, id));
     let found = match id {
         "last" => history::reopen(journal, None)?,
@@ -182,7 +198,7 @@ fn undo_kept(journal: &mut Journal, id: &str, kernel: &KernelFiles) -> anyhow::R
     let Some(owner) = found else {
         return Err(AgentError::Refused(format!("{id}: no such changes are kept")).into());
     };
-    undo::rollback(journal, Some(&owner), kernel)
+    undo::rollback(journal, Some(&owner), kernel, foreign)
 }
 
 fn standard_input<T: for<'a> Deserialize<'a>>() -> anyhow::Result<Vec<T>> {

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use rustix::mount::{MountFlags, mount_remount};
 
+use super::foreign::Foreign;
 use super::journal::Undo;
 use base::error::AgentError;
 use host::mountinfo::{self, Mount};
@@ -39,6 +40,22 @@ pub fn undo(path: &Path, wanted: &str, before: &str) -> Undo {
 /// Whether all the wanted options hold.
 pub fn holds(wanted: &str, now: &str) -> bool {
     wanted.split(',').all(|option| now.split(',').any(|o| o == option))
+}
+
+/// Fail if somebody else has given the mount an option since: neither one of `wrote` nor one of `original`.
+pub fn check_foreign(path: &Path, wrote: &str, original: &str) -> anyhow::Result<()> {
+    let now = read(path)?;
+    for option in now.split(',') {
+        let of_kind = |options: &str| options.split(',').find(|o| kind(o) == kind(option)).map(str::to_owned);
+        let (Some(ours), Some(before)) = (of_kind(wrote), of_kind(original)) else { continue };
+        if option != ours && option != before {
+            let text = format!(
+                "it is mounted with {option}: neither what was set ({ours}) nor the original ({before})"
+            );
+            return Err(Foreign(text).into());
+        }
+    }
+    Ok(())
 }
 
 /// Whether a remount can give this mount these options.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::foreign::Foreign;
 use super::journal::{Journal, Open, Undo, this_boot};
 use super::kernel_files::KernelFiles;
 use super::mounts::{self, is_mounted};
@@ -29,6 +30,15 @@ impl std::fmt::Display for Undone {
             None => write!(f, "{}: undone", self.what),
         }
     }
+}
+
+/// What becomes of an entry whose value somebody else has set since. The value is left in any case.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Foreigners {
+    /// The entry stays open, which is a failure.
+    Keep,
+    /// The entry is closed.
+    Accept,
 }
 
 /// The folder below which `remove` is allowed; a request of its own, because it is no change to undo.
@@ -111,9 +121,10 @@ pub fn rollback(
     journal: &mut Journal,
     whose: Option<&str>,
     kernel: &KernelFiles,
+    foreign: Foreigners,
 ) -> anyhow::Result<Vec<Undone>> {
-    let mut undone =
-        rollback_those(journal, kernel, |entry| whose.is_none_or(|owner| belongs_to(&entry.owner, owner)))?;
+    let is_chosen = |entry: &Open| whose.is_none_or(|owner| belongs_to(&entry.owner, owner));
+    let mut undone = rollback_those(journal, kernel, foreign, is_chosen)?;
     for line in &journal.content.damaged {
         let what = format!("line {line} of the journal");
         let error = Some("damaged: what it held was not undone".to_owned());
@@ -126,6 +137,7 @@ pub fn rollback(
 pub fn rollback_those(
     journal: &mut Journal,
     kernel: &KernelFiles,
+    foreign: Foreigners,
     is_chosen: impl Fn(&Open) -> bool,
 ) -> anyhow::Result<Vec<Undone>> {
     let mut entries: Vec<Open> = journal.content.open.iter().filter(|e| is_chosen(e)).cloned().collect();
@@ -140,11 +152,14 @@ pub fn rollback_those(
         let result = if ended_with_its_boot(&entry) {
             Ok(Some("the host was booted since".to_owned()))
         } else {
-            perform(&entry.undo, journal, kernel, holder)
+            perform(&entry, journal, kernel, holder)
         };
         let (what, error) = match result {
             Ok(None) => (subject, None),
             Ok(Some(note)) => (format!("{subject} ({note})"), None),
+            Err(error) if foreign == Foreigners::Accept && error.is::<Foreign>() => {
+                (format!("{subject} (given up: {error})"), None)
+            }
             Err(error) => (subject, Some(format!("{error:#}"))),
         };
         if error.is_none() && journal.done(&entry.owner, entry.id).is_err() {
@@ -194,7 +209,8 @@ fn subject(undo: &Undo) -> String {
             restore.first().map_or(String::new(), |first| format!("{} = {}", first.path, first.value))
         }
         Undo::Variable { restore, .. } => {
-            restore.first().map_or(String::new(), |first| format!("{} = {}", first.name, first.value))
+            let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "NULL".to_owned());
+            restore.first().map_or(String::new(), |first| format!("{} = {}", first.name, value(&first.value)))
         }
         Undo::File { path, content: Some(_), .. } => format!("restore {}", path.display()),
         Undo::File { path, content: None, .. } => format!("remove {}", path.display()),
@@ -215,17 +231,18 @@ fn ended_with_its_boot(entry: &Open) -> bool {
             | Undo::File { .. }
             | Undo::Variable { .. }
     );
-    !lasts && !entry.boot_id.is_empty() && entry.boot_id != this_boot()
+    let boot = this_boot();
+    !lasts && !entry.boot_id.is_empty() && !boot.is_empty() && entry.boot_id != boot
 }
 
 /// Undo one entry; what was done already is no error. The note tells what a person should know.
 fn perform(
-    undo: &Undo,
+    entry: &Open,
     journal: &Journal,
     kernel: &KernelFiles,
     holder: Option<u32>,
 ) -> anyhow::Result<Option<String>> {
-    match undo {
+    match &entry.undo {
         Undo::Mount { path } => mounts::unmount_all(path),
         Undo::Loop { backing } => loops::detach_all(backing).map(|()| None),
         Undo::Zram { device } => zram::remove(device).map(|()| None),
@@ -237,19 +254,24 @@ fn perform(
         }
         Undo::Remove { path } => remove::remove(path, &journal.content.scratch).map(|()| None),
         Undo::Wipe { device, uuid } => Ok(signature::wipe(device, uuid)?.map(str::to_owned)),
-        change => perform_change(change, kernel),
+        _ => perform_change(entry, kernel),
     }
 }
 
-/// Undo what `apply` did.
-pub fn perform_change(undo: &Undo, kernel: &KernelFiles) -> anyhow::Result<Option<String>> {
-    match undo {
-        Undo::Setting { restore } => Ok(kernel.restore(restore)?.map(str::to_owned)),
-        Undo::Variable { login, restore } => variables::restore(login, restore).map(|()| None),
+/// Undo what `apply` did. What somebody else has set since is left, which fails with `Foreign`.
+pub fn perform_change(entry: &Open, kernel: &KernelFiles) -> anyhow::Result<Option<String>> {
+    match &entry.undo {
+        Undo::Setting { restore } => {
+            kernel.check_foreign(restore, entry)?;
+            Ok(kernel.restore(restore)?.map(str::to_owned))
+        }
+        Undo::Variable { login, restore, start } => variables::restore(login, restore, start.as_ref(), entry),
         Undo::File { path, content, made } => {
+            whole_files::check_foreign(kernel.root(), path, content.as_deref(), &entry.wrote)?;
             whole_files::restore(kernel.root(), path, content.as_deref(), made).map(|()| None)
         }
         Undo::Remount { path, options } if is_mounted(path)? => {
+            remounts::check_foreign(path, &entry.wrote, options)?;
             remounts::remount(path, options).map(|()| None)
         }
         Undo::Remount { .. } => Ok(Some("it is not mounted any more".to_owned())),
@@ -282,10 +304,19 @@ mod tests {
         let restore = json!([{"path": "/sys/block/sdb/queue/scheduler", "value": "none"}]);
         let undo: Undo = serde_json::from_value(json!({"kind": "setting", "restore": restore})).unwrap();
         for (boot_id, expected) in [("an-earlier-boot".to_owned(), "kyber"), (this_boot(), "none")] {
-            let (wrote, undo) = (String::new(), undo.clone());
-            let entry = Open { id: 7, owner: "a".into(), t_ns: 0, boot_id, deadline: None, wrote, undo };
+            let (wrote, undo) = ("kyber".to_owned(), undo.clone());
+            let entry = Open {
+                id: 7,
+                owner: "a".into(),
+                t_ns: 0,
+                boot_id,
+                deadline: None,
+                wrote,
+                became: vec![],
+                undo,
+            };
             journal.content.open.push(entry);
-            let undone = rollback(&mut journal, Some("a"), &kernel).unwrap();
+            let undone = rollback(&mut journal, Some("a"), &kernel, Foreigners::Keep).unwrap();
             assert!(undone[0].error.is_none(), "{:?}", undone[0].error);
             assert_eq!(fs::read_to_string(&file).unwrap().trim(), expected);
         }
@@ -303,14 +334,14 @@ mod tests {
         fs::create_dir(scratch.join("3")).unwrap();
 
         let kernel = KernelFiles::new(&top);
-        let undone = rollback(&mut journal, Some("a/part"), &kernel).unwrap();
+        let undone = rollback(&mut journal, Some("a/part"), &kernel, Foreigners::Keep).unwrap();
         assert_eq!(undone.len(), 1);
         assert!(scratch.join("1").exists() && !scratch.join("1/2").exists());
-        let undone = rollback(&mut journal, Some("a"), &kernel).unwrap();
+        let undone = rollback(&mut journal, Some("a"), &kernel, Foreigners::Keep).unwrap();
         assert_eq!(undone.len(), 1);
         assert!(!scratch.join("1").exists() && scratch.join("3").exists());
-        assert_eq!(rollback(&mut journal, Some("a"), &kernel).unwrap().len(), 0);
-        assert_eq!(rollback(&mut journal, None, &kernel).unwrap().len(), 1);
+        assert_eq!(rollback(&mut journal, Some("a"), &kernel, Foreigners::Keep).unwrap().len(), 0);
+        assert_eq!(rollback(&mut journal, None, &kernel, Foreigners::Keep).unwrap().len(), 1);
         assert!(!scratch.join("3").exists());
         assert_eq!(fs::metadata(top.join("state/journal.jsonl")).unwrap().len(), 0);
     }
@@ -330,12 +361,12 @@ mod tests {
         fs::remove_dir(scratch.join("way")).unwrap();
         std::os::unix::fs::symlink("/etc", scratch.join("way")).unwrap();
 
-        let undone = rollback(&mut journal, None, &KernelFiles::new(&top)).unwrap();
+        let undone = rollback(&mut journal, None, &KernelFiles::new(&top), Foreigners::Keep).unwrap();
         assert_eq!(undone.iter().map(|u| u.done).collect::<Vec<_>>(), [true, false, true]);
         assert!(!scratch.join("a").exists() && !scratch.join("c").exists());
         assert_eq!(journal.content.open.len(), 1);
         fs::remove_file(scratch.join("way")).unwrap();
-        assert!(rollback(&mut journal, None, &KernelFiles::new(&top)).unwrap()[0].done);
+        assert!(rollback(&mut journal, None, &KernelFiles::new(&top), Foreigners::Keep).unwrap()[0].done);
     }
 
     #[test]
@@ -375,6 +406,9 @@ mod tests {
         record(&mut journal, "a", requests()).unwrap();
         fs::write(scratch.join("x"), "").unwrap();
         record(&mut journal, "a", requests()).unwrap();
-        assert_eq!(rollback(&mut journal, Some("a"), &KernelFiles::new(&top)).unwrap().len(), 2);
+        assert_eq!(
+            rollback(&mut journal, Some("a"), &KernelFiles::new(&top), Foreigners::Keep).unwrap().len(),
+            2
+        );
     }
 }

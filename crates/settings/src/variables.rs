@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::journal::{Undo, VariableValue};
+use super::foreign::{self, Foreign};
+use super::journal::{Open, ServerStart, Undo, VariableValue};
 use base::error::AgentError;
 use mysql::{Connection, ServerArguments};
 
@@ -12,6 +13,9 @@ use mysql::{Connection, ServerArguments};
 const STATEMENT: Duration = Duration::from_secs(60);
 /// How long the server may take to let go of an earlier change (a buffer pool that is still resized).
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a server answers that does not know a variable.
+const UNKNOWN_VARIABLE: u16 = 1193;
 
 /// Setting one of these may move the others: servers keep them in order.
 const COUPLED: &[(&str, &[&str])] = &[
@@ -46,47 +50,71 @@ impl Server {
         Ok(Server { connection, login: login.pinned(&options)? })
     }
 
-    /// The value as the server prints it.
-    pub fn read(&mut self, name: &str) -> anyhow::Result<String> {
-        let mut found = None;
-        self.connection
-            .query(&format!("SELECT @@GLOBAL.{}", checked_name(name)?), |_, row| {
-                found = Some(row.get(0).map_or(String::new(), |v| String::from_utf8_lossy(v).into_owned()));
-            })
-            .map_err(|error| match error.code() {
-                Some(_) => AgentError::Refused(format!("{name}: {error}")).into(),
-                None => anyhow::Error::new(error).context("the server"),
-            })?;
-        found.with_context(|| format!("{name}: the server gave no value"))
+    /// The value as the server prints it; None is NULL.
+    pub fn read(&mut self, name: &str) -> anyhow::Result<Option<String>> {
+        self.ask(&format!("SELECT @@GLOBAL.{}", checked_name(name)?), 0).map_err(|error| match error.code() {
+            Some(_) => AgentError::Refused(format!("{name}: {error}")).into(),
+            None => anyhow::Error::new(error).context("the server"),
+        })
     }
 
-    /// Sets it and reads it back; what the server adjusts is no success.
-    pub fn set(&mut self, name: &str, value: &str) -> anyhow::Result<String> {
-        self.write(name, value)?;
-        let seen = self.read(name)?;
-        if same(value, &seen) {
-            return Ok(seen);
+    /// One column of the only row of an answer.
+    fn ask(&mut self, sql: &str, column: usize) -> Result<Option<String>, mysql::Error> {
+        let mut found = None;
+        self.connection.query(sql, |_, row| {
+            found = row.get(column).map(|value| String::from_utf8_lossy(value).into_owned());
+        })?;
+        Ok(found)
+    }
+
+    /// Which server this is, and since when it runs.
+    pub fn start(&mut self) -> anyhow::Result<ServerStart> {
+        // MySQL; MariaDB since 10.5.26; any other, by where it is.
+        let names =
+            ["@@GLOBAL.server_uuid", "@@GLOBAL.server_uid", "CONCAT_WS(' ', @@hostname, @@port, @@datadir)"];
+        let mut server = None;
+        for name in names {
+            match self.ask(&format!("SELECT {name}"), 0) {
+                Ok(found) => server = found,
+                Err(error) if error.code() == Some(UNKNOWN_VARIABLE) => continue,
+                Err(error) => return Err(error).context("the server"),
+            }
+            break;
         }
-        Err(AgentError::Refused(format!("{name}: set to {value:?}, but the server made it {seen:?}")).into())
+        let server = server.context("the server does not say which one it is")?;
+        // Both count from the clock at which a statement begins: within one second the difference is exact.
+        loop {
+            let now = self.ask("SELECT UNIX_TIMESTAMP()", 0).context("the server")?;
+            let uptime = self.ask("SHOW GLOBAL STATUS LIKE 'Uptime'", 1).context("the server")?;
+            if now == self.ask("SELECT UNIX_TIMESTAMP()", 0).context("the server")? {
+                let number = |text: Option<String>| text.and_then(|text| text.parse::<i64>().ok());
+                let started_s = number(now).zip(number(uptime)).map(|(now, uptime)| now - uptime);
+                let started_s = started_s.context("the server does not say since when it runs")?;
+                return Ok(ServerStart { server, started_s });
+            }
+        }
     }
 
     /// How to bring back the value and what is coupled with it.
-    pub fn undo(&mut self, name: &str, before: &str) -> anyhow::Result<Undo> {
-        let value =
-            |name: &str, value: &str| VariableValue { name: name.to_owned(), value: value.to_owned() };
+    pub fn undo(&mut self, name: &str, before: Option<&str>) -> anyhow::Result<Undo> {
+        let value = |name: &str, value: Option<&str>| VariableValue {
+            name: name.to_owned(),
+            value: value.map(str::to_owned),
+        };
         let mut restore = vec![value(name, before)];
         let coupled = COUPLED.iter().find(|(one, _)| *one == name).map_or(&[][..], |(_, others)| others);
         for other in coupled {
             // This server may not have it.
             if let Ok(now) = self.read(other) {
-                restore.push(value(other, &now));
+                restore.push(value(other, now.as_deref()));
             }
         }
-        Ok(Undo::Variable { login: self.login.clone(), restore })
+        Ok(Undo::Variable { login: self.login.clone(), restore, start: Some(self.start()?) })
     }
 
-    fn write(&mut self, name: &str, value: &str) -> anyhow::Result<()> {
-        let statement = format!("SET GLOBAL {} = {}", checked_name(name)?, literal(name, value)?);
+    pub fn write(&mut self, name: &str, value: Option<&str>) -> anyhow::Result<()> {
+        let literal = value.map_or(Ok("NULL".to_owned()), |value| literal(name, value))?;
+        let statement = format!("SET GLOBAL {} = {literal}", checked_name(name)?);
         self.connection.execute(&statement).map_err(|error| match error.code() {
             Some(_) => AgentError::Refused(format!("{name}: cannot be set to {value:?}: {error}")).into(),
             None => anyhow::Error::new(error).context("the server"),
@@ -94,17 +122,22 @@ impl Server {
         Ok(())
     }
 
-    /// Until all stand: the second may be what keeps the first from its place, or the server still be at work.
+    /// The values of now, in the order of `values`.
+    pub fn read_all(&mut self, values: &[VariableValue]) -> anyhow::Result<Vec<Option<String>>> {
+        values.iter().map(|value| self.read(&value.name)).collect()
+    }
+
+    /// Until all hold: the second may be what keeps the first from its place, or the server still be at work.
     fn restore(&mut self, values: &[VariableValue]) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let mut wrong = None;
             for VariableValue { name, value } in values {
                 let seen = self.read(name)?;
-                if same(value, &seen) {
+                if is(value.as_deref(), seen.as_deref()) {
                     continue;
                 }
-                wrong = Some(match self.write(name, value) {
+                wrong = Some(match self.write(name, value.as_deref()) {
                     Ok(()) => format!("{name}: set back to {value:?}, but the server made it {seen:?}"),
                     Err(error) => format!("{error:#}"),
                 });
@@ -118,9 +151,40 @@ impl Server {
     }
 }
 
-/// Put values back on whatever server the journal names.
-pub fn restore(login: &ServerArguments, values: &[VariableValue]) -> anyhow::Result<()> {
-    Server::connect(login)?.restore(values)
+/// Put back the values of an entry on the server that the journal names, unless they ended with its start. A note says so.
+pub fn restore(
+    login: &ServerArguments,
+    values: &[VariableValue],
+    start: Option<&ServerStart>,
+    entry: &Open,
+) -> anyhow::Result<Option<String>> {
+    let mut server = Server::connect(login)?;
+    if let Some(start) = start {
+        let now = server.start()?;
+        if now.server != start.server {
+            let text = format!("another server answers now: {}, and it was {}", now.server, start.server);
+            return Err(Foreign(text).into());
+        }
+        if now.started_s != start.started_s {
+            return Ok(Some("the server was restarted since".to_owned()));
+        }
+    }
+    let now = server.read_all(values)?;
+    let values_now: Vec<foreign::Value<'_>> = values
+        .iter()
+        .zip(&now)
+        .map(|(v, now)| foreign::Value { name: &v.name, original: v.value.as_deref(), now: now.as_deref() })
+        .collect();
+    foreign::check(&values_now, &entry.became, &entry.wrote, |_, wanted, seen| same(wanted, seen))?;
+    server.restore(values).map(|()| None)
+}
+
+/// Whether a variable has this value; None is NULL.
+pub fn is(wanted: Option<&str>, seen: Option<&str>) -> bool {
+    match (wanted, seen) {
+        (Some(wanted), Some(seen)) => same(wanted, seen),
+        (wanted, seen) => wanted == seen,
+    }
 }
 
 fn checked_name(name: &str) -> anyhow::Result<&str> {

@@ -13,7 +13,7 @@ use anyhow::Context;
 use super::deadline::uptime;
 use super::journal::{self, Journal, Open, this_boot};
 use super::kernel_files::KernelFiles;
-use super::undo::{self, Undone};
+use super::undo::{self, Foreigners, Undone};
 
 const GLANCE: Duration = Duration::from_secs(1);
 /// A failed undo (the server is down) is retried with growing pauses, then left to the next command.
@@ -36,7 +36,8 @@ pub fn revert_overdue(journal: &mut Journal, kernel: &KernelFiles) -> anyhow::Re
     if overdue.is_empty() {
         return Ok(vec![]);
     }
-    let undone = undo::rollback_those(journal, kernel, |entry| overdue.contains(&entry.id))?;
+    let undone =
+        undo::rollback_those(journal, kernel, Foreigners::Keep, |entry| overdue.contains(&entry.id))?;
     for each in &undone {
         eprintln!("headrace-agent: not confirmed in time: {each}");
     }

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 
+use super::foreign::Foreign;
 use super::journal::sync_folder;
 use base::error::AgentError;
 
@@ -78,6 +79,16 @@ pub fn write(root: &Path, path: &Path, content: &str) -> anyhow::Result<()> {
     sync_folder(folder)?;
     announce(root, path);
     Ok(())
+}
+
+/// Fail if the file's content is neither `wrote` nor the original: somebody else has written it since.
+pub fn check_foreign(root: &Path, path: &Path, original: Option<&str>, wrote: &str) -> anyhow::Result<()> {
+    let now = read(root, path)?;
+    if now.as_deref() == original || now.as_deref().unwrap_or_default() == wrote {
+        return Ok(());
+    }
+    let text = format!("{}: neither what was written nor the original stands in it", path.display());
+    Err(Foreign(text).into())
 }
 
 /// Put back the content, or take the file away with the folders that were made for it and are empty.

@@ -256,12 +256,16 @@ class Journal:
         kept: list[dict[str, Any]] = await self._ask("history", repeatable=True)
         return kept
 
-    async def rollback(self, *, everyone: bool = False, kept: str | None = None) -> list[Undone]:
+    async def rollback(
+        self, *, everyone: bool = False, kept: str | None = None, accept_foreign: bool = False
+    ) -> list[Undone]:
         """Undo what is open, newest first: ours, or that of every owner. One that fails has its ``error``.
 
-        ``kept`` names changes that were confirmed, by their owner; ``last`` are the latest.
+        ``kept`` names changes that were confirmed, by their owner; ``last`` are the latest. A value that another
+        program has set since is left, and its entry stays open unless ``accept_foreign``.
         """
         options = ["--everyone"] if everyone else ["--kept", kept] if kept else []
+        options += ["--accept-foreign"] if accept_foreign else []
         rows = await self._ask(
             "rollback", "--owner", self._owner, *options, repeatable=True, even_if_it_failed=True
         )

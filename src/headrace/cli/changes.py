@@ -112,6 +112,10 @@ def rollback(
     everyone: Annotated[
         bool, typer.Option("--everyone", help="Undo all that is open, whoever did it.")
     ] = False,
+    accept_foreign: Annotated[
+        bool,
+        typer.Option("--accept-foreign", help="Close entries whose value another program has set since."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Restore original values. Without an option: changes that await confirmation, or whose undo failed."""
@@ -125,9 +129,9 @@ def rollback(
     async def work(host: Any) -> list[Any]:
         journal = Journal(await Agent.install(host), rollout.OWNER)
         if everyone:
-            return await journal.rollback(everyone=True)
+            return await journal.rollback(everyone=True, accept_foreign=accept_foreign)
         kept = "last" if last else f"{rollout.OWNER}/{change}" if change else None
-        return await journal.rollback(kept=kept)
+        return await journal.rollback(kept=kept, accept_foreign=accept_foreign)
 
     undone = on_target(target, work)
     if as_json:
@@ -141,7 +145,8 @@ def rollback(
         raise TargetError(
             f"{len(failed)} of {len(undone)} changes could not be undone",
             place=target,
-            hint="the journal keeps them: mend the cause and run the same command again",
+            hint="the journal keeps them: fix the cause and run the same command again. A value that another "
+            "program set is never overwritten: --accept-foreign leaves it and closes its entry",
         )
 
 
@@ -298,7 +303,8 @@ def _what(entry: Mapping[str, Any]) -> str:
     restore = (entry.get("restore") or [{}])[0]
     name = restore.get("path") or restore.get("name") or entry.get("path") or entry.get("backing") or ""
     if entry["kind"] in ("setting", "variable"):
-        return f"{name}: {restore.get('value')} -> {wrote}"
+        original = restore.get("value")
+        return f"{name}: {'NULL' if original is None else original} -> {wrote}"
     return f"{entry['kind']} {name} {entry.get('options') or ''}".strip()
 
 
