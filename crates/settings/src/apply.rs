@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::deadline::Deadline;
 use super::journal::{Journal, Undo};
 use super::kernel_files::{self, KernelFiles};
+use super::keys::{keys, must_be_free};
 use super::undo;
 use super::variables::{self, Server};
 use super::{remounts, watcher, whole_files};
@@ -57,6 +58,12 @@ impl<'a> Hands<'a> {
     ) -> anyhow::Result<Vec<Applied>> {
         for change in changes {
             self.check(change, changes)?;
+        }
+        for change in changes {
+            // Also where the value holds already: it would be gone with the other change.
+            let before = self.read(change)?;
+            let undo = self.undo(change, before.as_deref())?;
+            must_be_free(journal, owner, &keys(&undo))?;
         }
         let mut ids = Vec::new();
         let applied = self.apply_each(journal, owner, changes, deadline, &mut ids);

@@ -12,6 +12,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use super::journal::{Journal, Open, Undo, sync_folder};
+use super::keys::{keys, must_be_free};
 use super::owner::belongs_to;
 use base::error::AgentError;
 
@@ -78,15 +79,15 @@ pub fn reopen(journal: &mut Journal, owner: Option<&str>) -> anyhow::Result<Opti
     }) else {
         return Ok(None);
     };
-    let keys = |set: &Kept| set.entries.iter().map(|e| key(&e.undo)).collect::<Vec<_>>();
-    let ours = keys(&sets[at]);
-    if let Some((later, what)) = sets[at + 1..]
-        .iter()
-        .find_map(|set| keys(set).into_iter().find(|k| ours.contains(k)).map(|k| (&set.owner, k)))
-    {
-        let text = format!("{what} was changed again by {later}: roll that back first");
-        return Err(AgentError::Refused(text).into());
+    let ours: Vec<String> = sets[at].entries.iter().flat_map(|entry| keys(&entry.undo)).collect();
+    for set in &sets[at + 1..] {
+        let theirs = set.entries.iter().flat_map(|entry| keys(&entry.undo));
+        if let Some(what) = theirs.into_iter().find(|key| ours.contains(key)) {
+            let text = format!("{what} was changed again by {}: roll that back first", set.owner);
+            return Err(AgentError::Refused(text).into());
+        }
     }
+    must_be_free(journal, &sets[at].owner, &ours)?;
     let set = sets.remove(at);
     let open: Vec<Open> = journal.content.open.clone();
     if !open.iter().any(|e| belongs_to(&e.owner, &set.owner)) {
@@ -99,17 +100,6 @@ pub fn reopen(journal: &mut Journal, owner: Option<&str>) -> anyhow::Result<Opti
 /// Whether it undoes a setting; what a trial builds is never kept.
 fn is_change(undo: &Undo) -> bool {
     matches!(undo, Undo::Setting { .. } | Undo::Variable { .. } | Undo::File { .. } | Undo::Remount { .. })
-}
-
-/// What an undo is about, whatever it would write.
-fn key(undo: &Undo) -> String {
-    match undo {
-        Undo::Setting { restore } => restore.first().map_or(String::new(), |r| r.path.clone()),
-        Undo::Variable { restore, .. } => restore.first().map_or(String::new(), |r| r.name.clone()),
-        Undo::File { path, .. } => path.display().to_string(),
-        Undo::Remount { path, .. } => format!("mount {}", path.display()),
-        other => format!("{other:?}"),
-    }
 }
 
 fn write(state: &Path, sets: &[Kept]) -> anyhow::Result<()> {

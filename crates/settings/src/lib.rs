@@ -12,6 +12,7 @@ mod history;
 mod hold;
 mod journal;
 mod kernel_files;
+mod keys;
 mod lock;
 mod loops;
 mod mounts;

@@ -13,3 +13,18 @@ pub fn parse(text: &str) -> Result<String, String> {
 pub fn belongs_to(name: &str, owner: &str) -> bool {
     name.strip_prefix(owner).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
+
+/// Whether two owners are the same controller, or parts of each other.
+pub fn are_one(one: &str, other: &str) -> bool {
+    belongs_to(one, other) || belongs_to(other, one)
+}
+
+/// The commands that settle what `owner` has open.
+pub fn ways_out(owner: &str) -> String {
+    match owner.strip_prefix("apply/") {
+        Some(id) => {
+            format!("`headrace confirm {id}` keeps them, `headrace rollback --id {id}` undoes them")
+        }
+        None => "`headrace rollback --everyone` undoes them".to_owned(),
+    }
+}
