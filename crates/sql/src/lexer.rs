@@ -350,25 +350,28 @@ impl<'a> Lexer<'a> {
         self.token(Kind::Unterminated, start, self.text.len())
     }
 
-    /// `$$...$$` and `$tag$...$tag$` are strings where both ends are there; else `$` is a letter.
+    /// `$$...$$` and `$tag$...$tag$` are strings; a `$` that opens no tag is a letter. A tag that nothing closes has the
+    /// rest of the text: it may hold what was cut off, and searching on for others would make the work quadratic.
     #[cold]
     fn dollar(&mut self, start: usize) -> Option<Token> {
-        let end = self.word_end(start + 1);
-        if let Some(length) = memchr(b'$', &self.text[start + 1..end]) {
-            let tag = &self.text[start..start + length + 2];
-            let mut at = start + tag.len();
-            while let Some(length) = memchr(b'$', &self.text[at..]) {
-                at += length;
-                // Any letter case: fingerprints have lower-case words, and must have the same tokens.
-                if self.text.len() - at >= tag.len()
-                    && self.text[at..at + tag.len()].eq_ignore_ascii_case(tag)
-                {
-                    return self.token(Kind::String, start, at + tag.len());
-                }
-                at += 1;
-            }
+        let mut at = start + 1;
+        while IN_WORD[usize::from(self.byte(at))] && self.byte(at) != b'$' {
+            at += 1;
         }
-        self.name(Kind::Word, start, end)
+        if self.byte(at) != b'$' {
+            return self.name(Kind::Word, start, at);
+        }
+        at += 1;
+        let tag = &self.text[start..at];
+        while let Some(length) = memchr(b'$', &self.text[at..]) {
+            at += length;
+            // Any letter case: fingerprints have lower-case words, and must have the same tokens.
+            if self.text.len() - at >= tag.len() && self.text[at..at + tag.len()].eq_ignore_ascii_case(tag) {
+                return self.token(Kind::String, start, at + tag.len());
+            }
+            at += 1;
+        }
+        self.token(Kind::Unterminated, start, self.text.len())
     }
 
     fn number(&mut self, start: usize) -> Option<Token> {
@@ -521,7 +524,7 @@ mod tests {
         ] {
             assert_eq!(one(text), Kind::String, "{text}");
         }
-        for text in ["'open", r"'open\'", "\"", "`open", "`a``", "x'1"] {
+        for text in ["'open", r"'open\'", "\"", "`open", "`a``", "x'1", "$$open", "$a$ open $b$"] {
             assert_eq!(one(text), Kind::Unterminated, "{text}");
         }
     }

@@ -58,7 +58,8 @@ fn substitute(text: &[u8], scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
     without_lists(out, scratch);
     without_unions(scratch, out);
     short_limit(out);
-    without_asc(out);
+    without_asc(out, scratch);
+    std::mem::swap(out, scratch);
 }
 
 fn is_word(byte: u8) -> bool {
@@ -189,17 +190,18 @@ fn without_comments(text: &[u8], out: &mut Vec<u8>) {
 /// Takes out `--` and `#` with the rest of their line, unless a quote is in it.
 fn without_line_comments(text: &[u8], out: &mut Vec<u8>) {
     out.clear();
-    let mut copied = 0;
-    let mut at = 0;
+    let (mut copied, mut at, mut end) = (0, 0, 0);
     while let Some(length) = memchr2(b'-', b'#', &text[at..]) {
         at += length;
         if text[at] == b'-' && text.get(at + 1) != Some(&b'-') {
             at += 1;
             continue;
         }
-        let rest = &text[at..];
-        let end = rest.iter().position(|byte| matches!(byte, b'\'' | b'"' | b'\r' | b'\n'));
-        let end = end.map_or(text.len(), |length| at + length);
+        // Marks before the same quote end there together: each byte is looked at once.
+        if end <= at {
+            let end_of_rest = text[at..].iter().position(|byte| matches!(byte, b'\'' | b'"' | b'\r' | b'\n'));
+            end = end_of_rest.map_or(text.len(), |length| at + length);
+        }
         if text.get(end).is_some_and(|byte| matches!(byte, b'\'' | b'"')) {
             at += 1;
             continue;
@@ -357,6 +359,10 @@ fn list_end(text: &[u8], at: usize) -> Option<usize> {
     (text[close] == b')').then_some(close + 1)
 }
 
+/// Steps of the search for repeated selects, in addition to sixteen per byte of the statement. Statements of up to 8 KiB
+/// never need more; in longer ones only thousands of different unions do, and the rest of those is kept as written.
+const COMPARED: usize = 1 << 26;
+
 /// `select ... union select ...` of the same select, once, with a note.
 fn without_unions(text: &[u8], out: &mut Vec<u8>) {
     out.clear();
@@ -366,9 +372,10 @@ fn without_unions(text: &[u8], out: &mut Vec<u8>) {
     if memmem::find(text, b" union").is_none() {
         at = text.len();
     }
+    let mut steps = COMPARED + text.len() * 16;
     while let Some(length) = memmem::find(&text[at..], b"select") {
         at += length;
-        let Some((select, end, union)) = repeated_select(text, at) else {
+        let Some((select, end, union)) = repeated_select(text, at, &mut steps) else {
             at += 1;
             continue;
         };
@@ -382,30 +389,38 @@ fn without_unions(text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// For a select at `at` that unions repeat: where it ends, where its last copy does, and the last union.
-fn repeated_select(text: &[u8], at: usize) -> Option<(usize, usize, &[u8])> {
+fn repeated_select<'a>(text: &'a [u8], at: usize, steps: &mut usize) -> Option<(usize, usize, &'a [u8])> {
     if !is_boundary(text, at) || !text.get(at + 6).is_some_and(|&byte| is_space(byte)) {
         return None;
     }
-    for union in memmem::find_iter(&text[at + 7..], b" union").map(|length| at + 7 + length) {
+    let mut union = at + 7;
+    loop {
+        // What is passed over and what is compared both count.
+        let within = text.len().min(union.saturating_add(*steps));
+        let passed = memmem::find(text.get(union..within)?, b" union");
+        *steps = steps.saturating_sub(passed.unwrap_or(within - union) + 1);
+        union += passed?;
         let select = &text[at..union];
         let mut end = union;
         let mut last: &[u8] = b"";
-        while let Some((behind, found)) = copy_end(text, end, select) {
+        while let Some((behind, found)) = copy_end(text, end, select, steps) {
             (end, last) = (behind, found);
         }
         if end > union {
             return Some((union, end, last));
         }
+        union += 6;
     }
-    None
 }
 
-fn copy_end<'a>(text: &'a [u8], at: usize, select: &[u8]) -> Option<(usize, &'a [u8])> {
+fn copy_end<'a>(text: &'a [u8], at: usize, select: &[u8], steps: &mut usize) -> Option<(usize, &'a [u8])> {
     let unions: [&[u8]; 2] = [b" union all", b" union"];
     unions.iter().find_map(|union| {
         let rest = text[at..].strip_prefix(*union)?;
         let copy = rest.strip_prefix(b" ")?;
-        copy.starts_with(select).then(|| (at + union.len() + 1 + select.len(), &text[at..at + union.len()]))
+        let same = copy.iter().zip(select).take_while(|(a, b)| a == b).count();
+        *steps = steps.saturating_sub(same);
+        (same == select.len()).then(|| (at + union.len() + 1 + same, &text[at..at + union.len()]))
     })
 }
 
@@ -422,19 +437,22 @@ fn short_limit(out: &mut Vec<u8>) {
 }
 
 /// Takes ` asc` out of what stands behind the first ORDER BY.
-fn without_asc(out: &mut Vec<u8>) {
-    let Some(order) = memmem::find_iter(out, b"order by ").find(|&at| is_boundary(out, at)) else { return };
-    let mut at = order + 9;
+fn without_asc(text: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    let order = memmem::find_iter(text, b"order by ").find(|&at| is_boundary(text, at));
+    let mut copied = 0;
+    let mut at = order.map_or(text.len(), |order| order + 9);
     // At least one byte stands before each.
-    while let Some(length) = out.get(at + 1..).and_then(|rest| memmem::find(rest, b" asc")) {
+    while let Some(length) = text.get(at + 1..).and_then(|rest| memmem::find(rest, b" asc")) {
         let mut start = at + 1 + length;
         let end = start + 4;
-        while start > at + 1 && is_space(out[start - 1]) {
+        while start > at + 1 && is_space(text[start - 1]) {
             start -= 1;
         }
-        out.drain(start..end);
-        at = start;
+        out.extend_from_slice(&text[copied..start]);
+        (at, copied) = (end, end);
     }
+    out.extend_from_slice(&text[copied..]);
 }
 
 #[cfg(test)]
@@ -467,6 +485,10 @@ mod tests {
                 "insert into t (a,b) values(?+)",
             ),
             ("select 1 union all select 1 union all select 1", "select ? /*repeat union all*/"),
+            (
+                "select a from t union select a from u union select a from u",
+                "select a from t union select a from u /*repeat union*/",
+            ),
             ("select a from t order by a ASC, b asc limit 1,2", "select a from t order by a, b limit ?"),
         ] {
             assert_eq!(pt(text), expected, "{text}");

@@ -179,6 +179,7 @@ impl<'a> Words<'a> {
             match token.kind {
                 Kind::Open => depth += 1,
                 Kind::Close => depth -= 1,
+                Kind::Semicolon => break,
                 Kind::Word if depth == 0 => {
                     if let Some(verb) = MAIN.iter().find(|verb| self.is(verb)) {
                         return verb;

@@ -8,6 +8,7 @@ pub mod event;
 pub mod events;
 pub mod filter;
 pub mod general_log;
+pub mod guard;
 pub mod input;
 mod json;
 pub mod measures;

@@ -8,6 +8,8 @@ mod ring;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -19,6 +21,7 @@ pub use self::limits::{Ended, Limits};
 use self::limits::{Costs, Watch};
 use self::ring::Ring;
 use super::coverage::Coverage;
+use super::guard::{self, Pulse};
 use super::packets::{PacketOptions, Packets, network};
 use super::stream::Streams;
 use base::error::AgentError;
@@ -38,6 +41,8 @@ pub struct CaptureOptions {
     pub limits: Limits,
     /// Memory for packets that wait for us, in bytes; the kernel locks it.
     pub ring_bytes: usize,
+    /// Beats with every packet.
+    pub pulse: Arc<Pulse>,
 }
 
 impl Default for CaptureOptions {
@@ -49,6 +54,7 @@ impl Default for CaptureOptions {
             max_bytes: None,
             limits: Limits::default(),
             ring_bytes: 32 << 20,
+            pulse: Arc::default(),
         }
     }
 }
@@ -60,7 +66,7 @@ pub struct Captured {
     pub ended: Ended,
 }
 
-/// Captures until it is told to stop, or has reason to.
+/// Captures until it is told to stop, or has reason to. The process ends if it has to stop and `streams` does not return.
 ///
 /// # Errors
 /// No permission (CAP_NET_RAW), no such interface, no memory for the ring; or as `streams` says.
@@ -69,6 +75,16 @@ pub fn capture(
     stop: &StopSignal,
     streams: &mut impl Streams,
 ) -> anyhow::Result<Captured> {
+    std::thread::scope(|scope| {
+        let (done, is_done) = channel();
+        let mut costs = OwnCosts::new(options.limits);
+        scope.spawn(move || guard::watch(&is_done, &options.pulse, || costs.limit(options, stop)));
+        let _done = done;
+        read(options, stop, streams)
+    })
+}
+
+fn read(options: &CaptureOptions, stop: &StopSignal, streams: &mut impl Streams) -> anyhow::Result<Captured> {
     let name = options.interface.as_deref().unwrap_or("all interfaces");
     let mut filter = filter::filter(&options.packets)
         .ok_or_else(|| AgentError::Input("too many ports and addresses to filter for".to_owned()))?;
@@ -89,6 +105,7 @@ pub fn capture(
             let has_more = !is_full
                 && ring.next_block(|packet| {
                     item += 1;
+                    options.pulse.beat();
                     let parsed = network(packet.protocol, packet.data, packet.wire_bytes);
                     let offset = bytes;
                     bytes += packet.data.len() as u64;
@@ -131,6 +148,30 @@ pub fn capture(
     coverage.bytes = bytes;
     coverage.dropped_packets = dropped + lost;
     Ok(Captured { coverage, ended })
+}
+
+/// What the guard can see of a capture that does not look at its limits any more.
+struct OwnCosts {
+    begun: Instant,
+    cpu: Duration,
+    watch: Watch,
+}
+
+impl OwnCosts {
+    fn new(limits: Limits) -> Self {
+        Self { begun: Instant::now(), cpu: cpu_time(), watch: Watch::new(limits, Costs::default()) }
+    }
+
+    fn limit(&mut self, options: &CaptureOptions, stop: &StopSignal) -> Option<Ended> {
+        let (elapsed, cpu) = (self.begun.elapsed(), cpu_time().saturating_sub(self.cpu));
+        if stop.is_set() {
+            return Some(Ended::Asked);
+        }
+        if options.duration.is_some_and(|duration| elapsed >= duration) {
+            return Some(Ended::Duration);
+        }
+        self.watch.check(Costs { elapsed, cpu, available_bytes: available_bytes(), ..Costs::default() })
+    }
 }
 
 fn index(interface: Option<&str>) -> anyhow::Result<u32> {

@@ -338,3 +338,78 @@ fn interface_that_is_not_there() {
         assert_eq!(error.to_string(), format!("bad input: no interface {name:?}"));
     }
 }
+
+/// A decoder that never comes back from its first packet.
+struct Stuck;
+
+impl Streams for Stuck {
+    fn opened(&mut self, _: u64, _: &Opened) -> anyhow::Result<()> {
+        println!("stuck");
+        loop {
+            std::hint::spin_loop();
+        }
+    }
+
+    fn bytes(&mut self, _: u64, _: u64, _: Side, _: &[u8]) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn gap(&mut self, _: u64, _: u64, _: Side, _: Option<u64>) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn closed(&mut self, _: u64, _: u64) -> anyhow::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+#[ignore = "what the next test runs in a process of its own, since the guard ends it"]
+fn a_stuck_capture() {
+    let limit = std::env::var("HEADRACE_TEST_LIMIT").expect("the limit that is to end it");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let packets =
+        PacketOptions { ports: vec![listener.local_addr().unwrap().port()], ..PacketOptions::default() };
+    let mut options =
+        CaptureOptions { interface: Some("lo".to_owned()), packets, ..CaptureOptions::default() };
+    let max_cpu_share = if limit == "cpu" { 0.05 } else { 1000.0 };
+    options.limits = Limits { max_cpu_share, min_available_bytes: 0, ..Limits::default() };
+    options.duration = (limit == "duration").then(|| Duration::from_millis(1500));
+    thread::spawn(move || {
+        // Again and again, in case the first ones come before the capture.
+        loop {
+            let _client = std::net::TcpStream::connect(listener.local_addr().unwrap());
+            thread::sleep(Duration::from_millis(100));
+        }
+    });
+    let (never, _writer) = StopSignal::pair();
+    let stop = if limit == "signal" { StopSignal::install().unwrap() } else { never };
+    let _ = capture(&options, &stop, &mut Stuck);
+}
+
+#[test]
+fn a_stuck_decoder_keeps_no_limit_from_holding() {
+    use std::io::{BufRead, BufReader, Read};
+    if !may_capture() {
+        return;
+    }
+    for limit in ["duration", "signal", "cpu"] {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "--nocapture", "capture::tests::a_stuck_capture"])
+            .env("HEADRACE_TEST_LIMIT", limit)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("stuck")), "{limit}");
+        if limit == "signal" {
+            let id = rustix::process::Pid::from_child(&child);
+            rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        }
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(1), "{limit}: {said}");
+        assert!(said.contains("the decoder did not end"), "{limit}: {said}");
+    }
+}

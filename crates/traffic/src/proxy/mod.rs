@@ -27,6 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
@@ -44,6 +45,7 @@ use self::shared::{Settings, Totals, error_packet};
 use self::tap::{Queue, Tap};
 use self::worker::{Inbox, Worker};
 use super::coverage::Coverage;
+use super::guard::Ending;
 use super::wire::{Decoder, WireOptions};
 use base::clock::{epoch_offset_ns, now_ns, process_cpu_ns};
 use base::error::AgentError;
@@ -94,10 +96,27 @@ pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
     for worker in workers {
         worker.join().map_err(|_| anyhow!("a thread of the proxy panicked"))??;
     }
-    let decoded = decoding.join().map_err(|_| anyhow!("the decoder panicked"))?;
+    let decoded = decoded(decoding, &queue);
     let coverage = decoded.as_ref().ok();
     print_summary(&totals, &queue, began.elapsed(), coverage)?;
     decoded.map(drop)
+}
+
+/// What the decoder saw. It may have much to catch up with, so it has time for as long as it goes on.
+fn decoded(decoding: JoinHandle<anyhow::Result<(Coverage, Out)>>, queue: &Queue) -> anyhow::Result<Coverage> {
+    let mut ending = Ending::default();
+    while !decoding.is_finished() {
+        if ending.is_stuck(&queue.pulse) {
+            // The thread ends with the process; the file ends with the last whole block.
+            return Err(anyhow!("the decoder did not end; please report the traffic that did this"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (mut coverage, out) = decoding.join().map_err(|_| anyhow!("the decoder panicked"))??;
+    coverage.gaps = queue.gaps.load(Relaxed);
+    coverage.gap_bytes = queue.gap_bytes.load(Relaxed);
+    out.finish(&mut coverage)?;
+    Ok(coverage)
 }
 
 /// Takes in connections until somebody asks us to stop.
@@ -138,7 +157,11 @@ fn accept(
     }
 }
 
-fn decode(batches: &Receiver<Vec<u8>>, queue: &Queue, mut decoder: Decoder<Out>) -> anyhow::Result<Coverage> {
+fn decode(
+    batches: &Receiver<Vec<u8>>,
+    queue: &Queue,
+    mut decoder: Decoder<Out>,
+) -> anyhow::Result<(Coverage, Out)> {
     let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
     let result = tap::drain(batches, queue, &mut decoder, nowhere, Out::tick);
     if let Err(error) = result {
@@ -146,11 +169,7 @@ fn decode(batches: &Receiver<Vec<u8>>, queue: &Queue, mut decoder: Decoder<Out>)
         eprintln!("headrace-agent: recording has stopped: {error:#}");
         return Err(error);
     }
-    let (mut coverage, out) = decoder.finish_with_sink()?;
-    coverage.gaps = queue.gaps.load(Relaxed);
-    coverage.gap_bytes = queue.gap_bytes.load(Relaxed);
-    out.finish(&mut coverage)?;
-    Ok(coverage)
+    decoder.finish_with_sink()
 }
 
 fn settings(arguments: &ProxyArguments) -> anyhow::Result<Settings> {

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::event::Sink;
+use crate::guard::Pulse;
 use crate::stream::{Opened, Side, Streams};
 use crate::wire::Decoder;
 
@@ -32,6 +33,8 @@ const SERVER_GAP: u8 = 5;
 #[derive(Debug, Default)]
 pub struct Queue {
     waiting: AtomicUsize,
+    /// Beats with every record that was decoded.
+    pub pulse: Pulse,
     /// Buffers of batches that were decoded, to be filled again.
     used: Mutex<Vec<Vec<u8>>>,
     pub gaps: AtomicU64,
@@ -157,7 +160,7 @@ pub fn drain<S: Sink>(
     loop {
         match batches.recv_timeout(TICK) {
             Ok(batch) => {
-                let result = feed(&batch, decoder, server);
+                let result = feed(&batch, decoder, server, &queue.pulse);
                 queue.give_back(batch);
                 result?;
                 turn = turn.wrapping_add(1);
@@ -171,13 +174,19 @@ pub fn drain<S: Sink>(
     }
 }
 
-fn feed<S: Sink>(mut batch: &[u8], decoder: &mut Decoder<S>, server: SocketAddr) -> anyhow::Result<()> {
+fn feed<S: Sink>(
+    mut batch: &[u8],
+    decoder: &mut Decoder<S>,
+    server: SocketAddr,
+    pulse: &Pulse,
+) -> anyhow::Result<()> {
     let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
     while let Some((head, rest)) = batch.split_at_checked(HEAD) {
         let (time_ns, session) = (number(&head[..8]), number(&head[8..16]));
         let length = head[16..20].try_into().map_or(0, u32::from_le_bytes) as usize;
         let (content, rest) = rest.split_at(length.min(rest.len()));
         batch = rest;
+        pulse.beat();
         match head[20] {
             OPENED => {
                 let client = std::str::from_utf8(content).ok().and_then(|text| text.parse().ok());

@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -16,15 +16,13 @@ use super::writer::{Writer, WriterOptions};
 use crate::capture::{self, CaptureOptions, Limits};
 use crate::coverage::Coverage;
 use crate::event::{Event, Sink};
+use crate::guard::{self, Pulse};
 use crate::packets::PacketOptions;
 use crate::sources::{self, SourceOptions};
 use crate::wire::{Decoder, WireOptions};
 use base::duration::parse_duration;
 use base::error::AgentError;
 use base::stop::StopSignal;
-
-/// How often limits are looked at, and what has waited is written.
-const TICK: Duration = Duration::from_millis(100);
 
 #[derive(Args)]
 pub struct RecordArguments {
@@ -74,6 +72,7 @@ struct Shared {
     /// What waited could not be written.
     failure: Mutex<Option<anyhow::Error>>,
     sessions_from: AtomicU64,
+    pulse: Arc<Pulse>,
 }
 
 impl Shared {
@@ -81,6 +80,7 @@ impl Shared {
     fn keep(&self, event: &Event<'_>, index: usize, count: usize) -> anyhow::Result<()> {
         let from = self.sessions_from.load(Ordering::Relaxed);
         let session = apart(event.session, index, count).wrapping_add(from);
+        self.pulse.beat();
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         match writer.as_mut() {
             Some(writer) => writer.event(&Event { session, ..event.clone() }),
@@ -122,6 +122,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
         is_over: AtomicBool::new(false),
         failure: Mutex::new(None),
         sessions_from: AtomicU64::new(sessions_from),
+        pulse: Arc::default(),
     };
     let began = Instant::now();
     let (done, is_done) = channel::<()>();
@@ -203,6 +204,7 @@ fn capture_all(
         interface: (name != "any").then(|| name.to_owned()),
         packets: PacketOptions { ports: arguments.ports.clone(), ..PacketOptions::default() },
         limits: Limits { max_cpu_share: f64::from(arguments.max_cpu) / 100.0, ..Limits::default() },
+        pulse: shared.pulse.clone(),
         ..CaptureOptions::default()
     };
     let captured = capture::capture(&options, stop, &mut decoder)?;
@@ -213,7 +215,8 @@ fn capture_all(
     Ok((coverage, failure))
 }
 
-/// Looks at limits and signals, writes what has waited, and says how it goes, until the reading is over.
+/// Looks at limits and signals, writes what has waited, and says how it goes, until the reading is over. It never waits
+/// for the reading, which may hold the writer for as long as it likes.
 fn watch(
     arguments: &RecordArguments,
     shared: &Shared,
@@ -222,23 +225,20 @@ fn watch(
 ) {
     let began = Instant::now();
     let mut said = began;
-    let mut events_said = 0;
-    while let Err(RecvTimeoutError::Timeout) = is_done.recv_timeout(TICK) {
-        let (events, bytes) = {
-            let mut writer = shared.writer.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(writer) = writer.as_mut() else {
-                return;
-            };
-            if let Err(error) = writer.tick() {
-                *shared.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-            }
-            (writer.totals().events, writer.bytes())
-        };
+    let (mut events, mut bytes, mut events_said) = (0, 0, 0);
+    guard::watch(is_done, &shared.pulse, || {
+        (events, bytes) = tick(shared).unwrap_or((events, bytes));
         let has_failed = shared.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        let is_enough = has_failed
-            || arguments.duration.is_some_and(|limit| began.elapsed() >= limit)
-            || arguments.size.is_some_and(|mib| bytes >= mib << 20);
-        if (is_enough || stop.is_set()) && !shared.is_over.swap(true, Ordering::Relaxed) {
+        let reason = if has_failed {
+            Some("the recording could not be written")
+        } else if arguments.duration.is_some_and(|limit| began.elapsed() >= limit) {
+            Some("its time was over")
+        } else if arguments.size.is_some_and(|mib| bytes >= mib << 20) {
+            Some("the recording was as large as it was to be")
+        } else {
+            stop.is_set().then_some("it was asked to stop")
+        };
+        if reason.is_some() && !shared.is_over.swap(true, Ordering::Relaxed) {
             // Whatever waits for its next bytes listens to this.
             let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM);
         }
@@ -250,7 +250,22 @@ fn watch(
             let _ = writeln!(std::io::stderr(), "{line}");
             (said, events_said) = (Instant::now(), events);
         }
+        reason
+    });
+}
+
+/// Writes what has waited; events and bytes so far. Nothing while the reading side has the writer.
+fn tick(shared: &Shared) -> Option<(u64, u64)> {
+    let mut writer = match shared.writer.try_lock() {
+        Ok(writer) => writer,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return None,
+    };
+    let writer = writer.as_mut()?;
+    if let Err(error) = writer.tick() {
+        *shared.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     }
+    Some((writer.totals().events, writer.bytes()))
 }
 
 /// CPU time of this process so far: what recording costs its host.
