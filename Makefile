@@ -2,8 +2,8 @@
 SHELL := /bin/sh
 BIN := .venv/bin
 # Most tests wait for something: four processes keep two cores busy. What asks for a rate comes after them, one by one.
-# The second runs even if the first failed.
-TOGETHER := $(BIN)/pytest -n 4 --dist loadfile
+# The second runs even if the first failed. tests/conftest.py says which files begin.
+TOGETHER := $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 export PATH := $(PATH):/usr/sbin:/sbin
 # Every test of the command line is a start of Python: one that may not keep its bytecode compiles NumPy and SciPy anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -55,6 +55,7 @@ wheel: setup docs ## dist/: one wheel for glibc and musl, and a source distribut
 
 torture: ## hours of it: killed at every command, then what servers may say in every wrong way (needs cargo-fuzz)
 	HEADRACE_TEST_ALL=1 $(BIN)/pytest tests/real/vm/test_volumes_md.py
+	PROPTEST_CASES=20000 cargo test --locked --quiet --package headrace-sql --test sql
 	@for seeds in fuzz/seeds/*; do name=$${seeds##*/}; mkdir -p fuzz/corpus/$$name; \
 	cargo +nightly fuzz run $$name fuzz/corpus/$$name $$seeds -- -max_len=65536 -max_total_time=60 || exit 1; done
 

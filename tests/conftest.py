@@ -51,6 +51,12 @@ ALONE = {
     ),
 }
 
+#: Files that take minutes: begun first, so that none is left alone at the end.
+LONG = (
+    "test_volumes_md", "test_install", "test_ssh", "test_server", "test_kernels", "test_cluster", "test_runner",
+    "test_vm", "test_ssh_commands", "test_drive_plans", "test_ray", "test_reboots", "test_crash_points", "test_loops",
+)  # fmt: skip
+
 MISSING = {name for name, there in OTHER.items() if not there()}
 
 
@@ -79,6 +85,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     lacking = [name for name in needs if name in MISSING or (name not in OTHER and not has(name))]
     if lacking:
         item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(lacking)}"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ranks = {name: rank for rank, name in enumerate(LONG)}
+    items.sort(key=lambda item: ranks.get(item.path.stem, len(LONG)))
 
 
 def folder_of(item: pytest.Item) -> str:

@@ -136,8 +136,6 @@ fn statement() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
-
     #[test]
     fn no_literal_is_left(text in statement()) {
         let found = strict(text.as_bytes());
