@@ -54,7 +54,8 @@ ALONE = {
 #: Files that take minutes: begun first, so that none is left alone at the end.
 LONG = (
     "test_volumes_md", "test_install", "test_ssh", "test_server", "test_kernels", "test_cluster", "test_runner",
-    "test_vm", "test_ssh_commands", "test_drive_plans", "test_ray", "test_reboots", "test_crash_points", "test_loops",
+    "test_vm", "test_ssh_commands", "test_drive_plans", "test_ray", "test_reboots", "test_crash_points",
+    "test_loops",
 )  # fmt: skip
 
 MISSING = {name for name, there in OTHER.items() if not there()}
