@@ -77,6 +77,11 @@ KNOBS = (
     _sysctl("vm.vfs_cache_pressure", "How readily dentries and inodes are reclaimed; 100 is fair.", _VM),
     _sysctl("vm.min_free_kbytes", "Memory kept free for allocations that cannot wait.", _VM, unit="KiB"),
     _sysctl("vm.watermark_scale_factor", "When kswapd wakes, in 1/10,000 of memory.", _VM, low=1, high=3000),
+    _sysctl(
+        "vm.percpu_pagelist_high_fraction",
+        "The part of each zone that lists of free pages of one CPU may hold, as 1/n; 0 leaves it to the kernel.",
+        _VM,
+    ),
     _sysctl("vm.zone_reclaim_mode", "Reclaim on the local NUMA node before using another.", _VM, high=7),
     _sysctl("vm.overcommit_memory", "0 heuristic, 1 always, 2 never overcommit.", _VM, high=2),
     _sysctl("vm.nr_hugepages", "Reserved huge pages.", _VM),
