@@ -20,6 +20,7 @@ pub mod server;
 pub mod server_process;
 pub mod servers;
 pub mod snmp;
+pub mod sockstat;
 pub mod softirqs;
 pub mod softnet;
 pub mod stacks;
@@ -42,6 +43,7 @@ const HOST_SAMPLERS: &[&Kind] = &[
     &psi::PSI,
     &netdev::NETWORK,
     &snmp::SNMP,
+    &sockstat::SOCKSTAT,
     &process::PROCESS,
     &md::MD,
     &thermal::THERMAL,
