@@ -43,6 +43,13 @@ def sample(*arguments: str | Path, code: int = 0) -> list[Record]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def listed() -> dict[str, list[str]]:
+    """Sampler -> the words that describe it."""
+    argv = [agent_path(), "sample", "--samplers", "list"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return {name: words for name, *words in map(str.split, done.stdout.splitlines())}
+
+
 def decode(path: Path) -> tuple[list[Record], bool]:
     """The records of a compressed stream, and whether it was ended properly."""
     decompressor = zstandard.ZstdDecompressor().decompressobj()
@@ -78,9 +85,7 @@ def spawned() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 def test_every_sampler_of_the_host_reports_counters_that_grow() -> None:
     samples = by_sampler(sample("--interval", "200ms", "--duration", "400ms"))
-    argv = [agent_path(), "sample", "--samplers", "list"]
-    listed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    known = {line.split()[0] for line in listed.splitlines()}
+    known = set(listed())
     assert known > SERVER_SAMPLERS
     assert set(samples) == known - SERVER_SAMPLERS
     cpus = {f"cpu{n}" for n in range(os.cpu_count() or 1)}
@@ -255,12 +260,7 @@ def test_wrong_arguments_are_exit_code_2(arguments: tuple[str, ...], message: st
 
 
 def test_the_list_describes_every_sampler() -> None:
-    done = subprocess.run(
-        [agent_path(), "sample", "--samplers", "list"], capture_output=True, text=True, check=True
-    )
-    names = {line.split()[0] for line in done.stdout.splitlines()}
-    assert names == HOST_SAMPLERS | SERVER_SAMPLERS
-    assert all(len(line.split()) > 4 for line in done.stdout.splitlines())
+    assert all(len(words) > 3 for words in listed().values())
 
 
 @pytest.fixture(scope="module")
