@@ -260,15 +260,16 @@ async def carry_out(
     """
     rollout_id = new_id()
     journal = journal_of(agent, rollout_id, state)
-    applied = iter(await journal.change(plan.changes, login=login, confirm_within_s=confirm_within_s))
+    keep = confirm_within_s is None
+    applied = iter(
+        await journal.change(plan.changes, login=login, confirm_within_s=confirm_within_s, keep=keep)
+    )
     results = []
     for step in plan.steps:
         rows = [next(applied) for _ in step.changes]
         before = ", ".join(dict.fromkeys(row.before for row in rows)) if rows else step.before
         after = ", ".join(dict.fromkeys(row.after for row in rows)) if rows else None
         results.append(Result(step.name, before, after, step.note))
-    entries = [e for e in await journal.entries() if e["owner"] == journal.owner]
-    keep = confirm_within_s is None or not entries
-    if keep and entries:
-        await journal.confirm()
+    # Where everything held already there is nothing to confirm.
+    keep = keep or all(e["owner"] != journal.owner for e in await journal.entries())
     return Rollout(rollout_id, tuple(results), tuple(plan.files), keep)

@@ -167,6 +167,68 @@ def test_killed_at_any_instant_it_is_undone_at_the_deadline_or_by_the_next(host:
     assert len(counts) > 2, "no kill fell between two writes: this tested nothing"
 
 
+def test_a_killed_call_that_keeps_is_whole_or_undone_by_the_host(host: Fake) -> None:
+    changes = [kernel(n) for n in range(12)] + [{"file": SYSCTL, "content": "x\n"}]
+    originals = {f"/sys/fake/{n}": f"original {n}" for n in range(12)}
+    argv = host.argv("apply", "--owner", OWNER, "--root", str(host.folder), "--keep")
+    started = time.monotonic()
+    host.call("apply", "--root", str(host.folder), "--keep", owner=OWNER, stdin=changes)
+    whole_s = time.monotonic() - started
+    assert [kept["owner"] for kept in host.history()] == [OWNER]
+    host.rollback("--kept", "last")
+    outcomes = set()
+    for _ in range(25):
+        kill_after(argv, json.dumps(changes), random.uniform(0, 1.2 * whole_s))
+        # Nobody does anything: the host undoes it.
+        until(lambda: host.open_entries() == [])
+        is_kept = bool(host.history())
+        outcomes.add(is_kept)
+        found = {path: host.text(path) for path in originals}
+        assert found == (dict.fromkeys(originals, "changed") if is_kept else originals)
+        assert (host.folder / SYSCTL[1:]).exists() == is_kept
+        if is_kept:
+            host.rollback("--kept", "last")
+    assert outcomes == {True, False}, "all calls came to the same end: this tested nothing"
+
+
+def left_by_a_killed_call(host: Fake) -> None:
+    """An entry as `apply --keep` has it before it confirms, with its watcher dead."""
+    host.apply(kernel(1, "half"), within="1ms")
+    for pid in host.watchers():
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_whoever_comes_next_undoes_what_a_killed_call_left(host: Fake) -> None:
+    host.apply(kernel(3), owner="apply/earlier")
+    host.call("confirm", "--root", str(host.folder), owner="apply/earlier")
+    left_by_a_killed_call(host)
+    undone = host.rollback("--kept", "last")
+    assert host.text("/sys/fake/1") == "original 1"
+    assert host.text("/sys/fake/3") == "changed", "what was kept before is another decision"
+    assert [u["what"] for u in undone] in ([], ["/sys/fake/1 = original 1"])
+    left_by_a_killed_call(host)
+    host.apply(kernel(1, "next"), owner="apply/next")
+    assert [e["restore"][0]["value"] for e in host.open_entries()] == ["original 1"]
+
+
+def test_nothing_is_built_on_what_a_killed_experiment_left(host: Fake) -> None:
+    host.apply(kernel(1), owner="run-1/volume")
+    for message in (
+        host.apply(kernel(2), within="1h", code=5),
+        host.rollback("--kept", "last", code=5),
+    ):
+        assert "changes of run-1/volume were left behind" in message
+        assert "`headrace rollback --everyone` undoes them" in message
+    assert host.text("/sys/fake/2") == "original 2"
+    with subprocess.Popen(
+        host.argv("hold", "--owner", "run-1"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == "held\n"
+        host.apply(kernel(2), owner="run-1/server")
+        holder.kill()
+
+
 def test_killed_while_confirming_the_change_is_open_or_kept_never_lost(host: Fake) -> None:
     for _ in range(25):
         host.apply(kernel(1))

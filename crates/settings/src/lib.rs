@@ -13,6 +13,7 @@ mod hold;
 mod journal;
 mod kernel_files;
 mod keys;
+mod leftovers;
 mod lock;
 mod loops;
 mod mounts;
@@ -59,6 +60,9 @@ pub enum JournalCommand {
         /// Undo them after this time, on the host itself, unless `confirm` comes before
         #[arg(long, value_name = "TIME", value_parser = parse_duration)]
         confirm_within: Option<std::time::Duration>,
+        /// Confirm them in this same call. If it is killed, the host undoes what it had made
+        #[arg(long, conflicts_with = "confirm_within")]
+        keep: bool,
         #[command(flatten)]
         server: Box<ServerArguments>,
     },
@@ -132,14 +136,21 @@ pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
             let requests = standard_input()?;
             undo::record(&mut Journal::open_as(&caller.state.dir, &caller.owner)?, &caller.owner, requests)
         }
-        JournalCommand::Apply { caller, root, confirm_within, server } => {
+        JournalCommand::Apply { caller, root, confirm_within, keep, server } => {
             let changes: Vec<Change> = standard_input()?;
             let kernel = KernelFiles::new(&root.root);
             let mut journal = Journal::open_as(&caller.state.dir, &caller.owner)?;
             watcher::revert_overdue(&mut journal, &kernel)?;
-            let deadline = confirm_within.map(Deadline::after);
+            leftovers::must_be_none(&journal, &caller.owner)?;
+            // Until this call confirms, its deadline is over: whoever finds the entry without us undoes it.
+            let patience = if *keep { Some(std::time::Duration::ZERO) } else { *confirm_within };
+            let deadline = patience.map(Deadline::after);
             let mut hands = Hands::new(&kernel, server);
-            print_json(&hands.apply(&mut journal, &caller.owner, &changes, deadline.as_ref())?)
+            let applied = hands.apply(&mut journal, &caller.owner, &changes, deadline.as_ref())?;
+            if *keep && journal.content.open.iter().any(|entry| entry.owner == caller.owner) {
+                history::confirm(&mut journal, &caller.owner)?;
+            }
+            print_json(&applied)
         }
         JournalCommand::Confirm { caller, root } => {
             let mut journal = Journal::open_as(&caller.state.dir, &caller.owner)?;
@@ -168,6 +179,8 @@ pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
             };
             undone.retain(|each| each.done);
             undone.extend(match kept {
+                // What a killed call had left was the last; another undo is another decision.
+                Some(id) if id == "last" && !undone.is_empty() => vec![],
                 Some(id) => undo_kept(&mut journal, id, &kernel, foreign)?,
                 None => {
                     let whose = if *everyone { None } else { owner.as_deref() };
@@ -197,7 +210,8 @@ fn undo_kept(
         _ => history::reopen(journal, Some(id))?,
     };
     let Some(owner) = found else {
-        return Err(AgentError::Refused(format!("{id}: no such changes are kept")).into());
+        let left = leftovers::of(journal, id)?.map_or(String::new(), |left| format!("; {left}"));
+        return Err(AgentError::Refused(format!("{id}: no such changes are kept{left}")).into());
     };
     undo::rollback(journal, Some(&owner), kernel, foreign)
 }

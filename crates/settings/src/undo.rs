@@ -195,7 +195,8 @@ fn kind(undo: &Undo) -> &'static str {
     }
 }
 
-fn subject(undo: &Undo) -> String {
+/// What the undo will do, for people.
+pub fn subject(undo: &Undo) -> String {
     match undo {
         Undo::Mount { path } => format!("unmount {}", path.display()),
         Undo::Loop { backing } => format!("detach {}", backing.display()),

@@ -39,7 +39,7 @@ pub fn revert_overdue(journal: &mut Journal, kernel: &KernelFiles) -> anyhow::Re
     let undone =
         undo::rollback_those(journal, kernel, Foreigners::Keep, |entry| overdue.contains(&entry.id))?;
     for each in &undone {
-        eprintln!("headrace-agent: not confirmed in time: {each}");
+        eprintln!("headrace-agent: not confirmed in time, or by a call that was killed: {each}");
     }
     Ok(undone)
 }

@@ -227,12 +227,14 @@ class Journal:
         login: ServerLogin | None = None,
         *,
         confirm_within_s: float | None = None,
+        keep: bool = False,
     ) -> list[Applied]:
         """Make changes of every kind, all of them or none; ``before`` and ``after`` as the host said, in order.
 
         ``{"path", "value"}`` is a file of the kernel, ``{"variable", "value"}`` one of the server at ``login``,
         ``{"file", "content"}`` a whole file, ``{"mount", "options"}`` a remount. With ``confirm_within_s`` the
-        host undoes them itself unless ``confirm`` comes before. Raises Refused, with everything as it was, where
+        host undoes them itself unless ``confirm`` comes before; with ``keep`` the same call confirms them, and the
+        host undoes what it had made if it is killed. Raises Refused, with everything as it was, where
         the kernel or the server takes another value.
         """
         if not changes:
@@ -240,6 +242,7 @@ class Journal:
         options = ["--owner", self._owner, *(login.argv if login else ())]
         if confirm_within_s is not None:
             options += ["--confirm-within", f"{round(confirm_within_s * 1000)}ms"]
+        options += ["--keep"] if keep else []
         answer = await self._ask("apply", *options, stdin=[dict(change) for change in changes])
         return [Applied(**row) for row in answer]
 

@@ -100,8 +100,13 @@ def confirm(
     change: Annotated[str, typer.Argument(metavar="ID")] = "", target: TargetOption = "local"
 ) -> None:
     """Keep what `apply --confirm-within` changed. Without ID: the open change."""
-    kept = on_target(target, lambda host: _confirm(host, change))
+
+    async def work(host: Any) -> tuple[str, list[str]]:
+        return await _confirm(host, change), await _left_behind(host)
+
+    kept, left = on_target(target, work)
     stderr().print(f"kept: {kept}", highlight=False)
+    _show_left(left)
 
 
 @app.command(epilog="Example: headrace rollback --last --target root@db1")
@@ -126,14 +131,18 @@ def rollback(
     if sum((last, bool(change), everyone)) > 1:
         raise typer.BadParameter("give one of --last, --id and --everyone")
 
-    async def work(host: Any) -> list[Any]:
+    async def work(host: Any) -> tuple[list[Any], list[str]]:
         journal = Journal(await Agent.install(host), rollout.OWNER)
+        return await undo(journal), await _left_behind(host)
+
+    async def undo(journal: Journal) -> list[Any]:
         if everyone:
             return await journal.rollback(everyone=True, accept_foreign=accept_foreign)
         kept = "last" if last else f"{rollout.OWNER}/{change}" if change else None
         return await journal.rollback(kept=kept, accept_foreign=accept_foreign)
 
-    undone = on_target(target, work)
+    undone, left = on_target(target, work)
+    _show_left(left)
     if as_json:
         print_json([vars(each) for each in undone])
     for each in undone if not as_json else ():
@@ -251,13 +260,30 @@ async def _confirm(host: Any, change: str) -> str:
         entries = await Journal(agent, rollout.OWNER).entries()
         waiting = {e["owner"].removeprefix(own) for e in entries if e["owner"].startswith(own)}
         if len(waiting) != 1:
-            raise Refused(
-                "nothing waits to be confirmed" if not waiting else f"which of {', '.join(sorted(waiting))}?",
-                place=host.name,
+            words = (
+                "nothing waits to be confirmed" if not waiting else f"which of {', '.join(sorted(waiting))}?"
             )
+            raise Refused("; ".join([words, *await _left_behind(host)]), place=host.name)
         change = waiting.pop()
     await rollout.journal_of(agent, change).confirm()
     return change
+
+
+async def _left_behind(host: Any) -> list[str]:
+    """What killed commands left open on a host that is free, and how to undo it."""
+    from headrace import rollout
+    from headrace.agent import Agent, Journal
+
+    entries = await Journal(await Agent.install(host), rollout.OWNER).entries()
+    owners = dict.fromkeys(e["owner"] for e in entries if not e.get("deadline"))
+    return [
+        f"changes of {owner} are still open: `headrace rollback --everyone` undoes them" for owner in owners
+    ]
+
+
+def _show_left(left: list[str]) -> None:
+    for line in left:
+        stderr().print(_line(line), style="yellow", highlight=False)
 
 
 def _asks_and_counts_down(seconds: float) -> bool:
