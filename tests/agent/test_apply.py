@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import time
@@ -117,6 +118,27 @@ def test_what_is_confirmed_stays_and_can_still_be_undone(host: Fake) -> None:
     assert [u["done"] for u in host.rollback("--kept", "last")] == [True]
     assert host.text("/sys/fake/1") == "original 1"
     assert host.history() == []
+
+
+def test_a_watcher_that_cannot_read_for_a_while_undoes_all_the_same(host: Fake) -> None:
+    host.apply(kernel(1), within="2s")
+    [watcher] = host.watchers()
+    limits = resource.prlimit(watcher, resource.RLIMIT_NOFILE)
+    resource.prlimit(watcher, resource.RLIMIT_NOFILE, (3, limits[1]))
+    # Past the deadline, with no descriptor to open anything.
+    time.sleep(4)
+    assert host.watchers() == [watcher]
+    assert host.text("/sys/fake/1") == "changed"
+    resource.prlimit(watcher, resource.RLIMIT_NOFILE, limits)
+    until(lambda: host.text("/sys/fake/1") == "original 1")
+    until(lambda: host.open_entries() == [] and not host.watchers())
+
+
+def test_a_watcher_is_the_last_that_a_shortage_of_memory_ends(host: Fake) -> None:
+    argv = ["choom", "-n", "300", "--", *host.argv("apply", "--owner", OWNER, "--root", str(host.folder))]
+    subprocess.run([*argv, "--confirm-within", "1h"], input=json.dumps([kernel(1)]), text=True, check=True)
+    [watcher] = host.watchers()
+    assert int(Path(f"/proc/{watcher}/oom_score_adj").read_text()) <= 0
 
 
 def test_with_the_watcher_dead_the_next_who_opens_the_journal_undoes(host: Fake) -> None:

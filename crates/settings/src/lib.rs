@@ -22,6 +22,7 @@ mod processes;
 mod remounts;
 mod remove;
 mod signature;
+mod survival;
 mod undo;
 mod variables;
 mod watcher;

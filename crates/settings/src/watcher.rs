@@ -3,6 +3,7 @@
 //! The deadline stands in the journal, so whoever opens it later, after a reboot too, undoes what is overdue. A
 //! process of its own watches meanwhile; it needs nothing but the journal.
 
+use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,12 +14,15 @@ use anyhow::Context;
 use super::deadline::uptime;
 use super::journal::{self, Journal, Open, this_boot};
 use super::kernel_files::KernelFiles;
+use super::survival;
 use super::undo::{self, Foreigners, Undone};
 
 const GLANCE: Duration = Duration::from_secs(1);
-/// A failed undo (the server is down) is retried with growing pauses, then left to the next command.
+/// A failed undo (the server is down) is retried with growing pauses, for a day after the deadline, then left to the
+/// next command.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+const READY: &str = "watching\n";
 
 /// Whether nobody confirmed it in time. A host that was booted since was not confirmed, either.
 fn is_overdue(entry: &Open) -> bool {
@@ -59,29 +63,44 @@ pub fn start(state: &Path, owner: &str, root: &Path) -> anyhow::Result<()> {
         .env_remove("HEADRACE_COMMAND")
         .current_dir("/")
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null());
     // SAFETY: setsid is async-signal-safe, and nothing else happens between fork and exec.
     unsafe {
         command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into));
     }
-    command.spawn().context("starting the watcher")?;
+    let mut child = command.spawn().context("starting the watcher")?;
+    // Nothing is written to the host before the watcher is where nothing ends it along with us.
+    let mut said = String::new();
+    let out = child.stdout.take().context("starting the watcher")?;
+    std::io::BufReader::new(out).read_line(&mut said).context("the watcher")?;
+    anyhow::ensure!(said == READY, "the watcher of the deadline did not start");
     Ok(())
 }
 
-/// The watcher itself: ends when there is nothing left to watch.
+/// The watcher itself: ends when there is nothing left to watch, or a day after the last deadline.
 pub fn watch(state: &Path, owner: &str, kernel: &KernelFiles) -> anyhow::Result<()> {
+    survival::outlive_the_unit();
+    survival::outlive_a_shortage();
+    say_ready();
     let mut pause = GLANCE;
-    let start = uptime();
-    while uptime() < start + PATIENCE {
-        let ours: Vec<Open> = journal::read_open(state)?
-            .into_iter()
-            .filter(|e| e.owner == owner && e.deadline.is_some())
+    let mut give_up = uptime() + PATIENCE;
+    while uptime() < give_up {
+        // Whatever keeps the journal from being read (no descriptors, a disk that fails) may be over soon.
+        let Ok(open) = journal::read_open(state) else {
+            std::thread::sleep(GLANCE);
+            continue;
+        };
+        let deadlines_ns: Vec<u64> = open
+            .iter()
+            .filter(|entry| entry.owner == owner)
+            .filter_map(|entry| Some(entry.deadline.as_ref()?.uptime_ns))
             .collect();
-        let Some(next_ns) = ours.iter().filter_map(|e| Some(e.deadline.as_ref()?.uptime_ns)).min() else {
+        let (Some(next_ns), Some(last_ns)) = (deadlines_ns.iter().min(), deadlines_ns.iter().max()) else {
             return Ok(());
         };
-        if ours.iter().any(is_overdue) {
+        give_up = Duration::from_nanos(*last_ns) + PATIENCE;
+        if open.iter().any(|entry| entry.owner == owner && is_overdue(entry)) {
             // Not `open_as`: another controller's lock must not keep an unconfirmed change.
             let failed = Journal::open(state)
                 .and_then(|mut journal| revert_overdue(&mut journal, kernel))
@@ -91,8 +110,17 @@ pub fn watch(state: &Path, owner: &str, kernel: &KernelFiles) -> anyhow::Result<
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         } else {
-            std::thread::sleep(Duration::from_nanos(next_ns).saturating_sub(uptime()).min(GLANCE));
+            std::thread::sleep(Duration::from_nanos(*next_ns).saturating_sub(uptime()).min(GLANCE));
         }
     }
     Ok(())
+}
+
+/// Tell whoever started us, who may be gone by then, and let go of the pipe.
+fn say_ready() {
+    let mut out = std::io::stdout();
+    let _ = out.write_all(READY.as_bytes()).and_then(|()| out.flush());
+    if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(null);
+    }
 }
