@@ -15,20 +15,42 @@
 use sha2::{Digest, Sha256};
 
 use super::lexer::{Kind, Lexer, Token, without_comments};
+use super::readings::{Agreed, Tokens};
 
 /// Replaces what `out` holds by `text` with pseudonyms under `key`.
 pub fn anonymise(text: &[u8], key: &[u8; 32], out: &mut Vec<u8>) {
-    out.clear();
     let mut lexer = Lexer::new(text);
+    tokens(text, &mut lexer, key, out);
+    if lexer.doubtful_at().is_some()
+        && let Some(mut agreed) = Agreed::new(text)
+    {
+        tokens(text, &mut agreed, key, out);
+    }
+}
+
+/// Replaces what `out` holds by the pseudonym of one string with its quotes, in which a backslash escapes.
+pub fn anonymise_string(string: &[u8], key: &[u8; 32], out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(string);
+    quoted(key, out);
+}
+
+fn tokens(text: &[u8], tokens: &mut impl Tokens, key: &[u8; 32], out: &mut Vec<u8>) {
+    out.clear();
     let mut statement = Statement::default();
     let mut behind = 0;
-    while let Some(token) = lexer.next() {
+    while let Some(token) = tokens.next() {
         without_comments(&text[behind..token.start], out);
         behind = token.end;
         let start = out.len();
         let part = &text[token.start..token.end];
+        let is_kept = statement.keeps(text, token);
+        if token.kind == Kind::Disputed {
+            out.push(b'?');
+            continue;
+        }
         out.extend_from_slice(part);
-        if statement.keeps(text, token) {
+        if is_kept {
             continue;
         }
         let part = &mut out[start..];
@@ -37,14 +59,6 @@ pub fn anonymise(text: &[u8], key: &[u8; 32], out: &mut Vec<u8>) {
             Kind::Bits => digits_of_bits(key, &mut part[1..]),
             Kind::String | Kind::Unterminated => quoted(key, part),
             _ => {}
-        }
-        if token.kind == Kind::Unterminated && lexer.escaped_at().is_some() {
-            // Strings before this one may have ended elsewhere: what stood between them is not shown.
-            let from = lexer.escaped_at().unwrap_or(0);
-            out.clear();
-            anonymise(&text[..from], key, out);
-            out.push(b'?');
-            return;
         }
     }
     without_comments(&text[behind..], out);
@@ -76,6 +90,8 @@ impl Statement {
             }
             Kind::Variable => self.is_user_variable = !part.starts_with(b"@@"),
             Kind::Semicolon => *self = Self::default(),
+            // It may hold the end of the statement: from here on everything is data.
+            Kind::Disputed => *self = Self { has_begun: true, ..Self::default() },
             Kind::Comma if self.is_limit => {}
             Kind::Comma => self.is_user_variable = false,
             Kind::Number if self.is_limit || self.is_definition => return true,

@@ -2,10 +2,10 @@
 //!
 //! What the text alone cannot tell is decided so that a literal is never taken for a name:
 //! - `"..."` is a string, though under ANSI_QUOTES it is a name.
-//! - A backslash escapes, though under NO_BACKSLASH_ESCAPES it does not. `escaped_at` says where that mattered first.
+//! - A backslash escapes, though under NO_BACKSLASH_ESCAPES it does not, nor as the second byte of a character in GBK,
+//!   SJIS or Big5. `doubtful_at` says where that mattered first; `readings` has what the other readings make of it.
 //! - What executable comments hold is code, whatever version they ask for.
-//! - Bytes from 0x80 belong to names and strings, as in UTF-8 and Latin 1 (in GBK, SJIS and Big5 a second byte
-//!   may look like a backslash).
+//! - Bytes from 0x80 belong to names and strings, as in UTF-8 and Latin 1.
 
 use memchr::{memchr, memchr2, memmem};
 
@@ -41,6 +41,8 @@ pub enum Kind {
     Operator,
     /// A string or quoted name that the text ends in.
     Unterminated,
+    /// Not from a lexer: text of which readings make different tokens, and so a value for all that is known.
+    Disputed,
     /// A backslash outside strings: no statement has one, so a string before it may have ended elsewhere.
     Stray,
 }
@@ -49,7 +51,10 @@ impl Kind {
     /// Whether its text is a value.
     #[must_use]
     pub fn is_literal(self) -> bool {
-        matches!(self, Kind::String | Kind::Number | Kind::Bits | Kind::Null | Kind::Unterminated)
+        matches!(
+            self,
+            Kind::String | Kind::Number | Kind::Bits | Kind::Null | Kind::Unterminated | Kind::Disputed
+        )
     }
 }
 
@@ -130,6 +135,16 @@ const IN_WORD: [bool; 256] = {
     table
 };
 
+/// How a server may understand backslashes and bytes from 0x80.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    Usual,
+    /// Under NO_BACKSLASH_ESCAPES.
+    NoEscapes,
+    /// In GBK, SJIS and Big5, where a byte from 0x81 takes the next one with it.
+    Pairs,
+}
+
 /// Gives tokens one after another; spaces and comments are passed over.
 #[derive(Clone, Copy, Debug)]
 pub struct Lexer<'a> {
@@ -141,10 +156,9 @@ pub struct Lexer<'a> {
     name_end: usize,
     /// Where a word begins for certain, digit or not: right behind such a dot.
     word_at: usize,
-    /// Whether backslashes escape.
-    escapes: bool,
-    /// Where the first string begins that has a quote behind a backslash.
-    escaped_at: Option<usize>,
+    reading: Reading,
+    /// Where the first string begins whose end another reading may see elsewhere.
+    doubtful_at: Option<usize>,
 }
 
 impl<'a> Lexer<'a> {
@@ -156,15 +170,14 @@ impl<'a> Lexer<'a> {
             executable: 0,
             name_end: usize::MAX,
             word_at: usize::MAX,
-            escapes: true,
-            escaped_at: None,
+            reading: Reading::Usual,
+            doubtful_at: None,
         }
     }
 
-    /// As a server reads it under NO_BACKSLASH_ESCAPES.
     #[must_use]
-    pub fn without_escapes(text: &'a [u8]) -> Self {
-        Self { escapes: false, ..Self::new(text) }
+    pub fn with_reading(text: &'a [u8], reading: Reading) -> Self {
+        Self { reading, ..Self::new(text) }
     }
 
     /// Whether what comes next is in an executable comment.
@@ -173,10 +186,16 @@ impl<'a> Lexer<'a> {
         self.executable > 0
     }
 
-    /// Where the first string begins whose end depends on NO_BACKSLASH_ESCAPES.
+    /// Where the first string begins whose end depends on the reading.
+    #[inline(always)]
     #[must_use]
-    pub fn escaped_at(&self) -> Option<usize> {
-        self.escaped_at
+    pub fn doubtful_at(&self) -> Option<usize> {
+        self.doubtful_at
+    }
+
+    #[cold]
+    fn doubt(&mut self, start: usize) {
+        self.doubtful_at = self.doubtful_at.or(Some(start));
     }
 
     #[inline(always)]
@@ -322,13 +341,12 @@ impl<'a> Lexer<'a> {
         let mut at = quote + 1;
         while let Some(length) = memchr2(mark, b'\\', &self.text[at.min(self.text.len())..]) {
             at += length;
-            if self.text[at] == b'\\' && !self.escapes {
-                at += 1;
-            } else if self.text[at] == b'\\' {
-                if self.escaped_at.is_none() && self.byte(at + 1) == mark {
-                    self.escaped_at = Some(start);
+            if self.text[at] == b'\\' {
+                let next = self.byte(at + 1);
+                if next == mark || next == b'\\' && self.text[at - 1] > 0x80 {
+                    self.doubt(start);
                 }
-                at += 2;
+                at += if self.is_escape(quote + 1, at) { 2 } else { 1 };
             } else if self.byte(at + 1) == mark {
                 at += 2;
             } else {
@@ -338,16 +356,44 @@ impl<'a> Lexer<'a> {
         self.token(Kind::Unterminated, start, self.text.len())
     }
 
+    /// Whether the backslash at `at`, in a string whose content begins at `from`, changes what the next byte means.
+    #[inline(always)]
+    fn is_escape(&self, from: usize, at: usize) -> bool {
+        match self.reading {
+            Reading::Usual => true,
+            Reading::NoEscapes => false,
+            Reading::Pairs => !self.is_second(from, at),
+        }
+    }
+
+    /// Whether the byte at `at` is the second of a pair: in a run of bytes from 0x81 on all are in pairs.
+    #[cold]
+    fn is_second(&self, from: usize, at: usize) -> bool {
+        self.text[from..at].iter().rev().take_while(|&&byte| byte > 0x80).count() % 2 == 1
+    }
+
     fn backticks(&mut self, start: usize) -> Option<Token> {
         let mut at = start + 1;
+        let mut is_certain = !self.may_be_second(start);
         while let Some(length) = memchr(b'`', &self.text[at..]) {
             at += length + 1;
-            if self.byte(at) != b'`' {
+            is_certain &= !self.may_be_second(at - 1);
+            if self.byte(at) != b'`' && is_certain {
                 return self.name(Kind::Quoted, start, at);
             }
-            at += 1;
+            at += usize::from(self.byte(at) == b'`');
         }
         self.token(Kind::Unterminated, start, self.text.len())
+    }
+
+    /// Whether the backtick at `at` may belong to the character before it, as in GBK. Then nothing from there on can be
+    /// told from a name. What is whole characters of UTF-8 is not GBK.
+    #[inline(always)]
+    fn may_be_second(&self, at: usize) -> bool {
+        at > 0 && self.text[at - 1] > 0x80 && self.is_second(0, at) && {
+            let ascii = self.text[..at].iter().rposition(u8::is_ascii).map_or(0, |last| last + 1);
+            std::str::from_utf8(&self.text[ascii..at]).is_err()
+        }
     }
 
     /// `$$...$$` and `$tag$...$tag$` are strings; a `$` that opens no tag is a letter. A tag that nothing closes has the
@@ -484,7 +530,7 @@ pub fn without_comments(between: &[u8], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Lexer};
+    use super::{Kind, Lexer, Reading};
 
     fn kinds(text: &str) -> Vec<(Kind, &str)> {
         let mut lexer = Lexer::new(text.as_bytes());
@@ -578,8 +624,32 @@ mod tests {
 
     #[test]
     fn where_escapes_matter_is_known() {
-        let mut lexer = Lexer::new(br"a 'b\\' 'c\'d' 'e\''");
-        while lexer.next().is_some() {}
-        assert_eq!(lexer.escaped_at(), Some(8));
+        for (text, at) in [
+            (br"a 'b\\' 'c\'d' 'e\''".as_slice(), Some(8)),
+            (br"a 'b\n' `c`", None),
+            (b"a '\xBF\\' b'", Some(2)),
+            (b"a '\xBF\\\\' b'", Some(2)),
+        ] {
+            let mut lexer = Lexer::new(text);
+            while lexer.next().is_some() {}
+            assert_eq!(lexer.doubtful_at(), at, "{}", String::from_utf8_lossy(text));
+        }
+    }
+
+    #[test]
+    fn the_second_byte_of_a_pair_is_no_escape() {
+        let end = |text: &[u8], reading| Lexer::with_reading(text, reading).next().map(|token| token.end);
+        // The backslash belongs to the character, or the character before it is whole.
+        assert_eq!(end(b"'\xBF\\' b'", Reading::Pairs), Some(4));
+        assert_eq!(end(b"'\xBF\xBF\\' b'", Reading::Pairs), Some(8));
+        assert_eq!(end(b"'\xBF\\' b'", Reading::Usual), Some(7));
+        assert_eq!(end(b"'\xBF\\\\' b'", Reading::Pairs), Some(8));
+        for (text, is_name) in
+            [(b"`\x81`".as_slice(), false), (b"`\x81\x81`", true), ("`日`".as_bytes(), true)]
+        {
+            let kind = Lexer::new(text).next().map(|token| token.kind);
+            assert_eq!(kind == Some(Kind::Quoted), is_name, "{}", String::from_utf8_lossy(text));
+        }
+        assert_eq!(end(b"'b\\' c'", Reading::NoEscapes), Some(4));
     }
 }

@@ -5,12 +5,13 @@ pub mod command;
 mod functions;
 pub mod lexer;
 mod pt;
+pub mod readings;
 mod redact;
 mod statements;
 mod strict;
 mod tables;
 
-pub use anonymise::anonymise;
+pub use anonymise::{anonymise, anonymise_string};
 pub use redact::redact;
 pub use statements::{is_read_only, verb};
 pub use tables::tables;

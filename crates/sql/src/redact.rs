@@ -15,24 +15,40 @@
 use memchr::memmem;
 
 use super::lexer::{Kind, Lexer, Token, without_comments};
+use super::readings;
 
 /// What stands in place of a password.
 const HIDDEN: &[u8] = b"'***'";
 
 /// Replaces what `out` holds by `text` without its passwords; true if there were any.
 pub fn redact(text: &[u8], out: &mut Vec<u8>) -> bool {
+    let usual = redact_reading(Lexer::new(text), text, out);
+    let Some(doubt) = usual.doubtful_at else { return usual.is_secret };
+    let mut ignored = Vec::new();
+    let others = readings::others(text);
+    let is_secret =
+        usual.is_secret || others.iter().any(|&other| redact_reading(other, text, &mut ignored).is_secret);
+    if is_secret && !others.is_empty() {
+        // Strings may not end where we think: with a password about, nothing from there on is kept.
+        redact_reading(Lexer::new(&text[..doubt]), &text[..doubt], out);
+        out.extend_from_slice(HIDDEN);
+    }
+    is_secret
+}
+
+/// What one reading of a text says.
+struct Redacted {
+    /// Passwords were in it, or something that may take one was named.
+    is_secret: bool,
+    doubtful_at: Option<usize>,
+}
+
+fn redact_reading(mut lexer: Lexer<'_>, text: &[u8], out: &mut Vec<u8>) -> Redacted {
     out.clear();
-    let mut lexer = Lexer::new(text);
     let mut search = Search::default();
     let (mut copied, mut behind) = (0, 0);
-    let mut first_doubt = None;
     let mut is_secret = false;
     while let Some(token) = lexer.next() {
-        let is_broken = matches!(token.kind, Kind::Unterminated | Kind::Stray);
-        if is_broken && search.was_secret && lexer.escaped_at().is_some() {
-            first_doubt = lexer.escaped_at();
-            break;
-        }
         let between = &text[behind..token.start];
         behind = token.end;
         if between.len() > 8 && speaks_of_passwords(between) {
@@ -48,20 +64,14 @@ pub fn redact(text: &[u8], out: &mut Vec<u8>) -> bool {
             is_secret = true;
         }
     }
-    if let Some(doubt) = first_doubt {
-        // Strings do not end where we think: with a password about, nothing from there on is kept.
-        out.clear();
-        let _ = redact(&text[..doubt], out);
-        out.extend_from_slice(HIDDEN);
-        return true;
-    }
     if text.len() - behind > 8 && speaks_of_passwords(&text[behind..]) {
         out.extend_from_slice(&text[copied..behind]);
         without_comments(&text[behind..], out);
-        return true;
+        is_secret = true;
+    } else {
+        out.extend_from_slice(&text[copied..]);
     }
-    out.extend_from_slice(&text[copied..]);
-    is_secret
+    Redacted { is_secret, doubtful_at: lexer.doubtful_at() }
 }
 
 fn speaks_of_passwords(text: &[u8]) -> bool {

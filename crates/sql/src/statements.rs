@@ -2,6 +2,7 @@
 
 use super::functions::only_computes;
 use super::lexer::{Kind, Lexer, Token};
+use super::readings;
 
 /// What may begin a statement.
 const VERBS: &[&str] = &[
@@ -103,18 +104,21 @@ pub fn verb(text: &[u8]) -> &'static [u8] {
 /// - CALL, DO, PREPARE, EXECUTE, HANDLER, LOCK, XA and all others are writes.
 /// - Of several statements each must read. WITH is what its statement is.
 /// - In executable comments only modifiers of SELECT are allowed: which servers run the rest is not known.
-/// - Text that ends in a string, or that would be another statement without backslash escapes, is a write.
+/// - Text that ends in a string, or that is another statement as some servers may read it, is a write.
 #[must_use]
 pub fn is_read_only(text: &[u8]) -> bool {
     let mut words = Words::new(Lexer::new(text), text);
     let reads = words.read_only();
-    if reads && words.lexer.escaped_at().is_some() {
-        let mut other = Words::new(Lexer::without_escapes(text), text);
-        let mut all = Words { ..other };
-        while all.token().is_some() {
-            all.step();
-        }
-        return all.broken || other.read_only();
+    if reads && words.lexer.doubtful_at().is_some() {
+        return readings::others(text).into_iter().all(|lexer| {
+            let mut other = Words::new(lexer, text);
+            let mut all = Words { ..other };
+            while all.token().is_some() {
+                all.step();
+            }
+            // A server that reads it so refuses it.
+            all.broken || other.read_only()
+        });
     }
     reads
 }

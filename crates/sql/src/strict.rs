@@ -10,11 +10,10 @@
 //!
 //! A fingerprint is its own fingerprint. It is never longer than twice its text and a few bytes.
 
-use std::ops::ControlFlow::{self, Break, Continue};
-
 use memchr::memmem;
 
 use super::lexer::{Kind, Lexer, Token};
+use super::readings::{Agreed, Tokens};
 
 /// Deeper parentheses are kept as they are; their lists are not looked at.
 const DEPTH: usize = 16;
@@ -30,9 +29,23 @@ pub fn fingerprint(text: &[u8], out: &mut Vec<u8>) {
     let mut lexer = Lexer::new(text);
     let mut writer = Writer::new(text, out);
     while let Some(token) = lexer.next() {
-        if writer.token(token, &mut lexer).is_break() {
-            break;
-        }
+        writer.token(token, &mut lexer);
+    }
+    writer.finish();
+    if lexer.doubtful_at().is_some()
+        && let Some(tokens) = Agreed::new(text)
+    {
+        out.clear();
+        agreed(text, tokens, out);
+    }
+}
+
+/// The fingerprint of what all readings of a text agree on. What they do not is a value, and may be anything.
+#[cold]
+fn agreed(text: &[u8], mut tokens: Agreed<'_>, out: &mut Vec<u8>) {
+    let mut writer = Writer::new(text, out);
+    while let Some(token) = tokens.next() {
+        writer.token(token, &mut tokens);
     }
     writer.finish();
 }
@@ -103,10 +116,6 @@ struct Writer<'a> {
     follows_row: bool,
     /// The last parenthesis closed a row.
     row_closed: bool,
-    /// The fingerprint's end with the first string that may end elsewhere, see `Lexer::escaped_at`.
-    certain: usize,
-    /// The text shows that one of its strings did end elsewhere.
-    broken: bool,
     /// Where the last two statements begin.
     statement_before: usize,
     statement: usize,
@@ -131,30 +140,22 @@ impl<'a> Writer<'a> {
             follows_value: false,
             follows_row: false,
             row_closed: false,
-            certain: usize::MAX,
-            broken: false,
             statement_before: 0,
             statement: 0,
         }
     }
 
     #[inline(always)]
-    fn token(&mut self, token: Token, lexer: &mut Lexer<'_>) -> ControlFlow<()> {
+    fn token(&mut self, token: Token, tokens: &mut impl Tokens) {
         match token.kind {
             Kind::Word => self.word(token),
-            Kind::String | Kind::Unterminated => {
-                self.literal();
-                let mut is_broken = token.kind == Kind::Unterminated;
-                if lexer.escaped_at().is_some() {
-                    self.certain = self.certain.min(self.out.len());
-                    is_broken |= self.text.get(token.end).is_some_and(u8::is_ascii_alphanumeric);
-                }
-                if is_broken {
-                    self.broken = true;
-                    return Break(());
-                }
-            }
-            Kind::Number | Kind::Bits | Kind::Null | Kind::Placeholder => self.literal(),
+            Kind::String
+            | Kind::Unterminated
+            | Kind::Disputed
+            | Kind::Number
+            | Kind::Bits
+            | Kind::Null
+            | Kind::Placeholder => self.literal(),
             Kind::List => self.list(),
             Kind::Quoted => self.quoted(token),
             Kind::Variable => {
@@ -169,7 +170,7 @@ impl<'a> Writer<'a> {
                 self.out.push(b'@');
                 self.last = Last::At;
             }
-            Kind::Open => self.open(lexer),
+            Kind::Open => self.open(tokens),
             Kind::Close => self.close(),
             Kind::Comma => self.comma(),
             Kind::Dot => {
@@ -183,23 +184,14 @@ impl<'a> Writer<'a> {
             }
             Kind::Semicolon => self.semicolon(),
             Kind::Sign => self.sign(token),
-            Kind::Operator => self.operator(token, Last::Operator),
-            Kind::Stray => {
-                self.operator(token, Last::Operator);
-                if lexer.escaped_at().is_some() {
-                    self.broken = true;
-                    return Break(());
-                }
-            }
+            Kind::Operator | Kind::Stray => self.operator(token, Last::Operator),
         }
-        Continue(())
     }
 
     /// Takes back what was written from `end` on.
     #[inline(always)]
     fn cut(&mut self, end: usize) {
         self.out.truncate(end);
-        self.certain = self.certain.min(end);
     }
 
     /// Writes the semicolon that something follows.
@@ -402,12 +394,14 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn open(&mut self, lexer: &mut Lexer<'_>) {
+    fn open(&mut self, tokens: &mut impl Tokens) {
         let mut inside = Inside::Other;
         match self.last {
-            Last::Comma if self.follows_row => return self.skip_row(lexer),
+            Last::Comma if self.follows_row => return self.skip_row(tokens),
             Last::Word if self.before_word != Last::Dot => match &self.out[self.word..] {
-                b"row" if self.before_word == Last::Comma && self.follows_row => return self.skip_row(lexer),
+                b"row" if self.before_word == Last::Comma && self.follows_row => {
+                    return self.skip_row(tokens);
+                }
                 b"row" if ends_with_values(&self.out[..self.word_space]) => inside = Inside::Row,
                 b"in" => inside = Inside::In,
                 b"values" | b"value" => inside = Inside::Row,
@@ -431,22 +425,18 @@ impl<'a> Writer<'a> {
     }
 
     /// Drops a row that is not the first, with its comma.
-    fn skip_row(&mut self, lexer: &mut Lexer<'_>) {
+    fn skip_row(&mut self, tokens: &mut impl Tokens) {
         self.cut(self.comma);
         self.last = Last::Close;
         let mut open = 1;
         while open > 0
-            && let Some(token) = lexer.next()
+            && let Some(token) = tokens.next()
         {
             match token.kind {
                 Kind::Open => open += 1,
                 Kind::Close => open -= 1,
-                Kind::Unterminated | Kind::Stray => self.broken |= lexer.escaped_at().is_some(),
                 _ => {}
             }
-        }
-        if lexer.escaped_at().is_some() {
-            self.certain = self.certain.min(self.out.len());
         }
     }
 
@@ -471,7 +461,6 @@ impl<'a> Writer<'a> {
         let (before, start) = (frame.union_before as usize, frame.union as usize);
         if before > 0 && start <= at && self.out[before..start] == self.out[start..at] {
             self.out.drain(start..at);
-            self.certain = self.certain.min(start);
             return at - start;
         }
         frame.union_before = frame.union;
@@ -494,7 +483,6 @@ impl<'a> Writer<'a> {
             rest.is_empty() || rest.starts_with(b" order by ") || rest.starts_with(b" limit ")
         }) {
             self.out.drain(before..start);
-            self.certain = self.certain.min(before);
         }
     }
 
@@ -522,11 +510,7 @@ impl<'a> Writer<'a> {
     }
 
     fn finish(&mut self) {
-        if self.broken && self.certain < self.out.len() {
-            // Whether the string or what is behind it was the literal, neither is shown. The rest has no strings.
-            let rest = self.out[..self.certain].to_vec();
-            fingerprint(&rest, self.out);
-        } else if self.last != Last::Semicolon {
+        if self.last != Last::Semicolon {
             self.end_statement();
         }
     }

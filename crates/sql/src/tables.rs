@@ -1,6 +1,7 @@
 //! The tables that a statement names.
 
 use super::lexer::{Kind, Lexer};
+use super::readings;
 
 /// More tables than any join has; hostile lists cost no more.
 const MOST: usize = 256;
@@ -11,8 +12,21 @@ const DEPTH: usize = 32;
 /// written, without their quotes. Names of WITH are no tables.
 #[must_use]
 pub fn tables(text: &[u8]) -> Vec<Vec<u8>> {
+    let (mut tables, is_doubtful) = read_by(Lexer::new(text), text);
+    if is_doubtful {
+        // Names that not every reading has may be words of a value.
+        for other in readings::others(text) {
+            let (same, _) = read_by(other, text);
+            tables.retain(|table| same.contains(table));
+        }
+    }
+    tables
+}
+
+/// The tables, and whether there are other readings.
+fn read_by(lexer: Lexer<'_>, text: &[u8]) -> (Vec<Vec<u8>>, bool) {
     let mut finder = Finder {
-        lexer: Lexer::new(text),
+        lexer,
         text,
         frames: [Frame::default(); DEPTH],
         depth: 0,
@@ -23,7 +37,7 @@ pub fn tables(text: &[u8]) -> Vec<Vec<u8>> {
         starts_parenthesis: false,
     };
     finder.run();
-    finder.tables
+    (finder.tables, finder.lexer.doubtful_at().is_some())
 }
 
 /// What the next name would be.

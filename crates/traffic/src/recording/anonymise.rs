@@ -104,7 +104,7 @@ impl Pseudonyms {
             self.literal.push(byte);
         }
         self.literal.push(b'\'');
-        sql::anonymise(&self.literal, &self.key, &mut self.replaced);
+        sql::anonymise_string(&self.literal, &self.key, &mut self.replaced);
         let inner =
             self.replaced.strip_prefix(b"'").and_then(|rest| rest.strip_suffix(b"'")).unwrap_or_default();
         let mut bytes = inner.iter();
