@@ -218,7 +218,9 @@ async def test_the_sampler_writes_until_it_gets_term(target: Target, tmp_path: P
     agent = await Agent.install(target)
     output = tmp_path / "samples.jsonl.zst"
     process = await agent.start_sampler(str(output), owner="test-agent", interval_s=0.1)
-    environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+    environment = [b""]
+    while environment == [b""]:  # it is on its way into the program
+        environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
     assert f"{OWNER_VARIABLE}=test-agent".encode() in environment
     await asyncio.sleep(1)
     await process.signal("TERM")
