@@ -37,20 +37,22 @@ fn options(text: &str) -> Vec<String> {
     text.split(',').map(unescape).collect()
 }
 
-/// Space, tab, newline and backslash stand as `\040` and the like.
 fn unescape(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let octal = (bytes[at] == b'\\')
-            .then(|| bytes.get(at + 1..at + 4))
-            .flatten()
-            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
-        plain.push(octal.unwrap_or(bytes[at]));
-        at += if octal.is_some() { 4 } else { 1 };
+    String::from_utf8_lossy(&unescaped(text.as_bytes())).into_owned()
+}
+
+/// A field as it is: the kernel writes space, tab, newline and backslash as `\040` and the like.
+#[must_use]
+pub fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let digits = (byte == b'\\').then(|| tail.get(..3)).flatten();
+        let octal = digits.and_then(|d| u8::from_str_radix(std::str::from_utf8(d).ok()?, 8).ok());
+        plain.push(octal.unwrap_or(byte));
+        rest = if octal.is_some() { &tail[3..] } else { tail };
     }
-    String::from_utf8_lossy(&plain).into_owned()
+    plain
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! What is mounted where, and unmounting it.
 
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -9,34 +11,16 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::processes;
+use host::mountinfo::unescaped;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Mount points of our mount namespace, with the octal escapes of mountinfo resolved.
+/// Mount points of our mount namespace; as bytes, because a path need not be UTF-8.
 pub fn mount_points() -> anyhow::Result<Vec<PathBuf>> {
     let text = fs::read("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
-    let fifth = |line: &[u8]| line.split(|b| *b == b' ').nth(4).map(unescape);
+    let path = |field: &[u8]| PathBuf::from(OsString::from_vec(unescaped(field)));
+    let fifth = |line: &[u8]| line.split(|b| *b == b' ').nth(4).map(path);
     Ok(text.split(|b| *b == b'\n').filter_map(fifth).collect())
-}
-
-fn unescape(field: &[u8]) -> PathBuf {
-    use std::os::unix::ffi::OsStringExt;
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, tail)) = rest.split_first() {
-        let octal = tail.get(..3).and_then(|d| u8::from_str_radix(std::str::from_utf8(d).ok()?, 8).ok());
-        match octal {
-            Some(value) if byte == b'\\' => {
-                bytes.push(value);
-                rest = &tail[3..];
-            }
-            _ => {
-                bytes.push(byte);
-                rest = tail;
-            }
-        }
-    }
-    PathBuf::from(std::ffi::OsString::from_vec(bytes))
 }
 
 pub fn is_mounted(path: &Path) -> anyhow::Result<bool> {
@@ -63,15 +47,4 @@ pub fn unmount_all(path: &Path) -> anyhow::Result<Option<String>> {
         }
     }
     Ok(note)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mountinfo_escapes() {
-        assert_eq!(unescape(br"/a\040b\134c"), Path::new(r"/a b\c"));
-        assert_eq!(unescape(b"/plain"), Path::new("/plain"));
-    }
 }
