@@ -98,11 +98,11 @@ impl<'a> Hands<'a> {
             let before = self.read(change)?;
             if !change.holds(before.as_deref()) {
                 let undo = self.undo(change, before.as_deref())?;
-                let id = journal.add_change(owner, deadline, change.wanted(), undo.clone())?;
-                ids.push(id);
-                if ids.len() == 1 && deadline.is_some() {
+                if ids.is_empty() && deadline.is_some() {
                     watcher::start(&journal.state, owner, self.kernel.root())?;
                 }
+                let id = journal.add_change(owner, deadline, change.wanted(), undo.clone())?;
+                ids.push(id);
                 self.write(change)?;
                 let became = self.became(&undo)?;
                 if !became.is_empty() {

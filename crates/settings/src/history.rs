@@ -70,6 +70,21 @@ pub fn confirm(journal: &mut Journal, owner: &str) -> anyhow::Result<Kept> {
     Ok(kept)
 }
 
+/// Close the entries that a confirmation had written into the history when it was killed: they are kept.
+pub fn finish_confirmed(journal: &mut Journal) -> anyhow::Result<()> {
+    // Where the history cannot be read nothing counts as confirmed.
+    let sets = read(&journal.state).unwrap_or_default();
+    for set in sets {
+        let is_open = |entry: &&Open| journal.content.open.contains(entry);
+        let ids: Vec<u64> = set.entries.iter().filter(is_open).map(|entry| entry.id).collect();
+        if !ids.is_empty() {
+            journal.all_done(&set.owner, ids)?;
+            journal.tidy()?;
+        }
+    }
+    Ok(())
+}
+
 /// Open a kept set again, so that a rollback undoes it. `None` is the last one. Its owner.
 pub fn reopen(journal: &mut Journal, owner: Option<&str>) -> anyhow::Result<Option<String>> {
     let mut sets = read(&journal.state)?;

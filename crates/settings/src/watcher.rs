@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::deadline::uptime;
+use super::history;
 use super::journal::{self, Journal, Open, this_boot};
 use super::kernel_files::KernelFiles;
 use super::survival;
@@ -36,10 +37,11 @@ fn is_overdue(entry: &Open) -> bool {
 
 /// Undo what is overdue, whoever opened the journal and for whatever reason, and say so.
 pub fn revert_overdue(journal: &mut Journal, kernel: &KernelFiles) -> anyhow::Result<Vec<Undone>> {
-    let overdue: Vec<u64> = journal.content.open.iter().filter(|e| is_overdue(e)).map(|e| e.id).collect();
-    if overdue.is_empty() {
+    if !journal.content.open.iter().any(is_overdue) {
         return Ok(vec![]);
     }
+    history::finish_confirmed(journal)?;
+    let overdue: Vec<u64> = journal.content.open.iter().filter(|e| is_overdue(e)).map(|e| e.id).collect();
     let undone =
         undo::rollback_those(journal, kernel, Foreigners::Keep, |entry| overdue.contains(&entry.id))?;
     for each in &undone {
@@ -48,7 +50,7 @@ pub fn revert_overdue(journal: &mut Journal, kernel: &KernelFiles) -> anyhow::Re
     Ok(undone)
 }
 
-/// Start the process that undoes the changes of `owner` at their deadline.
+/// Start the process that undoes the changes of `owner` at their deadline, before the first of them is journaled.
 pub fn start(state: &Path, owner: &str, root: &Path) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("finding our own program")?;
     let mut command = Command::new(program);
@@ -93,14 +95,21 @@ pub fn watch(state: &Path, owner: &str, kernel: &KernelFiles) -> anyhow::Result<
         };
         let deadlines_ns: Vec<u64> = open
             .iter()
-            .filter(|entry| entry.owner == owner)
+            .filter(|entry| is_watched(entry, owner))
             .filter_map(|entry| Some(entry.deadline.as_ref()?.uptime_ns))
             .collect();
         let (Some(next_ns), Some(last_ns)) = (deadlines_ns.iter().min(), deadlines_ns.iter().max()) else {
-            return Ok(());
+            // We are started before the first entry is made: whoever makes it has the journal's lock.
+            match Journal::open(state) {
+                Ok(journal) if journal.content.open.iter().all(|entry| !is_watched(entry, owner)) => {
+                    return Ok(());
+                }
+                _ => std::thread::sleep(GLANCE),
+            }
+            continue;
         };
         give_up = Duration::from_nanos(*last_ns) + PATIENCE;
-        if open.iter().any(|entry| entry.owner == owner && is_overdue(entry)) {
+        if open.iter().any(|entry| is_watched(entry, owner) && is_overdue(entry)) {
             // Not `open_as`: another controller's lock must not keep an unconfirmed change.
             let failed = Journal::open(state)
                 .and_then(|mut journal| revert_overdue(&mut journal, kernel))
@@ -114,6 +123,10 @@ pub fn watch(state: &Path, owner: &str, kernel: &KernelFiles) -> anyhow::Result<
         }
     }
     Ok(())
+}
+
+fn is_watched(entry: &Open, owner: &str) -> bool {
+    entry.owner == owner && entry.deadline.is_some()
 }
 
 /// Tell whoever started us, who may be gone by then, and let go of the pipe.
