@@ -59,6 +59,7 @@ class Hop:
     async def connect(self, **more: Any) -> asyncssh.SSHClientConnection:
         """Raises TargetError with the reason and what to check."""
         try:
+            await self._refuse_unchecked(self.host, self.port, self.user, bool(self.options["known_hosts"]))
             return await asyncssh.connect(
                 self.host,
                 username=self.user or (),
@@ -71,6 +72,22 @@ class Hop:
             )
         except (OSError, asyncssh.Error, ValueError) as error:
             raise self._error(error) from error
+
+    async def _refuse_unchecked(
+        self, host: str, port: int | None, user: str | None, is_named: bool = False
+    ) -> None:
+        """asyncssh takes ``UserKnownHostsFile none`` for "trust any key"; ssh takes it for "no key is known"."""
+        found = await asyncssh.SSHClientConnectionOptions.construct(
+            config=(), host=host, port=port or (), username=user or (), client_keys=None, agent_path=None
+        )
+        if found.known_hosts is None and not is_named:
+            raise NotLetIn(
+                f"`UserKnownHostsFile none` in ~/.ssh/config leaves nothing to check the key of {host} against",
+                place=self.name,
+                hint="take that line out for this host, or name a file with its key",
+            )
+        for hop in jumps(found.tunnel if isinstance(found.tunnel, str) else "", self.options):
+            await self._refuse_unchecked(hop.host, hop.port, hop.user)
 
     def _error(self, error: Exception) -> TargetError:
         port = f"-p {self.port} " if self.port else ""

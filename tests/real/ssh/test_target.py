@@ -16,6 +16,7 @@ from headrace.errors import PlanError, Refused, TargetError
 from headrace.target import Target, TargetSpec, open_target
 from headrace.target.fixture import FixtureTarget
 from headrace.target.local import LocalTarget
+from headrace.target.ssh import SshTarget
 from tests import sshd
 from tests.contracts.target import ReadsFiles, RunsCommands, gone, is_alive, pid_in
 
@@ -99,6 +100,20 @@ class TestSshRefusals:
         with pytest.raises(TargetError, match="is not in") as caught:
             await server.target(known_hosts=tmp_path / "known_hosts").connect()
         assert "fingerprint" in str(caught.value.hint)
+
+    @pytest.mark.parametrize("way", ["itself", "on the way"])
+    async def test_no_file_of_known_hosts_means_no_known_host(
+        self, server: sshd.Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+    ) -> None:
+        (tmp_path / ".ssh").mkdir()
+        config = f"Host near\n HostName 127.0.0.1\n Port {server.port}\n UserKnownHostsFile none\n"
+        (tmp_path / ".ssh" / "config").write_text(config + "Host far\n ProxyJump near\n")
+        monkeypatch.setenv("HOME", str(tmp_path))
+        host, known_hosts = ("near", None) if way == "itself" else ("far", server.known_hosts)
+        target = SshTarget(host, user=sshd.user(), keys=[server.key], known_hosts=known_hosts)
+        with pytest.raises(TargetError, match="nothing to check the key of near against"):
+            await target.connect()
+        await target.close()
 
     async def test_a_changed_host_key(self, server: sshd.Sshd, tmp_path: Path) -> None:
         other = sshd.make_key(tmp_path / "other").with_suffix(".pub").read_text()
