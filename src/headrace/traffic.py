@@ -150,11 +150,7 @@ async def _bring(host: Target, file: str, output: Path) -> None:
     said = (await host.run(["sha256sum", "--", file], timeout_s=None)).text.split()[0].lstrip("\\")
     part = output.with_name(f".{output.name}.part")
     try:
-        # Nobody else may read it, not even while it comes.
-        part.unlink(missing_ok=True)
-        part.touch(mode=0o600)
         await host.get(file, part)
-        part.chmod(0o600)
         with part.open("rb") as content:
             found = hashlib.file_digest(content, "sha256").hexdigest()
         if found != said:

@@ -74,6 +74,24 @@ class ReadsFiles:
             await target.read(str(place))
         assert await target.exists(str(place))
 
+    async def test_what_is_fetched_is_read_by_nobody_else(
+        self, target: Target, place: Path, tmp_path: Path
+    ) -> None:
+        """Whatever the umask, and while it comes."""
+        source, copy = place / "source", tmp_path / "copy"
+        source.write_bytes(bytes(20_000_000))
+        before = os.umask(0)
+        try:
+            fetching = asyncio.create_task(target.get(str(source), copy))
+            modes = set()
+            while not fetching.done():
+                modes |= {path.stat().st_mode & 0o777 for path in tmp_path.glob("*copy*") if path.is_file()}
+                await asyncio.sleep(0)
+            await fetching
+        finally:
+            os.umask(before)
+        assert modes | {copy.stat().st_mode & 0o777} == {0o600}
+
     async def test_get_copies_whole_and_replaces(self, target: Target, place: Path, tmp_path: Path) -> None:
         content = os.urandom(3_000_000)
         (place / "source").write_bytes(content)

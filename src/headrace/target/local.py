@@ -144,7 +144,7 @@ class LocalTarget:
         await asyncio.to_thread(_copy, str(source), Path(path), mode)
 
     async def get(self, path: str, destination: Path) -> None:
-        await asyncio.to_thread(_copy, path, destination, 0o644)
+        await asyncio.to_thread(_copy, path, destination, 0o600)
 
     async def exists(self, path: str) -> bool:
         return Path(path).exists()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -484,7 +485,8 @@ class SshTarget:
             assert command.stdout
             assert command.stderr
             try:
-                with draft.open("wb") as file:
+                # It may hold what production sends: nobody else reads it, whatever the umask.
+                with open(draft, "wb", opener=_private) as file:
                     async for piece in command.stdout.pieces():
                         await asyncio.to_thread(file.write, piece)
                 exit_code = await command.wait()
@@ -505,6 +507,11 @@ class SshTarget:
 
     async def exists(self, path: str) -> bool:
         return (await self.run(["test", "-e", path], check=False, repeatable=True)).exit_code == 0
+
+
+def _private(path: str, flags: int) -> int:
+    Path(path).unlink(missing_ok=True)  # what an earlier one left may be open to others
+    return os.open(path, flags | os.O_EXCL | os.O_NOFOLLOW, 0o600)
 
 
 class _Unsent(ConnectionLost):
