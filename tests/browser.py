@@ -136,8 +136,15 @@ class Page:
         self.evaluate(
             """(async () => {
                 const pause = () => new Promise((done) => setTimeout(done, 60));
-                for (let y = 0; y < document.body.scrollHeight; y += 700) { scrollTo(0, y); await pause(); }
-                scrollTo(0, 0); await pause();
+                const isSeen = (box) => box.width && box.top < innerHeight && box.bottom > 0;
+                const isEmpty = (plot) => isSeen(plot.getBoundingClientRect()) && !plot.querySelector('svg');
+                const plots = [...document.querySelectorAll('.plot')];
+                const rest = async () => {
+                    await pause();
+                    for (let n = 0; n < 100 && plots.some(isEmpty); n++) await pause();
+                };
+                for (let y = 0; y < document.body.scrollHeight; y += 700) { scrollTo(0, y); await rest(); }
+                scrollTo(0, 0); await rest();
             })()"""
         )
 
