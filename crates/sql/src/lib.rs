@@ -4,6 +4,7 @@ mod anonymise;
 pub mod command;
 mod functions;
 pub mod lexer;
+mod places;
 mod pt;
 pub mod readings;
 mod redact;

@@ -4,17 +4,19 @@
 //! - behind IDENTIFIED (BY, AS, WITH ... BY, VIA ... USING, REPLACE), up to the next account or option;
 //! - of SET PASSWORD, and behind any name with `passw`, `passphrase`, `secret`, `auth_string`, `authentication_string` or
 //!   `sst_auth` in it (MASTER_PASSWORD, SOURCE_PASSWORD, OPTIONS (PASSWORD ...), columns and variables called so);
+//! - in the places of such columns in VALUES and SELECT of an INSERT or REPLACE that lists its columns;
 //! - in calls of functions that encrypt, decrypt or make passwords, whatever the argument;
 //! - that are hashes of passwords by their look, or, in statements that are not about rows, addresses with a password or
 //!   SQL that is about passwords itself.
 //!
 //! Comments go where they speak of passwords.
 //!
-//! Values that reach such a column by their place in VALUES only are not found.
+//! Values of an INSERT without a list of columns are not found.
 
 use memchr::memmem;
 
 use super::lexer::{Kind, Lexer, Token, without_comments};
+use super::places::Places;
 use super::readings;
 
 /// What stands in place of a password.
@@ -105,6 +107,7 @@ struct Search {
     is_about_rows: Option<bool>,
     is_set: bool,
     last_is_set: bool,
+    places: Places,
     function: bool,
     /// Something secret was named in the text.
     was_secret: bool,
@@ -115,11 +118,12 @@ impl Search {
     fn hides(&mut self, text: &[u8], token: Token) -> bool {
         let part = &text[token.start..token.end];
         let last_is_set = std::mem::take(&mut self.last_is_set);
+        let has_its_place = self.places.is_secret(part, token, is_secret_name);
         match token.kind {
             Kind::Word => self.word(part, last_is_set),
             Kind::Quoted | Kind::Variable => self.name(part),
             Kind::String | Kind::Bits | Kind::Unterminated => {
-                return self.armed_for_value() || self.looks_secret(part);
+                return has_its_place || self.armed_for_value() || self.looks_secret(part);
             }
             Kind::Operator => match self.armed {
                 Armed::Name => self.armed = Armed::Value,
@@ -316,6 +320,15 @@ mod tests {
             "SELECT * FROM u WHERE password = sha2(concat('hunter2', salt), 256) and x = 1",
             "SELECT * FROM u WHERE name='a' AND `password`='hunter2'",
             "SELECT * FROM u WHERE u.password IN ('hunter2', 'hunter2')",
+            "INSERT INTO users (name, password) VALUES ('bob','hunter2')",
+            "insert into d.users (`password`, name) values ('hunter2', 'bob'), (concat('hunter2', 'x'), 'eve')",
+            "replace users partition (p0) (name, u.password) value row('bob', 'hunter2')",
+            "insert into users (name, secret) select 'bob', 'hunter2' from dual union select 'eve', 'hunter2'",
+            "insert into users (name, secret) (select f('a', 'b'), 'hunter2')",
+            "explain insert into users (password) values (x'68756E74657232')",
+            "insert into users (name, password) values ('bob', 'hunter2",
+            r"insert into users (path, password) values ('C:\', 'hunter2')",
+            "create trigger t before insert on a for each row begin insert into u (a, passwd) values (1, 'hunter2'); end",
             "UPDATE mysql.user SET authentication_string = 'hunter2' WHERE user='x'",
             "SET @app_password := 'hunter2'",
             "SET GLOBAL wsrep_sst_auth = 'root:hunter2'",
@@ -345,6 +358,8 @@ mod tests {
         for text in [
             "select c from sbtest1 where id = 'x' and y = \"z\"",
             "insert into t values ('a', 'b'), (x'41', 'password')",
+            "insert into t (a, b) values ('a', 'b') on duplicate key update b = 'c'",
+            "select replace(a, 'b', 'c'), insert('a', 1, 2, 'b') from t",
             "CREATE USER a PASSWORD EXPIRE INTERVAL 90 DAY COMMENT 'hello'",
             "update u set password_changed = now(), name = 'bob'",
             "set names 'utf8mb4'",
@@ -362,6 +377,10 @@ mod tests {
         assert_eq!(
             redacted("select * from u where password='x' and name='bob' and 'a' = 1").0,
             "select * from u where password='***' and name='bob' and 'a' = 1"
+        );
+        assert_eq!(
+            redacted("insert into u (password, name) values ('x', 'bob'), ('y', f('a', 'b')) on duplicate key update name = 'z'").0,
+            "insert into u (password, name) values ('***', 'bob'), ('***', f('a', 'b')) on duplicate key update name = 'z'"
         );
         assert_eq!(redacted("select '*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19'").0, "select '***'");
     }

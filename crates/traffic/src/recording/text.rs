@@ -107,6 +107,7 @@ mod tests {
             "ALTER USER app IDENTIFIED BY ?",
             "SET PASSWORD FOR app = ?",
             "update u set password = ? where id = ?",
+            "insert into u (name, password) values (?, ?)",
         ] {
             assert!(takes_password(text.as_bytes()), "{text}");
         }
