@@ -387,7 +387,7 @@ class TestTheNetworkIsCut:
         """Preparing its files is nothing that may be done twice."""
 
         async def happens() -> None:
-            await asyncio.sleep(0.15)
+            await until(lambda: any(name == "fio" for _, name in running(hosts.near)), pause_s=0.01)
             break_connections(hosts.near)
 
         trip = Trip(tmp_path, FIO.format(size="500M"))
@@ -442,20 +442,29 @@ class TestTheNetworkIsCut:
 
 def break_connections(host: Host) -> None:
     """End every connection to a host at once: both ends know."""
-    pids = subprocess.run(["ip", "netns", "pids", host.name], capture_output=True, text=True, check=True)
-    for pid in map(int, pids.stdout.split()):
+    for pid, _ in running(host):
         with contextlib.suppress(OSError):
             if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sshd: root"):
                 os.kill(pid, signal.SIGKILL)
 
 
-async def until(is_so: Callable[[], bool], within_s: float = 30.0) -> None:
+def running(host: Host) -> list[tuple[int, str]]:
+    """The processes of a host: number and name."""
+    pids = subprocess.run(["ip", "netns", "pids", host.name], capture_output=True, text=True, check=True)
+    found = []
+    for pid in map(int, pids.stdout.split()):
+        with contextlib.suppress(OSError):
+            found.append((pid, Path(f"/proc/{pid}/comm").read_text().strip()))
+    return found
+
+
+async def until(is_so: Callable[[], bool], within_s: float = 30.0, pause_s: float = 0.1) -> None:
     deadline = time.monotonic() + within_s
     while True:
         if is_so():
             return
         assert time.monotonic() < deadline
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(pause_s)
 
 
 async def test_clocks_are_measured_and_recorded(tmp_path: Path) -> None:
