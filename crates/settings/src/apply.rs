@@ -64,6 +64,9 @@ impl<'a> Hands<'a> {
             let before = self.read(change)?;
             let undo = self.undo(change, before.as_deref())?;
             must_be_free(journal, owner, &keys(&undo))?;
+            if !change.holds(before.as_deref()) {
+                self.prove_way_back(&undo)?;
+            }
         }
         let mut ids = Vec::new();
         let applied = self.apply_each(journal, owner, changes, deadline, &mut ids);
@@ -189,6 +192,16 @@ impl<'a> Hands<'a> {
             },
             Change::Mount { mount, options } => remounts::undo(mount, options, text),
         })
+    }
+
+    /// Refuse a change of which the original could not be written again. What only we write, and mounts, of which the
+    /// same call gives and takes options, need no proof.
+    fn prove_way_back(&mut self, undo: &Undo) -> anyhow::Result<()> {
+        match undo {
+            Undo::Setting { restore } => self.kernel.prove_way_back(restore),
+            Undo::Variable { restore, .. } => self.server()?.prove_way_back(restore),
+            _ => Ok(()),
+        }
     }
 
     fn write(&mut self, change: &Change) -> anyhow::Result<()> {

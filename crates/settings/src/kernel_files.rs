@@ -181,6 +181,19 @@ impl KernelFiles {
             .into())
     }
 
+    /// Refuse what could not be restored later: the value that an undo writes first is written now, which changes
+    /// nothing.
+    pub fn prove_way_back(&self, values: &[FileValue]) -> anyhow::Result<()> {
+        let Some(first) = values.first() else { return Ok(()) };
+        self.write_back(first).map_err(|error| {
+            let FileValue { path, value } = first;
+            let text = format!(
+                "{path}: its value {value:?} could not be restored, so nothing was changed: {error:#}"
+            );
+            AgentError::Refused(text).into()
+        })
+    }
+
     fn below_root(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }

@@ -14,6 +14,9 @@ const STATEMENT: Duration = Duration::from_secs(60);
 /// How long the server may take to let go of an earlier change (a buffer pool that is still resized).
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Longer than any variable that anybody sets by hand.
+const LONGEST_BYTES: usize = 64 << 10;
+
 /// What a server answers that does not know a variable.
 const UNKNOWN_VARIABLE: u16 = 1193;
 
@@ -45,17 +48,45 @@ impl Server {
         };
         let mut connection =
             Connection::open(&options).with_context(|| format!("the server at {}", options.endpoint))?;
-        // Quotes and backslashes mean what we think they mean.
-        connection.execute("SET SESSION sql_mode = ''").context("the server")?;
+        // Quotes and backslashes mean what we think they mean, whatever init_connect has set.
+        for statement in ["SET NAMES utf8mb4", "SET SESSION sql_mode = ''"] {
+            connection.execute(statement).context("the server")?;
+        }
         Ok(Server { connection, login: login.pinned(&options)? })
     }
 
     /// The value as the server prints it; None is NULL.
     pub fn read(&mut self, name: &str) -> anyhow::Result<Option<String>> {
-        self.ask(&format!("SELECT @@GLOBAL.{}", checked_name(name)?), 0).map_err(|error| match error.code() {
-            Some(_) => AgentError::Refused(format!("{name}: {error}")).into(),
-            None => anyhow::Error::new(error).context("the server"),
-        })
+        let asked = self.ask(&format!("SELECT @@GLOBAL.{}", checked_name(name)?), 0);
+        let value = asked.map_err(|error| -> anyhow::Error {
+            match error.code() {
+                Some(_) => AgentError::Refused(format!("{name}: {error}")).into(),
+                None => anyhow::Error::new(error).context("the server"),
+            }
+        })?;
+        if value.as_ref().is_some_and(|text| text.contains(char::REPLACEMENT_CHARACTER)) {
+            let text = format!("{name}: its value is no text, and could not be written back");
+            return Err(AgentError::Refused(text).into());
+        }
+        Ok(value)
+    }
+
+    /// Refuse values that could not be restored later: each is set to what it is, which changes nothing.
+    pub fn prove_way_back(&mut self, values: &[VariableValue]) -> anyhow::Result<()> {
+        for VariableValue { name, value } in values {
+            let written = self.write(name, value.as_deref());
+            let seen = self.read(name)?;
+            let why = match written {
+                Err(error) => format!("{error:#}"),
+                Ok(()) if is(value.as_deref(), seen.as_deref()) => continue,
+                Ok(()) => format!("the server makes it {}", shown(seen.as_deref())),
+            };
+            let value = shown(value.as_deref());
+            let text =
+                format!("{name}: its value {value} could not be restored, so nothing was changed: {why}");
+            return Err(AgentError::Refused(text).into());
+        }
+        Ok(())
     }
 
     /// One column of the only row of an answer.
@@ -116,7 +147,9 @@ impl Server {
         let literal = value.map_or(Ok("NULL".to_owned()), |value| literal(name, value))?;
         let statement = format!("SET GLOBAL {} = {literal}", checked_name(name)?);
         self.connection.execute(&statement).map_err(|error| match error.code() {
-            Some(_) => AgentError::Refused(format!("{name}: cannot be set to {value:?}: {error}")).into(),
+            Some(_) => {
+                AgentError::Refused(format!("{name}: cannot be set to {}: {error}", shown(value))).into()
+            }
             None => anyhow::Error::new(error).context("the server"),
         })?;
         Ok(())
@@ -138,7 +171,10 @@ impl Server {
                     continue;
                 }
                 wrong = Some(match self.write(name, value.as_deref()) {
-                    Ok(()) => format!("{name}: set back to {value:?}, but the server made it {seen:?}"),
+                    Ok(()) => {
+                        let (value, seen) = (shown(value.as_deref()), shown(seen.as_deref()));
+                        format!("{name}: set back to {value}, but the server made it {seen}")
+                    }
                     Err(error) => format!("{error:#}"),
                 });
             }
@@ -187,6 +223,10 @@ pub fn is(wanted: Option<&str>, seen: Option<&str>) -> bool {
     }
 }
 
+fn shown(value: Option<&str>) -> String {
+    value.map_or("NULL".to_owned(), |text| format!("{text:?}"))
+}
+
 fn checked_name(name: &str) -> anyhow::Result<&str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
@@ -197,20 +237,30 @@ fn checked_name(name: &str) -> anyhow::Result<&str> {
 
 /// The value as SQL takes it: a number bare, anything else quoted.
 fn literal(name: &str, value: &str) -> anyhow::Result<String> {
-    let is_number = value
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let is_decimal = value
         .strip_prefix('-')
         .unwrap_or(value)
-        .split('.')
-        .all(|part| !part.is_empty() && part.len() < 20 && part.bytes().all(|b| b.is_ascii_digit()))
-        && value.matches('.').count() <= 1;
-    if is_number {
+        .split_once('.')
+        .is_some_and(|(whole, part)| digits(whole) && digits(part) && value.len() < 20);
+    if is_decimal || integer(value).is_some() {
         return Ok(value.to_owned());
     }
-    if value.len() > 4096 || value.chars().any(|c| c.is_control() || c == '\'' || c == '\\') {
-        let text = format!("{name}: {value:?} holds a quote, a backslash or a control character");
+    if value.len() > LONGEST_BYTES {
+        let text = format!("{name}: a value of {} bytes is longer than {LONGEST_BYTES}", value.len());
         return Err(AgentError::Input(text).into());
     }
-    Ok(format!("'{value}'"))
+    // Without NO_BACKSLASH_ESCAPES, which `connect` sees to, these are all that need an escape.
+    let escaped = value.replace('\\', "\\\\").replace('\'', "''").replace('\0', "\\0");
+    Ok(format!("'{escaped}'"))
+}
+
+/// What fits a server's integers, signed or unsigned.
+fn integer(text: &str) -> Option<i128> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    let number = text.parse::<i128>().ok().filter(|_| plain)?;
+    (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&number).then_some(number)
 }
 
 /// Whether the server's text says the wanted value.
@@ -223,6 +273,10 @@ pub fn same(wanted: &str, seen: &str) -> bool {
     let (wanted, seen) = (plain(wanted), plain(seen));
     if wanted == seen {
         return true;
+    }
+    // Not as floating point: max_binlog_cache_size differs from its limit in the last four of 20 digits.
+    if let (Some(one), Some(other)) = (integer(&wanted), integer(&seen)) {
+        return one == other;
     }
     if let (Ok(one), Ok(other)) = (wanted.parse::<f64>(), seen.parse::<f64>()) {
         return one == other;
@@ -244,7 +298,8 @@ mod tests {
         {
             assert!(same(wanted, seen), "{wanted} {seen}");
         }
-        for (wanted, seen) in [("1", "2"), ("on", "2"), ("a", "a,b"), ("mrr=on", "a=on,mrr=off")] {
+        let near = ("18446744073709547520", "18446744073709551615");
+        for (wanted, seen) in [near, ("1", "2"), ("on", "2"), ("a", "a,b"), ("mrr=on", "a=on,mrr=off")] {
             assert!(!same(wanted, seen), "{wanted} {seen}");
         }
     }
@@ -256,9 +311,10 @@ mod tests {
         assert_eq!(literal("x", "ROW").unwrap(), "'ROW'");
         assert_eq!(literal("x", "1;2").unwrap(), "'1;2'");
         assert_eq!(literal("x", "1.2.3").unwrap(), "'1.2.3'");
-        for bad in ["a'b", "a\\b", "a\nb"] {
-            assert!(literal("x", bad).is_err(), "{bad:?}");
-        }
+        assert_eq!(literal("x", "18446744073709551615").unwrap(), "18446744073709551615");
+        assert_eq!(literal("x", "18446744073709551616").unwrap(), "'18446744073709551616'");
+        assert_eq!(literal("x", "a\\' OR 1\n\0").unwrap(), "'a\\\\'' OR 1\n\\0'");
+        assert!(literal("x", &"a".repeat(1 << 20)).is_err());
         for bad in ["", "a b", "a.b", "a`", "a;b"] {
             assert!(checked_name(bad).is_err(), "{bad:?}");
         }
