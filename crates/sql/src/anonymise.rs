@@ -7,13 +7,14 @@
 //! - Numbers keep their sign, point, exponent and count of digits; a number in quotes is as without. Zeroes stay.
 //! - Dates stay dates and times times. Hex digits stay hex digits, bits bits.
 //! - JSON stays JSON, its names and values each by their own pseudonyms, and paths fit them.
-//! - Comments are dropped. NULL, TRUE, FALSE, numbers behind LIMIT and OFFSET, numbers of CREATE and ALTER, and what SET
+//! - Comments are dropped. NULL, TRUE, FALSE, numbers behind LIMIT and OFFSET, lengths and options of CREATE and ALTER, and what SET
 //!   sets (other than user variables) stay: they are no data.
 //!
 //! What it cannot keep: order (ranges hit other rows), prefixes (LIKE 'a%' fits nothing), lengths of numbers show sizes.
 
 use sha2::{Digest, Sha256};
 
+use super::definition::Definition;
 use super::lexer::{Kind, Lexer, Token, without_comments};
 use super::readings::{Agreed, Tokens};
 
@@ -69,7 +70,7 @@ fn tokens(text: &[u8], tokens: &mut impl Tokens, key: &[u8; 32], out: &mut Vec<u
 struct Statement {
     has_begun: bool,
     is_set: bool,
-    is_definition: bool,
+    definition: Option<Definition>,
     is_limit: bool,
     is_user_variable: bool,
 }
@@ -79,12 +80,13 @@ impl Statement {
     fn keeps(&mut self, text: &[u8], token: Token) -> bool {
         let part = &text[token.start..token.end];
         let is = |word: &str| part.eq_ignore_ascii_case(word.as_bytes());
+        let is_form = self.definition.as_mut().is_some_and(|definition| definition.keeps(part, token.kind));
         match token.kind {
             Kind::Word => {
                 if !self.has_begun {
                     self.has_begun = true;
                     self.is_set = is("set");
-                    self.is_definition = is("create") || is("alter");
+                    self.definition = (is("create") || is("alter")).then(Definition::default);
                 }
                 self.is_limit = is("limit") || is("offset");
             }
@@ -94,7 +96,7 @@ impl Statement {
             Kind::Disputed => *self = Self { has_begun: true, ..Self::default() },
             Kind::Comma if self.is_limit => {}
             Kind::Comma => self.is_user_variable = false,
-            Kind::Number if self.is_limit || self.is_definition => return true,
+            Kind::Number if self.is_limit || is_form => return true,
             Kind::Number | Kind::Bits | Kind::String | Kind::Unterminated => {
                 return self.is_set && !self.is_user_variable;
             }
@@ -541,9 +543,23 @@ mod tests {
         for text in [
             "select 0, NULL, true, `a1` from t1 limit 10, 20",
             "SET NAMES 'utf8mb4'",
-            "create table t (a varchar(10))",
+            "create table t (a varchar(10), b decimal(10, 2) not null, c datetime(6) default current_timestamp(6), \
+             unique key k (`a`(20), b), primary key (b)) key_block_size=8 partition by hash (b) partitions 16",
+            "alter table t add d varchar(100), add index (d(12))",
         ] {
             assert_eq!(anonymous(text), text);
+        }
+        for text in [
+            "create table t (a int default 41414141)",
+            "create table t (a int, check (a > 41414141 and f(41414141) = 1))",
+            "alter table t add constraint check (a in (41414141))",
+            "create table t (a int, b int as (a + 41414141), key (a))",
+            "create table t (a int) auto_increment=41414141 partition by list (a) (partition p values in (5, 41414141))",
+            "alter table t add partition (partition p values less than (41414141))",
+            "create view v as select * from t where a = 41414141",
+        ] {
+            let shown = anonymous(text);
+            assert!(!shown.contains("41414141") && shown.len() == text.len(), "{shown}");
         }
         assert_eq!(anonymous("select /* bob */ a -- eve\n from t"), "select   a  \n from t");
     }

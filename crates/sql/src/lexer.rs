@@ -449,20 +449,23 @@ impl<'a> Lexer<'a> {
         self.byte(digits).is_ascii_digit().then(|| self.digits_end(digits))
     }
 
-    /// `0xFF`, `0b01`, or a name that begins with digits.
+    /// `0xFF`, `0b01`, or a name that begins with digits. Servers refuse `1_000`, `1OR` and `1e` unless there is a column
+    /// of that name; who wrote it meant a number.
     fn digits_then_letters(&mut self, start: usize) -> Option<Token> {
         let end = self.word_end(start);
-        let word = &self.text[start..end];
-        let is_bits = match word {
-            [b'0', b'x' | b'X', digits @ ..] => {
-                !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit)
+        let digits = self.digits_end(start);
+        match (&self.text[start..end], &self.text[digits..end]) {
+            ([b'0', b'x' | b'X', digit, ..], _) if digit.is_ascii_hexdigit() => {
+                self.token(Kind::Bits, start, end)
             }
-            [b'0', b'b' | b'B', digits @ ..] => {
-                !digits.is_empty() && digits.iter().all(|digit| matches!(digit, b'0' | b'1'))
+            ([b'0', b'b' | b'B', b'0' | b'1', ..], _) => self.token(Kind::Bits, start, end),
+            (_, [b'e' | b'E']) => self.token(Kind::Number, start, end),
+            (_, rest) if rest.iter().all(|byte| *byte == b'_' || byte.is_ascii_digit()) => {
+                self.token(Kind::Number, start, end)
             }
-            _ => false,
-        };
-        if is_bits { self.token(Kind::Bits, start, end) } else { self.name(Kind::Word, start, end) }
+            (_, rest) if goes_on(rest) => self.token(Kind::Number, start, digits),
+            _ => self.name(Kind::Word, start, end),
+        }
     }
 
     fn dot(&mut self, start: usize) -> Option<Token> {
@@ -500,6 +503,17 @@ impl<'a> Lexer<'a> {
         };
         self.token(Kind::Operator, start, start + length)
     }
+}
+
+/// Words that follow a value, and begin no name.
+#[cold]
+fn goes_on(word: &[u8]) -> bool {
+    const WORDS: [&str; 30] = [
+        "and", "as", "asc", "between", "by", "desc", "div", "else", "end", "escape", "for", "from", "group",
+        "having", "in", "into", "is", "like", "limit", "mod", "not", "offset", "on", "or", "order", "then",
+        "union", "when", "where", "xor",
+    ];
+    WORDS.iter().any(|other| word.eq_ignore_ascii_case(other.as_bytes()))
 }
 
 /// Appends what stands between two tokens without its comments: spaces, and the marks of executable ones.
@@ -580,16 +594,24 @@ mod tests {
         for text in ["0", "10", "1.5", "1.", ".5", "1e5", "1E+5", "1.5e-7", ".5e3"] {
             assert_eq!(one(text), Kind::Number, "{text}");
         }
-        for text in ["0xDEADbeef", "0b0101"] {
+        for text in ["1_000_000", "1__", "1e", "12E"] {
+            assert_eq!(one(text), Kind::Number, "{text}");
+        }
+        for text in ["4111OR", "4111or", "12ELSE"] {
+            let tokens = kinds(text);
+            assert_eq!((tokens[0].0, tokens[1].0), (Kind::Number, Kind::Word), "{text}");
+        }
+        for text in ["0xDEADbeef", "0b0101", "0x41AND", "0b12"] {
             assert_eq!(one(text), Kind::Bits, "{text}");
         }
-        for text in ["1abc", "0xfg", "0b12", "1e", "été", "$x", "_utf8mb4"] {
+        for text in ["1abc", "2fa_codes", "0xg", "0b2", "1em", "été", "$x", "_utf8mb4"] {
             assert_eq!(one(text), Kind::Word, "{text}");
         }
         assert_eq!(
             kinds("t.1e5 .5"),
             [(Kind::Word, "t"), (Kind::Dot, "."), (Kind::Word, "1e5"), (Kind::Number, ".5")]
         );
+        assert_eq!(kinds("t.2024_01"), [(Kind::Word, "t"), (Kind::Dot, "."), (Kind::Word, "2024_01")]);
     }
 
     #[test]

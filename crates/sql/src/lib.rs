@@ -2,6 +2,7 @@
 
 mod anonymise;
 pub mod command;
+mod definition;
 mod functions;
 pub mod lexer;
 mod places;

@@ -348,6 +348,8 @@ fn classes_as_they_are_named() {
         ("set @A:=1, @@GLOBAL.x='y'", "set @a := ?, @@global.x = ?"),
         ("grant all on *.* to 'bob'@'%'", "grant all on *.* to ?@?"),
         ("select doc->>'$.a', @'x', t.1e5, 1abc from t", "select doc ->> ?, @?, t.1e5, 1abc from t"),
+        ("select a from t where b=4111OR c=2", "select a from t where b = ? or c = ?"),
+        ("select 1_000_000, 0x4D4AND, a from 2fa_codes", "select ?, ?, a from 2fa_codes"),
         ("select 'open", "select ?"),
         ("select $$ open, b from secret", "select ?"),
         ("select $a$ it's $a$, b from t where $x = 1", "select ?, b from t where $x = ?"),
