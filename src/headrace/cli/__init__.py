@@ -16,7 +16,7 @@ def main() -> None:
         sys.stdout.write(f"headrace {__version__}\n")
         return
     names = {name for words in COMMANDS.values() for name in words}
-    # A shell that completes asks for the options of any command.
+    # Shell completion needs the options of every command.
     completes = "_HEADRACE_COMPLETE" in os.environ
     load(None if completes else next((word for word in sys.argv[1:] if word in names), ""))
     from headrace.cli import shell
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def load(command: str | None = None) -> None:
-    """Add the commands of the module that has this one to ``shell.app``; None adds all."""
+    """Register the commands of the module that defines ``command``; None registers all."""
     for module, words in COMMANDS.items():
         if command is None or command in words:
             importlib.import_module(f"headrace.cli.{module}")

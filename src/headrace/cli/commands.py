@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Module -> its commands and what ``headrace --help`` says about them, in its order. Only the module of the given
-#: command is imported: building all forty takes as long as starting Python and typer.
+#: Module -> its commands and their summaries, in the order of ``headrace --help``. Only the module of the given
+#: command is imported: importing all forty takes as long as starting Python and typer.
 COMMANDS: Mapping[str, Mapping[str, str]] = {
     "hosts": {
         "doctor": "Check whether a machine is ready.",
@@ -22,7 +22,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "prove": "Test the fixes of findings on a workload; keep what is proven.",
     },
     "changes": {
-        "apply": "Change settings of a live host, with a way back.",
+        "apply": "Change settings of a live host, reversibly.",
         "confirm": "Keep what `apply --confirm-within` changed.",
         "rollback": "Restore original values.",
         "journal": "Show the changes on a host: open ones and kept ones.",
@@ -30,7 +30,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     },
     "experiments": {
         "run": "Run a plan, or continue it.",
-        "demo": "From a stock MariaDB to a proven faster one.",
+        "demo": "Tune a stock MariaDB and prove the gain.",
         "sweep": "Find the saturation point.",
         "report": "Analyse an experiment and write its report.",
         "status": "Show an experiment's progress.",
@@ -45,7 +45,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "audit": "Measure the false-alarm rate of headrace's verdicts.",
     },
     "imports": {
-        "import": "Analyse results that others measured: tables, outputs of benchmarks.",
+        "import": "Analyse results measured elsewhere: tables, benchmark output.",
     },
     "recording": {
         "record": "Record what clients send to a server.",

@@ -1,4 +1,4 @@
-"""The command ``digest``: what traffic consists of, from logs, captures and recordings, here or on hosts."""
+"""The command ``digest``: summarises traffic from logs, captures and recordings, locally or on hosts."""
 
 from __future__ import annotations
 
@@ -45,19 +45,23 @@ Sources = Annotated[
 
 @dataclass(frozen=True)
 class Question:
-    """What the agent is asked to count, and where."""
+    """What the agent counts, and where."""
 
     target: Annotated[
         list[str],
-        typer.Option("--target", "-t", help="Where the sources are: local, user@host[:port]; several."),
+        typer.Option("--target", "-t", help="Where the sources are: local or user@host[:port]; repeatable."),
     ] = field(default_factory=lambda: ["local"])
     mode: Annotated[
-        str, typer.Option("--mode", help="Whose fingerprints: strict, or pt (pt-query-digest's and its ids).")
+        str,
+        typer.Option(
+            "--mode", help="Fingerprint style: strict, or pt (same classes and ids as pt-query-digest)."
+        ),
     ] = "strict"
     group: Annotated[
         str,
         typer.Option(
-            "--group", help="By class, user, host, database, table, session, command; several with a comma."
+            "--group",
+            help="Group by class, user, host, database, table, session or command; comma-separated.",
         ),
     ] = "class"
     since: Annotated[
@@ -72,7 +76,7 @@ class Question:
     ] = None
     port: Annotated[
         list[int] | None,
-        typer.Option("--port", help="Port of the servers in a capture [3306].", show_default=False),
+        typer.Option("--port", help="Server port in a capture [3306].", show_default=False),
     ] = None
 
     @property
@@ -90,12 +94,14 @@ class Question:
 
 @dataclass(frozen=True)
 class Shown:
-    """What is shown of the answer, and in which order."""
+    """What to show, and in which order."""
 
     objective: Annotated[
         str,
         typer.Option(
-            "--objective", metavar="TIME", help="Share of calls within it, and within 4 of it: 10ms."
+            "--objective",
+            metavar="TIME",
+            help="Show the share of calls within this time and within 4 times it: 10ms.",
         ),
     ] = ""
     order: Annotated[
@@ -105,7 +111,9 @@ class Shown:
     details: Annotated[int, typer.Option("--details", min=0, help="Classes shown in detail.")] = 3
     explain: Annotated[
         bool,
-        typer.Option("--explain", help="Plans of the samples shown in detail, from the --mysql-* server."),
+        typer.Option(
+            "--explain", help="Show plans of the samples shown in detail, from the --mysql-* server."
+        ),
     ] = False
     as_json: Json = False
 
@@ -121,18 +129,20 @@ class Shown:
 
 @dataclass(frozen=True)
 class Kept:
-    """Where the digest is kept, and a page of it."""
+    """Where to save the digest and its page."""
 
     save: Annotated[
         Path | None,
-        typer.Option("--save", metavar="FILE", help="Keep the digest as Parquet: it merges with others."),
+        typer.Option(
+            "--save", metavar="FILE", help="Save the digest as Parquet, which can be merged with others."
+        ),
     ] = None
     page: PageFile = None
 
 
 @dataclass(frozen=True)
 class Two:
-    """Two digests that are compared in place of one that is shown."""
+    """Compare two digests instead of showing one."""
 
     compare: Annotated[
         bool,
@@ -142,16 +152,16 @@ class Two:
     ] = False
     client: Annotated[
         str,
-        typer.Option("--client", metavar="SOURCE", help="What was captured at the client; needs --server."),
+        typer.Option("--client", metavar="SOURCE", help="The capture taken at the client; needs --server."),
     ] = ""
     server: Annotated[
-        str, typer.Option("--server", metavar="SOURCE", help="What was captured at the server.")
+        str, typer.Option("--server", metavar="SOURCE", help="The capture taken at the server.")
     ] = ""
 
 
 @dataclass(frozen=True)
 class Days:
-    """A history by day: added to, shown, or commented."""
+    """A history by day: add to it, show it, or annotate it."""
 
     history: Annotated[
         Path | None,
@@ -159,15 +169,21 @@ class Days:
     ] = None
     query_class: Annotated[
         str,
-        typer.Option("--class", metavar="ID", help="With --history: one class by day; first digits suffice."),
+        typer.Option(
+            "--class",
+            metavar="ID",
+            help="With --history: show one class by day; a prefix of its id is enough.",
+        ),
     ] = ""
     reviewed_by: Annotated[
         str,
         typer.Option(
-            "--reviewed-by", metavar="NAME", help="With --history and --class: note that it was reviewed."
+            "--reviewed-by", metavar="NAME", help="With --history and --class: record who reviewed it."
         ),
     ] = ""
-    comment: Annotated[str, typer.Option("--comment", metavar="TEXT", help="With --reviewed-by.")] = ""
+    comment: Annotated[
+        str, typer.Option("--comment", metavar="TEXT", help="Review comment, with --reviewed-by.")
+    ] = ""
 
 
 @app.command(
@@ -208,7 +224,7 @@ def _sum_up(
     page = page_of(found, view)
     say(page, shown.as_json)
     if kept.page:
-        # It shows samples: statements with the values that somebody sent.
+        # The page shows sample statements with their original values.
         write_page(kept.page, page, is_private=True)
 
 
@@ -244,7 +260,7 @@ def _open(table: pa.Table) -> Digest:
 
 
 def _read(sources: list[str], asked: Question) -> pa.Table:
-    """One digest of all sources: those that are digests are read here, the rest where it is."""
+    """Merge all sources into one digest: digest files are read here, other sources on their target."""
     from headrace.digests.files import is_digest, load_all
     from headrace.digests.merge import merge
 
@@ -259,9 +275,9 @@ def _read(sources: list[str], asked: Question) -> pa.Table:
     places = ready[:1]
     if ready and (asked.since or asked.until or asked.filters):
         raise PlanError(
-            "a digest cannot be filtered any more",
+            "a digest cannot be filtered",
             place=ready[0],
-            hint="filter when it is made of its source",
+            hint="filter when you make the digest from its source",
         )
     if raw:
         for address, table in zip(asked.target, _digest_hosts(raw, asked), strict=True):
@@ -274,7 +290,7 @@ def _digest_hosts(sources: list[str], asked: Question) -> list[pa.Table]:
     from headrace import traffic
 
     if "-" in sources and len(asked.target) > 1:
-        raise typer.BadParameter("standard input goes to one target only")
+        raise typer.BadParameter("standard input works with one target only")
     with stderr().status("reading ...") if stderr().is_terminal else contextlib.nullcontext():
         return run_until_signal(lambda: traffic.digest_hosts(asked.target, sources, asked.argv))
 
@@ -301,7 +317,7 @@ def _compare(sources: list[str], asked: Question, shown: Shown) -> None:
 def _check_alike(one: Digest, other: Digest, place: str) -> None:
     if (one.mode, one.group) != (other.mode, other.group):
         raise StoreError(
-            f"{other.mode} classes by {', '.join(other.group)} cannot be held against "
+            f"{other.mode} classes by {', '.join(other.group)} cannot be compared with "
             f"{one.mode} classes by {', '.join(one.group)}",
             place=place,
             hint="digest both with the same --mode and --group",
@@ -353,8 +369,8 @@ def _show_history(folder: Path, asked: Days, shown: Shown) -> None:
 def _named(query_class: str, names: list[str], folder: Path) -> str:
     found = [name for name in names if name.lower().startswith(query_class.lower())]
     if len(found) != 1:
-        told = "no class" if not found else f"{len(found)} classes"
-        raise PlanError(f"{told} of this history begin with {query_class!r}", place=str(folder))
+        which = "no class" if not found else f"{len(found)} classes"
+        raise PlanError(f"{which} of this history matched by {query_class!r}", place=str(folder))
     return found[0]
 
 
@@ -362,7 +378,7 @@ def _named(query_class: str, names: list[str], folder: Path) -> str:
 
 
 def _explained(found: Digest, view: View, address: str, login: ServerLogin) -> View:
-    """Plans of the classes that are shown in detail; nothing is executed, and nothing but reads is asked about."""
+    """Plans of the classes shown in detail: EXPLAIN of read statements only; nothing is executed."""
     from dataclasses import replace
 
     from headrace import traffic

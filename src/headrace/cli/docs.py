@@ -1,4 +1,4 @@
-"""The documentation on this machine: a site of plain files that travels in the wheel."""
+"""The command ``docs``: opens the documentation site packed into the wheel."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ SITE = Path(headrace.__file__).parent / "docs_site"
 @app.command(epilog="Example: headrace docs plans")
 def docs(
     page: Annotated[
-        str, typer.Argument(metavar="[PAGE]", help="A page by name, such as plans or POOL01.")
+        str, typer.Argument(metavar="[PAGE]", help="Name of a page or rule, such as plans or POOL01.")
     ] = "",
-    path: Annotated[bool, typer.Option("--path", help="Print the file's path and open nothing.")] = False,
+    path: Annotated[
+        bool, typer.Option("--path", help="Print the file's path instead of opening it.")
+    ] = False,
 ) -> None:
-    """Open the documentation in a browser. It needs no network."""
+    """Open the documentation in a browser. Works offline."""
     address = find(SITE, page)
     typer.echo(address)
     if not path:
@@ -31,9 +33,9 @@ def docs(
 
 
 def find(site: Path, name: str) -> str:
-    """The page's path; the URL of its section where ``name`` is the code of a rule.
+    """The page's path, or the URL of its section if ``name`` is a rule code.
 
-    Raises NotReady where the site is not built, HeadraceError where no page has that name.
+    Raises NotReady if the site is not built, HeadraceError if no page has that name.
     """
     if not (site / "index.html").exists():
         raise NotReady(
@@ -45,7 +47,7 @@ def find(site: Path, name: str) -> str:
         return str(site / "index.html")
     pages = sorted(each.relative_to(site).with_suffix("").as_posix() for each in site.rglob("*.html"))
     wanted = name.removesuffix(".html").removesuffix(".md").removeprefix("docs/").strip("/").lower()
-    # The whole path, its last part, or how that begins: `tune` is howto/tune, `sweep` is explanation/sweeps.
+    # The whole path, its last part, or a prefix of that: `tune` is howto/tune, `sweep` is explanation/sweeps.
     for fits in (
         lambda each: wanted in (each, each.rpartition("/")[2]),
         lambda each: each.endswith(f"{wanted}/index"),
@@ -56,6 +58,4 @@ def find(site: Path, name: str) -> str:
     for each in sorted((site / "reference" / "rules").glob("*.html")):
         if f'id="{wanted}"' in each.read_text(encoding="utf-8"):
             return f"{each.as_uri()}#{wanted}"
-    raise HeadraceError(
-        "no such page", place=name, hint="`headrace docs` opens the list; its search finds words"
-    )
+    raise HeadraceError("no such page", place=name, hint="`headrace docs` opens the site, which has a search")

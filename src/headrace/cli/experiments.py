@@ -25,12 +25,12 @@ Output = Annotated[
 ]
 Objectives = Annotated[
     list[str] | None,
-    typer.Option("--objective", help="A latency that a sweep is to hold, such as p99=10ms [the plan's]."),
+    typer.Option("--objective", help="Latency objective of a sweep, such as p99=10ms [the plan's]."),
 ]
 
 
 def find_plan(path: Path) -> Path:
-    """The file itself, or the example of that name."""
+    """The file, or the example plan of that name."""
     if path.is_file() or (path.suffix != ".toml" and len(path.parts) > 1):
         return path
     example = Path(__file__).parent.parent / "examples" / path.with_suffix(".toml").name
@@ -54,7 +54,7 @@ def plan_show(
     ] = 0.02,
     as_json: Json = False,
 ) -> None:
-    """The treatments and trials of a plan, the hours they will take, and what they can and cannot tell."""
+    """Show a plan's treatments and trials, how long they take, and which effects they can detect."""
     from headrace import plan as plans
     from headrace.experiment import kinds
     from headrace.experiment.runner import boot_seconds, trial_seconds
@@ -77,7 +77,7 @@ def plan_show(
 
 @plan_app.command("options", epilog="Example: headrace plan options fio")
 def plan_options(kind: Annotated[str, typer.Argument(help="A workload.", metavar="WORKLOAD")]) -> None:
-    """The options of a workload, with defaults."""
+    """List a workload's options and defaults."""
     from rich.table import Table
 
     from headrace import workloads
@@ -100,7 +100,7 @@ def run(
     on: Annotated[
         str,
         typer.Option(
-            "--on", metavar="WHERE", help="Who works with many machines: here, ray, or ray://HOST:PORT."
+            "--on", metavar="WHERE", help="Executor for several machines: here, ray, or ray://HOST:PORT."
         ),
     ] = "here",
     as_json: Json = False,
@@ -111,7 +111,7 @@ def run(
 
 @app.command()
 def demo(output: Output = Path("experiments/stock-to-all"), as_json: Json = False) -> None:
-    """From a stock private MariaDB to a proven faster one, in about 8 minutes."""
+    """Tune a private stock MariaDB and prove the gain, in about 8 minutes."""
     _run_plan(find_plan(Path("stock-to-all")), output, False, as_json)
 
 
@@ -123,7 +123,7 @@ def _run_plan(plan: Path, output: Path | None, retry: bool, as_json: bool, on: s
     kind = kinds.of_plan(file.plan)
     if kind.command != "run":
         raise PlanError(
-            f"a {kind.name} has a command of its own", place=file.place, hint=f"headrace {kind.command} PLAN"
+            f"a {kind.name} has its own command", place=file.place, hint=f"headrace {kind.command} PLAN"
         )
     _run_file(file, output, retry, as_json, on)
 
@@ -204,7 +204,7 @@ def status(folder: Folder, as_json: Json = False) -> None:
 
     machine = reached(experiment)
     several = reached_all(experiment)
-    # Of a virtual machine that is down nothing is left that could be restored.
+    # A virtual machine that is down has nothing left to restore.
     entries = on_target(machine, work) if machine and not several else []
     for one in several:
         try:
@@ -222,7 +222,7 @@ def status(folder: Folder, as_json: Json = False) -> None:
     epilog="Example: headrace compare experiments/kernel-6.1 experiments/kernel-6.12",
 )
 def compare(a: Folder, b: Folder, as_json: Json = False) -> None:
-    """Compare two experiments of one workload: each treatment of B relative to the same one of A (unpaired)."""
+    """Compare two experiments with the same workload: each treatment of B relative to A's (unpaired)."""
     from dataclasses import asdict
 
     from headrace.analysis.study import compare_experiments

@@ -26,7 +26,7 @@ def doctor(target: TargetOption = "local", scratch: str = "/var/tmp/headrace", a
         print_json([vars(check) for check in checks])
     else:
         _print_checks(checks)
-    # Being no root is a limit, not a fault: everything but volumes and kernel settings works.
+    # Running without root is not a failure: everything except volumes and kernel settings works.
     if any(not check.ok for check in checks if check.name != "root"):
         raise typer.Exit(4)
 

@@ -1,4 +1,4 @@
-"""Commands that look at a live host or at a saved one: hunt, rules."""
+"""Commands that examine a live or saved host: hunt, rules."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.snapshot import Snapshot
 
 T = TypeVar("T")
-#: From so many saved hosts on it pays to start a process for each core.
+#: With this many saved hosts or more, a process per core pays off.
 MANY_FILES = 16
 
 rules_app = typer.Typer(no_args_is_help=False, help="List the rules that hunt evaluates, and explain one.")
@@ -47,11 +47,13 @@ def hunt(
         float, typer.Option("--seconds", "-s", min=2, max=86_400, help="How long to watch.")
     ] = 60.0,
     save: Annotated[
-        Path | None, typer.Option("--save", help="Save everything in one file that a colleague can open.")
+        Path | None, typer.Option("--save", help="Save everything in one file that others can open.")
     ] = None,
     source: Annotated[
         list[Path] | None,
-        typer.Option("--from", help="Judge a saved file, a folder of them, or a trial of an experiment."),
+        typer.Option(
+            "--from", help="Evaluate a saved file, a directory of them, or a trial of an experiment."
+        ),
     ] = None,
     limit: Annotated[
         list[str] | None,
@@ -83,7 +85,7 @@ def hunt(
         found = _examine(paths[0], limits) if save or page else None
     else:
         found = hunts.examine(_watch(target, seconds, login, limits, profile))
-        # So that `headrace apply` and `headrace prove` know what an id means.
+        # `headrace apply` and `headrace prove` resolve finding ids against this.
         write(found.snapshot, last_path())
         if brief and not as_json:
             stdout().print(terminal.show([views.brief([views.line(found)])]))
@@ -98,7 +100,7 @@ def hunt(
 
 
 def _flame_graph(hunt: Hunt) -> str:
-    """The profile as a picture, drawn by our own agent; empty without one."""
+    """The profile as a flame graph drawn by the agent; empty without a profile."""
     from headrace.agent import Agent
 
     if not hunt.snapshot.stacks:
@@ -113,7 +115,7 @@ def _flame_graph(hunt: Hunt) -> str:
 
 
 def _files(sources: list[Path]) -> list[Path]:
-    """A folder stands for the saved files in it, unless it is a trial's."""
+    """Replace a directory with the saved files in it, unless it belongs to a trial."""
     found: list[Path] = []
     for path in sources:
         inside = sorted(path.glob("*.hunt")) if path.is_dir() else []
@@ -147,7 +149,7 @@ def _content(hunt: Hunt) -> dict[str, Any]:
 
 
 def _judge_all(paths: list[Path], limits: dict[str, float], tell: Callable[[Hunt], T]) -> list[T]:
-    """What ``tell`` says of each: all that is kept of a host, because hundreds do not fit into memory."""
+    """``tell`` of each host. Nothing else is kept, because hundreds do not fit into memory."""
     from concurrent.futures import ProcessPoolExecutor
 
     judge = partial(_judge, limits=limits, tell=tell)
@@ -162,7 +164,7 @@ def _judge(path: Path, limits: dict[str, float], tell: Callable[[Hunt], T]) -> T
 
 
 def _examine(path: Path, limits: dict[str, float]) -> Hunt:
-    """A saved host; limits that are named here count before those that were saved."""
+    """A saved host; ``limits`` override the saved ones."""
     from headrace import hunt as hunts
     from headrace.snapshot import load
 
@@ -202,7 +204,7 @@ def _limits(texts: list[str]) -> dict[str, float]:
         try:
             found[device.removeprefix("/dev/")] = float(number.replace(",", ""))
         except ValueError:
-            raise typer.BadParameter(f"{text!r}: write DEVICE=OPERATIONS_A_SECOND") from None
+            raise typer.BadParameter(f"{text!r}: write DEVICE=OPERATIONS_PER_SECOND") from None
     return found
 
 
@@ -226,7 +228,7 @@ def rules_list(
 
 @rules_app.command("show", epilog="Example: headrace rules show NET01")
 def rules_show(code: Annotated[str, typer.Argument(metavar="CODE")], as_json: Json = False) -> None:
-    """Explain one rule: what it finds, why that matters, its source and what would refute it."""
+    """Explain one rule: what it finds, why that matters, its source, and what would refute it."""
     from headrace.errors import PlanError
     from headrace.report import rules as views
     from headrace.rules import all_rules

@@ -1,4 +1,4 @@
-"""The command that reads what others measured: import."""
+"""The command ``import``: reads results measured elsewhere."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ def import_command(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="A CSV table, or outputs of sysbench, fio, HammerDB, BenchBase or mysqlslap.",
+            help="A CSV table, or output of sysbench, fio, HammerDB, BenchBase or mysqlslap.",
             metavar="FILE...",
         ),
     ],
     factor: Annotated[
-        list[str] | None, typer.Option("--factor", help="A column that was varied; again for each.")
+        list[str] | None, typer.Option("--factor", help="Column of a factor; repeatable.")
     ] = None,
     response: Annotated[
-        list[str] | None, typer.Option("--response", help="A column that was measured, more is better.")
+        list[str] | None, typer.Option("--response", help="Column of a measurement where more is better.")
     ] = None,
     latency: Annotated[
-        list[str] | None, typer.Option("--latency", help="A column that was measured, less is better.")
+        list[str] | None, typer.Option("--latency", help="Column of a measurement where less is better.")
     ] = None,
     names: Annotated[
         str,
-        typer.Option("--names", help="How a file's name tells its levels: 'fio-{filesystem}-{chunk}.json'."),
+        typer.Option(
+            "--names", help="Pattern of file names that gives the levels: 'fio-{filesystem}-{chunk}.json'."
+        ),
     ] = "",
     block: Annotated[
-        str, typer.Option("--block", help="The column that tells repeats measured together.")
+        str, typer.Option("--block", help="Column that identifies repeats measured together.")
     ] = "",
     condition: Annotated[
         str,
-        typer.Option(
-            "--condition", help="The column that tells the workload: its values are never compared."
-        ),
+        typer.Option("--condition", help="Column of the workload; its values are never compared."),
     ] = "",
     alpha: Annotated[float, typer.Option("--alpha", min=0.0001, max=0.5)] = 0.05,
     margin: Annotated[
@@ -55,7 +55,7 @@ def import_command(
     page: PageFile = None,
     as_json: Json = False,
 ) -> None:
-    """Find what matters in results measured elsewhere, and what can be claimed from one observation per cell."""
+    """Find which factors matter in results measured elsewhere, and what one observation per cell can prove."""
     from headrace import foreign
     from headrace.analysis.decision import decide
     from headrace.analysis.factors import questions_of, studies_of
@@ -63,7 +63,7 @@ def import_command(
 
     responses = {**dict.fromkeys(response or (), True), **dict.fromkeys(latency or (), False)}
     if not responses:
-        raise PlanError("nothing to analyse", hint=f"name what was measured: {EXAMPLE}")
+        raise PlanError("nothing to analyse", hint=f"name the measured columns: {EXAMPLE}")
     if names:
         rows = foreign.read_outputs(files, names)
         factors = factor or list(rows[0].levels)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from headrace import vm
 
 NAME = "lab"
-#: What a person must know of each number from an emulated CPU.
-EMULATED = "the CPU is emulated: only the direction of a result can be trusted, not its size"
+#: Printed with every number from an emulated CPU.
+EMULATED = "the CPU is emulated: trust only the direction of a result, not its size"
 
 lab = typer.Typer(
     no_args_is_help=True,
@@ -40,7 +40,7 @@ Kernel = Annotated[
 @lab.command(
     short_help="Boot a machine, or reuse a running one.",
     epilog="Example: headrace lab up --kernel 6.1 --disks 4 --disk-size 2G --disk-iops 3000, "
-    "or with a kernel of your own: headrace lab up mine --kernel /boot/vmlinuz-6.9.1",
+    "or with your own kernel: headrace lab up mine --kernel /boot/vmlinuz-6.9.1",
 )
 def up(
     name: Name = NAME,
@@ -50,30 +50,32 @@ def up(
     disks: Annotated[
         int, typer.Option("--disks", help="Data disks: /dev/disk/by-id/virtio-data0 and so on.")
     ] = 0,
-    disk_size: Annotated[str, typer.Option("--disk-size", metavar="SIZE", help="Size of each.")] = "1G",
-    disk_queues: Annotated[
-        int, typer.Option("--disk-queues", help="Queues of each; 0: one for each CPU.")
-    ] = 0,
+    disk_size: Annotated[
+        str, typer.Option("--disk-size", metavar="SIZE", help="Size of each data disk.")
+    ] = "1G",
+    disk_queues: Annotated[int, typer.Option("--disk-queues", help="Queues per disk; 0: one per CPU.")] = 0,
     disk_iops: Annotated[
-        int, typer.Option("--disk-iops", help="Most operations a second of each; 0: no limit.")
+        int, typer.Option("--disk-iops", help="Maximum operations per second per disk; 0: no limit.")
     ] = 0,
     disk_rate: Annotated[
-        str, typer.Option("--disk-rate", metavar="SIZE", help="Most bytes a second of each; 0: no limit.")
+        str,
+        typer.Option("--disk-rate", metavar="SIZE", help="Maximum bytes per second per disk; 0: no limit."),
     ] = "0",
     nic_queues: Annotated[
         int,
         typer.Option(
-            "--nic-queues", help="Above 1: a second card with this many queues, in a namespace; needs root."
+            "--nic-queues",
+            help="Above 1: add a second network card with this many queues, in a namespace; needs root.",
         ),
     ] = 1,
     accel: Annotated[
-        str, typer.Option("--accel", help="kvm or tcg (emulation); by default kvm where it works.")
+        str, typer.Option("--accel", help="kvm or tcg (emulation); default: kvm if available.")
     ] = "",
     as_json: Json = False,
 ) -> None:
     """Boot a machine and wait until it answers over ssh. It runs until `headrace lab down`.
 
-    The first time its root is built with mmdebstrap and its kernel is fetched with apt; both are kept under
+    The first time, its root is built with mmdebstrap and its kernel fetched with apt; both are cached under
     ~/.cache/headrace/vm.
     """
     from headrace import vm
@@ -95,7 +97,7 @@ def up(
     epilog="Example: headrace lab reboot --kernel 6.1",
 )
 def reboot(name: Name = NAME, kernel: Kernel = "", as_json: Json = False) -> None:
-    """Halt a machine and boot it with this kernel, or its own; its root and its disks stay as they are."""
+    """Halt a machine and boot it with this kernel, or its own. Its root and disks are kept."""
     machine = _machine(name)
     _with_progress(lambda tell: machine.reboot(kernel or machine.spec.kernel, tell))
     _show(machine, as_json)
@@ -103,7 +105,7 @@ def reboot(name: Name = NAME, kernel: Kernel = "", as_json: Json = False) -> Non
 
 @lab.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    short_help="A shell, or a command, on a machine.",
+    short_help="Open a shell or run a command on a machine.",
     epilog="Example: headrace lab ssh; headrace lab ssh -- uname -r; headrace lab ssh --name mine -- lsblk",
 )
 def ssh(
@@ -112,9 +114,9 @@ def ssh(
     ] = None,
     name: Annotated[str, typer.Option("--name", help="The machine's name.")] = NAME,
 ) -> None:
-    """A shell on a machine, or one command; ends with the exit code of that."""
+    """Open a shell on a machine, or run one command and return its exit code."""
     argv = ssh_command(_machine(name).target)
-    # The guest's own shell is a plain one, for speed.
+    # The guest's default shell is a plain one, for speed.
     argv = [*argv, "--", *command] if command else ["ssh", "-t", *argv[1:], "bash", "-l"]
     try:
         os.execvp(argv[0], argv)
@@ -124,7 +126,7 @@ def ssh(
 
 @lab.command(epilog="Example: headrace lab status --json | jq '.[].state'")
 def status(as_json: Json = False) -> None:
-    """What is there: machines that run, and what is left of those that died."""
+    """List running machines and the remains of those that died."""
     from headrace import vm
 
     found = vm.statuses()
@@ -132,7 +134,7 @@ def status(as_json: Json = False) -> None:
         print_json([_as_json(one) for one in found])
         return
     if not found:
-        stderr().print("no machine is there: `headrace lab up` starts one")
+        stderr().print("no machines: `headrace lab up` starts one")
         return
     _print_table(
         [_row(one) for one in found], "name", "state", "kernel", "CPU", "has", "owner", "on disk", "port"
@@ -155,7 +157,7 @@ def down(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """End machines and remove their disks and namespaces; what died before is cleaned up the same way."""
+    """Stop machines and remove their disks and namespaces, including those of machines that died."""
     from headrace import vm
 
     wanted = [one.name for one in vm.statuses()] if every else names or [NAME]
@@ -168,7 +170,7 @@ def down(
         print_json(ended)
     for name in wanted:
         stderr().print(
-            f"{name}: {'gone' if name in ended else 'was not there'}", markup=False, highlight=False
+            f"{name}: {'removed' if name in ended else 'not found'}", markup=False, highlight=False
         )
 
 
@@ -179,11 +181,13 @@ def down(
 def images(
     remove_unused: Annotated[
         bool,
-        typer.Option("--remove-unused", help="Remove what no machine uses; it is rebuilt when needed."),
+        typer.Option(
+            "--remove-unused", help="Remove images that no machine uses; they are rebuilt when needed."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """The root images and kernels that machines start from, what they take, and who uses them."""
+    """List the cached root images and kernels, their sizes, and the machines that use them."""
     from headrace.vm import stock
 
     if remove_unused:
@@ -203,7 +207,7 @@ def images(
 
 
 def ssh_command(target: Any) -> list[str]:
-    """The ssh of this machine's own, with the key and the host key of ours and nobody else's settings."""
+    """The local ssh, with only the lab's key and host key and no user configuration."""
     return [
         "ssh",
         *("-F", "/dev/null", "-p", str(target.port), "-i", target.identity_file),
@@ -221,13 +225,13 @@ def _machine(name: str) -> vm.Vm:
         there = ", ".join(machine.name for machine in vm.running())
         raise TargetError(
             f"no machine {name!r} runs",
-            hint=f"those that run: {there}" if there else "`headrace lab up` starts one",
+            hint=f"running: {there}" if there else "`headrace lab up` starts one",
         )
     return found
 
 
 def _with_progress(work: Any) -> Any:
-    """Run it; each step is a line on standard error."""
+    """Run the work; each step prints a line on standard error."""
     start = time.monotonic()
 
     def tell(text: str) -> None:
@@ -238,7 +242,7 @@ def _with_progress(work: Any) -> Any:
     return run_until_signal(
         lambda: work(tell),
         stopping="stopping: removing the machine ...",
-        stopped="stopped; nothing is left of it",
+        stopped="stopped and removed",
     )
 
 

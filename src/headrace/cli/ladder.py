@@ -1,4 +1,4 @@
-"""The command ``ladder``: a machine's latencies from a cache to a commit."""
+"""The command ``ladder``: a machine's latencies from CPU cache to commit."""
 
 from __future__ import annotations
 
@@ -26,17 +26,15 @@ from headrace.model import ServerLogin
 @grouped
 def ladder(
     target: TargetOption = "local",
-    file: Annotated[
-        str, typer.Option(metavar="DIRECTORY", help="Measure the device below it [not measured].")
-    ] = "",
+    file: Annotated[str, typer.Option(metavar="DIRECTORY", help="Also measure the device below it.")] = "",
     target_address: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="The other end of a network path.")
     ] = "",
     login: ServerLogin = NO_LOGIN,
-    seconds: Annotated[float, typer.Option(min=1, max=3600, help="Time for all rungs.")] = 20.0,
+    seconds: Annotated[float, typer.Option(min=1, max=3600, help="Total time for all rows.")] = 20.0,
     as_json: Json = False,
 ) -> None:
-    """Measure the latency ladder of a machine, beside the published one; which pairs are out of balance?"""
+    """Measure a machine's latencies next to published ones, and report which pairs are out of balance."""
     from headrace import ladder as ladders
     from headrace.report import ladder as report
 

@@ -1,4 +1,4 @@
-"""The terminal of `headrace top`: keys in, lines out. What the lines say is report/live's."""
+"""The terminal of `headrace top`: keys in, lines out. report/live writes the lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headrace.report.live.screen import Pages, Position
 from headrace.report.live.shot import FINDINGS_S, Shot, take
 from headrace.rules import Evidence, Judgement, all_rules, judge
 
-#: Statements and the processlist are asked for this often, while they are looked at.
+#: Statements and the processlist are queried this often while they are on screen.
 LIST_EVERY_S = 2.0
 FINDINGS_EVERY_S = 10.0
 
@@ -67,7 +67,7 @@ class Live(App[None]):
         self.at = Position()
         self.pages = Pages()
         self.paused = False
-        #: What made it impossible to begin.
+        #: Why the view could not start.
         self.failure: HeadraceError | None = None
         self.shot: Shot | None = None
         self._judgement: Judgement | None = None
@@ -91,7 +91,7 @@ class Live(App[None]):
             self.exit()
 
     def tick(self) -> None:
-        """Once a second: a new shot, unless the person wants to read."""
+        """Once per second: take a new shot, unless the view is paused."""
         if not self.paused:
             self._judge()
             age_s = time.monotonic() - self.feed.heard_at
@@ -131,7 +131,7 @@ class Live(App[None]):
         self.draw()
 
     def _judge(self) -> None:
-        """The rules are asked only while somebody looks, and every ten seconds."""
+        """Evaluate the rules every ten seconds, only while the findings are on screen."""
         now = time.monotonic()
         if (
             self.at.screen != "findings"
@@ -150,7 +150,7 @@ class Live(App[None]):
         self._spawn(self._fetch())
 
     async def _fetch(self) -> None:
-        """One question brings both lists: what runs now has an id, what ran has a digest."""
+        """One query serves both lists: running statements have an id, finished ones a digest."""
         answer = await ask(self.feed, "statements")
         for name, key in (("processlist", "id"), ("statements", "digest")):
             told = [row for row in answer if key in row] if isinstance(answer, list) else str(answer)

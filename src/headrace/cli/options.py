@@ -1,4 +1,4 @@
-"""Options that belong together, declared once for all commands: typer itself has no groups of options.
+"""Groups of options, declared once for all commands, because typer has no option groups.
 
 A group is a frozen dataclass whose fields are annotated as typer's parameters are. A command that is ``grouped``
 takes it as one parameter; its fields are the options.
@@ -19,15 +19,17 @@ from headrace.model import ServerLogin
 
 @dataclasses.dataclass(frozen=True)
 class LoginOptions:
-    """How the agent on the target reaches a server there. A password is no argument: others could read it."""
+    """How the agent on the target reaches a server there. A password in the arguments would be readable by
+    others.
+    """
 
     mysql_socket: Annotated[
         str, typer.Option("--mysql-socket", metavar="PATH", help="Unix socket of the server on the target.")
     ] = ""
     mysql_host: Annotated[
-        str, typer.Option("--mysql-host", metavar="HOST", help="Its host, seen from the target.")
+        str, typer.Option("--mysql-host", metavar="HOST", help="Host of the server, as seen from the target.")
     ] = ""
-    #: 0 leaves the choice to the agent.
+    #: 0: the agent chooses.
     mysql_port: Annotated[
         int, typer.Option("--mysql-port", metavar="PORT", help="Its port [3306].", show_default=False)
     ] = 0
@@ -38,14 +40,16 @@ class LoginOptions:
     ] = ""
     mysql_defaults_file: Annotated[
         str,
-        typer.Option("--mysql-defaults-file", metavar="FILE", help="File on the target such as ~/.my.cnf."),
+        typer.Option(
+            "--mysql-defaults-file", metavar="FILE", help="Option file on the target, such as ~/.my.cnf."
+        ),
     ] = ""
     mysql_tls: Annotated[
-        str, typer.Option("--mysql-tls", metavar="MODE", help="As --ssl-mode of the mysql client.")
+        str, typer.Option("--mysql-tls", metavar="MODE", help="Same as --ssl-mode of the mysql client.")
     ] = ""
     mysql_tls_ca: Annotated[
         str,
-        typer.Option("--mysql-tls-ca", metavar="FILE", help="File on the target with its authority (PEM)."),
+        typer.Option("--mysql-tls-ca", metavar="FILE", help="CA file on the target (PEM)."),
     ] = ""
 
     def login(self) -> ServerLogin:
@@ -57,7 +61,7 @@ NO_LOGIN = ServerLogin()
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the fields of its groups in place of them; a ``ServerLogin`` is made of ``LoginOptions``."""
+    """Replace the option groups of a command with their fields; ``LoginOptions`` become a ``ServerLogin``."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, type] = {}
     parameters: list[inspect.Parameter] = []

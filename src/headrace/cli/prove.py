@@ -1,4 +1,4 @@
-"""The command that turns findings into proofs."""
+"""The command ``prove``: tests the fixes of findings."""
 
 from __future__ import annotations
 
@@ -28,36 +28,38 @@ Findings = Annotated[
     list[str] | None, typer.Argument(help="Findings, by id or rule code.", metavar="[FINDING]...")
 ]
 PlanOption = Annotated[
-    Path, typer.Option("--plan", "-p", help="The workload and machine: a plan file or an example's name.")
+    Path, typer.Option("--plan", "-p", help="Workload and machine: a plan file or an example's name.")
 ]
 Auto = Annotated[
-    bool, typer.Option("--auto", help="Every finding, from the cheapest up; keep what is proven.")
+    bool, typer.Option("--auto", help="Test every finding, cheapest first; keep what is proven.")
 ]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="Directory of the experiments [experiments/NAME-proof].")
 ]
-Blocks = Annotated[int, typer.Option("--blocks", min=2, max=1000, help="Blocks of each experiment.")]
-Response = Annotated[
-    str, typer.Option("--response", help="What must become better: throughput, or p50 to p99.99.")
-]
+Blocks = Annotated[int, typer.Option("--blocks", min=2, max=1000, help="Blocks per experiment.")]
+Response = Annotated[str, typer.Option("--response", help="What must improve: throughput, or p50 to p99.99.")]
 Budget = Annotated[
-    float | None, typer.Option("--budget", min=0, help="Start no further step after these minutes.")
+    float | None, typer.Option("--budget", min=0, help="Start no step after this many minutes.")
 ]
-Live = Annotated[bool, typer.Option("--live", help="On the running host, under its own load; needs no plan.")]
+Live = Annotated[
+    bool, typer.Option("--live", help="Test on the running host under its own load; needs no plan.")
+]
 Source = Annotated[
-    Path | None, typer.Option("--from", help="With --live: the hunt that the finding is of [the last].")
+    Path | None, typer.Option("--from", help="With --live: the hunt with the finding [the latest].")
 ]
 Seconds = Annotated[
-    float, typer.Option("--seconds", min=2, max=86_400, help="With --live: length of a trial.")
+    float, typer.Option("--seconds", min=2, max=86_400, help="With --live: seconds per trial.")
 ]
 Settle = Annotated[
-    float, typer.Option("--settle", min=0, max=3600, help="With --live: seconds before each trial counts.")
+    float,
+    typer.Option("--settle", min=0, max=3600, help="With --live: seconds of warm-up before each trial."),
 ]
 Counter = Annotated[
-    str, typer.Option("--counter", help="With --live: what counts as work: sampler.metric[/label].")
+    str, typer.Option("--counter", help="With --live: the metric of throughput: sampler.metric[/label].")
 ]
 Weaker = Annotated[
-    list[str] | None, typer.Option("--allow-weaker", metavar="KNOB", help="May weaken durability.")
+    list[str] | None,
+    typer.Option("--allow-weaker", metavar="KNOB", help="Allow fixes that reduce durability."),
 ]
 
 
@@ -85,19 +87,19 @@ def prove(
 ) -> None:
     """Hunt on a plan's workload, test each finding's fix against the current settings, keep what is proven.
 
-    The workload runs on a private server as in `headrace run`; the machine is left as it was. Each step is an
-    experiment of its own, with baseline and remedy interleaved. The same command again continues.
+    The workload runs on a private server as in `headrace run`; the machine is restored afterwards. Each step is
+    its own experiment, with baseline and fix interleaved. Run the same command again to continue.
     """
     from headrace import prove as proofs
 
     weaker = tuple(allow_weaker or ())
     if not live:
         if not findings and not auto:
-            raise typer.BadParameter("name findings, or give --auto for all of them")
+            raise typer.BadParameter("name findings, or use --auto for all")
         _prove_plan(findings or [], find_plan(plan), output, blocks, response, budget, weaker, as_json)
         return
     if not findings or len(findings) != 1:
-        raise typer.BadParameter("--live proves one finding at a time")
+        raise typer.BadParameter("--live tests one finding at a time")
     plan_of_it = proofs.live_plan(target, login, counter, seconds=seconds, settle_s=settle)
     _prove_live(findings[0], source, plan_of_it, output, blocks, weaker, as_json)
 
@@ -129,7 +131,7 @@ def _prove_plan(
     if findings and not found.steps:
         named = ", ".join(findings)
         stderr().print(
-            f"none of {named} was found under this workload, or none has a remedy to test", style="yellow"
+            f"none of {named} was found under this workload, or none has a fix to test", style="yellow"
         )
         raise typer.Exit(10)
 
@@ -143,7 +145,7 @@ def _prove_live(
     allow_weaker: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """One finding of a hunt, on the host that it was found on."""
+    """Test one finding of a hunt on the host where it was found."""
     from headrace import hunt as hunts
     from headrace import prove as proofs
     from headrace.errors import PlanError

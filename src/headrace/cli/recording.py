@@ -1,4 +1,4 @@
-"""The commands ``record`` and ``recording``: what production sends, kept in a file, and what can be made of it."""
+"""The commands ``record`` and ``recording``: record production traffic and work with the files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import typer
 from headrace.cli.shell import Json, TargetOption, app, on_target, print_json, stderr, stdout, tell
 from headrace.errors import Refused, StoreError
 
-#: For so long ``--estimate`` records, into a file that it removes again.
+#: How long ``--estimate`` records into its temporary file.
 ESTIMATE_S = 5
 Literals = Annotated[
     bool,
     typer.Option(
-        "--with-literals", help="Keep values, which a replay needs; passwords are removed all the same."
+        "--with-literals", help="Keep literal values, which a replay needs. Passwords are always removed."
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing FILE.")]
@@ -34,33 +34,33 @@ def record(
         list[str] | None,
         typer.Argument(
             metavar="[SOURCE]...",
-            help="On the target: a capture, slow log, general log or recording.",
+            help="A capture, slow log, general log or recording on the target.",
             show_default=False,
         ),
     ] = None,
     target: TargetOption = "local",
     interface: Annotated[
         str,
-        typer.Option(metavar="NAME", help="Capture packets of this interface of the target; any for all."),
+        typer.Option(metavar="NAME", help="Capture packets on this interface of the target; any: all."),
     ] = "",
-    follow: Annotated[bool, typer.Option(help="Wait for more, through rotation, until stopped.")] = False,
+    follow: Annotated[bool, typer.Option(help="Follow the file, through rotation, until stopped.")] = False,
     duration: Annotated[str, typer.Option(metavar="TIME", help="Stop after this time: 10m.")] = "",
     size: Annotated[
         int, typer.Option(metavar="MIB", min=0, help="Stop at this size.", show_default=False)
     ] = 0,
     port: Annotated[
         list[int] | None,
-        typer.Option("--port", help="Port of the servers in a capture [3306].", show_default=False),
+        typer.Option("--port", help="Server port in a capture [3306].", show_default=False),
     ] = None,
     with_literals: Literals = False,
     force: Force = False,
     estimate: Annotated[
         bool,
-        typer.Option("--estimate", help=f"Record {ESTIMATE_S} s, throw it away, say what an hour costs."),
+        typer.Option("--estimate", help=f"Record {ESTIMATE_S} s, discard it, and report the cost per hour."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Record on a target and copy the file here. Ctrl-C stops the recorder and collects what it has."""
+    """Record on a target and copy the file here. Ctrl-C stops the recorder and copies what it has."""
     if bool(sources) == bool(interface):
         raise typer.BadParameter("name a SOURCE on the target, or an --interface")
     options = [word for each in port or [] for word in ("--port", str(each))]
@@ -68,7 +68,7 @@ def record(
     options += ["--follow"] if follow else []
     options += ["--with-literals"] if with_literals else []
     if output.exists() and not force and not estimate:
-        raise Refused("exists already", place=str(output), hint="another name, or --force")
+        raise Refused("exists already", place=str(output), hint="choose another name, or use --force")
     if estimate:
         options += ["--duration", f"{ESTIMATE_S}s"]
     else:
@@ -95,7 +95,7 @@ def _record(arguments: list[str], target: str, output: Path | None) -> dict[str,
         def listen(line: Mapping[str, Any]) -> None:
             if status:
                 rate, mib = line["events_per_s"], line["bytes"] / (1 << 20)
-                status.update(f"{line['events']:,} events, {rate:,.0f}/s, {mib:,.1f} MiB; Ctrl-C ends it")
+                status.update(f"{line['events']:,} events, {rate:,.0f}/s, {mib:,.1f} MiB; Ctrl-C stops")
 
         summary, words = on_target(target, work)
     if words:
@@ -130,7 +130,7 @@ def _rows_of_record(found: dict[str, Any], output: Path) -> list[tuple[str, str]
     rows = [
         ("recording", str(output)),
         ("events", f"{totals['events']:,} in {found['duration_s']} s"),
-        ("size", f"{found['bytes']:,} bytes, {found['bytes_per_event']} an event"),
+        ("size", f"{found['bytes']:,} bytes, {found['bytes_per_event']} per event"),
         ("literals", "kept" if found["with_literals"] else "not kept"),
         ("passwords removed", f"{totals['redacted_events']:,}"),
     ]
@@ -138,16 +138,16 @@ def _rows_of_record(found: dict[str, Any], output: Path) -> list[tuple[str, str]
 
 
 def _missed(coverage: dict[str, Any]) -> list[tuple[str, str]]:
-    """What the source could not see; nothing where it saw all."""
+    """What the source could not see; empty if it saw everything."""
     names = {
         "damaged": "places of damage",
         "tls_sessions": "sessions with TLS",
-        "midstream_sessions": "sessions joined in the middle",
+        "midstream_sessions": "sessions already open at the start",
         "dropped_packets": "packets dropped",
         "cut_packets": "packets cut",
         "gaps": "holes in streams",
         "unknown_statements": "executions of unknown statements",
-        "unanswered": "requests without an answer",
+        "unanswered": "requests without a response",
     }
     return [(name, f"{coverage[key]:,}") for key, name in names.items() if coverage.get(key)]
 
@@ -206,10 +206,10 @@ def _made(arguments: list[str], output: Path, force: bool, as_json: bool) -> Non
 @recordings.command(short_help="Show its contents.")
 def info(
     file: Recording,
-    quick: Annotated[bool, typer.Option("--quick", help="Only what headers and index tell.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Read only the headers and the index.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Events, sessions, commands, users, hosts, databases, and what its sources could not see."""
+    """Show events, sessions, commands, users, hosts, databases, and what the sources could not see."""
     found = _agent(["info", *(["--quick"] if quick else []), "--", str(file)])
     if as_json:
         print_json(found)
@@ -232,8 +232,8 @@ def _rows_of_info(found: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("events", f"{found['events']:,}"),
         ("literals", literals + anonymised),
-        ("size", f"{found['bytes']:,} bytes, {found['bytes_per_event']} an event"),
-        ("blocks", f"{blocks['events']:,}, index {'there' if blocks['has_index'] else 'missing'}"),
+        ("size", f"{found['bytes']:,} bytes, {found['bytes_per_event']} per event"),
+        ("blocks", f"{blocks['events']:,}, index {'present' if blocks['has_index'] else 'missing'}"),
     ]
     if "sessions" in found:
         more = " or more" if found["has_more_sessions"] else ""
@@ -260,9 +260,9 @@ def _moment(time_ns: int) -> str:
     return f"{datetime.fromtimestamp(time_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-@recordings.command(short_help="Check that all of it is readable.")
+@recordings.command(short_help="Check that a recording is readable throughout.")
 def verify(file: Recording, as_json: Json = False) -> None:
-    """Read every byte; the exit code is 9 where anything is damaged or missing."""
+    """Read every byte; exits with 9 if anything is damaged or missing."""
     found = _agent(["verify", "--", str(file)], even_if_damaged=True)
     if as_json:
         print_json(found)
@@ -271,21 +271,21 @@ def verify(file: Recording, as_json: Json = False) -> None:
         rows = [("events", f"{found['events']:,}"), ("events lost", f"{found['events_lost']:,}")]
         stdout().print(_table([*rows, ("damage", "\n".join(places) or "none")]))
     if not found["is_whole"]:
-        raise StoreError(
-            "is damaged", place=str(file), hint="what is whole can be kept with `headrace recording cut`"
-        )
+        raise StoreError("is damaged", place=str(file), hint="`headrace recording cut` keeps the intact part")
 
 
 @recordings.command(short_help="Cut out a period of time.")
 def cut(
     file: Recording,
     output: Output,
-    since: Annotated[str, typer.Option(metavar="TIME", help="UTC, or +30s after the first event.")] = "+0s",
-    until: Annotated[str, typer.Option(metavar="TIME", help="As --since; not included.")] = "",
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="Start: UTC, or +30s after the first event.")
+    ] = "+0s",
+    until: Annotated[str, typer.Option(metavar="TIME", help="End, exclusive; same format as --since.")] = "",
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Keep what starts in a stretch of time, and what its sessions need to be played."""
+    """Keep the events that start within a period, and what their sessions need for replay."""
     bounds = ["--since", since, *(["--until", until] if until else [])]
     _made(["cut", *bounds, "--", str(file)], output, force, as_json)
 
@@ -300,7 +300,7 @@ def filter_recording(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Keep what fits all conditions, and what its sessions need to be played."""
+    """Keep the events that match all conditions, and what their sessions need for replay."""
     _made(["filter", "--", str(file), *conditions], output, force, as_json)
 
 
@@ -311,7 +311,7 @@ def merge(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Make one recording of several hosts' files, in the order of their starts; sessions stay apart."""
+    """Merge recordings of several hosts, in order of start time; sessions stay separate."""
     _made(["merge", "--", *map(str, files)], output, force, as_json)
 
 
@@ -321,11 +321,13 @@ def anonymise(
     output: Output,
     key_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="32 bytes, for the same pseudonyms again [a random key]."),
+        typer.Option(
+            metavar="FILE", help="File of 32 bytes; the same key gives the same pseudonyms [a random key]."
+        ),
     ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Replace values, users and hosts by pseudonyms of the same type and length; names of tables stay."""
+    """Replace values, users and hosts by pseudonyms of the same type and length; table names are kept."""
     key = ["--key-file", str(key_file)] if key_file else []
     _made(["anonymise", *key, "--", str(file)], output, force, as_json)

@@ -1,4 +1,4 @@
-"""The command ``replay``: recorded traffic is sent to a server again, and the answers are compared."""
+"""The command ``replay``: sends recorded traffic to a server and compares the answers."""
 
 from __future__ import annotations
 
@@ -25,22 +25,27 @@ from headrace.model import ServerLogin
 if TYPE_CHECKING:
     from headrace.report.replay import Replayed
 
-Recording = Annotated[str, typer.Argument(metavar="RECORDING", help="Made with literals; on the target.")]
+Recording = Annotated[
+    str, typer.Argument(metavar="RECORDING", help="A recording with literals, on the target.")
+]
 SpeedOption = Annotated[
     str, typer.Option(metavar="FACTOR", help="Speed factor, or max: as fast as the server answers.")
 ]
 SkipIdleOption = Annotated[str, typer.Option(metavar="TIME", help="Shorten idle periods to this: 5s.")]
 SessionsOption = Annotated[
-    str, typer.Option(metavar="xN", help="Play this many concurrent copies of each session: x4.")
+    str, typer.Option(metavar="xN", help="Replay this many concurrent copies of each session: x4.")
 ]
-ScaleWritesOption = Annotated[bool, typer.Option("--scale-writes", help="These copies may write.")]
-ReadOnlyOption = Annotated[
-    bool, typer.Option("--read-only", help="Leave out everything that does more than read.")
-]
+ScaleWritesOption = Annotated[bool, typer.Option("--scale-writes", help="Let the copies write.")]
+ReadOnlyOption = Annotated[bool, typer.Option("--read-only", help="Replay only statements that just read.")]
 CommitOrderOption = Annotated[
-    bool, typer.Option("--commit-order", help="Writes wait for those that had ended before they began.")
+    bool,
+    typer.Option(
+        "--commit-order", help="Each write waits for the writes that had finished before it started."
+    ),
 ]
-SinceOption = Annotated[str, typer.Option(metavar="TIME", help="Begin there: +30s after the beginning.")]
+SinceOption = Annotated[
+    str, typer.Option(metavar="TIME", help="Start at this point: +30s after the beginning.")
+]
 UntilOption = Annotated[str, typer.Option(metavar="TIME", help="End there.")]
 DurationOption = Annotated[str, typer.Option(metavar="TIME", help="Stop after this time: 60s.")]
 CheckOption = Annotated[bool, typer.Option("--check", help="Compare the answers with the recorded ones.")]
@@ -48,21 +53,21 @@ CompareWithOption = Annotated[
     str,
     typer.Option(
         metavar="SERVER",
-        help="Play on this server, too, and compare the two: its socket, or host[:port]; the same account.",
+        help="Also replay on this server and compare the two: its socket, or host[:port]; same account.",
     ),
 ]
-MemoryOption = Annotated[str, typer.Option(metavar="SIZE", help="The most memory to take [200MB].")]
+MemoryOption = Annotated[str, typer.Option(metavar="SIZE", help="Memory limit [200MB].")]
 MaxLagOption = Annotated[
-    str, typer.Option(metavar="TIME", help="Invalid where 1% is sent later than this: 10ms.")
+    str, typer.Option(metavar="TIME", help="Invalid if 1% is sent later than this: 10ms.")
 ]
 DatabaseMapOption = Annotated[
-    list[str] | None, typer.Option(metavar="A=B", help="Play in B what was sent to A; several.")
+    list[str] | None, typer.Option(metavar="A=B", help="Replay in database B what was sent to A; repeatable.")
 ]
 UserMapOption = Annotated[
-    str, typer.Option(metavar="FILE", help="Accounts by recorded user, on the target, mode 0600.")
+    str, typer.Option(metavar="FILE", help="File on the target, mode 0600: accounts by recorded user.")
 ]
 FoundRowsOption = Annotated[
-    bool, typer.Option("--found-rows", help="The recorded clients counted found rows, as JDBC does.")
+    bool, typer.Option("--found-rows", help="The recorded clients used found_rows, as JDBC does.")
 ]
 
 
@@ -94,14 +99,14 @@ def replay(
 ) -> None:
     """Send a recording to a server again, with the same sessions at the same times, and report how it went.
 
-    Exits with 12 where --check or --compare-with finds answers that differ.
+    Exits with 12 if --check or --compare-with finds different answers.
     """
     from headrace.report import replay as report
 
     if check and compare_with:
         raise PlanError(
-            "--check and --compare-with: answers are compared with the recording or with another server",
-            hint="two replays, one with each",
+            "--check and --compare-with: compare with either the recording or another server",
+            hint="run two replays, one with each",
         )
     other = _other_server(login, compare_with) if compare_with else None
 
@@ -141,7 +146,7 @@ def _other_server(login: ServerLogin, address: str) -> ServerLogin:
     """The same account on another server."""
     if address.startswith("/"):
         return changed(login, socket=address, host="", port=None)
-    # An IPv6 address stands in brackets where a port follows.
+    # An IPv6 address needs brackets before a port.
     match = re.fullmatch(r"\[(?P<v6>[^]]+)\](:(?P<v6port>\d+))?|(?P<host>[^:]+)(:(?P<port>\d+))?", address)
     if not match:
         raise PlanError(f"--compare-with {address!r}: must be the path of a socket, or host[:port]")
@@ -152,7 +157,7 @@ def _other_server(login: ServerLogin, address: str) -> ServerLogin:
 def _play(
     target: str, argv: list[str], login: ServerLogin, other: ServerLogin | None
 ) -> tuple[Replayed, Replayed]:
-    """The first replay and the last: one and the same without another server."""
+    """The first and the last replay; the same one without another server."""
     from headrace import traffic
     from headrace.report.replay import Replayed
 

@@ -1,4 +1,4 @@
-"""What all commands share: the application, its errors, output, and work on a target."""
+"""Shared by all commands: the application, error output, printing, and work on a target."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class _Commands(typer.core.TyperGroup):
-    """All commands; of those whose modules are not imported, only what the list of commands says."""
+    """All commands; those of modules that are not imported have only their summary."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -58,9 +58,9 @@ TargetOption = Annotated[
 
 
 def main() -> None:
-    """Entry point: runs the command and turns an error into one clear message and its exit code."""
+    """Entry point: run the command and turn an error into one clear message and its exit code."""
     try:
-        # typer hands back the code of an Exit instead of ending the process.
+        # With standalone_mode=False, typer returns the code of an Exit instead of ending the process.
         code = app(standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code)
@@ -73,7 +73,7 @@ def main() -> None:
         _fail(absent)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
-    except BrokenPipeError:  # `| head` has seen enough
+    except BrokenPipeError:  # `| head` closed the pipe
         _forget_output()
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -86,7 +86,7 @@ def main() -> None:
             )
         )
     except Exception as error:
-        # click's own usage errors know how to show themselves and their exit code.
+        # click's usage errors print themselves and have an exit code.
         show = getattr(error, "show", None)
         if show is None:
             raise
@@ -109,7 +109,7 @@ def _error_text(error: HeadraceError) -> Any:
 
     from headrace.report.text import clean, clean_lines
 
-    # A message may quote what a server or a file said: nothing of it may reach the terminal as a command.
+    # A message may quote a server or a file: it must not reach the terminal as an escape sequence.
     text = Text.assemble(("headrace: ", "bold red"))
     if error.place:
         text.append(f"{clean(error.place)}: ", style="bold")
@@ -146,7 +146,7 @@ def say(page: Page, as_json: bool) -> None:
 
 
 def write_page(path: Path, page: Page, *, is_private: bool = False) -> None:
-    """Write an HTML page and say where it is; ``is_private``: for nobody else to read."""
+    """Write an HTML page and print its path; ``is_private``: readable only by the user."""
     from headrace.report import html
 
     try:
@@ -166,7 +166,7 @@ def run_until_signal(
 ) -> T:
     """Run, and on Ctrl-C or SIGTERM cancel once and wait until the host is restored.
 
-    Further signals while restoring are ignored: leaving half-way would be worse.
+    Further signals while restoring are ignored: leaving the host half restored would be worse.
     """
 
     import asyncio
@@ -187,7 +187,7 @@ def run_until_signal(
             return await task
         except asyncio.CancelledError:
             console = stderr()
-            # On a terminal the cursor stands at the end of the bar.
+            # On a terminal the cursor is at the end of the progress bar.
             line = "\n" if console.is_terminal else ""
             console.print(f"{line}{stopped}", style="yellow")
             raise typer.Exit(130) from None
@@ -211,14 +211,14 @@ def _root(
 
 
 def tell(text: str) -> None:
-    """What somebody who waits wants to know."""
+    """Print progress on standard error."""
     from headrace.report.text import clean
 
     stderr().print(clean(text), style="yellow", soft_wrap=True, highlight=False, markup=False)
 
 
 def on_target(address: str | TargetSpec, work: Callable[[Any], Awaitable[T]]) -> T:
-    """Do some work on a target."""
+    """Connect to a target, run ``work`` on it, and close the connection."""
     from headrace.target import TargetSpec, open_target
 
     async def connected() -> T:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.report.live.shot import Shot
 
 
-#: A snapshot is as long as a tall terminal.
+#: Lines of a snapshot: a tall terminal.
 ONCE_LINES = 40
 
 
@@ -37,11 +37,13 @@ def top(
     target: TargetOption = "local",
     login: ServerLogin = NO_LOGIN,
     once: Annotated[
-        bool, typer.Option("--once", help="Print the overview after a few samples, and end.")
+        bool, typer.Option("--once", help="Print the overview after a few samples and exit.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Watch cores, memory, devices, network and the server, one sample per second. Changes nothing. Help: ?"""
+    """Watch cores, memory, devices, network and the server, one sample per second. Changes nothing. Press ? for
+    help.
+    """
     from headrace.hunt import usual_login
     from headrace.live import Feed
     from headrace.target import TargetSpec
@@ -66,7 +68,7 @@ def top(
 
 
 async def _one(feed: Feed) -> Shot:
-    """A shot after three samples, of the host and of the server where there is one."""
+    """A shot after three samples of the host, and of the server if there is one."""
     import asyncio
     import time
 
@@ -81,7 +83,7 @@ async def _one(feed: Feed) -> Shot:
                 following.result()
             if feed.problem:
                 raise NothingMeasured(feed.problem, place=feed.name)
-        await asyncio.sleep(0.3)  # the server's samplers answer when they can
+        await asyncio.sleep(0.3)  # the server's samplers may take longer
         shot = take(feed, time.strftime("%H:%M:%S"), 0.0)
         assert shot is not None
         return shot

@@ -1,4 +1,4 @@
-"""The command that searches many knobs at once: tune."""
+"""The command ``tune``: searches many knobs together."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ def tune(
         Path | None, typer.Option("--output", "-o", help="Directory of the results [experiments/NAME-tune].")
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option("--minutes", min=0.1, help="End the search after these [the plan's].")
+        float | None,
+        typer.Option("--minutes", min=0.1, help="End the search after this many minutes [the plan's]."),
     ] = None,
     trials: Annotated[
-        int | None, typer.Option("--trials", min=1, max=10_000, help="Most points [the plan's].")
+        int | None, typer.Option("--trials", min=1, max=10_000, help="Maximum number of points [the plan's].")
     ] = None,
     advise: Annotated[
-        bool, typer.Option(help="Also start from what the rules advise for the workload.")
+        bool, typer.Option(help="Also start from the settings that the rules suggest for the workload.")
     ] = True,
     retry: Annotated[
         bool, typer.Option("--retry", help="Measure disturbed and failed points again.")
@@ -37,8 +38,9 @@ def tune(
 ) -> None:
     """Search the knobs of a plan's [tune] for the best settings, then confirm them in interleaved blocks.
 
-    Failed starts count as bad points; constraints such as p99=10ms hold; durability is never weakened unless
-    the plan allows it by name. The same command again continues."""
+    Failed starts count as bad points; constraints such as p99=10ms hold; durability is never weakened unless the
+    plan allows it by name. Run the same command again to continue.
+    """
     from headrace import tune as tuning
     from headrace.experiment.kinds.search import table_of
     from headrace.prove import Bench

@@ -1,4 +1,4 @@
-"""Commands about results over time and about our own verdicts: watch, audit."""
+"""Commands about results over time and about headrace's own verdicts: watch, audit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from headrace.cli.shell import Json, PageFile, app, print_json, say, stderr, stdout, write_page
 from headrace.errors import PlanError
 
-#: A script's sign that the latest level is worse than the one before it.
+#: Exit code if the latest level is worse than the one before it.
 REGRESSION = 13
 
 
@@ -21,26 +21,29 @@ def watch(
     sources: Annotated[
         list[Path],
         typer.Argument(
-            help="Experiments' folders in order of time, or one CSV with a row a trial.", metavar="SOURCE..."
+            help="Experiment directories in order of time, or one CSV with a row per trial.",
+            metavar="SOURCE...",
         ),
     ],
     response: Annotated[
         str, typer.Option("--response", help="throughput, p50 to p99.9; or a column of the CSV.")
     ] = "throughput",
     treatment: Annotated[
-        str, typer.Option("--treatment", help="Whose trials [the baseline's].", show_default=False)
+        str,
+        typer.Option("--treatment", help="Treatment whose trials to use [the baseline].", show_default=False),
     ] = "",
-    name: Annotated[str, typer.Option("--name", help="The CSV's column that names the point.")] = "version",
-    lower: Annotated[bool, typer.Option("--lower-is-better", help="The CSV's column is a latency.")] = False,
+    name: Annotated[str, typer.Option("--name", help="CSV column that names the point.")] = "version",
+    lower: Annotated[
+        bool, typer.Option("--lower-is-better", help="The response column is a latency.")
+    ] = False,
     alpha: Annotated[float, typer.Option("--alpha", min=0.0001, max=0.5)] = 0.05,
     margin: Annotated[
-        float, typer.Option("--margin", min=0.0, max=1.0, help="Smaller changes do not matter.")
+        float, typer.Option("--margin", min=0.0, max=1.0, help="Ignore smaller changes.")
     ] = 0.03,
     page: PageFile = None,
     as_json: Json = False,
 ) -> None:
-    """Find the changes in a series of results, with the noise told apart. Exit code 13: the latest is for the
-    worse."""
+    """Find changes in a series of results and separate them from noise. Exits with 13 if the latest is worse."""
     from headrace.analysis import history
     from headrace.analysis.result import Verdict
     from headrace.report.history.page import page_of
@@ -84,7 +87,7 @@ def _experiments(sources: list[Path], treatment: str, response: str) -> list[Any
 )
 def audit(
     folder: Annotated[
-        Path | None, typer.Argument(help="An experiment whose A/A pairs are audited.", metavar="[FOLDER]")
+        Path | None, typer.Argument(help="Experiment whose A/A pairs to audit.", metavar="[FOLDER]")
     ] = None,
     studies: Annotated[
         int, typer.Option("--studies", min=100, max=1_000_000, help="Simulated studies of each kind.")
@@ -96,7 +99,7 @@ def audit(
     """Measure the false-alarm rate of compare, race and watch when nothing differs: simulated, or on an
     experiment's trials.
 
-    Exit code 1 when a rate is above alpha by more than chance allows.
+    Exits with 1 if a rate exceeds alpha by more than chance allows.
     """
     from headrace.analysis import audit as audits
     from headrace.report import terminal
