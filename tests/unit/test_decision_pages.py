@@ -219,10 +219,10 @@ def test_an_import_has_its_sentences_shares_plots_ranks_and_groups(table: Path) 
         "What matters for tps?",
         "What depends on what?",
         "Which is best for tps?",
-        "suppose that there are none",
+        "assume that there are none",
         "filesystem by kernel",
         "All 12 cells",
-        "Groups that lie apart",
+        "Separate groups",
     ):
         assert part in said
     shares, noise, *plots, ranks = figures(table.read_text())
@@ -248,7 +248,7 @@ def test_repeats_give_intervals_to_the_choice_and_two_responses_a_front(tmp_path
     kept, latency, front, *_ = figures(page)
     assert len(kept["data"][0]["x"]) == 12
     assert kept["data"][0]["x"][0] == 1
-    assert latency["layout"]["xaxis"]["title"]["text"] == "part of the best that is kept"
+    assert latency["layout"]["xaxis"]["title"]["text"] == "share of the best value"
     assert front["layout"]["xaxis"]["title"]["text"] == "tps, more is better"
     assert front["layout"]["yaxis"]["title"]["text"] == "p99_ms, less is better"
 
@@ -457,7 +457,7 @@ def test_the_commands_write_their_pages(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert f"page: {page}" in done.stderr
     said = " ".join(" ".join(Outline(page.read_text()).words).split())
-    assert "4 cells collapse, at 87.0 to 103 where 16 have 530 to 661" in said
+    assert "4 cells collapsed, at 87.0 to 103; 16 have 530 to 661" in said
     rows = [f"v{i},{1000 * (1 + (i > 8) / 4) + i % 3}" for i in range(18)]
     (tmp_path / "t.csv").write_text("version,tps\n" + "\n".join(rows) + "\n")
     done = headrace("watch", str(tmp_path / "t.csv"), "--response", "tps", "--html", str(page), "--json")

@@ -77,10 +77,10 @@ def lossy() -> Digest:
 def test_coverage_comes_first_and_says_what_was_lost() -> None:
     lines = printed(brief(lossy(), View())).splitlines()
     assert lines[0].startswith("a.pcap (db1) · strict fingerprints")
-    assert lines[1].startswith("decoded: 500 events in 50 kB; 5 kB (10.0%) of it could not be")
+    assert lines[1].startswith("decoded: 500 events in 50 kB; 5 kB (10.0%) could not be")
     told = "\n".join(lines[:16])
     for said in (
-        "sessions: 50, readable 80.0%; 10 encrypted (TLS)", "5 began before the capture did",
+        "sessions: 50, readable 80.0%; 10 encrypted (TLS)", "5 began before the capture",
         "3 lost by the kernel",
         "2 holes in streams, 1.23 kB in holes", "4 executions of statements prepared before", "damaged: 30",
         "a.pcap, item 0, byte 7: cut", "and 25 more",
@@ -200,9 +200,9 @@ def test_client_and_server_say_that_percentiles_do_not_subtract() -> None:
     )
     found = traffic.sides(client, server)
     text = " ".join(printed(digest_compare.beside(client, server, found, 5), 160).split())
-    assert "is not the percentile of the distance" in text
+    assert "is not the percentile of the differences" in text
     assert re.search(r"mean \d+\.\d% .* p90 \d+%, p99 \d+%", text)
-    assert "did not count the same calls" not in text
+    assert "counted different calls" not in text
     json.dumps(digest_compare.beside_json(client, server, found))
 
 

@@ -89,14 +89,14 @@ def test_a_report_names_the_machines(tmp_path: Path) -> None:
     folder = on_machines(tmp_path / "e", {1: "root@a", 2: "root@b", 3: "root@a", 4: "root@b"})
     folder.set_aside(1)
     text = printed(folder)
-    assert "2 machines, each block whole on one: their baselines differ by up to" in text
+    assert "2 machines, each block on one of them: their baselines differ by up to" in text
     assert "root@a and root@b differ: CPUs online: 4 / 5" in text
     assert "1 trials are in set-aside/" in text
     content = jsonform.render(report.of(folder))["machines"]
     assert [one["machine"] for one in content["machines"]] == ["root@a", "root@b"]
     assert content["set_aside"] == 1
     page = report.write(report.of(folder), folder).read_text()
-    assert "2 machines, each block whole on one" in page
+    assert "2 machines, each block on one of them" in page
 
 
 def test_a_report_of_one_machine_says_nothing_of_machines(tmp_path: Path) -> None:

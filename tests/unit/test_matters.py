@@ -356,7 +356,7 @@ def test_plan_show_tells_of_set_ups_confounding_and_one_block() -> None:
     console = Console(file=io.StringIO(), width=120)
     console.print(outlooks.terminal(outlook))
     said = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "table_open_cache is hard to change: 2 set-ups a block" in said
+    assert "table_open_cache is hard to change: 2 set-ups per block" in said
     assert "One block" in said
     assert "Resolution" in said
     content = outlooks.to_json(outlook)

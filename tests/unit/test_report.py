@@ -690,7 +690,7 @@ def test_no_rule_but_the_interval_is_said_to_decide(ladder: Written) -> None:
     said = Outline(ladder.html).text + shown(ladder, 200)
     for rule in ("is no effect", "deserves no belief", "effects are noise", "never averaged"):
         assert rule not in said
-    assert "A verdict rests on the configuration's own interval" in Outline(ladder.html).text
+    assert "A verdict is based on the configuration's own interval" in Outline(ladder.html).text
     assert "the intervals hold jointly at 95% and decide the verdict" in " ".join(shown(ladder, 200).split())
 
 

@@ -59,7 +59,7 @@ def test_new_order_transactions_a_minute(tmp_path: Path) -> None:
     assert rate.low == pytest.approx(60 * stock.throughput_ops_s.low)
     page = report.write(page_of(View(folder, analysis)), folder).read_text()
     assert "New-Order TPM" in page
-    assert "no tpmC" in page
+    assert "not tpmC" in page
     assert f"{rate.estimate:,.0f}" in page
     content = json.loads((folder.path / "report.json").read_text())
     (told,) = [t for t in content["treatments"] if t["treatment"] == "STOCK"]
@@ -126,4 +126,4 @@ def test_response_times_say_whose_they_are(tmp_path: Path, rate: int) -> None:
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     page = report.write(page_of(View(folder, analysis)), folder).read_text()
     assert ("closed loop" in shown) == (rate == 0)
-    assert ("is one long operation of each client" in page) == (rate == 0)
+    assert ("is one long operation per client" in page) == (rate == 0)

@@ -253,7 +253,7 @@ def test_an_open_loop_has_response_times_the_offered_rate_and_no_law(opened: Wri
     assert "of the offered" in text
     assert "This is a closed loop" not in text
     assert opened.json["law"] is None
-    assert "an offered rate is no number of clients" in opened.json["law_refusal"]
+    assert "an offered rate is not a number of clients" in opened.json["law_refusal"]
     assert 'id="law"' not in opened.html
     assert "operations/s offered" in opened.sweep.headline
     assert opened.sweep.answers[0].holds == 4000
@@ -416,7 +416,7 @@ def test_another_objective_is_asked_of_the_same_trials(tmp_path: Path) -> None:
 def test_warnings_that_differ_in_their_numbers_alone_share_a_line(tmp_path: Path) -> None:
     reasons = {n: f"another program, rustc, used 0.{n} cores (limit 0.5)" for n in (60, 71, 82)}
     lines = alike([*((why, [n]) for n, why in reasons.items()), ("a leak", [4, 2])])
-    assert lines == [f"{reasons[60]} (trial 60; alike in 71, 82)", "a leak (trials 2, 4)"]
+    assert lines == [f"{reasons[60]} (trial 60; similar in 71, 82)", "a leak (trials 2, 4)"]
 
 
 def test_nothing_in_the_page_points_outside(closed: Written) -> None:

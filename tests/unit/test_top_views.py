@@ -126,7 +126,7 @@ def test_the_overview_of_a_host_at_80_by_24() -> None:
     assert text_of(shot_of(feed_of())) == snapshot("""\
 overview  db1 · 4 CPUs · Linux 6.1.0 · mariadb 10.11.6             live 12:00:00
 No hardware is saturated: the CPUs are 61% idle, but 6 active server threads use
-only 1.8 CPUs: they wait for each other (locks or hot code paths).
+only 1.8 CPUs: they wait on each other (locks or hot code paths).
 cpu  █ user   ▓ system   ░ irq   ▒ softirq   × steal   · iowait
   0 ▕████████▓▓▓·                ▏ 39%     2 ▕████████▓▓▓·                ▏ 39%
   1 ▕████████▓▓▓·                ▏ 39%     3 ▕████████▓▓▓·                ▏ 39%
@@ -134,7 +134,7 @@ mem  ██████████···· 75% of 64.0 GiB, 100 MiB dirty, swap
 tasks waited  2% of the time for cpu, 10% of the time for io,
               0% of the time for memory, 2 runnable
 device    reads/s writes/s   MB/s  ms/r  ms/w queue %util
-nvme0n1     9,000    1,000  163.8  0.20  0.05   1.9   99% %util is no limit
+nvme0n1     9,000    1,000  163.8  0.20  0.05   1.9   99% %util is not a limit
 interface  in pkt/s out pkt/s in Mbit/s out Mbit/s lost/s
 eth0         90,000      180k     200.0    2,000.0    3.0 20% of 10,000 Mbit/s
 tcp  180k segments/s out, 5.0 retransmitted, – refused
@@ -206,11 +206,11 @@ def test_a_name_cannot_command_the_terminal_or_hide() -> None:
 
 def test_what_is_not_known_is_a_dash_or_a_word_and_never_a_zero() -> None:
     feed = feed_of(server=False)
-    assert "none named: --mysql-socket" in text_of(shot_of(feed))
+    assert "none specified: --mysql-socket" in text_of(shot_of(feed))
     feed = feed_of()
     feed.ring.add({"t_ns": T0 + TICKS * 10**9, "sampler": "mysql_status", "ok": False, "error": "refused"})
-    assert "server away: refused" in text_of(shot_of(feed))
-    assert "the server is away: refused" in text_of(shot_of(feed), Position("processlist"))
+    assert "server unreachable: refused" in text_of(shot_of(feed))
+    assert "the server is unreachable: refused" in text_of(shot_of(feed), Position("processlist"))
     assert lines.rate(None) == lines.percent(None) == lines.duration(None) == lines.gibibytes(None) == "–"
 
 

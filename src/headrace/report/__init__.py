@@ -1,8 +1,8 @@
-"""What headrace says to people and programs: every subject is a list of parts, which render to HTML, to a terminal
-and to JSON.
+"""Reports for people and programs: every report is a list of parts, which render to HTML, to a terminal and to
+JSON.
 
-of(folder)            the report of an experiment's folder, whatever its kind
-write(page, folder)   report.html and report.json in the folder
+of(folder)            the report of an experiment's folder, whatever its kind write(page, folder)   report.html and
+report.json in the folder
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def write(page: Page, folder: ExperimentFolder) -> Path:
 
     Raises DiskFull when there is no room.
     """
-    # Lazy: the progress display lives in this package, too, and must not wait for a page's libraries.
+    # Lazy: the progress display is also in this package and must not wait for a page's libraries.
     import json
 
     from headrace.report import html, jsonform

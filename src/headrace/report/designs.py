@@ -1,4 +1,4 @@
-"""What a design will be able to tell, before it has run: confounding, hard factors, the smallest effect."""
+"""What a design can detect, before it runs: confounding, hard factors, the smallest effect."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _ROMAN = {1: "I", 2: "II", 3: "III", 4: "IV", 5: "V"}
 
 @dataclass(frozen=True)
 class Outlook:
-    """``baseline`` is the smallest ratio to the baseline that is found; ``factors`` the same for each factor on
-    average over the others. ``plots`` maps a hard factor to how often a block sets it up; ``notes`` are sentences.
+    """``baseline`` is the smallest ratio to the baseline that can be detected; ``factors`` the same per factor,
+    averaged over the others. ``plots`` maps a hard factor to the number of times a block sets it up; ``notes`` are
+    sentences.
     """
 
     sd: float
@@ -38,8 +39,8 @@ class Outlook:
 def outlook(design: Design, sd: float) -> Outlook:
     """``sd`` is the spread between trials of one treatment, in log units.
 
-    Of several conditions the first speaks for all: they have the same treatments, unless some are excluded.
-    Of an adaptive design no number stands before.
+    With several conditions, the first one represents all: they have the same treatments unless some are excluded.
+    An adaptive design has no numbers in advance.
     """
     blocks, alpha = design.blocks, design.alpha
     condition = next(iter(design.baselines), "")
@@ -74,16 +75,16 @@ def _aliasing(
 def _notes(hard: list[str], blocks: int) -> list[str]:
     notes = []
     if blocks < 2:
-        notes.append("One block: nothing shows how much a repeat differs, so there are no intervals.")
+        notes.append("One block: there are no repeats to estimate noise from, so there are no intervals.")
     if hard:
         notes.append(
-            "The A/A pair of a block shares its set-up: it shows the noise of trials, not that of set-ups."
+            "The A/A pair of a block shares its set-up, so it shows the noise of trials but not of set-ups."
         )
     return notes
 
 
 def to_json(found: Outlook) -> dict[str, Any]:
-    """As plain values; ``confounded`` has a line a term."""
+    """As plain values; ``confounded`` has one line per term."""
     aliases = found.aliasing
     return {
         "sd": found.sd,
@@ -107,12 +108,12 @@ def to_json(found: Outlook) -> dict[str, Any]:
 
 
 def terminal(found: Outlook) -> RenderableType:
-    """What a reader must know before hours are spent."""
+    """Warnings to read before spending hours on a run."""
     parts: list[RenderableType] = []
     for i, (name, plots) in enumerate(found.plots.items()):
         within = " within the ones before" if i else ""
         parts.append(
-            Text(text.clean(f"{name} is hard to change: {plots} set-ups a block, in a random order{within}."))
+            Text(text.clean(f"{name} is hard to change: {plots} set-ups per block, in random order{within}."))
         )
     parts += _detects(found)
     if found.aliasing is not None:
@@ -125,20 +126,20 @@ def _detects(found: Outlook) -> list[RenderableType]:
     rows = [d for d in (found.baseline, *found.factors) if d is not None]
     if not any(d.ratio for d in rows):
         return []
-    table = tables.of_columns(("effect of", False), ("is found from", True), ("degrees of freedom", True))
+    table = tables.of_columns(("effect of", False), ("detectable from", True), ("degrees of freedom", True))
     for row in rows:
         least = " at least" if row.is_least else ""
         name = row.what if row is found.baseline else f"{row.what}, on average"
         table.add_row(Text(text.clean(name)), f"{percent(row.ratio)}{least}", str(row.degrees))
     told = (
-        f"Found in {100 * POWER:g} of 100 experiments, adjusted for all comparisons, if trials of the same "
+        f"Detected in {100 * POWER:g} of 100 experiments, adjusted for all comparisons, if trials of the same "
         f"treatment spread by {100 * found.sd:g}% (--sd)."
     )
     return ["", table, Text(told, style="dim")]
 
 
 def percent(ratio: float | None) -> str:
-    """How far a ratio lies above 1."""
+    """How far a ratio exceeds 1."""
     if ratio is None:
         return "–"
     if ratio >= 3:

@@ -29,7 +29,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; f
 def render(page: Page) -> str:
     """The page as text."""
     opened = [_Opened(section, tuple(_parts(section))) for section in page.sections]
-    # What has nothing to show here is for the terminal or for programs.
+    # Parts with nothing to show here are for the terminal or for programs.
     sections = [each for each in opened if each.parts]
     every = list(walk(part for each in sections for part in each.parts))
     scripts = []
@@ -74,7 +74,7 @@ def _environment() -> jinja2.Environment:
     found = jinja2.Environment(
         loader=jinja2.PackageLoader(__package__, "page"),
         autoescape=True,
-        # The one place: whatever is not our own Markup is cleaned here, and escaped by autoescape after it.
+        # The only place where captured text is cleaned: everything except Markup. Autoescape then escapes it.
         finalize=lambda value: value if isinstance(value, Markup) else text.clean(value),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -85,12 +85,12 @@ def _environment() -> jinja2.Environment:
 
 
 def _css_colour(token: str) -> str:
-    """``@{line1/0.5}`` as a style sheet reads it; there the shade does not matter."""
+    """``@{line1/0.5}`` as a CSS variable; the shade is dropped."""
     return f"var(--{token.strip('@{}').partition('/')[0]})"
 
 
 def _breakable(captured: str) -> Markup:
-    """A setting's name or value, breakable where a person would break it."""
+    """A setting's name or value with sensible line-break points."""
     escaped = str(Markup.escape(text.clean(captured)))
     for mark in (",", ".", "_"):
         escaped = escaped.replace(mark, f"{mark}<wbr>")
@@ -112,7 +112,7 @@ def _resource(package: str, path: str) -> str:
 
 
 class _Figures:
-    """The page's figures by the id that their places refer to."""
+    """The page's figures by the id of their placeholder."""
 
     def __init__(self) -> None:
         self.dumped: dict[str, Markup] = {}
@@ -126,7 +126,7 @@ class _Figures:
 def dump(figure: Any) -> str:
     """A figure as JSON for a ``<script>`` element: no sequence in it can end the element or start a comment.
 
-    plotly.js reads a subset of HTML in every text: what is not our own Markup is escaped for it, too.
+    plotly.js reads a subset of HTML in every text: everything except Markup is escaped for it as well.
     """
     dumped = json.dumps(_escaped(figure), separators=(",", ":"), allow_nan=False)
     return dumped.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

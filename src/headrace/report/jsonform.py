@@ -1,7 +1,7 @@
 """A page for programs: its data and that of its sections, as plain values.
 
-Numbers that do not exist or are infinite are null. A dataclass has the keys of its fields, so that an estimate is
-``{"estimate", "low", "high"}``; ``low`` and ``high`` are null where no interval is possible.
+Numbers that do not exist or are infinite are null. A dataclass has the keys of its fields, so an estimate is
+``{"estimate", "low", "high"}``; ``low`` and ``high`` are null if no interval is possible.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def render(page: Page) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """What JSON can say of a value."""
+    """A value as JSON types."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Enum):

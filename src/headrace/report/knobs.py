@@ -1,4 +1,4 @@
-"""The catalogue of knobs for people: a table of a host's values, a page of one knob."""
+"""The knob catalogue for people: a table of a host's values, a page per knob."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """One knob of a host with its value now; None where it cannot be read."""
+    """One knob of a host with its current value; None if it cannot be read."""
 
     name: str
     knob: Knob
@@ -28,7 +28,9 @@ class Row:
 
 
 async def rows(agent: Agent, login: ServerLogin | None, pattern: str = "") -> list[Row]:
-    """What this host and its server have of the catalogue. Values as the kernel and the server print them."""
+    """The catalogue's knobs that this host and its server have, with values as the kernel and the server print
+    them.
+    """
     facts = HostFacts(await agent.facts(login))
     found: list[Instance] = []
     for knob in knobs.CATALOGUE.values():
@@ -44,7 +46,7 @@ async def rows(agent: Agent, login: ServerLogin | None, pattern: str = "") -> li
 
 
 async def _read(agent: Agent, paths: list[str]) -> dict[str, str]:
-    """All files with one command, because over SSH each costs a round trip."""
+    """All files with one command, because each one costs a round trip over SSH."""
     script = (
         'for f; do v=$(cat "$f" 2>/dev/null | head -c 4096 | tr "\n" " ") '
         '&& printf "%s\t%s\n" "$f" "$v"; done'

@@ -1,4 +1,4 @@
-"""The latency ladder for people (bars on a logarithmic scale) and as JSON."""
+"""The latency table for people (bars on a logarithmic scale) and as JSON."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rich.text import Text
 from headrace.analysis.ladder import NEAREST, RUNGS, SOURCES, Ladder, duration, imbalances
 from headrace.report.text import clean, count
 
-#: The scale of the bars: from a tenth of a ns to 100 ms, so many characters wide.
+#: The scale of the bars, from 0.1 ns to 100 ms, and its width in characters.
 _DECADES = (-1, 8)
 _WIDTH = 27
 
 
 def to_json(ladder: Ladder) -> dict[str, Any]:
-    """The whole ladder, the published numbers with their sources, and what is out of balance."""
+    """The whole table, the published numbers with their sources, and what is out of balance."""
     return {
         **asdict(ladder),
         "imbalances": [asdict(found) for found in imbalances(ladder)],
@@ -29,7 +29,7 @@ def to_json(ladder: Ladder) -> dict[str, Any]:
 
 
 def terminal(ladder: Ladder) -> RenderableType:
-    """A table with a bar a rung, what could not be measured, and the sentences."""
+    """A table with one bar per row, what could not be measured, and the sentences."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("rung", "median", "interval", "p99", "min", "n", "2009", "~2020", "0.1 ns … 100 ms"):
         is_number = column not in ("rung", "0.1 ns … 100 ms")
@@ -61,7 +61,7 @@ def terminal(ladder: Ladder) -> RenderableType:
 
 
 def bar(value_ns: float) -> str:
-    """Blocks in proportion to the logarithm; nothing at or below the scale's lower end."""
+    """A bar proportional to the logarithm; empty at or below the scale's lower end."""
     if value_ns <= 0:
         return ""
     low, high = _DECADES

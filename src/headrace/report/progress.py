@@ -1,4 +1,4 @@
-"""What a person sees while an experiment runs: on standard error, live on a terminal, plain lines elsewhere."""
+"""Progress of a running experiment on standard error: live on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def duration(seconds: float) -> str:
 
 
 class Watcher:
-    """Shows the runner's events. A context manager, so that the terminal is given back whatever happens."""
+    """Shows the runner's events. A context manager, so that the terminal is always restored."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -44,7 +44,7 @@ class Watcher:
         )
         self._task = self._progress.add_task("starting", total=None, left="")
         self._current = ""
-        #: What runs on each of several machines now.
+        #: Current trial of each of several machines.
         self._on: dict[str, str] = {}
 
     def __enter__(self) -> Watcher:
@@ -74,7 +74,7 @@ class Watcher:
                 self._listen_on(machine, inner)
 
     def _listen_on(self, machine: str, event: Event) -> None:
-        """As above, with the machine in front; the line that changes names all of them."""
+        """As above, prefixed with the machine; the live line names all machines."""
         match event:
             case Note(text):
                 self._console.print(clean_lines(f"{machine}: {text}"), markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""A proof as people read it: each step, what was kept, and the end against the start."""
+"""A proof for people: each step, what was kept, and the end relative to the start."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _STYLE = {
 
 
 def terminal(proof: Proof, response: str) -> RenderableType:
-    """The steps in their order, then the claim."""
+    """The steps in order, then the claim."""
     parts: list[RenderableType] = [step for each in proof.steps for step in _step(each, response)]
     if not proof.steps:
-        parts.append(Text("No finding has a remedy that this plan can test.", style="yellow"))
+        parts.append(Text("No finding has a fix that this plan can test.", style="yellow"))
     parts.append("")
     if proof.final is not None:
         parts += [Text(claim(proof.final, response), style="bold"), Text(f"with {_settings(proof.kept)}")]
@@ -40,14 +40,10 @@ def terminal(proof: Proof, response: str) -> RenderableType:
 
 
 def _step(step: Step, response: str) -> list[RenderableType]:
-    """What was tried, what it brought, whether it was kept."""
+    """What was tested, its effect, and whether it was kept."""
     effect = step.effect
     style = _STYLE[effect.verdict] if effect else "magenta"
-    told = (
-        f"{response} {ratio(effect.ratio.estimate)} times ({between(effect.ratio)})"
-        if effect
-        else step.reason
-    )
+    told = f"{response} {ratio(effect.ratio.estimate)}x ({between(effect.ratio)})" if effect else step.reason
     line = Text.assemble(
         ("kept  " if step.kept else "      ", "bold green"),
         (clean(step.finding), "bold"),
@@ -62,7 +58,7 @@ def _step(step: Step, response: str) -> list[RenderableType]:
 
 
 def claim(effect: Effect, response: str) -> str:
-    """One sentence that can be defended, with its interval."""
+    """The conclusion in one sentence, with its interval."""
     times = f"{ratio(effect.ratio.estimate)}x the start ({between(effect.ratio)})"
     told = f"{response} {times}, {effect.blocks} blocks"
     return {

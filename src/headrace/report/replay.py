@@ -1,4 +1,4 @@
-"""What a replay found, for people and as JSON: from the agent's lines, taken one by one."""
+"""The result of a replay, for people and as JSON, from the agent's lines one by one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rich.text import Text
 from headrace.analysis.percentiles import Histogram, percentile_ns
 from headrace.report.text import clean, count, milliseconds
 
-#: Percentiles that are shown of each operation.
+#: Percentiles shown per operation.
 SHOWN = ("p50", "p99", "max")
-#: Classes in the table of what takes time.
+#: Classes in the table of response time.
 CLASSES = 10
 _KINDS = ("response", "service", "failed")
 _DIFFERENT = {
@@ -30,7 +30,7 @@ _DIFFERENT = {
 
 @dataclass(frozen=True)
 class Reference:
-    """What a replay's answers and times are compared with: its name in a table and in a sentence."""
+    """The reference of a replay's answers and times: its name in a table and in a sentence."""
 
     short: str
     whole: str
@@ -41,7 +41,7 @@ FIRST_SERVER = Reference("first", "the first server")
 
 
 class Replayed:
-    """A replay as far as its lines have come."""
+    """A replay's state after the lines so far."""
 
     def __init__(self) -> None:
         self.end: Mapping[str, Any] = {}
@@ -54,7 +54,7 @@ class Replayed:
         self._extremes: dict[tuple[str, str], tuple[int, int]] = {}
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """The next line. What came before the window is in no number but the progress."""
+        """Take the next line. Lines from before the window count only as progress."""
         if line["kind"] == "interval":
             self.at_s = max(self.at_s, line["t_s"] + line["duration_s"])
             if line["t_s"] >= 0 and line["operation"] != "connect":
@@ -83,14 +83,16 @@ class Replayed:
 
     @property
     def length_s(self) -> float:
-        """Of the measured window."""
+        """Length of the measured window."""
         return float(self.end["window_end_ns"] - self.end["window_start_ns"]) / 1e9 if self.end else self.at_s
 
     def progress(self) -> str:
         return f"{self.at_s:,.0f} s: {count(self.statements)} statements, {count(self.errors)} errors"
 
     def operations(self) -> dict[str, dict[str, Any]]:
-        """Operation -> its counts, and percentiles in ns of its response (since it was due) and service times."""
+        """Operation -> its counts, and percentiles in ns of its response time (from when it was due) and service
+        time.
+        """
         found: dict[str, dict[str, Any]] = {}
         for operation, counts in self._counts.items():
             if not counts["count"] + counts["errors"]:
@@ -114,7 +116,7 @@ class Replayed:
 
 
 def to_json(replayed: Replayed) -> dict[str, Any]:
-    """Everything: operations, classes with their differences, lag, what was left out, and why it is not valid."""
+    """Everything: operations, classes with their differences, lag, what was left out, and why it is invalid."""
     length_s = replayed.length_s
     return {
         "seconds": length_s,
@@ -127,7 +129,9 @@ def to_json(replayed: Replayed) -> dict[str, Any]:
 
 
 def both(first: Replayed, second: Replayed) -> RenderableType:
-    """Two servers, one after the other: how each was, and where the second's answers differ from the first's."""
+    """Two servers, one after the other: the figures of each, and how the second's answers differ from the
+    first's.
+    """
     return Group(
         Text("the first server", "bold"),
         *_summary(first, RECORDED),
@@ -141,7 +145,7 @@ def both(first: Replayed, second: Replayed) -> RenderableType:
 
 
 def terminal(replayed: Replayed, reference: Reference = RECORDED) -> RenderableType:
-    """Throughput, times by operation and by class, lag, what differs, and what was left out."""
+    """Throughput, times by operation and class, lag, differences, and what was left out."""
     return Group(
         *_summary(replayed, reference),
         Text(),
@@ -158,7 +162,7 @@ def _summary(replayed: Replayed, reference: Reference) -> tuple[Text, Text]:
     length_s = replayed.length_s
     rate = replayed.statements / length_s if length_s else 0
     words = (
-        f"{count(replayed.statements)} statements in {length_s:,.1f} s: {count(rate)} a second, "
+        f"{count(replayed.statements)} statements in {length_s:,.1f} s: {count(rate)}/s, "
         f"{count(replayed.errors)} errors that {reference.whole} does not have"
     )
     return Text(words), _lag(replayed.end)
@@ -173,7 +177,9 @@ def _verdict(replayed: Replayed) -> list[Text]:
 def _lag(end: Mapping[str, Any]) -> Text:
     lag, own = end.get("lag", {}), end.get("lateness", {})
     behind = ", ".join(f"{name} {milliseconds(lag.get(f'{name}_ns'))} ms" for name in SHOWN)
-    return Text(f"behind the schedule: {behind}; of that our own: p99 {milliseconds(own.get('p99_ns'))} ms")
+    return Text(
+        f"behind the schedule: {behind}; caused by headrace: p99 {milliseconds(own.get('p99_ns'))} ms"
+    )
 
 
 def _table(*columns: str) -> Table:
@@ -218,7 +224,7 @@ def _differences(replayed: Replayed, reference: Reference) -> list[RenderableTyp
     if not different:
         return [
             Text(),
-            Text(f"compared {count(compared)} answers: all as those of {reference.whole}", "green"),
+            Text(f"compared {count(compared)} answers: all equal those of {reference.whole}", "green"),
         ]
     parts: list[RenderableType] = [
         Text(),
@@ -257,7 +263,7 @@ def _answer(answer: Mapping[str, Any]) -> str:
 def _left_out(replay: Mapping[str, Any]) -> list[str]:
     words = {
         "writes": "statements that do more than read",
-        "without_text": "statements whose text is not all there",
+        "without_text": "statements with incomplete text",
         "unsupported": "commands that cannot be replayed (cursors, administration)",
         "refused_logins": "logins that were refused when recorded",
         "unknown_statements": "executions of unknown statements",

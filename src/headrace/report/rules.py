@@ -1,4 +1,4 @@
-"""The rules as people read them: a list, and one explained. The documentation's pages: scripts/reference.py."""
+"""The rules for people: a list, and one explained. scripts/reference.py writes the documentation's pages."""
 
 from __future__ import annotations
 

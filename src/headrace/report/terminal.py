@@ -1,4 +1,4 @@
-"""A page's short form on a terminal: the verdicts, then what each section has to say there.
+"""A page's short form on a terminal: the verdicts, then each section's brief.
 
 Every string becomes a ``rich`` text here and nowhere else: cleaned, and never read as rich's own markup.
 """
@@ -32,16 +32,16 @@ from headrace.report.parts import (
     Words,
 )
 
-#: A longer name is folded, before it costs a table its other columns.
+#: Names longer than this are folded, to keep room for a table's other columns.
 MOST_NAME = 32
 
-#: A last column that is cut to the room left says nothing below this.
+#: Minimum width of a last column that is cut to the room left.
 LEAST_LAST = 24
 
 #: Blanks between columns.
 _AIR = 2
 
-#: What a chip or a look of the page is on a terminal.
+#: Chip or look of the page -> its style on a terminal.
 _STYLES = {
     "better": "green", "worse": "red", "equivalent": "blue", "unsure": "yellow", "strong": "bold",
     "verdict": "bold", "aside": "dim", "see": "", "attention": "yellow", "missing": "yellow", "thin": "dim",
@@ -59,7 +59,7 @@ def render(page: Page) -> RenderableType:
 
 
 def show(parts: Iterable[Part]) -> RenderableType:
-    """Parts one below the other; charts and what else needs a page are left out."""
+    """Parts one below the other; charts and other parts that need a page are omitted."""
     return Group(*(drawn for part in parts for drawn in _part(part)))
 
 
@@ -116,7 +116,7 @@ def _facts(part: Facts) -> RenderableType:
 
 
 class _Table:
-    """Measures itself against the console that prints it: the least important columns go until it fits."""
+    """Drops the least important columns until it fits the console that prints it."""
 
     def __init__(self, part: Table) -> None:
         self._part = part

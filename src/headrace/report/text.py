@@ -1,4 +1,4 @@
-"""How values and captured text are shown: one place for digits, units and what must not reach a screen raw."""
+"""How values and captured text are shown: digits, units, and cleaning of text before it reaches a screen."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from headrace.analysis.result import Interval
 
-#: How a number is written.
+#: A function that formats a number.
 Form = Callable[[float], str]
 
-#: Beside control characters, these reorder or hide text (Unicode UAX 9): a name could show as another.
+#: Like control characters, these reorder or hide text (Unicode UAX 9), so that a name could look like another.
 _HIDING = {
     0x061C,
     *range(0x202A, 0x202F),
@@ -39,7 +39,7 @@ def clean(text: object) -> str:
 
 
 def clean_lines(text: object) -> str:
-    """The same, but lines stay lines: for messages that quote the end of a log."""
+    """The same, but newlines are kept, for messages that quote the end of a log."""
     return "\n".join(clean(line) for line in str(text).splitlines())
 
 
@@ -64,7 +64,7 @@ def milliseconds(value_ns: float | None) -> str:
 def ratio(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "–"
-    if value > 1000 or 0 < value < 0.001:  # an end of an interval from too few blocks
+    if value > 1000 or 0 < value < 0.001:  # an interval bound from too few blocks
         return ">1,000" if value > 1 else "<0.001"
     return f"{value:.1f}" if value >= 100 else f"{value:.3f}" if value < 10 else f"{value:.2f}"
 
@@ -86,8 +86,9 @@ def plus_minus(floor: float | None) -> str:
 
 
 def short(captured: str, most: int = 24) -> str:
-    """A name of at most so many characters. ``kernel=6.1 chunk=4K`` gives up its keys first, which are the same
-    for all; any other its middle, because what tells levels apart stands at both ends."""
+    """A name shortened to at most ``most`` characters. ``kernel=6.1 chunk=4K`` loses its keys first, which are the
+    same for all; other names lose their middle, because levels differ at the ends.
+    """
     if len(captured) <= most:
         return captured
     words = captured.split(" ")
@@ -98,7 +99,7 @@ def short(captured: str, most: int = 24) -> str:
 
 
 def seconds(value_s: float) -> str:
-    """``95`` -> ``1 min 35 s``; ``7260`` -> ``2 h 1 min``; from 2 days on ``3 days 4 h``."""
+    """``95`` -> ``1 min 35 s``; ``7260`` -> ``2 h 1 min``; from 2 days: ``3 days 4 h``."""
     whole = round(value_s)
     if whole < 60:
         return f"{value_s:.3g} s"
@@ -113,7 +114,7 @@ def seconds(value_s: float) -> str:
 
 
 def setting(value: object) -> str:
-    """A knob's value as a person writes it; lists as the kernel takes them."""
+    """A knob's value for people; lists as the kernel takes them."""
     if value is None:
         return "unset"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Terminal views of what is not a result: a host's facts, a design, an experiment's state, a comparison."""
+"""Terminal views other than results: a host's facts, a design, an experiment's state, a comparison."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _table(*columns: str, title: str | None = None) -> Table:
 
 
 def facts(found: Facts) -> RenderableType:
-    """A host in one screen; ``--json`` has the rest."""
+    """A host on one screen; ``--json`` has the rest."""
     table = _table("", "")
     for name, value in HostFacts(found).digest():
         table.add_row(Text(clean(name), style="bold"), Text(clean(value)))
@@ -33,7 +33,7 @@ def facts(found: Facts) -> RenderableType:
 
 
 def design(content: Design, hours: float) -> RenderableType:
-    """The treatments with what each sets, the size of the study and the hours it takes."""
+    """The treatments with their settings, and the size and duration of the study."""
     base = content.base
     baselines = set(content.baselines.values())
     table = _table("treatment", "sets")
@@ -66,7 +66,7 @@ def _short(value: Any) -> str:
 
 
 def status(folder: ExperimentFolder, journal: list[dict[str, Any]]) -> RenderableType:
-    """How far the experiment is, what is wrong with which trial, and what is left to restore."""
+    """The experiment's progress, problems of trials, and what is left to restore."""
     records = folder.trials()
     total = len(folder.design.trials)
     counts = Counter(record.state for record in records)
@@ -89,7 +89,7 @@ def status(folder: ExperimentFolder, journal: list[dict[str, Any]]) -> Renderabl
         lines.append("`headrace run` with the same plan continues")
     if journal:
         lines.append(
-            f"{len(journal)} changes to the host are in its journal: a run is under way, "
+            f"{len(journal)} changes to the host are in its journal: a run is in progress, "
             "or was killed (the next `headrace run` restores them)"
         )
     else:
@@ -98,7 +98,7 @@ def status(folder: ExperimentFolder, journal: list[dict[str, Any]]) -> Renderabl
 
 
 def comparison(found: Comparison) -> RenderableType:
-    """Two experiments: each treatment of B against the same one of A."""
+    """Two experiments: each treatment of B relative to the same one of A."""
     table = _table("treatment", "response", "B / A", "interval", "verdict")
     for effect in found.effects:
         table.add_row(

@@ -1,4 +1,4 @@
-"""Figures, a file for each family; what they share is here."""
+"""Figures, one file per family; shared code is here."""
 
 from headrace.report.charts.rows import (
     DASHES,

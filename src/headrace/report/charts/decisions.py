@@ -12,14 +12,16 @@ from headrace.report import text
 from headrace.report.charts.rows import HOVER, Row, hint, line_x, numbers, rows_layout
 from headrace.report.parts import Figure
 
-#: From this ratio of largest to smallest on, values stand on a log axis.
+#: From this ratio of largest to smallest, values are on a log axis.
 LOG_FROM = 4.0
 
 HEIGHT_PX = 340
 
 
 def blocks(ran: Sequence[int], everyone: int, most: int, left: Mapping[int, Sequence[str]]) -> Figure:
-    """Trials of each block of a race, below what a full study would have run; ``left`` names who left after it."""
+    """Trials of each block of a race against those of a full study; ``left`` names the treatments eliminated after
+    it.
+    """
     x = list(range(1, most + 1))
     counts = [*ran, *[0] * (most - len(ran))][:most]
     gone = {b: ", ".join(text.short(n, 40) for n in names[:6]) for b, names in left.items()}
@@ -49,7 +51,7 @@ def blocks(ran: Sequence[int], everyone: int, most: int, left: Mapping[int, Sequ
 
 
 def bars(rows: Sequence[tuple[str, float, str, str, str]], x_title: str, top: float | None = None) -> Figure:
-    """(name, value, what stands beside it, colour, hint) a row, from 0."""
+    """One (name, value, label, colour, hint) per row; bars start at 0."""
     shown = [Row(name, None, colour) for name, _, _, colour, _ in rows]
     top = top or max((value for _, value, _, _, _ in rows), default=1.0) or 1.0
     data = [
@@ -87,8 +89,9 @@ def lines(
     found: Sequence[tuple[str, str, Sequence[float]]],
     axis: Mapping[str, Any],
 ) -> Figure:
-    """(name, colour, values) a line over named steps, all plots of a page on one ``axis``: where lines are not
-    parallel, factors interact."""
+    """One (name, colour, values) per line over named steps, all plots of a page on one ``axis``: lines that are
+    not parallel show an interaction.
+    """
     symbols = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
     data = [
         {
@@ -116,8 +119,9 @@ def lines(
 
 
 def half_normal(points: Sequence[tuple[float, float, str, bool, str]], margin: float) -> Figure:
-    """(expected of noise, size, name beside it, told from chance, hint) a point, both as multiples of the
-    noise: the line of noise has the slope 1. Beyond ``margin`` nothing is chance."""
+    """One (expected from noise, size, label, is significant, hint) per point, both as multiples of the noise: the
+    noise line has slope 1. Points beyond ``margin`` are significant.
+    """
     right = max(x for x, *_ in points) * 1.06
     top = max([margin, *(y for _, y, *_ in points)]) * 1.08
     end = min(right, top)
@@ -148,7 +152,9 @@ def half_normal(points: Sequence[tuple[float, float, str, bool, str]], margin: f
             "hoverinfo": "skip",
         }
     )
-    layout = _layout("expected of noise alone [times the noise]", "size of the effect [times the noise]")
+    layout = _layout(
+        "expected from noise only [multiples of the noise]", "size of the effect [multiples of the noise]"
+    )
     layout["xaxis"] |= {"range": [0, right], "nticks": 7}
     layout["yaxis"] |= {"range": [0, top], "nticks": 7}
     dashed = {"color": "@{worse}", "width": 1.2, "dash": "dash"}
@@ -165,9 +171,9 @@ def search(
     *,
     is_lower_better: bool = False,
 ) -> Figure:
-    """(trial, value, what it is, hint) a point; ``best`` is the best value so far as (trial, value).
+    """One (trial, value, kind, hint) per point; ``best`` is the best value so far as (trial, value).
 
-    What it is: ``good``, ``broken`` (a constraint), ``failed`` (drawn at the worse end), ``base``.
+    Kinds: ``good``, ``broken`` (a constraint), ``failed`` (drawn at the worse end), ``base``.
     """
     looks = {
         "good": ("@{accent/0.8}", "circle", 7),
@@ -202,7 +208,7 @@ def search(
 
 
 def front(points: Sequence[tuple[float, float, str, str]], x_title: str, y_title: str) -> Figure:
-    """(first objective, second, what it is, hint) a point: ``front`` ones are joined."""
+    """One (first objective, second, kind, hint) per point; ``front`` points are joined."""
     looks = {
         "other": ("@{muted}", "circle", 7),
         "broken": ("@{unsure}", "circle-open", 8),
@@ -240,8 +246,9 @@ def series(
     changes: Sequence[tuple[int, str, str]],
     y_title: str,
 ) -> Figure:
-    """Points of a series with their trials, the level of each stretch (first, end, value), and (first point of
-    the new level, its ratio, colour) a change."""
+    """Points of a series with their trials, the level of each stretch as (first, end, value), and each change as
+    (first point of the new level, its ratio, colour).
+    """
     dots = [
         (i, v, f"{names[i]}: {text.count(v)}") for i, own in enumerate(trials) for v in own if len(own) > 1
     ]
@@ -287,11 +294,11 @@ def series(
 
 
 def value_axis(values: Sequence[float]) -> dict[str, Any]:
-    """The range and ticks of an axis of measured values: linear from 0, or a log axis where they span much."""
+    """The range and ticks of an axis of measured values: linear from 0, or log if they span much."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     if low <= 0 or high / low < LOG_FROM:
         if low > 0 and high / low < 1.5:
-            # Near each other, a bar from 0 would hide what differs; the points carry no length.
+            # If values are close, bars from 0 would hide the differences; points do not have this problem.
             reach = (high - low) * 0.12 or high * 0.02
             return {"range": [low - reach, high + reach], "nticks": 6}
         return {"range": [min(0.0, low), high * 1.08], "nticks": 6}

@@ -17,7 +17,8 @@ from headrace.analysis.result import Effect, Interval, NoiseFloor, Verdict
 from headrace.report import text
 from headrace.report.parts import Figure
 
-#: Lines that must be told apart. More than these are drawn grey, with only the telling ones in colour.
+#: Colours of distinguishable lines. If there are more lines, only the important ones are coloured and the rest are
+#: grey.
 LINE_COLOURS = tuple(f"@{{line{i}}}" for i in range(1, 8))
 DASHES = ("solid", "solid", "solid", "solid", "dash", "dash", "dash")
 
@@ -30,7 +31,7 @@ _VERDICT_MARK = {
 
 ROW_PX = 30
 
-#: A trace's hover text where each point brings its own.
+#: A trace's hover text if each point has its own.
 HOVER = Markup("%{customdata}<extra></extra>")
 
 
@@ -40,13 +41,13 @@ def numbers(values: Iterable[float]) -> list[float | None]:
 
 
 def hint(name: str, *said: str) -> Markup:
-    """What is shown when a point is touched: its name, and lines about it."""
+    """The hover text of a point: its name, and lines about it."""
     return Markup("<b>{}</b>: {}").format(name, Markup("<br>").join(said))
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the ladder. ``interval`` is in the chart's unit; None where nothing was measured."""
+    """One row of the chart. ``interval`` is in the chart's unit; None if nothing was measured."""
 
     name: str
     interval: Interval | None
@@ -80,7 +81,7 @@ def ladder(rows: Sequence[Row], x_title: str, top: float) -> Figure:
     positions = [i for i, r in enumerate(rows) if r.interval]
     found = [r.interval for r in rows if r.interval]
     low, high = errors(found)
-    # An interval that says nothing would leave no room for what was measured: it runs out of the chart.
+    # A very wide interval is clipped, so that it does not squeeze the measured values.
     top = min(top, 2.5 * max((i.estimate for i in found), default=top))
     ends = [min(i.high if i.high is not None else i.estimate, top) for i in found]
     bars = {
@@ -152,7 +153,7 @@ def ratios(rows: Sequence[Row], x_title: str, floor: float | None, span: tuple[f
     }
     layout["shapes"] = [line_x(1.0, "@{muted}", "dot")]
     if floor:
-        left = max(1 - floor, span[0] / 10)  # a log axis has no 0
+        left = max(1 - floor, span[0] / 10)  # a log axis cannot show 0
         band = {"type": "rect", "x0": left, "x1": 1 + floor, "y0": 0, "y1": 1, "yref": "paper",
                 "line": {"width": 0}, "fillcolor": "@{noise/0.28}", "layer": "below"}  # fmt: skip
         layout["shapes"].insert(0, band)
@@ -165,7 +166,7 @@ def line_x(x: float, colour: str, dash: str) -> dict[str, Any]:
 
 
 def ratio_span(intervals: Sequence[Interval], floor: float | None) -> tuple[float, float]:
-    """The axis range for ratios. An interval from very few blocks may run off the axis; estimates never do."""
+    """The axis range for ratios. An interval from very few blocks may exceed the axis; estimates never do."""
     estimates = [i.estimate for i in intervals if i.estimate > 0] or [1.0]
     lowest, highest = min([*estimates, 1.0]), max([*estimates, 1.0])
     lows = [i.low for i in intervals if i.low and i.low >= lowest / 3]
@@ -178,10 +179,10 @@ def ratio_span(intervals: Sequence[Interval], floor: float | None) -> tuple[floa
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Round ratios on a log axis, 1 among them, at most about seven."""
+    """About seven round ratios at most on a log axis, including 1."""
     for step in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1):
         first, last = max(1, math.ceil(low / step)), math.floor(high / step)
-        # Equal steps crowd at the right of a log axis: only while the last two stay a label apart.
+        # Equal steps crowd at the right of a log axis: use them only if the last two labels do not overlap.
         if 2 <= last - first < 7 and step / high > 0.09 * math.log(high / low):
             return [round(k * step, 6) for k in range(first, last + 1)]
     rounds = [m * 10.0**e for e in range(-6, 7) for m in ((1, 2, 5) if high / low < 200 else (1,))]
@@ -189,12 +190,14 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 
 
 def verdict_mark(effect: Effect) -> tuple[str, str]:
-    """Colour and symbol: told apart without colour, too."""
+    """Colour and symbol, so that verdicts are distinguishable without colour."""
     return _VERDICT_MARK[effect.verdict]
 
 
 def noise_row(noise: NoiseFloor, baseline: str) -> Row:
-    said = f"A/A: the second {baseline} of each block against the first: {text.ratio(noise.ratio.estimate)}"
+    said = (
+        f"A/A: the second {baseline} of each block relative to the first: {text.ratio(noise.ratio.estimate)}"
+    )
     return Row(f"{baseline} (A/A)", noise.ratio, "@{muted}", "x-thin", said)
 
 

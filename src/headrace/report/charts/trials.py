@@ -38,7 +38,9 @@ def scaling(
     y_title: str,
     lines: Sequence[tuple[str, str, str, Sequence[Interval | None]]],
 ) -> Figure:
-    """Throughput over the levels of one numeric condition; (name, colour, dash, intervals) a configuration."""
+    """Throughput over the levels of one numeric condition; one (name, colour, dash, intervals) per
+    configuration.
+    """
     data = []
     for name, colour, dash, found in lines:
         present = [i or Interval(math.nan, None, None) for i in found]
@@ -96,7 +98,7 @@ def _on(grid: Grid, line: Line, axis: str = "", hover: str = "%{y:,.4~g}") -> di
 
 
 def _band(grid: Grid, low: Floats, high: Floats, colour: str) -> dict[str, Any]:
-    """The area between two series; one closed outline for each stretch without a gap."""
+    """The area between two series; one closed outline per stretch without a gap."""
     x: list[float | None] = []
     y: list[float | None] = []
     centers = grid.centers_s()
@@ -113,7 +115,7 @@ def _band(grid: Grid, low: Floats, high: Floats, colour: str) -> dict[str, Any]:
 
 
 def _warm_up(grid: Grid, strips: int) -> list[dict[str, Any]]:
-    """Shades the warm-up in each of the strips, and leaves the titles between them free."""
+    """Shade the warm-up in each strip, but not the titles between them."""
     if grid.start_s >= 0:
         return []
     shapes: list[dict[str, Any]] = []
@@ -199,7 +201,7 @@ def percentiles(lines: Sequence[tuple[str, str, str, float, Floats, Floats]]) ->
         low, high = min(low, float(ms.min())), max(high, float(ms.max()))
         x = -np.log10(1 - fraction)
         deepest = max(deepest, float(x.max()))
-        shown_name = name.replace("{", "(")  # a brace would begin a field of the template
+        shown_name = name.replace("{", "(")  # a brace would start a field of the template
         data.append(
             {
                 "type": "scatter",
@@ -237,9 +239,8 @@ def heat_map(
 ) -> Figure:
     """Core x time; ``shares`` maps a share's name to an array (cores, grid) from 0 to 1, NaN in gaps.
 
-    ``tops`` maps each share to its scale's end in percent.
-
-    Cells travel as one byte each (percent; 255 is a gap): a page may hold a million of them.
+    ``tops`` maps each share to the end of its scale in percent. Cells are one byte each (percent; 255 is a gap),
+    because a page may hold a million.
     """
     cells = {}
     for share, values in shares.items():
@@ -286,7 +287,7 @@ class Panel:
 
 
 def machine(grid: Grid, panels: Sequence[Panel]) -> Figure:
-    """Strips under each other over one time axis."""
+    """Strips, one below the other, over one time axis."""
     data: list[dict[str, Any]] = []
     height_px = 104
     total_px = height_px * len(panels)
@@ -302,7 +303,7 @@ def machine(grid: Grid, panels: Sequence[Panel]) -> Figure:
     for i, panel in enumerate(panels):
         upper = 1 - i / len(panels)
         axis = "" if i == 0 else str(i + 1)
-        # 26 px between strips carry the next one's title.
+        # 26 px between strips hold the next one's title.
         top = upper - 22 / total_px
         layout[f"yaxis{axis}"] = {
             "domain": [1 - (i + 1) / len(panels) + 8 / total_px, top],
@@ -319,7 +320,8 @@ def machine(grid: Grid, panels: Sequence[Panel]) -> Figure:
 def drift(
     groups: Mapping[str, tuple[Sequence[int], Sequence[float], Sequence[str]]], blocks: Sequence[float]
 ) -> Figure:
-    """Each trial's throughput relative to its treatment's mean, in order of execution; a rule between blocks.
+    """Each trial's throughput relative to its treatment's mean, in order of execution, with a line between
+    blocks.
 
     ``groups`` maps a state to (trial numbers, percent from the mean, hints).
     """

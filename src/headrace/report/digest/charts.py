@@ -1,4 +1,4 @@
-"""A digest's figures: three for plotly.js, and small pictures as SVG that need no script."""
+"""A digest's figures: three for plotly.js, and small SVG pictures that need no script."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.analysis.traffic import Course
     from headrace.digests.classes import Buckets, Digest
 
-#: Classes that the chart of load tells apart.
+#: Classes shown separately in the chart of load.
 MOST_LINES = 6
 #: A cell's colour is one byte; this one is a gap.
 _GAP = 255
@@ -38,7 +38,7 @@ def _time(**more: Any) -> dict[str, Any]:
 
 
 def over_time(digest: Digest) -> Figure:
-    """Calls a second above, percentiles of each slice below, over one axis."""
+    """Calls per second above, percentiles of each slice below, over one time axis."""
     assert digest.first_ns is not None
     assert digest.last_ns is not None
     whole = _whole_course(digest)
@@ -82,7 +82,7 @@ def over_time(digest: Digest) -> Figure:
 
 
 def _whole_course(digest: Digest) -> Course:
-    """All classes over time: the sum of the classes', for the totals have no slices."""
+    """All classes over time: the sum over classes, because the totals have no slices."""
     parts = [each.slices for each in digest.classes if len(each.slices.start_ns)]
     starts = np.concatenate([part.start_ns for part in parts]) if parts else np.empty(0, np.int64)
     order, where = np.unique(starts, return_inverse=True)
@@ -98,12 +98,12 @@ def _whole_course(digest: Digest) -> Course:
 
 
 def _mode(points: int) -> str:
-    """A single point between gaps is no line."""
+    """A single point between gaps makes no line, so it needs a marker."""
     return "lines+markers" if points < 40 else "lines"
 
 
 def rates(found: Course, digest: Digest) -> NDArray[np.float64]:
-    """Calls a second of each slice; NaN where it lies mostly outside of the capture: it would look calm."""
+    """Calls per second of each slice; NaN if the capture covers little of it, because it would look quiet."""
     assert digest.first_ns is not None
     assert digest.last_ns is not None
     starts = found.start_ns + found.width_ns * np.arange(len(found.count), dtype=np.int64)
@@ -135,7 +135,7 @@ def _log_ticks(values: Sequence[float]) -> dict[str, Any]:
 
 
 def load(digest: Digest, shown: Sequence[QueryClass]) -> Figure:
-    """Response time a second of time, stacked: the classes that take the most of it, and the rest."""
+    """Response time per second, stacked: the classes with the most of it, and the rest."""
     assert digest.first_ns is not None
     assert digest.last_ns is not None
     whole = _whole_course(digest)
@@ -151,7 +151,7 @@ def load(digest: Digest, shown: Sequence[QueryClass]) -> Figure:
     layout = {
         "height": 280, "showlegend": False, "hovermode": "x", "margin": {"l": 58, "r": 12, "t": 10, "b": 38},
         "xaxis": _time(),
-        "yaxis": {"title": {"text": "calls at work at once"}, "rangemode": "tozero", "nticks": 6},
+        "yaxis": {"title": {"text": "concurrent calls"}, "rangemode": "tozero", "nticks": 6},
     }  # fmt: skip
     return {"data": data, "layout": layout}
 
@@ -166,7 +166,7 @@ def _area(name: str, colour: str, found: Course, took_ns: NDArray[np.float64]) -
 
 
 def heat_map(digest: Digest) -> Figure:
-    """Time x response time (log): how many calls fell into each cell, the colour by its logarithm."""
+    """Time x response time (log): calls per cell, coloured by their logarithm."""
     start_ns, width_ns, edges, cells = traffic.heat_rows(digest, _ROWS_A_DECADE)
     top = int(cells.max())
     scaled = np.where(cells > 0, 40 + 214 * np.log1p(cells) / math.log1p(top), _GAP).astype(np.uint8)
@@ -198,7 +198,7 @@ def share_bar(share: float) -> Markup:
 
 
 def sparkline(values: NDArray[np.float64] | NDArray[np.int64], width: int = 110, height: int = 22) -> Markup:
-    """A course from 0 to its own largest value; gaps stay open. Colours come from the page's style."""
+    """A sparkline from 0 to its own maximum; gaps stay open. Colours come from the page's style."""
     found = np.asarray(values, dtype=np.float64)
     if len(found) < 2 or not np.isfinite(found).any():
         return Markup("")
@@ -220,7 +220,7 @@ def sparkline(values: NDArray[np.float64] | NDArray[np.int64], width: int = 110,
 
 
 def _thinned(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
-    """The largest of each of ``most`` groups of neighbours: a peak must not vanish."""
+    """The maximum of each of ``most`` groups of neighbours, so that no peak is lost."""
     if len(values) <= most:
         return values
     groups = np.array_split(values, most)

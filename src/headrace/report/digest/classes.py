@@ -1,4 +1,4 @@
-"""One class after the other in detail: its numbers, its distribution, its slowest call and that call's plan."""
+"""Classes in detail: numbers, distribution, the slowest call and its plan."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from headrace.report.parts import (
     Words,
 )
 
-#: Of a sample and of a plan, characters on a page.
+#: Maximum characters of a sample and of a plan on a page.
 MOST_SAMPLE, MOST_PLAN = 4_000, 20_000
-#: The same on a terminal: characters, and lines.
+#: On a terminal: characters of a sample, lines of a plan.
 MOST_SHORT, MOST_PLAN_LINES = 600, 30
 MOST_LABELS = 12
 BAR_WIDTH = 40
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SPARKS = "▁▂▃▄▅▆▇█"
 
-#: Lines of the terminal's detail that the page shows as tables.
+#: Lines of the terminal's detail that are tables on the page.
 _IN_TABLES = ("users", "hosts", "databases")
 
 

@@ -1,4 +1,4 @@
-"""Two digests beside each other: before and after a change, and the client's side beside the server's."""
+"""Two digests compared: before and after a change, or the client's side and the server's."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from headrace.analysis.traffic import Change, Sides
     from headrace.digests.classes import Digest, QueryClass
 
-#: A ratio within this of 1 is no news in colour.
+#: A ratio this close to 1 is not coloured.
 QUIET = 1.1
-#: Said under every comparison: what the ratios are not.
+#: Printed below every comparison: what the ratios do not prove.
 NO_TRIAL = (
-    "Two captures are two observations, however many calls they hold: calls of one capture share its load, "
-    "caches and locks, so no significance is claimed. `slices` is the share of pairs of time slices in "
-    "which after is slower: 0.5 is no difference, 1.0 is beyond all that either capture varies in itself. "
-    "For a proof, compare configurations in blocks: headrace run, headrace prove."
+    "Two captures are only two observations, regardless of how many calls they hold: calls in one capture "
+    "share load, caches and locks, so no significance is claimed. `slices` is the share of pairs of time "
+    "slices in which after is slower: 0.5 means no difference, 1.0 means more than either capture varies "
+    "internally. For a proof, compare configurations in blocks: headrace run, headrace prove."
 )
 NO_DIFFERENCE = (
-    "Means subtract; percentiles do not: the call that is slowest at the client need not be the slowest at "
-    "the server, so the distance of two percentiles is not the percentile of the distance."
+    "Means can be subtracted, percentiles cannot: the slowest call at the client need not be the slowest at "
+    "the server, so a difference of percentiles is not the percentile of the differences."
 )
 
 
@@ -39,7 +39,7 @@ def compared(before: Digest, after: Digest, changes: Sequence[Change], limit: in
     loads = [digest.all.total_ns / digest.span_s if digest.span_s else None for digest in (before, after)]
     told = f"{states.count('new')} new classes, {states.count('gone')} gone, {states.count('both')} in both"
     if loads[0] and loads[1] is not None:
-        told += f"; response time a second of traffic {duration(loads[0])} → {duration(loads[1])}"
+        told += f"; response time per second of traffic {duration(loads[0])} → {duration(loads[1])}"
         told += f" ({text.ratio(loads[1] / loads[0])}×)"
     yield Gap()
     yield Sentence(told, "strong")
@@ -75,7 +75,7 @@ _STATE = {"new": ("new  ", "bold yellow"), "gone": ("gone  ", "bold blue"), "bot
 
 
 def load_change(change_ns: float) -> str:
-    """ns of response time a second of traffic, with its sign."""
+    """Signed change of response time per second of traffic, from ns."""
     return f"{'+' if change_ns >= 0 else '−'}{duration(abs(change_ns))}"
 
 
@@ -88,7 +88,7 @@ def _times(ratio: float | None) -> Cell:
 
 
 def compared_json(before: Digest, after: Digest, changes: Sequence[Change]) -> dict[str, Any]:
-    """Everything, for programs. Ratios are after to before."""
+    """Everything, for programs. Ratios are after relative to before."""
     return {
         "before": _whole(before),
         "after": _whole(after),
@@ -144,7 +144,7 @@ def beside(
     found: tuple[Sequence[Sides], Sequence[QueryClass], Sequence[QueryClass]],
     limit: int,
 ) -> Iterator[Part]:
-    """Each class at the client and at the server, with what the server does not account for."""
+    """Each class at the client and at the server, with the time that the server does not account for."""
     both, only_client, only_server = found
     for name, digest in (("client", client), ("server", server)):
         yield Sentence(f"{name}: {_span(digest)}", "strong")
@@ -160,14 +160,17 @@ def beside(
     yield Gap()
     yield Table([*columns, Column("class")], rows, is_cut=True)
     if any(not each.is_same_calls for each in both):
-        note = "? the two sides did not count the same calls: even their means are of different ones"
+        note = "? the two sides counted different calls, so even their means are not comparable"
         yield Sentence(note, "attention")
     for side, only in (("client", only_client), ("server", only_server)):
         if only:
             calls = sum(each.count for each in only)
             names = "; ".join(text.short(each.fingerprint, 60) for each in only[:3])
             yield Sentence(f"only the {side} saw {len(only)} classes ({calls:,} calls): {names}", "attention")
-    said = "Of each class the client's line and the server's, and how far their percentiles are apart, as a share."
+    said = (
+        "For each class: the client's line, the server's line, and the relative difference of their "
+        "percentiles."
+    )
     yield Gap()
     yield Sentence(f"{said} {NO_DIFFERENCE}", "aside")
 

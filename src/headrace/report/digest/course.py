@@ -1,4 +1,4 @@
-"""Traffic over time: calls and percentiles, every call in a heat map, and which classes the server worked on."""
+"""Traffic over time: calls and percentiles, a heat map of all calls, and the load by class."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ def _parts(digest: Digest) -> Iterator[Part]:
     if has_times:
         yield Chart(
             charts.over_time(digest),
-            see="Calls a second, and percentiles of the calls that began in each slice. All times are UTC. The "
-            "first and the last slice may be only partly in the capture.",
+            see=(
+                "Calls per second, and percentiles of the calls that started in each slice. All times are "
+                "UTC. The capture may cover only part of the first and the last slice."
+            ),
         )
     if digest.heat and digest.all.response.total:
         yield Chart(
             charts.heat_map(digest),
-            "Every call by when it began and how long it took",
-            "The darker (in a dark scheme: the brighter), the more calls, on a logarithmic scale. Two "
-            "bands are two kinds of calls, or hits and misses of a cache; a column that reaches up is a "
-            "stall.",
+            "Every call by start time and duration",
+            "Darker (in a dark scheme: brighter) means more calls, on a logarithmic scale. Two bands are two "
+            "kinds of calls, or cache hits and misses; a tall column is a stall.",
         )
     if has_times and digest.all.total_ns:
         yield Chart(
             charts.load(digest, digest.classes),
             "What the server worked on",
-            "Response time a second of time, counted where a call began: how many calls were at work at "
-            "once, on average.",
+            "Response time per second, counted at the start of each call: the average number of concurrent "
+            "calls.",
             list(_legend(digest)),
         )
 

@@ -1,4 +1,4 @@
-"""What was seen: first in every report, because nobody should trust a ranking of half the traffic unknowingly."""
+"""What was seen: first in every report, so that a ranking of half the traffic is recognised as such."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headrace.report.digest.words import (
 )
 from headrace.report.parts import Gap, Key, Keys, Part, Section, Sentence, Sentences
 
-#: On a terminal, sources that are named and damaged places that are shown.
+#: Sources and damaged places listed on a terminal.
 MOST_SOURCES, MOST_PLACES = 3, 5
 
 
@@ -33,7 +33,7 @@ def section(digest: Digest, view: View) -> Section:
 def _parts(digest: Digest, view: View) -> Iterator[Part]:
     found = [(line, "lost" if is_loss else "") for line, is_loss in coverage_lines(digest)]
     found += [(place_text(place), "lost place") for place in digest.places]
-    found += [(f"only what was asked for: {dict(each)}", "lost") for each in digest.filters]
+    found += [(f"filtered: {dict(each)}", "lost") for each in digest.filters]
     yield Sentences([line for line, _ in found], "coverage", [look for _, look in found])
     yield Sentence(overall(digest, View(objective_ns=view.objective_ns)), "verdict")
     yield Keys(list(_keys(digest, view)))
@@ -55,7 +55,7 @@ def lines(digest: Digest) -> Iterator[Part]:
 
 
 def _keys(digest: Digest, view: View) -> Iterator[Key]:
-    """The figures to take away."""
+    """The key figures."""
     every = digest.all
     rate = every.count / digest.span_s if digest.span_s else None
     span = text.seconds(digest.span_s) if digest.span_s else "no times"
@@ -77,7 +77,7 @@ def _keys(digest: Digest, view: View) -> Iterator[Key]:
 
 
 def _concentration(digest: Digest) -> str:
-    """How few classes make most of the response time."""
+    """How few classes account for most of the response time."""
     whole = digest.all.total_ns
     if not whole:
         return ""

@@ -1,4 +1,4 @@
-"""A history of digests: which classes are new, who looked at them, and one class over the days."""
+"""A history of digests: new classes, their reviews, and one class by day."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def overview(
     days: Mapping[str, Digest], seen: Sequence[Seen], reviews: Mapping[str, Review], limit: int
 ) -> Iterator[Part]:
-    """The days, and the classes, the newest first."""
+    """The days, and the classes, newest first."""
     rows = []
     for day, digest in days.items():
         every, new = digest.all, sum(each.first_day == day for each in seen)
@@ -83,7 +83,7 @@ def one_class(name: str, days: Mapping[str, Digest], noted: Review | None) -> It
 def to_json(
     days: Mapping[str, Digest], seen: Sequence[Seen], reviews: Mapping[str, Review]
 ) -> dict[str, Any]:
-    """Every class of the history, and its figures by day."""
+    """Every class of the history with its daily figures."""
     return {
         "days": {
             day: {"calls": digest.all.count, "classes": len(digest.classes), "failed": digest.all.failed}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def to_json(digest: Digest, view: View) -> dict[str, Any]:
-    """Everything that a page shows; times in ns, shares from 0 to 1, captured text as it is."""
+    """Everything that a page shows; times in ns, shares from 0 to 1, captured text unchanged."""
     shown = traffic.ranked(digest, view.order)[: view.limit]
     return {
         "mode": digest.mode,

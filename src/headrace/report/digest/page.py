@@ -1,7 +1,6 @@
-"""A digest's report: its sections in their order. A new one is its file and a line here.
+"""A digest's report: its sections in order.
 
-The page's size is bounded: classes beyond ``ranking.MOST_ROWS`` are a number, and only the first
-``ranking.MOST_DETAILS`` are shown in detail.
+A new section needs its own file and a line here.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def page_of(digest: Digest, view: View) -> Page:
             classes.section(digest, view),
             _method(),
         ],
-        footer="it may show values that clients sent: samples are kept unchanged, without passwords",
+        footer="it may show values sent by clients: samples are unchanged except that passwords are removed",
         data=to_json(digest, view),
     )
 
@@ -45,28 +44,28 @@ def _method() -> Section:
     lines = (
         (
             "A class",
-            "is every statement that is the same without its literals. Response time is from the first "
-            "byte of a request to the last of its answer in a capture, and what the server says in a log.",
+            "is all statements that differ only in literals. In a capture, response time runs from the first "
+            "byte of a request to the last byte of its answer; in a log, it is the server's figure.",
         ),
         (
             "Percentiles",
-            "are of every call that was seen, by nearest rank, from a histogram whose buckets are 0.8% "
-            "wide: no sample, no mean of means.",
+            "cover every call seen, by nearest rank, from a histogram with buckets 0.8% wide; nothing is "
+            "sampled or averaged.",
         ),
         (
             "V/M",
-            "is variance over mean in seconds: near 0 where calls take equally long, large where a few "
-            "take much longer than the rest.",
+            "is variance over mean in seconds: near 0 if calls take equally long, large if a few take much "
+            "longer than the rest.",
         ),
         (
             "Apdex",
-            f"at T: calls within T, plus half of those within {traffic.TOLERATED} T, of all. Only response "
-            "times count; failed calls are listed separately.",
+            f"at T: calls within T, plus half of those within {traffic.TOLERATED} T, as a share of all calls. "
+            "Only response times count; failed calls are listed separately.",
         ),
         (
             "Users, hosts and databases",
-            "of a class are the first few by a hash of their name where it has many, so that parts merge "
-            "exactly; their counts are whole.",
+            "of a class with many are chosen by a hash of their name, so that partial digests merge exactly; "
+            "their counts are complete.",
         ),
     )
     return Section("method", "What the numbers mean", "What the numbers mean", [method(lines)])

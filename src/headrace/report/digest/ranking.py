@@ -13,7 +13,7 @@ from headrace.report.digest import charts
 from headrace.report.digest.words import View, most_ms, ms, percent, short_number
 from headrace.report.parts import Cell, Cells, Column, Note, Part, Section, Sentence, Span, Table
 
-#: Classes with a row, and of these those with a section of their own.
+#: Classes with a row, and those that also have their own section.
 MOST_ROWS, MOST_DETAILS = 200, 20
 
 _ORDERS = {
@@ -28,8 +28,8 @@ def section(digest: Digest, view: View) -> Section:
         "Classes",
         f"Classes by {_ORDERS.get(view.order, view.order)}",
         lambda: _parts(digest, traffic.ranked(digest, view.order)),
-        "Response times in ms; rows are those sent of those examined, a call. Grey percentiles have fewer "
-        "than ten calls beyond them: they tell how those few went.",
+        "Response times in ms; rows are sent of examined, per call. Grey percentiles have fewer than ten "
+        "calls beyond them: they describe only those few.",
         list(_brief(digest, traffic.ranked(digest, view.order)[: view.limit])),
     )
 
@@ -51,8 +51,8 @@ def _parts(digest: Digest, ranked: Sequence[QueryClass]) -> Iterator[Part]:
             f" with {percent(sum(e.total_ns for e in left) / whole)} of the response time" if whole else ""
         )
         yield Note(
-            f"{len(left):,} more classes{share} have no row here: they are in the digest's Parquet file and "
-            "in headrace digest --json --limit 100000."
+            f"{len(left):,} more classes{share} have no row here; see the digest's Parquet file or headrace "
+            "digest --json --limit 100000."
         )
 
 
@@ -118,7 +118,7 @@ _Shown = tuple[Column, Callable[[Digest, QueryClass], Cell]]
 
 
 def _thin(name: str, title: str, keep: int) -> _Shown:
-    # Of few calls a high percentile is the luck of the slowest: shown, but quietly.
+    # A high percentile of few calls is mostly chance: shown dimmed.
     return Column(title, "n", keep), lambda d, e: Cell(
         ms(e, name), style="dim" if traffic.is_thin(e.response, name) else ""
     )

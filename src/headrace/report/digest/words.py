@@ -14,13 +14,13 @@ from headrace.report.text import count
 if TYPE_CHECKING:
     from headrace.digests.classes import Digest, Number, QueryClass
 
-#: Names of a kind that a class' detail shows.
+#: Maximum names of each kind in a class's detail.
 MOST_NAMES = 4
 
 
 @dataclass(frozen=True)
 class View:
-    """What to show. ``objective_ns`` of None: no apdex. ``plans``: class -> its plan, or why there is none."""
+    """What to show. ``objective_ns`` None: no Apdex. ``plans``: class -> its plan, or why it has none."""
 
     order: str = "sum"
     limit: int = 10
@@ -43,15 +43,15 @@ def coverage_lines(digest: Digest) -> list[tuple[str, bool]]:
     said: list[tuple[str, bool]] = []
     skipped = of["skipped_bytes"] / of["bytes"] if of["bytes"] else 0.0
     read = f"decoded: {of['read_events']:,} events in {size(of['bytes'])}"
-    said.append((f"{read}; {size(of['skipped_bytes'])} ({percent(skipped)}) of it could not be", skipped > 0)
+    said.append((f"{read}; {size(of['skipped_bytes'])} ({percent(skipped)}) could not be", skipped > 0)
                 if of["skipped_bytes"] else (read, False))  # fmt: skip
     if of["sessions"]:
         clear = of["sessions"] - of["tls_sessions"]
         line = f"sessions: {of['sessions']:,}, readable {percent(clear / of['sessions'])}"
         if of["tls_sessions"]:
-            line += f"; {of['tls_sessions']:,} encrypted (TLS): nothing of what they said is here"
+            line += f"; {of['tls_sessions']:,} encrypted (TLS), so their statements are missing"
         if of["midstream_sessions"]:
-            line += f"; {of['midstream_sessions']:,} began before the capture did: user and database unknown"
+            line += f"; {of['midstream_sessions']:,} began before the capture: user and database unknown"
         said.append((line, of["tls_sessions"] + of["midstream_sessions"] > 0))
     if of["packets"]:
         lost = [f"{of[key]:,} {what}" for key, what in _LOST if of[key]]
@@ -60,7 +60,7 @@ def coverage_lines(digest: Digest) -> list[tuple[str, bool]]:
         said.append((f"packets: {of['packets']:,}; {', '.join(lost) or 'none lost'}", bool(lost)))
     unanswered = [f"{of[key]:,} {what}" for key, what in _PARTLY if of[key]]
     if unanswered:
-        said.append((f"not whole: {', '.join(unanswered)}", True))
+        said.append((f"incomplete: {', '.join(unanswered)}", True))
     left = [f"{of[key]:,} {what}" for key, what in _LEFT_OUT if of[key]]
     if left:
         said.append((f"events: {', '.join(left)}", False))
@@ -80,11 +80,11 @@ _LOST = (
 )  # fmt: skip
 _PARTLY = (
     ("unknown_statements", "executions of statements prepared before the capture"),
-    ("unanswered", "requests without a whole answer"),
+    ("unanswered", "requests without a complete answer"),
 )  # fmt: skip
 _LEFT_OUT = (
     ("filtered", "left out by --since, --until or --filter"), ("undated", "without a time"),
-    ("others", "of classes that found no room"),
+    ("others", "of classes beyond the limit"),
 )  # fmt: skip
 
 
@@ -97,8 +97,8 @@ def overall(digest: Digest, view: View) -> str:
         parts[0] += f" over {text.seconds(digest.span_s)}"
         parts.append(f"{count(every.count / digest.span_s)}/s")
         if every.total_ns:
-            # Little's law: the time calls took, by the time there was.
-            parts.append(f"{count(every.total_ns / 1e9 / digest.span_s)} at once on average")
+            # Little's law: total response time divided by elapsed time.
+            parts.append(f"{count(every.total_ns / 1e9 / digest.span_s)} concurrent on average")
     if every.total_ns:
         shown = [f"{name} {ms(every, name)}" for name in ("p50", "p95", "p99")]
         parts.append(
@@ -221,7 +221,7 @@ def _names(each: QueryClass, kind: str) -> str:
 
 
 def _measure(name: str, number: Number) -> tuple[str, str]:
-    """(label, text): a measure's name says its unit."""
+    """(label, text); the name of a measure includes its unit."""
     mean = number.sum / number.count
     if name.startswith("is_"):
         return name.removeprefix("is_").replace("_", " "), f"{percent(mean)} of calls"
@@ -235,7 +235,7 @@ def _measure(name: str, number: Number) -> tuple[str, str]:
 
 
 def slowest(each: QueryClass) -> list[str]:
-    """When the slowest call was, how long it took, and whose it was."""
+    """When the slowest call ran, how long it took, and its client."""
     sample, took = each.sample, each.sample.get("response_ns")
     who = "@".join(str(sample[key]) for key in ("user", "host") if sample.get(key))
     found = [clock(sample.get("start_ns")), f"{text.milliseconds(took)} ms" if took is not None else "", who]
@@ -243,7 +243,7 @@ def slowest(each: QueryClass) -> list[str]:
 
 
 def sample_text(each: QueryClass, most: int) -> str:
-    """The slowest call's text, cut to so many characters."""
+    """The slowest call's text, cut to ``most`` characters."""
     told = str(each.sample.get("text") or "")
     is_cut = int(each.sample.get("text_bytes") or 0) > len(told.encode()) or len(told) > most
     return told[:most] + (" ..." if is_cut else "")

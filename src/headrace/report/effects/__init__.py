@@ -1,1 +1,3 @@
-"""What matters in a table of results, and which to choose: for imported tables and for experiments."""
+"""Which factors matter in a table of results, and which configuration to choose: for imported tables and
+experiments.
+"""

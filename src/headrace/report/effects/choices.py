@@ -1,4 +1,4 @@
-"""Which configuration to take, in words, tables and figures: the same for experiments and imported tables."""
+"""Which configuration to choose, in words, tables and figures; shared by experiments and imported tables."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from headrace.report import charts, text
 from headrace.report.charts import decisions as decision_charts
 from headrace.report.parts import Cell, Chart, Column, Gap, Heading, Part, Row, Sentences, Table
 
-#: Names that a sentence lists before it counts the rest.
+#: Names that a sentence lists before counting the rest.
 MOST_NAMES = 5
 
-#: Rows of a chart or a table that is not folded: the first in rank.
+#: Rows of a chart or an unfolded table: the first in rank.
 MOST_ROWS = 12
 
-#: Questions that have a chart of their own.
+#: Questions with their own chart.
 MOST_CHARTS = 8
 
 
@@ -55,8 +55,7 @@ def _best_words(best: Best, margin: float) -> str:
         return f"Not enough data to say which has the best {what}: {name} leads.{needed}{out}"
     return (
         f"Not enough data to say which has the best {what}: {name} leads, with at least "
-        f"{_percent(best.leader.kept.low)} of the best; {_names(best.rivals)} may be "
-        f"better.{needed}{out}"
+        f"{_percent(best.leader.kept.low)} of the best; {_names(best.rivals)} may be better.{needed}{out}"
     )
 
 
@@ -77,7 +76,7 @@ def _robust_words(robust: Robust, margin: float) -> str:
     first, what = robust.order[0], "the best" if robust.is_higher_better else "the best latency"
     overall = "The best overall" if robust.is_higher_better else "The best overall in latency"
     said = (
-        f"{overall} is {first.name}: over {len(robust.questions)} questions it keeps "
+        f"{overall} is {first.name}: across {len(robust.questions)} questions it keeps "
         f"{_kept(first.worst)} of {what} in its worst case ({first.where}), and {_percent(first.mean)} on "
         "average"
     )
@@ -159,8 +158,8 @@ def to_json(decision: Decision) -> dict[str, Any]:
 
 
 def brief(decision: Decision) -> list[Part]:
-    """The sentences, and for each choice over several questions what the first keep of each."""
-    found: list[Part] = [Heading("Which one to take"), Sentences(sentences(decision))]
+    """The sentences, and for each choice over several questions how much of the best the first candidates keep."""
+    found: list[Part] = [Heading("Which one to choose"), Sentences(sentences(decision))]
     for robust in decision.robusts:
         questions = robust.questions[:6]
         columns = [Column("kept of the best"), Column("least", "n"), Column("mean", "n")]
@@ -174,7 +173,7 @@ def brief(decision: Decision) -> list[Part]:
 
 
 def parts(decision: Decision) -> list[Part]:
-    """What a page shows: a chart for each question that has intervals."""
+    """The page's parts: a chart for each question that has intervals."""
     found: list[Part] = [Sentences(sentences(decision))]
     known = [b for b in decision.bests if b.leader.kept and b.leader.kept.low is not None]
     if kept := [_kept_chart(b) for b in known[:MOST_CHARTS]]:
@@ -199,7 +198,7 @@ def _kept_chart(best: Best) -> Chart:
     way = "more is better" if best.question.is_higher_better else "less is better"
     more = len(best.candidates) - len(rows)
     return Chart(
-        charts.ratios(rows, "part of the best that is kept", None, span),
+        charts.ratios(rows, "share of the best value", None, span),
         f"{best.question.name} ({way})",
         f"The first {len(rows)} of {len(best.candidates)}; report.json has all." if more else "",
         [(look, colour, mark) for look, (colour, mark) in _MARKS.items() if look in seen],
@@ -254,14 +253,14 @@ def _robust_tables(robust: Robust) -> Iterator[Table]:
     columns = [("configuration", ""), ("", ""), ("least", "n"), ("interval", "n"), ("mean", "n")]
     columns += [(name, "n") for name in robust.questions]
     way = "" if robust.is_higher_better else " latency"
-    title = f"What each keeps of the best{way}, wherever it is put"
+    title = f"Share of the best{way} that each keeps in every condition"
     yield Table(columns, rows[:MOST_ROWS], title, marked=frozenset({0}))
     if len(rows) > MOST_ROWS:
         yield Table(columns, rows, f"All {len(rows)}", is_folded=True, marked=frozenset({0}))
 
 
 def first_words(decision: Decision) -> Iterator[tuple[str, str]]:
-    """(name, what it keeps) of the best overall, for whoever has room for no more."""
+    """(name, what it keeps) of the best overall: the shortest form."""
     for robust in decision.robusts[:1]:
         first = robust.order[0]
         kept = f"keeps {_percent(first.worst.estimate)} of the best or more"

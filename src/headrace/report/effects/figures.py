@@ -1,5 +1,6 @@
-"""Figures of an analysis of effects: shares, interactions, what sticks out of the noise. One place for the pages
-of experiments and of imported tables."""
+"""Figures of an analysis of effects: shares, interactions, what stands out from the noise. Shared by the pages of
+experiments and of imported tables.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ from headrace.report.charts import decisions as decision_charts
 from headrace.report.effects import words as effects
 from headrace.report.parts import Chart, Table
 
-#: Terms that have a bar, and pairs of factors that have a plot: the largest.
+#: Maximum terms with a bar, and pairs of factors with a plot.
 MOST_TERMS, MOST_PAIRS = 20, 6
 
-#: Points of a half-normal plot that are named: one a term.
+#: Maximum labelled points of a half-normal plot: one per term.
 LEAST_NAMES, MOST_NAMES = 3, 8
 
 
 def shares(study: Study) -> Chart:
-    """How much of what varied goes with each term."""
+    """How much of the variation each term explains."""
     rows = []
     for term in sorted(study.effects.terms, key=lambda t: -t.share)[:MOST_TERMS]:
         is_sure = term.p_holm is not None and term.p_holm < study.alpha
@@ -62,15 +63,15 @@ def terms(study: Study) -> Table:
 
 
 def noise(study: Study) -> Chart | None:
-    """The half-normal plot, or bars where there are few effects; None where nothing shows the noise."""
+    """The half-normal plot, or bars if there are few effects; None if the noise is unknown."""
     found = half_normal(study.effects, study.alpha)
     if found is None:
         return None
     source = {
         "repeats": "The line is the noise of the repeats",
         "interactions": "The line is the noise, taken from the interactions of three and more factors",
-        "residual": "The line is the noise, taken from what the model leaves over",
-        "small effects": "The line is the noise, taken from the small effects (most are supposed to be nil)",
+        "residual": "The line is the noise, taken from the residuals of the model",
+        "small effects": "The line is the noise, taken from the small effects (most are assumed to be zero)",
     }[found.source]
     if not found.has_line:
         return _pareto_of(found, source)
@@ -78,7 +79,7 @@ def noise(study: Study) -> Chart | None:
     named: set[int] = set()
     for i in reversed(range(len(found.points))):
         point = found.points[i]
-        # Where nothing is beyond, the largest are what a reader asks for.
+        # If nothing exceeds the margin, label the largest.
         is_told = point.is_beyond or len(named) < LEAST_NAMES
         if is_told and point.name and point.name not in seen and len(named) < MOST_NAMES:
             seen.add(point.name)
@@ -88,23 +89,23 @@ def noise(study: Study) -> Chart | None:
         for i, p in enumerate(found.points)
     ]
     see = (
-        f"{source}: chance alone follows the line. Beyond the dashed line an effect is significant, all points "
-        "together. A factor of several levels has several points."
+        f"{source}: effects of chance follow the line. Beyond the dashed line an effect is significant, for "
+        "all points jointly. A factor with several levels has several points."
     )
     figure = decision_charts.half_normal(rows, found.margin)
-    return Chart(figure, "What sticks out of the noise?", see, _NOISE_LEGEND)
+    return Chart(figure, "What stands out from the noise?", see, _NOISE_LEGEND)
 
 
 _NOISE_LEGEND = (
     ("significant", "@{accent}", "●"),
     ("may be chance", "@{muted}", "○"),
     ("noise", "@{soft}", ""),
-    ("95% of all chance stays below", "@{worse}", "dash"),
+    ("95% of chance effects stay below", "@{worse}", "dash"),
 )
 
 
 def _hint(name: str, size: float) -> str:
-    return charts.hint(name or "no term: left over", f"{size:.2f} times the noise")
+    return charts.hint(name or "residual", f"{size:.2f}x the noise")
 
 
 def _pareto_of(found: HalfNormal, source: str) -> Chart:
@@ -127,15 +128,16 @@ def _pareto_of(found: HalfNormal, source: str) -> Chart:
     legend = [(name, colour, "■" if mark in "●○" and mark else mark) for name, colour, mark in _NOISE_LEGEND]
     return Chart(
         figure,
-        "What sticks out of the noise?",
-        f"{source} (1). Beyond the dashed line an effect is significant, all bars together.",
+        "What stands out from the noise?",
+        f"{source} (1). Beyond the dashed line an effect is significant, for all bars jointly.",
         legend,
     )
 
 
 def pareto(study: Study) -> Chart:
-    """The contrasts of a screening, the largest first, with their intervals or beside Lenth's margin: what sticks
-    out is worth another experiment."""
+    """The contrasts of a screening, largest first, with their intervals or Lenth's margin: effects that stand out
+    are worth another experiment.
+    """
     order = sorted(study.effects.contrasts, key=lambda c: -abs(math.log(c.ratio.estimate)))[:MOST_TERMS]
     limit = next(iter(effects.limits(study)), None)
     rows = []
@@ -155,13 +157,13 @@ def pareto(study: Study) -> Chart:
     span = charts.ratio_span([row.interval for row in rows if row.interval], floor)
     way = "higher is better" if study.is_higher_better else "lower is better"
     return Chart(
-        charts.ratios(rows, f"second level over the first ({way})", floor, span),
-        "Contrasts, the largest first",
+        charts.ratios(rows, f"second level relative to the first ({way})", floor, span),
+        "Contrasts, largest first",
     )
 
 
 def interactions(study: Study) -> Iterator[Chart]:
-    """The largest: the factor with more levels along the axis, the other as lines, all on one axis."""
+    """The largest interactions: the factor with more levels along the axis, the other as lines."""
     found = study.effects
     axis = decision_charts.value_axis([v for c in found.conditionals for v in c.means.values()])
     pairs = sorted((t for t in found.terms if len(t.term) == 2), key=lambda t: -t.share)

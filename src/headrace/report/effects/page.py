@@ -1,4 +1,4 @@
-"""The page of an analysis of effects: what matters in sentences, and each of its numbers."""
+"""The page of an analysis of effects: conclusions in sentences, and every number behind them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from headrace.report.parts import (
     method,
 )
 
-#: Cells in the chart of ranks; the table has more.
+#: Maximum cells in the chart of ranks; the table has more.
 MOST_RANKS = 40
 
 
@@ -41,7 +41,7 @@ def page_of(studies: Sequence[Study], sources: Sequence[Path], decision: Decisio
     return Page(
         eyebrow="headrace import",
         title=names + more,
-        lead="Results that were measured elsewhere: what matters in them, and how sure one can be.",
+        lead="Results measured elsewhere: which factors matter, and how certain that is.",
         verdicts=_verdicts(studies, decision),
         keys=list(_keys(studies, decision)),
         cautions=[
@@ -65,18 +65,18 @@ def page_of(studies: Sequence[Study], sources: Sequence[Path], decision: Decisio
 
 
 def _verdicts(studies: Sequence[Study], decision: Decision) -> list[str]:
-    """What to take, and what matters most for the first responses."""
+    """Which one to choose, and what matters most for the first responses."""
     said = [effects.sentences(study)[0] for study in studies]
     return [*choices.sentences(decision)[:1], *said[:2]] if decision.bests else said[:3]
 
 
 def _choice(decision: Decision) -> Section:
     see = (
-        "The best for each response, those that none beats in two responses together, and the one that "
-        "loses least in its worst case."
+        "The best for each response, the ones not beaten in two responses together, and the one that loses "
+        "least in its worst case."
     )
     parts = choices.parts(decision)
-    return Section("choice", "Choice", "Which one to take?", parts, see)
+    return Section("choice", "Choice", "Which one should you choose?", parts, see)
 
 
 def _keys(studies: Sequence[Study], decision: Decision) -> Iterator[Key]:
@@ -113,8 +113,8 @@ def _sections(study: Study, i: int, is_many: bool) -> Iterator[Section]:
     )
     if plots := list(effect_parts.interactions(study)):
         see = (
-            "Each line is a level of the second factor. Where lines run parallel, the two factors do not "
-            "care about each other; where they cross or part, the right level of one depends on the other."
+            "Each line is a level of the second factor. If lines are parallel, the factors are independent; "
+            "if they cross or diverge, the right level of one depends on the other."
         )
         yield Section(
             f"depends{i}", "" if is_many else "Interactions", "What depends on what?", [Row(plots)], see=see
@@ -128,8 +128,8 @@ def _sections(study: Study, i: int, is_many: bool) -> Iterator[Section]:
 
 
 _LEVELS = (
-    "A level's mean gives every combination of the other factors the same weight, measured or not; the "
-    "ratio is to the factor's first level. Where an interaction is large, such a mean is no cell's truth."
+    "A level's mean gives every combination of the other factors the same weight, measured or not; the ratio "
+    "is to the factor's first level. If an interaction is large, such a mean may describe no real cell."
 )
 
 
@@ -146,12 +146,14 @@ def _ranks(study: Study) -> Iterator[Part]:
         rows.append((study.name(cell), value, text.count(value), colour, hint))
     legend = [("the largest group", "@{accent}", "■")]
     legend += (
-        [("lies apart", "@{line6}", "■")]
+        [("separate group", "@{line6}", "■")]
         if any(g is not usual and not g.is_collapsed for g in groups)
         else []
     )
     legend += [("collapsed", "@{worse}", "■")] if any(g.is_collapsed for g in groups) else []
-    see = "A rank can be luck: measure the first few again in blocks before you decide. A race does."
+    see = (
+        "A rank can be luck: measure the first few again in blocks, for example in a race, before you decide."
+    )
     yield Chart(decision_charts.bars(rows, study.response), see=see, legend=legend)
     listed: list[Sequence[str | Cell]] = [
         (
@@ -188,7 +190,7 @@ def _group_table(study: Study, groups: Sequence[choice.Group], usual: choice.Gro
         state = Cell(_group_name(groups, i, usual), _group_chip(groups, i))
         rows.append((state, str(len(group.cells)), spread, names + more))
     columns = (("group", ""), ("cells", "n"), (study.response, "n"), ("which", "wrap"))
-    return Table(columns, rows, "Groups that lie apart")
+    return Table(columns, rows, "Separate groups")
 
 
 def _levels(study: Study) -> Table:
@@ -215,23 +217,23 @@ def _method() -> Section:
     lines = (
         (
             "A share",
-            "says how much of what varies in the table goes with a factor, or with two of them together "
-            "beyond what each does alone. It says nothing of other levels than those that were tried.",
+            "is how much of the variation in the table a factor explains, or two factors together beyond "
+            "their separate effects. It says nothing about levels that were not tried.",
         ),
         (
             "p (Holm)",
-            "is how often chance alone would show as much, were there nothing, adjusted for the number of "
-            "terms that were looked at. It rests on the error named above, and is as good as that is.",
+            "is how often chance would show at least as much if there were no effect, adjusted for the number "
+            "of terms. It is only as good as the error estimate named above.",
         ),
         (
-            "One number a cell",
-            "shows no noise. Interactions of three or more factors then replace it, if there "
-            "are any: who doubts that measures some cells again.",
+            "One number per cell",
+            "shows no noise. Interactions of three or more factors then replace it, if there are any. If you "
+            "doubt that, measure some cells again.",
         ),
         (
-            "A group lies apart",
-            f"where two neighbours in rank differ by more than {choice.GAP:g} times. A group below "
-            f"{100 * choice.COLLAPSED:.0f}% of the largest one has collapsed: it broke down.",
+            "A group is separate",
+            f"if two neighbours in rank differ by more than {choice.GAP:g} times. A group below "
+            f"{100 * choice.COLLAPSED:.0f}% of the largest one has collapsed.",
         ),
         (
             "Sources:",

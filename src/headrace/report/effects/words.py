@@ -1,4 +1,4 @@
-"""What an analysis of effects says: what matters in plain sentences, the ranks, and what cannot be claimed."""
+"""An analysis of effects in sentences: which factors matter, the ranks, and what cannot be claimed."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from headrace.analysis.factors import Study
 from headrace.report import text
 from headrace.report.parts import Cell, Cells, Column, Gap, Part, Sentence, Sentences, Table
 
-#: A term that explains less of the variation is not worth a sentence.
+#: A term that explains less of the variation gets no sentence.
 MIN_SHARE = 0.05
 
-#: An interaction is told where a factor's spread differs between the levels of another by more than this ratio.
+#: An interaction is reported if a factor's spread differs between the levels of another by more than this ratio.
 MIN_DIFFERENCE = 1.25
 
-#: Pairs that one line about confounding names.
+#: Maximum pairs named in one line about confounding.
 MAX_ALIASES = 4
 
-#: A weight this close to 1 is one: the two are the same column.
+#: A weight this close to 1 counts as 1: the two are the same column.
 WHOLE = 1e-6
 
-#: Ranks shown in a terminal before the rest is summed up.
+#: Ranks shown in a terminal before the rest is summarised.
 SHOWN_RANKS = 12
 
 
 def sentences(study: Study) -> list[str]:
-    """What matters, what depends on what, which cells broke down, and which levels are safe to take."""
+    """What matters, what depends on what, which cells collapsed, and which levels are safe to choose."""
     found = [*_main(study), *_dependences(study), *_groups(study), *_levels(study)]
-    return [*(found or ["No factor makes a difference worth a sentence."]), *_unknown(study)]
+    return [*(found or ["No factor makes a notable difference."]), *_unknown(study)]
 
 
 def _unknown(study: Study) -> Iterator[str]:
     names = [f"{factor} {level}" for factor, level in study.effects.unknown]
     if names:
-        yield f"Never measured apart from other factors, so not compared: {', '.join(names)}."
+        yield f"Never varied independently of other factors, so not compared: {', '.join(names)}."
 
 
 def confounded(study: Study, *, is_sure: bool = False) -> list[str]:
-    """What each effect of a screening may be in truth; with ``is_sure`` only those that are told from chance."""
+    """What each effect of a screening may really be; with ``is_sure`` only the significant ones."""
     if study.aliasing is None:
         return []
     sure = {t.term for t in study.effects.terms if t.p_holm is not None and t.p_holm < study.alpha}
@@ -51,7 +51,7 @@ def confounded(study: Study, *, is_sure: bool = False) -> list[str]:
 
 
 def alias_lines(found: Aliasing, only: Collection[Term] | None = None) -> list[str]:
-    """A line a term that is confounded with a pair, in the order of the model: the heaviest pairs."""
+    """A line for each term that is confounded with a pair, in the order of the model, with its heaviest pairs."""
     lines = []
     for term in (t for t in found.terms if only is None or t in only):
         own = [a for a in found.aliases if a.term == term]
@@ -64,7 +64,7 @@ def alias_lines(found: Aliasing, only: Collection[Term] | None = None) -> list[s
 
 
 def _signed(weight: float) -> str:
-    """How much of the other effect is in this one; nothing where it is all of it."""
+    """How much of the other effect is in this one; empty if all of it is."""
     if abs(abs(weight) - 1) < WHOLE:
         return "" if weight > 0 else "-"
     return f"{weight:.2g} "
@@ -75,7 +75,7 @@ def _name(term: Term) -> str:
 
 
 def limits(study: Study) -> tuple[float, ...]:
-    """The ratio beyond which a contrast of a design without repeats is told from chance (Lenth); else none."""
+    """The ratio beyond which a contrast is significant in a design without repeats (Lenth); else None."""
     effects = study.effects
     is_whole = len(effects.contrasts) == len(effects.terms)
     if effects.error != "none" or effects.strata or not is_whole:
@@ -88,38 +88,37 @@ def error_words(effects: Effects) -> str:
     """What the intervals rest on."""
     if effects.error == "repeats":
         return (
-            f"The spread of repeats about their cells is the error: {100 * (effects.deviation or 0):.2g}%, "
+            f"The error is the spread of repeats within their cells: {100 * (effects.deviation or 0):.2g}%, "
             f"{effects.error_degrees} degrees of freedom."
         )
     if effects.error == "residual":
         return (
-            "Each treatment was measured once: the residuals of the model replace the error "
+            "Each treatment was measured once, so the model's residuals are used as the error "
             f"({100 * (effects.deviation or 0):.2g}%, {effects.error_degrees} degrees of freedom). "
-            "Interactions that are not in the model are in it, and make it larger."
+            "It includes interactions that are not in the model, which make it larger."
         )
     if effects.error == "interactions":
         return (
-            "Each cell was measured once, so nothing here shows how much a second run would have differed. "
-            "Interactions of three or more factors replace it "
-            f"({100 * (effects.deviation or 0):.2g}%, {effects.error_degrees} degrees of freedom): p values "
-            "and intervals suppose that there are none. Where there are, a real effect can look like "
+            "Each cell was measured once, so the error is unknown. Interactions of three or more factors "
+            f"replace it ({100 * (effects.deviation or 0):.2g}%, {effects.error_degrees} degrees of freedom): "
+            "p values and intervals assume that there are none. If there are, a real effect can look like "
             "chance."
         )
     return (
-        "Each cell was measured once, so the error is unknown: these are estimates without "
-        "intervals and without a verdict."
+        "Each cell was measured once, so the error is unknown: these estimates have no intervals and no "
+        "verdict."
     )
 
 
 def strata_words(effects: Effects) -> list[str]:
-    """What factors that are hard to change were tested by."""
+    """How the factors that are hard to change were tested."""
     found = []
     for stratum in effects.strata:
         factors = " and ".join(stratum.factors)
         if stratum.deviation is None:
             found.append(
-                f"{factors} was set up once a level: nothing shows how much a second set-up would have "
-                "differed, so its effects are estimates, without intervals and without a verdict."
+                f"{factors} was set up once per level, so the variation between set-ups is unknown: its "
+                "effects are estimates without intervals and without a verdict."
             )
         else:
             found.append(
@@ -153,7 +152,7 @@ def _certainty(study: Study, p: float | None) -> str:
 
 
 def _dependences(study: Study) -> Iterator[str]:
-    """A factor that matters at one level of another and not at the next: what a main effect hides."""
+    """A factor that matters at one level of another factor but not at the next, which a main effect hides."""
     pairs: dict[tuple[str, str], list[Conditional]] = {}
     for conditional in study.effects.conditionals:
         pairs.setdefault((conditional.factor, conditional.by), []).append(conditional)
@@ -164,8 +163,8 @@ def _dependences(study: Study) -> Iterator[str]:
             continue
         high, low = max(own, key=lambda c: c.spread), min(own, key=lambda c: c.spread)
         yield (
-            f"The effect of {factor} depends on {by}: best over worst is {high.spread:.2f} at {high.at}, "
-            f"{low.spread:.2f} at {low.at}{_certainty(study, term.p_holm)}."
+            f"The effect of {factor} depends on {by}: the best-to-worst ratio is {high.spread:.2f} at "
+            f"{high.at}, {low.spread:.2f} at {low.at}{_certainty(study, term.p_holm)}."
         )
 
 
@@ -183,11 +182,10 @@ def _groups(study: Study) -> Iterator[str]:
         names = ", ".join(study.name(c) for c in group.cells[:6])
         more = f" and {len(group.cells) - 6} more" if len(group.cells) > 6 else ""
         cells = f"{len(group.cells)} cells" if len(group.cells) > 1 else "A cell"
-        what = ("collapse" if group.is_collapsed else "lie apart") + ("s" if len(group.cells) == 1 else "")
-        yield (
-            f"{cells} {what.replace('lie aparts', 'lies apart')}, at {_range(group)} where "
-            f"{len(usual.cells)} have {_range(usual)}: {names}{more}."
+        what = (
+            "collapsed" if group.is_collapsed else "are separate" if len(group.cells) > 1 else "is separate"
         )
+        yield (f"{cells} {what}, at {_range(group)}; {len(usual.cells)} have {_range(usual)}: {names}{more}.")
 
 
 def _range(group: choice.Group) -> str:
@@ -196,7 +194,7 @@ def _range(group: choice.Group) -> str:
 
 
 def _levels(study: Study) -> Iterator[str]:
-    """For factors of two levels: is the second at least as good as the first everywhere, and where not?"""
+    """For factors with two levels: is the second at least as good as the first everywhere, and if not, where?"""
     for factor, levels in study.effects.factors.items():
         if len(levels) != 2:
             continue
@@ -223,7 +221,7 @@ def _levels(study: Study) -> Iterator[str]:
 
 
 def to_json(study: Study) -> dict[str, Any]:
-    """One study as plain values; cells as objects of factor to level."""
+    """One study as plain values; a cell is an object that maps factors to levels."""
     effects = study.effects
     return {
         "response": study.response,
@@ -281,7 +279,7 @@ def brief(study: Study) -> list[Part]:
 
 
 def terms_table(effects: Effects) -> Table:
-    """Every term with its share, the largest first."""
+    """Every term with its share, largest first."""
     rows: list[Cells] = [
         [
             term.name,

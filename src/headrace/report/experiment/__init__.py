@@ -1,1 +1,1 @@
-"""An experiment's report: one section a file; ``page`` puts them in their order."""
+"""An experiment's report: one section per file; ``page`` orders them."""

@@ -1,4 +1,4 @@
-"""Which one to take."""
+"""The section on which configuration to choose."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from headrace.report.experiment.view import View
 from headrace.report.parts import Gap, Section
 
 SEE = (
-    "The best for each objective with everything that is indistinguishable from it, those that none beats in both "
+    "The best for each objective with everything indistinguishable from it, the ones not beaten in both "
     "throughput and p99, and the one that loses least in its worst condition."
 )
 
 
 def section(view: View) -> Section:
-    """Empty below three treatments."""
+    """Empty with fewer than three treatments."""
     decision = view.analysis.decision
     if not decision:
         return Section("choice", "", "", data={"choice": None})
     return Section(
         "choice",
         "Choice",
-        "Which one to take?",
+        "Which one should you choose?",
         lambda: choices.parts(decision),
         SEE,
         [Gap(), *choices.brief(decision)],

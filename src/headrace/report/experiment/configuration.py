@@ -1,4 +1,4 @@
-"""What was changed: what differs between configurations, and what was read back from the host."""
+"""What was changed: the differences between configurations, and the values read back from the host."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.report.experiment import tables
 from headrace.report.experiment.view import View
 from headrace.report.parts import Cell, Cells, Column, Part, Section, Sentence, Table
 
-#: More configurations than this go down the page, their settings across.
+#: With more configurations than this, they are the rows of the table and settings its columns.
 MOST_ACROSS = 9
 
 
@@ -19,7 +19,7 @@ def section(view: View) -> Section:
 def _parts(view: View) -> Iterator[Part]:
     found = tables.differences(view.design, view.records)
     if found.cells:
-        yield Sentence("Only what differs between configurations; in bold what differs from the baseline.")
+        yield Sentence("Only settings that differ between configurations; bold: differs from the baseline.")
         yield _differences(found)
     else:
         yield Sentence("All treatments have the same settings.")

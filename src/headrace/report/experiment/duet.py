@@ -1,4 +1,4 @@
-"""What a report says of trials that ran side by side: that they did, and what that means for its numbers."""
+"""Notes on trials that ran side by side, and what that means for the report's numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_duet(folder: ExperimentFolder) -> bool:
 def of_responses(
     folder: ExperimentFolder, records: Sequence[TrialRecord], responses: Mapping[int, TrialResponse]
 ) -> Sides | None:
-    """What the sound pairs tell; None for an experiment that is no duet, or has no whole pair yet."""
+    """The result of the valid pairs; None if the experiment is not a duet or has no complete pair yet."""
     if not is_duet(folder):
         return None
     sound = [r for r in records if r.state is TrialState.COMPLETE and r.number in responses]
@@ -29,7 +29,7 @@ def of_responses(
 
 
 def cpus(records: Iterable[TrialRecord]) -> tuple[str, str]:
-    """The CPUs of either half, as the trials that ran there had them."""
+    """The CPUs of either half, as recorded by its trials."""
     found = {r.position: str(r.knobs["duet.cpus"]["after"]) for r in records if "duet.cpus" in r.knobs}
     return found.get(1, ""), found.get(2, "")
 
@@ -37,7 +37,7 @@ def cpus(records: Iterable[TrialRecord]) -> tuple[str, str]:
 def sentences(
     folder: ExperimentFolder, records: Sequence[TrialRecord], responses: Mapping[int, TrialResponse]
 ) -> list[str]:
-    """What a reader must know; empty for an experiment that is no duet."""
+    """The notes; empty if the experiment is not a duet."""
     if not is_duet(folder):
         return []
     first, second = cpus(records)
@@ -56,7 +56,7 @@ def sentences(
         gain = f", {found.gain:.1f} times less" if found.gain and found.gain >= 1.05 else ""
         said.append(
             f"A trial varied by {100 * found.alone:.1f}% between pairs, and by {100 * found.together:.1f}% "
-            f"relative to the other one of its pair{gain}. The rest affected both and cancels."
+            f"relative to the other trial of its pair{gain}. The rest affected both and cancels."
         )
     return said
 
@@ -64,7 +64,7 @@ def sentences(
 def to_json(
     folder: ExperimentFolder, records: Sequence[TrialRecord], responses: Mapping[int, TrialResponse]
 ) -> dict[str, Any] | None:
-    """The part of ``report.json``; None for an experiment that is no duet."""
+    """The part of ``report.json``; None if the experiment is not a duet."""
     if not is_duet(folder):
         return None
     found = of_responses(folder, records, responses)

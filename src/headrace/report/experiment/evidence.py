@@ -1,4 +1,4 @@
-"""Everything a report shows beside the analysis, read once from the experiment and bounded in size."""
+"""Everything a report shows in addition to the analysis, read once and bounded in size."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: What series may add to a page, so that it stays under 5 MB (plotly.js is 1.5 MB) whatever was measured.
+#: Bytes that series may add to a page, so that every page stays under 5 MB (plotly.js is 1.5 MB).
 PACE_BYTES = 650_000
 MACHINE_BYTES = 1_200_000
 MAX_POINTS, MIN_POINTS = 400, 60
 
-#: A number in JSON, and a heat map's cell in base64.
+#: Bytes of a number in JSON, and of a heat map's cell in base64.
 NUMBER_BYTES, CELL_BYTES = 6.0, 4 / 3
 MACHINE_LINES = 22
 
-#: A quantity that a server panel shows -> status counters whose sum it is: the first group that the server has.
+#: Quantity in a server panel -> groups of status counters to sum: the first group that the server has is used.
 #: MariaDB 10.11 no longer counts InnoDB's rows; its handler counters include those of temporary tables.
 SERVER_COUNTERS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "rows read": (
@@ -54,7 +54,7 @@ SERVER_COUNTERS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """What the host did in one trial. Shares are 0 to 1, rates a second; arrays on ``Evidence.machine_grid``.
+    """What the host did in one trial. Shares are 0 to 1, rates per second; arrays on ``Evidence.machine_grid``.
 
     ``heat`` maps each CPU share to an array (cores, grid). ``device`` is None without disk samples.
     """
@@ -68,7 +68,7 @@ class Machine:
     server: Mapping[str, Floats]
 
     def mean(self, values: Floats, grid: Grid) -> float:
-        """Over the measured window; NaN without samples in it."""
+        """Mean over the measured window; NaN without samples."""
         inside = values[grid.centers_s() > 0]
         found = inside[np.isfinite(inside)]
         return float(found.mean()) if len(found) else float("nan")
@@ -94,7 +94,7 @@ class Evidence:
     def distribution(self, summary: TreatmentSummary) -> tuple[Floats, Floats]:
         """Fractions and the latency in ns at each, from the merged histogram of the treatment's trials.
 
-        Ends where fewer than ``MIN_BEYOND`` operations lie beyond: further out is luck, not latency.
+        Ends when fewer than ``MIN_BEYOND`` operations are beyond: the rest is chance.
         """
         merged = merge([self.responses[n].latency for n in summary.trials if n in self.responses])
         total = merged.total
@@ -114,8 +114,9 @@ class Evidence:
 
 
 def gather(folder: ExperimentFolder, analysis: Analysis, responses: Mapping[int, TrialResponse]) -> Evidence:
-    """Read what the page needs; raises StoreError when a table cannot be read. ``responses`` are those of every
-    trial that ran."""
+    """Read what the page needs; raises StoreError when a table cannot be read. ``responses``: of every trial that
+    ran.
+    """
     import duckdb
 
     records = folder.trials()
@@ -124,7 +125,7 @@ def gather(folder: ExperimentFolder, analysis: Analysis, responses: Mapping[int,
         with folder.database() as connection:
             connection.execute(
                 "SET threads = 2"
-            )  # more would only cost memory: the reading is bound by decoding
+            )  # more threads only cost memory: reading is bound by decoding
             return _read(connection, folder, analysis, records, responses, representatives)
     except duckdb.Error as error:
         raise StoreError(f"a table cannot be read: {error}", place=str(folder.path)) from error
@@ -150,7 +151,7 @@ def _read(
         points = min(MAX_POINTS, max(MIN_POINTS, int(budget_bytes / max(1.0, point_bytes))))
         return Grid.spanning(warmup_s, seconds, points, step_s)
 
-    # A line of throughput and one of p99 a trial, and the outline of a band (x and y, both ways) a treatment.
+    # Per trial a line of throughput and one of p99; per treatment the outline of a band (x and y, both ways).
     pace_grid = grid(PACE_BYTES, NUMBER_BYTES * (2 * len(responses) + 4 * len(representatives)))
     cells = len(series.CPU_SHARES) * max([r.cpus for r in representatives.values()], default=1)
     machine_grid = grid(

@@ -1,4 +1,4 @@
-"""On what host it ran, in a few lines of its facts."""
+"""The host, in a few lines of its facts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.report.parts import Facts, Heading, Part, Section, Sentence
 
 
 def section(view: View) -> Section:
-    return Section("host", "Host", "On what host?", lambda: _parts(view))
+    return Section("host", "Host", "Which host?", lambda: _parts(view))
 
 
 def _parts(view: View) -> Iterator[Part]:
@@ -27,7 +27,7 @@ def _parts(view: View) -> Iterator[Part]:
 
 
 def _known(view: View, facts_hash: str) -> list[tuple[str, str]]:
-    """One damaged file of facts must not cost the page."""
+    """A damaged facts file must not break the page."""
     try:
         return _digest(view.folder.facts(facts_hash))
     except StoreError as error:
@@ -35,7 +35,7 @@ def _known(view: View, facts_hash: str) -> list[tuple[str, str]]:
 
 
 def _digest(facts: HostFactsRead) -> list[tuple[str, str]]:
-    """A host that lacks a fact still has a report, which says what is missing."""
+    """A host with missing facts still gets a report, which names them."""
     try:
         return list(HostFacts(facts).digest())
     except TargetError as error:

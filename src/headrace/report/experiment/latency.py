@@ -1,4 +1,4 @@
-"""Where in the distribution the latency is."""
+"""The latency distribution."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from headrace.report.experiment.view import View
 from headrace.report.parts import Chart, Heading, Part, Section, Sentence
 
 SEE = (
-    "Read upward at 99%: one operation in a hundred takes longer than that. A line that lies lower is "
-    "faster; lines that part only at the right differ only in their slowest operations. Each line ends "
-    "where fewer than 10 operations lie beyond."
+    "Read upward at 99%: one operation in a hundred takes longer. A lower line is faster; lines that diverge "
+    "only at the right differ only in their slowest operations. Each line ends when fewer than 10 operations "
+    "are beyond."
 )
 
 
@@ -23,7 +23,7 @@ def section(view: View) -> Section:
         brief.append(
             Sentence("A closed loop sends nothing while the server stalls, so users would see a worse p99.")
         )
-    title = "Where in the distribution is the latency?"
+    title = "How is latency distributed?"
     return Section("latency", "Latency", title, lambda: _parts(view), SEE, brief)
 
 
@@ -32,7 +32,7 @@ def _parts(view: View) -> Iterator[Part]:
         measured = [(r.configuration, r.summary) for r in group.rows if r.summary]
         styles = line_styles([name for name, _ in measured], group)
         lines = []
-        # Coloured lines last: they are drawn over the grey ones.
+        # Coloured lines come last, so that they are drawn over the grey ones.
         for name, summary in sorted(measured, key=lambda each: styles[each[0]].width):
             look = styles[name]
             lines.append((name, look.colour, look.dash, look.width, *view.evidence.distribution(summary)))
@@ -44,6 +44,6 @@ def _parts(view: View) -> Iterator[Part]:
             yield Heading(group.condition, "condition")
         others = len(drawn) - len(shown)
         if others:
-            yield Sentence(f"{others} more in grey: touch a line for its name.", "aside")
+            yield Sentence(f"{others} more in grey: hover over a line for its name.", "aside")
         legend = [(name, styles[name].colour, styles[name].dash) for name in shown]
         yield Chart(percentiles(lines), legend=legend)

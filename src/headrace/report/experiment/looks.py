@@ -1,4 +1,4 @@
-"""Which line of a chart has which look: the same in every chart of a report."""
+"""The look of each line, the same in every chart of a report."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Look:
 
     @property
     def is_telling(self) -> bool:
-        """Whether it is named in the legend; others are grey and named when touched."""
+        """Whether it is in the legend; other lines are grey and named on hover."""
         return "muted" not in self.colour
 
 
 def line_styles(names: Sequence[str], group: tables.Group) -> dict[str, Look]:
-    """By configuration. Past as many lines as there are colours only the telling ones are coloured."""
+    """Looks by configuration. If there are more lines than colours, only the important ones are coloured."""
     others = [n for n in names if n != group.baseline_configuration]
     styles = {n: Look("@{ink}", "dot", 2.4) for n in names if n not in others}
     if len(others) <= len(charts.LINE_COLOURS):

@@ -1,4 +1,4 @@
-"""What the machine did: means, cores over time, and the strips (CPU, device, server) of any two trials."""
+"""What the machine did: means, cores over time, and strips (CPU, device, server) of any two trials."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CPU_LINES = {
 
 _CPU, _DEVICE = "CPU, all cores", "device under test"
 
-#: What the table of means shows of each trial: (name, unit, of what).
+#: Columns of the table of means: (name, unit, source).
 SUMMARY_COLUMNS = (
     ("busy", "%", _CPU), ("system", "%", _CPU), ("softirq", "%", _CPU), ("iowait", "%", _CPU),
     ("steal", "%", _CPU), ("reads", "/s", _DEVICE), ("writes", "/s", _DEVICE), ("read", "MB/s", _DEVICE),
@@ -53,7 +53,7 @@ Rows = Sequence[tuple[tables.ResultRow, Machine]]
 def section(view: View) -> Section:
     see = (
         "Means over the measured window of each treatment's median trial. Utilisation near 100% means that "
-        "the device was never idle, not that it could do no more: many devices serve requests side by side."
+        "the device was never idle, not that it was saturated: many devices serve requests in parallel."
     )
     return Section("machine", "Machine", "What did the machine do?", lambda: _parts(view), see)
 
@@ -68,13 +68,13 @@ def _parts(view: View) -> Iterator[Part]:
 
 
 def rows_of(view: View) -> Rows:
-    """Those treatments that were sampled."""
+    """The treatments with samples."""
     machines = view.evidence.machines
     return [(r, machines[r.treatment]) for g in view.groups for r in g.rows if r.treatment in machines]
 
 
 def means(evidence: Evidence, rows: Rows, noun: str) -> Table:
-    """Over the measured window of each treatment's representative trial."""
+    """Means over the measured window of each treatment's representative trial."""
     columns = [Column(noun), Column("trial", "n")]
     columns += [Column(name, "n", over=over, small=unit) for name, unit, over in SUMMARY_COLUMNS]
     cells: list[Cells] = []
@@ -89,7 +89,7 @@ def means(evidence: Evidence, rows: Rows, noun: str) -> Table:
 
 
 def heat_tops(machines: Sequence[Machine]) -> dict[str, int]:
-    """The scale's end for each share, in percent: the same for all maps, so that they can be compared."""
+    """The end of each share's scale in percent: the same for all maps, so that they are comparable."""
     tops = {}
     for share in CPU_SHARES:
         top = max([highest(m.heat[share]) for m in machines if m.heat], default=0.0)
@@ -105,8 +105,8 @@ def _heat_maps(view: View, rows: Rows) -> Iterator[Part]:
     tops = heat_tops([machine for _, machine in shown])
     yield Heading("Is one core the bottleneck?")
     yield Sentence(
-        "One row is one core. A single strong row among faint ones is work that only one core can do; "
-        "look at softirq next."
+        "One row is one core. A single strong row among faint ones is work that only one core does; check "
+        "softirq next."
     )
     scales = [When("share", s, [Scale(top)], is_hidden=i > 0) for i, (s, top) in enumerate(tops.items())]
     yield Box("controls", [Switch("share", "Share of time", list(tops)), *scales])
@@ -127,7 +127,7 @@ def _heat_maps(view: View, rows: Rows) -> Iterator[Part]:
 
 
 def strips(view: View, rows: Rows, noun: str = "trials") -> Iterator[Part]:
-    """Strips for each treatment, the baseline and the best beside each other first."""
+    """Strips for each treatment; the baseline and the best come first, next to each other."""
     panels = [_panels(machine) for _, machine in rows]
     tops: dict[str, float] = {}
     for found in panels:
@@ -144,9 +144,7 @@ def strips(view: View, rows: Rows, noun: str = "trials") -> Iterator[Part]:
     best = tables.best([row for row, _ in rows if row in group.rows])
     right = next((i for i, (row, _) in enumerate(rows) if best and row is best), len(rows) - 1)
     yield Heading("CPU, device and server over time")
-    breaks = (
-        " Breaks in a line are missing samples or counters that started again." if noun == "trials" else ""
-    )
+    breaks = " Breaks in a line are missing samples or counter resets." if noun == "trials" else ""
     yield Sentence(f"Two {noun} on the same axes: choose any two.{breaks}")
     yield Compare(choices, [left, right] if right != left else [left])
 
@@ -181,7 +179,7 @@ def _device_parts(disk: Mapping[str, Floats]) -> dict[str, dict[str, Floats]]:
         return {}
     parts = {"Device requests/s": {n: disk[n] for n in ("reads", "writes", "flushes") if n in disk}}
     if {"sectors_read", "sectors_written"} <= set(disk):
-        # A sector is 512 bytes here whatever the device's own block size.
+        # A sector is 512 bytes here, regardless of the device's block size.
         parts["Device MB/s"] = {
             "read": disk["sectors_read"] * 512e-6,
             "written": disk["sectors_written"] * 512e-6,
@@ -202,7 +200,7 @@ def _device_parts(disk: Mapping[str, Floats]) -> dict[str, dict[str, Floats]]:
 
 
 def _each(total: Floats, requests: Floats) -> Floats:
-    """Per request; NaN where there was none: no request waits 0 ms."""
+    """Per request; NaN without requests, because that is not a wait of 0 ms."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(requests > 0.05, total / requests, np.nan)
 

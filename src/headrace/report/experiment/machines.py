@@ -1,4 +1,4 @@
-"""What a report says of the machines of an experiment that ran on several."""
+"""Notes on the machines of an experiment that ran on several."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from headrace.store import ExperimentFolder, TrialRecord
 
 
 def sentences(folder: ExperimentFolder, analysis: Analysis, records: list[TrialRecord]) -> list[str]:
-    """Empty for an experiment on one machine."""
+    """The notes; empty for an experiment on one machine."""
     found = [_spread(analysis.machines)] if analysis.machines else []
     found += unlike(folder, records)
     if aside := folder.set_aside_count():
         found.append(
-            f"{aside} trials are in set-aside/ and not analysed: their machine was lost in mid-block, and "
-            "another one ran the whole block again."
+            f"{aside} trials are in set-aside/ and not analysed: their machine was lost during the block, and "
+            "another machine ran the whole block again."
         )
     return found
 
@@ -33,13 +33,14 @@ def _spread(spread: Spread) -> str:
     if spread.within_sd_log is not None:
         within = f"; baseline trials of one machine vary by {100 * spread.within_sd_log:.1f}% (sd)"
     return (
-        f"{len(spread.machines)} machines, each block whole on one: their baselines differ by up to "
-        f"{100 * (spread.between - 1):.1f}%, which no ratio holds{within}. To their mean: {machines}."
+        f"{len(spread.machines)} machines, each block on one of them: their baselines differ by up to "
+        f"{100 * (spread.between - 1):.1f}%, which does not affect any ratio{within}. Relative to their mean: "
+        f"{machines}."
     )
 
 
 def unlike(folder: ExperimentFolder, records: list[TrialRecord]) -> list[str]:
-    """In what the machines differ, by the facts that were read there."""
+    """How the machines differ, by their facts."""
     hashes = {record.machine: record.facts_hash for record in records if record.machine and record.facts_hash}
     found = []
     try:

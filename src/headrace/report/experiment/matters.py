@@ -1,4 +1,4 @@
-"""What matters in an experiment of several factors."""
+"""Which factors matter in an experiment with several."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from headrace.report.parts import (
 )
 
 SEE = (
-    "Each factor by itself and in pairs, on average over all treatments of a condition: an effect is a "
-    "ratio, and rests on every trial. The bars say how much of what varied goes with a factor; where the "
-    "lines of two factors are not parallel, the right level of one depends on the other."
+    "Each factor separately and in pairs, averaged over all treatments of a condition: an effect is a ratio "
+    "that uses every trial. The bars show how much of the variation a factor explains; if the lines of two "
+    "factors are not parallel, the right level of one depends on the other."
 )
 
 
 def section(view: View) -> Section:
-    """Empty for an experiment of one factor."""
+    """Empty for an experiment with one factor."""
     studies = view.analysis.studies
     return Section(
         "matters",
@@ -43,13 +43,13 @@ def section(view: View) -> Section:
         lambda: _parts(view.analysis),
         SEE,
         list(_brief(view.analysis)),
-        # As ``headrace import --json`` has it, with its condition.
+        # Same format as ``headrace import --json``, plus the condition.
         {"factors": [{**effects.to_json(study), "notes": notes(study)} for study in studies]},
     )
 
 
 def unanswered(analysis: Analysis) -> list[str]:
-    """Studies that there could not be, in words."""
+    """Why some studies were not possible."""
     there = {(s.condition, s.response) for s in analysis.studies}
     return [
         f"No effects on p99{f' at {condition}' if condition else ''}: a trial had too few operations to "
@@ -60,26 +60,24 @@ def unanswered(analysis: Analysis) -> list[str]:
 
 
 def notes(study: Study) -> list[str]:
-    """What its intervals rest on, and what is left to know."""
+    """What the intervals are based on, and what is missing."""
     found = [error_words(study.effects), *strata_words(study.effects)]
     found += [
         f"An effect beyond {100 * (limit - 1):.2g}% either way is significant (Lenth's simultaneous margin)."
         for limit in effects.limits(study)
     ]
     if study.effects.missing and study.aliasing:
-        found.append("With treatments missing, more is confounded than the design says.")
+        found.append("Because treatments are missing, more is confounded than the design states.")
     if study.effects.missing:
         names = ", ".join(
             study.names.get(tuple(c.values()), " ".join(c.values())) for c in study.effects.missing[:6]
         )
-        found.append(
-            f"{len(study.effects.missing)} treatments have no trial yet, or none that counts: {names}."
-        )
+        found.append(f"{len(study.effects.missing)} treatments have no valid trial yet: {names}.")
     return found
 
 
 def _brief(analysis: Analysis) -> Iterator[Part]:
-    """Sentences and terms of throughput; the other responses in sentences."""
+    """Sentences and terms for throughput; only sentences for other responses."""
     for study in analysis.studies:
         yield Gap()
         yield Heading(f"What matters for {study.title}")
@@ -111,7 +109,7 @@ def _study(study: Study, more: Sequence[str]) -> Iterator[Part]:
         charts.append(figures.pareto(study))
     if noise := figures.noise(study):
         charts.append(noise)
-    # Two in a line are wide enough to be read.
+    # Two per row are wide enough to read.
     for i in range(0, len(charts), 2):
         yield Row(charts[i : i + 2])
     if pairs := list(figures.interactions(study)):
@@ -119,5 +117,5 @@ def _study(study: Study, more: Sequence[str]) -> Iterator[Part]:
     yield from (Note(line) for line in (*notes(study), *more))
     if confounded := effects.confounded(study):
         lines = [(line,) for line in confounded]
-        yield Table((("what is confounded with what", "wrap"),), lines, "Confounded", is_folded=True)
+        yield Table((("confounding", "wrap"),), lines, "Confounded", is_folded=True)
     yield figures.terms(study)

@@ -32,7 +32,7 @@ def _parts(view: View) -> Iterator[Part]:
 
 
 def workload(view: View) -> Iterator[tuple[str, Words]]:
-    """What was run, and with which options."""
+    """What was run, with which options."""
     found = view.design.workload
     warmup, seconds = text.seconds(found.warmup_s), text.seconds(found.seconds)
     yield "workload", f"{found.kind}, {warmup} of warm-up dropped, {seconds} measured a trial"
@@ -60,54 +60,53 @@ def _said(view: View) -> Iterator[tuple[str, Words]]:
 def _lines(view: View) -> Iterator[tuple[str, str]]:
     yield (
         "The trial is the unit.",
-        "Seconds of one trial resemble each other; testing them as if they were independent finds "
-        "differences that are not there. Every interval here rests on how trials differ between blocks.",
+        "Seconds within a trial are correlated; treating them as independent reports differences that do not "
+        "exist. Every interval here is based on how trials differ between blocks.",
     )
     yield (
         "A block",
-        "is one pass over all treatments in a fresh random order. The ratio of a treatment to the baseline "
-        "is taken within each block, so that what drifts from hour to hour cancels, and averaged over "
-        "blocks on the log scale.",
+        "is one pass over all treatments in a new random order. The ratio of a treatment to the baseline is "
+        "taken within each block, so that slow drift cancels, and averaged over blocks on the log scale.",
     )
     yield (
         "The interval",
-        f"of a ratio covers the true one with {view.confidence} confidence, for all comparisons of a "
-        "response together (Bonferroni). With few blocks it is wide: that is what is known.",
+        f"of a ratio covers the true ratio with {view.confidence} confidence, for all comparisons of a "
+        "response jointly (Bonferroni). With few blocks it is wide.",
     )
     yield (
         "The noise floor",
-        "is how far the baseline's second trial of a block may lie from its first, which nothing but noise "
-        "explains. It is the context of the verdicts and decides none: the mean of a treatment over blocks "
-        "is surer than two single runs.",
+        "is how far the baseline's second trial of a block may differ from its first, which only noise "
+        "explains. It is context and decides no verdict: the mean of a treatment over blocks is more certain "
+        "than two single runs.",
     )
     yield (
         "Verdicts:",
-        "better or worse when the interval excludes 1; equivalent when it lies within "
+        "better or worse if the interval excludes 1; equivalent if it is within "
         f"{round(100 * view.analysis.equivalence, 1)}% of 1; otherwise not enough data, with the number of "
         "blocks that would probably settle it.",
     )
     yield (
         "Percentiles",
-        "are exact: histograms (buckets 0.8% wide) are merged within and over trials. The ratio of a "
-        "percentile is the geometric mean of the blocks' ratios; it need not equal the quotient of the "
-        f"merged percentiles. Latency is {view.latency_kind} time: {_counted(view)}",
+        "are exact: histograms (buckets 0.8% wide) are merged within and across trials. The ratio of a "
+        "percentile is the geometric mean of the blocks' ratios; it may differ from the quotient of the "
+        "merged percentiles. Latency is {view.latency_kind} time: {_counted(view)}",
     )
     yield (
         "Invalid trials",
-        "ran on a disturbed host, failed ones did not run to their end: both are shown and neither is "
-        "analysed. A gap in a chart is a missing sample, never a zero.",
+        "ran on a disturbed host, failed trials did not finish: both are shown, neither is analysed. A gap in "
+        "a chart is a missing sample, never a zero.",
     )
 
 
 def _counted(view: View) -> str:
     if view.latency_kind != "response":
         return (
-            "from when the operation was sent. A closed loop waits with the next one while the server "
-            "stalls, so stalls count less than users would feel."
+            "from when the operation was sent. A closed loop sends nothing while the server stalls, so stalls "
+            "count less than users would notice."
         )
     if view.is_open_loop:
-        return "from when the operation should have started."
+        return "from when the operation was due."
     return (
-        "in a closed loop: from when a client was ready to begin, which is when its last operation had "
-        "ended. So a stall is one long operation of each client, whatever users would have asked meanwhile."
+        "in a closed loop: from when a client was ready, which is the end of its previous operation. So a "
+        "stall is one long operation per client, no matter how many requests users would have sent meanwhile."
     )

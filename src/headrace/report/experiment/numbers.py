@@ -1,4 +1,4 @@
-"""The numbers of every treatment: with intervals on the page, in one table a condition on a terminal."""
+"""The numbers of every treatment: with intervals on the page, in one table per condition on a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.report.parts import Cell, Cells, Column, Gap, Heading, Part, Secti
 LATENCIES = (*PERCENTILES, "max")
 SHARE_LATENCIES = ("p50", "p90", "p99", "max")
 
-#: A terminal's table of operations has a column each.
+#: Percentiles in a terminal's table of operations.
 MAX_OPERATIONS = 6
 
 
@@ -24,9 +24,9 @@ def section(view: View) -> Section:
         "Numbers",
         "The numbers",
         lambda: _parts(view),
-        "A verdict rests on the configuration's own interval, adjusted for all comparisons. The noise "
-        "floor next to it shows how much two runs of the baseline differ. No ratio is given if a trial had too "
-        "few operations for the percentile.",
+        "A verdict is based on the configuration's own interval, adjusted for all comparisons. The noise "
+        "floor next to it shows how much two runs of the baseline differ. No ratio is given if a trial had "
+        "too few operations for the percentile.",
         list(_brief(view)),
         {"treatments": [_treatment(view, group, row) for group in view.groups for row in group.rows]},
     )
@@ -38,7 +38,7 @@ def timed(found: Interval | None) -> Cell:
 
 
 def with_interval(found: Interval | None, form: text.Form = text.count, look: str = "") -> Cell:
-    """A value with its interval below, where it has one."""
+    """A value with its interval below, if it has one."""
     if found is None:
         return Cell("–", look=look)
     return Cell(form(found.estimate), note="" if found.low is None else text.between(found, form), look=look)
@@ -160,8 +160,8 @@ def _kinds(view: View) -> Iterator[Part]:
     has_rate = any(rates.values())
     yield Heading("Each kind of operation")
     yield Sentence(
-        "Rate and latency of each kind alone: from the begin of an operation to its end, whatever "
-        "statements it is made of. A dash instead of a rate: in some trial none succeeded."
+        "Rate and latency of each kind separately, from the start of an operation to its end, including all "
+        "its statements. A dash instead of a rate: in some trial none succeeded."
         + (f" {figure.meaning}" if figure and has_rate else "")
     )
     columns = [Column("configuration"), *([Column(figure.name, "n")] if figure and has_rate else [])]
@@ -265,7 +265,7 @@ def _style(effect: Effect | None) -> str:
 
 
 def _operations(view: View, group: tables.Group) -> Table:
-    """The figure by which the workload is known, and how long each kind of operation takes."""
+    """The workload's customary figure, and how long each kind of operation takes."""
     figure = tables.FIGURES.get(view.design.workload.kind)
     columns = [Column("p90 ms")]
     columns += [Column(figure.name.replace(" ", "\n"), "n")] if figure else []

@@ -1,4 +1,4 @@
-"""Throughput and p99 over time, a card a treatment: all cards of a condition share their axes."""
+"""Throughput and p99 over time, one card per treatment; all cards of a condition share their axes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.report.experiment.view import View
 from headrace.report.parts import Chart, Heading, Legend, Marks, Part, Row, Section, Sentence, Span
 from headrace.store import TrialRecord
 
-#: More trials than this become one median line over the band.
+#: With more trials than this, one median line is drawn over the band.
 MAX_TRIAL_LINES = 12
 
 Tops = tuple[float, tuple[float, float]]
@@ -23,22 +23,22 @@ Tops = tuple[float, tuple[float, float]]
 
 def section(view: View) -> Section:
     return Section(
-        "time", "Over time", "Did each configuration hold its pace?", lambda: parts(view, "a condition")
+        "time", "Over time", "Was each configuration's throughput steady?", lambda: parts(view, "a condition")
     )
 
 
 def parts(view: View, group_word: str = "") -> Iterator[Part]:
-    """``group_word`` names what shares its axes; "" where there is one group of levels."""
+    """``group_word`` names the group that shares axes; "" if there is only one."""
     cards = [(group, _cards(view, group)) for group in view.groups]
     if not any(found for _, found in cards):
         return
-    saw = "a saw is flushing or checkpoints; " if group_word else ""
+    saw = "a sawtooth is flushing or checkpoints; " if group_word else ""
     shared = f"All charts of {group_word} share their axes." if group_word else "All charts share their axes."
     yield Sentence(
-        f"A steady line is a trial in steady state; {saw}lines apart are trials that disagree. The area "
+        f"A steady line is a trial in steady state; {saw}separate lines are trials that disagree. The area "
         f"spans the slowest and fastest second of all trials. {_how(view)} {shared}"
     )
-    yield Marks(_legend("" if group_word else ", search among them"))
+    yield Marks(_legend("" if group_word else ", including the search"))
     for group, found in cards:
         if group.condition and found:
             yield Heading(group.condition, "condition")
@@ -56,12 +56,12 @@ def _legend(more: str) -> Legend:
 
 
 def _how(view: View) -> str:
-    """How the lines were made from seconds."""
+    """How lines were computed from seconds."""
     width_s = view.evidence.pace_grid.width_s
     if view.evidence.p99_is_exact:
         p99 = "p99 is exact, from the merged histograms"
     elif width_s > 1:
-        p99 = "p99 is the highest that the workload's program printed for any report inside a point"
+        p99 = "p99 is the highest value that the workload's program printed within a point"
     else:
         p99 = "p99 is what the workload's program printed"
     return f"One point is {text.seconds(width_s)}; {p99}."
@@ -133,7 +133,7 @@ def _style(record: TrialRecord, main: TrialRecord | None) -> tuple[str, float, s
 
 
 def _median(arrays: Sequence[Floats]) -> Floats:
-    """At each time the lower median of the trials: a value that one of them had, never a mean of percentiles."""
+    """The lower median of the trials at each time: a measured value, never a mean of percentiles."""
     stacked = np.stack(arrays)
     present = np.isfinite(stacked).any(axis=0)
     middle = np.full(stacked.shape[1], np.nan)

@@ -1,6 +1,6 @@
-"""The report of an experiment: its sections in their order. A new one is its file and a line here.
+"""The report of an experiment: its sections in order.
 
-``report.json``: what the page says, for programs.
+A new section needs its own file and a line here. ``report.json``: the page's content for programs.
 
     format                1; a change that could break a reader raises it
     headrace              the version that wrote it
@@ -8,31 +8,30 @@
     headline              the verdict in one sentence
     treatments[]          treatment, configuration, condition, is_baseline, trials[], latency_kind, operations,
                           errors, throughput_ops_s, latency_ns {p50 ... max}, missing (why there are no
-                          numbers, or ""), shares[] (each kind of operation, where there are several: operation,
-                          operations, errors, throughput_ops_s, latency_ns; no kind of which in some trial none
-                          ended well), per_minute (the figure by which the workload is known, or null: name,
-                          operation, rate)
+                          numbers, or ""), shares[] (each kind of operation, if there are several: operation,
+                          operations, errors, throughput_ops_s, latency_ns; omitted if none succeeded in some
+                          trial), per_minute (the workload's customary figure, or null: name, operation, rate)
     effects[]             treatment, baseline, condition, response, ratio, verdict, blocks, blocks_needed,
                           comparisons, noise_floor (of the same condition and response)
-    factors[]             what matters, for each condition and response: see docs/explanation/effects.md
-    choice                which one to take, or null below three treatments: alpha, margin, sentences[], best[],
-                          fronts[], robust[]; see docs/explanation/effects.md
+    factors[]             factor effects by condition and response: see docs/explanation/effects.md
+    choice                which one to choose, or null with fewer than three treatments: alpha, margin,
+                          sentences[], best[], fronts[], robust[]; see docs/explanation/effects.md
     noise[]               condition, response, ratio, floor, blocks
     trials[]              number, block, position, treatment, role, state, reason, excluded (why it is not
                           analysed, or null), throughput_ops_s, p99_ns, started_ns, finished_ns, facts_hash,
                           warnings[]
-    duet                  null, or of trials that ran side by side: cpus[] of the two halves, is_half_a_machine
+    duet                  null, or for trials that ran side by side: cpus[] of the two halves, is_half_a_machine
                           (true: so are the absolute numbers), sides (pairs, bias of the second half over the
-                          first, alone and together: how much a trial moved by itself and against the other of
-                          its pair), notes[]
-    machines              null, or of an experiment on several: between (largest ratio of two baselines),
-                          within_sd_log (of baseline trials of one), set_aside (trials measured in vain),
+                          first, alone and together: how much a trial varied on its own and relative to the
+                          other of its pair), notes[]
+    machines              null, or for an experiment on several: between (largest ratio of two baselines),
+                          within_sd_log (of baseline trials of one), set_aside (trials not used),
                           machines[] (machine, blocks, ratio to the mean of all)
-    cautions[]            what makes pairing by block doubtful: trials of a block far apart, or on a changed host
-    planned_trials        how many the design has
+    cautions[]            why pairing by block may be unreliable: trials of a block far apart, or on a changed host
+    planned_trials        trials in the design
     versions              program -> every version that trials ran
 
-An estimate is ``{"estimate", "low", "high"}``; ``low`` and ``high`` are null where no interval is possible.
+An estimate is ``{"estimate", "low", "high"}``; ``low`` and ``high`` are null if no interval is possible.
 Numbers that do not exist are null, never NaN.
 """
 
@@ -94,7 +93,7 @@ _KEPT = (
 
 
 def about(design: Design, keys: Sequence[str]) -> dict[str, object]:
-    """What a report repeats of its design."""
+    """The design as the report repeats it."""
     table = design.to_json()
     return {key: table[key] for key in keys}
 

@@ -38,9 +38,9 @@ def section(view: View) -> Section:
         "Result",
         "Which configuration is faster?",
         lambda: _parts(view),
-        f"Left: throughput, with its {view.confidence} interval. Right: the ratio to the baseline, paired "
-        "by block. An interval that stays clear of the dotted line at 1 is a difference: it is adjusted "
-        "for all comparisons. The grey band is the noise floor: how much two runs of the baseline differ.",
+        f"Left: throughput, with its {view.confidence} interval. Right: the ratio to the baseline, paired by "
+        "block. An interval that excludes the dotted line at 1 is a difference; it is adjusted for all "
+        "comparisons. The grey band is the noise floor: how much two runs of the baseline differ.",
         data={
             "effects": [_effect(g, e) for g in view.groups for row in g.rows for e in row.effects.values()],
             "noise": view.analysis.noise,
@@ -55,7 +55,7 @@ def _effect(group: tables.Group, effect: Effect) -> dict[str, object]:
 
 
 def keys(view: View) -> Iterator[Key]:
-    """The figures to take away. With several conditions, those of the one with the largest effect."""
+    """The key figures; with several conditions, those of the condition with the largest effect."""
     bests = [(g, b) for g in view.groups if (b := tables.best(g.rows))]
     if bests:
         group, row = max(bests, key=lambda x: tables.merit(x[1]))
@@ -158,7 +158,7 @@ def _ratio_row(group: tables.Group, row: tables.ResultRow, response: str) -> cha
 
 
 def _scaling(view: View) -> Iterator[Part]:
-    """Throughput over a numeric condition (threads), when that is what the conditions are."""
+    """Throughput over a numeric condition (threads), if the conditions are numeric."""
     named = [g.condition.split("=", 1) for g in view.groups]
     if len(named) < 2 or any(len(p) != 2 or " " in p[1] or not _is_number(p[1]) for p in named):
         return
@@ -174,7 +174,7 @@ def _scaling(view: View) -> Iterator[Part]:
         found = [r.summary.throughput_ops_s if r and r.summary else None for r in rows]
         lines.append((name, styles[name].colour, styles[name].dash, found))
     figure = scaling([named[i][1] for i in order], factor, "throughput [operations/s]", lines)
-    see = f"Where a line bends down, more {factor} only wait for each other."
+    see = f"If a line bends down, additional {factor} only wait for each other."
     legend = [(n, styles[n].colour, styles[n].dash) for n in names if styles[n].is_telling]
     yield Chart(figure, f"Throughput by {factor}", see, legend)
 

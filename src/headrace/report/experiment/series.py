@@ -1,10 +1,9 @@
 """Plot-ready series: raw counters become rates, and every series is bounded, in SQL over the Parquet tables.
 
-A rate is the difference of two consecutive samples of one (sampler, metric, label). Where a counter went back
-(a restart) or a sample is missing there is no rate: the series has NaN, and the chart a gap, never a zero.
-
-All series of a page share one ``Grid`` of equal time buckets. A difference that spans two buckets counts in each
-by its share, so that samples that drift against the grid leave no false gaps.
+A rate is the difference of two consecutive samples of one (sampler, metric, label). If a counter went back (a
+restart) or a sample is missing, there is no rate: the series has NaN and the chart a gap, never a zero. All series
+of a page share one ``Grid`` of equal time buckets. A difference that spans two buckets counts in each in
+proportion, so that samples that drift relative to the grid leave no false gaps.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ Floats = NDArray[np.float64]
 #: A difference over more than this many sampling intervals is a gap: its mean would hide what happened.
 GAP_INTERVALS = 2.5
 
-#: A bucket less covered by differences than this is a gap.
+#: A bucket covered less than this by differences is a gap.
 MIN_COVERED = 0.25
 
-#: Ten operations beyond it, as for every percentile that is stated (``percentiles.MIN_BEYOND``).
+#: Ten operations beyond it, as for every stated percentile (``percentiles.MIN_BEYOND``).
 MIN_OPERATIONS_FOR_P99 = 1000
 
 CPU_SHARES = ("busy", "system", "softirq", "iowait", "steal")
 
-#: The counters of a device that the charts are made of.
+#: Device counters used by the charts.
 DEVICE_METRICS = (
     "reads", "writes", "flushes", "sectors_read", "sectors_written", "read_ms", "write_ms", "io_ms",
     "weighted_io_ms",
@@ -48,7 +47,7 @@ DEVICE_METRICS = (
 
 @dataclass(frozen=True)
 class Grid:
-    """Time buckets of ``width_s`` from ``start_s``, which is relative to the measured window; 0 is an edge."""
+    """Time buckets of ``width_s`` from ``start_s``, relative to the measured window; 0 is a bucket edge."""
 
     start_s: float
     width_s: float
@@ -59,7 +58,7 @@ class Grid:
         """At most ``points`` (plus one at each end) buckets, none shorter than the data's own step."""
         width = max(step_s, _round_up((warmup_s + seconds) / points))
         before = math.ceil(warmup_s / width - 1e-9)
-        # A window a few ms over its length must not end in an empty bucket.
+        # A window that is a few ms too long must not end in an empty bucket.
         after = max(1, math.ceil(seconds / width - 0.1))
         return Grid(-before * width, width, before + after)
 
@@ -71,7 +70,7 @@ class Grid:
 
 
 def _round_up(width_s: float) -> float:
-    """A width that a person would choose: 1, 2, 5, 10, 15, 30, 60 s, then whole minutes."""
+    """A round width: 1, 2, 5, 10, 15, 30, 60 s, then whole minutes."""
     for nice in (0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 60):
         if width_s <= nice:
             return nice
@@ -89,12 +88,12 @@ class Pace:
 
 
 def step_seconds(connection: duckdb.DuckDBPyConnection) -> float:
-    """How far apart the workload's own reports are, to 0.1 s: their lengths vary by a few ms."""
+    """The interval of the workload's own reports, rounded to 0.1 s because it varies by a few ms."""
     row = connection.execute("SELECT median(duration_s) FROM intervals WHERE duration_s > 0").fetchone()
     return max(0.1, round(float(row[0]), 1)) if row and row[0] is not None else 1.0
 
 
-# Operations of one second (reads and writes, say) are added before anything else, whatever their exact stamps.
+# Operations of one second (reads and writes, say) are added first, regardless of their exact timestamps.
 _PACE_SQL = """
     WITH parts AS (
         SELECT trial, operation, floor((t_s + duration_s / 2) / $step) AS slot,
@@ -116,8 +115,9 @@ def paces(
     latency_rows: Callable[[int], pa.Table],
     kind: str,
 ) -> dict[int, Pace]:
-    """Every trial that has intervals. p99 is exact (merged histograms) where the workload gives one a second;
-    otherwise the highest that the tool printed for any second of the bucket: a mean of them would be no p99.
+    """Every trial that has intervals. p99 is exact (merged histograms) if the workload provides a histogram per
+    second; otherwise the highest value that the tool printed for any second of the bucket, because a mean of p99s
+    is not a p99.
     """
     where = {"start": grid.start_s, "width": grid.width_s, "step": step_s, "reconnect": RECONNECT}
     rows = connection.execute(_PACE_SQL, where).fetchnumpy()
@@ -129,7 +129,7 @@ def paces(
     def exact(trial: int) -> tuple[int, Floats]:
         return trial, p99_ns(latency_rows(trial), grid, step_s, kind)
 
-    # Two at once: decoding and counting leave the interpreter's lock, and hold one trial in memory each.
+    # Two threads: decoding and counting release the GIL, and each holds one trial in memory.
     with ThreadPoolExecutor(2) as pool:
         for trial, own_p99 in pool.map(exact, found):
             if np.isfinite(own_p99).any():
@@ -138,9 +138,9 @@ def paces(
 
 
 def p99_ns(rows: pa.Table, grid: Grid, step_s: float, kind: str) -> Floats:
-    """The exact p99 of each bucket of the grid, from LATENCY's rows by second; NaN where too little was done."""
+    """The exact p99 of each bucket of the grid, from LATENCY's rows by second; NaN with too few operations."""
     slot = np.floor((_column(rows, "t_s") + step_s / 2 - grid.start_s) / grid.width_s)
-    # A row of the whole window has no time: it compares as false.
+    # A row for the whole window has no time, so it compares as false.
     keep = (slot >= 0) & (slot < grid.size)
     keep &= _is_in(rows, "kind", KINDS[kind]) & ~_is_in(rows, "operation", (RECONNECT,))
     found = grid.empty()
@@ -175,7 +175,8 @@ def has_histogram_per_second(connection: duckdb.DuckDBPyConnection, kind: str) -
     return connection.execute(sql, {"kind": kind}).fetchone() is not None
 
 
-# From steps (key columns, t_ns, dt_ns, differences) to buckets; {keys} and {sums} are ours, never captured text.
+# From steps (key columns, t_ns, dt_ns, differences) to buckets; {keys} and {sums} come from this file, never from
+# captured text.
 _SPREAD_SQL = """
     , sound AS (
         SELECT *, (t_ns - dt_ns - $origin) / 1e9 AS begin_s, (t_ns - $origin) / 1e9 AS end_s
@@ -205,8 +206,9 @@ _RATES_SQL = """
     "{sums}", "sum(dv * lap_s / dt_ns * 1e9) / sum(lap_s) AS rate"
 )  # fmt: skip
 
-# The kernel moves time between idle and iowait, so either may step back a little (proc_stat(5)): only their sum
-# tells what was not used, and a step back of it is no reset but 0. guest is not added: user holds it already.
+# The kernel moves time between idle and iowait, so either may step back a little (proc_stat(5)): only their sum is
+# the unused time, and a decrease of it counts as 0 rather than as a reset. guest is not added because user
+# includes it.
 _CPU_SQL = """
     WITH ticks AS (
         SELECT label, t_ns, sum(value) FILTER (metric NOT IN ('idle', 'iowait')) AS busy,
@@ -244,7 +246,7 @@ def rates(
     label: str,
     metrics: Sequence[str],
 ) -> dict[str, Floats]:
-    """Metric -> its counter's rate a second on the grid, NaN in gaps. Metrics without samples are absent."""
+    """Metric -> its counter's rate per second on the grid, NaN in gaps. Metrics without samples are absent."""
     sql = _RATES_SQL.replace("{trial}", str(int(record.number)))
     where = {**_where(record, grid), "sampler": sampler, "label": label, "metrics": list(metrics)}
     rows = connection.execute(sql, where).fetchnumpy()
@@ -267,7 +269,7 @@ def cpu(
 
 
 def device(connection: duckdb.DuckDBPyConnection, record: TrialRecord) -> str | None:
-    """The device under test: the one the trial recorded, else the one that moved most; None without samples."""
+    """The device under test: the one the trial recorded, else the busiest one; None without samples."""
     recorded = (record.knobs.get("volume.device") or {}).get("after")
     rows = connection.execute(
         f"""SELECT label, sum(last - first) AS moved FROM (

@@ -1,4 +1,4 @@
-"""How many blocks would settle the comparisons that have no verdict yet, and how long they would take."""
+"""How many blocks would settle the comparisons without a verdict, and how long they would take."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from headrace.report.experiment.view import View
 from headrace.report.parts import Cell, Cells, Column, Part, Section, Sentence, Table
 
 SEE = (
-    "Each comparison without a verdict, the blocks in total that would probably settle it, and how long a study "
-    "of that size would take at the pace of this one."
+    "Each comparison without a verdict, the total number of blocks that would probably settle it, and how "
+    "long a study of that size would take at this pace."
 )
 
 
 def section(view: View) -> Section:
-    """Empty where every comparison has its verdict."""
-    return Section("settle", "What is open", "What would settle the rest?", lambda: _parts(view), SEE)
+    """Empty if every comparison has a verdict."""
+    return Section("settle", "Open comparisons", "What would settle the rest?", lambda: _parts(view), SEE)
 
 
 def _parts(view: View) -> Iterator[Part]:
@@ -38,11 +38,11 @@ def _parts(view: View) -> Iterator[Part]:
     )  # fmt: skip
     yield Table(columns, rows)
     if any(effect.blocks_needed is None for effect in open_ones):
-        yield Sentence("A dash: too few blocks to estimate how many more it takes.", "aside")
+        yield Sentence("A dash: too few blocks for an estimate.", "aside")
 
 
 def _block_seconds(view: View) -> float | None:
-    """How long a block takes if its trials take as long as these did; None before one has ended."""
+    """How long a block takes if its trials take as long as these; None before the first trial ends."""
     lengths = [r.duration_s for r in view.records if r.duration_s is not None]
     if not lengths:
         return None

@@ -19,14 +19,14 @@ from headrace.store import TrialRecord
 
 THROUGHPUT = "throughput"
 
-#: Trials of one block that lie further apart than this did not share their hour ...
+#: Trials of a block that are further apart than this did not share the machine's condition ...
 MAX_GAP_S = 3600.0
 
-#: ... nor did short trials between which so many more would have fitted.
+#: ... nor did short trials with room for this many more between them.
 MAX_GAP_TRIALS = 20
 
 
-#: The style sheet's class of a verdict.
+#: Verdict -> its class in the style sheet.
 CHIP = {
     Verdict.BETTER: "better",
     Verdict.WORSE: "worse",
@@ -36,7 +36,7 @@ CHIP = {
 
 
 class Figure(NamedTuple):
-    """The number by which a workload is known: operations of one kind a minute."""
+    """The customary figure of a workload: operations of one kind per minute."""
 
     operation: str
     name: str
@@ -48,17 +48,17 @@ FIGURES: Mapping[str, Figure] = {
     "tpcc": Figure(
         "new_order",
         "New-Order TPM",
-        "New-Order TPM: New-Order transactions a minute, with the 1% that are rolled back as they must be. "
-        "It is no tpmC: only an audited result may be called that.",
+        "New-Order TPM: New-Order transactions per minute, including the 1% that the specification rolls "
+        "back. This is not tpmC, a name reserved for audited results.",
     )
 }
 
-#: Recorded by a trial to say where it ran; a difference in these is no difference in configuration.
+#: Recorded by a trial to document where it ran; a difference in these is not a difference in configuration.
 _IDENTITIES = ("volume.device",)
 
 
 def of_columns(*columns: tuple[str, bool], **looks: Any) -> Table:
-    """A terminal's table without rules: (title, is it a number) a column. ``looks`` are rich's."""
+    """A terminal's table without rules: one (title, is a number) per column. ``looks`` are rich's."""
     table = Table(box=None, pad_edge=False, header_style="bold", **looks)
     for title, is_number in columns:
         table.add_column(title, justify="right" if is_number else "left", overflow="fold")
@@ -67,7 +67,7 @@ def of_columns(*columns: tuple[str, bool], **looks: Any) -> Table:
 
 @dataclass(frozen=True)
 class ResultRow:
-    """One treatment. ``summary`` is None, and ``missing`` says why, where no trial could be analysed."""
+    """One treatment. If no trial could be analysed, ``summary`` is None and ``missing`` says why."""
 
     treatment: str
     configuration: str
@@ -96,7 +96,7 @@ class Group:
 
 
 def groups(design: Design, analysis: Analysis, records: Sequence[TrialRecord]) -> list[Group]:
-    """Conditions in the design's order. Ladders keep their order; other designs go from fast to slow."""
+    """Conditions in the design's order. Cumulative designs keep their order; others go from fast to slow."""
     summaries = {s.treatment: s for s in analysis.summaries}
     found = []
     for condition, treatments in design.conditions.items():
@@ -132,7 +132,7 @@ def _why_missing(records: Sequence[TrialRecord]) -> str:
 
 
 def best(rows: Sequence[ResultRow]) -> ResultRow | None:
-    """The treatment with the largest throughput effect; one that is proven goes before a larger unproven one."""
+    """The treatment with the largest throughput effect; a proven effect precedes a larger unproven one."""
     return max((r for r in rows if THROUGHPUT in r.effects), key=merit, default=None)
 
 
@@ -142,7 +142,7 @@ def merit(row: ResultRow) -> tuple[bool, float]:
 
 
 def is_open_loop(design: Design) -> bool:
-    """Whether operations begin whatever the server does, in every treatment."""
+    """Whether operations start independently of the server in every treatment (an open loop)."""
     for treatment in design.treatments:
         options = design.options_of(treatment)
         if not (options.get("rate") or options.get("profile")):
@@ -152,14 +152,14 @@ def is_open_loop(design: Design) -> bool:
 
 @dataclass(frozen=True)
 class Share:
-    """One kind of operation of a treatment; ``summary`` is None where some trial had none that ended well."""
+    """One kind of operation of a treatment; ``summary`` is None if none succeeded in some trial."""
 
     operation: str
     summary: TreatmentSummary | None
 
 
 def shares(analysis: Analysis, treatment: str) -> list[Share]:
-    """Every kind of operation, the most frequent first; empty where all operations are of one kind."""
+    """Every kind of operation, most frequent first; empty if there is only one kind."""
     return [
         Share(name, next((s for s in summaries if s.treatment == treatment), None))
         for name, summaries in analysis.operations.items()
@@ -167,7 +167,7 @@ def shares(analysis: Analysis, treatment: str) -> list[Share]:
 
 
 def per_minute(design: Design, shares: Sequence[Share]) -> Interval | None:
-    """A treatment's figure; None for a workload without one."""
+    """A treatment's customary figure; None for a workload without one."""
     figure = FIGURES.get(design.workload.kind)
     found = next((s.summary for s in shares if figure and s.operation == figure.operation), None)
     if found is None:
@@ -186,9 +186,10 @@ class Differences:
 
 
 def differences(design: Design, records: Sequence[TrialRecord]) -> Differences:
-    """What the treatments set, only where they differ. The baseline of the first condition is the reference.
+    """The settings that differ between treatments.
 
-    Where the baseline leaves a knob alone, its value is the original that a trial found before changing it.
+    The baseline of the first condition is the reference. If the baseline does not set a knob, its value is the
+    original that a trial found before changing it.
     """
     by_configuration: dict[str, Mapping[str, Value]] = {}
     baseline = ""
@@ -230,7 +231,7 @@ def _as_written(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Applied:
-    """A setting as trials found it and left it, read back from the host, and the treatments it holds for."""
+    """A setting before and after, as read back from the host, and the treatments with it."""
 
     setting: str
     before: str
@@ -239,7 +240,7 @@ class Applied:
 
 
 def applied(records: Sequence[TrialRecord]) -> list[Applied]:
-    """What trials changed or what differs between treatments, without what is the same everywhere."""
+    """What trials changed or what differs between treatments."""
     holders: dict[tuple[str, str, str], dict[str, None]] = {}
     for record in records:
         for knob, change in record.knobs.items():
@@ -256,7 +257,7 @@ def applied(records: Sequence[TrialRecord]) -> list[Applied]:
 
 
 def warnings(records: Sequence[TrialRecord]) -> list[tuple[str, tuple[int, ...]]]:
-    """Each warning once, with the trials that gave it."""
+    """Each warning once, with its trials."""
     found: dict[str, list[int]] = {}
     for record in records:
         for warning in dict.fromkeys(record.warnings):
@@ -269,18 +270,17 @@ def started_ns(record: TrialRecord) -> int:
 
 
 def _finished_ns(record: TrialRecord) -> int:
-    """Of a trial that failed: its last sign of life."""
+    """The last activity of a failed trial."""
     return max(record.window_end_ns, *record.times_ns.values(), 0)
 
 
 def executed(records: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """In the order in which they really ran: a trial that was measured again ran late."""
+    """In the order in which they actually ran: a repeated trial ran late."""
     return sorted(records, key=lambda r: (started_ns(r), r.number))
 
 
 def cautions(records: Sequence[TrialRecord]) -> list[str]:
-    """Machines that cannot tell sizes, and blocks whose analysed trials shared neither their time nor their host:
-    there, pairing cancels less."""
+    """Emulated machines, and blocks whose analysed trials differ in time or host, so that pairing cancels less."""
     blocks: dict[int, list[TrialRecord]] = {}
     for record in executed(records):
         blocks.setdefault(record.block, []).append(record)
@@ -299,7 +299,7 @@ def _apart(blocks: Mapping[int, Sequence[TrialRecord]], records: Sequence[TrialR
     if not lengths_s:
         return []
     typical_s = statistics.median(lengths_s)
-    # An invalid trial that was measured again leaves a hole of its own length, which is no gap.
+    # A repeated invalid trial leaves a hole of its own length, which is not a gap.
     limit_s = max(min(MAX_GAP_S, MAX_GAP_TRIALS * typical_s), 2 * typical_s)
     apart: dict[int, float] = {}
     for block, ran in sorted(blocks.items()):
@@ -318,7 +318,7 @@ def _apart(blocks: Mapping[int, Sequence[TrialRecord]], records: Sequence[TrialR
 
 
 def _changed(records: Sequence[TrialRecord], seen: Mapping[int, str], how: str) -> list[str]:
-    """Blocks with several values, unless each treatment has its own: then it is what the treatments differ in."""
+    """Blocks with several values, unless each treatment has its own: then the treatments differ in it."""
     by_treatment: dict[str, set[str]] = {}
     by_block: dict[int, set[str]] = {}
     for record in records:
@@ -337,7 +337,7 @@ def _named(blocks: Iterable[int]) -> str:
 
 
 def versions(records: Sequence[TrialRecord]) -> dict[str, list[str]]:
-    """Program -> every version that trials ran, in order of first use: more than one is worth a look."""
+    """Program -> every version that trials ran, in order of first use. More than one deserves attention."""
     found: dict[str, dict[str, None]] = {}
     for record in records:
         for program, version in record.versions.items():

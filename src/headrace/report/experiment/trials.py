@@ -34,7 +34,7 @@ from headrace.store import TrialRecord
 #: More warnings than this would push a terminal's table off the screen, and a page's trials.
 MAX_WARNINGS, PAGE_WARNINGS = 5, 8
 
-#: A longer table of trials is folded.
+#: Tables of trials longer than this are folded.
 MAX_OPEN = 100
 
 #: The view of a kind of experiment.
@@ -53,7 +53,7 @@ def section_of(
     cautions: Callable[[V], Iterator[str]],
     row: Callable[[V, TrialRecord], Mapping[str, object]],
 ) -> Section:
-    """The section of all trials, whatever an experiment of this kind says of each."""
+    """The section of all trials, for any kind of experiment."""
     return Section(
         "trials",
         "Trials",
@@ -74,8 +74,8 @@ def _parts(view: View) -> Iterator[Part]:
         yield Heading("Did the machine drift?")
         yield Sentence(
             (
-                "Each trial against the mean of its treatment. A slope or a step over many trials is "
-                "drift; pairing by block removes what is the same within a block. ",
+                "Each trial relative to the mean of its treatment. A slope or a step over many trials is "
+                "drift; pairing by block removes drift that affects a whole block. ",
                 Span("✕", "mark worse"),
                 " is an invalid trial.",
             )
@@ -83,7 +83,7 @@ def _parts(view: View) -> Iterator[Part]:
         yield chart
     yield Heading("Order of execution")
     yield Sentence(
-        "Each block in the order in which it was really run: random, with what was measured again at its end."
+        "Each block in the order in which it actually ran: random, with repeated trials at its end."
     )
     yield order(view, lambda block: f"block {block}")
     columns = (
@@ -100,7 +100,7 @@ def _parts(view: View) -> Iterator[Part]:
 
 
 def warnings(found: Sequence[tuple[str, Sequence[int]]]) -> Iterator[Part]:
-    """Each once, with its trials; all but the first folded away."""
+    """Each warning once, with its trials; all but the first are folded."""
     lines = [_warning(words, trials) for words, trials in found]
     if lines:
         yield Heading("Warnings")
@@ -115,7 +115,7 @@ def _warning(words: str, trials: Sequence[int]) -> Words:
 
 
 def drift_chart(view: View) -> Chart | None:
-    """Each trial relative to the mean of its treatment, in order of execution; None without a sound trial."""
+    """Each trial relative to the mean of its treatment, in order of execution; None without a valid trial."""
     means = {s.treatment: s.throughput_ops_s.estimate for s in view.analysis.summaries}
     points: dict[str, tuple[list[int], list[float], list[str]]] = {
         "complete": ([], [], []),
@@ -139,7 +139,7 @@ def drift_chart(view: View) -> Chart | None:
 
 
 def order(view: View, name: Callable[[int], str]) -> Runs:
-    """Blocks as lines, each in the order in which its trials really ran; then those that are yet to run."""
+    """Blocks as lines, each in the order in which its trials actually ran; then the pending ones."""
     ran = {r.number: r for r in tables.executed(view.records)}
     planned = {spec.number: spec for spec in view.design.trials}
     blocks: dict[int, list[tuple[str, str, str]]] = {
@@ -191,7 +191,7 @@ def trial_json(view: View, record: TrialRecord) -> Mapping[str, object]:
 
 
 def _cautions(view: View) -> Iterator[str]:
-    """What to know before believing it."""
+    """Warnings to read before trusting the result."""
     for state in (TrialState.INVALID, TrialState.FAILED):
         found = [r for r in view.records if r.state is state]
         if found:

@@ -1,4 +1,4 @@
-"""What every section of an experiment's report reads, each thing read once and only when it is asked for."""
+"""The data that sections of an experiment's report read, each loaded once and on demand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.store import ExperimentFolder
 
 
 class View:
-    """``read`` are the folder's tables where the caller has them, ``responses`` what they say of each trial.
+    """``read``: the folder's tables, if the caller has them; ``responses``: each trial's response.
 
     Raises StoreError when a table cannot be read.
     """
@@ -36,7 +36,7 @@ class View:
 
     @cached_property
     def responses(self) -> Mapping[int, TrialResponse]:
-        """Of every trial that ran."""
+        """The response of every trial that ran."""
         if self._responses is not None:
             return self._responses
         ran = [r for r in self.records if r.state is not TrialState.FAILED]
@@ -44,7 +44,7 @@ class View:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """The series of every trial: what takes time to read."""
+        """The series of every trial, which take time to read."""
         return evidence.gather(self.folder, self.analysis, self.responses)
 
     @cached_property
@@ -99,6 +99,8 @@ class View:
 
 
 def opened(folder: ExperimentFolder) -> View:
-    """An experiment, analysed. Its tables are read once for all: a large study takes most of its time for that."""
+    """An experiment, analysed. Its tables are read only once, because that dominates the time for a large
+    study.
+    """
     read = read_tables(folder, [r for r in folder.trials() if r.state is not TrialState.FAILED])
     return View(folder, analyse_experiment(folder, read), read)

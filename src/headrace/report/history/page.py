@@ -1,4 +1,4 @@
-"""A series' page: its points, the levels between changes, and what is only noise."""
+"""A series' page: its points, the levels between changes, and the noise."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from headrace.report.parts import Cell, Cells, Chart, Key, Note, Page, Part, Sec
 
 _CHIP = {Verdict.BETTER: "better", Verdict.WORSE: "worse", Verdict.EQUIVALENT: "equivalent"}
 
-#: Cells of a terminal's bar.
+#: Width of a terminal's bar in characters.
 _BAR = 24
 
-#: Points in the chart: the latest. The table and the JSON have the others.
+#: The chart has this many of the latest points. The table and the JSON have all.
 MOST_POINTS = 2_000
 
 
@@ -26,7 +26,7 @@ def page_of(found: History, response: str, *, alpha: float, margin: float, is_ti
     scale = 1e-6 if is_time_ns else 1.0
     unit = f"{response} [ms]" if is_time_ns else response
     points = _points(found, unit, scale)
-    see = "A line is a level: between two changes, points differ by noise alone, as far as they show."
+    see = "A line is a level: between two changes, points show no differences beyond noise."
     return Page(
         eyebrow="headrace watch",
         title=f"{response} over {len(found.points)} points",
@@ -59,7 +59,7 @@ def page_of(found: History, response: str, *, alpha: float, margin: float, is_ti
 
 
 def _brief(found: History, unit: str, scale: float) -> Table:
-    """A line a point with the changes between them."""
+    """One line per point, with the changes between them."""
     starts = {change.at: change for change in found.changes}
     top = max((p.log for p in found.points), default=0.0)
     rows: list[Cells] = []
@@ -99,20 +99,20 @@ def _keys(found: History, scale: float) -> Iterator[Key]:
             f"{text.between(found.latest.ratio)} · {found.latest.verdict}",
             _chip(found.latest),
         )
-    yield Key("Noise of a point", text.plus_minus(found.noise or None), "about its level")
+    yield Key("Noise of one point", text.plus_minus(found.noise or None), "around its level")
 
 
 def _series(found: History, unit: str, scale: float) -> Iterator[Part]:
     if len(found.points) < MIN_POINTS:
-        yield Note(f"{MIN_POINTS} points at least can tell a change from noise.", is_attention=True)
+        yield Note(
+            f"Distinguishing a change from noise takes at least {MIN_POINTS} points.", is_attention=True
+        )
     if not found.points:
         return
     first = max(0, len(found.points) - MOST_POINTS)
     shown = found.points[first:]
     if first:
-        yield Note(
-            f"The chart has the latest {MOST_POINTS:,} points; {first:,} older ones are left out of it."
-        )
+        yield Note(f"The chart has the latest {MOST_POINTS:,} points; {first:,} older points are omitted.")
     levels = [
         (max(a, first) - first, b - first, _level(found, a, b, scale)) for a, b in found.segments if b > first
     ]
@@ -190,28 +190,28 @@ def _method(alpha: float, margin: float) -> Section:
         (
             "A change",
             "is a split of the series that is larger than the splits of the same points in random orders: "
-            f"larger than all but {100 * alpha:g}% of {ORDERS} of them. Were nothing but noise there, the "
-            "order would carry nothing.",
+            f"larger than all but {100 * alpha:g}% of {ORDERS} of them. If there were only noise, the order "
+            "would carry no information.",
         ),
-        ("One slow point is no change:", "a level holds for two points at least."),
+        ("One slow point is not a change:", "a level has at least two points."),
         (
             "Better, worse, equivalent:",
-            f"a change is there, for the better or the worse; equivalent means surely "
-            f"smaller than {100 * margin:g}%, and of no matter.",
+            f"better and worse are real changes; equivalent means certainly smaller than {100 * margin:g}%, "
+            "so it does not matter.",
         ),
         (
             "No change",
-            "does not mean that all is as it was: with few points or much noise a small change does not "
-            "show. The noise above says what can.",
+            "does not mean that everything is unchanged: with few points or much noise a small change is "
+            "invisible. The noise above shows what is detectable.",
         ),
         (
-            "A machine that drifts by itself",
-            "is no random order. Measure the old version next to the new one if "
-            "the machine is not trusted: headrace run does.",
+            "A machine that drifts",
+            "violates the random order. If you do not trust the machine, measure the old version next to the "
+            "new one with headrace run.",
         ),
         (
             "Sources:",
-            "Matteson and James 2014, JASA 109 (splits held against random orders); Daly et al. 2020, ICPE "
+            "Matteson and James 2014, JASA 109 (splits compared with random orders); Daly et al. 2020, ICPE "
             "(in continuous integration); Page 1954, Biometrika 41 (CUSUM).",
         ),
     )

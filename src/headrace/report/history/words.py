@@ -1,4 +1,4 @@
-"""How a series of results and an audit of our verdicts are shown."""
+"""Words for a series of results and for an audit of headrace's verdicts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from headrace.report.parts import Cell, Cells, Gap, Part, Sentence, Table
 def headline(found: History) -> str:
     """One sentence: the latest change, or that there is none."""
     if len(found.points) < MIN_POINTS:
-        return f"{len(found.points)} points are too few to tell a change from noise: {MIN_POINTS} at least."
-    noise = f"points vary by {100 * found.noise:.2g}% about their level"
+        return (
+            f"{len(found.points)} points are too few to distinguish a change from noise: at least "
+            f"{MIN_POINTS} are needed."
+        )
+    noise = f"points vary by {100 * found.noise:.2g}% around their level"
     if found.latest is None:
         return f"No change in {len(found.points)} points; {noise}."
     change = found.latest
@@ -28,7 +31,7 @@ def headline(found: History) -> str:
 
 
 def rates(found: Sequence[Rate]) -> list[Part]:
-    """A line a rate, and what it may be."""
+    """One line per rate, and the allowed rate."""
     rows: list[Cells] = [
         [r.what, f"{r.studies:,}", f"{r.alarms:,}", f"{100 * r.rate:.1f}%",
          Cell("holds", "better") if r.holds else Cell("too many", "worse")]

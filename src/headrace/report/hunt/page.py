@@ -1,4 +1,6 @@
-"""A hunt's report: its sections in their order. A new one is its file and a line here. It needs no script."""
+"""A hunt's report: its sections in order. A new section needs its own file and a line here. The page has no
+script.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,15 @@ from headrace.report.hunt import findings, resources
 from headrace.report.hunt.words import heading
 from headrace.report.parts import Cell, Facts, Gap, Image, Page, Part, Section, Sentence, Table
 
-#: Functions of a profile that are shown.
+#: Maximum functions of a profile.
 MOST_FUNCTIONS = 12
 
-#: Reasons why rules were not evaluated, and rules per reason, that are shown without ``--all``.
+#: Reasons why rules were not evaluated, and rules per reason, shown without ``--all``.
 MOST_BLIND, MOST_CODES = 5, 8
 
 
 def page_of(hunt: Hunt, flame_graph: str = "", *, everything: bool = False) -> Page:
-    """``flame_graph`` is an SVG; ``everything``: a terminal also shows resources that are fine, and every gap."""
+    """``flame_graph`` is an SVG; ``everything``: a terminal also shows healthy resources and every gap."""
     facts = hunt.evidence.facts
     verdict = hunt.verdict.sentence
     first: list[Part] = [Sentence(heading(hunt), "aside"), Gap(), Sentence(verdict, "verdict"), Gap()]
@@ -51,7 +53,7 @@ def page_of(hunt: Hunt, flame_graph: str = "", *, everything: bool = False) -> P
 
 
 def _waits(hunt: Hunt, everything: bool) -> Iterator[Part]:
-    """What the server's threads wait for, unless hardware limits them, or on request."""
+    """What the server's threads wait for, if hardware does not limit them or on request."""
     if hunt.verdict.limiting is not None and not everything:
         return
     if found := events(hunt.evidence.window):

@@ -1,4 +1,4 @@
-"""What is saturated: every resource, and each core."""
+"""What is saturated: every resource and each core."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STYLES = {
     Level.FINE: "green",
 }
 
-#: A terminal shows this many resources that are fine, and counts the rest.
+#: A terminal lists this many healthy resources and counts the rest.
 MOST_FINE = 6
 
 _SHARES = ("user", "system", "irq", "softirq", "steal", "iowait")
@@ -94,7 +94,7 @@ def _brief(hunt: Hunt, everything: bool) -> Iterator[Part]:
     columns = (("", ""), ("resource", ""), ("used", "n"), ("load", ""), ("waiting, errors", ""))
     yield Table(columns, rows)
     if fine > MOST_FINE and not everything:
-        yield Sentence(f"and {fine - MOST_FINE} more that are fine: --all", "aside")
+        yield Sentence(f"and {fine - MOST_FINE} more healthy ones: --all", "aside")
     yield Gap()
 
 

@@ -24,7 +24,7 @@ SEVERITY_STYLE = {
 
 
 def heading(hunt: Hunt, *, is_named: bool = True) -> str:
-    """The host, its server, when and for how long. Without its name if that appears above."""
+    """The host, its server, the time and the duration; without the host's name if that appears above."""
     facts = hunt.evidence.facts
     parts = [facts.hostname or hunt.snapshot.target] if is_named else []
     parts += [f"{facts.cpu_count} CPUs, kernel {facts.kernel_release}"]
@@ -74,7 +74,7 @@ def brief(lines: Iterable[Line]) -> Table:
 
 
 def waits(use: ResourceUsage) -> str:
-    """What waits, what went wrong and what is known about the limit."""
+    """Waiting work, errors, and what is known about the limit."""
     return "; ".join(part for part in (use.errors, use.saturation, use.limit) if part)
 
 
@@ -91,7 +91,7 @@ def settings_text(remedy: Remedy) -> str:
 
 
 def notes_text(remedy: Remedy) -> str:
-    """Which of several it is, what it takes to set it, and how it would reduce durability."""
+    """The fix's number among several, what setting it requires, and how it reduces durability."""
     notes = [remedy.label] if remedy.label else []
     if remedy.settings:
         notes.append(str(remedy.cost))

@@ -1,1 +1,1 @@
-"""The live view as lines of text: what was seen in, lines of a given width out. No clock is read here."""
+"""The live view as lines of text: takes what was sampled, returns lines of a given width. Reads no clock."""

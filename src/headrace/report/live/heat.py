@@ -1,4 +1,4 @@
-"""Interrupts and softirqs: which core does which of them, as a table with the most in red."""
+"""Interrupts and softirqs by core, as a table with the highest in red."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from headrace.report.text import clean
 
 NAME_WIDTH = 22
 CELL_WIDTH = 6
-#: Below this a second an interrupt is housekeeping.
+#: Below this rate per second an interrupt is housekeeping.
 NOISE_S = 1.0
 
 
 def draw(shot: Shot, width: int, height: int) -> list[Text]:
-    """Rows are sources, columns cores; on many cores a character a core instead of a number."""
+    """Rows are sources, columns are cores; with many cores, one character per core instead of a number."""
     window = shot.now
     softirqs = {kind: window.rates("softirqs", kind) for kind in window.metrics("softirqs")}
     softirqs = {kind: rates for kind, rates in softirqs.items() if not kind.startswith("headrace_")}
@@ -54,7 +54,7 @@ def _table(
     if as_numbers:
         heading.append("".join(f" {core.removeprefix('cpu'):>{CELL_WIDTH}}" for core in cores), HEADING)
     else:
-        heading.append(f" cpu0 … {cores[-1]}, a character each", DIM)
+        heading.append(f" cpu0 … {cores[-1]}, one character each", DIM)
     drawn = [heading]
     for source, rates in rows[:most]:
         total = sum(rates.values())
@@ -78,7 +78,7 @@ def _table(
 
 
 def _style(value: float, total: float, values: list[float]) -> str:
-    """Red where one core of several does nearly all of much work."""
+    """Red if one of several cores does nearly all of a lot of work."""
     if not value:
         return DIM
     share = value / total

@@ -1,4 +1,4 @@
-"""The overview as JSON: shares from 0 to 1, rates a second; what nobody knows is null."""
+"""The overview as JSON: shares from 0 to 1, rates per second; unknown values are null."""
 
 from __future__ import annotations
 

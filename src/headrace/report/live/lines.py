@@ -1,4 +1,4 @@
-"""Lines, bars and tables of a given width. A glyph says what a colour says, for screens without colours."""
+"""Lines, bars and tables of a given width. Glyphs repeat what colours show, for screens without colours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
 def rate(value: float | None, width: int = 6) -> str:
-    """``13612.4`` -> ``13,612``, from six digits on ``1.24M``; a dash where it is not known."""
+    """``13612.4`` -> ``13,612``, with six or more digits ``1.24M``; a dash if unknown."""
     if value is None:
         return "–"
     magnitude = abs(value)
@@ -63,12 +63,14 @@ def gibibytes(size_bytes: float | None) -> str:
 
 
 def block(share: float) -> str:
-    """One character for a share of 0 to 1."""
+    """One character for a share from 0 to 1."""
     return _EIGHTHS[max(0, min(8, round(share * 8)))]
 
 
 def bar(shares: Sequence[tuple[str, float]], width: int) -> Text:
-    """Shares of ``SHARES``, each as many glyphs as it has of the width. The ends are rounded together."""
+    """Shares of ``SHARES`` as glyphs in proportion to the width. Cumulative ends are rounded, so that the bar has
+    no gaps.
+    """
     text, done, filled = Text(), 0.0, 0
     for kind, share in shares:
         done += share
@@ -88,7 +90,9 @@ def gauge(share: float, width: int, style: str = "green") -> Text:
 
 @dataclass(frozen=True)
 class Column:
-    """``width`` 0 takes what is left. Where the width does not suffice the lowest ``keep`` goes first."""
+    """``width`` 0 takes the rest. If the width is insufficient, the column with the lowest ``keep`` is dropped
+    first.
+    """
 
     title: str
     width: int
@@ -102,7 +106,7 @@ Cell = str | tuple[str, str] | Text
 def table(
     columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int, *, chosen: int | None = None
 ) -> list[Text]:
-    """The titles, then a line a row; the ``chosen`` one is reversed."""
+    """The titles, then one line per row; the ``chosen`` one is reversed."""
     shown = list(range(len(columns)))
     while len(shown) > 1 and sum((columns[i].width or 12) + 1 for i in shown) > width + 1:
         shown.remove(min(reversed(shown), key=lambda i: columns[i].keep))
@@ -140,7 +144,7 @@ def _text(cell: Cell) -> Text:
 
 
 def fit(cell: Text, width: int, *, right: bool = False) -> Text:
-    """Exactly this wide, with ``…`` where something had to go."""
+    """Text of exactly this width, with ``…`` if it was cut."""
     cell = cell.copy()
     cell.truncate(width, overflow="ellipsis")
     missing = width - cell.cell_len
@@ -150,7 +154,7 @@ def fit(cell: Text, width: int, *, right: bool = False) -> Text:
 
 
 def beside(left: Sequence[Text], right: Sequence[Text], width: int, gap: int = 2) -> list[Text]:
-    """Two blocks side by side, each half as wide as the whole."""
+    """Two blocks side by side, each half the width."""
     half = (width - gap) // 2
     found = []
     for number in range(max(len(left), len(right))):
@@ -162,7 +166,7 @@ def beside(left: Sequence[Text], right: Sequence[Text], width: int, gap: int = 2
 
 
 def wrap(text: str, width: int, style: str = "", most: int = 99) -> list[Text]:
-    """Whole words; what does not fit into ``most`` lines ends in an ellipsis."""
+    """Wrapped at words; text beyond ``most`` lines ends in an ellipsis."""
     lines: list[str] = []
     for word in text.split():
         if lines and len(lines[-1]) + 1 + len(word) <= width:
@@ -175,7 +179,7 @@ def wrap(text: str, width: int, style: str = "", most: int = 99) -> list[Text]:
 
 
 def flow(title: str, parts: Sequence[Cell], width: int) -> list[Text]:
-    """A title, then parts with commas between them; lines after the first are indented as far as the first."""
+    """A title, then parts separated by commas; further lines are indented to the same column."""
     indent = len(title)
     found = [Text(title, HEADING)]
     for number, part in enumerate(map(_text, parts)):

@@ -14,13 +14,13 @@ from headrace.report.live.lines import DIM, HOT, WARM, Cell, Column, gibibytes, 
 from headrace.report.live.shot import Shot
 from headrace.report.text import clean
 
-#: One list: its columns, and its rows, each with what names it.
+#: One list: its columns, and its rows, each with its name.
 Rows = list[tuple[str, list[Cell]]]
 SERVERS = ("mysqld", "mariadbd")
 
 
 def tasks(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
-    """The server's threads where they are sampled, all processes that used CPU otherwise."""
+    """The server's threads if they are sampled, otherwise all processes that used CPU."""
     if "threads" in shot.now.samplers():
         return _threads(shot)
     return _processes(shot, sort)
@@ -72,7 +72,9 @@ def _processes(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
 
 
 def _threads(shot: Shot) -> tuple[list[Column], Rows]:
-    """Labels are ``tid/name``. Beside the CPU time whatever else the sampler has of a thread, a second."""
+    """Labels are ``tid/name``. Columns are the CPU time and the sampler's other metrics of a thread, per
+    second.
+    """
     window = shot.now
     times = ("utime_ticks", "stime_ticks")
     others = [m for m in window.metrics("threads") if m not in times and not m.startswith("headrace_")]
@@ -100,7 +102,7 @@ def _threads(shot: Shot) -> tuple[list[Column], Rows]:
 
 
 def statements(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
-    """Digests by what they cost a second since the last look."""
+    """Digests by their cost per second since the last refresh."""
     columns = [
         Column("time/s", 8),
         Column("calls/s", 8),
@@ -130,7 +132,7 @@ def statements(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
 
 
 def _digests(shot: Shot) -> list[dict[str, Any]]:
-    """Of each digest what it did a second, with its text where the server was asked for it."""
+    """Rates per second of each digest, with its text if the server was queried for it."""
     listed = _listed(shot, "statements")
     window = shot.seldom
     if window is None or "statements" not in window.samplers():
@@ -161,7 +163,7 @@ def _digests(shot: Shot) -> list[dict[str, Any]]:
 
 
 def summary(shot: Shot, width: int) -> list[Text]:
-    """How many threads of the server do what: all that the samplers keep of the processlist."""
+    """How many threads of the server are in each state, which is all that the samplers keep of the processlist."""
     window = shot.now
     if "processlist" not in window.samplers():
         return []
@@ -184,7 +186,7 @@ def summary(shot: Shot, width: int) -> list[Text]:
 
 
 def processlist(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
-    """What runs, the longest first. Enter asks for the plan of one."""
+    """Running statements, longest first. Enter requests the plan of one."""
     columns = [
         Column("id", 8),
         Column("user", 10, right=False, keep=5),
@@ -216,7 +218,7 @@ def processlist(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
 
 
 def findings(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
-    """What the rules say of the last minute, the worst first."""
+    """Findings of the last minute, worst first."""
     columns = [
         Column("finding", 16, right=False),
         Column("severity", 10, right=False, keep=5),
@@ -236,7 +238,7 @@ def findings(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
 
 
 def finding_page(shot: Shot, name: str, width: int) -> list[Text]:
-    """One finding: its evidence, why it matters, what would help, what would refute it."""
+    """One finding: its evidence, why it matters, its fixes, what would refute it."""
     found = [f for f in (shot.judgement.findings if shot.judgement else ()) if f.id == name]
     if not found:
         return [Text("no longer found", DIM)]
@@ -267,11 +269,11 @@ def empty(shot: Shot, screen: str) -> str:
         if isinstance(reason, str):
             return reason
         if shot.server_problem:
-            return f"the server is away: {shot.server_problem}"
+            return f"the server is unreachable: {shot.server_problem}"
         if "mysql_status" not in shot.now.samplers():
             return "needs a server: --mysql-socket or --mysql-host"
         return "nothing right now"
     if screen == "findings":
         blind = f"; {len(shot.judgement.blind)} rules lack data" if shot.judgement else ""
-        return f"no finding in the last minute{blind}" if shot.judgement else "asking the rules ..."
+        return f"no finding in the last minute{blind}" if shot.judgement else "evaluating the rules ..."
     return "waiting for two samples"

@@ -1,4 +1,4 @@
-"""The first screen: the verdict, and every resource with what it does right now."""
+"""The first screen: the verdict, and every resource with its current activity."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from headrace.report.live.shot import Shot
 from headrace.report.text import clean
 
 VERDICT_STYLE = {Level.SATURATED: HOT, Level.BUSY: WARM, Level.FINE: "bold green", Level.UNKNOWN: "bold"}
-#: A bar narrower than this tells nothing: then a core is one character.
+#: Below this width a bar is useless, and a core is shown as one character.
 NARROWEST_BAR = 8
-#: Room for the name and the percentage beside a bar.
+#: Room for the name and the percentage next to a bar.
 BESIDE_BAR = 11
-#: Processes are shown below all else where this many fit.
+#: Processes are shown below everything else if at least this many fit.
 FEWEST_TASKS = 3
-#: From here on two tables stand side by side.
+#: From this width, two tables are side by side.
 WIDE = 140
 
 
 def draw(shot: Shot, width: int, height: int) -> list[Text]:
-    """At most ``height`` lines; the devices and interfaces that do most are kept where it is not enough."""
+    """At most ``height`` lines; if that is too few, the busiest devices and interfaces are kept."""
     limiting = shot.verdict.limiting
     style = VERDICT_STYLE[limiting.level if limiting else Level.FINE]
     if limiting is None and "unknown" in shot.verdict.sentence.lower():
@@ -51,7 +51,7 @@ def draw(shot: Shot, width: int, height: int) -> list[Text]:
 
 
 def cpu_lines(shot: Shot, width: int, most: int) -> list[Text]:
-    """A bar a core in as many columns as it takes; a character a core where bars would not fit."""
+    """One bar per core in as many columns as needed; one character per core if bars would not fit."""
     found = resources.cores(shot.now)[1:]
     if not found:
         return [
@@ -94,7 +94,7 @@ def _core(core: Core, width: int) -> Text:
 
 
 def _compressed(found: list[Core], width: int, rows: int) -> list[Text]:
-    """One character a core, its height the load, and the hottest by name below."""
+    """One character per core, its height the load, with the busiest cores named below."""
     a_line = max((width - 5) // 8 * 8, 8)
     drawn = []
     for start in range(0, len(found), a_line):
@@ -118,7 +118,7 @@ def _compressed(found: list[Core], width: int, rows: int) -> list[Text]:
 
 
 def memory_lines(shot: Shot, width: int) -> list[Text]:
-    """What is used and what waits for it."""
+    """Memory in use, and tasks that wait for it."""
     window = shot.now
     available, total = window.last("memory", "MemAvailable"), window.last("memory", "MemTotal")
     if available is None or not total:
@@ -139,7 +139,7 @@ def memory_lines(shot: Shot, width: int) -> list[Text]:
 
 
 def _pressure(shot: Shot, width: int) -> list[Text]:
-    """The share of the time in which some task waited for a resource."""
+    """The share of time in which some task waited for a resource."""
     window = shot.now
     parts: list[lines.Cell] = []
     for resource in ("cpu", "io", "memory"):
@@ -150,7 +150,7 @@ def _pressure(shot: Shot, width: int) -> list[Text]:
         style = HOT if share >= resources.PRESSURE_HIGH else WARM if share >= resources.PRESSURE_SEEN else ""
         parts.append((f"{percent(share)} of the time for {resource}", style))
     if not parts:
-        parts = [("unknown: no pressure counters on this kernel", DIM)]
+        parts = [("unknown: this kernel has no pressure counters", DIM)]
     running = window.gauge("cpu", "procs_running")
     if running is not None:
         parts.append((f"{running.mean:.0f} runnable", DIM))
@@ -158,7 +158,7 @@ def _pressure(shot: Shot, width: int) -> list[Text]:
 
 
 def device_lines(shot: Shot, width: int, most: int) -> list[Text]:
-    """Those that work, the busiest first. What a bare %util would mislead to stands beside it."""
+    """Active devices, busiest first. A misleading %util is marked."""
     columns = [
         Column("device", 9, right=False),
         Column("reads/s", 7),
@@ -181,7 +181,7 @@ def device_lines(shot: Shot, width: int, most: int) -> list[Text]:
         style = {Level.SATURATED: HOT, Level.BUSY: WARM}.get(use.level, "") if use else ""
         note = use.saturation or use.errors if use and use.level is Level.SATURATED else ""
         if not note and not alone and device.utilisation >= resources.BUSY:
-            note = "%util is no limit"
+            note = "%util is not a limit"
         rows.append(
             [
                 (clean(device.name), style),
@@ -196,12 +196,12 @@ def device_lines(shot: Shot, width: int, most: int) -> list[Text]:
             ]
         )
     if not rows:
-        return [Text.assemble(("device    ", HEADING), ("none did anything", DIM))]
+        return [Text.assemble(("device    ", HEADING), ("all idle", DIM))]
     return lines.table(columns, rows[:most], width)
 
 
 def network_lines(shot: Shot, width: int, most: int) -> list[Text]:
-    """Interfaces with traffic, then TCP's own losses."""
+    """Interfaces with traffic, then TCP losses."""
     columns = [
         Column("interface", 10, right=False),
         Column("in pkt/s", 8),
@@ -256,7 +256,7 @@ def _tcp(shot: Shot, width: int) -> list[Text]:
     return lines.flow("tcp  ", parts, width)
 
 
-#: Status counter -> what a person calls it.
+#: Status counter -> its usual name.
 COMMANDS = {
     "com_select": "select",
     "com_insert": "insert",
@@ -270,12 +270,12 @@ COMMANDS = {
 
 
 def server_lines(shot: Shot, width: int) -> list[Text]:
-    """Statements, threads, InnoDB; why there is nothing where there is nothing."""
+    """Statements, threads and InnoDB, or why they are missing."""
     window = shot.now
     if shot.server_problem:
-        return lines.wrap(clean(f"server away: {shot.server_problem}"), width, HOT)
+        return lines.wrap(clean(f"server unreachable: {shot.server_problem}"), width, HOT)
     if "mysql_status" not in window.samplers():
-        return lines.flow("server  ", [("none named: --mysql-socket or --mysql-host", DIM)], width)
+        return lines.flow("server  ", [("none specified: --mysql-socket or --mysql-host", DIM)], width)
 
     def of(name: str) -> float | None:
         return window.rate("mysql_status", name)
@@ -299,7 +299,7 @@ def server_lines(shot: Shot, width: int) -> list[Text]:
     ]
 
 
-#: What InnoDB tells of itself: the text, and where it stands on MariaDB and on MySQL.
+#: InnoDB metrics: the text, and the metric's name on MariaDB and on MySQL.
 AGE = (
     ("mysql_status", "innodb_checkpoint_age"),
     ("innodb_status", "checkpoint_age_bytes"),
@@ -347,7 +347,7 @@ def _innodb(shot: Shot) -> list[lines.Cell]:
 
 
 def _lag(shot: Shot) -> list[lines.Cell]:
-    """The channel that is furthest behind; one whose threads do not run."""
+    """The channel that is furthest behind, or one with stopped threads."""
     window = shot.now
     parts: list[lines.Cell] = []
     lags = [window.last("replication", "lag_s", label) for label in window.labels("replication", "lag_s")]
@@ -357,5 +357,5 @@ def _lag(shot: Shot) -> list[lines.Cell]:
     for what in ("io", "sql"):
         labels = window.labels("replication", f"{what}_running")
         if any(window.last("replication", f"{what}_running", label) == 0 for label in labels):
-            parts.append((f"its {what.upper()} thread does not run", HOT))
+            parts.append((f"its {what.upper()} thread is not running", HOT))
     return parts

@@ -1,4 +1,4 @@
-"""A whole screen: head, the chosen view, the keys. What a key does to the position is here, too."""
+"""A whole screen: head, the chosen view, the keys; and how keys change the position."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.report.live.shot import Shot
 from headrace.report.text import clean
 
 SCREENS = ("overview", "threads", "statements", "processlist", "interrupts", "findings")
-#: Screen -> the orders that `s` goes through.
+#: Screen -> the sort orders that `s` cycles through.
 ORDERS = {
     "threads": ("cpu", "memory", "io"),
     "statements": ("time", "calls", "rows"),
@@ -25,7 +25,7 @@ LISTS: dict[str, Callable[[Shot, str], tuple[list[Column], lists.Rows]]] = {
     "processlist": lists.processlist,
     "findings": lists.findings,
 }
-#: Where enter looks into the chosen row.
+#: Screens where enter opens the chosen row.
 OPEN = ("statements", "processlist", "findings")
 #: Lines of the head and the foot.
 FRAME_LINES = 2
@@ -36,20 +36,20 @@ HELP = """\
 3     statements: what costs the server's time
 4     processlist: what runs now; enter shows the plan
 5     interrupts: which core does which
-6     findings: what the rules say of the last minute; enter shows one
+6     findings: what limited the host in the last minute; enter shows one
 
-↑ ↓ j k   choose          enter  look into it       escape  back
+↑ ↓ j k   choose          enter  open it            escape  back
 s  sort                   p  pause                   q  quit
 
 Cores: work is █ user ▓ system ░ irq ▒ softirq; × is time the hypervisor took;
 · is idle time in which some task waited for a device. Red: 90% or more.
-%util of a device that serves many requests at once is no limit, and is dim.
-A dash is a value that nobody knows: never a zero."""
+%util is dim if the device serves many requests at once: then it is not a limit.
+A dash is an unknown value, never a zero."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where the person looks. ``page`` is what enter opened, by the name of the row; ``top`` its first line."""
+    """The user's position. ``page`` is the row that enter opened, by name; ``top`` its first visible line."""
 
     screen: str = "overview"
     row: int = 0
@@ -66,19 +66,19 @@ class Position:
 
 @dataclass(frozen=True)
 class Pages:
-    """Texts that enter asked for, by screen and row: lines, or None while they are on their way."""
+    """Texts requested with enter, by screen and row: lines, or None while they are being fetched."""
 
     texts: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
 
 def names(shot: Shot, at: Position) -> list[str]:
-    """What the rows of the list are called, in their order; empty where the screen is no list."""
+    """The names of the list's rows, in order; empty if the screen is not a list."""
     make = LISTS.get(at.screen)
     return [name for name, _ in make(shot, at.sort)[1]] if make else []
 
 
 def press(key: str, at: Position, rows: list[str]) -> Position:
-    """The position after a key. Keys that it does not know leave it as it is."""
+    """The position after a key. Unknown keys do not change it."""
     if at.help:
         return replace(at, help=False)
     if key in ("question_mark", "?"):
@@ -104,7 +104,7 @@ def press(key: str, at: Position, rows: list[str]) -> Position:
 def draw(
     shot: Shot | None, at: Position, pages: Pages, width: int, height: int, wait: str = ""
 ) -> list[Text]:
-    """Exactly ``height`` lines, none wider than ``width``. Without a shot, ``wait`` says what is awaited."""
+    """Exactly ``height`` lines, none wider than ``width``. Without a shot, ``wait`` is shown."""
     room = max(height - FRAME_LINES, 1)
     if shot is None:
         body = lines.wrap(clean(wait), width, "bold")
@@ -140,12 +140,12 @@ def _page(shot: Shot, at: Position, pages: Pages, width: int) -> list[Text]:
         return lists.finding_page(shot, at.page, width)
     text = pages.texts.get((at.screen, at.page))
     if text is None:
-        return [Text("asking the server ...", DIM)]
+        return [Text("querying the server ...", DIM)]
     return [line for part in text.splitlines() for line in lines.wrap(clean(part), width) or [Text()]]
 
 
 def heading(shot: Shot | None, width: int, at: Position = Position()) -> Text:
-    """The host, and how the connection is."""
+    """The host and the state of its connection."""
     if shot is None:
         return lines.fit(Text("headrace top", "bold"), width)
     facts = shot.facts
@@ -177,7 +177,7 @@ def _foot(at: Position, width: int) -> Text:
     keys += [("enter", "open")] if at.screen in OPEN else []
     if at.page:
         keys = [("esc", "back")]
-    # Whoever sees these two finds the others.
+    # With help and quit visible, the other keys can be found.
     for key, text in (("?", "help"), ("q", "quit"), *keys, ("p", "pause")):
         if line.cell_len + len(key) + len(text) + 2 <= width:
             line.append(f" {key}", "bold")

@@ -1,4 +1,4 @@
-"""What a screen is drawn from: one moment of a host."""
+"""The data of a screen: one moment of a host."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ if TYPE_CHECKING:
     from headrace.live import Feed
     from headrace.rules.rule import Judgement
 
-#: Figures are means over the last samples; the verdict looks back further, or it would change every second.
+#: Figures are means over the last samples; the verdict covers a longer time, so that it does not change every
+#: second.
 NOW_S, VERDICT_S, FINDINGS_S = 2.5, 10.5, 60.5
-#: What costs the server more is sampled every 5 or 10 s: twice, at least.
+#: Expensive samplers run every 5 or 10 s; this covers at least two of their samples.
 SELDOM, SELDOM_S = ("statements", "innodb_status", "mysql_waits", "innodb_mutex"), 25.5
 
 
 @dataclass(frozen=True)
 class Shot:
-    """``now`` and ``recent`` are the last samples and the last ten seconds; ``errors`` says which samplers fail.
+    """``now`` and ``recent`` are the last samples and the last ten seconds; ``errors`` lists failing samplers.
 
-    ``state`` is how the connection is, ``problem`` what went wrong with it. ``listed`` are rows of the server that
-    are no counters (processlist, statements): name -> rows, or the reason why there are none. ``interrupts`` says
-    what a line is for. ``age_s`` is the time since the newest sample. ``seldom`` has the samplers that run seldom.
+    ``state`` is the state of the connection, ``problem`` its last error. ``listed`` are rows of the server that
+    are not counters (processlist, statements): name -> rows, or the reason why there are none. ``interrupts`` says
+    what a line is for. ``age_s`` is the time since the newest sample. ``seldom`` has the samplers that run rarely.
     """
 
     target: str
@@ -48,12 +49,12 @@ class Shot:
 
     @property
     def server_problem(self) -> str:
-        """Why the server says nothing; empty while it does."""
+        """Why the server does not answer; empty while it does."""
         return self.errors.get("mysql_status", "")
 
 
 def take(feed: Feed, clock: str, age_s: float, judgement: Judgement | None = None) -> Shot | None:
-    """What is known at this moment; None before the second sample."""
+    """The current shot; None before the second sample."""
     if feed.facts is None or feed.ticks < 2:
         return None
     facts = HostFacts(feed.facts)

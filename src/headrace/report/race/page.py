@@ -1,7 +1,7 @@
-"""A race's report: who stands, who left when and by whom, and what it saved.
+"""A race's report: the remaining treatments, when and by which the others were eliminated, and trials saved.
 
 ``report.json``: format, headrace, experiment, is_over, trials, full_trials and same_trials (all treatments in all
-blocks of the plan, and in those that the race came to), seconds, full_seconds, same_seconds, measured_again,
+blocks of the plan, and in the blocks that the race ran), seconds, full_seconds, same_seconds, measured_again,
 races[] (condition, headline, blocks, is_decided, leader, survivors[], deviation, standings[]), cautions[], and
 versions.
 """
@@ -94,7 +94,7 @@ def outcome(standing: RaceStatus) -> str:
 
 
 def ordered(race: Race) -> list[RaceStatus]:
-    """Those that remain by their mean, then the eliminated ones, the last first."""
+    """The remaining treatments by mean, then the eliminated ones, latest first."""
     place = {name: i for i, name in enumerate(race.survivors)}
     return sorted(race.standings, key=lambda s: (place.get(s.treatment, len(place)), -(s.dropped_after or 0)))
 
@@ -138,16 +138,18 @@ def _standing_section(view: View, i: int, condition: str, race: Race) -> Section
     title = f"{view.response} / the leader's (log scale)"
     chart = Chart(
         charts.ratios(rows, title, margin, charts.ratio_span(found, margin)),
-        see="Each against the leader, in the blocks that both ran. What left lies where it stood when it was last "
-        "measured; the band is the margin within which differences do not matter.",
+        see=(
+            "Each relative to the leader, in the blocks that both ran. Eliminated treatments are at their "
+            "last measured value; the band is the margin within which differences do not matter."
+        ),
         legend=[
             ("leader", "@{accent}", "★"),
             ("remains", "@{unsure}", "◆"),
-            ("left: worse with confidence", "@{worse}", "■"),
+            ("eliminated: worse with confidence", "@{worse}", "■"),
             (f"margin, {100 * margin:g}%", "@{noise}", "band"),
         ],
     )
-    words = f"The intervals hold for all treatments and all looks together, at {100 * (1 - alpha):g}%."
+    words = f"The intervals hold jointly for all treatments and all interim looks, at {100 * (1 - alpha):g}%."
     table = _table(view, race, shown)
     brief: list[Part] = [*([Heading(condition)] if condition else []), table, Gap()]
     return Section(f"race{i}", f"Result{where}", f"Which remain{where}?", [chart, table], words, brief)
@@ -222,7 +224,7 @@ def _blocks_section(view: View) -> Section:
             decisions.blocks(ran, everyone, blocks, left),
             legend=[
                 ("trials of the block", "@{accent}", "■"),
-                ("not run: the race saved them", "@{noise}", "■"),
+                ("not run: saved by the race", "@{noise}", "■"),
             ],
         )
     ]
@@ -272,7 +274,7 @@ def _method_section(view: View) -> Section:
                     (
                         "The promise:",
                         f"the best is eliminated with probability at most {alpha:g}%, whenever the race "
-                        "stops: every interim look spends its part of that, and all of them no more.",
+                        "stops: every interim look spends part of it, and all of them together no more.",
                     ),
                     (
                         "It ends",

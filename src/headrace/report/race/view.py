@@ -1,4 +1,4 @@
-"""What a race says: which treatments remain, which were eliminated when, and what it saved."""
+"""The result of a race: the remaining treatments, when the others were eliminated, and what it saved."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class View:
         self.folder = races.with_trials(folder, self.progress)
         self.response = folder.design.response
         everyone = len(folder.design.treatments)
-        #: All treatments in all blocks of the plan, and in those that the race came to.
+        #: Trials of all treatments in all blocks of the plan, and in the blocks that the race ran.
         self.full_trials = everyone * folder.design.blocks
         self.same_trials = everyone * len(self.progress.runners)
 
     def headline(self, condition: str, race: Race) -> str:
-        """One sentence: the winner, or the class that stands, or what is still open."""
+        """One sentence: the winner, the remaining treatments, or what is undecided."""
         margin = f"{100 * self.folder.design.equivalence:g}%"
         where = f" at {condition}" if condition else ""
         if not race.survivors:
@@ -59,7 +59,7 @@ class View:
 
     @property
     def seconds(self) -> float:
-        """How long the trials took, with all that is set up for them."""
+        """How long the trials took, including set-up."""
         return sum(r.duration_s or 0.0 for r in self.records)
 
     @property
@@ -69,12 +69,12 @@ class View:
 
     @property
     def same_seconds(self) -> float:
-        """How long all treatments in as many blocks as the race came to would have taken."""
+        """How long all treatments would have taken in as many blocks as the race ran."""
         return self._block_seconds * len(self.progress.runners)
 
     @property
     def _block_seconds(self) -> float:
-        """A block of all treatments, each in its own mean time."""
+        """Duration of a block of all treatments, from their mean times."""
         own: dict[str, list[float]] = {}
         for r in self.records:
             if r.duration_s is not None:

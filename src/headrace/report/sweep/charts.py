@@ -17,7 +17,7 @@ from headrace.report.sweep.words import between
 
 HEIGHT_PX = 400
 
-#: From this ratio of the highest to the lowest level on, equal steps on the axis are equal factors.
+#: From this ratio of the highest to the lowest level, the axis is logarithmic.
 LOG_FROM = 10.0
 
 LATENCY_STYLES: Mapping[str, tuple[str, str]] = {
@@ -62,7 +62,7 @@ def throughput(sweep: Sweep, trials: Mapping[str, Sequence[float]]) -> Figure:
     )
     tops = [found.high or found.estimate for _, found in measured] + [ops_s for _, ops_s in dots + searched]
     layout = _layout(sweep, "throughput [operations/s]")
-    # An interval from few passes may reach far beyond everything measured: the axis is for what was.
+    # An interval from few passes may exceed everything measured; the axis covers only what was measured.
     highest = max([ops_s for _, ops_s in dots + searched], default=1.0)
     layout["yaxis"] |= {
         "range": [0, min(max(tops, default=1.0), 1.4 * highest) * 1.08],
@@ -111,7 +111,7 @@ def latency(sweep: Sweep, percentiles: Sequence[str]) -> Figure:
 
 
 def _is_near(end: float, estimate: float) -> bool:
-    """An interval of few passes may span decades: it may leave the axis, its estimate may not."""
+    """An interval from few passes may span decades: it may exceed the axis, its estimate may not."""
     return 1 / 4 < end / estimate < 4
 
 
@@ -158,7 +158,7 @@ def _layout(sweep: Sweep, y_title: str) -> dict[str, Any]:
 
 
 def _ticks(loads: Sequence[float], is_log: bool, most: int = 9) -> list[float]:
-    """Levels to name on the axis: from the top down, each that stays a label's width from the last one named."""
+    """Levels labelled on the axis: from the top down, each at least a label's width from the previous one."""
     place = [math.log(load) if is_log else load for load in loads]
     width = (place[-1] - place[0]) / most
     kept = [len(loads) - 1]
@@ -193,7 +193,7 @@ def _marks(
 def _line(
     levels: Sequence[Level], found: Sequence[Interval], colour: str, symbol: str, hints: Sequence[str]
 ) -> dict[str, Any]:
-    # A bar over orders of magnitude would be one more line across the chart, and says nothing.
+    # A bar over orders of magnitude would be one more line across the chart without information.
     low, high = charts.errors([i if is_telling(i) else Interval(i.estimate, None, None) for i in found])
     return {
         "type": "scatter", "mode": "lines+markers",
@@ -226,7 +226,7 @@ def _limit(limit_ms: float) -> dict[str, Any]:
 
 
 def _room(traces: Sequence[Mapping[str, Any]], limit_ms: float, side: int) -> float:
-    """How far every curve stays from a limit's line over the outer third of a side, as a log ratio.
+    """How far every curve is from a limit's line over the outer third of a side, as a log ratio.
 
     ``side`` is 0 for left, 1 for right.
     """

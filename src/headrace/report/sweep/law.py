@@ -31,8 +31,8 @@ def _parts(view: SweepView) -> Iterator[Part]:
             yield Note(f"No fit: {view.sweep.law_refusal}.")
         return
     yield Sentence(
-        "X(N) = λN / (1 + σ(N − 1) + κN(N − 1)): a model, fitted to what was measured. It names two "
-        "reasons why twice the clients do not bring twice the work."
+        "X(N) = λN / (1 + σ(N − 1) + κN(N − 1)): a model fitted to the measurements. It has two reasons why "
+        "doubling the clients does not double throughput."
     )
     yield _fit(view, law)
     columns = (
@@ -44,8 +44,7 @@ def _parts(view: SweepView) -> Iterator[Part]:
     yield Table(columns, list(_rows(view, law)))
     if law.kappa.low == 0:
         yield Sentence(
-            "The interval of κ holds 0: perhaps throughput never falls, and there is no peak; so the peak "
-            "has no upper end.",
+            "The interval of κ includes 0: throughput may never fall, so the peak has no upper bound.",
             "aside",
         )
 
@@ -53,15 +52,15 @@ def _parts(view: SweepView) -> Iterator[Part]:
 def _fit(view: SweepView, law: Law) -> Part:
     if law.doubt:
         return Note(
-            f"The law does not describe these levels: {law.doubt}. Do not rest a decision on its parameters.",
+            f"The law does not describe these levels: {law.doubt}. Do not base a decision on its parameters.",
             is_attention=True,
         )
     if law.p_value is None:
-        return Note("One pass: whether the law fits cannot be tested.")
+        return Note("Only one pass: the fit of the law cannot be tested.")
     small = ": real, but too small to matter" if law.p_value < view.sweep.alpha else ""
     worst = round(100 * max(map(abs, law.residuals.values())), 1)
     return Sentence(
-        f"The passes do not contradict it: no level lies further from the law than {worst}% "
+        f"The passes do not contradict it: no level deviates from the law by more than {worst}% "
         f"(test for lack of fit: p = {law.p_value:.2g}{small})."
     )
 
@@ -70,11 +69,11 @@ def _rows(view: SweepView, law: Law) -> Iterator[list[str | Cell]]:
     """(name, estimate, interval, meaning) of the law's parameters."""
     named = (
         ("λ", text.count(law.lambda_ops_s.estimate), between(law.lambda_ops_s, text.count),
-         f"operations/s of {view.sweep.at(1)} alone"),
+         f"operations/s of {view.sweep.at(1)} only"),
         ("σ", share(law.sigma.estimate), text.between(law.sigma, share),
-         "contention: the share of the work that only one can do at a time"),
+         "contention: the share of the work that is serialised"),
         ("κ", share(law.kappa.estimate), text.between(law.kappa, share),
-         "crosstalk: what each pair costs to keep in step; only this makes throughput fall"),
+         "crosstalk: the cost per pair of staying coherent; only this makes throughput fall"),
         ("N*", peak(law.peak_load.estimate), text.between(law.peak_load, peak),
          f"the peak: sqrt((1 − σ) / κ) {view.sweep.unit}"),
         ("X(N*)", "no limit" if law.peak_ops_s == math.inf else text.count(law.peak_ops_s), "–",

@@ -12,7 +12,7 @@ from headrace.report.parts import Cell, Column, Gap, Part, Section, Sentence, Ta
 from headrace.report.sweep.view import SweepView
 from headrace.report.sweep.words import between, gain, latency_words, passes
 
-#: Cells of the bar that draws throughput in a terminal.
+#: Width of a throughput bar in a terminal, in characters.
 BAR_WIDTH = 16
 
 
@@ -23,7 +23,7 @@ def section(view: SweepView) -> Section:
         "Levels",
         "The levels",
         lambda: _parts(view),
-        "Throughput is the mean over passes; its gain is against the best smaller level, paired by pass. "
+        "Throughput is the mean over passes; its gain is relative to the best smaller level, paired by pass. "
         f"Latency in ms is {latency_words(sweep)}: exact percentiles of all operations of the passes, with "
         "intervals over passes. A dash: too few operations beyond that percentile to state it.",
         list(_brief(sweep)),
@@ -37,8 +37,8 @@ def section(view: SweepView) -> Section:
 def _parts(view: SweepView) -> Iterator[Part]:
     sweep, law = view.sweep, view.sweep.law
     columns = [Column("offered" if sweep.is_open else sweep.unit), Column("operations/s", "n")]
-    columns += [Column("of the offered", "n")] if sweep.is_open else []
-    columns += [Column("gain", "n"), *([Column("against the law", "n")] if law else [])]
+    columns += [Column("of offered", "n")] if sweep.is_open else []
+    columns += [Column("gain", "n"), *([Column("relative to the law", "n")] if law else [])]
     columns += [*(Column(p, "n") for p in view.latencies), *(Column(str(a.objective)) for a in sweep.answers)]
     columns += [Column("errors", "n"), Column("passes", "n")]
     rows, marked = [], set()

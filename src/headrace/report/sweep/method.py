@@ -38,48 +38,45 @@ def _lines(view: SweepView) -> Iterator[tuple[str, str]]:
     sweep = view.sweep
     yield (
         "The trial is the unit.",
-        "Each level is measured once in each pass, on a fresh copy of the data; every interval rests on "
-        "how passes differ, never on seconds.",
+        "Each level is measured once per pass, on a fresh copy of the data; every interval is based on how "
+        "passes differ, never on seconds.",
     )
     if view.has_search_trials:
         yield (
             "The search is not analysed.",
-            "It went up in order, so what drifted with time rose with the load; and it ended where levels "
-            "happened to be slow. The passes repeat its levels in random order.",
+            "It went up in order, so drift over time is mixed with load, and it ended when levels happened to "
+            "be slow. The passes repeat its levels in random order.",
         )
     yield (
         "The knee",
-        f"is the last level with {100 * sweep.gain:g}% more throughput than the best smaller one. Its "
-        "range: upward while each gain is sure, downward from the top while surely none is.",
+        f"is the last level with {100 * sweep.gain:g}% more throughput than the best smaller one. Its range "
+        "extends upward while each gain is certain, and downward from the top while certainly none is.",
     )
     if sweep.answers:
         yield (
             "An objective holds",
-            f"at a level when the upper end of its {view.confidence} interval, and that of every smaller "
-            "level, lies within the limit; it fails when the lower end lies beyond. Between, more passes "
-            "decide.",
+            f"at a level if the upper ends of its {view.confidence} interval and of every smaller level's are "
+            "within the limit; it fails if the lower end exceeds the limit. In between, more passes decide.",
         )
     if sweep.law:
         yield (
             "The law's intervals",
-            "leave one pass out at a time (jackknife). They suppose that the law holds; whether it does, "
-            "the test for lack of fit says.",
+            "leave one pass out at a time (jackknife). They assume that the law holds, which the test for "
+            "lack of fit checks.",
         )
     stall = ""
     if not sweep.is_open:
-        stall = (
-            " A closed loop waits with the next operation while the server stalls, so its p99 is optimistic."
-        )
+        stall = " A closed loop sends nothing while the server stalls, so its p99 is optimistic."
     elif sweep.latency_kind == "response":
-        stall = " A stall counts for everyone who came meanwhile."
+        stall = " A stall counts for every operation that was due meanwhile."
     yield "Latency", f"is {latency_words(sweep)}.{stall}"
     yield (
         "Invalid trials",
-        "ran on a disturbed host, or with a driver that could not follow; failed ones did not run to their "
-        "end. Both are shown and neither is analysed.",
+        "ran on a disturbed host, or with a driver that could not keep up; failed trials did not finish. Both "
+        "are shown, neither is analysed.",
     )
     if not view.design.workload.options.get("clients"):
         yield (
             "The load is driven from the same machine:",
-            "what its driver uses of the cores, the server lacks, and the knee is that of both together.",
+            "the driver takes CPU from the server, so the knee is that of both together.",
         )

@@ -1,4 +1,4 @@
-"""The report of a saturation sweep: its sections in their order. A new one is its file and a line here.
+"""The report of a saturation sweep: its sections in order. A new section needs its own file and a line here.
 
 ``report.json`` of a sweep:
 

@@ -1,4 +1,4 @@
-"""How much load brings more: throughput and latency over the levels."""
+"""How much load still raises throughput: throughput and latency over the levels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def section(view: SweepView) -> Section:
     return Section(
         "result",
         "Result",
-        "How much load brings more?",
+        "How much load still raises throughput?",
         lambda: _parts(view),
         _see(view),
         data={
@@ -43,7 +43,7 @@ def _see(view: SweepView) -> str:
             "throughput than any smaller one. "
         )
         if sweep.knee.low is not None and sweep.knee.low != sweep.knee.high:
-            said += f"The grey band is the range that holds it with {view.confidence} confidence. "
+            said += f"The grey band is the range that contains it with {view.confidence} confidence. "
     return f"{said}Bars are {view.confidence} intervals over passes."
 
 
@@ -53,26 +53,25 @@ def _parts(view: SweepView) -> Iterator[Part]:
         yield Note(f"Caution: {caution}.", is_attention=True)
     if not sweep.is_open:
         yield Note(
-            "This is a closed loop: a connection that waits asks for nothing. While the server stalls, "
-            f"{sweep.unit} that wait count as one slow operation each, so p99 is better here than users who "
-            "keep "
-            'coming would see it. To hold an objective against users, sweep the rate: knob = "workload.rate".'
+            "This is a closed loop: a waiting connection sends nothing. While the server stalls, waiting "
+            f"{sweep.unit} count as one slow operation each, so p99 is better here than users who keep "
+            'coming would see it. To test an objective for users, sweep the rate: knob = "workload.rate".'
         )
     elif sweep.latency_kind != "response":
         yield Note(
-            "This workload gives service times only, from the send: what an operation waited for its turn "
-            "is missing, and the objective's answer is too good.",
+            "This workload reports only service times, from the send: the time that an operation was queued "
+            "is missing, so the objective's answer is optimistic.",
             is_attention=True,
         )
     if not sweep.measured:
-        yield Note("There is no valid trial of a pass yet.")
+        yield Note("No pass has a valid trial yet.")
         return
     responses = view.responses
     trials = {
         summary.treatment: [responses[n].throughput_ops_s for n in summary.trials if n in responses]
         for _, summary in sweep.measured
     }
-    # Median and p99, and whatever an objective asks for.
+    # Median and p99, and the percentiles of the objectives.
     wanted = {"p50", "p99", *(a.objective.percentile for a in sweep.answers)}
     shown = [name for name in view.latencies if name in wanted]
     latency: list[tuple[str, str, str]] = [(name, charts.LATENCY_STYLES[name][0], "") for name in shown]

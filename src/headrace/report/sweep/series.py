@@ -1,4 +1,4 @@
-"""How each level held its pace, and what the machine did."""
+"""Throughput over time at each level, and what the machine did."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from headrace.report.sweep.view import SweepView
 
 
 def pace_section(view: SweepView) -> Section:
-    return Section("time", "Over time", "Did each level hold its pace?", lambda: pace.parts(view))
+    return Section("time", "Over time", "Was each level's throughput steady?", lambda: pace.parts(view))
 
 
 def machine_section(view: SweepView) -> Section:
     see = (
-        "Means over the measured window of each level's median trial. What stays full from the knee on is "
-        "what holds the server back: CPU busy near 100%, or a device that waits."
+        "Means over the measured window of each level's median trial. What stays saturated from the knee "
+        "upward limits the server: CPU busy near 100%, or a device with queued requests."
     )
     return Section("machine", "Machine", "What did the machine do?", lambda: _machine(view), see)
 

@@ -29,8 +29,8 @@ def _parts(view: SweepView) -> Iterator[Part]:
         search = " Before the first dotted line: the search." if view.has_search_trials else ""
         yield Heading("Did the machine drift?")
         yield Sentence(
-            "Each trial against the mean of its level. A slope or a step over many trials is drift; the "
-            f"random order of the passes keeps it from being taken for an effect of load.{search}"
+            "Each trial relative to the mean of its level. A slope or a step over many trials is drift; the "
+            f"random order of the passes keeps it from looking like an effect of load.{search}"
         )
         yield chart
     yield Heading("Order of execution")
@@ -50,7 +50,7 @@ def _parts(view: SweepView) -> Iterator[Part]:
 
 
 def _cautions(view: SweepView) -> Iterator[str]:
-    """What to know before believing it."""
+    """Warnings to read before trusting the result."""
     most = trials.MAX_WARNINGS
     if view.sweep.driver_saturated:
         yield DRIVER_SATURATED
@@ -66,7 +66,7 @@ def _cautions(view: SweepView) -> Iterator[str]:
 
 
 def alike(found: Iterable[tuple[str, Sequence[int]]]) -> list[str]:
-    """A line for all that differ in their numbers alone: each trial's own are on the page."""
+    """One line for all warnings that differ only in numbers; the page has each trial's own."""
     kinds: dict[str, list[tuple[str, Sequence[int]]]] = {}
     for words, numbers in found:
         kinds.setdefault(re.sub(r"[\d.,]+", "0", words), []).append((words, numbers))
@@ -74,7 +74,7 @@ def alike(found: Iterable[tuple[str, Sequence[int]]]) -> list[str]:
     for (words, first), *others in kinds.values():
         named = f"trial{'' if len(first) == 1 else 's'} {_listed(first)}"
         rest = _listed([number for _, numbers in others for number in numbers])
-        lines.append(f"{words} ({named}{f'; alike in {rest}' if rest else ''})")
+        lines.append(f"{words} ({named}{f'; similar in {rest}' if rest else ''})")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""What every section of a sweep's report reads: as for an experiment, with levels in place of treatments."""
+"""The data that sections of a sweep's report read: as for an experiment, with levels instead of treatments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.report.experiment.numbers import LATENCIES
 from headrace.report.experiment.view import View
 from headrace.store import ExperimentFolder
 
-#: What the table of levels shows beside what an objective asks for; report.json has all.
+#: Percentiles in the table of levels in addition to those of objectives; report.json has all.
 SHOWN_LATENCIES = ("p50", "p95", "p99", "p99.9", "max")
 
 
@@ -45,7 +45,7 @@ class SweepView(View):
 
     @property
     def knee_load(self) -> float | None:
-        """None, too, where throughput still grows at the highest level."""
+        """None also if throughput still grows at the highest level."""
         return self.sweep.knee.load if self.sweep.knee and not self.sweep.knee.is_top else None
 
     @property

@@ -1,4 +1,4 @@
-"""How a sweep's own values are shown, the same on the page and in the terminal."""
+"""How a sweep's values are shown, on the page and in the terminal."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from headrace.analysis.result import Interval
 from headrace.analysis.sweep import Level, Sweep, is_telling, round_peak
 from headrace.report import text
 
-#: What to do when the driver is at its end before the server.
+#: What to do if the driver saturates before the server.
 DRIVER_SATURATED = (
-    "The driver was at its limit before the server: give it more threads (workload.threads), cores of its "
-    "own, or other machines (workload.clients)"
+    "The driver was at its limit before the server: give it more threads (workload.threads), dedicated cores, "
+    "or other machines (workload.clients)"
 )
 
 
 def between(found: Interval, form: Callable[[float], str]) -> str:
-    """An interval; in words where two or three unlike passes make it span orders of magnitude."""
+    """An interval; in words if two or three dissimilar passes make it span orders of magnitude."""
     if found.low is None or found.high is None:
         return "–"
     return text.between(found, form) if is_telling(found) else "not known"
 
 
 def latency_words(sweep: Sweep) -> str:
-    """What the latencies count, in words: a closed loop must not be taken for what users would see."""
+    """What the latencies measure, in words: a closed loop does not show what users would see."""
     if sweep.is_open:
         begins = "should have begun" if sweep.latency_kind == "response" else "was sent"
         return f"{sweep.latency_kind} time in an open loop, from when an operation {begins}"
@@ -33,7 +33,7 @@ def latency_words(sweep: Sweep) -> str:
 
 
 def passes(level: Level, sweep: Sweep) -> str:
-    """How many of the passes count for a level: ``3``, ``1 of 3``."""
+    """How many passes count for a level: ``3``, ``1 of 3``."""
     return f"{len(level.trials)}" + (f" of {sweep.passes}" if len(level.trials) < sweep.passes else "")
 
 

@@ -1,4 +1,4 @@
-"""A tuning's ``report.html``: what was confirmed, what mattered, and how the search went."""
+"""A tuning's ``report.html``: what was confirmed, which knobs mattered, and how the search went."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from headrace.tune import Confirmed, Tuned
 
 FORMAT_VERSION = 1
 
-#: Points of the search in a terminal.
+#: Maximum points of the search in a terminal.
 SHOWN_POINTS = 10
 
 _CHIP = {Verdict.BETTER: "better", Verdict.WORSE: "worse", Verdict.EQUIVALENT: "equivalent"}
@@ -68,7 +68,7 @@ def unit(objective: str) -> str:
 
 
 def value(found: Found, objective: str) -> float | None:
-    """In the unit above; None where the trial does not tell."""
+    """The value in the unit above; None if the trial does not have it."""
     raw = found.response.value(objective) if found.response else None
     return raw / 1e6 if raw and is_latency(objective) else raw
 
@@ -123,7 +123,7 @@ def _json(found: Confirmed) -> dict[str, object]:
 
 
 def _responses(tuned: Tuned) -> Iterator[tuple[str, list[tuple[Confirmed, Effect]]]]:
-    """Each response with those that were confirmed in it."""
+    """Each response with its confirmed candidates."""
     for response in dict.fromkeys((*tuned.table.objectives, THROUGHPUT, "p99")):
         if found := [(c, e) for c in tuned.confirmed if (e := c.effects.get(response)) is not None]:
             yield response, found
@@ -149,7 +149,7 @@ def _effects(tuned: Tuned) -> Table:
 def _confirmation(tuned: Tuned) -> Iterator[Part]:
     if not tuned.confirmed:
         yield Note(
-            "No point of the search promised more than the current settings: there was nothing to confirm."
+            "No point of the search looked better than the current settings: there was nothing to confirm."
         )
         return
     shown = []
@@ -171,7 +171,7 @@ def _ratio_row(name: str, effect: Effect) -> charts.Row:
 
 
 def _settings(tuned: Tuned) -> Table:
-    """What each candidate sets, a knob a row."""
+    """What each candidate sets, one knob per row."""
     names = [c.name for c in tuned.confirmed]
     every = sorted({knob for c in tuned.confirmed for knob in c.settings})
     rows = [
@@ -217,13 +217,13 @@ def _kind(found: Found) -> str:
 _LEGEND = {
     "base": ("the current settings", "@{ink}", "◆"),
     "good": ("a point", "@{accent}", "●"),
-    "broken": ("breaks a constraint, or cannot be judged", "@{unsure}", "○"),
+    "broken": ("breaks a constraint, or was not evaluated", "@{unsure}", "○"),
     "failed": ("failed", "@{worse}", "✕"),
 }
 
 
 def _search(tuned: Tuned) -> Section:
-    see = "One trial a point. These numbers only chose what was worth confirming."
+    see = "One trial per point. These numbers only selected what was worth confirming."
     return Section(
         "search",
         "Search",
@@ -241,7 +241,7 @@ def _course(tuned: Tuned) -> Iterator[Part]:
     shown = []
     for objective in tuned.table.objectives:
         points = [(f.number, value(f, objective), _kind(f), _hint(f, objective)) for f in tuned.found]
-        # What could not be measured has no height: only a failed start is drawn, at the bottom.
+        # Points without a value are not drawn, except failed starts, at the bottom.
         points = [p for p in points if p[1] is not None or p[2] == "failed"]
         if not points:
             continue
@@ -257,7 +257,7 @@ def _course(tuned: Tuned) -> Iterator[Part]:
 
 
 def _best(found: Sequence[Found], objective: str) -> list[tuple[int, float]]:
-    """(trial, value) of every point that was the best so far."""
+    """(trial, value) of every point that was the best when it was measured."""
     steps: list[tuple[int, float]] = []
     for each in found:
         own = value(each, objective)
@@ -375,9 +375,8 @@ def _method(tuned: Tuned) -> Section:
     lines = (
         (
             "The search",
-            "proposes each point from all points measured before. Each number is one trial, the best of many is "
-            "optimistically biased, and drift during the search is part of every value: it makes no "
-            "claim.",
+            "proposes each point from all points measured before. Each number is one trial, the best of many "
+            "is optimistically biased, and drift during the search is part of every value: it makes no claim.",
         ),
         (
             "The confirmation",

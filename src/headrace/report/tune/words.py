@@ -21,11 +21,11 @@ def headline(tuned: Tuned) -> str:
         )
     if tuned.confirmed:
         return "No point is confirmed better than the current settings: keep them, or add blocks."
-    return "The search found nothing that promises more than the current settings."
+    return "The search found nothing that looked better than the current settings."
 
 
 def lean_sentence(tuned: Tuned) -> str:
-    """Whether the knobs that mattered little can be left unchanged; empty if that was not tested."""
+    """Whether the less important knobs can be left unchanged; empty if not tested."""
     lean = next((c for c in tuned.confirmed if c.name == LEAN), None)
     if lean is None or tuned.winner is None:
         return ""
