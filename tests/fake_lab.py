@@ -72,7 +72,7 @@ class FakeLab:
     async def begin(self) -> None:
         self._folder.save_facts(self._host.facts)
         if lost := self._folder.discard_drafts():
-            self._tell(f"{lost} unfinished trial was discarded and will be measured again")
+            self._tell(f"{lost} unfinished trial was discarded and will be repeated")
 
     async def prepare(self, kernel: str | None) -> None:
         assert kernel is None

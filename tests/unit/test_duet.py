@@ -92,8 +92,8 @@ def test_every_treatment_has_each_half_equally_often() -> None:
         ({"more": '[factors.swap]\nknob = "host.vm.swappiness"\nlevels = [1, 60]'}, "shared by both sides"),
         ({"more": "[server]\nport = 3399"}, "its own server over its own socket"),
         ({"workload": 'clients = ["u@h"]\nserver_address = "h"'}, "its own server over its own socket"),
-        ({"more": '[volume]\ndevice = "/dev/sdz"\ndevices = ["/dev/sdz"]'}, "two volumes alike"),
-        ({"design": 'hard = ["pool"]'}, "runs beside its baseline"),
+        ({"more": '[volume]\ndevice = "/dev/sdz"\ndevices = ["/dev/sdz"]'}, "two equal volumes"),
+        ({"design": 'hard = ["pool"]'}, "runs concurrently with its baseline"),
     ],
 )
 def test_what_two_sides_cannot_have_is_refused_with_the_reason(changed: dict[str, str], said: str) -> None:

@@ -128,7 +128,7 @@ def test_without_root_the_rest_still_runs_and_what_is_left_out_is_named() -> Non
     design = build(text, is_root=False)
     assert [t.name for t in design.treatments] == ["STOCK", "MYSQL"]
     assert design.skipped == (Skipped("ALL", "host.vm.swappiness needs root"),)
-    assert "ordinary folder" in design.notes[0]
+    assert "ordinary directory" in design.notes[0]
 
 
 def test_without_root_a_treatment_is_never_stripped_into_a_copy_of_the_baseline() -> None:
@@ -145,7 +145,7 @@ def test_without_root_a_treatment_is_never_stripped_into_a_copy_of_the_baseline(
 
 def test_host_settings_of_every_treatment_are_named_when_left_out() -> None:
     design = build(LADDER + '\n[base]\n"host.vm.swappiness" = 1\n', is_root=False)
-    assert design.notes == ("without root: left as they are: host.vm.swappiness",)
+    assert design.notes == ("without root: not set: host.vm.swappiness",)
 
 
 def test_the_hash_changes_with_anything_that_is_measured() -> None:

@@ -172,7 +172,7 @@ def test_the_same_trials_for_the_same_decisions() -> None:
     [
         (
             PLAN.format(more="").replace("levels = [100, 200, 400, 800]", "levels = [100]"),
-            "two treatments at least",
+            "at least two treatments",
         ),
         (PLAN.format(more='response = "p98"'), "design.response = 'p98'"),
         (PLAN.format(more='response = "p99"').replace('"race"', '"factorial"'), "only a race"),

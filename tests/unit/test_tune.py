@@ -85,7 +85,7 @@ def test_an_error_names_the_key(more: str, said: str) -> None:
         ('x = { knob = "server.innodb_flush_method", levels = ["fsync", "maybe"] }', "flush_method"),
         (
             'x = { knob = "server.innodb_flush_log_at_trx_commit", levels = [0, 1] }',
-            "weakens what survives a crash",
+            "reduces durability",
         ),
         ('x = { knob = "workload.connections", low = 1, high = 9 }', "asks another question"),
     ],

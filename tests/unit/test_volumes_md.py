@@ -147,7 +147,7 @@ CHUNKS = '[factors.chunk]\nknob = "volume.raid_chunk"\nlevels = ["4K", "64K"]'
         (
             {"levels": (0, 1), "base": '"volume.raid_chunk" = "4K"'},
             "RAID 1 has no chunk",
-            "in the levels that have one, in place of [base]",
+            "in the levels that have one, instead of [base]",
         ),
         (
             {"base": '"volume.stripe_cache" = 512'},

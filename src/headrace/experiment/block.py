@@ -1,8 +1,8 @@
-"""A block, whole, on one machine: the task that a controller anywhere is given.
+"""A whole block on one machine: the task given to a controller.
 
-It is the runner itself, over an experiment of these trials alone in a folder of its own; whoever gave the task
-takes each trial out of that folder when it hears that it has ended. So a block on one of many machines, given by
-this process or by Ray, is the same work as an experiment on one.
+It is the runner itself, over an experiment of only these trials in its own folder; the task's owner moves each
+trial out of that folder when it hears that it has ended. So a block on one of many machines, started by this
+process or by Ray, is the same work as an experiment on one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True)
 class Seen:
-    """What a machine showed before anything was asked of it."""
+    """A machine's state before the first trial."""
 
     facts: Facts
     is_root: bool
@@ -38,9 +38,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Task:
-    """What is left of a block, for one machine. ``place`` is the plan file's name, for errors.
+    """The remaining trials of a block, for one machine.
 
-    ``apart``: the controller is not to stand on the machine itself.
+    ``place`` is the plan file's name, for errors. ``apart``: the controller must not run on the machine itself.
     """
 
     plan_text: str
@@ -52,12 +52,12 @@ class Task:
     apart: bool = False
 
 
-#: How long a lost connection is tried for unless the plan says so: then others may have the block.
+#: How long a lost connection is retried unless the plan sets it; after that another machine may take the block.
 RECONNECT_S = 60.0
 
 
 def at(table: plans.TargetTable, address: str) -> plans.TargetTable:
-    """As if this were the plan's only machine."""
+    """The plan as if this were its only machine."""
     own: dict[str, object] = {"address": address, "addresses": []}
     if "reconnect_s" not in table.model_fields_set:
         own["reconnect_s"] = RECONNECT_S
@@ -65,9 +65,10 @@ def at(table: plans.TargetTable, address: str) -> plans.TargetTable:
 
 
 async def look(plan: plans.Plan, address: str, *, apart: bool = False) -> Seen:
-    """Reach a machine and read its facts. Raises TargetError where it is away, Refused where it must not be used.
+    """Reach a machine and read its facts.
 
-    ``apart``: the controller is not to stand on the machine itself.
+    Raises TargetError if it is unreachable, Refused if it must not be used. ``apart``: the controller must not run
+    on the machine itself.
     """
     target = open_target(target_spec(at(plan.target, address)))
     try:
@@ -81,38 +82,38 @@ async def look(plan: plans.Plan, address: str, *, apart: bool = False) -> Seen:
 
 
 async def _refuse_controllers(plan: plans.Plan, target: Target, boot: str, apart: bool) -> None:
-    """Ray keeps a machine busy even when it has nothing to do: none of it on a host under test."""
+    """Ray uses CPU even when idle, so it must not run on a host under test."""
     ray = await target.run(["pgrep", "-x", "raylet"], check=False)
     if ray.exit_code == 0:
         raise Refused(
-            "Ray runs on this host: what it does would be measured",
+            "Ray runs on this host and would affect the measurement",
             place=target.name,
             hint="`ray stop` there; controllers reach hosts over SSH and run on none of them",
         )
     if apart and not plan.target.allow_shared and boot == BOOT_ID.read_text().strip():
         raise Refused(
-            "this host is the controller's own machine: what the controller does would be measured",
+            "this host is the controller's own machine: the controller would affect the measurement",
             place=target.name,
-            hint="run Ray on other machines; only to try it out: [target] allow_shared = true",
+            hint="run Ray on other machines; for a test without valid results: [target] allow_shared = true",
         )
 
 
 def design_of(task: Task) -> Design:
-    """The whole design that the task is a part of."""
+    """The whole design that the task belongs to."""
     plan = plans.parse(task.plan_text, task.place)
     return kinds.build(plan, place=task.place, is_root=task.is_root)
 
 
 async def run_block(task: Task, folder: Path, listen: Callable[[Event], None]) -> None:
-    """Run the trials of a task in their order; ``folder`` holds those that have ended, as an experiment's does.
+    """Run the trials of a task in order; ``folder`` holds the finished ones, as an experiment's does.
 
-    Waits while somebody else has the machine. Raises TargetError when the machine is lost, and what the runner
+    Waits while another process holds the machine. Raises TargetError when the machine is lost, and what the runner
     raises; when cancelled, the machine is restored first.
     """
     whole = design_of(task)
     if whole.hash != task.design_hash:
         raise Refused(
-            "this controller makes another design of the plan: it has another headrace",
+            "this controller runs a different headrace version and would build a different design",
             place=task.address,
             hint="install the same version on every controller",
         )
@@ -135,5 +136,5 @@ async def run_block(task: Task, folder: Path, listen: Callable[[Event], None]) -
         try:
             await Run(kinds.of_design(design)(own), lab, listen).all_trials()
         except NothingMeasured:
-            # Of these few trials; whether that is the end is for whoever sees them all.
+            # These are only some of the trials; the caller decides whether the experiment has failed.
             return

@@ -1,9 +1,9 @@
-"""Controllers on a Ray cluster: each machine has an actor that runs its blocks over SSH, somewhere in the lab.
+"""Controllers on a Ray cluster: each machine has an actor somewhere in the lab that runs its blocks over SSH.
 
-Ray runs on the lab's controllers, never on a host under test: ``block.look`` refuses one. What an actor measures
-it hands over trial by trial, as files; the process that a person started writes all of them into the one folder.
-When an actor or its node dies, its machine is fine: another one goes on with the block, and measures anew only the
-trial that was running.
+Ray runs on the lab's controllers, never on a host under test: ``block.look`` refuses one. An actor hands over its
+results trial by trial, as files; the process that the user started writes them into one folder. If an actor or its
+node dies, the machine is unaffected: another actor continues the block and repeats only the trial that was
+running.
 
 ``pip install headrace[cluster]`` brings Ray. Every node needs the same headrace and the keys that reach the hosts.
 """
@@ -33,13 +33,13 @@ from headrace.experiment.runner import Event, Listener, TrialEnded
 from headrace.store import ExperimentFolder
 from headrace.target import to_the_end
 
-#: How long an actor that has nothing to tell keeps us waiting, before we ask again.
+#: How long a call for news blocks if there is none.
 NEWS_S = 5.0
 
-#: How long a cluster may take to let us in.
+#: How long connecting to a cluster may take.
 PROBE_S = 10.0
 
-#: A controller waits for the network most of its time.
+#: CPUs that an actor reserves: a controller mostly waits for the network.
 CPUS = 0.1
 
 #: What happened, with the files of a trial that ended.
@@ -47,9 +47,9 @@ News = tuple[Event, dict[str, bytes]]
 
 
 class Controller:
-    """What runs as an actor: the controller of one machine.
+    """The actor: the controller of one machine.
 
-    It is asked for news rather than made to send them: that works in every kind of connection to a cluster.
+    It is polled for news, which works with every kind of connection to a cluster.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Controller:
             return error
 
     async def start(self, task: Task) -> None:
-        """Begin with a block, whose news come from ``news``."""
+        """Start a block; ``news`` returns its events."""
         await self.stop()
         self._news = asyncio.Queue()
         self._work = asyncio.ensure_future(self._run(task, self._news))
@@ -84,8 +84,9 @@ class Controller:
             news.put_nowait(None)
 
     async def news(self, wait_s: float) -> tuple[list[News], bool, HeadraceError | None]:
-        """What happened since the last call, nothing if nothing did for so long; whether the block has ended, and
-        with what error."""
+        """The events since the last call, empty after a timeout; whether the block has ended, and with which
+        error.
+        """
         try:
             items = [await asyncio.wait_for(self._news.get(), wait_s)]
         except TimeoutError:
@@ -95,7 +96,7 @@ class Controller:
         told = [item for item in items if item is not None]
         if items[-1] is not None:
             return told, False, None
-        assert self._work is not None  # who else would have ended it
+        assert self._work is not None  # only the block itself can have ended it
         try:
             await self._work
         except HeadraceError as error:
@@ -116,7 +117,7 @@ class Controller:
 
 
 class RayControllers:
-    """``pool.Controllers`` on a cluster: ``ray`` is the one that this machine belongs to, or its address."""
+    """``pool.Controllers`` on a cluster: ``ray`` for the one that this machine belongs to, or an address."""
 
     def __init__(self, on: str, tell: Callable[[str], None]) -> None:
         if on != "ray" and not on.startswith("ray://"):
@@ -152,7 +153,7 @@ class RayControllers:
         except ControllerLost:
             raise
         except BaseException:
-            # Stopped, or our own folder failed: the machine is restored before anybody hears of it.
+            # Stopped, or writing the folder failed: restore the machine before the error is raised.
             await to_the_end(self._stop(address))
             raise
 
@@ -161,7 +162,7 @@ class RayControllers:
             await self._ask(address, "stop")
 
     async def _ask(self, address: str, method: str, *arguments: Any) -> Any:
-        """What the machine's actor answers; a new actor is made where there is none. Raises ControllerLost."""
+        """The answer of the machine's actor, which is created if there is none. Raises ControllerLost."""
         actor = self._actors.get(address)
         if actor is None:
             actor = self._actors[address] = self._new_actor()
@@ -169,9 +170,7 @@ class RayControllers:
             return await getattr(actor, method).remote(*arguments)
         except (self._ray.exceptions.RayActorError, self._ray.exceptions.RaySystemError) as error:
             del self._actors[address]
-            raise ControllerLost(
-                f"the Ray worker that worked with it is gone ({type(error).__name__})", place=address
-            ) from None
+            raise ControllerLost(f"its Ray worker is gone ({type(error).__name__})", place=address) from None
 
     async def close(self) -> None:
         for address in list(self._actors):
@@ -185,7 +184,7 @@ def _connect(on: str) -> Any:
     import ray
     import ray.exceptions
 
-    # Ray puts its own handlers in the place of ours, which restore hosts.
+    # Ray replaces headrace's signal handlers, which restore hosts.
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         _probe(os.environ.get("RAY_ADDRESS", "") if on == "ray" else on)
@@ -208,7 +207,7 @@ def _connect(on: str) -> Any:
 
 
 def _probe(address: str) -> None:
-    """Raises OSError where nobody listens: Ray itself would ask for minutes."""
+    """Raises OSError if nothing listens there; Ray itself would retry for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), PROBE_S).close()

@@ -1,4 +1,4 @@
-"""What a trial must know of the way to its machines: how far their clocks are off, and when it was lost."""
+"""The connections to a trial's machines: clock offsets, and interruptions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from headrace.target import Target
 from headrace.target.clock import OURS, Clock, read_clock
 from headrace.target.local import LocalTarget
 
-#: A clock that was set by more than this while samples were taken and the window was timed is told of.
+#: A clock that was set by more than this during a trial is reported.
 MOST_DRIFT_NS = 50_000_000
 
 
 class Clocks:
-    """The clocks of a trial's machines, the target first, and what happened to the way there since it began.
-
-    The steps of a trial are timed by our clock and recorded in the target's time, as are its window and samples.
+    """The clocks of a trial's machines, the target first, and interruptions of the connection since the trial
+    started. The steps of a trial are timed by the controller's clock and recorded in the target's time, like its
+    window and samples.
     """
 
     def __init__(self, targets: Iterable[Target]) -> None:
@@ -30,27 +30,27 @@ class Clocks:
         self._ended: dict[str, Clock] = {}
 
     def mark(self, step: str) -> None:
-        """When a step began, for the record and for finding what is slow."""
+        """Note when a step started, for the record and for finding slow steps."""
         self._marks_ns[step] = time.time_ns()
 
     async def read(self) -> None:
-        """As the trial begins."""
+        """Read the clocks at the start of the trial."""
         self._began = await self._read()
 
     async def compare(self) -> None:
-        """As it ends: a clock that was set meanwhile tells samples and windows of other moments."""
+        """Read the clocks at the end: if one was set meanwhile, samples and the window may not match."""
         self._ended = await self._read()
 
     async def _read(self) -> dict[str, Clock]:
         return {target.name: await _read(target) for target in self._targets}
 
     def times_ns(self) -> dict[str, int]:
-        """Each step in the target's time."""
+        """The start of each step in the target's time."""
         offset_ns = self._began.get(self._targets[0].name, OURS).offset_ns
         return {step: at_ns + offset_ns for step, at_ns in self._marks_ns.items()}
 
     def offsets(self) -> dict[str, dict[str, int]]:
-        """As TrialRecord.clocks has them."""
+        """The clocks in the form of TrialRecord.clocks."""
         return {name: asdict(clock) for name, clock in self._began.items()}
 
     def warnings(self) -> list[str]:
@@ -60,14 +60,14 @@ class Clocks:
             moved_ns = after.offset_ns - before.offset_ns
             if abs(moved_ns) > MOST_DRIFT_NS and after.differs_from(before):
                 found.append(
-                    f"the clock of {name} was set by {moved_ns / 1e6:+,.0f} ms in the trial: "
-                    "samples and the window may be of other moments"
+                    f"the clock of {name} was set by {moved_ns / 1e6:+,.0f} ms during the trial: samples and "
+                    "the window may not match"
                 )
         for target, known in zip(self._targets, self._lost, strict=True):
             for lost_ns, back_ns in target.interruptions[known:]:
                 found.append(
                     f"the connection to {target.name} was lost for {(back_ns - lost_ns) / 1e9:.0f} s; "
-                    "what ran there went on without it"
+                    "processes there kept running"
                 )
         return found
 
@@ -76,6 +76,7 @@ async def _read(target: Target) -> Clock:
     if isinstance(target, LocalTarget):
         return OURS
     while True:
-        # No trial is lost for want of the time: it is asked again when the way is back, or that ends the run.
+        # A trial does not fail because the time is unavailable: it is read again after reconnecting, or
+        # reconnecting fails the run.
         with contextlib.suppress(ConnectionLost):
             return await read_clock(target)

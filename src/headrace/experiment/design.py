@@ -20,8 +20,8 @@ CONFIGURATION = "configuration"
 def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
     """All treatments and the order of all trials. Raises PlanError with ``place`` and the key.
 
-    Without root, treatments that set what only root may set are left out and named in ``skipped``; the
-    volume becomes an ordinary folder.
+    Without root, treatments that need root are left out and listed in ``skipped``; the volume becomes an ordinary
+    directory.
     """
     try:
         levels_by_factor = _levels(plan)
@@ -91,7 +91,7 @@ def _levels(plan: Plan) -> dict[str, dict[str, Settings]]:
     elif plan.design.kind == "cumulative":
         if not plan.design.rungs:
             raise PlanError(
-                'design.rungs: a cumulative one needs rungs, such as STOCK = [] and ALL = ["MYSQL"]'
+                'design.rungs: a cumulative design needs rungs, such as STOCK = [] and ALL = ["MYSQL"]'
             )
         if CONFIGURATION in plan.factors:
             raise PlanError(f"factors.{CONFIGURATION}: in a cumulative design this name belongs to the rungs")
@@ -111,7 +111,7 @@ def _levels(plan: Plan) -> dict[str, dict[str, Settings]]:
 
 
 def _with_reboots_hard(plan: Plan, factors: Mapping[str, Mapping[str, Settings]]) -> Plan:
-    """The plan with every factor that costs a reboot among the hard ones, and before the others."""
+    """The plan with every factor that needs a reboot listed first among the hard ones."""
     costly = [
         name
         for name, levels in factors.items()
@@ -130,10 +130,10 @@ def _needs_reboot(knob: str) -> bool:
 
 
 def _left_out(plan: Plan) -> dict[str, list[str]]:
-    """Rungs: all bundles, then all without each; none of them where that is the baseline."""
+    """Rungs: all bundles, then all except each one; the empty rung is the baseline."""
     names = plan.design.leave_out or list(plan.bundles)
     if len(set(names)) != len(names) or len(names) < 2:
-        raise PlanError(f"design.leave_out = {names!r}: two bundles at least, each once")
+        raise PlanError(f"design.leave_out = {names!r}: at least two bundles, each once")
     rungs = {ALL: names} | {f"{ALL}-{left}": [n for n in names if n != left] for left in names}
     return ({NONE: []} if plan.design.baseline == NONE else {}) | rungs
 
@@ -172,7 +172,7 @@ def _bundle(plan: Plan, key: str, names: Iterable[str]) -> Settings:
 
 
 def _merge(first: Mapping[str, Value], second: Mapping[str, Value], key: str) -> Settings:
-    """Both settings together; lists accumulate, and two different values for one knob are an error."""
+    """Both settings merged; lists accumulate, and two different values for one knob are an error."""
     merged = dict(first)
     for knob, value in second.items():
         old = merged.get(knob)
@@ -203,7 +203,7 @@ def _treatments(
             if f not in conditions
         )
         name = f"{subject} @ {condition}" if condition else subject
-        # The base gives way to a factor, except that lists accumulate.
+        # A factor overrides the base, except that lists accumulate.
         base = {k: v for k, v in plan.base.items() if k not in settings or isinstance(v, list)}
         treatment = Treatment(name, chosen, _merge(base, settings, "base"), condition)
         treatments.append(treatment)
@@ -218,7 +218,7 @@ def _treatments(
 
 
 def _is_condition(levels: Mapping[str, Settings]) -> bool:
-    """A factor that only changes what is asked of the system: its levels are different questions."""
+    """A factor that only changes the workload: its levels are different questions."""
     set_by = {knob for settings in levels.values() for knob in settings}
     return bool(set_by) and all(knob.startswith("workload.") for knob in set_by)
 
@@ -246,7 +246,7 @@ def _baseline_levels(plan: Plan, factors: Mapping[str, Mapping[str, Settings]]) 
 
 
 def check(plan: Plan, treatment: Treatment) -> None:
-    """Raise PlanError where a treatment cannot be set up, or must not be."""
+    """Raise PlanError if a treatment cannot or must not be set up."""
     for knob, value in treatment.settings.items():
         if knob.startswith("workload."):
             continue
@@ -255,18 +255,16 @@ def check(plan: Plan, treatment: Treatment) -> None:
         reason = knobs.weakens_durability(name, value)
         if reason and knob not in plan.design.allow_weaker_durability:
             raise PlanError(
-                f"{knob} = {value!r} in {treatment.name}: it weakens what survives a crash: {reason}",
+                f"{knob} = {value!r} in {treatment.name}: it reduces durability: {reason}",
                 hint=f'if you mean it: design.allow_weaker_durability = ["{knob}"]',
             )
         if workloads.watches(workloads.make_workload(plan.workload.kind, plan.workload.options)):
             continue
         if instance and not knob.startswith("host."):
-            raise PlanError(
-                f"{knob} in {treatment.name}: a volume or server of the trial's own has no instances"
-            )
+            raise PlanError(f"{knob} in {treatment.name}: a trial's own volume or server has no instances")
         if knob.startswith("volume.") and plan.volume.device == "directory":
             raise PlanError(
-                f"{knob} in {treatment.name}: a directory has no file system or queue of its own",
+                f"{knob} in {treatment.name}: a directory does not have its own file system or queue",
                 hint='volume.device = "loop"',
             )
     own = workloads.make_workload(plan.workload.kind, options_of(plan.workload, treatment)).dataset()
@@ -274,8 +272,8 @@ def check(plan: Plan, treatment: Treatment) -> None:
     if own != common:
         changed = [k for k, v in (own or {}).items() if v != (common or {}).get(k)]
         raise PlanError(
-            f"{', '.join(f'workload.{k}' for k in changed)} in {treatment.name}: it changes the data set, and an "
-            "experiment has one, restored before each trial",
+            f"{', '.join(f'workload.{k}' for k in changed)} in {treatment.name}: it changes the data set, but "
+            "an experiment has only one, which is restored before each trial",
             hint="set it in [workload], and run one experiment for each data set",
         )
     _check_layout(plan, treatment)
@@ -289,36 +287,38 @@ def _check_may_reboot(plan: Plan, what: str) -> None:
     address, table = plan.target.address, plan.machine
     if plan.target.addresses:
         raise PlanError(
-            f"{what}: it costs a reboot, and machines that experiments share are not rebooted",
+            f"{what}: it needs a reboot, and shared machines are not rebooted",
             hint="name one address",
         )
     if address == VM:
         return
     if "@" not in address:
         raise PlanError(
-            f"{what}: it costs a reboot, and headrace never reboots {address!r}",
+            f"{what}: it needs a reboot, and headrace never reboots {address!r}",
             hint='[target] address = "vm", or a host over SSH that [machine] allows to reboot',
         )
     host = TargetSpec.parse(address).host
     if table is None or not table.allow_reboot or not {host, address} & set(table.hosts):
         raise PlanError(
-            f"{what}: it costs a reboot of {host}, which the plan does not allow",
+            f"{what}: it needs a reboot of {host}, which the plan does not allow",
             hint=f'if you mean it: [machine] allow_reboot = true and hosts = ["{host}"]',
         )
 
 
 def _check_kernels(plan: Plan, treatments: list[Treatment]) -> None:
-    """A trial must not run on the kernel that another one left behind."""
+    """A trial must not run on a kernel left by another trial."""
     without = [t.name for t in treatments if kernel_of(plan.machine, t) is None]
     if without and (plan.target.address == VM or len(without) < len(treatments)):
         raise PlanError(
             f"machine.kernel: {without[0]} names no kernel",
-            hint='[machine] kernel = "6.12" is that of all treatments that name none',
+            hint='[machine] kernel = "6.12" applies to all treatments without their own',
         )
 
 
 def _check_layout(plan: Plan, treatment: Treatment) -> None:
-    """What fixes the layout of the data files is fixed when the data set is built: it cannot be a factor."""
+    """Settings that define the layout of the data files are fixed when the data set is built and cannot be
+    factors.
+    """
     for knob, value in treatment.settings.items():
         if knob.removeprefix("server.") in LAYOUT_VARIABLES and plan.base.get(knob) != value:
             raise PlanError(
@@ -346,16 +346,17 @@ def _without_root(
         kept.append(Treatment(treatment.name, treatment.levels, settings, treatment.condition))
     notes = []
     if plan.volume.device != "directory":
-        notes.append(f"without root: an ordinary folder instead of a {plan.volume.device} volume")
+        notes.append(f"without root: an ordinary directory instead of a {plan.volume.device} volume")
     left = [knob for knob in plan.base if knob.startswith("host.")]
     if left:
-        notes.append(f"without root: left as they are: {', '.join(left)}")
+        notes.append(f"without root: not set: {', '.join(left)}")
     return kept, notes
 
 
 def _order(plan: Plan, treatments: list[Treatment], baselines: Mapping[str, str]) -> Iterable[TrialSpec]:
-    """Blocks in a fresh random order each; the baseline of every condition stands twice in each block. The levels
-    of a hard factor follow each other in a random order, and everything else is random within each."""
+    """Blocks, each in a new random order; the baseline of every condition runs twice per block. The levels of a
+    hard factor are in random order, and everything else is random within each level.
+    """
     levels = {t.name: t.levels for t in treatments}
     generator = random.Random(plan.design.seed)
     number = 0

@@ -1,8 +1,8 @@
-"""Which combinations of levels stand in a design: all of them, a screening's rows, or those that tell the most.
+"""Which combinations of levels a design has: all of them, a screening's rows, or the most informative ones.
 
 Sources: Plackett & Burman 1946, Biometrika 33; Box & Hunter 1961, The 2^(k-p) fractional factorial designs,
 Technometrics 3 (resolution); Fedorov 1972, Theory of Optimal Experiments, ch. 3; Cook & Nachtsheim 1980,
-Technometrics 22 (exchange algorithms beside each other).
+Technometrics 22 (comparison of exchange algorithms).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Combination = dict[str, str]
 
 PLACKETT_BURMAN = "Plackett-Burman"
 
-#: Kinds that choose among the combinations: one that is missing changes what the others tell.
+#: Kinds that select combinations: a missing one changes what the others estimate.
 CHOSEN = ("screening", "optimal")
 
 _RESOLUTIONS = {"III": 3, "IV": 4, "V": 5}
@@ -41,19 +41,19 @@ MIN_SCREENED, MAX_SCREENED = 3, 23
 #: Rows of a screening; a fraction of resolution V grows fast.
 MAX_ROWS = 512
 
-#: Combinations that are looked at one by one; an optimal design is picked from no more.
+#: Maximum combinations to enumerate, and to select an optimal design from.
 MAX_CANDIDATES = 20_000
 
-#: An exchange can end in a local optimum: the best of so many random starts is taken.
+#: An exchange can end in a local optimum: the best of this many random starts is taken.
 STARTS = 12
 
 
 def combinations(
     table: DesignTable, factors: Levels, conditions: Sequence[str], baseline: Mapping[str, str]
 ) -> Iterator[Combination]:
-    """A level for every factor, one combination at a time, each once. Raises PlanError with the key.
+    """The combinations, each once: a level for every factor. Raises PlanError with the key.
 
-    ``conditions`` are factors that ask another question: a design is the same in each of their combinations.
+    ``conditions`` are factors that change the question: the design is the same in each of their combinations.
     """
     subjects = {f: tuple(levels) for f, levels in factors.items() if f not in conditions}
     if table.kind == "screening":
@@ -100,19 +100,19 @@ def _screened(
     for name, levels in subjects.items():
         if len(levels) != 2:
             raise PlanError(
-                f"factors.{name}.levels = {list(levels)!r}: a screening has two levels a factor",
+                f"factors.{name}.levels = {list(levels)!r}: a screening has two levels per factor",
                 hint='design.kind = "optimal" takes any number',
             )
     if not MIN_SCREENED <= len(subjects) <= MAX_SCREENED:
         raise PlanError(
-            f"factors: {len(subjects)} to screen ({', '.join(subjects)}); "
-            f"from {MIN_SCREENED} to {MAX_SCREENED} can be"
+            f"factors: {len(subjects)} to screen ({', '.join(subjects)}); {MIN_SCREENED} to {MAX_SCREENED} "
+            "are possible"
         )
     rows = signs(len(subjects), table.resolution)
     if len(rows) > MAX_ROWS:
         raise PlanError(
-            f"design.resolution = {table.resolution!r}: {len(rows)} runs a block for {len(subjects)} factors; "
-            f"at most {MAX_ROWS}",
+            f"design.resolution = {table.resolution!r}: {len(rows)} runs per block for {len(subjects)} "
+            f"factors; at most {MAX_ROWS}",
             hint="a lower resolution, or none (Plackett-Burman)",
         )
     other = {name: next(v for v in levels if v != baseline[name]) for name, levels in subjects.items()}
@@ -123,9 +123,9 @@ def _screened(
 
 
 def signs(factors: int, resolution: str | None) -> Signs:
-    """A two-level design: a row a run, a column a factor, -1 and +1; its first row is all -1.
+    """A two-level design: one row per run, one column per factor, -1 and +1; its first row is all -1.
 
-    Turning a column round changes neither what is orthogonal nor what is confounded, so the baseline can be in it.
+    Negating a column changes neither orthogonality nor confounding, so the baseline can be in the design.
     """
     import pydoe
 
@@ -160,10 +160,10 @@ def _optimal(
 
 
 def _estimable(table: DesignTable, subjects: Levels, allowed: Sequence[Combination]) -> Floats:
-    """What all allowed combinations together could tell, as orthonormal columns. Levels that exist with each other
-    alone (no RAID, no chunk) make columns that are one: they are told as one, and cost one run.
+    """Everything that all allowed combinations together could estimate, as orthonormal columns.
 
-    Raises PlanError where nothing of a term is left that is not also another's.
+    Levels that only occur together (no RAID, no chunk) give identical columns: they are estimated as one, and cost
+    one run. Raises PlanError if a term is fully confounded with others.
     """
     terms = _terms(table, subjects)
     used = {
@@ -176,11 +176,12 @@ def _estimable(table: DesignTable, subjects: Levels, allowed: Sequence[Combinati
         rest = aliasing.model_matrix(allowed, used, [t for t in terms if t != term])
         if rank == np.linalg.matrix_rank(rest):
             raise PlanError(
-                f"design.exclude: leaves no way to tell the effect of {' x '.join(term)} from the others",
+                f"design.exclude: leaves no way to distinguish the effect of {' x '.join(term)} from the "
+                "others",
                 hint="exclude less, or do not ask for that interaction",
             )
     basis: Floats = np.linalg.svd(matrix, full_matrices=False)[0][:, :rank]
-    # Rows of length about 1, whatever the number of candidates.
+    # Scale rows to a length of about 1, regardless of the number of candidates.
     return basis * math.sqrt(len(allowed))
 
 
@@ -203,9 +204,10 @@ def _terms(table: DesignTable, subjects: Levels) -> list[tuple[str, ...]]:
 
 
 def pick(candidates: Floats, runs: int, fixed: Sequence[int], seed: int) -> list[int]:
-    """The rows of ``candidates`` (a row a combination, a column a coefficient of the model), ``fixed`` among them,
-    whose information matrix has the largest determinant that exchanges one by one find (Fedorov 1972): ascending,
-    each once, the same for the same seed."""
+    """The rows of ``candidates`` (one row per combination, one column per model coefficient), including ``fixed``,
+    whose information matrix has the largest determinant found by single exchanges (Fedorov 1972): ascending, each
+    once, deterministic for a seed.
+    """
     generator = random.Random(seed)
     free = [i for i in range(len(candidates)) if i not in set(fixed)]
     best: list[int] = []
@@ -219,9 +221,9 @@ def pick(candidates: Floats, runs: int, fixed: Sequence[int], seed: int) -> list
 
 
 def _exchange(candidates: Floats, chosen: list[int], fixed: int) -> float:
-    """Exchange rows of ``chosen`` behind the first ``fixed`` while that helps; the log determinant."""
+    """Exchange rows of ``chosen`` after the first ``fixed`` while that helps; returns the log determinant."""
     width = candidates.shape[1]
-    # A start may be singular: a trace of everything makes it invertible, and is too little to decide anything.
+    # A start may be singular: a tiny ridge makes it invertible without affecting the choice.
     trace = 1e-6 * np.eye(width)
     while True:
         rows = candidates[chosen]

@@ -1,6 +1,6 @@
-"""What the loop over the trials needs of a laboratory: little enough for one that measures nothing.
+"""The interface of a laboratory, as the loop over the trials needs it.
 
-The real one is ``labs.Labs``; the tests' own is ``tests/fake_lab.py``.
+The real one is ``labs.Labs``; the tests' fake is ``tests/fake_lab.py``.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ Measured: TypeAlias = "tuple[TrialRecord, TrialData]"
 
 
 class Laboratory(Protocol):
-    """A machine made ready for trials, and made ready again whenever it was booted."""
+    """A machine prepared for trials, and prepared again after each boot."""
 
     async def __aenter__(self) -> Laboratory: ...
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the machine as it was found."""
+        """Restore the machine."""
 
     async def begin(self) -> None:
-        """Prepare for the first trial that is left, so that what is missing is told before it."""
+        """Prepare for the first remaining trial, so that missing requirements are reported before it."""
 
     async def prepare(self, kernel: str | None) -> None:
-        """Be ready on this kernel; None is the one that runs. Raises TreatmentFailed where it does not come up."""
+        """Prepare on this kernel; None: the running one. Raises TreatmentFailed if it does not come up."""
 
     async def measure(self, design: Design, spec: TrialSpec, draft: TrialDraft, tell: Tell) -> Measured:
-        """Measure one trial; the machine is as before when this returns or raises."""
+        """Measure one trial; the machine is restored when this returns or raises."""
 
     async def halves(self) -> tuple[str, str]:
         """The CPUs of the two halves of the machine, as taskset lists them. Raises NotReady without two."""
@@ -45,7 +45,7 @@ class Laboratory(Protocol):
     async def measure_pair(
         self, design: Design, pair: Sequence[TrialSpec], drafts: Sequence[TrialDraft], tell: Tell
     ) -> list[Measured]:
-        """Measure two trials at the same moment, each on its half of the machine."""
+        """Measure two trials concurrently, each on its half of the machine."""
 
     async def lost(self, error: BaseException) -> str:
-        """Close what a trial ended in. Returns why, where the machine died; raises the error otherwise."""
+        """Close the lab after a failed trial. Returns why, if the machine died; raises the error otherwise."""

@@ -1,4 +1,4 @@
-"""The lab: a target made ready for trials, and made ready again whenever its machine was booted."""
+"""The lab: a target prepared for trials, and prepared again after each boot of its machine."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from headrace.server import build_dataset, dataset_folder
 from headrace.store import ExperimentFolder, TrialDraft
 from headrace.target import Target, TargetSpec, open_target, to_the_end
 
-#: For so long a lost connection to a machine is tried for that can be booted again.
+#: How long a lost connection is retried if the machine can be booted again.
 BOOTED_RECONNECT_S = 10.0
 
 
 class Labs:
-    """The lab on the machine that is there: prepared again after each boot. ``current`` is the one to work in."""
+    """The lab on the current machine, prepared again after each boot. ``current`` is the one to work in."""
 
     def __init__(self, machine: Machine, folder: ExperimentFolder, design: Design, tell: Tell) -> None:
         self.design = design
@@ -46,12 +46,12 @@ class Labs:
         self._spec: TargetSpec | None = None
         self._boot = ""
         self._kernel: str | None = None
-        #: Kernels that do not come up, and why: nobody waits twice for one.
+        #: Kernels that do not come up, and why, so that each is tried only once.
         self._broken: dict[str | None, TreatmentFailed] = {}
 
     @property
     def current(self) -> Lab:
-        assert self._lab is not None  # made by ``begin``, and again by each ``ready``
+        assert self._lab is not None  # created by ``begin`` and by each ``ready``
         return self._lab
 
     async def __aenter__(self) -> Labs:
@@ -60,14 +60,14 @@ class Labs:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the lab, then leave the machine as it was found. What went wrong first is what is told."""
+        """Close the lab, then restore the machine. The first error is the one raised."""
         told = await self._close(error)
         try:
             await to_the_end(self._machine.release(self._tell))
         except HeadraceError as later:
             if told is None:
                 raise
-            self._tell(f"leaving the machine: {later.message}")
+            self._tell(f"restoring the machine: {later.message}")
         if told is not None and told is not error:
             raise told
 
@@ -87,25 +87,25 @@ class Labs:
         return await pairs.measure_pair(lab, pair, drafts, await self.halves(), tell)
 
     async def begin(self) -> None:
-        """Prepare the lab for the first trial that is left, so that what is missing is told before it."""
+        """Prepare the lab for the first remaining trial, so that missing requirements are reported before it."""
         done = {record.number for record in self._folder.trials()}
         left = [spec.treatment for spec in self.design.trials if spec.number not in done]
         if not left and self._machine.boots and self.design.trials:
             return
-        # A search finds its treatments on the way: until then its trials are called what no treatment is.
+        # A search finds its treatments during the run: until then its trials have a name that no treatment has.
         known = {treatment.name for treatment in self.design.treatments}
         first = next((name for name in left if name in known), self.design.reference.name)
-        # A kernel that does not come up is the trial's own failure.
+        # A kernel that does not come up fails only its trial.
         with contextlib.suppress(TreatmentFailed):
             await self.ready(self.design.kernel_of(self.design.treatment(first)))
 
     async def ready(self, kernel: str | None) -> Lab:
-        """The lab on this kernel; None is the one that runs. Raises TreatmentFailed where it does not come up."""
+        """The lab on this kernel; None: the running one. Raises TreatmentFailed if it does not come up."""
         if self._lab is not None and not self._machine.must_boot(kernel):
             return self._lab
         if kernel in self._broken:
             raise self._broken[kernel]
-        # The journal is rolled back and let go: a boot would end the process that holds it.
+        # Roll back and release the journal, because a boot would end the process that holds it.
         if told := await self._close(None):
             raise told
         for is_last in (False, True):
@@ -121,16 +121,16 @@ class Labs:
                 told = await self._close(error) or error
                 if is_last or not await self._died(told):
                     raise told from None
-                self._tell(f"the machine died while it was prepared ({told}): trying again")
-        raise AssertionError("the last time returns or raises")
+                self._tell(f"the machine died while being prepared ({told}): trying again")
+        raise AssertionError("the last attempt returns or raises")
 
     async def _prepare(self, spec: TargetSpec, kernel: str | None) -> Lab:
-        # What became of a machine that can be booted is found out by ``lost``, not by waiting.
+        # If the machine can be booted, ``lost`` finds out what happened to it; do not wait.
         reached = replace(spec, reconnect_s=BOOTED_RECONNECT_S) if self._machine.boots else spec
         target = open_target(reached, self._tell)
         await target.connect()
         self._stack.push_async_callback(target.close)
-        # The port of a virtual machine may be another after each boot.
+        # The port of a virtual machine may change with each boot.
         target.name = self._machine.name or target.name
         if self._machine.boots:
             self._boot = await boot_id(target)
@@ -141,14 +141,14 @@ class Labs:
         return self._lab
 
     async def lost(self, error: BaseException) -> str:
-        """Close the lab in which a trial ended so. Returns why, where the machine died; raises otherwise."""
+        """Close the lab after this error of a trial. Returns why, if the machine died; raises otherwise."""
         told = await self._close(error) or error
         if not await self._died(told):
             raise told
         return str(told.message) if isinstance(told, HeadraceError) else str(told)
 
     async def _died(self, told: BaseException) -> bool:
-        """Whether this error of a lab that is closed came of the end of its machine."""
+        """Whether this error, raised while closing a lab, is due to the machine's death."""
         task = asyncio.current_task()
         stopped = task is not None and task.cancelling() > 0
         if stopped or self._spec is None or not self._machine.boots or not isinstance(told, TargetError):
@@ -159,7 +159,7 @@ class Labs:
         return True
 
     async def _close(self, error: BaseException | None) -> BaseException | None:
-        """Close the lab, telling it what ended the work in it; what is to be told now, None where all is well."""
+        """Close the lab with the error that ended the work; returns the error to raise, or None."""
         stack, self._stack, self._lab = self._stack, AsyncExitStack(), None
         try:
             await stack.__aexit__(
@@ -171,12 +171,14 @@ class Labs:
 
 
 def open_laboratory(design: Design, folder: ExperimentFolder, tell: Tell) -> Laboratory:
-    """The laboratory on a design's own machine, not prepared yet."""
+    """The laboratory on a design's machine, not yet prepared."""
     return Labs(open_machine(design, folder.path), folder, design, tell)
 
 
 async def is_root(plan: Plan) -> bool:
-    """What a design must know of its target. A virtual machine of ours is not up yet, and we are root there."""
+    """Properties of the target that a design needs. A virtual machine is not up yet, and headrace is root
+    there.
+    """
     if plan.target.address == VM:
         return True
     target = open_target(target_spec(plan.target))
@@ -195,22 +197,23 @@ async def prepare_lab(
     tell: Tell,
     spec: TargetSpec | None = None,
 ) -> Lab:
-    """Make a target ready for trials; ``stack`` lets go of it. ``spec`` is how it was reached, where the plan's
-    address does not say that."""
+    """Prepare a target for trials; ``stack`` releases it. ``spec`` is how it was reached, if not by the plan's
+    address.
+    """
     agent = await Agent.install(target)
     owner = f"headrace-{design.name}-{design.hash[:12]}"
     journal = Journal(agent, owner)
     await stack.enter_async_context(journal.hold())
-    # Whatever a killed run left behind is undone before anything is looked at or measured.
+    # Undo the changes of a killed run before anything is read or measured.
     for what in await to_the_end(restore(journal)):
         tell(f"restored: {what}")
     lost = folder.discard_drafts()
     if lost:
-        tell(f"{lost} unfinished trial was discarded and will be measured again")
+        tell(f"{lost} unfinished trial was discarded and will be repeated")
     workload = workloads.make_workload(design.workload.kind, design.workload.options)
     specs = [volume_spec(design, treatment) for treatment in design.treatments]
     for treatment in design.treatments:
-        server_spec(design, treatment)  # refuses before the first trial what it would refuse in one
+        server_spec(design, treatment)  # refuse before the first trial instead of during one
     vendor = design.server.vendor if workload.needs_server and design.server.binary is None else None
     versions = await readiness.require(target, workload, specs, vendor)
     clients, network_host = await _clients(target, spec or target_spec(design.target), design, stack, tell)
@@ -240,8 +243,9 @@ async def prepare_lab(
 async def _clients(
     target: Target, own: TargetSpec, design: Design, stack: AsyncExitStack, tell: Tell
 ) -> tuple[dict[str, Target], str]:
-    """Reach every machine that any treatment drives from, before the first trial; and where those that are not the
-    target reach its server, empty without any."""
+    """Connect to every driver machine before the first trial. Also returns the address where the others reach the
+    target's server; empty without any.
+    """
     table = design.target
     specs: dict[str, TargetSpec] = {}
     network_host = ""
@@ -266,40 +270,43 @@ async def _clients(
 def _require_network(server: ServerTable, network_host: str) -> None:
     if not network_host:
         raise PlanError(
-            "workload.server_address: clients on other machines must know where the server is",
-            hint="give the address of this machine that they can reach",
+            "workload.server_address: clients on other machines need the server's address",
+            hint="set an address of this machine that they can reach",
         )
     if not server.port:
         raise PlanError(
             "server.port = 0: clients on other machines need a port",
-            hint="give a [server] port that they can reach",
+            hint="set a [server] port that they can reach",
         )
 
 
 async def _load_file_systems(target: Target, kinds: set[str]) -> None:
-    """A mount would load them: then the first trial after a boot would pay for it, and the facts would change."""
+    """Load the modules that a mount would load; otherwise the first trial after a boot would pay for it, and facts
+    would change.
+    """
     if target.is_root:
         for kind in sorted(kinds - {""}):
             await target.run(["modprobe", "-q", kind], check=False)
 
 
 async def _make_scratch(target: Target, scratch: str) -> None:
-    """The scratch folder; readable by the server's own user, writable by nobody else."""
+    """The scratch directory; readable by the server's user, writable only by its owner."""
     script = 'mkdir -p -m 0755 "$0" && stat -L -c "%u %a" "$0" && id -u'
     made = await target.run(["sh", "-c", script, scratch], check=False)
     if made.exit_code != 0:
         raise NotReady(
-            f"the scratch folder cannot be made: {made.error_text.strip()}",
+            f"the scratch directory cannot be created: {made.error_text.strip()}",
             place=f"{target.name}:{scratch}",
-            hint='name another with [target] scratch = "..." in the plan',
+            hint='set another with [target] scratch = "..." in the plan',
         )
-    # The default lies below a folder that everybody may write to: somebody could have made it before us.
+    # The default is below a world-writable directory: another user could have created it first.
     owner, mode, user = made.text.split()
     if owner != user or int(mode, 8) & 0o022:
         raise Refused(
-            f"the scratch folder belongs to user {owner}, mode {mode}: only we may own and write it",
+            f"the scratch directory belongs to user {owner}, mode {mode}: it must be owned and writable only "
+            "by this user",
             place=f"{target.name}:{scratch}",
-            hint='remove it, or name another with [target] scratch = "..." in the plan',
+            hint='remove it, or set another with [target] scratch = "..." in the plan',
         )
 
 
@@ -314,7 +321,7 @@ async def _dataset(lab: Lab, workload: workloads.Workload, tell: Tell) -> str:
     tell("building the data set (once)")
     await lab.journal.record([{"kind": "process", "owner": lab.owner}])
     try:
-        # What the loading prints is of no use once the data is there; an error quotes its last lines.
+        # The output of loading is only used in errors, which quote its last lines.
         with tempfile.TemporaryDirectory(prefix="headrace-") as raw:
 
             async def load(endpoint: ServerEndpoint) -> None:

@@ -1,7 +1,7 @@
-"""The lease of a host: it runs one trial at a time, whoever asks, and who comes later waits.
+"""The lease of a host: a host runs one trial at a time, and later callers wait.
 
-The lease is the lock of the host's own journal (``Journal.hold``), so it holds against every controller and dies
-with the one that has it. Here is only the queue: it is told once who is in the way, then asks again and again.
+The lease is the lock of the host's own journal (``Journal.hold``), so it excludes every other controller and ends
+with its holder. This module is only the queue: it reports the holder once, then retries.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from headrace.errors import HostBusy
 
 T = TypeVar("T")
 
-#: How long a host that somebody else holds is left alone before it is asked again.
+#: Interval between attempts to take a host held by another process.
 POLL_S = 2.0
 
-#: How long a host is left to others between two blocks: long enough that who waits sees it free.
+#: How long a host is left to others between two blocks: long enough for a waiting controller to notice.
 YIELD_S = 2.5
 
 
 async def queued(take: Callable[[], Awaitable[T]], tell: Callable[[str], None], poll_s: float = POLL_S) -> T:
-    """What ``take`` gives, as soon as nobody else holds the host. Every other error is the caller's."""
+    """The result of ``take``, once no other process holds the host. Raises every error other than HostBusy."""
     told = ""
     while True:
         try:

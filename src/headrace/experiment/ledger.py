@@ -1,8 +1,8 @@
-"""Who runs which block: no machine, no clock, no disk, so that it is tested with every order of deaths.
+"""Assigns blocks to machines.
 
-A block is of one machine, or it pairs what cannot be compared. So a block that a machine began waits for it as
-long as there is anything else to do; only then another machine runs it whole, and what was measured of it is set
-aside.
+It has no I/O and no clock, so that every order of failures can be tested. A block belongs to one machine, because
+trials of different machines cannot be paired. So a block that a machine started waits for that machine while there
+is other work; only then another machine runs the whole block, and its earlier trials are set aside.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-#: A trial in which so many machines were lost is not tried again: it may be what kills them.
+#: A trial in which this many machines were lost is not repeated: it may be the cause.
 MOST_LOSSES = 2
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """The trials of a block that a machine is to run.
+    """The trials of a block that a machine has to run.
 
-    Those of ``aside`` were measured on another one and are moved away first. ``hopeless`` ones are not run but
-    recorded as invalid, with what was said when machines were lost in them.
+    Trials in ``aside`` were measured on another machine and are moved away first. ``hopeless`` ones are not run
+    but recorded as invalid, with the errors of the machines lost in them.
     """
 
     block: int
@@ -29,9 +29,9 @@ class Assignment:
 
 
 class Ledger:
-    """``blocks`` maps each block to its trials, in order; ``done``, trials on disk to the machine they are of.
+    """``blocks`` maps each block to its trials, in order; ``done`` maps trials on disk to their machine.
 
-    Those of ``again`` are on disk and to be measured once more.
+    Trials in ``again`` are on disk and have to be repeated.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Ledger:
         self._losses: dict[int, list[str]] = {}
         for number, machine in done.items():
             block = self._block_of[number]
-            # A block of two machines (somebody moved folders) belongs to none: it is run anew.
+            # A block with trials of two machines (folders were moved by hand) belongs to none and is run again.
             other = self._owner.setdefault(block, machine) != machine
             self._owner[block] = "" if other else machine
             self._on_disk[block].add(number)
@@ -68,22 +68,22 @@ class Ledger:
 
     @property
     def present(self) -> int:
-        """How many machines are there."""
+        """The number of reachable machines."""
         return len(self._present)
 
     def back(self, machine: str) -> None:
-        """The machine is there (again)."""
+        """The machine is reachable (again)."""
         self._present.add(machine)
 
     def lost(self, machine: str, number: int | None = None, why: str = "") -> None:
-        """The machine is gone, and with it its turn; ``number`` is the trial in which it was lost."""
+        """The machine is lost and gives up its block; ``number`` is the trial in which it was lost."""
         self._present.discard(machine)
         self._running.pop(machine, None)
         if number is not None:
             self._losses.setdefault(number, []).append(f"{machine}: {why}")
 
     def take(self, machine: str) -> Assignment | None:
-        """What the machine is to run now; None while others run all that is left."""
+        """The machine's next assignment; None while others run all remaining blocks."""
         assert machine in self._present
         assert machine not in self._running
         block = self._next(machine)
@@ -105,7 +105,7 @@ class Ledger:
         open_blocks = [block for block, left in self._left.items() if left and block not in busy]
         own = [b for b in open_blocks if self._owner.get(b) == machine]
         fresh = [b for b in open_blocks if not self._on_disk[b]]
-        # Of what a lost machine began, the block that costs least to run anew.
+        # Of the blocks started by lost machines, the cheapest to run again.
         begun = sorted(
             (b for b in open_blocks if self._owner.get(b) not in self._present),
             key=lambda b: len(self._on_disk[b]),
@@ -117,10 +117,10 @@ class Ledger:
         """A trial of the machine's block is on disk."""
         block = self._block_of[number]
         if self._running.get(machine) != block:
-            raise ValueError(f"trial {number} is of block {block}, which {machine} does not run")
+            raise ValueError(f"trial {number} belongs to block {block}, which {machine} is not running")
         self._on_disk[block].add(number)
         self._left[block].discard(number)
 
     def ended(self, machine: str) -> None:
-        """The machine has done what it was given, or part of it."""
+        """The machine has finished its assignment, or part of it."""
         self._running.pop(machine, None)

@@ -1,4 +1,4 @@
-"""Boot loaders: which kernel the next boot runs, and which all others do. GRUB and systemd-boot."""
+"""Boot loaders (GRUB and systemd-boot): set the kernel of the next boot, and of all others."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, Protocol
 from headrace.errors import CommandFailed, NotReady, Refused
 from headrace.target import Target
 
-#: A kernel that panics boots again after so many seconds: the default one, then.
+#: After a panic, the host reboots after this many seconds, into the default kernel.
 PANIC_S = 30
 
 GRUB_CONFIG = "/boot/grub/grub.cfg"
 GRUB_OURS = "/etc/default/grub.d/zz-headrace.cfg"
-#: GRUB reads these and can write them where they lie on a plain disk.
+#: File systems that GRUB can read, and also write on a plain disk.
 WRITABLE = ("ext2", "ext3", "ext4", "xfs", "vfat")
 TIMEOUT_S = 300.0
 
@@ -37,30 +37,30 @@ class Loader(Protocol):
     """A boot loader of a host."""
 
     async def undo_of_default(self, target: Target) -> Undo:
-        """How to undo ``pin``, asked before it."""
+        """How to undo ``pin``; called before it."""
 
     async def pin(self, target: Target, release: str) -> None:
-        """Every boot without a choice of its own runs this kernel from now on, and boots again after a panic."""
+        """From now on, boots run this kernel by default and reboot after a panic."""
 
     def undo_of_next(self) -> Undo: ...
 
     async def set_next(self, target: Target, release: str) -> None:
-        """The next boot, and only that, runs this kernel, and boots the default again after a panic."""
+        """Only the next boot runs this kernel; after a panic it reboots into the default."""
 
 
 async def find_loader(target: Target) -> Loader:
-    """The one the host boots with. Raises NotReady or Refused where a boot could not be undone by itself."""
+    """The host's boot loader. Raises NotReady or Refused if a boot could not be undone automatically."""
     installed = await target.run(["bootctl", "is-installed"], check=False)
     if installed.exit_code == 0 and installed.text.strip() == "yes":
         return SystemdBoot()
     if not await target.exists(GRUB_CONFIG):
-        raise NotReady("neither systemd-boot nor GRUB as Debian has it was found", place=target.name)
+        raise NotReady("neither systemd-boot nor a Debian-style GRUB was found", place=target.name)
     await _refuse_what_grub_cannot_write(target)
     return Grub()
 
 
 async def _refuse_what_grub_cannot_write(target: Target) -> None:
-    """GRUB forgets a choice for the next boot by writing a file. Where it cannot, that choice would stay."""
+    """GRUB clears a one-time choice by writing a file. If it cannot write, the choice would persist."""
     found = await target.run(["findmnt", "-n", "-o", "FSTYPE,SOURCE", "-T", "/boot/grub"])
     kind, _, source = found.text.strip().partition(" ")
     device = (await target.run(["lsblk", "-n", "-d", "-o", "TYPE", source.strip()], check=False)).text.strip()
@@ -149,7 +149,7 @@ class SystemdBoot:
         await target.run(["bootctl", "set-oneshot", identity])
 
     async def _default(self, target: Target) -> str:
-        """What the firmware's variable says; empty where there is none: then systemd-boot chooses."""
+        """The firmware variable's value; empty if unset, when systemd-boot chooses."""
         try:
             content = await target.read(EFI_DEFAULT)
         except FileNotFoundError:
@@ -176,7 +176,7 @@ class SystemdBoot:
 
 
 def with_panic(entry: str) -> str:
-    """An entry of systemd-boot whose kernel boots again after a panic."""
+    """A systemd-boot entry whose kernel reboots after a panic."""
     if re.search(r"^options\s.*\bpanic=", entry, flags=re.MULTILINE):
         return entry
     if re.search(r"^options\s", entry, flags=re.MULTILINE):

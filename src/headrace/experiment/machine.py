@@ -1,8 +1,8 @@
-"""The machine under test as something that a plan varies: which kernel it runs.
+"""The machine under test, whose kernel a plan may vary.
 
-A ``Machine`` brings a kernel up and says how to reach the host then. What runs in between, trial by trial, is the
-runner's. There are three: a machine that is taken as it is, a virtual one of our own, and a host over SSH that the
-plan allows to reboot (``reboot``).
+A ``Machine`` boots a kernel and returns how to reach the host. The runner runs the trials in between. There are
+three: a machine used as it is, a private virtual machine, and a host over SSH that the plan allows to reboot
+(``reboot``).
 """
 
 from __future__ import annotations
@@ -22,34 +22,36 @@ from headrace.plan import VM, MachineTable, TargetTable, size_in_bytes
 from headrace.store import ExperimentFolder
 from headrace.target import TargetSpec, open_target
 
-#: How long a machine that may be gone is asked for a sign of life: a VM that was killed refuses at once.
+#: How long to wait for an answer from a machine that may be gone; a killed VM refuses immediately.
 SIGN_OF_LIFE_S = 30.0
 
 
 class Machine(Protocol):
-    """A machine whose kernel may be chosen. ``accel`` is ``tcg`` where its processors are emulated, ``kvm`` where
-    a hypervisor runs them, and empty where that is not known here."""
+    """A machine whose kernel may be chosen. ``accel`` is ``tcg`` if its CPUs are emulated, ``kvm`` if a hypervisor
+    runs them, and empty if unknown.
+    """
 
     accel: str
-    #: What people call it; empty where that is its address.
+    #: Its name for users; empty if that is its address.
     name: str
-    #: Whether it can be booted anew when it dies.
+    #: Whether it can be booted again when it dies.
     boots: bool
 
     def must_boot(self, kernel: str | None) -> bool:
-        """Whether ``ready`` would boot it: every connection ends then."""
+        """Whether ``ready`` would boot it, which ends every connection."""
 
     async def ready(self, kernel: str | None, tell: Tell) -> TargetSpec:
-        """Bring it up with this kernel, unless it runs already, and say how to reach it. None leaves the kernel.
+        """Boot it with this kernel unless it already runs it, and return how to reach it.
 
-        Raises TreatmentFailed where the kernel does not come up but the machine is there for others.
+        None keeps the kernel. Raises TreatmentFailed if the kernel does not come up but the machine remains
+        usable.
         """
 
     def died(self) -> None:
-        """It was found dead: ``ready`` brings it up again."""
+        """Called when it was found dead: ``ready`` boots it again."""
 
     async def release(self, tell: Tell) -> None:
-        """The experiment is over: leave the machine as it was found."""
+        """Called at the end of the experiment: restore the machine."""
 
 
 class AsItIs:
@@ -69,14 +71,14 @@ class AsItIs:
         return self._spec
 
     def died(self) -> None:
-        """Nothing of ours to bring up again."""
+        """Nothing to do: headrace does not boot this machine."""
 
     async def release(self, tell: Tell) -> None:
-        """Nothing was changed."""
+        """Nothing to do: nothing was changed."""
 
 
 class VirtualMachine:
-    """A virtual machine of this experiment: its name tells a later run which one to take over."""
+    """A virtual machine of this experiment; a later run finds it by name and reuses it."""
 
     boots = True
 
@@ -98,20 +100,20 @@ class VirtualMachine:
                 self._vm = await self._with(kernel, tell)
                 break
             except TargetError as error:
-                # Nothing is left of a virtual machine that did not come up: what comes next is a new one.
+                # A virtual machine that did not come up is removed; the next one is new.
                 self._vm = None
                 tell(error.message)
                 if is_last:
                     reason = error.message.strip().partition("\n")[0]
                     raise TreatmentFailed(f"kernel {kernel} does not come up: {reason}") from error
-                # It may have been our own machine, which was short of something.
-                tell(f"kernel {kernel} did not come up: once more")
+                # The cause may be the local machine, for example a lack of memory.
+                tell(f"kernel {kernel} did not come up: trying again")
         assert self._vm is not None
         self.accel = self._vm.accel
         return self._vm.target
 
     async def _with(self, kernel: str, tell: Tell) -> vm.Vm:
-        """The machine that runs, of this run or of one that was killed, with this kernel; or a new one."""
+        """The running machine with this kernel, of this run or of a killed one; or a new one."""
         running = vm.find(self.name)
         wanted = self._spec(running.spec.kernel if running else kernel)
         machine = await vm.up(wanted, tell, owner=self._owner)
@@ -138,20 +140,20 @@ class VirtualMachine:
 
     async def release(self, tell: Tell) -> None:
         if self._table.keep and self._vm is not None:
-            tell(f"machine {self.name} stays up: `headrace lab down {self.name}` ends it")
+            tell(f"machine {self.name} keeps running: `headrace lab down {self.name}` stops it")
             return
         await vm.down(self.name)
         self._vm = None
 
 
 def vm_name(name: str, design_hash: str, folder: Path) -> str:
-    """Of the experiment's name: the same for each of its runs, and for no other, as its folder is part of it."""
+    """Derived from the experiment's name and folder: the same for each of its runs, and unique to it."""
     place = hashlib.sha256(f"{design_hash} {folder.absolute()}".encode()).hexdigest()
     return f"{re.sub('[^a-z0-9]+', '-', name.lower())[:22].strip('-')}-{place[:8]}"
 
 
 def open_machine(design: Design, folder: Path) -> Machine:
-    """The machine of a plan, not up yet."""
+    """The machine of a plan, not yet booted."""
     table = design.machine or MachineTable()
     if design.target.address == VM:
         return VirtualMachine(vm_name(design.name, design.hash, folder), str(folder.absolute()), table)
@@ -162,12 +164,12 @@ def open_machine(design: Design, folder: Path) -> Machine:
 
 
 def target_spec(table: TargetTable) -> TargetSpec:
-    """Where the plan's target is; not of a virtual machine, which has its address when it is up."""
+    """The address of the plan's target; not for a virtual machine, which has one only while it runs."""
     return TargetSpec.parse(table.address, **table.login)
 
 
 def reached(folder: ExperimentFolder) -> TargetSpec | None:
-    """Where the machine of an experiment is now; None where it is a virtual one that does not run."""
+    """The current address of an experiment's machine; None for a virtual machine that is not running."""
     design = folder.design
     if design.target.address == VM:
         running = vm.find(vm_name(design.name, design.hash, folder.path))
@@ -176,7 +178,7 @@ def reached(folder: ExperimentFolder) -> TargetSpec | None:
 
 
 async def is_there(spec: TargetSpec, boot: str) -> bool:
-    """Whether the host still answers, and was not booted since; a ``boot`` of "" is not known."""
+    """Whether the host still answers and was not rebooted since; a ``boot`` of "" is unknown."""
     target = open_target(spec)
     try:
         async with asyncio.timeout(SIGN_OF_LIFE_S):

@@ -1,6 +1,6 @@
-"""Two trials at the same moment, each on its half of one machine.
+"""Two concurrent trials, each on its half of one machine.
 
-Each side has its own CPUs, server, volume and driver, and both loads begin at one instant.
+Each side has its own CPUs, server, volume and driver, and both loads start at the same instant.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from headrace.model import TrialSpec, TrialState
 from headrace.store import TrialDraft, TrialRecord
 from headrace.target import to_the_end
 
-#: Two windows that share less than this are no pair.
+#: Two windows with less overlap than this are not a pair.
 MIN_OVERLAP = 0.95
 
 
 def halves(cpu: Mapping[str, Any], allowed: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The CPUs of either side: whole cores, the same number each, none in both. ``cpu`` is the table of a host's
-    facts. Raises NotReady with fewer than two CPUs."""
+    """The CPUs of either side: whole cores, the same number each, disjoint. ``cpu`` is from the host's facts.
+    Raises NotReady with fewer than two CPUs.
+    """
     place = {row["cpu"]: (row.get("socket") or 0, row.get("core") or 0) for row in cpu.get("topology") or ()}
     cores: dict[tuple[int, int], list[int]] = {}
     for number in sorted(allowed):
         cores.setdefault(place.get(number, (0, number)), []).append(number)
     if len(cores) < 2:
-        # Two threads of one core: better than nothing, and no worse for one side than for the other.
+        # Two threads of one core: not ideal, but equal for both sides.
         cores = {(0, number): [number] for number in sorted(allowed)}
     if len(cores) < 2:
         raise NotReady(
-            f"a duet needs two CPUs, one for each side: this machine lets us use {len(allowed)}",
-            hint="duet = false: one after the other, in random order",
+            f"a duet needs two CPUs, one per side: headrace may use {len(allowed)} on this machine",
+            hint="duet = false: run one after the other, in random order",
         )
     ordered = [cores[key] for key in sorted(cores)]
     half = len(ordered) // 2
@@ -55,7 +56,9 @@ def cpu_list(text: str) -> list[int]:
 
 
 class Meeting:
-    """Where two sides wait for each other. Who ends early calls ``leave``: nobody waits for him any more."""
+    """Two sides wait for each other here. A side that ends early calls ``leave``, so that the other stops
+    waiting.
+    """
 
     def __init__(self) -> None:
         self._barrier = asyncio.Barrier(2)
@@ -79,7 +82,7 @@ class Meeting:
 async def measure_pair(
     lab: Lab, pair: Sequence[TrialSpec], drafts: Sequence[TrialDraft], cpus: tuple[str, str], tell: Tell
 ) -> list[Measured]:
-    """Both trials, begun and ended together; whatever happens, the host is as it was before."""
+    """Run both trials, started and ended together; the host is always restored."""
     meeting = Meeting()
     try:
         shared = await _shared(lab, pair[0])
@@ -98,7 +101,7 @@ async def measure_pair(
 
 
 async def _shared(lab: Lab, spec: TrialSpec) -> dict[str, dict[str, Any]]:
-    """What the base sets on the host, once for both."""
+    """The base's settings on the host, applied once for both."""
     treatment = lab.design.treatment(spec.treatment)
     applied = await lab.journal.change(live_changes(treatment, lab.facts))
     return {one.path: {"before": one.before, "after": one.after} for one in applied}
@@ -138,7 +141,7 @@ async def cpu_halves(lab: Lab) -> tuple[str, str]:
 
 
 def as_pair(records: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """The two records of a pair as they count: one side alone is no measurement, however well it went."""
+    """The final records of a pair: one valid side without the other is not a measurement."""
     first, second = records
     if not first.state is second.state is TrialState.COMPLETE:
         return [_beside(first, second), _beside(second, first)]

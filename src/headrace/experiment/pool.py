@@ -1,12 +1,12 @@
-"""One experiment over many equal machines: each block whole on one of them, the trials in one folder.
+"""One experiment on several equal machines: each block runs on one of them, all trials are in one folder.
 
-A machine is a block factor: treatments are compared within a block only, so what one machine is faster than
-another cancels in every ratio. What is measured where is decided by a ``Ledger``; how a block is run is
-``block.run_block``, in this process (``Here``) or on a Ray cluster (``cluster``).
+A machine is a block factor: treatments are compared only within a block, so differences between machines cancel in
+every ratio. A ``Ledger`` assigns blocks to machines; ``block.run_block`` runs them, in this process (``Here``) or
+on a Ray cluster (``cluster``).
 
-A machine that is lost gives its block back. It may finish it when it returns; when nothing else is left to do,
-another machine runs the whole block anew, and what the lost one measured of it is set aside: in the folder, and in
-no number.
+A lost machine gives its block back. It may finish it when it returns; when nothing else is left to do, another
+machine runs the whole block again, and the lost machine's trials of it are set aside: kept in the folder, but not
+analysed.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ from headrace.plan import Plan, PlanFile
 from headrace.store import ExperimentFolder
 from headrace.target import TargetSpec
 
-#: Where each machine's controller writes, within the experiment's folder: on the same file system.
+#: Where each machine's controller writes, within the experiment's folder, so on the same file system.
 WORK = ".work"
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a machine that is away is left alone, how long all may be away at once, how often one may fail
-    without a trial in between before it is asked no more, and how long it is left to others after a block."""
+    """How long to wait before retrying an unreachable machine, how long all may be unreachable, how often one may
+    fail without a trial in between before it is dropped, and how long it is left to others after a block.
+    """
 
     retry_s: float = 10.0
     all_away_s: float = 300.0
@@ -62,23 +63,23 @@ class Patience:
 
 @dataclass(frozen=True)
 class On(Event):
-    """What happens on one of several machines."""
+    """An event on one of several machines."""
 
     machine: str
     event: Event
 
 
 class ControllerLost(TargetError):
-    """Not the machine, but the process that worked with it, is gone."""
+    """The machine's controller process is gone, not the machine."""
 
 
 class Controllers(Protocol):
-    """Who runs blocks on machines. Raises TargetError when the machine, or who works with it, is lost."""
+    """Runs blocks on machines. Raises TargetError when the machine or its controller is lost."""
 
     async def look(self, plan: Plan, address: str) -> Seen: ...
 
     async def run_block(self, task: Task, folder: Path, listen: Listener) -> None:
-        """``block.run_block``; a trial stands in ``folder`` when ``listen`` hears that it has ended."""
+        """``block.run_block``; a trial is in ``folder`` before ``listen`` hears that it has ended."""
 
     async def close(self) -> None: ...
 
@@ -93,7 +94,7 @@ class Here:
         await blocks.run_block(task, folder, listen)
 
     async def close(self) -> None:
-        """Nothing is kept."""
+        """Nothing to close."""
 
 
 async def run_pool(
@@ -123,7 +124,7 @@ async def run_pool(
 
 
 def reached_all(folder: ExperimentFolder) -> list[TargetSpec]:
-    """How to reach the machines of an experiment on several; empty for any other."""
+    """How to reach the machines of an experiment on several; empty otherwise."""
     table = folder.design.target
     return [TargetSpec.parse(address, **table.login) for address in table.addresses]
 
@@ -132,9 +133,9 @@ def _refuse(plan: Plan, place: str) -> None:
     workload = workloads.make_workload(plan.workload.kind, plan.workload.options)
     if workloads.driven_from(workload)[0]:
         raise PlanError(
-            "workload.clients: each of several machines drives its own load, or they would share their clients",
+            "workload.clients: with several machines, each must drive its own load",
             place=place,
-            hint="leave clients out, or name one address",
+            hint="remove clients, or name one address",
         )
 
 
@@ -157,7 +158,7 @@ async def _look_at_all(plan: Plan, who: Controllers) -> tuple[dict[str, Seen], d
 
 
 def _compare(plan: Plan, seen: Mapping[str, Seen], listen: Listener) -> Callable[[str, Seen], list[str]]:
-    """Say in what the machines differ; what says it of one that comes later."""
+    """Report how the machines differ; returns a function that reports it for machines that join later."""
     (reference, first), *others = seen.items()
     boots = {first.boot_id: reference}
 
@@ -165,7 +166,7 @@ def _compare(plan: Plan, seen: Mapping[str, Seen], listen: Listener) -> Callable
         if not plan.target.allow_shared and boots.setdefault(one.boot_id, address) != address:
             raise Refused(
                 f"{boots[one.boot_id]} and {address} are the same machine: their trials would disturb each other",
-                hint="list each machine once; only to try it out: [target] allow_shared = true",
+                hint="list each machine once; for a test without valid results: [target] allow_shared = true",
             )
         if one.is_root != first.is_root:
             raise Refused(
@@ -177,7 +178,7 @@ def _compare(plan: Plan, seen: Mapping[str, Seen], listen: Listener) -> Callable
         if unlike and plan.target.equal:
             raise Refused(
                 f"{reference} and {address} differ: {'; '.join(unlike)}",
-                hint="leave it out, or equal = false: differences between machines cancel within blocks",
+                hint="remove it, or set equal = false: differences between machines cancel within blocks",
             )
         return unlike
 
@@ -189,10 +190,10 @@ def _compare(plan: Plan, seen: Mapping[str, Seen], listen: Listener) -> Callable
 
 @dataclass
 class _Machine:
-    """What the pool knows of a machine while it works."""
+    """The pool's state of a machine."""
 
     address: str
-    #: The trial that runs there now.
+    #: The trial running there.
     number: int | None = None
     failures: int = 0
     last_words: str = ""
@@ -227,7 +228,7 @@ class Pool:
         self._ledger: Ledger
         self._judge: Callable[[str, Seen], list[str]]
         self._is_root = True
-        #: Machine -> the hash of its facts, of those that ever answered.
+        #: Machine -> the hash of its facts, for machines that have answered.
         self._facts: dict[str, str] = {}
 
     async def run(
@@ -238,7 +239,7 @@ class Pool:
         retry: bool,
         is_equal: Callable[[str, Seen], list[str]],
     ) -> None:
-        """Every trial that is not on disk, to its end."""
+        """Run every trial that is not on disk."""
         self._judge = is_equal
         self._is_root = next(iter(seen.values())).is_root
         self._ledger = self._open_ledger(retry)
@@ -247,7 +248,7 @@ class Pool:
             self._joined(address, one)
         for address, error in away.items():
             self._machines[address].last_words = error.message
-            self._listen(On(address, Note(f"away: {error.message}; it is asked again while others work")))
+            self._listen(On(address, Note(f"unreachable: {error.message}; retrying while others work")))
         try:
             async with asyncio.TaskGroup() as group:
                 for machine in self._machines.values():
@@ -262,7 +263,7 @@ class Pool:
         on_disk = self._folder.trials()
         lost = self._folder.discard_drafts()
         if lost:
-            self._listen(Note(f"{lost} unfinished trial was discarded and will be measured again"))
+            self._listen(Note(f"{lost} unfinished trial was discarded and will be repeated"))
         again = measured_again(on_disk, retry)
         for record in on_disk:
             if record.number not in again:
@@ -275,7 +276,7 @@ class Pool:
         return Ledger(of_block, {r.number: r.machine for r in on_disk}, again)
 
     async def _serve(self, machine: _Machine) -> None:
-        """One machine, until nothing is left to run or it is of no more use."""
+        """Run blocks on one machine until nothing is left or the machine is dropped."""
         if machine.address not in self._facts and not await self._is_back(machine):
             return
         while not self._ledger.is_over:
@@ -298,7 +299,7 @@ class Pool:
                 await self._pause(self._patience.yield_s)
 
     def _prepare(self, machine: _Machine, assignment: Assignment) -> None:
-        """Whatever stands in the way of a block's being of this machine alone is moved before its first trial."""
+        """Before a block's first trial, move away its trials of other machines."""
         with self._ours():
             for number in assignment.aside:
                 self._folder.set_aside(number)
@@ -306,7 +307,7 @@ class Pool:
                 self._say(
                     machine,
                     f"runs block {assignment.block} again; {len(assignment.aside)} trials of the machine that "
-                    "began it are set aside",
+                    "started it are set aside",
                 )
             for number, words in assignment.hopeless.items():
                 self._give_up_on(machine, number, words)
@@ -323,7 +324,7 @@ class Pool:
         )
         self._folder.begin_trial(number).commit(record, empty_data())
         self._ledger.measured(machine.address, number)
-        self._say(machine, f"trial {number} ({spec.treatment}) is not tried again: {record.reason}")
+        self._say(machine, f"trial {number} ({spec.treatment}) is not repeated: {record.reason}")
 
     async def _run(self, machine: _Machine, assignment: Assignment) -> None:
         if not assignment.numbers:
@@ -364,8 +365,8 @@ class Pool:
                 self._listen(On(machine.address, event))
 
     async def _lost(self, machine: _Machine, error: HeadraceError) -> bool:
-        """The machine's block is given back. True when it is there again, False when it is of no more use."""
-        # Not its treatment's doing where the machine is fine, and only who worked with it died.
+        """Give the machine's block back. True when it is reachable again, False when it is dropped."""
+        # If only the controller died, do not blame the trial.
         number = None if isinstance(error, ControllerLost) else machine.number
         self._ledger.lost(machine.address, number, error.message)
         machine.number, machine.last_words = None, error.message
@@ -375,12 +376,14 @@ class Pool:
         if not isinstance(error, TargetError) or machine.failures >= self._patience.failures:
             await self._dismiss(machine, error)
             return False
-        self._say(machine, f"lost: {error.message}; what it had not finished is given back")
+        self._say(machine, f"lost: {error.message}; its unfinished trials are given back")
         await self._tell_all()
         return await self._is_back(machine, at_once=isinstance(error, ControllerLost))
 
     async def _is_back(self, machine: _Machine, *, at_once: bool = False) -> bool:
-        """Ask a machine that is away now and then. False when all is measured without it, or it is refused."""
+        """Retry an unreachable machine from time to time. False when all is measured without it, or it is
+        refused.
+        """
         while not self._ledger.is_over:
             if not at_once:
                 await self._pause(self._patience.retry_s)
@@ -411,11 +414,11 @@ class Pool:
         self._alone_since = None
 
     async def _dismiss(self, machine: _Machine, error: HeadraceError) -> None:
-        """Ask it no more. Raises the error when it was the last one."""
+        """Drop the machine. Raises the error when it was the last one."""
         machine.is_out = True
         if all(other.is_out for other in self._machines.values()):
             raise error
-        self._say(machine, f"is not used any more: {error.message}{f' ({error.hint})' if error.hint else ''}")
+        self._say(machine, f"is no longer used: {error.message}{f' ({error.hint})' if error.hint else ''}")
         await self._tell_all()
 
     def _stop_when_all_are_away(self) -> None:
@@ -424,17 +427,17 @@ class Pool:
             return
         words = "; ".join(f"{m.address}: {m.last_words}" for m in self._machines.values())
         raise TargetError(
-            f"no machine is there any more: {words}",
+            f"all machines are lost: {words}",
             hint="run the same command again: it restores the machines and continues",
         )
 
     async def _wait(self, changes: int) -> None:
-        """Until something changed, since there were so many changes, that a machine without work may care for."""
+        """Wait until something changes after this change count, for a machine without work."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._changes > changes)
 
     async def _pause(self, seconds: float) -> None:
-        """As long as this, but not longer than there is anything left to run."""
+        """Sleep, but wake up when nothing is left to run."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds), self._changed:
                 await self._changed.wait_for(lambda: self._ledger.is_over)
@@ -446,7 +449,7 @@ class Pool:
 
     @contextlib.contextmanager
     def _ours(self) -> Iterator[None]:
-        """What goes wrong in here is no machine's fault: it ends the experiment."""
+        """Errors in here are not a machine's fault: they end the experiment."""
         try:
             yield
         except BaseException as error:
@@ -471,7 +474,7 @@ class Pool:
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What a person should hear of errors that came at the same time: ours before any other."""
+    """The error to report among concurrent ones: headrace's own errors first."""
     leaves: list[BaseException] = []
     for error in errors.exceptions:
         leaves += [_first(error)] if isinstance(error, BaseExceptionGroup) else [error]

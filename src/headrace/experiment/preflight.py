@@ -1,7 +1,7 @@
 """Before the first trial: does the load fit through the limits of the server and of the machines that drive it?
 
-Asked of a server without data, one for each different set of limits among the treatments: that takes seconds,
-where the first trial that fails for a limit may come after hours.
+Checks a server without data for each distinct set of limits among the treatments: that takes seconds, while a
+trial that hits a limit may come only after hours.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.model import ServerEndpoint, Treatment, Value
 from headrace.server import PrivateServer
 from headrace.target import to_the_end
 
-#: What of a server's variables limits a load. The rest, such as a large buffer pool, would only slow the start.
+#: Server variables that limit a load. Others, such as a large buffer pool, would only slow the start.
 LIMITS = frozenset(
     {
         "back_log",
@@ -37,7 +37,7 @@ LIMITS = frozenset(
 
 
 async def preflight(lab: Lab, tell: Callable[[str], None]) -> None:
-    """Tell what may distort the load of any treatment; raises NotReady for what makes one impossible."""
+    """Report limits that may distort the load of a treatment; raises NotReady for one that makes it impossible."""
     found: dict[workloads.Finding, list[str]] = {}
     for limits, loads in _by_limits(lab).items():
         async with _server(lab, json.loads(limits)) as endpoint:
@@ -59,7 +59,7 @@ async def preflight(lab: Lab, tell: Callable[[str], None]) -> None:
 
 
 def _largest(found: Mapping[workloads.Finding, list[str]]) -> dict[workloads.Finding, list[str]]:
-    """Of each limit the finding that needs most: what it names is enough for every treatment."""
+    """For each limit, the finding with the highest requirement, which suffices for every treatment."""
     largest: dict[tuple[str, str], tuple[workloads.Finding, list[str]]] = {}
     for finding, names in sorted(found.items(), key=lambda item: -item[0].needed):
         largest.setdefault((finding.place, finding.check), (finding, []))[1].extend(names)
@@ -67,7 +67,7 @@ def _largest(found: Mapping[workloads.Finding, list[str]]) -> dict[workloads.Fin
 
 
 def _by_limits(lab: Lab) -> Mapping[str, list[list[Treatment]]]:
-    """Limits, as JSON -> the treatments with them, in a list for each different load."""
+    """Limits, as JSON -> the treatments with them, one list per distinct load."""
     found: dict[str, dict[str, list[Treatment]]] = {}
     for treatment in lab.design.treatments:
         variables = server_spec(lab.design, treatment).variables
@@ -107,7 +107,7 @@ async def _findings(lab: Lab, treatment: Treatment, endpoint: ServerEndpoint) ->
     plan = lab.design.workload
     workload = workloads.make_workload(plan.kind, lab.design.options_of(treatment))
     clients = tuple(lab.clients[address] for address in workloads.driven_from(workload)[0])
-    # What the driver says is in the findings; its own output is of no further use.
+    # The driver's messages are in the findings; its other output is not needed.
     with tempfile.TemporaryDirectory(prefix="headrace-") as raw:
         context = workloads.Context(
             lab.target, lab.owner, "", endpoint, plan.seconds, plan.warmup_s, Path(raw), clients
@@ -116,7 +116,7 @@ async def _findings(lab: Lab, treatment: Treatment, endpoint: ServerEndpoint) ->
 
 
 def _remedy(finding: workloads.Finding) -> str:
-    """The command, or, for a variable of a server that headrace starts itself, what the plan has to say."""
+    """The command, or the plan's setting if headrace itself starts the server."""
     variable = re.match(r"(?:SET GLOBAL )?(\w+) = (\d+)", finding.fix)
     return f'[base] "server.{variable[1]}" = {variable[2]}' if variable else finding.fix
 

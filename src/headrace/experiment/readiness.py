@@ -1,4 +1,4 @@
-"""Is this host ready? What is missing, and the command that brings it."""
+"""Is this host ready? Reports what is missing, and the command that installs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.target import Target
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at. ``remedy`` is a command or a sentence, empty when all is well."""
+    """One check. ``remedy`` is a command or a sentence, empty if the check passed."""
 
     name: str
     ok: bool
@@ -24,7 +24,7 @@ class Check:
 
 
 async def find_tool(target: Target, tool: Tool) -> str | None:
-    """The path of a program on the target; also where Debian keeps what only root usually runs."""
+    """The path of a program on the target, including Debian's sbin directories."""
     found = await target.run(
         ["sh", "-c", 'PATH="$PATH:/usr/sbin:/sbin" command -v "$0"', tool.program], check=False
     )
@@ -32,7 +32,7 @@ async def find_tool(target: Target, tool: Tool) -> str | None:
 
 
 async def missing_tools(target: Target, tools: Iterable[Tool]) -> list[Tool]:
-    """All of them by one command: on an emulated machine each takes a good part of a second."""
+    """Check all with one command: on an emulated machine each command takes a good part of a second."""
     asked = {tool.program: tool for tool in tools}
     script = 'PATH="$PATH:/usr/sbin:/sbin"; for p; do command -v "$p" >/dev/null || echo "$p"; done'
     answer = await target.run(["sh", "-c", script, "sh", *asked])
@@ -49,7 +49,7 @@ async def require(
     specs: Iterable[volumes.VolumeSpec],
     vendor: Vendor | None,
 ) -> Mapping[str, str]:
-    """Raise NotReady unless every program is there; the versions of what will be measured with."""
+    """Raise NotReady unless every program is installed; returns the versions of those that measure."""
     tools = [*workload.tools]
     for spec in specs:
         tools += volumes.required_tools(spec)
@@ -66,7 +66,7 @@ async def require(
 
 
 async def examine(target: Target, scratch: str) -> list[Check]:
-    """Everything ``headrace doctor`` looks at, the hardest requirements first."""
+    """Everything ``headrace doctor`` checks, most important first."""
     checks = [await _agent(target)]
     checks += [await _tool(target, tool) for tool in all_tools()]
     checks += [await _root(target), await _room(target, scratch), await _journal(target)]
@@ -101,7 +101,7 @@ async def _tool(target: Target, tool: Tool) -> Check:
     if not tool.version_argv:
         return Check(tool.program, True, path)
     answer = await target.run([path, *tool.version_argv[1:]], check=False)
-    # MariaDB's client prints its own number before the distribution's, which is the one people know.
+    # MariaDB's client prints its own version before the distribution's, which is the well-known one.
     text = (answer.text + answer.error_text).rpartition("Distrib ")[2]
     version = re.search(r"(\d+\.\d+(\.\d+)*)", text)
     return Check(tool.program, True, version.group(1) if version else path)
@@ -119,7 +119,9 @@ async def _room(target: Target, scratch: str) -> Check:
     answer = await target.run(["sh", "-c", script, scratch], check=False)
     free = int(answer.text.strip() or 0)
     text = f"{free / 2**30:.1f} GiB free for {scratch}"
-    remedy = "" if free > 8 * 2**30 else 'the demo needs 8 GiB: free some, or set [target] scratch = "..."'
+    remedy = (
+        "" if free > 8 * 2**30 else 'the demo needs 8 GiB: free some space, or set [target] scratch = "..."'
+    )
     return Check("scratch", not remedy, text, remedy)
 
 

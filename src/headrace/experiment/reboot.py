@@ -1,10 +1,10 @@
-"""A host over SSH that boots other kernels for an experiment, and comes back to its own.
+"""A host over SSH that boots other kernels for an experiment, and returns to its own.
 
-The way back stands before the first step away. Everything that is changed has its undo in a journal on the host,
-which survives the boots; the boot loader's default is pinned to the kernel that was there, and another kernel is
-only ever set for the next boot. So a kernel that panics (``panic=``), one that never lets us in (a guard in the
-host's own systemd), a power cut and a killed run all end with the kernel that was there. What no software on the
-host can mend is a kernel that hangs before it starts init: that takes the host's own watchdog, or its console.
+The way back is prepared before the first change. Every change has its undo in a journal on the host, which
+survives boots; the boot loader's default is pinned to the original kernel, and another kernel is only ever set for
+the next boot. So a kernel that panics (``panic=``), one that is unreachable (a guard in the host's systemd), a
+power cut and a killed run all end with the original kernel. Only a kernel that hangs before it starts init cannot
+be handled by software on the host: that needs the host's watchdog, or its console.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMMAND_TIMEOUT_S = 300.0
 LOCK_PATIENCE = "DPkg::Lock::Timeout=600"
 DEBIAN = {"DEBIAN_FRONTEND": "noninteractive"}
 
-#: The guard of a boot. It starts as soon as there is a root file system, because what hangs may be what follows.
+#: The guard of a boot. It starts as soon as there is a root file system, because a later step may hang.
 GUARD_TEXT = """\
 # Written by headrace, which removes it when its experiment ends.
 [Unit]
@@ -54,8 +54,9 @@ WantedBy=sysinit.target
 
 @dataclass
 class BootJournal:
-    """What was changed on the host, with its undo: steps in the order in which they were begun. The undo of a step
-    is a list of ``{"file", "content"}`` (null: it was not there) and ``{"run"}``, in the order of undoing."""
+    """The changes on the host with their undo: steps in the order in which they were started. The undo of a step
+    is a list of ``{"file", "content"}`` (null: it did not exist) and ``{"run"}``, in the order of undoing.
+    """
 
     kernel: str
     steps: list[dict[str, Any]] = field(default_factory=list)
@@ -76,16 +77,16 @@ class BootJournal:
             raise StoreError(
                 f"the journal of boots cannot be read: {error!r}",
                 place=f"{target.name}:{JOURNAL}",
-                hint="it says how the host was: put that right by hand, then remove it",
+                hint="it records the host's original state: restore that by hand, then remove it",
             ) from error
 
     async def begin(self, target: Target, name: str, undo: Undo) -> None:
-        """On disk when this returns: only then may the step be made."""
+        """On disk when this returns; only then may the step be made."""
         self.steps.append({"name": name, "undo": undo})
         await self._write(target)
 
     async def undo(self, target: Target) -> None:
-        """Undo the latest step first; each is forgotten when it is undone."""
+        """Undo the latest step first; remove each from the journal when it is undone."""
         while self.steps:
             for action in self.steps[-1]["undo"]:
                 await _undo(target, action)
@@ -130,7 +131,7 @@ class RebootedHost:
         self._between_looks_s = between_looks_s
         self._kernel: str | None = None
         if spec.kind != "ssh" or not table.allow_reboot:
-            raise Refused("headrace reboots only hosts over SSH, and only where the plan allows it")
+            raise Refused("headrace reboots only hosts over SSH, and only if the plan allows it")
 
     def must_boot(self, kernel: str | None) -> bool:
         return kernel is not None and kernel != self._kernel
@@ -151,32 +152,35 @@ class RebootedHost:
                 running = await release_of(target)
                 if running != wanted:
                     raise TreatmentFailed(
-                        f"kernel {wanted} did not come up: the host came back with {running}",
+                        f"kernel {wanted} did not come up: the host returned with {running}",
                         place=target.name,
                     )
             if await BootJournal.read(target):
-                # Before the guard of this boot asks.
+                # Before this boot's guard checks it.
                 await target.run(["touch", CONFIRMED])
         self._kernel = kernel
         return self._spec
 
     async def release(self, tell: Tell) -> None:
-        """Back to the kernel that was there, and everything else as it was."""
+        """Return to the original kernel, and undo everything else."""
         async with self._connected() as target:
             journal = await BootJournal.read(target)
             if journal is None:
                 return
             running = await release_of(target)
             if running != journal.kernel:
-                tell(f"{target.name} goes back to kernel {journal.kernel}")
-                # Its default is pinned to that kernel since before the first step.
+                tell(f"{target.name} returns to kernel {journal.kernel}")
+                # The default has been pinned to that kernel since before the first step.
                 await self._boot(target, tell)
                 running = await release_of(target)
             if running != journal.kernel:
                 raise TargetError(
-                    f"the host runs kernel {running}, and ran {journal.kernel} before the experiment",
+                    f"the host runs kernel {running}, but ran {journal.kernel} before the experiment",
                     place=target.name,
-                    hint=f"boot {journal.kernel}, then run again: {JOURNAL} there says what else is to be undone",
+                    hint=(
+                        f"boot {journal.kernel}, then rerun; {JOURNAL} on the host lists what else has to be "
+                        "undone"
+                    ),
                 )
             await journal.undo(target)
         self._kernel = None
@@ -200,7 +204,7 @@ class RebootedHost:
             )
 
     async def _set_next_boot(self, target: Target, kernel: str, running: str, tell: Tell) -> str:
-        """The release that the next boot will run, and only that boot."""
+        """Set the kernel of the next boot only; returns its release."""
         loader = await find_loader(target)
         journal = await BootJournal.read(target) or BootJournal(running)
         if not journal.has("guard"):
@@ -215,7 +219,7 @@ class RebootedHost:
         return wanted
 
     async def _guard(self, target: Target, journal: BootJournal) -> None:
-        # Not by `disable`, which fails where the unit is not there yet.
+        # Not by `disable`, which fails if the unit does not exist yet.
         gone: Undo = [
             {"file": GUARD_ENABLED, "content": None},
             {"file": GUARD, "content": None},
@@ -230,7 +234,7 @@ class RebootedHost:
         await target.run(["systemctl", "enable", GUARD_NAME])
 
     async def _installed(self, target: Target, journal: BootJournal, kernel: str, tell: Tell) -> str:
-        """The release of an installed kernel that is meant; its package is installed where there is none."""
+        """The release of the installed kernel that matches; its package is installed if there is none."""
         if found := newest(kernel, await _names(target, ["ls", "-1", "/boot"], "vmlinuz-")):
             return found
         offered = await _names(
@@ -239,9 +243,9 @@ class RebootedHost:
         release = newest(kernel, offered)
         if release is None:
             raise NotReady(
-                f"no kernel {kernel} is installed, and no package linux-image-{kernel}* is offered",
+                f"no kernel {kernel} is installed, and no package linux-image-{kernel}* is available",
                 place=target.name,
-                hint="apt-get update there, or install the kernel by hand",
+                hint="run apt-get update there, or install the kernel by hand",
             )
         package = f"linux-image-{release}"
         tell(f"installing {package} on {target.name}")
@@ -253,9 +257,9 @@ class RebootedHost:
             raise Refused(
                 f"installing {package} would also change {', '.join(others)}",
                 place=target.name,
-                hint="install it by hand, if that is what you want",
+                hint="install it by hand if you want this",
             )
-        # An installation that was cut off holds apt's lock for a while, then leaves half of its work.
+        # An interrupted installation holds apt's lock for a while, then leaves a half-installed package.
         undo: Undo = [
             {"run": ["dpkg", "--configure", "-a"]},
             {"run": ["apt-get", "-o", LOCK_PATIENCE, "purge", "-y", *new]},
@@ -269,7 +273,7 @@ class RebootedHost:
         return release
 
     async def _boot(self, target: Target, tell: Tell) -> None:
-        """Reboot, and wait until the host lets us in again. The target is connected anew."""
+        """Reboot, wait until the host accepts a login, and reconnect the target."""
         before = await boot_id(target)
         # The answer may be lost with the connection.
         with contextlib.suppress(TargetError):
@@ -286,11 +290,14 @@ class RebootedHost:
         raise TargetError(
             f"the host was not reachable within {self._table.boot_timeout_s * 2:g} s of its reboot",
             place=target.name,
-            hint=f"its console says why; when it is up, run again: {JOURNAL} there says what is to be undone",
+            hint=(
+                f"its console shows why; when it is up, rerun; {JOURNAL} on the host lists what has to be "
+                "undone"
+            ),
         )
 
 
-#: Kernels that nobody means by a number alone.
+#: Kernel flavours that a bare version number does not mean.
 UNWANTED = re.compile(r"-(dbg|unsigned|rt-.*|cloud-.*|template.*)$")
 
 
@@ -306,19 +313,19 @@ async def _names(
 
 
 def newest(kernel: str, releases: list[str]) -> str | None:
-    """Of these the newest that the plan's name means."""
+    """The newest of these that matches the plan's name."""
     fitting = [release for release in releases if is_kernel(kernel, release)]
     return max(fitting, key=_as_version, default=None)
 
 
 def _as_version(release: str) -> list[tuple[int, str]]:
-    """6.1.0-18 comes after 6.1.0-9; a backport before the real one."""
+    """Sort key: 6.1.0-18 is after 6.1.0-9; a backport is before the release."""
     parts = re.findall(r"\d+|\D+", release)
     return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
 
 def planned(simulation: str) -> tuple[list[str], list[str]]:
-    """What ``apt-get install -s`` would install anew, and what else it would upgrade or remove."""
+    """The packages that ``apt-get install -s`` would install, and those that it would upgrade or remove."""
     new: list[str] = []
     others: list[str] = []
     for line in simulation.splitlines():

@@ -1,6 +1,6 @@
 """Repeat disturbed trials automatically, so that an unattended run is complete at its end.
 
-Only while their block is under way: a trial measured a day later shares nothing with its block. The number of
+Only while their block is running: a trial measured a day later shares nothing with its block. The number of
 repeats is limited, because a machine that is always disturbed does not get quieter.
 
 A trial is invalid because of an independent observation (another program, an array resync), never because of its
@@ -18,7 +18,7 @@ from headrace.store import TrialRecord
 #: Repeats of one trial ...
 MAX_EACH = 2
 
-#: ... and of all together: a fifth of the trials, but a few in a short experiment, too.
+#: ... and of all together: a fifth of the trials, with a minimum for short experiments.
 MAX_SHARE = 5
 LEAST = 4
 

@@ -11,7 +11,7 @@ from headrace.experiment.runner import Listener, Note
 from headrace.plan import PlanFile
 from headrace.store import ExperimentFolder
 
-#: Who works with several machines, unless somebody else is named.
+#: Default executor for several machines.
 HERE = "here"
 
 
@@ -20,17 +20,17 @@ async def run(
 ) -> ExperimentFolder:
     """Run or continue a plan: see ``runner.run_here``.
 
-    ``on`` says who works with the machines of a plan that lists several: this process, or a Ray cluster (``ray``,
+    ``on`` is the executor of a plan with several machines: this process, or a Ray cluster (``ray``,
     ``ray://HOST:PORT``).
     """
-    # Before a host is touched: an experiment must be stored and analysed.
+    # Check before a host is touched: an experiment must be stored and analysed.
     extras.require_all("analysis")
     if file.plan.target.addresses:
         controllers = _controllers(on, listen)
         return await pool.run_pool(file, folder_path, listen, retry=retry, controllers=controllers)
     if on != HERE:
         raise PlanError(
-            f"--on {on}: it spreads blocks over several machines, and this plan names one",
+            f"--on {on}: it distributes blocks over several machines, but this plan has one",
             place=file.place,
             hint='[target] addresses = ["root@a", "root@b"]',
         )
@@ -40,7 +40,7 @@ async def run(
 def _controllers(on: str, listen: Listener) -> pool.Controllers:
     if on == HERE:
         return pool.Here()
-    # Ray takes a second to import, and few have it.
+    # Ray takes a second to import and is optional.
     from headrace.experiment.cluster import RayControllers
 
     return RayControllers(on, lambda text: listen(Note(text)))

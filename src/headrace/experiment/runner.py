@@ -1,7 +1,7 @@
-"""Run an experiment: every planned trial that is not on disk yet, in order, each journaled and restored.
+"""Run an experiment: every planned trial that is not yet on disk, in order, each journaled and restored.
 
-``kill -9`` at any moment loses at most the running trial: trials appear by one rename, changes to the host
-stand in its journal before they are made, and the next run restores them before it continues.
+``kill -9`` loses at most the running trial: a trial appears by one rename, changes to the host are in its journal
+before they are made, and the next run restores them before it continues.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from headrace.workloads import precondition
 if TYPE_CHECKING:
     from headrace.arrow import TrialData
 
-#: What a trial costs beside warm-up and measuring, before one has been timed: [s] for planning only.
+#: Overhead of a trial in addition to warm-up and measuring [s], for planning before one has been timed.
 OVERHEAD_WITH_SERVER_S = 3.0
 OVERHEAD_S = 4.0
-#: And a boot with the lab prepared again, of a machine that is not emulated.
+#: Duration of a boot with preparing the lab [s], on a machine that is not emulated.
 BOOT_S = 30.0
 
-#: So many trials in a row that kill their machine end the experiment: the next ones would do no better.
+#: This many consecutive trials that kill their machine end the experiment.
 MOST_DEATHS = 3
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something a person watching wants to know."""
+    """A message for the user."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Note(Event):
 
 @dataclass(frozen=True)
 class Step(Event):
-    """What the current trial is doing now."""
+    """The current step of the running trial."""
 
     text: str
 
@@ -81,14 +81,14 @@ Listener = Callable[[Event], None]
 
 
 def trial_seconds(table: WorkloadTable) -> float:
-    """The wall time to expect of one trial, before one has been timed."""
+    """The expected wall time of one trial, before one has been timed."""
     needs_server = workloads.make_workload(table.kind, table.options).needs_server
     overhead = OVERHEAD_WITH_SERVER_S if needs_server else OVERHEAD_S
     return precondition.least_seconds(table.options) + table.warmup_s + table.seconds + overhead
 
 
 def boot_seconds(design: Design) -> float:
-    """The wall time to expect of the boots between the trials, before one has been timed."""
+    """The expected wall time of the boots between trials, before one has been timed."""
     kernels = [design.kernel_of(design.treatment(spec.treatment)) for spec in design.trials]
     boots = sum(kernel is not None for kernel, _ in itertools.groupby(kernels))
     return BOOT_S * boots
@@ -99,8 +99,8 @@ async def run_here(
 ) -> ExperimentFolder:
     """Run or continue a plan on its one machine; the folder with every trial in it.
 
-    The folder is ``experiments/<plan's name>`` unless given. Raises a HeadraceError; when cancelled, the
-    host is restored first.
+    The folder defaults to ``experiments/<plan's name>``. Raises a HeadraceError; when cancelled, the host is
+    restored first.
     """
     async with AsyncExitStack() as stack:
         design = kind.build(file.plan, place=file.place, is_root=await labs.is_root(file.plan))
@@ -115,9 +115,8 @@ async def run_here(
 
 @contextmanager
 def opened(file: PlanFile, design: Design, path: Path | None, listen: Listener) -> Iterator[ExperimentFolder]:
-    """The folder of an experiment that is about to run, for this process alone; ``listen`` hears what is left out.
-
-    ``design`` takes the place of the one on disk: it may ask something else of the same trials.
+    """The folder of an experiment that is about to run, locked by this process; ``listen`` hears which treatments
+    are skipped. ``design`` replaces the one on disk: it may analyse the same trials differently.
     """
     for left_out in design.skipped:
         listen(Note(f"skipped {left_out.treatment}: {left_out.reason}"))
@@ -126,7 +125,7 @@ def opened(file: PlanFile, design: Design, path: Path | None, listen: Listener) 
     folder = open_folder(path or Path("experiments") / file.plan.name, file.text, design)
     with exclusive(folder.path):
         if folder.design.target != design.target:
-            # It goes on with other machines than it began with.
+            # It continues with other machines than before.
             folder.renew(design)
         yield ExperimentFolder(folder.path, design)
 
@@ -137,16 +136,17 @@ def open_folder(path: Path, text: str, design: Design) -> ExperimentFolder:
     folder = ExperimentFolder.open(path)
     if folder.design.hash != design.hash:
         raise Busy(
-            "this folder holds an experiment with another design; a design is frozen once its folder exists",
+            "this folder holds an experiment with a different design; a design is frozen once its folder "
+            "exists",
             place=str(path),
-            hint="give another folder with --output, or restore the plan file as it was",
+            hint="use another folder with --output, or restore the original plan file",
         )
     return folder
 
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """One runner a folder: a second one is told who has it."""
+    """One runner per folder: a second one gets an error with the holder's process."""
     descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
@@ -175,10 +175,10 @@ class Run:
         self._deaths = 0
 
     async def all_trials(self) -> None:
-        """Raises NothingMeasured where nothing came of it, and what ends the run."""
+        """Raises NothingMeasured if there is no result, and the errors that end the run."""
         done = self._kept()
         retries = Retries(done.values(), len(self._design.trials), self._say)
-        #: What this run measured and may measure again.
+        #: Trials that this run measured and may repeat.
         own: set[int] = set()
         is_first = True
         while True:
@@ -197,7 +197,7 @@ class Run:
                 retries.begin(record)
             records = await self._one(moment, ask, len(known))
             done |= {record.number: record for record in records}
-            # What failed would fail again, and with it the other side of its pair.
+            # A failed trial would fail again, and with it the other side of its pair.
             if self._kind.repeats and all(r.state is not TrialState.FAILED for r in records):
                 own |= {record.number for record in records}
             for record in records:
@@ -205,7 +205,7 @@ class Run:
         self._kind.check(done.values())
 
     def _kept(self) -> dict[int, TrialRecord]:
-        """The trials on disk that are not measured again, by their numbers."""
+        """The trials on disk that are not repeated, by number."""
         records = self._folder.trials()
         gone = measured_again(records, self._retry) - self._kind.settled(records)
         kept = {record.number: record for record in records if record.number not in gone}
@@ -261,7 +261,7 @@ class Run:
         return stored
 
     async def _alone(self, spec: TrialSpec) -> Measured:
-        """Measure and store one trial; once more where its machine died under it."""
+        """Measure and store one trial; repeat it once if its machine died."""
         from headrace.arrow import empty_data
 
         kernel = self._design.kernel_of(self._design.treatment(spec.treatment))
@@ -286,7 +286,7 @@ class Run:
                 raise TargetError(
                     f"the machine died in {MOST_DEATHS} trials in a row: {reason}",
                     place=f"trial {spec.number}",
-                    hint="see its console for its last messages",
+                    hint="see the last messages on its console",
                 )
             if died:
                 why = f"the machine died in it, and again when it was repeated: {reason}"
@@ -295,7 +295,7 @@ class Run:
             self._say(f"the machine died in trial {spec.number} ({reason}): trying again")
 
     def _commit(self, record: TrialRecord, data: TrialData, draft: TrialDraft | None = None) -> Measured:
-        """Persisted after every trial, because a later one may fail and lose it."""
+        """Saved after every trial, because a later one may fail."""
         if draft is not None:
             self._deaths = 0
             record = self._judged(record, data)
@@ -319,22 +319,22 @@ def _among(moment: Moment, records: Mapping[int, TrialRecord]) -> list[TrialReco
 
 
 def measured_again(records: Iterable[TrialRecord], retry: bool) -> set[int]:
-    """The numbers of those that ``--retry`` takes again: all that are not complete."""
+    """The numbers of trials that ``--retry`` repeats: all that are not complete."""
     return {r.number for r in records if retry and r.state is not TrialState.COMPLETE}
 
 
 def stop_when_hopeless(folder: ExperimentFolder, record: TrialRecord) -> None:
-    """Without a baseline nothing can be compared: better to say so in the first block than after hours."""
+    """Without a baseline nothing can be compared: fail in the first block rather than after hours."""
     if record.block == 1 and record.role is Role.BASELINE and record.state is TrialState.FAILED:
         raise NothingMeasured(
             f"the baseline {record.treatment} failed: {record.reason}",
             place=str(folder.trial_path(record.number)),
-            hint="mend the cause and run again with --retry; a changed plan needs another --output",
+            hint="fix the cause and rerun with --retry; a changed plan needs another --output",
         )
 
 
 def observed_ops_s(record: TrialRecord, data: TrialData) -> float:
-    """The throughput, for whoever watches."""
+    """The throughput, for the progress display."""
     seconds = (record.window_end_ns - record.window_start_ns) / 1e9
     operations = sum(
         count or 0
@@ -347,14 +347,14 @@ def observed_ops_s(record: TrialRecord, data: TrialData) -> float:
 
 
 def as_repeated(record: TrialRecord, old: TrialRecord | None) -> TrialRecord:
-    """The record, with what the measurement that it replaces has to tell."""
+    """The record, with the history of the measurement that it replaces."""
     earlier = replacing(record, old)
-    before = [f"measured again; before: {reason}" for reason in earlier]
+    before = [f"repeated; before: {reason}" for reason in earlier]
     return replace(record, earlier=earlier, warnings=[*record.warnings, *before])
 
 
 def unmeasured(spec: TrialSpec, state: TrialState, reason: str) -> TrialRecord:
-    """The record of a trial without a machine to measure it on."""
+    """The record of a trial whose machine could not be used."""
     return TrialRecord(
         number=spec.number,
         block=spec.block,
@@ -368,7 +368,7 @@ def unmeasured(spec: TrialSpec, state: TrialState, reason: str) -> TrialRecord:
 
 
 def judge(record: TrialRecord, disturbance: Disturbance) -> TrialRecord:
-    """The record with what disturbed the trial, beside what its workload says itself."""
+    """The record with the disturbances of the trial, in addition to its workload's own warnings."""
     reasons = [*([record.reason] if record.reason else []), *disturbance.invalid]
     return replace(
         record,

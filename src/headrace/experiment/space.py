@@ -1,11 +1,12 @@
-"""What a tuning may set: knobs with their ranges, and the library that proposes the next point in them.
+"""The search space of a tuning: knobs with their ranges, and the library that proposes the next point.
 
-A point maps names of the plan's ``[tune.knobs]`` to values. Numbers are searched on a log scale where their range
+A point maps names of the plan's ``[tune.knobs]`` to values. Numbers are searched on a log scale if their range
 spans a factor of ten or more: from 128M to 8G the doublings matter, not the bytes.
 
 Proposals come from Optuna's tree-structured Parzen estimator (Bergstra et al. 2011, NIPS 24; multivariate:
-Falkner, Klein & Hutter 2018, ICML), or from its Gaussian processes where PyTorch is installed: that alone
-needs more room than everything else together, so it is an extra (``headrace[gp]``)."""
+Falkner, Klein & Hutter 2018, ICML), or from its Gaussian processes if PyTorch is installed; PyTorch is larger than
+everything else together, so it is an extra (``headrace[gp]``).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from optuna.distributions import BaseDistribution
 
-#: From this ratio of high to low on, a range is searched by its logarithm.
+#: From this ratio of high to low, a range is searched on a log scale.
 LOG_FROM = 10.0
 
 #: Points drawn at random before the model proposes any.
@@ -39,9 +40,9 @@ Point = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class Seen:
-    """A point that was tried. ``values`` are what to maximise, one an objective (None: it failed, which is
-    worse than anything measured); ``excess`` by how much each constraint was broken, 0 or less where it
-    holds."""
+    """A tested point. ``values`` are to be maximised, one per objective (None: it failed, which is worse than
+    anything measured); ``excess`` is how far each constraint was exceeded, 0 or less if it holds.
+    """
 
     point: Point
     values: tuple[float, ...] | None
@@ -58,15 +59,17 @@ def settings_of(space: Mapping[str, KnobRange], point: Point) -> Settings:
 
 
 def check(space: Mapping[str, KnobRange], allow_weaker: Sequence[str]) -> None:
-    """Every range's ends, or levels, are values the knob takes, and none weakens durability unasked."""
+    """Check that every range's ends, or levels, are valid values, and that none reduces durability without
+    permission.
+    """
     taken: dict[str, str] = {}
     for name, found in space.items():
         if found.knob in taken:
-            raise PlanError(f"tune.knobs.{name}: {found.knob} is searched by {taken[found.knob]}, too")
+            raise PlanError(f"tune.knobs.{name}: {found.knob} is also searched by {taken[found.knob]}")
         taken[found.knob] = name
         if found.knob.startswith("workload."):
             raise PlanError(
-                f"tune.knobs.{name}: {found.knob} asks another question, and makes no answer better"
+                f"tune.knobs.{name}: {found.knob} changes the question instead of improving the result"
             )
         for value in found.ends():
             try:
@@ -76,14 +79,15 @@ def check(space: Mapping[str, KnobRange], allow_weaker: Sequence[str]) -> None:
             reason = knobs.weakens_durability(found.knob, value)
             if reason and found.knob not in allow_weaker:
                 raise PlanError(
-                    f"tune.knobs.{name}: {found.knob} = {value!r} weakens what survives a crash: {reason}",
+                    f"tune.knobs.{name}: {found.knob} = {value!r} reduces durability: {reason}",
                     hint=f'if you mean it: tune.allow_weaker_durability = ["{found.knob}"]',
                 )
 
 
 def point_of(space: Mapping[str, KnobRange], settings: Mapping[str, Value]) -> dict[str, Value]:
-    """The point that settings name, with each knob that they leave open at its ``start``. Raises PlanError
-    for a knob that is not searched."""
+    """The point for these settings; other knobs are at their ``start``. Raises PlanError for a knob that is not
+    searched.
+    """
     names = {found.knob: name for name, found in space.items()}
     for knob in settings:
         if knob not in names:
@@ -106,8 +110,9 @@ def propose(
     constraints: Sequence[str] = (),
     objectives: int = 1,
 ) -> dict[str, Value]:
-    """The point of trial ``number``: the same one for the same points seen and the same seed, whatever was
-    killed in between."""
+    """The point of trial ``number``: deterministic for the points seen and the seed, so a killed search continues
+    the same.
+    """
     optuna = _optuna()
     study = optuna.create_study(
         directions=["maximize"] * objectives,
@@ -122,7 +127,7 @@ def propose(
 def frozen(
     space: Mapping[str, KnobRange], seen: Sequence[Seen], constraints: Sequence[str], objectives: int
 ) -> list[Any]:
-    """The points seen as the library keeps them."""
+    """The points seen, in the library's form."""
     optuna = _optuna()
     distributions = {name: _distribution(found) for name, found in space.items()}
     worst = [min((s.values[i] for s in seen if s.values is not None), default=0.0) for i in range(objectives)]
@@ -130,8 +135,8 @@ def frozen(
     for one in seen:
         params = {name: space[name].parameter(value) for name, value in one.point.items()}
         if set(params) != set(space) or not all(_holds(distributions[n], params[n]) for n in params):
-            continue  # a start outside of the ranges, or one that leaves a knob at a value nobody named
-        # A server that does not start is worse than anything that was measured, by a factor of e.
+            continue  # a start outside the ranges, or one with a knob at an unlisted value
+        # A server that does not start counts as worse than anything measured, by a factor of e.
         values = list(one.values) if one.values is not None else [value - 1.0 for value in worst]
         excess = {name: one.excess.get(name, 1.0 if one.values is None else 0.0) for name in constraints}
         found.append(
@@ -143,8 +148,9 @@ def frozen(
 
 
 def importance(space: Mapping[str, KnobRange], seen: Sequence[Seen]) -> dict[str, float]:
-    """What part of what moved the first objective each knob explains, the largest first (analysis.importance);
-    empty with too few points."""
+    """The share of the first objective's variation that each knob explains, largest first (analysis.importance);
+    empty with too few points.
+    """
     trials = frozen(space, [one for one in seen if one.values is not None], (), 1)
     if len(trials) < 2 * STARTUP:
         return {}
@@ -154,8 +160,9 @@ def importance(space: Mapping[str, KnobRange], seen: Sequence[Seen]) -> dict[str
 
 
 def _terms(found: KnobRange, values: Sequence[Any]) -> NDArray[np.float64]:
-    """A knob's terms in a regression, a row for each value: a parabola over its range, or a step for each level
-    but the first."""
+    """A knob's terms in a regression, one row per value: a parabola over its range, or a step for each level
+    except the first.
+    """
     if found.levels is not None:
         others = [found.parameter(level) for level in found.levels[1:]]
         return np.array([[float(value == other) for other in others] for value in values])
@@ -168,7 +175,7 @@ def _terms(found: KnobRange, values: Sequence[Any]) -> NDArray[np.float64]:
 
 
 def _spread(found: KnobRange) -> list[Any]:
-    """Values spread evenly over what the knob may be."""
+    """Values spread evenly over the knob's range."""
     if found.levels is not None:
         return [found.parameter(level) for level in found.levels]
     low, high = (found.number(end) for end in found.ends())
@@ -181,7 +188,7 @@ def _is_logarithmic(found: KnobRange) -> bool:
 
 
 def _optuna() -> ModuleType:
-    """The library, imported when it is needed (it takes a second) and kept from logging what it is asked."""
+    """The library, imported on demand (it takes a second), with logging disabled."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -216,6 +223,6 @@ def _holds(distribution: BaseDistribution, value: Any) -> bool:
 
 
 def best_first(seen: Sequence[Seen]) -> list[Seen]:
-    """The feasible points, the best of the first objective first."""
+    """The feasible points, best by the first objective first."""
     sound = [one for one in seen if one.is_feasible and one.values is not None]
     return sorted(sound, key=lambda one: -one.values[0] if one.values is not None else math.inf)

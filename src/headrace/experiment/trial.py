@@ -1,7 +1,7 @@
-"""One trial: set the treatment up, measure, and leave the host as it was.
+"""One trial: set the treatment up, measure, and restore the host.
 
-Every change is journaled before it is made; the context managers undo it in reverse order, and what they
-could not undo (the runner was killed) the next ``headrace run`` finds in the journal.
+Every change is journaled before it is made; the context managers undo changes in reverse order, and if they cannot
+(the runner was killed), the next ``headrace run`` finds them in the journal.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from headrace.arrow import TrialData
 
 SAMPLES_FILE = "samples.jsonl.zst"
-#: Longer than it takes to notice that the way to the host is lost.
+#: Longer than it takes to notice that the connection is lost.
 SAMPLER_END_S = 45.0
-#: How host, volume and server were configured while the trial ran: what rules look at beside the samples.
+#: The configuration of host, volume and server during the trial, which rules need in addition to samples.
 FACTS_FILE = "facts.json"
 
 #: Errors that are an observation of the treatment. Anything else stops the experiment.
@@ -53,10 +53,10 @@ class LeftAlone(HeadraceError):
 
 @dataclass(frozen=True)
 class Side:
-    """One of two trials that share a machine at the same moment: ``cpus`` are its own (as taskset lists them).
+    """One of two concurrent trials on a machine: ``cpus`` are its own (as taskset lists them).
 
-    ``meet`` waits for the other side, ``agree`` for its proposal of an instant, too; both raise LeftAlone. What
-    the two share is set by whoever starts them: a side changes nothing of the host.
+    ``meet`` waits for the other side, ``agree`` also for its proposed start; both raise LeftAlone. The caller
+    applies shared settings: a side changes nothing on the host.
     """
 
     cpus: str
@@ -66,7 +66,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Lab:
-    """A target made ready for trials."""
+    """A target prepared for trials."""
 
     target: Target
     agent: Agent
@@ -77,17 +77,17 @@ class Lab:
     scratch: str
     dataset: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
-    #: The machines that drive the load, by their address in the plan; the target itself may be among them.
+    #: The machines that drive the load, by their address in the plan; may include the target.
     clients: Mapping[str, Target] = field(default_factory=dict)
-    #: Where those that are not the target reach the server; empty without any.
+    #: Address where driver machines other than the target reach the server; empty without any.
     network_host: str = ""
     side: Side | None = None
-    #: ``tcg`` where its processors are emulated, ``kvm`` where a hypervisor runs them; empty where nobody knows.
+    #: ``tcg`` if its CPUs are emulated, ``kvm`` if a hypervisor runs them; empty if unknown.
     accel: str = ""
 
 
 def volume_spec(design: Design, treatment: Treatment) -> VolumeSpec:
-    """The volume of a treatment; what it does not say is the plan's ``[volume]``."""
+    """The volume of a treatment, with defaults from the plan's ``[volume]``."""
     return spec_of(design.volume, treatment)
 
 
@@ -100,7 +100,7 @@ def server_spec(design: Design, treatment: Treatment) -> ServerSpec:
 
 
 def live_changes(treatment: Treatment, facts: Facts, *, areas: tuple[str, ...] = ("host",)) -> list[Change]:
-    """What the treatment changes on the host that is there, rather than on a volume or a server of its own."""
+    """The treatment's changes on the host, as opposed to those on its own volume or server."""
     host = HostFacts(facts)
     found: list[Change] = []
     for setting, value in treatment.settings.items():
@@ -113,10 +113,10 @@ def live_changes(treatment: Treatment, facts: Facts, *, areas: tuple[str, ...] =
 async def run_trial(
     lab: Lab, spec: TrialSpec, draft: TrialDraft, on_step: Callable[[str], None]
 ) -> tuple[TrialRecord, TrialData]:
-    """Run one trial; the host is as it was before when this returns or raises.
+    """Run one trial; the host is restored when this returns or raises.
 
     A treatment that fails (the server does not start, the kernel refuses an option) gives state ``failed``; a
-    workload that did not do what was asked (its driver was late, a client was lost), ``invalid``.
+    workload that did not run as requested (its driver was late, a client was lost), ``invalid``.
     """
     treatment = lab.design.treatment(spec.treatment)
     clock = connection.Clocks([lab.target, *lab.clients.values()])
@@ -138,7 +138,7 @@ async def run_trial(
     except (LeftAlone, ConnectionLost) as error:
         state, reason = TrialState.INVALID, error.message
     finally:
-        # Cancelled or not, the host is restored before anything else happens.
+        # Restore the host first, even when cancelled.
         await to_the_end(restore(lab.journal, everyone=lab.side is None))
     clock.mark("finished")
     record = TrialRecord(
@@ -165,20 +165,22 @@ async def run_trial(
 
 
 async def restore(journal: Journal, *, everyone: bool = True) -> list[str]:
-    """Undo what is still in the journal; what was undone, as text. Raises when something could not be."""
+    """Undo everything in the journal; returns what was undone, as text. Raises if something could not be
+    undone.
+    """
     undone = await journal.rollback(everyone=everyone)
     failed = [u for u in undone if u.error]
     if failed:
         raise HeadraceError(
             "; ".join(f"{u.what}: {u.error}" for u in failed),
             place="restoring the host",
-            hint="mend the cause, then `headrace run` tries again; `headrace status` shows what is left",
+            hint="fix the cause, then `headrace run` retries; `headrace status` shows what is left",
         )
     return [u.what for u in undone]
 
 
 class _Steps:
-    """The stages of one trial, in order, sharing what the record needs."""
+    """The stages of one trial, in order, with the shared state for the record."""
 
     def __init__(
         self,
@@ -209,7 +211,7 @@ class _Steps:
         live = workloads.watches(workload)
         async with contextlib.AsyncExitStack() as stack:
             self._step("volume", "volume")
-            # Where the load is the host's own there is nothing to mount: a folder for the tool's own files is all.
+            # With the host's own load there is nothing to mount: only a folder for the tool's files.
             plain = Treatment(treatment.name, treatment.levels, {}) if live else treatment
             spec = volume_spec(lab.design, plain)
             volume = await stack.enter_async_context(
@@ -285,7 +287,7 @@ class _Steps:
     @contextlib.asynccontextmanager
     async def _server(self, volume: Volume) -> AsyncIterator[ServerEndpoint]:
         lab = self._lab
-        assert lab.dataset is not None  # the runner builds it for every workload that needs a server
+        assert lab.dataset is not None  # the runner builds one for every workload that needs a server
         datadir = f"{volume.path}/data"
         self._step("restore", "restoring the data")
         await restore_dataset(lab.target, lab.dataset, datadir, owner=lab.owner)
@@ -316,12 +318,12 @@ class _Steps:
             self._step("stop", "stopping the server")
             with contextlib.suppress(FileNotFoundError):
                 await lab.target.get(f"{lab.scratch}/run/error.log", self._draft.raw / "server-error.log")
-            # The data is thrown away with the volume: writing back a large dirty pool would only cost time.
+            # The data is discarded with the volume: flushing a large dirty buffer pool would only take time.
             await server.stop(discard=True)
 
     @contextlib.asynccontextmanager
     async def _sampled(self, endpoint: ServerEndpoint | None) -> AsyncIterator[None]:
-        """Sample the host around the workload; the stream is fetched when the workload has ended."""
+        """Sample the host during the workload; the samples are fetched after it has ended."""
         lab = self._lab
         output = f"{lab.scratch}/{SAMPLES_FILE}"
         await lab.target.run(["rm", "-f", output])
@@ -340,7 +342,7 @@ class _Steps:
                 await lab.target.get(output, self._draft.raw / SAMPLES_FILE)
                 await lab.target.run(["rm", "-f", output])
             except (TimeoutError, FileNotFoundError) as error:
-                # What was measured stands without them; the analysis says that nothing is known of the host.
+                # The measurement is valid without them; the analysis reports that the host's state is unknown.
                 self.warnings.append(f"the host's samples are lost: {error}")
 
 
@@ -349,9 +351,9 @@ async def _death_of(server: PrivateServer) -> WorkloadFailed:
 
 
 async def drop_cached(target: Target, folder: str) -> None:
-    """Write the folder's data out and forget its pages; only this folder's are touched.
+    """Flush the folder's data and drop its pages from the page cache, without touching other files.
 
-    A trial must neither start with a warm page cache nor pay for writing back what was copied before it.
+    A trial must neither start with a warm page cache nor pay for writing back data copied before it.
     """
     await target.run(["sync", "-f", folder], timeout_s=600)
     drop = [

@@ -1,4 +1,4 @@
-"""What a plan says of its volume, as what to build: the settings of a treatment over the table ``[volume]``."""
+"""The volume to build for a treatment: its settings over the plan's ``[volume]``."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from headrace.model import Treatment, Value
 from headrace.plan import Plan, VolumeTable, size_in_bytes
 from headrace.volumes import DeviceSpec, Raid, VolumeSpec
 
-#: So many loops where a plan says not how many: enough for every level.
+#: Default number of loop devices: enough for every level.
 DEFAULT_LOOPS = 4
 
 _RAID = ("raid_level", "raid_chunk", "raid_devices", "raid_bitmap", "stripe_cache", "initial_sync")
 
-#: Kinds that know one level; of the others a plan says which.
+#: Kinds with only one level; for the others a plan sets it.
 _ONLY_LEVEL = {"lvm": 0, "dm-stripe": 0}
 
 
 def spec_of(table: VolumeTable, treatment: Treatment) -> VolumeSpec:
-    """The volume of a treatment; what it does not say is that of the ``table``, ``[volume]``.
+    """The volume of a treatment, with defaults from the ``table``, ``[volume]``.
 
-    Raises Refused for a device that the plan does not list, PlanError for settings that do not fit together.
+    Raises Refused for a device that the plan does not list, PlanError for inconsistent settings.
     """
     own = {k.removeprefix("volume."): v for k, v in treatment.settings.items() if k.startswith("volume.")}
     kind = str(own.pop("device", table.device))
@@ -33,7 +33,7 @@ def spec_of(table: VolumeTable, treatment: Treatment) -> VolumeSpec:
         if identity not in table.devices:
             raise Refused(
                 f"{identity} is not listed in volume.devices: its content would be lost",
-                hint=f'if that is what you want: [volume] devices = ["{identity}"]',
+                hint=f'if you want this: [volume] devices = ["{identity}"]',
             )
     raid = {name: own.pop(name) for name in _RAID if name in own}
     filesystem = str(own.pop("filesystem", "btrfs" if kind == "btrfs-raid" else "xfs"))
@@ -58,7 +58,7 @@ def spec_of(table: VolumeTable, treatment: Treatment) -> VolumeSpec:
 
 
 def check(plan: Plan, treatment: Treatment) -> None:
-    """Raise PlanError, before anything runs, for devices that cannot become one as the treatment says."""
+    """Raise PlanError, before anything runs, for devices that cannot be combined as the treatment requires."""
     kind = str(treatment.settings.get("volume.device", plan.volume.device))
     has_raid = any(f"volume.{name}" in treatment.settings for name in _RAID)
     if kind not in volumes.MADE_OF_OTHERS and not has_raid:
@@ -80,7 +80,7 @@ def _of_others(table: VolumeTable, kind: str, raid: Mapping[str, Value]) -> Devi
         if count > len(table.devices):
             raise PlanError(
                 f"volume.raid_devices = {count}: [volume] devices lists {len(table.devices)}",
-                hint='list as many, by /dev/disk/by-id/..., or try it with raid_over = "loop"',
+                hint='list that many, by /dev/disk/by-id/..., or test with raid_over = "loop"',
             )
         parents = tuple(DeviceSpec("block", size_bytes, identity) for identity in table.devices[:count])
     return DeviceSpec(kind, size_bytes, "", parents, _raid(kind, raid))
@@ -100,7 +100,7 @@ def _raid(kind: str, raid: Mapping[str, Value]) -> Raid | None:
 
 
 def _way_out(plan: Plan, treatment: Treatment, message: str) -> str | None:
-    """How to leave out what does not exist together, in the words of this plan."""
+    """How to exclude combinations that cannot exist, in the plan's syntax."""
     named = re.match(r"volume\.\w+", message)
     if not named:
         return None
@@ -110,11 +110,11 @@ def _way_out(plan: Plan, treatment: Treatment, message: str) -> str | None:
         if factor in treatment.levels and _sets(table.knob, table.levels, (named[0], "volume.raid_level"))
     }
     if named[0] in plan.base:
-        return f"set {named[0]} in the levels that have one, in place of [base]"
+        return f"set {named[0]} in the levels that have one, instead of [base]"
     if len(levels) < 2:
         return None
     pairs = ", ".join(f'{factor} = "{level}"' for factor, level in levels.items())
-    return f"leave the combination out: [design] exclude = [{{ {pairs} }}]"
+    return f"exclude the combination: [design] exclude = [{{ {pairs} }}]"
 
 
 def _sets(knob: str | None, levels: object, names: tuple[str, ...]) -> bool:
@@ -125,7 +125,7 @@ def _sets(knob: str | None, levels: object, names: tuple[str, ...]) -> bool:
 
 
 def _size(text: str) -> int:
-    """A size of a knob, which was checked by its record."""
+    """A knob's size in bytes, already validated by its definition."""
     return size_in_bytes(text)
 
 

@@ -106,7 +106,7 @@ def test_a_controller_that_is_killed_loses_no_trial_and_doubles_none(namespace: 
         bench.check_whole()
         assert len(bench.trials()) == TRIALS
         assert {trial["machine"] for trial in bench.trials()} == {host.address for host in hosts.hosts}
-        assert "the Ray worker that worked with it is gone" in err
+        assert "its Ray worker is gone" in err
         # Its machine was fine, and went on with its own block.
         assert not (bench.output / "set-aside").exists()
 

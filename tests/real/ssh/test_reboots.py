@@ -233,7 +233,7 @@ def test_a_machine_that_dies_while_it_is_prepared_boots_again(
     folder, told = run(tmp_path)
     assert len(folder.trials()) == 3
     assert len(host.booted) == 3
-    assert any("died while it was prepared" in text for text in told)
+    assert any("died while being prepared" in text for text in told)
 
 
 @pytest.mark.needs("root")

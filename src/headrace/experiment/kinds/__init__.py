@@ -1,4 +1,4 @@
-"""The kinds of experiment: the one list of them, and the only place that tells them apart."""
+"""The kinds of experiment: the only list of them, and the only place that distinguishes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.experiment.kinds.sweep import Sweep
 from headrace.plan import Plan
 from headrace.store import ExperimentFolder
 
-#: A plan is of the first kind that takes it.
+#: A plan belongs to the first kind that accepts it.
 KINDS: tuple[type[Kind], ...] = (Search, Sweep, Duet, Race, Fixed)
 
 
@@ -39,11 +39,11 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
         raise PlanError(
             f"target.addresses: a {kind.name} runs on one machine",
             place=place,
-            hint="name one address; blocks that depend on nothing measured before can be spread over several",
+            hint="name one address; only designs whose blocks do not depend on earlier results can use several",
         )
     return kind.build(plan, place=place, is_root=is_root)
 
 
 def as_decided(folder: ExperimentFolder) -> ExperimentFolder:
-    """The folder with the trials that are left to run in its design, where that is decided on the way."""
+    """The folder with the trials still to run in its design, if that is decided during the run."""
     return of_design(folder.design).as_decided(folder)

@@ -1,14 +1,13 @@
-"""A duet: a treatment and its baseline are measured side by side, at the same moment, each on half of the machine.
-
-What a noisy machine does to both at once cancels in their ratio, where in trials one after the other it would have
-to be averaged away. Each side has its own CPUs, server, volume and driver, and both loads begin at one instant.
-Which side has which half is drawn anew for each pair, and comes out even over two blocks, so that a better half
-decides nothing. A pair is a block of the analysis: two trials that share their moment, and nothing else does.
+"""A duet: a treatment and its baseline are measured side by side, concurrently, each on half of the machine. Noise
+that affects both cancels in their ratio; in sequential trials it would have to be averaged out. Each side has its
+own CPUs, server, volume and driver, and both loads start at the same instant. Halves are assigned at random for
+each pair and balanced over two blocks, so that a better half has no influence. A pair is a block of the analysis:
+only its two trials share their moment.
 
 Source: Bulej, Horký, Tůma, Farquet & Prokopec 2020, Duet benchmarking: improving measurement accuracy in the
 cloud, ICPE (arXiv 2001.05811). That pinning makes fewer false alarms than letting both share all CPUs: Japke,
-Hamdan, Baumann & Bermbach 2025, Investigating the impact of isolation on synchronized benchmarks, UCC
-(arXiv 2511.03533).
+Hamdan, Baumann & Bermbach 2025, Investigating the impact of isolation on synchronized benchmarks, UCC (arXiv
+2511.03533).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from headrace.model import Role, Treatment, TrialSpec
 from headrace.plan import Plan
 from headrace.store import TrialRecord
 
-#: What may differ between two sides. Everything else is one for the whole machine, or another question.
+#: What may differ between two sides. Everything else is shared by the whole machine, or changes the question.
 OWN = ("server.", "volume.")
 
 _REASONS = {
@@ -35,7 +34,7 @@ _REASONS = {
     "workload.": "two sides with different loads are two different questions",
 }
 
-#: A volume of each side's own; of the others there is only one.
+#: Devices that each side can have its own of; of the others there is only one.
 DEVICES = ("directory", "loop", "zram")
 
 
@@ -43,8 +42,8 @@ def _check_plan(design: Design) -> None:
     workload = workloads.make_workload(design.workload.kind, design.workload.options)
     if workloads.watches(workload) or design.workload.kind == "memcached":
         raise PlanError(
-            f"design.duet: with {design.workload.kind} there is nothing that each side has for itself",
-            hint="duet = false: one after the other, in random order",
+            f"design.duet: with {design.workload.kind} the sides have nothing of their own",
+            hint="duet = false: run one after the other, in random order",
         )
     if workloads.driven_from(workload)[0] or design.server.port:
         raise PlanError(
@@ -66,14 +65,16 @@ def _check(design: Design, treatment: Treatment) -> None:
     device = str(treatment.settings.get("volume.device", design.volume.device))
     if device not in DEVICES:
         raise PlanError(
-            f"volume.device = {device!r} in {treatment.name}: two sides need two volumes alike at once",
+            f"volume.device = {device!r} in {treatment.name}: two sides need two equal volumes at the same "
+            "time",
             hint=f"one of {', '.join(DEVICES)}; otherwise duet = false",
         )
 
 
 def _trials(design: Design) -> Iterator[TrialSpec]:
-    """Pairs in a random order in each of the plan's blocks: each treatment with its baseline, and the baseline
-    with itself. The sides are drawn in the first of two blocks and swapped in the second."""
+    """Pairs in random order in each of the plan's blocks: each treatment with its baseline, and the baseline with
+    itself. Sides are random in the first of two blocks and swapped in the second.
+    """
     generator = random.Random(design.seed)
     swapped: dict[str, bool] = {}
     number = pair = 0
@@ -93,7 +94,7 @@ def _trials(design: Design) -> Iterator[TrialSpec]:
 
 
 class Duet(Kind):
-    """Pairs in the design's order. A pair is whole on disk or measured again, both sides of it."""
+    """Pairs in the design's order. If a pair is not complete on disk, both sides are measured again."""
 
     name = "duet"
 
@@ -104,7 +105,8 @@ class Duet(Kind):
     @classmethod
     def build(cls, plan: Plan, *, place: str, is_root: bool = True) -> Design:
         """Two trials of each pair (its ``block``); ``position`` is the half of the machine. Raises PlanError for
-        what two sides cannot each have."""
+        anything that two sides cannot have separately.
+        """
         design = designs.build(plan, place=place, is_root=is_root)
         try:
             _check_plan(design)
@@ -119,7 +121,7 @@ class Duet(Kind):
     def next(self, records: Sequence[TrialRecord]) -> Ask:
         trials = self.design.trials
         left = missing(trials, records)
-        # One pair: where it was disturbed, it is measured again at once.
+        # One pair: if disturbed, it is measured again immediately.
         pair = tuple(trial for trial in trials if left and trial.block == left[0].block)
         return Ask([pair] if pair else [], len(trials))
 

@@ -12,7 +12,7 @@ from headrace.store import TrialRecord
 
 
 class Fixed(Kind):
-    """Trials in the design's order; one that was disturbed again at the end of its block."""
+    """Trials in the design's order; disturbed ones are repeated at the end of their block."""
 
     name = "fixed"
     spreads = True
@@ -27,6 +27,6 @@ class Fixed(Kind):
 
     def next(self, records: Sequence[TrialRecord]) -> Ask:
         left = missing(self.design.trials, records)
-        # Within a whole plot of a hard factor at once: its levels are not set up for one trial more.
+        # Within a whole plot of a hard factor, repeat immediately, to avoid setting up its level again.
         now = left[:1] if self.design.hard else [trial for trial in left if trial.block == left[0].block]
         return Ask([(trial,) for trial in now], len(self.design.trials))

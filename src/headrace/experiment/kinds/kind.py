@@ -1,8 +1,8 @@
 """What a kind of experiment is: how a plan becomes its design, and which trial comes next.
 
 The loop (``runner.Run``) asks what is next, measures it, and asks again with what is on disk by then. A kind
-measures nothing itself, and what it decides follows from the trials on disk: an experiment that was killed goes on
-with the same decisions.
+measures nothing itself, and its decisions depend only on the trials on disk, so a killed experiment continues with
+the same decisions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.model import Treatment, TrialSpec, TrialState
 from headrace.plan import Plan
 from headrace.store import ExperimentFolder, TrialRecord
 
-#: The trials that run at the same moment: one, or the two of a pair.
+#: The trials that run concurrently: one, or the two of a pair.
 Moment = tuple[TrialSpec, ...]
 
 
@@ -27,31 +27,31 @@ Moment = tuple[TrialSpec, ...]
 class Ask:
     """What to measure next.
 
-    ``moments`` may run now, the first one first; those that were disturbed are measured again after the others of
-    the list. None: the experiment is over. ``total`` trials there will be, as far as is known.
-    ``treatments`` are asked for and not in the design. ``notes`` are for whoever watches.
+    ``moments`` may run now, in order; disturbed ones are repeated after the others of the list. None: the
+    experiment is over. ``total`` is the number of trials as far as known. ``treatments`` are needed and not in the
+    design. ``notes`` are messages for the user.
     """
 
     moments: Sequence[Moment]
     total: int
     notes: Sequence[str] = ()
     treatments: tuple[Treatment, ...] = ()
-    #: When the plan's time is over, by ``time.monotonic``.
+    #: End of the plan's time, by ``time.monotonic``.
     until: float = math.inf
 
 
 class Kind(ABC):
-    """A kind of experiment. The class knows plans and designs; an instance is at work on one folder."""
+    """A kind of experiment. The class handles plans and designs; an instance works on one folder."""
 
     #: ``experiment`` of its designs.
     name: ClassVar[str]
-    #: The package in ``headrace.report`` that analyses a folder of this kind and makes its page.
+    #: The package in ``headrace.report`` that reports on a folder of this kind.
     page: ClassVar[str] = "experiment"
     #: The command that runs its plans.
     command: ClassVar[str] = "run"
-    #: None of its blocks depends on what another one showed: several machines may share them.
+    #: No block depends on another's results, so several machines may share them.
     spreads: ClassVar[bool] = False
-    #: A disturbed trial is measured again by itself.
+    #: A disturbed trial is repeated automatically.
     repeats: ClassVar[bool] = True
 
     def __init__(self, folder: ExperimentFolder) -> None:
@@ -61,33 +61,33 @@ class Kind(ABC):
     @classmethod
     @abstractmethod
     def is_of(cls, plan: Plan) -> bool:
-        """Whether this plan is one of this kind."""
+        """Whether this plan is of this kind."""
 
     @classmethod
     @abstractmethod
     def build(cls, plan: Plan, *, place: str, is_root: bool = True) -> Design:
-        """The design of a plan; ``trials`` are the most that it can become. Raises PlanError with ``place``."""
+        """The design of a plan; ``trials`` is the maximum. Raises PlanError with ``place``."""
 
     @classmethod
     def as_decided(cls, folder: ExperimentFolder) -> ExperimentFolder:
-        """The folder with the trials that are left in its design, where that is decided on the way."""
+        """The folder with the trials still to run in its design, if that is decided during the run."""
         return folder
 
     @abstractmethod
     def next(self, records: Sequence[TrialRecord]) -> Ask:
-        """What follows from these trials. Raises NothingMeasured where going on makes no sense."""
+        """The next step after these trials. Raises NothingMeasured if continuing makes no sense."""
 
     def settled(self, records: Sequence[TrialRecord]) -> set[int]:
-        """The numbers of trials that are not measured again, even where somebody asks for it."""
+        """The numbers of trials that are never repeated, not even with ``--retry``."""
         return set()
 
     def check(self, records: Collection[TrialRecord]) -> None:
-        """At the end: raise NothingMeasured, with every reason, where nothing came of it."""
+        """At the end: raise NothingMeasured, with every reason, if there is no result."""
         require_complete(records)
 
 
 def never_quiet(records: Iterable[TrialRecord]) -> str | None:
-    """What to do where trials were disturbed and none is left."""
+    """What to do if trials were disturbed and none is left."""
     if all(record.state is not TrialState.INVALID for record in records):
         return None
     return (
@@ -97,13 +97,13 @@ def never_quiet(records: Iterable[TrialRecord]) -> str | None:
 
 
 def missing(trials: Sequence[TrialSpec], records: Sequence[TrialRecord]) -> list[TrialSpec]:
-    """The trials that are not among the records, in their order."""
+    """The trials without a record, in order."""
     done = {record.number for record in records}
     return [trial for trial in trials if trial.number not in done]
 
 
 def require_complete(records: Collection[TrialRecord], what: str = "trial") -> None:
-    """Raise NothingMeasured, with every reason, where none of them is complete."""
+    """Raise NothingMeasured, with every reason, if none is complete."""
     if not any(record.state is TrialState.COMPLETE for record in records):
         reasons = {f"{record.treatment}: {record.reason}" for record in records if record.reason}
         raise NothingMeasured(

@@ -1,7 +1,7 @@
-"""A race: blocks are run treatment by treatment, and those that are worse with confidence leave after a block.
+"""A race: after each block, treatments that are worse with confidence are eliminated.
 
-The trials are decided by what was measured, so the frozen design holds the longest race; which trials of it are
-still to run follows from those on disk alone. A race that was killed goes on with the same decisions.
+Results decide which trials run, so the frozen design holds the longest race; the remaining trials depend only on
+those on disk. A killed race continues with the same decisions.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from headrace.model import Role, TrialSpec, TrialState
 from headrace.plan import Plan
 from headrace.store import ExperimentFolder, TrialRecord
 
-#: Trial's number -> the natural log of its response; None for an invalid trial or one that cannot answer.
+#: Trial's number -> the natural log of its response; None for an invalid trial or one without the response.
 Values = Mapping[int, float | None]
 
 
 def _trials(runners: Sequence[Sequence[str]], seed: int) -> Iterator[TrialSpec]:
-    """The trials of each block in a random order: the same one for the same seed, block and runners."""
+    """The trials of each block in random order: deterministic for a seed, block and set of treatments."""
     number = 0
     for block, names in enumerate(runners, start=1):
         order = list(names)
@@ -38,9 +38,9 @@ def _trials(runners: Sequence[Sequence[str]], seed: int) -> Iterator[TrialSpec]:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a race has come: what ran in each block (the last may be under way); where each condition stands.
+    """A race's progress: the trials of each block (the last may be incomplete) and the state of each condition.
 
-    ``is_over`` when every condition is decided, or the plan's blocks are used up.
+    ``is_over`` when every condition is decided or the plan's blocks are used up.
     """
 
     runners: tuple[tuple[str, ...], ...]
@@ -49,7 +49,7 @@ class Progress:
 
 
 def follow(design: Design, records: Sequence[TrialRecord], values: Values) -> Progress:
-    """What the trials on disk decide."""
+    """The decisions that follow from the trials on disk."""
     conditions = {name: [t.name for t in treatments] for name, treatments in design.conditions.items()}
     measured = {(r.block, r.treatment): _log(r, values) for r in records}
     judges = {condition: _judge(design, names) for condition, names in conditions.items()}
@@ -96,13 +96,13 @@ def values_of(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> dict[
 
 
 def progress_of(folder: ExperimentFolder) -> Progress:
-    """Where the race in this folder stands."""
+    """The state of the race in this folder."""
     records = folder.trials()
     return follow(folder.design, records, values_of(folder, records))
 
 
 def with_trials(folder: ExperimentFolder, found: Progress) -> ExperimentFolder:
-    """The folder with the trials that the race has left; until it is over, those of the frozen design."""
+    """The folder with the trials that the race ran; until it is over, those of the frozen design."""
     if not found.is_over:
         return folder
     trials = tuple(_trials(found.runners, folder.design.seed))
@@ -110,7 +110,7 @@ def with_trials(folder: ExperimentFolder, found: Progress) -> ExperimentFolder:
 
 
 class Race(Kind):
-    """Block by block; after each, treatments that are worse with confidence leave."""
+    """Block by block; after each, treatments that are worse with confidence are eliminated."""
 
     name = "race"
     page = "race"
@@ -126,19 +126,20 @@ class Race(Kind):
 
     @classmethod
     def build(cls, plan: Plan, *, place: str, is_root: bool = True) -> Design:
-        """Every treatment once a block, none twice.
+        """Every treatment once per block.
 
-        There is no A/A pair: a race tells its noise from the spread of all treatments about their blocks.
+        There is no A/A pair: a race estimates its noise from the spread of all treatments around their blocks.
         """
         design = designs.build(plan, place=place, is_root=is_root)
         if design.hard:
             raise PlanError(
-                f"factors.{design.hard[0]}: each level costs a reboot, and a race has no blocks of a fixed order",
+                f"factors.{design.hard[0]}: each level needs a reboot, and a race has no blocks with a fixed "
+                "order",
                 place=place,
-                hint='kind = "factorial" reboots once a level and block',
+                hint='kind = "factorial" reboots once per level and block',
             )
         if any(len(treatments) < 2 for treatments in design.conditions.values()):
-            raise PlanError("a race needs two treatments at least", place=place)
+            raise PlanError("a race needs at least two treatments", place=place)
         everyone = [t.name for t in design.treatments]
         trials = tuple(_trials([everyone] * design.blocks, design.seed))
         return replace(design, experiment=cls.name, adaptive=True, trials=trials).frozen()
@@ -152,12 +153,12 @@ class Race(Kind):
         self._values |= values_of(self.folder, new)
         found = follow(self.design, records, self._values)
         trials = list(_trials(found.runners, self.design.seed))
-        # Disturbed ones come at the end of the block: it is judged when they have been measured again.
+        # Disturbed trials are repeated at the end of the block, before it is judged.
         now = [] if found.is_over else missing(trials, records)
         return Ask([(trial,) for trial in now], len(trials), tuple(self._left(found)))
 
     def _left(self, found: Progress) -> Iterator[str]:
-        """A line for a block that ended since: which left."""
+        """A line for each block that ended since: which treatments were eliminated."""
         over = len(found.runners) - (0 if found.is_over else 1)
         if over <= self._told or not found.races:
             return

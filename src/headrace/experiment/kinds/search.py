@@ -1,8 +1,9 @@
-"""The search of a tuning: one trial a point, each point proposed from all that were seen.
+"""The search of a tuning: one trial per point, each point proposed from all earlier ones.
 
-What a point is stands in ``points.json`` before its trial begins, so that a search that was killed goes on
-with the same points. Its trials are no comparison: the best of many noisy values is flattered, and what
-drifts while a search goes on is part of every value. They only choose what is worth confirming."""
+A point is written to ``points.json`` before its trial starts, so that a killed search continues with the same
+points. Its trials are not a comparison: the best of many noisy values is optimistically biased, and drift during
+the search is part of every value. They only select what is worth confirming.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from headrace.store import ExperimentFolder, TrialRecord
 
 POINTS = "points.json"
 
-#: Units of a constraint's limit -> factor: latencies in ns, memory in bytes.
+#: Unit of a constraint's limit -> factor: latencies in ns, memory in bytes.
 _UNITS = {
     "us": 1e3, "ms": 1e6, "s": 1e9, "K": 1024.0, "M": 1024.0**2, "G": 1024.0**3, "T": 1024.0**4,
 }  # fmt: skip
@@ -33,7 +34,7 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class Constraint:
-    """``p99=10ms`` or ``memory=2G``: what must not be exceeded, in ns or bytes."""
+    """``p99=10ms`` or ``memory=2G``: an upper limit, in ns or bytes."""
 
     text: str
     name: str
@@ -57,14 +58,14 @@ class Constraint:
         return cls(text, name, value)
 
     def excess(self, response: TrialResponse, memory_bytes: float | None) -> float:
-        """By how much the trial breaks it, in log units; 1 where the trial cannot tell."""
+        """By how much the trial exceeds it, in log units; 1 if the trial has no value."""
         found = memory_bytes if self.name == "memory" else response.value(self.name)
         return math.log(found / self.limit) if found else 1.0
 
 
 @dataclass(frozen=True)
 class Found:
-    """One trial of the search: its point's name, what it set, and what it answered. ``state`` as in the record."""
+    """One trial of the search: its point's name, settings and responses. ``state`` as in the record."""
 
     number: int
     settings: Mapping[str, Value]
@@ -74,7 +75,7 @@ class Found:
     seen: space.Seen | None
 
 
-#: What may be given anew when a search goes on.
+#: Keys that may change when a search continues.
 _LATER = {"trials", "minutes", "confirm", "blocks"}
 
 
@@ -97,7 +98,7 @@ def points_of(folder: ExperimentFolder) -> dict[int, Settings]:
 def found_in(
     folder: ExperimentFolder, table: TuneTable, records: Collection[TrialRecord] | None = None
 ) -> list[Found]:
-    """What the search has seen in these trials (those on disk), in order."""
+    """The search's observations from these trials (those on disk), in order."""
     records = sorted(folder.trials() if records is None else records, key=lambda r: r.number)
     points = points_of(folder)
     sound = [r for r in records if r.state is TrialState.COMPLETE]
@@ -132,7 +133,7 @@ def _found(
 
 
 def _memory(folder: ExperimentFolder, record: TrialRecord) -> float | None:
-    """The most resident memory of the server in the trial, in bytes."""
+    """The server's peak resident memory in the trial, in bytes."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -147,7 +148,7 @@ def _memory(folder: ExperimentFolder, record: TrialRecord) -> float | None:
 
 
 class Search(Kind):
-    """One point after the other, each proposed from all before it; one that was disturbed again at once."""
+    """One point after the other, each proposed from all before it; a disturbed one is repeated immediately."""
 
     name = "search"
     command = "tune"
@@ -165,7 +166,7 @@ class Search(Kind):
 
     @classmethod
     def build(cls, plan: Plan, *, place: str, is_root: bool = True) -> Design:
-        """The base alone is known; the points come on the way."""
+        """Only the base is known; the points follow during the run."""
         table = table_of(plan, place)
         try:
             space.check(table.knobs, table.allow_weaker_durability)
@@ -176,15 +177,14 @@ class Search(Kind):
         for text in table.constraints:
             Constraint.parse(text, place)
         base = designs.build(plan, place=place, is_root=is_root)
-        # Every point must pass the checks of a plan, so the ends of the ranges are treatments for the length of
-        # one check.
+        # Every point must pass the plan's checks, so check the ends of the ranges as treatments.
         for name, found in table.knobs.items():
             for value in found.ends():
                 designs.check(plan, Treatment(f"{name} = {value}", {}, {**plan.base, found.knob: value}))
         trials = tuple(_trial(number) for number in range(1, table.trials + 1))
-        # The treatments beyond the base are in POINTS.
+        # All treatments except the base are in POINTS.
         design = replace(base, experiment=cls.name, kind=cls.name, adaptive=True, trials=trials, tune=table)
-        # How long the search goes on, and what follows it, changes none of its points.
+        # The length of the search, and what follows it, changes none of its points.
         later = {"trials": [], "blocks": 0, "tune": table.model_dump(mode="json", exclude=_LATER)}
         return design.frozen(later)
 
@@ -196,7 +196,7 @@ class Search(Kind):
         number = left[0].number
         found = found_in(self.folder, self._table, records)
         if time.monotonic() > self._until and number > 1:
-            over = f"{self._table.minutes:g} minutes are over: the search ends with {len(found)} points"
+            over = f"{self._table.minutes:g} minutes have passed: the search ends with {len(found)} points"
             return Ask([], total, [over])
         points = points_of(self.folder)
         if number not in points:
@@ -210,7 +210,7 @@ class Search(Kind):
         return Ask([(left[0],)], total, notes, treatments, self._until)
 
     def _propose(self, number: int, found: Sequence[Found]) -> Settings:
-        """What is there first, then the starting points, then what the model proposes."""
+        """The current settings first, then the starting points, then the model's proposals."""
         table = self._table
         if number == 1:
             return {}

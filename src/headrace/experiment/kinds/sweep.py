@@ -1,11 +1,10 @@
 """A saturation sweep: which levels of load are measured, how often, and in which order.
 
-A search goes up level by level (block 0) until more load brings no more throughput. Then every level it reached is
-measured once in each pass (blocks 1, 2, ...), in a fresh random order. Only the passes are analysed, for two
-reasons: in the search, whatever drifts with time (caches that fill, tables that grow, a machine that heats up)
-rises together with the load; and its last levels are those that happened to be slow, for that is what ended it.
-
-Explicit levels need no search: then there are passes alone.
+A search goes up level by level (block 0) until more load does not raise throughput. Then every level it reached is
+measured once in each pass (blocks 1, 2, ...), in a new random order. Only the passes are analysed, for two
+reasons: in the search, drift over time (caches that fill, tables that grow, a machine that heats up) is mixed with
+load; and its last levels are those that happened to be slow, because that ended it. Explicit levels need no
+search, only passes.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from headrace.store import ExperimentFolder, TrialRecord
 
 
 def _trials(levels: Sequence[str], searched: Sequence[str], passes: int, seed: int) -> Iterator[TrialSpec]:
-    """The search over ``searched``, then ``levels`` in a random order a pass: the same one for the same seed."""
+    """The search over ``searched``, then ``levels`` in random order per pass: deterministic for a seed."""
     for i, name in enumerate(searched, start=1):
         yield TrialSpec(i, SEARCH, i, name, Role.CANDIDATE)
     generator = random.Random(seed)
@@ -43,19 +42,20 @@ def _trials(levels: Sequence[str], searched: Sequence[str], passes: int, seed: i
 
 
 def asking(folder: ExperimentFolder, objectives: Sequence[str], place: str) -> ExperimentFolder:
-    """The same sweep with other objectives, such as ``p99=10ms``. Raises PlanError, with ``place`` for one that is
-    none, and for an experiment that is no sweep."""
+    """The same sweep with other objectives, such as ``p99=10ms``. Raises PlanError, with ``place``, for an invalid
+    objective, and for an experiment that is not a sweep.
+    """
     for text in objectives:
         parse_objective(text, place)
     if folder.design.sweep is None:
-        raise PlanError("only a sweep answers objectives", place=str(folder.path))
+        raise PlanError("only a sweep has objectives", place=str(folder.path))
     table = folder.design.sweep.model_copy(update={"objective": list(objectives)})
     return ExperimentFolder(folder.path, replace(folder.design, sweep=table))
 
 
 @dataclass(frozen=True)
 class Search:
-    """How far the search has come. ``levels`` are those to repeat; ``end`` says why it ended, "" before."""
+    """The search's progress. ``levels`` are those to repeat; ``end`` is why it ended, "" before."""
 
     levels: tuple[str, ...]
     end: str
@@ -68,10 +68,10 @@ def throughput_of(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> d
 
 
 def search(design: Design, records: Sequence[TrialRecord], throughput: Mapping[int, float]) -> Search:
-    """Decided from the search's own trials, so that a sweep that was killed continues with the same levels.
+    """Decided from the search's own trials, so that a killed sweep continues with the same levels.
 
-    A level that failed ends the search: a higher one would fail as well. So does a driver that is saturated at
-    ``patience`` levels in a row. A disturbed trial is no gain, and does not count against the patience.
+    A failed level ends the search, because higher levels would fail as well; so does a driver that is saturated at
+    ``patience`` levels in a row. A disturbed trial is not a gain, and does not count against the patience.
     """
     sweep = table_of(design)
     names = [t.name for t in design.treatments]
@@ -99,12 +99,12 @@ def search(design: Design, records: Sequence[TrialRecord], throughput: Mapping[i
 
 
 def _fewest_levels(sweep: SweepTable) -> int:
-    """The search does not stop below: the scalability law needs as many. With a rate there is no such law."""
+    """The minimum number of levels: the scalability law needs this many. It does not apply to a rate."""
     return 1 if sweep.is_open else MIN_LEVELS
 
 
 def with_trials(folder: ExperimentFolder, records: Sequence[TrialRecord], found: Search) -> ExperimentFolder:
-    """The folder with the trials that the search leaves; until it has ended, those of the frozen design."""
+    """The folder with the trials that the search decided on; until it has ended, those of the frozen design."""
     if not found.end:
         return folder
     design = folder.design
@@ -115,12 +115,12 @@ def with_trials(folder: ExperimentFolder, records: Sequence[TrialRecord], found:
 
 
 def table_of(design: Design) -> SweepTable:
-    assert design.sweep is not None  # every design of this kind has it
+    assert design.sweep is not None  # every design of this kind has one
     return design.sweep
 
 
 def _too_few_operations(design: Design) -> Iterator[str]:
-    """Levels whose objective no trial will tell: of a rate it is known beforehand how many operations come."""
+    """Levels with too few operations for an objective: for a rate, their number is known in advance."""
     table, seconds = table_of(design), design.workload.seconds
     for objective in (parse_objective(text, "") for text in table.objective if table.is_open):
         least = MIN_BEYOND / objective.room / table.passes / seconds
@@ -133,11 +133,11 @@ def _too_few_operations(design: Design) -> Iterator[str]:
 
 
 class Sweep(Kind):
-    """After each trial it asks what comes next, for that depends on what was measured."""
+    """The next level depends on what was measured, so ask after each trial."""
 
     name = "sweep"
     page = "sweep"
-    #: The search takes a disturbed trial as no gain, and of a level there are several passes.
+    #: The search counts a disturbed trial as no gain, and each level has several passes.
     repeats = False
 
     def __init__(self, folder: ExperimentFolder) -> None:
@@ -152,13 +152,13 @@ class Sweep(Kind):
 
     @classmethod
     def build(cls, plan: Plan, *, place: str, is_root: bool = True) -> Design:
-        """A treatment a level, ascending. ``trials`` is the longest it can become: the search goes to the top."""
+        """One treatment per level, ascending. ``trials`` is the maximum: the search goes to the top."""
         table = _table(plan, place)
         for text in table.objective:
             parse_objective(text, place)
         _check(plan, table, place)
         base = designs.build(plan, place=place, is_root=is_root)
-        # Of one factor that is a condition, a treatment's name is only that condition.
+        # With a single factor that is a condition, a treatment's name is only that condition.
         treatments = tuple(Treatment(t.condition, t.levels, t.settings) for t in base.treatments)
         names = [t.name for t in treatments]
         design = replace(
@@ -167,23 +167,23 @@ class Sweep(Kind):
             kind=cls.name,
             adaptive=True,
             treatments=treatments,
-            # No level is the baseline of the others: they are different questions.
+            # No level is the baseline of the others, because they are different questions.
             baselines={},
             trials=tuple(_trials(names, names if table.has_search else [], table.passes, table.seed)),
             sweep=table,
         )
-        # What is asked of the trials changes none of them: another objective needs no other folder.
+        # Objectives do not change trials, so another objective does not need another folder.
         return design.frozen({"sweep": table.model_dump(mode="json", exclude={"objective"})})
 
     @classmethod
     def as_decided(cls, folder: ExperimentFolder) -> ExperimentFolder:
-        """Until the search has ended it may go to the top, and the trials are those of the frozen design."""
+        """Until the search has ended, it may go to the top, so the trials are those of the frozen design."""
         records = folder.trials()
         found = search(folder.design, records, throughput_of(folder, records))
         return with_trials(folder, records, found)
 
     def next(self, records: Sequence[TrialRecord]) -> Ask:
-        # A trial of the search is never measured again while it is looked at, so each is read once.
+        # A trial of the search never changes during the run, so each is read only once.
         new = [r for r in records if r.number not in self._throughput]
         self._throughput |= throughput_of(self.folder, new)
         found = search(self.design, records, self._throughput)
@@ -191,7 +191,7 @@ class Sweep(Kind):
             raise NothingMeasured(
                 f"the first level cannot be measured: {records[0].reason}",
                 place=str(self.folder.trial_path(records[0].number)),
-                hint="mend the cause and sweep again with --retry; a changed plan needs another --output",
+                hint="fix the cause and rerun with --retry; a changed plan needs another --output",
             )
         trials = with_trials(self.folder, records, found).design.trials
         left = missing(trials, records)
@@ -209,7 +209,7 @@ class Sweep(Kind):
             )
 
     def settled(self, records: Sequence[TrialRecord]) -> set[int]:
-        """Once a pass has begun, the search has nothing left to decide: its trials stay as they are."""
+        """Once a pass has started, the search is over: its trials are never repeated."""
         searched = {r.number for r in records if r.block == SEARCH}
         return searched if len(searched) < len(records) else set()
 
@@ -218,7 +218,7 @@ class Sweep(Kind):
 
 
 def asked(plan: Plan, objectives: Sequence[str], passes: int | None, place: str) -> Plan:
-    """The plan with these objectives and passes in place of its own, where they are given. Raises PlanError."""
+    """The plan with these objectives and passes, if given, instead of its own. Raises PlanError."""
     given: dict[str, object] = {"objective": list(objectives), "passes": passes}
     table = _table(plan, place).model_copy(update={key: value for key, value in given.items() if value})
     return plan.model_copy(update={"sweep": table, **table.tables()})
@@ -243,7 +243,8 @@ def _check(plan: Plan, table: SweepTable, place: str) -> None:
     options = {option.name for option in workloads.option_docs(plan.workload.kind)}
     if table.knob == "workload.threads" and "connections" in options:
         raise PlanError(
-            f"sweep.knob = {table.knob!r}: the threads of {plan.workload.kind} are its driver's, and no load",
+            f"sweep.knob = {table.knob!r}: the threads of {plan.workload.kind} belong to its driver and are "
+            "not a load",
             place=place,
             hint='knob = "workload.connections"',
         )
