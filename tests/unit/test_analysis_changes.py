@@ -116,6 +116,6 @@ def test_a_trial_that_shifts_has_a_warning_and_stays_valid() -> None:
     found = find_disturbance(record, data, bare_design(workload=WorkloadTable(kind="fio", seconds=600)))
     told = [text for text in found.warnings if "throughput" in text]
     assert told == [
-        "throughput shifts inside the measured 600 s: -20% at 420 s; its mean is of several states"
+        "throughput shifts inside the measured 600 s: -20% at 420 s; its mean mixes several states"
     ]
     assert not found.invalid

@@ -296,7 +296,7 @@ def test_one_name_for_two_workloads_is_refused(tmp_path: Path) -> None:
 def test_experiments_without_a_common_treatment_are_refused(tmp_path: Path) -> None:
     a = make(tmp_path / "a", SMALL)
     b = make(tmp_path / "b", replace(SMALL, effects={"X": 1.0, "Y": 2.0}))
-    with pytest.raises(PlanError, match="no treatment stands in both"):
+    with pytest.raises(PlanError, match="no treatment is in both"):
         compare_experiments(a, b)
 
 
@@ -308,6 +308,5 @@ def test_other_settings_under_one_name_are_noted(tmp_path: Path) -> None:
 
     b = change_design(make(tmp_path / "b", SMALL), change)
     assert any(
-        note == "The same name stands for different settings: ALL."
-        for note in compare_experiments(a, b).notes
+        note == "The same name has different settings: ALL." for note in compare_experiments(a, b).notes
     )

@@ -290,7 +290,7 @@ def test_many_threads_at_work_on_few_cpus_are_a_software_bottleneck() -> None:
     assert sentence.startswith(
         "No hardware is saturated: the CPUs are 82% idle, but 41 active server threads"
     )
-    assert "use only 1.3 CPUs: they wait for each other (locks or hot code paths)." in sentence
+    assert "use only 1.3 CPUs: they wait on each other (locks or hot code paths)." in sentence
 
 
 def test_threads_at_work_on_as_many_cpus_are_not() -> None:

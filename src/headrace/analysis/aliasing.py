@@ -1,8 +1,8 @@
-"""What a design cannot tell apart, computed from its rows: what is confounded with what, and its resolution.
+"""What a design cannot distinguish, computed from its rows: its confounding and its resolution.
 
-The estimate of a term that is in the model is biased by every term that is left out and not orthogonal to it: the
-alias matrix (X1'X1)^-1 X1'X2 says by how much of each (Box & Wilson 1951, J. R. Stat. Soc. B 13; Montgomery 2017,
-Design and Analysis of Experiments, 9th ed., sec. 8.2).
+The estimate of a term in the model is biased by every omitted term that is not orthogonal to it: the alias matrix
+(X1'X1)^-1 X1'X2 gives the weight of each (Box & Wilson 1951, J. R. Stat. Soc. B 13; Montgomery 2017, Design and
+Analysis of Experiments, 9th ed., sec. 8.2).
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ if TYPE_CHECKING:
 Term = tuple[str, ...]
 Levels = Mapping[str, Sequence[str]]
 
-#: Below this a correlation is rounding.
+#: Correlations below this are rounding errors.
 _NIL = 1e-9
 
-#: No word longer than this is looked for: what lies behind confounds nothing that anybody estimates.
+#: Longest word searched for: longer ones confound only terms that are never estimated.
 LONGEST_WORD = 5
 
 
 @dataclass(frozen=True)
 class Alias:
-    """``other``, which is not in the model, adds ``weight`` of itself to what is estimated for ``term``: 1 or -1
-    where both are one and the same column. For terms of more than two levels the largest weight by size."""
+    """``other``, which is not in the model, adds ``weight`` times its effect to the estimate of ``term``: 1 or -1
+    if both are the same column. For terms with more than two levels, the weight with the largest magnitude.
+    """
 
     term: Term
     other: Term
@@ -42,11 +43,12 @@ class Alias:
 
 @dataclass(frozen=True)
 class Aliasing:
-    """``resolution`` is the least number of two-level factors in a product that is not balanced (0 where factors
-    have more levels, or where nothing up to LONGEST_WORD is); ``is_partial`` where that product is not constant,
-    as in a Plackett-Burman design. ``terms`` is the model: main effects, and of the pairs those named, or one of
-    each set that is told from every main effect. ``efficiency``: the D-efficiency of a two-level design, 1 where
-    it is orthogonal, else None."""
+    """``resolution`` is the smallest number of two-level factors in an unbalanced product (0 if factors have more
+    levels, or if no product up to LONGEST_WORD is unbalanced); ``is_partial`` if that product is not constant, as
+    in a Plackett-Burman design. ``terms`` is the model: main effects, and the named pairs, or one pair of each set
+    that is not confounded with a main effect. ``efficiency``: the D-efficiency of a two-level design, 1 if
+    orthogonal; None for other designs.
+    """
 
     runs: int
     terms: tuple[Term, ...]
@@ -57,14 +59,14 @@ class Aliasing:
 
 
 def contrasts(levels: int) -> Floats:
-    """Sum to zero: a row a level, ``levels - 1`` columns."""
+    """Sum-to-zero contrasts: one row per level, ``levels - 1`` columns."""
     return np.vstack([np.eye(levels - 1), -np.ones(levels - 1)])
 
 
 def model_matrix(
     cells: Sequence[Mapping[str, str]], levels: Levels, terms: Sequence[Term], *, has_mean: bool = True
 ) -> Floats:
-    """The mean and the columns of ``terms`` in order, by sum-to-zero contrasts: a row a cell."""
+    """The mean and the columns of ``terms`` in order, by sum-to-zero contrasts: one row per cell."""
     parts = [np.ones((len(cells), 1))] if has_mean else [np.zeros((len(cells), 0))]
     return np.hstack([*parts, *(_columns(cells, levels, term) for term in terms)])
 
@@ -79,15 +81,15 @@ def _columns(cells: Sequence[Mapping[str, str]], levels: Levels, term: Term) -> 
 
 
 def varying(cells: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
-    """The factors that have two levels at least, each with its levels in the order of their first cells."""
+    """The factors with at least two levels, each with its levels in order of first appearance."""
     names = list(cells[0]) if cells else []
     found = {name: tuple(dict.fromkeys(c[name] for c in cells)) for name in names}
     return {name: levels for name, levels in found.items() if len(levels) > 1}
 
 
 def structure(cells: Sequence[Mapping[str, str]], *, interactions: Sequence[Term] | None = None) -> Aliasing:
-    """Of the treatments of a design, each once. ``interactions`` are those of the model; without them, as many
-    pairs as can be told from the main effects and from each other wholly, the first of each set standing for it.
+    """For a design's treatments, each once. ``interactions`` are those of the model; without them, all pairs that
+    are orthogonal to the main effects and to each other, each representing its set.
     """
     levels = varying(cells)
     mains: list[Term] = [(name,) for name in levels]
@@ -117,8 +119,10 @@ def structure(cells: Sequence[Mapping[str, str]], *, interactions: Sequence[Term
 def _told_apart(
     cells: Sequence[Mapping[str, str]], levels: Levels, mains: Sequence[Term], pairs: Sequence[Term]
 ) -> list[Term]:
-    """Pairs orthogonal to the mean, every main effect and all pairs chosen before. Where any pair is partly
-    confounded (neither equal to nor orthogonal to what is there) none is: the first would look like a choice."""
+    """Pairs orthogonal to the mean, every main effect and all pairs chosen before. If any pair is partly
+    confounded (neither equal to nor orthogonal to the others), none is used, because the choice would be
+    arbitrary.
+    """
     kept = model_matrix(cells, levels, mains)
     found: list[Term] = []
     for pair in pairs:
@@ -171,7 +175,7 @@ def _resolution(signs: Floats) -> tuple[int, bool]:
 
 
 def whole_terms(cells: Sequence[Mapping[str, str]]) -> list[Term]:
-    """The model of a factorial: main effects, and every pair of which all combinations are there."""
+    """The model of a factorial: main effects, and every pair with all combinations present."""
     levels = varying(cells)
     pairs = [
         (a, b)

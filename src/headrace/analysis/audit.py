@@ -1,9 +1,9 @@
-"""A/A audit: how often our own verdicts cry wolf where nothing differs. It must be at most alpha.
+"""A/A audit: the false-alarm rate of headrace's verdicts when nothing differs. It must be at most alpha.
 
-Simulated studies have what real ones have: trials that are off by themselves, blocks that drift together,
-seconds that are autocorrelated by 0.9. The audit of an experiment takes its baseline's two trials of each
-block, swaps them at random, and asks for a verdict each time: under the swaps nothing differs, whatever this
-machine's noise is like."""
+Simulated studies resemble real ones: noise between trials, drift shared within blocks, seconds with an
+autocorrelation of 0.9. The audit of an experiment takes the baseline's two trials of each block, swaps them at
+random, and computes a verdict each time: under the swaps nothing differs, regardless of the machine's noise.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ SWAPS = 4096
 
 @dataclass(frozen=True)
 class Rate:
-    """``alarms`` of ``studies`` in which nothing differed. ``limit`` is what a true rate of alpha can reach by
-    chance (three standard errors of the binomial)."""
+    """``alarms`` of ``studies`` in which nothing differed. ``limit`` is the rate that a true rate of alpha can
+    reach by chance (three standard errors of the binomial).
+    """
 
     what: str
     studies: int
@@ -63,8 +64,9 @@ class Rate:
 def trial_logs(
     rng: np.random.Generator, shape: tuple[int, ...], seconds: int = SECONDS
 ) -> NDArray[np.float64]:
-    """The logs of trials' throughput without any effect: the mean of autocorrelated seconds each, off by
-    BETWEEN_TRIALS. The mean of an AR(1) series is drawn directly, from its exact variance."""
+    """Log throughputs of trials without any effect: the mean of autocorrelated seconds, plus noise of
+    BETWEEN_TRIALS. The mean of an AR(1) series is drawn directly from its exact distribution.
+    """
     part = _mean_variance(AUTOCORRELATION, seconds)
     return np.asarray(
         rng.normal(0, BETWEEN_TRIALS, shape) + np.log1p(rng.normal(0, WITHIN_TRIAL * math.sqrt(part), shape))
@@ -73,7 +75,7 @@ def trial_logs(
 
 @cache
 def _mean_variance(rho: float, n: int) -> float:
-    """Of the mean of n values of an AR(1) series, as a part of that of one."""
+    """The variance of the mean of n values of an AR(1) series, relative to that of one value."""
     lags = np.arange(1, n)
     return (1 + 2 * float(((1 - lags / n) * rho**lags).sum())) / n
 
@@ -116,7 +118,7 @@ def _compare(rng: np.random.Generator, studies: int, alpha: float) -> int:
 
 
 def _race(rng: np.random.Generator, studies: int, alpha: float) -> int:
-    """Of twelve equals each is the best; counted is one that is named beforehand."""
+    """Each of twelve equals is the best; count eliminations of one chosen in advance."""
     alarms = 0
     for _ in range(studies):
         logs = trial_logs(rng, (12, 12)) + rng.normal(0, BETWEEN_BLOCKS, (1, 12))
@@ -136,7 +138,7 @@ def _watch(rng: np.random.Generator, studies: int, alpha: float) -> int:
 def of_pairs(
     response: str, baseline: Sequence[TrialResponse], *, alpha: float = 0.05, seed: int = 1
 ) -> Rate | None:
-    """The audit of one experiment's A/A pairs; None with fewer than two blocks that have both."""
+    """The audit of one experiment's A/A pairs; None with fewer than two complete pairs."""
     logs: dict[int, dict[Role, float]] = {}
     for trial in baseline:
         value = trial.value(response)

@@ -1,10 +1,10 @@
 """Did the level change inside a trial? Steady, warming up, shifting, or never steady.
 
-The seconds of a trial resemble each other, so a test of seconds finds changes everywhere. Here the unit is the
-mean of a batch of seconds, long enough that neighbours hardly resemble each other even where seconds are
-autocorrelated by 0.9; and what a mean of that length may vary by chance is estimated from the series twice, from
-its seconds and from its batches: the larger counts. A change is believed where it explains far more than that,
-and where it is of a size that matters.
+Seconds of a trial are correlated, so a test on seconds finds changes everywhere. Here the unit is the mean of a
+batch of seconds, long enough that neighbouring batches are nearly uncorrelated even if seconds have an
+autocorrelation of 0.9. The chance variance of a batch's mean is estimated twice, from seconds and from batches,
+and the larger estimate is used. A change is reported if it explains far more than that and is large enough to
+matter.
 
 Sources: Killick, Fearnhead & Eckley 2012, Optimal detection of changepoints with a linear computational cost, JASA
 107 (PELT; library ruptures: Truong, Oudre & Vayatis 2020, Signal Processing 167); Law & Kelton 2000, Simulation
@@ -26,23 +26,24 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: A batch in seconds, at least. Where seconds are autocorrelated by 0.9, means of 20 s still are by 0.31, and
-#: those of 60 s by 0.09.
+#: Minimum length of a batch in seconds. If seconds have an autocorrelation of 0.9, means of 20 s still have 0.31,
+#: and means of 60 s 0.09.
 MIN_BATCH_S = 20
 
 #: No more batches than this: longer trials have longer batches.
 MAX_BATCHES = 60
 
-#: The fewest batches that can show a change: two levels of two batches, and one to tell the noise by.
+#: The fewest batches that can show a change: two levels of two batches, and one more to estimate the noise.
 MIN_BATCHES = 6
 
-#: A level holds for two batches at least; a single slow one is a stall, which percentiles show.
+#: A level has at least two batches; a single slow one is a stall, which percentiles show.
 MIN_LEVEL = 2
 
-#: Smaller shifts between levels do not count.
+#: Smaller shifts between levels are ignored.
 MIN_SHIFT = 0.05
 
-#: What is believed of the seconds' autocorrelation, at most: beyond, an hour would be a handful of witnesses.
+#: Upper limit of the seconds' estimated autocorrelation; above it, an hour would count as a handful of
+#: observations.
 MAX_AUTOCORRELATION = 0.9
 
 
@@ -63,7 +64,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class Steadiness:
-    """What a trial's window looks like. ``batch_s`` is how exactly a shift's moment is known."""
+    """The course of a trial's window. ``batch_s`` is the precision of a shift's time."""
 
     kind: Kind
     shifts: tuple[Shift, ...]
@@ -72,8 +73,9 @@ class Steadiness:
 
 
 def judge(per_second: Floats) -> Steadiness | None:
-    """The verdict on a series of one trial, one value a second; None below MIN_BATCHES * MIN_BATCH_S seconds, and
-    for one that stands at 0. The last incomplete batch is left out."""
+    """The verdict on a trial's series, one value per second; None for fewer than MIN_BATCHES * MIN_BATCH_S seconds
+    and for a series of zeros. The last incomplete batch is ignored.
+    """
     batch = max(MIN_BATCH_S, len(per_second) // MAX_BATCHES)
     n = len(per_second) // batch
     if n < MIN_BATCHES:
@@ -92,8 +94,9 @@ def judge(per_second: Floats) -> Steadiness | None:
 
 
 def is_change(per_second: Floats, at_s: int) -> bool:
-    """What comes before ``at_s`` differs from what follows by more than chance, over all places it might have been
-    looked for."""
+    """Whether the level changes at ``at_s`` by more than chance, allowing for all places where a change could have
+    been found.
+    """
     batch = max(MIN_BATCH_S, len(per_second) // MAX_BATCHES)
     n = len(per_second) // batch
     series = np.asarray(per_second[: n * batch], dtype=np.float64)
@@ -105,7 +108,7 @@ def is_change(per_second: Floats, at_s: int) -> bool:
 
 
 def sentence(found: Steadiness) -> str | None:
-    """What to tell whoever reads the trial; None where it was steady."""
+    """A warning for the report; None if the trial was steady."""
     shifts = found.shifts
     if found.kind is Kind.STEADY:
         return None
@@ -113,20 +116,23 @@ def sentence(found: Steadiness) -> str | None:
         total = math.prod(s.ratio for s in shifts)
         return (
             f"warming up: throughput settles only {shifts[-1].at_s} s into the measured {found.seconds} s, "
-            f"{_size(total)} from where it began; a longer warm-up would drop that part"
+            f"{_size(total)} from its start; a longer warm-up would drop that part"
         )
     told = ", ".join(f"{_size(s.ratio)} at {s.at_s} s" for s in shifts[:MOST_TOLD])
     told += f" and {len(shifts) - MOST_TOLD} more" if len(shifts) > MOST_TOLD else ""
     if found.kind is Kind.DRIFTING:
-        return f"no steady state: throughput keeps moving ({told}); its mean depends on how long one measures"
-    return f"throughput shifts inside the measured {found.seconds} s: {told}; its mean is of several states"
+        return (
+            f"no steady state: throughput keeps moving ({told}); its mean depends on the length of the "
+            "measurement"
+        )
+    return f"throughput shifts inside the measured {found.seconds} s: {told}; its mean mixes several states"
 
 
 def _size(ratio: float) -> str:
     return f"{ratio - 1:+.0%}" if math.isfinite(ratio) else "up from nothing"
 
 
-#: Shifts that a sentence names.
+#: Maximum shifts named in a sentence.
 MOST_TOLD = 4
 
 #: (seconds, penalty). Of 1,500 simulated series without a change, of each length, seconds autocorrelated by 0.9,
@@ -154,14 +160,15 @@ _PENALTIES = (
 
 
 def penalty(seconds: int) -> float:
-    """What a change must explain at least, in units of a batch's chance variance."""
+    """The minimum that a change must explain, in units of a batch's chance variance."""
     at, least = np.transpose(_PENALTIES)
     return float(np.interp(seconds, at, least))
 
 
 def chance_variance(series: Floats, batch: int) -> float:
-    """The variance by chance of a mean of ``batch`` seconds, from differences alone, which a shift hardly touches:
-    as a first-order autoregression of the seconds has it, or as neighbouring batches differ, the larger."""
+    """The chance variance of a mean of ``batch`` seconds, estimated only from differences, which a shift barely
+    affects: the larger of a first-order autoregression of the seconds and the differences of neighbouring batches.
+    """
     one, two = np.diff(series), series[2:] - series[:-2]
     v1, v2 = float(np.mean(one**2)), float(np.mean(two**2))
     if v1 == 0:
@@ -170,17 +177,17 @@ def chance_variance(series: Floats, batch: int) -> float:
     inflation = (1 + rho) / (1 - rho) - 2 * rho * (1 - rho**batch) / (batch * (1 - rho) ** 2)
     by_seconds = v1 / (2 * (1 - rho)) / batch * inflation
     squares = np.sort(np.diff(series.reshape(-1, batch).mean(axis=1)) ** 2)
-    # Without the largest fifth: these may be shifts.
+    # Ignore the largest fifth, which may be shifts.
     by_batches = float(np.mean(squares[: math.ceil(0.8 * len(squares))])) / 2
     return max(by_seconds, by_batches)
 
 
 def _edges(means: Floats, least: float) -> list[int]:
-    """Where levels begin and end: 0, the changes, the length."""
+    """The boundaries of levels: 0, the changes, the length."""
     import ruptures
 
     n = len(means)
-    # Nothing can be explained that is not there: most trials end here, without a search.
+    # Too little variation to explain: most trials end here, without a search.
     if float(((means - means.mean()) ** 2).sum()) <= least:
         return [0, n]
     search = ruptures.KernelCPD(kernel="linear", min_size=MIN_LEVEL, jump=1).fit(means.reshape(-1, 1))
@@ -207,12 +214,12 @@ def _kind(means: Floats, edges: list[int], shifts: tuple[Shift, ...]) -> Kind:
     return Kind.SHIFTS
 
 
-#: More levels than these are no states that a trial was in, one after the other.
+#: More levels than this are not distinct states of a trial.
 MOST_SHIFTS = 3
 
 
 def _is_straighter(means: Floats, edges: list[int]) -> bool:
-    """A straight line explains the series better than its levels do, with fewer numbers."""
+    """A straight line explains the series better than its levels do, with fewer parameters."""
     at = np.arange(len(means), dtype=np.float64)
     line = np.polyval(np.polyfit(at, means, 1), at)
     levels = np.concatenate([np.full(b - a, means[a:b].mean()) for a, b in itertools.pairwise(edges)])

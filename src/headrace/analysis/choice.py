@@ -1,7 +1,7 @@
-"""Which configuration to take: ranks, cells that collapse, trade-offs, and what is good everywhere.
+"""Which configuration to choose: ranks, collapsed cells, trade-offs, and what is good everywhere.
 
-Everything here describes a table of one number a cell. None of it is a test: with one observation a cell a rank
-can be luck, and whoever decides by it should measure the first few again in blocks (a race does that).
+Everything here describes a table with one number per cell. None of it is a test: with one observation per cell a
+rank can be luck, so measure the first few again in blocks (for example in a race) before deciding.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-#: Neighbours in rank that lie further apart than this, as a ratio, belong to different groups: no noise of a sound
-#: benchmark makes such a step.
+#: Neighbours in rank that differ by more than this ratio belong to different groups: noise of a sound benchmark
+#: does not make such a step.
 GAP = 1.5
 
-#: A group whose best cell has less than this part of the worst in the largest group has collapsed.
+#: A group has collapsed if its best cell is below this share of the worst in the largest group.
 COLLAPSED = 0.25
 
 Cell = tuple[str, ...]
@@ -23,7 +23,7 @@ Cell = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Group:
-    """Cells that lie together, best first. ``is_collapsed``: not slower by degrees, but broken down."""
+    """Cells with similar values, best first. ``is_collapsed``: broken down, not just slower."""
 
     cells: tuple[Cell, ...]
     best: float
@@ -32,12 +32,12 @@ class Group:
 
 
 def ranked(values: Mapping[Cell, float], *, is_higher_better: bool = True) -> list[tuple[Cell, float]]:
-    """Best first; equals in the order given."""
+    """Best first; ties in the given order."""
     return sorted(values.items(), key=lambda item: -item[1] if is_higher_better else item[1])
 
 
 def groups(values: Mapping[Cell, float], *, is_higher_better: bool = True) -> list[Group]:
-    """The ranks, cut wherever two neighbours are further apart than GAP. Values are positive."""
+    """The ranks, split at neighbours that differ by more than GAP. Values are positive."""
     order = ranked(values, is_higher_better=is_higher_better)
     parts: list[list[tuple[Cell, float]]] = [order[:1]] if order else []
     for previous, item in itertools.pairwise(order):
@@ -63,8 +63,9 @@ def _step(a: float, b: float) -> float:
 
 @dataclass(frozen=True)
 class LevelPair:
-    """One level against another of the same factor, cell by cell, all else equal: ``ratios`` of ``level`` over
-    ``other``. ``behind`` are the cells in which ``level`` is worse by more than the margin, worst first."""
+    """One level relative to another of the same factor, cell by cell, all else equal: ``ratios`` of ``level`` to
+    ``other``. ``behind`` are the cells in which ``level`` is worse by more than the margin, worst first.
+    """
 
     factor: str
     level: str
@@ -87,7 +88,9 @@ def level_pair(
     margin: float = 0.03,
     is_higher_better: bool = True,
 ) -> LevelPair:
-    """Compare two levels wherever both were measured; cells are named by the levels of the other factors."""
+    """Compare two levels in every cell where both were measured; cells are named by the levels of the other
+    factors.
+    """
     place = factors.index(factor)
     ratios = {}
     for cell, value in values.items():
@@ -100,8 +103,9 @@ def level_pair(
 
 
 def pareto(points: Mapping[Cell, Sequence[float]], is_higher_better: Sequence[bool]) -> list[Cell]:
-    """The cells that no other beats in every objective at once (ties count as beaten when one is strictly better),
-    in the order of the first objective, best first."""
+    """The cells not dominated in all objectives (a tie counts as dominated if another objective is strictly
+    better), in the order of the first objective, best first.
+    """
     signed = {
         cell: [v if up else -v for v, up in zip(values, is_higher_better, strict=True)]
         for cell, values in points.items()
@@ -118,7 +122,7 @@ def pareto(points: Mapping[Cell, Sequence[float]], is_higher_better: Sequence[bo
 
 @dataclass(frozen=True)
 class Robust:
-    """A configuration over several workloads: its response as a part of the best of each (1: the best there)."""
+    """A configuration over several workloads: its response as a share of the best of each (1: the best there)."""
 
     cell: Cell
     worst: float
@@ -127,8 +131,9 @@ class Robust:
 
 
 def robust(workloads: Mapping[str, Mapping[Cell, float]], *, is_higher_better: bool = True) -> list[Robust]:
-    """Configurations measured under every workload, by the least regret: the one first that, in the workload that
-    suits it worst, keeps most of what the best there gives (minimax regret; Savage 1951, JASA 46)."""
+    """Configurations measured under every workload, by least regret: the first one keeps the largest share of the
+    best in its worst workload (minimax regret; Savage 1951, JASA 46).
+    """
     common = set.intersection(*(set(values) for values in workloads.values())) if workloads else set()
     found = []
     order = next(iter(workloads.values()), {})

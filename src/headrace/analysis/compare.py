@@ -1,7 +1,7 @@
-"""Each treatment against the baseline of its condition, and the baseline against itself.
+"""Each treatment relative to the baseline of its condition, and the baseline to itself.
 
-A block runs every treatment close together in time, so what drifts from hour to hour cancels in the ratio of
-two trials of one block. The ratios of the blocks, on the log scale, are the data; nothing finer is.
+A block runs every treatment close together in time, so slow drift cancels in the ratio of two trials of a block.
+The data are the blocks' log ratios, nothing finer.
 """
 
 from __future__ import annotations
@@ -26,19 +26,18 @@ def paired_effect(
     equivalence: float = 0.03,
     comparisons: int = 1,
 ) -> Effect | None:
-    """One treatment against its baseline; None when that cannot be answered without choosing among the trials.
+    """One treatment relative to its baseline; None if that would require selecting trials.
 
-    Both baseline trials of a block are averaged in log first. A block that lacks a side is dropped; None when
-    no block has both. None, too, when a trial of such a block did work but cannot answer the response (too few
-    operations for a percentile): the slow trials have the fewest operations, and without them the rest would
-    look better than the treatment is. With fewer than 2 whole blocks there is an estimate, but neither
-    interval nor verdict.
+    Both baseline trials of a block are averaged in log first. A block that lacks a side is dropped; None if no
+    block has both. Also None if a trial of such a block did work but has no value for the response (too few
+    operations for a percentile): slow trials have the fewest operations, so dropping them would be optimistic.
+    With fewer than 2 whole blocks there is an estimate, but neither interval nor verdict.
 
-    The level is alpha / ``comparisons`` (Bonferroni; Dunn 1961): all intervals of one response cover their
-    true ratios together with probability 1 - alpha, whatever the dependence through the shared baseline.
-    Holm's procedure would reject more, but it is a sequence of tests: it yields no simultaneous intervals
-    of the usual form, and the interval is what we report. Dunnett's intervals suppose one common variance,
-    while a treatment may well be steadier or wilder than the baseline; here each comparison has its own.
+    The level is alpha / ``comparisons`` (Bonferroni; Dunn 1961): all intervals of one response jointly cover their
+    true ratios with probability 1 - alpha, regardless of the dependence through the shared baseline. Holm's
+    procedure would reject more, but as a sequence of tests it yields no simultaneous intervals of the usual form,
+    and reports show intervals. Dunnett's intervals assume a common variance, but a treatment may be more or less
+    variable than the baseline; here each comparison has its own variance.
     """
     blocks = _blocks(treated) & _blocks(baseline)
     if not blocks or _has_unanswered([*treated, *baseline], response, blocks):
@@ -74,10 +73,9 @@ def unpaired_effect(
     equivalence: float = 0.03,
     comparisons: int = 1,
 ) -> Effect | None:
-    """One treatment in two experiments, as b / a with Welch's interval; None when a side, or one trial, cannot
-    answer (see ``paired_effect``).
-
-    The unit is the block (its trials averaged in log): two trials of one block share what that time did.
+    """One treatment in two experiments, as b / a with Welch's interval; None if a side or a trial lacks a value
+    (see ``paired_effect``). The unit is the block (its trials averaged in log), because trials of a block share
+    conditions.
     """
     logs_a, logs_b = _logs(a, response), _logs(b, response)
     if not logs_a or not logs_b or _has_unanswered([*a, *b], response, _blocks(a) | _blocks(b)):
@@ -100,11 +98,11 @@ def unpaired_effect(
 def noise_floor(
     response: str, baseline: Sequence[TrialResponse], *, condition: str = "", alpha: float = 0.05
 ) -> NoiseFloor | None:
-    """The A/A comparison: the baseline's second trial of each block against its first, at level 1 - alpha.
+    """The A/A comparison: the baseline's second trial of each block relative to its first, at level 1 - alpha.
 
-    None without a block in which both were measured, or where one cannot answer (see ``paired_effect``). The
-    order of the two within their block is random, so a ratio other than 1 is noise (or, at level
-    alpha, bad luck), never an effect.
+    None without a block in which both were measured, or if one lacks a value (see ``paired_effect``). The order of
+    the two within their block is random, so a ratio other than 1 is noise (or, with probability alpha, bad luck),
+    never an effect.
     """
     firsts = [t for t in baseline if t.role is Role.BASELINE]
     seconds = [t for t in baseline if t.role is Role.REPEAT]
@@ -121,16 +119,16 @@ def noise_floor(
 
 
 def geometric_mean(response: str, trials: Sequence[TrialResponse], *, alpha: float = 0.05) -> Interval | None:
-    """A treatment's response over blocks with its t interval; None when no trial can answer it."""
+    """A treatment's response over blocks with its t interval; None if no trial has a value."""
     logs = _logs(trials, response)
     return intervals.geometric(logs, alpha, _resolution(trials, response)) if logs else None
 
 
 def verdict(response: str, ratio: Interval, equivalence: float) -> Verdict:
-    """What an interval of treatment / baseline says.
+    """The verdict of an interval of treatment / baseline.
 
-    ``EQUIVALENT`` stands first: a difference that is surely real and surely smaller than the margin is one
-    nobody should act on. A latency is better when lower.
+    ``EQUIVALENT`` takes precedence: a real difference that is certainly smaller than the margin is not worth
+    acting on. A latency is better when lower.
     """
     if ratio.low is None or ratio.high is None:
         return Verdict.NOT_ENOUGH_DATA
@@ -150,14 +148,14 @@ def _blocks(trials: Iterable[TrialResponse]) -> set[int]:
 
 
 def _has_unanswered(trials: Iterable[TrialResponse], response: str, blocks: set[int]) -> bool:
-    """Whether a trial of these blocks did work, but cannot say what is asked."""
+    """Whether a trial of these blocks did work but has no value for the response."""
     return any(
         t.block in blocks and t.value(THROUGHPUT) is not None and t.value(response) is None for t in trials
     )
 
 
 def _logs(trials: Iterable[TrialResponse], response: str) -> dict[int, float]:
-    """Block -> mean log of the response over the block's trials that can answer it."""
+    """Block -> mean log of the response over the block's trials with a value."""
     by_block: dict[int, list[float]] = {}
     numbers = set()
     for trial in trials:
@@ -171,6 +169,6 @@ def _logs(trials: Iterable[TrialResponse], response: str) -> dict[int, float]:
 
 
 def _resolution(trials: Sequence[TrialResponse], response: str) -> float:
-    """The mean over trials, because that is how far off a mean of their logs can be."""
+    """The mean over trials: the largest error of a mean of their logs."""
     found = [t.resolution_log(response) for t in trials if t.value(response) is not None]
     return math.fsum(found) / len(found) if found else 0.0

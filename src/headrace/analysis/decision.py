@@ -1,13 +1,10 @@
-"""Which configuration to take, with what it may cost: the best for each objective, those that no other beats in
-throughput and latency at once, and the one that loses least wherever it is put.
-
-The best is not simply the first in rank: with it stand all that cannot be told from it. Of ``K`` configurations
-one is truly the best; with probability 1 - alpha none of its ``K - 1`` differences to the others is misjudged by
-more than its half-width at alpha / (K - 1). Then it is among those that nobody beats, and nobody loses more to it
-than the upper ends say. So ``K - 1`` comparisons are paid for, though the same data tell which configuration
-leads.
-
-A loss is told as the part that is kept: 0.96 of the best throughput, or a latency of which the best is 0.96.
+"""Which configuration to choose, and what that may cost: the best for each objective, those not beaten in
+throughput and latency together, and the one that loses least in its worst condition. The best is not simply the
+first in rank: it includes all that are indistinguishable from it. Of ``K`` configurations one is truly the best;
+with probability 1 - alpha none of its ``K - 1`` differences to the others is off by more than its half-width at
+alpha / (K - 1). Then it is among the unbeaten ones, and none loses more to it than the upper bounds. So the
+adjustment is for ``K - 1`` comparisons, although the same data determine the leader. A loss is expressed as the
+share that is kept: 0.96 of the best throughput, or a latency of which the best is 0.96.
 
 Sources: Hsu 1984, Constrained simultaneous confidence intervals for multiple comparisons with the best, Annals of
 Statistics 12 (with Gupta 1965, Technometrics 7, for the set that holds the best); Savage 1951, The theory of
@@ -34,14 +31,14 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: The latency that a throughput is weighed against.
+#: The latency weighed against throughput.
 TAIL = "p99"
 
 _NS_PER_MS = 1e6
 
 
 class Certainty(StrEnum):
-    """How sure a choice is. ``WITHIN``: others may be better, by no more than the margin."""
+    """The certainty of a choice. ``WITHIN``: others may be better, but only within the margin."""
 
     SURE = "sure"
     WITHIN = "within the margin"
@@ -50,11 +47,12 @@ class Certainty(StrEnum):
 
 @dataclass(frozen=True)
 class Question:
-    """One response in one condition. ``logs`` maps each configuration to its natural logs by block; ``is_paired``
-    is False where these are mere repeats. ``resolution``: what its measuring cannot tell apart, in log units.
+    """One response in one condition.
 
-    ``left_out`` were measured, but not enough: without an answer in some trial (those that have one would be a
-    flattering choice), or in one block where others have several."""
+    ``logs`` maps each configuration to its natural logs by block; ``is_paired`` is False if these are only
+    repeats. ``resolution``: the precision of the measurement, in log units. ``left_out`` lack data: they have no
+    value in some trial (using the other trials would be optimistic), or only one block when others have several.
+    """
 
     response: str
     condition: str
@@ -71,8 +69,9 @@ class Question:
 
 @dataclass(frozen=True)
 class Candidate:
-    """``mean`` is geometric, in the response's unit. ``kept``: the part of the best's response (1 for the best)
-    with its simultaneous interval, None where no block has both. ``may_be_best`` is None without intervals."""
+    """``mean`` is geometric, in the response's unit. ``kept``: the share of the best's response (1 for the best)
+    with its simultaneous interval, None if no block has both. ``may_be_best`` is None without intervals.
+    """
 
     name: str
     mean: float
@@ -83,7 +82,8 @@ class Candidate:
 @dataclass(frozen=True)
 class Best:
     """The answer to one question. ``candidates`` by rank, the leader first. ``blocks_needed`` would settle an open
-    one, if the differences and the spread are what they seem."""
+    one if the observed differences and spread are the true ones.
+    """
 
     question: Question
     candidates: tuple[Candidate, ...]
@@ -97,15 +97,16 @@ class Best:
 
     @property
     def rivals(self) -> tuple[str, ...]:
-        """Those that may be the best, beside the leader."""
+        """The others that may be the best."""
         return tuple(c.name for c in self.candidates[1:] if c.may_be_best)
 
 
 @dataclass(frozen=True)
 class Front:
-    """Two objectives at once. ``points`` are the geometric means of what was measured in both; ``members`` those
-    that no other beats in both, in the order of the first. ``beaten`` are those that one other beats in both with
-    confidence (None without intervals): one that belongs on the front is with probability alpha at most."""
+    """Two objectives at once. ``points`` are the geometric means of what was measured in both; ``members`` are
+    those not beaten in both, in the order of the first. ``beaten`` are those that another one beats in both with
+    confidence (None without intervals): a true member of the front is among them with probability at most alpha.
+    """
 
     condition: str
     responses: tuple[str, str]
@@ -117,8 +118,9 @@ class Front:
 
 @dataclass(frozen=True)
 class Everywhere:
-    """A configuration over several questions. ``worst`` is what it keeps of the best where it keeps least, at
-    ``where``; ``mean`` the geometric mean of what it keeps; ``kept`` each, by the question's name."""
+    """A configuration over several questions. ``worst`` is the smallest share of the best that it keeps, at
+    ``where``; ``mean`` the geometric mean of what it keeps; ``kept`` each, by the question's name.
+    """
 
     name: str
     worst: Interval
@@ -129,8 +131,9 @@ class Everywhere:
 
 @dataclass(frozen=True)
 class Robust:
-    """The least regret first. ``left_out`` were not measured for every question. ``rivals`` may lose less than the
-    first."""
+    """Least regret first. ``left_out`` were not measured for every question. ``rivals`` may lose less than the
+    first.
+    """
 
     questions: tuple[str, ...]
     is_higher_better: bool
@@ -150,9 +153,10 @@ class Decision:
 
 
 def decide(questions: Sequence[Question], *, alpha: float = 0.05, margin: float = 0.03) -> Decision:
-    """The choices that the answers allow. Questions with fewer than two configurations are no choice.
+    """The choices that the answers allow.
 
-    Each best, and each robust choice, is a claim of its own at ``alpha``.
+    Questions with fewer than two configurations offer no choice. Each best, and each robust choice, is a separate
+    claim at ``alpha``.
     """
     asked = [q for q in map(_sound, questions) if len(q.logs) > 1]
     robusts = []
@@ -170,7 +174,9 @@ def decide(questions: Sequence[Question], *, alpha: float = 0.05, margin: float 
 
 
 def _sound(question: Question) -> Question:
-    """Without what has one block where others have several: it would leave nobody with an interval."""
+    """Drops configurations with one block if others have several: they would leave no configuration with an
+    interval.
+    """
     most = max((len(own) for own in question.logs.values()), default=0)
     short = [name for name, own in question.logs.items() if len(own) < 2 <= most]
     if not short or not question.is_paired:
@@ -180,8 +186,9 @@ def _sound(question: Question) -> Question:
 
 
 def of_trials(treatments: Sequence[Treatment], trials: Sequence[TrialResponse]) -> list[Question]:
-    """An experiment's questions: throughput and p99 of each condition, one value a treatment and block (the
-    baseline's two averaged in log)."""
+    """An experiment's questions: throughput and p99 of each condition, one value per treatment and block (the
+    baseline's two averaged in log).
+    """
     found = []
     for condition in dict.fromkeys(t.condition for t in treatments):
         names = {t.name: t.configuration for t in treatments if t.condition == condition}
@@ -214,8 +221,9 @@ def of_trials(treatments: Sequence[Treatment], trials: Sequence[TrialResponse]) 
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """``mean[i, j]``: how much better i is than j, in log units (NaN: never side by side). ``half(level)`` are
-    one-sided half-widths, NaN where there is no interval."""
+    """``mean[i, j]``: how much better i is than j, in log units (NaN: never in the same block). ``half(level)``
+    are one-sided half-widths, NaN if there is no interval.
+    """
 
     mean: Floats
     error: Floats
@@ -239,7 +247,7 @@ def _pairs(question: Question) -> _Pairs:
     blocks = sorted({b for logs in question.logs.values() for b in logs})
     table = np.array([[sign * question.logs[n].get(b, math.nan) for b in blocks] for n in names])
     found = race.pairs(table, race.pool(table))
-    # One common block gives an estimate, but no interval.
+    # One common block gives an estimate but no interval.
     differences = table[:, None, :] - table[None, :, :]
     there = ~np.isnan(differences)
     single = np.where(there, differences, 0).sum(axis=2) / np.where(
@@ -249,7 +257,7 @@ def _pairs(question: Question) -> _Pairs:
 
 
 def _unpaired(question: Question, sign: float, resolution: Floats) -> _Pairs:
-    """Repeats that share no blocks: one spread for all, about the configurations' own means."""
+    """Repeats without common blocks: one pooled spread around the configurations' means."""
     logs = [np.array(list(own.values())) for own in question.logs.values()]
     counts = np.array([len(own) for own in logs], dtype=float)
     means = sign * np.array([own.mean() for own in logs])
@@ -277,7 +285,7 @@ class _Standing:
         return bool(np.isfinite(self.high).any())
 
     def kept(self, i: int) -> Interval | None:
-        """The part of the best's response; no ends where there is no interval."""
+        """The share of the best's response; no bounds if there is no interval."""
         if math.isnan(self.loss[i]):
             return None
         if math.isnan(self.high[i]):
@@ -307,7 +315,7 @@ def _stand(question: Question, alpha: float) -> _Standing:
         ends = pairs.mean[rivals, i] + half[rivals, i]
         if rivals.any() and np.isnan(ends).any():
             continue
-        # Only those that may be the best can be what it loses to.
+        # It can only lose to those that may be the best.
         high[i] = max(float(ends.max(initial=0.0)), 0.0, 0.0 if math.isnan(loss[i]) else loss[i])
         floor = (pairs.mean - half)[rivals, i]
         low[i] = 0.0 if unbeaten[i] else max(float(floor.min()), 0.0)
@@ -343,7 +351,7 @@ def _best(question: Question, alpha: float, margin: float) -> Best:
 def _blocks_needed(
     question: Question, candidates: Sequence[Candidate], alpha: float, margin: float
 ) -> int | None:
-    """As many as the rival needs that is hardest to tell from the leader."""
+    """As many as the rival that is hardest to distinguish from the leader needs."""
     leader, *rest = candidates
     most = 0
     for rival in (c for c in rest if c.may_be_best):
@@ -358,8 +366,9 @@ def _blocks_needed(
 
 
 def _fronts(questions: Sequence[Question], alpha: float) -> list[Front]:
-    """Throughput beside latency in each condition: the first response where more is better and the first where
-    less is, else the first two."""
+    """Throughput against latency in each condition: the first response where more is better and the first where
+    less is better, else the first two.
+    """
     found = []
     for condition in dict.fromkeys(q.condition for q in questions):
         own = [q for q in questions if q.condition == condition]
@@ -405,7 +414,7 @@ def _front(a: Question, b: Question, alpha: float) -> Front:
 
 
 def _robust(questions: Sequence[Question], alpha: float, margin: float) -> Robust | None:
-    """The least worst loss to each question's best, all intervals together at ``alpha``."""
+    """The smallest worst-case loss to each question's best, with joint intervals at ``alpha``."""
     common = [name for name in questions[0].logs if all(name in q.logs for q in questions)]
     everyone = dict.fromkeys(name for q in questions for name in (*q.logs, *q.left_out))
     if len(common) < 2:

@@ -1,9 +1,10 @@
-"""Was a trial disturbed? If something other than the treatment moved the numbers, they answer another question.
+"""Was a trial disturbed? If something other than the treatment affected the numbers, they answer a different
+question.
 
-Events that only the outside can cause (another process, the hypervisor, an array's resync) make a trial
-invalid. Events that the treatment itself may cause (swapping, deadlocks, work still in flight at the end) are
-warnings: dropping those trials would hide exactly the treatments that misbehave. The one exception is a kill for
-lack of memory: such a trial measures nothing.
+Events that only the outside can cause (another process, the hypervisor, an array's resync) make a trial invalid.
+Events that the treatment itself may cause (swapping, deadlocks, work still in flight at the end) are warnings:
+dropping those trials would hide exactly the treatments that misbehave. The one exception is a kill for lack of
+memory: such a trial measures nothing.
 """
 
 from __future__ import annotations
@@ -74,14 +75,14 @@ OWN_PROGRAMS = re.compile(r"headrace|headrace-agent|agent-[0-9a-f]{9}|fio|sysben
 SERVER_PROGRAMS = frozenset({"mariadbd", "memcached", "mysqld"})
 
 
-#: What the checks look at: all counters of these samplers, and these of any.
+#: Input of the checks: all counters of these samplers, and these counters of any sampler.
 _SAMPLERS = frozenset({"cpu", "md", "thermal"})
 _METRICS = frozenset({"headrace_ok", "oom_kill", "pswpin", "utime_ticks", "stime_ticks", "rss_bytes"})
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Why a trial must not be analysed (``invalid``), and what a reader should know about it (``warnings``)."""
+    """Why a trial must not be analysed (``invalid``), and warnings for the reader (``warnings``)."""
 
     invalid: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -94,7 +95,7 @@ class _Reason(NamedTuple):
 
 @dataclass(frozen=True)
 class _Counter:
-    """What one counter did inside the window: its first, last and largest value, their sum, and the ticks."""
+    """A counter inside the window: its first, last and largest value, their sum, and the ticks."""
 
     first: float
     last: float
@@ -104,13 +105,15 @@ class _Counter:
 
     @property
     def growth(self) -> float:
-        """Last less first; a counter that fell was reset (its device or process is new): then its value."""
+        """Last minus first; or the value itself if the counter fell because it was reset (a new device or
+        process).
+        """
         return self.last - self.first if self.last >= self.first else self.last
 
 
 @dataclass(frozen=True)
 class _Trial:
-    """What the checks look at; ``operations``, ``errors`` and ``per_second`` are those of the window."""
+    """The input of the checks; ``operations``, ``errors`` and ``per_second`` are those of the window."""
 
     seconds: float
     planned_seconds: float

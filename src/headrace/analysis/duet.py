@@ -1,9 +1,9 @@
-"""What ran side by side: how far one half of the machine is from the other, and what it brought to run so.
+"""Duets: how much the halves of the machine differ, and how much running side by side reduced noise.
 
-The effects themselves are those of any experiment, paired by block: a duet's block is its pair. Here is what only
-a duet can tell. In the log of one pair, ``second half / first half = bias + effect``, where the effect counts as
-it is when the treatment had the second half, the other way round when it had the first, and not at all in an A/A
-pair. Least squares over all pairs tells the two apart, because sides are swapped.
+Effects are estimated as in any experiment, paired by block: a duet's block is its pair. This module has what is
+specific to duets. In the log of one pair, ``second half / first half = bias + effect``, where the effect is
+positive if the treatment had the second half, negative if it had the first, and zero in an A/A pair. Least squares
+over all pairs separates the two, because sides are swapped.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from headrace.model import Role
 
 @dataclass(frozen=True)
 class Sides:
-    """``bias`` is the throughput of the second half over that of the first, whatever ran there.
+    """``bias`` is the throughput of the second half relative to the first, regardless of the treatment.
 
-    ``alone`` is how much a trial moved from pair to pair (standard deviation of its log), ``together`` what is
-    left of that against the other trial of its pair; both of one trial, so that they can be compared. None where
-    there are too few pairs to tell.
+    ``alone`` is how much a trial varied from pair to pair (standard deviation of its log), ``together`` how much
+    it varied relative to the other trial of its pair; both per trial, so that they are comparable. None with too
+    few pairs.
     """
 
     pairs: int
@@ -35,14 +35,15 @@ class Sides:
 
     @property
     def gain(self) -> float | None:
-        """How many times less a trial moves against its neighbour than by itself."""
+        """The ratio of a trial's variation between pairs to its variation within its pair."""
         return self.alone / self.together if self.alone and self.together else None
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """Logs of the throughput of the first and of the second half. ``treatment`` is what ran beside the baseline;
-    ``sign`` is 1 where it had the second half, -1 where the first, 0 in an A/A pair."""
+    """Logs of the throughput of the first and of the second half. ``treatment`` ran next to the baseline; ``sign``
+    is 1 if it had the second half, -1 if the first, 0 in an A/A pair.
+    """
 
     first: float
     second: float
@@ -51,7 +52,7 @@ class _Pair:
 
 
 def sides(trials: Sequence[TrialResponse], positions: Mapping[int, int], alpha: float = 0.05) -> Sides | None:
-    """``positions`` maps a trial's number to its half, 1 or 2. None without a whole pair."""
+    """``positions`` maps a trial's number to its half, 1 or 2. None without a complete pair."""
     pairs = _pairs(trials, positions)
     if not pairs:
         return None
@@ -71,7 +72,7 @@ def sides(trials: Sequence[TrialResponse], positions: Mapping[int, int], alpha: 
     half = t_quantile(degrees, alpha) * error
     estimate = math.exp(found[0])
     bias = Interval(estimate, scaled(estimate, -half), scaled(estimate, half))
-    # The difference of two trials has the variance of both.
+    # The difference of two trials has twice the variance of one.
     return Sides(len(pairs), bias, _alone(pairs, float(found[0])), math.sqrt(variance / 2))
 
 
@@ -94,10 +95,12 @@ def _pairs(trials: Sequence[TrialResponse], positions: Mapping[int, int]) -> lis
 
 
 def _alone(pairs: Sequence[_Pair], bias: float) -> float | None:
-    """The spread of a trial about the mean of its kind, beside the same neighbour, without the half's part."""
+    """The spread of a trial around the mean of its kind with the same neighbour, corrected for the bias of the
+    halves.
+    """
     cells: dict[tuple[str, bool], list[float]] = {}
     for pair in pairs:
-        # In an A/A pair both sides are the baseline; the second stands where a treatment would.
+        # In an A/A pair both sides are the baseline; the second takes the treatment's place.
         has_second = pair.sign >= 0
         cells.setdefault((pair.treatment, has_second), []).append(pair.second - bias / 2)
         cells.setdefault((pair.treatment, not has_second), []).append(pair.first + bias / 2)

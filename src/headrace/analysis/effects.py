@@ -1,15 +1,13 @@
-"""What matters, and how much: main effects and interactions of factors on the log of a response.
+"""Main effects and interactions of factors on the log of a response.
 
-A linear model on logs: an effect is a ratio, and an interaction says that a ratio depends on another factor. Sums
+A linear model on logs: an effect is a ratio, and an interaction means that a ratio depends on another factor. Sums
 of squares are of type II (each term beyond all others that do not contain it), so that cells may be missing.
 
-Where cells were measured more than once, the spread of the repeats about their cells (and blocks) is the error.
-Where each was measured once there is none, and the interactions of three and more factors stand in for it: they
-are supposed to be small, which nothing in the data can show. With neither, there are estimates and no interval.
-
-Factors that were kept while others changed (``hard``) were set up less often than the trials are many: their error
-is that between set-ups, within blocks (a split plot). Taking the trials' would be a test of as many set-ups as
-there are trials, and too sure.
+If cells were measured more than once, the error is the spread of the repeats within cells (and blocks). If each
+was measured once, interactions of three or more factors replace it: they are assumed to be small, which the data
+cannot confirm. With neither, there are estimates without intervals. Factors that were kept while others changed
+(``hard``) were set up less often than there are trials: their error is the variation between set-ups, within
+blocks (a split plot). Using the trials' error would treat every trial as a set-up, and overstate certainty.
 
 Sources: Box, Hunter & Hunter 2005, Statistics for Experimenters, 2nd ed., ch. 5 and 6 (factorials, one observation
 a cell); Langsrud 2003, ANOVA for unbalanced data, Statistics and Computing 13 (type II); Searle, Speed & Milliken
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: With more observations than this, what a model leaves over is not drawn single by single.
+#: With more observations than this, residuals are not drawn individually.
 MOST_FOR_REST = 500
 
 #: A term: the names of its factors, in the order of the table.
@@ -46,7 +44,7 @@ Term = tuple[str, ...]
 class Observation:
     """One trial, or one line of a table: a level for every factor and the natural log of its response.
 
-    ``block`` groups what was measured close together in time; None where that is not known.
+    ``block`` groups observations made close together in time; None if unknown.
     """
 
     levels: Mapping[str, str]
@@ -56,9 +54,10 @@ class Observation:
 
 @dataclass(frozen=True)
 class TermEffect:
-    """How much of the variation a term explains. ``share`` of the sum of squares about the mean (type II terms of
+    """How much of the variation a term explains. ``share`` of the sum of squares around the mean (type II terms of
     an unbalanced table need not add up to 1); ``p`` is None without an error term, and ``p_holm`` is adjusted for
-    the number of terms. ``error_degrees`` are those of the error that it is tested by."""
+    the number of terms. ``error_degrees`` are the degrees of freedom of its error term.
+    """
 
     term: Term
     degrees: int
@@ -74,8 +73,9 @@ class TermEffect:
 
 @dataclass(frozen=True)
 class LevelEffect:
-    """The marginal geometric mean of a level over that of its factor's first level: every cell weighs the same,
-    measured or not. ``ratio`` has a simultaneous interval over all levels of all factors (Bonferroni)."""
+    """The marginal geometric mean of a level relative to that of its factor's first level: every cell has the same
+    weight, measured or not. ``ratio`` has a simultaneous interval over all levels of all factors (Bonferroni).
+    """
 
     factor: str
     level: str
@@ -85,8 +85,9 @@ class LevelEffect:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A term of two levels a factor, as one ratio: of a main effect the second level over the first; of a pair,
-    the square root of how much the one ratio grows with the other factor. Intervals cover together (Bonferroni).
+    """A term of two-level factors, as one ratio: for a main effect, the second level relative to the first; for a
+    pair, the square root of the factor by which one ratio changes with the other factor. Intervals are
+    simultaneous (Bonferroni).
     """
 
     term: Term
@@ -95,9 +96,10 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Single:
-    """One degree of freedom: the length of the data along one orthonormal column, in log units. Were there
-    nothing, all of them would vary alike, as one observation does. ``term`` is empty where no term of the model
-    holds it."""
+    """One degree of freedom: the length of the data along one orthonormal column, in log units. Without effects,
+    all of them would have the same variance, that of one observation. ``term`` is empty if it belongs to no term
+    of the model.
+    """
 
     term: Term
     size: float
@@ -105,8 +107,9 @@ class Single:
 
 @dataclass(frozen=True)
 class Stratum:
-    """What effects of ``factors`` and their interactions are tested by. ``deviation`` in log units, on the scale
-    of single trials; None where ``degrees`` is 0: nothing was set up twice."""
+    """The error term of ``factors`` and their interactions. ``deviation`` in log units, on the scale of single
+    trials; None if ``degrees`` is 0: nothing was set up twice.
+    """
 
     factors: Term
     deviation: float | None
@@ -115,7 +118,7 @@ class Stratum:
 
 @dataclass(frozen=True)
 class Conditional:
-    """How the levels of ``factor`` compare where ``by`` is at ``at``: marginal geometric means by level."""
+    """The levels of ``factor`` while ``by`` is at ``at``: marginal geometric means by level."""
 
     factor: str
     by: str
@@ -124,17 +127,18 @@ class Conditional:
 
     @property
     def spread(self) -> float:
-        """Best over worst level."""
+        """Best relative to worst level."""
         return max(self.means.values()) / min(self.means.values())
 
 
 @dataclass(frozen=True)
 class Effects:
-    """A whole analysis. ``error`` says what the error term is: ``repeats``, ``interactions`` (of three and more
-    factors), ``residual`` (whatever is not in a model that was chosen) or ``none``; ``deviation`` is its standard
-    deviation in log units. ``strata`` are those of hard factors, outermost first. ``unknown`` are levels that were
-    never measured where they could be compared with the first of their factor. ``singles`` are of all terms that
-    are tested by trials, and of what the model leaves over where no cell was repeated."""
+    """A whole analysis. ``error`` is the source of the error term: ``repeats``, ``interactions`` (of three or more
+    factors), ``residual`` (everything outside the chosen model) or ``none``; ``deviation`` is its standard
+    deviation in log units. ``strata`` are those of hard factors, outermost first. ``unknown`` are levels that
+    cannot be compared with the first level of their factor. ``singles`` are the degrees of freedom of all terms
+    tested against trials and, if no cell was repeated, of the residuals.
+    """
 
     factors: Mapping[str, tuple[str, ...]]
     observations: int
@@ -159,11 +163,11 @@ def analyse(
     hard: Sequence[str] = (),
     planned: Sequence[Mapping[str, str]] | None = None,
 ) -> Effects:
-    """Effects of all factors that vary, and of ``pairs`` (without: all that were measured whole).
+    """Effects of all factors that vary, and of ``pairs`` (default: all that were measured completely).
 
-    ``hard`` are factors that were kept while others changed, outermost first, anew in each block. ``planned`` are
-    the cells of the design (without: all combinations). Raises ValueError below two observations, or where no
-    factor has two levels.
+    ``hard`` are factors that were kept while others changed, outermost first, and set up again in each block.
+    ``planned`` are the cells of the design (default: all combinations). Raises ValueError with fewer than two
+    observations, or if no factor has two levels.
     """
     factors = _factors(observations)
     if not factors or len(observations) < 2:
@@ -196,7 +200,7 @@ def analyse(
     )
 
 
-#: A variance, None where there is no error term, and its degrees of freedom.
+#: A variance, None if there is no error term, and its degrees of freedom.
 _Error = tuple[float | None, int]
 
 
@@ -245,7 +249,9 @@ class _Model:
         return tuple(dict(zip(self.factors, cell, strict=True)) for cell in cells if cell not in there)
 
     def depth(self, term: Term) -> int:
-        """How many hard factors were kept between two changes of this term's levels: which error is its own."""
+        """How many hard factors were kept between two changes of this term's levels, which determines its
+        error.
+        """
         if set(term) <= set(self.hard):
             return max(self.hard.index(name) for name in term)
         return len(self.hard)
@@ -258,7 +264,7 @@ class _Model:
         return found
 
     def nuisance(self, depth: int) -> list[Floats]:
-        """Columns of what is common to trials: their block; behind it, each set-up of the first hard factors."""
+        """Columns for what trials share: their block, then each set-up of the first hard factors."""
         if depth:
             return [self._units[depth - 1]]
         return [] if self._blocks is None else [self._blocks]
@@ -268,7 +274,7 @@ class _Model:
         return np.hstack([*parts, *self.nuisance(depth)])
 
     def fit(self, terms: Sequence[Term], depth: int = 0) -> tuple[float, int, Floats]:
-        """Residual sum of squares, rank, coefficients (least norm where levels were never measured together)."""
+        """Residual sum of squares, rank, coefficients (minimum norm if levels were never measured together)."""
         key = (tuple(terms), depth)
         if key not in self._fits:
             self._fits[key] = self._fit(self.matrix(terms, depth))
@@ -285,8 +291,7 @@ class _Model:
         return len(there) == math.prod(len(self.factors[name]) for name in term)
 
     def error(self, terms: Sequence[Term], instead: str) -> tuple[str, float | None, int]:
-        """What the error term of the trials is (``instead``, where no cell was repeated), its variance and degrees
-        of freedom."""
+        """The trials' error term (``instead``, if no cell was repeated), its variance and degrees of freedom."""
         depth = len(self.hard)
         if len(set(self._cells)) < len(self.y):
             squares, rank = self._within_cells(depth)
@@ -300,7 +305,7 @@ class _Model:
         return "none", None, 0
 
     def strata(self) -> list[_Error]:
-        """The error between set-ups of each hard factor: what they explain beyond cells and what is around."""
+        """The error between set-ups of each hard factor: what set-ups explain beyond cells and outer strata."""
         found: list[_Error] = []
         around = self._within_cells(0) if self.hard else (0.0, 0)
         for depth in range(1, len(self.hard) + 1):
@@ -312,8 +317,8 @@ class _Model:
         return found
 
     def _within_cells(self, depth: int) -> tuple[float, int]:
-        """Residual sum of squares about cells and what is common to trials, and the rank."""
-        # The cells are swept out by their means (Frisch & Waugh 1933, Econometrica 1): there may be a thousand.
+        """Residual sum of squares after cells and what trials share, and the rank."""
+        # Cells are removed by their means (Frisch & Waugh 1933, Econometrica 1), because there may be a thousand.
         places = {cell: i for i, cell in enumerate(dict.fromkeys(self._cells))}
         codes = np.array([places[cell] for cell in self._cells])
         around = np.hstack([self.y[:, None], *self.nuisance(depth)])
@@ -329,7 +334,7 @@ class _Model:
 
 
 def _dummies(keys: Sequence[object]) -> Floats:
-    """A column for each different key."""
+    """One indicator column per distinct key."""
     places = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     found = np.zeros((len(keys), len(places)))
     found[np.arange(len(keys)), [places[key] for key in keys]] = 1
@@ -363,8 +368,9 @@ def _terms(model: _Model, terms: Sequence[Term], errors: Sequence[_Error]) -> tu
 
 
 def _singles(model: _Model, terms: Sequence[Term], *, with_rest: bool) -> tuple[Single, ...]:
-    """Each column of the model beyond all columns before it (Gram & Schmidt), and, with the rest, any columns that
-    complete them: whatever they are, their lengths are the same noise."""
+    """Each model column orthogonalised to all before it (Gram & Schmidt), and any columns that complete the basis:
+    regardless of their choice, their lengths are the same noise.
+    """
     depth = len(model.hard)
     count = len(model.y)
     parts: list[tuple[Term, Floats]] = [((), model.matrix([], depth))]
@@ -373,7 +379,7 @@ def _singles(model: _Model, terms: Sequence[Term], *, with_rest: bool) -> tuple[
     found = []
     for place, (term, columns) in enumerate(parts):
         for column in columns.T:
-            # Twice, because the first pass leaves what was rounded.
+            # Twice, because the first pass leaves rounding errors.
             rest = column - basis @ (basis.T @ column)
             rest -= basis @ (basis.T @ rest)
             length = float(np.linalg.norm(rest))
@@ -407,7 +413,7 @@ class _Solved:
         _, _, self.coefficients = model.fit(terms, depth)
         inverse = np.linalg.pinv(matrix)
         self._spread = inverse @ inverse.T
-        # A combination can be told from these data only where this leaves it as it is.
+        # A combination is estimable only if this projection leaves it unchanged.
         self._there = inverse @ matrix
         self.places: dict[Term, slice] = {}
         position = 1
@@ -417,7 +423,7 @@ class _Solved:
             position += width
 
     def interval(self, term: Term, weights: Floats, error: _Error, alpha: float) -> Interval | None:
-        """exp of the weighted coefficients of a term; None where it cannot be told from the others."""
+        """exp of the weighted coefficients of a term; None if it is not estimable."""
         whole = np.zeros(len(self.coefficients))
         whole[self.places[term]] = weights
         if not np.allclose(whole @ self._there, whole, atol=1e-6):
@@ -433,14 +439,14 @@ class _Solved:
 def _levels(
     model: _Model, terms: Sequence[Term], errors: Sequence[_Error], alpha: float
 ) -> tuple[tuple[LevelEffect, ...], tuple[tuple[str, str], ...]]:
-    """The levels of every factor, and those that cannot be compared with their first."""
+    """The levels of every factor, and those that cannot be compared with the factor's first."""
     comparisons = sum(len(levels) - 1 for levels in model.factors.values())
     solved = {depth: _Solved(model, terms, depth) for depth in range(len(errors))}
     found, unknown = [], []
     for factor, levels in model.factors.items():
         term = (factor,)
         depth = model.depth(term)
-        # With contrasts that sum to zero, marginal means over all cells depend on the own columns alone.
+        # With sum-to-zero contrasts, marginal means over all cells depend only on the term's own columns.
         rows = _contrasts(len(levels))
         for i, level in enumerate(levels):
             interval = solved[depth].interval(term, rows[i] - rows[0], errors[depth], alpha / comparisons)
@@ -470,7 +476,7 @@ def _contrasts_of(
 
 
 def _conditionals(model: _Model, terms: Sequence[Term]) -> tuple[Conditional, ...]:
-    """Marginal means of every pair that was measured whole, both ways round."""
+    """Marginal means of every completely measured pair, in both directions."""
     found = []
     for term in (t for t in terms if len(t) == 2):
         means = _pair_means(model, terms, term)

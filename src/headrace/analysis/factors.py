@@ -1,4 +1,4 @@
-"""From rows or trials to one study a response: its effects and its cells."""
+"""From rows or trials to one study per response: its effects and its cells."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from headrace.foreign import Row
 @dataclass(frozen=True)
 class Study:
     """One response of a table of trials. ``cells`` are geometric means over repeats, named by the levels of
-    ``factors``; ``alpha`` and ``margin`` are what sentences are told by. Of an experiment, ``condition`` is the
-    question that was asked, ``names`` the treatments by cell, and ``aliasing`` what a screening cannot tell."""
+    ``factors``; ``alpha`` and ``margin`` are for the sentences. For an experiment, ``condition`` is the question,
+    ``names`` the treatments by cell, and ``aliasing`` a screening's confounding.
+    """
 
     response: str
     is_higher_better: bool
@@ -30,7 +31,7 @@ class Study:
     condition: str = ""
     names: Mapping[Cell, str] = field(default_factory=dict)
     aliasing: Aliasing | None = None
-    #: By block where ``is_blocked``, else by number of repeat.
+    #: By block if ``is_blocked``, else by number of repeat.
     logs: Mapping[Cell, Mapping[int, float]] = field(default_factory=dict)
     is_blocked: bool = False
 
@@ -58,8 +59,9 @@ def study(
     hard: Sequence[str] = (),
     planned: Sequence[Mapping[str, str]] | None = None,
 ) -> Study:
-    """``pairs``, ``hard`` and ``planned`` are those of ``effects.analyse``. Raises ValueError where no factor has
-    two levels."""
+    """``pairs``, ``hard`` and ``planned`` are those of ``effects.analyse``. Raises ValueError if no factor has two
+    levels.
+    """
     effects = analyse(observations, alpha=alpha, pairs=pairs, hard=hard, planned=planned)
     logs: dict[Cell, list[tuple[int | None, float]]] = {}
     for seen in observations:
@@ -89,7 +91,7 @@ def _by_repeat(own: Sequence[tuple[int | None, float]]) -> dict[int, float]:
 
 
 def questions_of(studies: Sequence[Study]) -> list[Question]:
-    """What a table's studies ask of its configurations."""
+    """The questions that a table's studies ask about its configurations."""
     return [
         Question(
             one.response,
@@ -112,11 +114,11 @@ def studies_of(
     alpha: float = 0.05,
     margin: float = 0.03,
 ) -> list[Study]:
-    """A study for each of ``responses`` (name -> more is better) that was measured, in each condition. ``block``
-    names the level that tells which repeats were measured together, ``condition`` the one that tells workloads
-    apart: its levels are never compared.
+    """A study for each of ``responses`` (name -> more is better) that was measured, in each condition.
 
-    Raises PlanError for a factor or a response that a row does not have, and where no factor has two levels.
+    ``block`` names the level that identifies repeats measured together, ``condition`` the one that identifies
+    workloads: its levels are never compared. Raises PlanError for a factor or a response that a row does not have,
+    and if no factor has two levels.
     """
     blocks = list(dict.fromkeys(row.levels.get(block, "") for row in rows))
     for row in rows:
@@ -144,6 +146,6 @@ def studies_of(
         try:
             one = study(response, observations, is_higher_better=is_higher_better, alpha=alpha, margin=margin)
         except ValueError as error:
-            raise PlanError(f"{response}: {error}", hint="name a column that varies with --factor") from error
+            raise PlanError(f"{response}: {error}", hint="use --factor with a column that varies") from error
         found.append(replace(one, condition=f"{condition}={at}" if condition else ""))
     return found

@@ -1,7 +1,7 @@
-"""Half-normal plots: which effects stick out of the noise, seen rather than tested.
+"""Half-normal plots: which effects stand out from the noise, visually rather than by a test.
 
-Were there no effects, the sizes of a study's single degrees of freedom would be those of one normal distribution,
-and lie on a line through 0 against its quantiles. Those that matter lie above it, at the right.
+Without effects, the sizes of a study's single degrees of freedom would follow one normal distribution, and be on a
+line through 0 against its quantiles. Real effects are above it, at the right.
 
 Sources: Daniel 1959, Use of half-normal plots in interpreting factorial two-level experiments, Technometrics 1;
 Lenth 1989, Quick and easy analysis of unreplicated factorials, Technometrics 31 (the noise without repeats).
@@ -15,14 +15,15 @@ from headrace.analysis.effects import Effects, Single
 from headrace.analysis.intervals import t_quantile
 from headrace.analysis.matters import lenth_error, lenth_margin
 
-#: Fewer than this show no line: they are better drawn as bars.
+#: Fewer points than this do not show a line and are drawn as bars.
 MIN_POINTS = 7
 
 
 @dataclass(frozen=True)
 class Point:
-    """``size`` as a multiple of the noise; ``expected`` of that, were it one of so many of noise alone. ``name``
-    is empty for what belongs to no term."""
+    """``size`` as a multiple of the noise; ``expected`` is its expected value if all points were noise. ``name``
+    is empty if it belongs to no term.
+    """
 
     name: str
     size: float
@@ -33,8 +34,9 @@ class Point:
 @dataclass(frozen=True)
 class HalfNormal:
     """``points`` from small to large. ``noise`` is the deviation of one observation in log units. Beyond
-    ``margin`` (a multiple of it) an effect is told from chance, all points together. ``is_from_repeats``: else the
-    noise is taken from the small effects, supposing that most are nil."""
+    ``margin`` (a multiple of it) an effect is significant, for all points jointly. ``is_from_repeats``: otherwise
+    the noise is taken from the small effects, assuming that most are zero.
+    """
 
     points: tuple[Point, ...]
     noise: float
@@ -47,7 +49,7 @@ class HalfNormal:
 
 
 def half_normal(effects: Effects, alpha: float = 0.05) -> HalfNormal | None:
-    """None where nothing shows the noise: no error term, and fewer than 5 effects."""
+    """None if the noise is unknown: no error term, and fewer than 5 effects."""
     from scipy.special import ndtri
 
     singles = sorted(effects.singles, key=lambda s: s.size)
@@ -69,7 +71,7 @@ def half_normal(effects: Effects, alpha: float = 0.05) -> HalfNormal | None:
 
 
 def _noise(effects: Effects, singles: list[Single], alpha: float) -> tuple[float, float] | None:
-    """The deviation of one observation, and the size beyond which one of the singles is no chance."""
+    """The deviation of one observation, and the size beyond which one of the singles is significant."""
     if effects.deviation:
         each = alpha / max(len(singles), 1)
         return effects.deviation, t_quantile(effects.error_degrees, each) * effects.deviation

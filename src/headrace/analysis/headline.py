@@ -1,4 +1,4 @@
-"""The conclusion in one plain sentence: what a person reads first, and perhaps only."""
+"""The conclusion in one plain sentence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.analysis.result import Analysis, Effect, NoiseFloor, Verdict
 from headrace.analysis.trials import THROUGHPUT
 from headrace.model import Treatment
 
-#: The latency that stands beside throughput in the sentence.
+#: The latency reported with throughput in the sentence.
 TAIL = "p99"
 
 
@@ -23,8 +23,8 @@ def of_experiment(
 ) -> str:
     """The headline of ``analysis``. ``baselines`` maps condition to treatment; ``done`` of ``planned`` trials.
 
-    ``failed`` maps a treatment to how many of its trials failed, and of how many: what is left of a treatment
-    that often fails are its good days, so a reader must see it beside the conclusion.
+    ``failed`` maps a treatment to (failed trials, trials): the remaining trials of a treatment that often fails
+    are its good ones, so the conclusion must mention it.
     """
     names = {name: treatment.configuration for name, treatment in treatments.items()}
     parts = [_conclusion(analysis, names, baselines)]
@@ -42,7 +42,9 @@ def of_experiment(
 
 
 def of_left_out(effects: Iterable[Effect], names: Mapping[str, str], equivalence: float) -> str:
-    """What each bundle does among the others. ``effects`` are of all but one over all, ``names`` their bundles."""
+    """What each bundle contributes to the others. ``effects`` are of all but one relative to all, ``names`` their
+    bundles.
+    """
     wording = {
         Verdict.WORSE: "ALL needs {}",
         Verdict.BETTER: "ALL is faster without {}",
@@ -70,14 +72,14 @@ def of_comparison(a: str, b: str, effects: Iterable[Effect], equivalence: float)
         Verdict.BETTER: "faster in {}",
         Verdict.WORSE: "slower in {}",
         Verdict.EQUIVALENT: f"within {equivalence:.0%} in {{}}",
-        Verdict.NOT_ENOUGH_DATA: "not told from noise in {}",
+        Verdict.NOT_ENOUGH_DATA: "indistinguishable from noise in {}",
     }
     texts = []
     for verdict, text in wording.items():
         found = [f"{e.treatment} ({_times(e)})" for e in throughput if e.verdict is verdict]
         if found:
             texts.append(text.format(", ".join(found)))
-    return f"Unpaired, and run at different times: {b} against {a} is {'; '.join(texts)}."
+    return f"Unpaired, and run at different times: {b} relative to {a} is {'; '.join(texts)}."
 
 
 def _conclusion(analysis: Analysis, names: Mapping[str, str], baselines: Mapping[str, str]) -> str:
@@ -108,7 +110,7 @@ def _conclusion(analysis: Analysis, names: Mapping[str, str], baselines: Mapping
 
 
 def _best(effects: Iterable[Effect], condition: str) -> Effect | None:
-    """The treatment that gains most throughput, of those proven better."""
+    """The proven treatment with the largest gain in throughput."""
     better = [e for e in effects if e.condition == condition and e.verdict is Verdict.BETTER]
     return max(better, key=lambda e: e.ratio.estimate, default=None)
 

@@ -1,18 +1,17 @@
-"""Results over versions or days: where the level changed, and where only the noise did.
+"""Results over versions or days: changes of level, distinguished from noise.
 
-A point is what one version (or day) measured: the mean of its trials' logs. Were nothing but noise in a
-stretch of points, their order would carry nothing; so the largest split of the stretch (by the CUSUM
-statistic) is held against the largest splits of the same points in random orders. A split that beats all but
-alpha of these is a change, and both sides are looked at again. The first test alone decides whether a steady
-series raises an alarm, so its rate is alpha, whatever the noise is like, as long as it does not drift by
-itself.
+A point is one version (or day): the mean of its trials' logs. If a stretch of points is only noise, their order
+carries no information; so the largest split of the stretch (by the CUSUM statistic) is compared with the largest
+splits of the same points in random orders. A split that beats all but alpha of these is a change, and both sides
+are tested again. Only the first test decides whether a steady series raises an alarm, so the false-alarm rate is
+alpha for any noise, as long as the machine does not drift. Points may have different noise within a trial, but
+successive points on a drifting machine are not in random order: if the machine is not trusted, interleave versions
+or run the baseline next to each (``headrace run``).
 
-Points need no equal noise within a trial, but points that follow each other on a machine that drifts are no random
-order: interleave versions, or run the baseline beside each (``headrace run``), where the machine is not trusted.
-
-Sources: Matteson & James 2014, A nonparametric approach for multiple change point analysis, JASA 109
-(divisive, by permutation); Daly et al. 2020, The use of change point detection to identify software
-performance regressions, ICPE; Page 1954, Continuous inspection schemes, Biometrika 41 (CUSUM)."""
+Sources: Matteson & James 2014, A nonparametric approach for multiple change point analysis, JASA 109 (divisive, by
+permutation); Daly et al. 2020, The use of change point detection to identify software performance regressions,
+ICPE; Page 1954, Continuous inspection schemes, Biometrika 41 (CUSUM).
+"""
 
 from __future__ import annotations
 
@@ -31,11 +30,11 @@ from headrace.analysis.result import Verdict
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Random orders that a split is held against.
+#: Random orders that a split is compared with.
 ORDERS = 999
 
-#: The fewest points at which any split can beat all but 5% of the orders: of six, 1 in 20 orders has a split
-#: as large.
+#: The fewest points at which a split can beat all but 5% of the orders: with six, 1 in 20 orders has a split as
+#: large.
 MIN_POINTS = 7
 
 
@@ -53,8 +52,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Change:
-    """From ``at`` on (the first point of the new level): the new level over the old one, with the interval of
-    points as replicates, and the part of random orders that have as large a split."""
+    """A change at ``at`` (the first point of the new level): the ratio of the new level to the old one, with an
+    interval that treats points as replicates, and the share of random orders with as large a split.
+    """
 
     at: int
     name: str
@@ -65,8 +65,9 @@ class Change:
 
 @dataclass(frozen=True)
 class History:
-    """A whole series. ``changes`` in order; ``noise`` is the standard deviation of points about their level,
-    in log units; ``latest`` is the last change if it is still the current level."""
+    """A whole series. ``changes`` in order; ``noise`` is the standard deviation of points around their level, in
+    log units; ``latest`` is the last change if it is still the current level.
+    """
 
     points: tuple[Point, ...]
     changes: tuple[Change, ...]
@@ -74,7 +75,7 @@ class History:
 
     @property
     def segments(self) -> list[tuple[int, int]]:
-        """Half-open ranges of points with one level each."""
+        """Half-open ranges of points with the same level."""
         edges = [0, *(c.at for c in self.changes), len(self.points)]
         return list(itertools.pairwise(edges))
 
@@ -91,8 +92,9 @@ def watch(
     is_higher_better: bool = True,
     seed: int = 1,
 ) -> History:
-    """The changes of a series; none where it is too short to tell (fewer than MIN_POINTS). ``margin``: a
-    change surely smaller than this is ``equivalent``: there, but of no matter."""
+    """The changes of a series; none if it is too short (fewer than MIN_POINTS). ``margin``: a change that is
+    certainly smaller is ``equivalent``: real, but unimportant.
+    """
     if not points:
         return History((), (), 0.0)
     values = np.array([p.log for p in points])
@@ -132,9 +134,10 @@ def _split(
 
 
 def _cusum(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """For each row the largest standardised difference of means over all splits, and the length of its left side.
+    """For each row the largest standardised difference of means over all splits, and the length of its left
+    side.
 
-    A side of one point is no level: the first and the last point alone are no split.
+    One point is not a level, so splits have at least two points on each side.
     """
     n = rows.shape[1]
     left = np.arange(2, n - 1)

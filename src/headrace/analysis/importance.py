@@ -1,12 +1,11 @@
-"""What matters among many knobs, from points that a search chose.
+"""The importance of many knobs, from points that a search chose.
 
-A ridge regression of the response on each knob's own curve (a parabola; for levels, one step each), with the
-penalty that predicts a left-out point best. A knob's share is how much its curve moves over its whole range,
-whichever part of it the search preferred. Interactions are not in the model.
-
-In 16 simulated searches over the fifteen knobs of tests/unit/test_tune.py the shares of five that do something
-summed to 0.91 after 30 points; by PED-ANOVA (Watanabe, Bansal & Hutter 2023) to 0.45, because it asks what tells
-the best tenth from the rest, and a search soon keeps what matters most at its best value everywhere.
+A ridge regression of the response on each knob's curve (a parabola; for levels, one step each), with the penalty
+that best predicts left-out points. A knob's share is how much its curve varies over the whole range, regardless of
+the part that the search preferred. Interactions are not in the model. In 16 simulated searches over the fifteen
+knobs of tests/unit/test_tune.py the shares of the five effective knobs summed to 0.91 after 30 points; with
+PED-ANOVA (Watanabe, Bansal & Hutter 2023) to 0.45, because it compares the best tenth with the rest, and a search
+soon keeps the most important knobs at their best value everywhere.
 
 Sources: Hoerl & Kennard 1970, Ridge regression, Technometrics 12; Allen 1974, The relationship between variable
 selection and data augmentation, Technometrics 16 (PRESS, the error at left-out points in closed form).
@@ -22,7 +21,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: From next to no penalty to one that leaves nothing.
+#: From nearly no penalty to one that suppresses everything.
 _PENALTIES = np.logspace(-2, 4, 40)
 
 
@@ -31,10 +30,10 @@ def shares(
     ranges: Mapping[str, NDArray[np.float64]],
     response: NDArray[np.float64],
 ) -> dict[str, float]:
-    """Each knob's share of what moves the response, the largest first; they sum to 1, or are all 0.
+    """Each knob's share of the response's variation, largest first; shares sum to 1, or are all 0.
 
-    ``terms[name]`` has a row for each point and a column for each of the knob's terms, ``ranges[name]`` the same
-    columns for values spread evenly over all that the knob may be.
+    ``terms[name]`` has one row per point and one column per term of the knob, ``ranges[name]`` the same columns
+    for values spread evenly over the knob's range.
     """
     columns = np.hstack(list(terms.values()))
     scale = columns.std(axis=0)

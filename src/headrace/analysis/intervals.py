@@ -1,7 +1,7 @@
 """Confidence intervals over blocks, on the log scale.
 
-Every function takes a mapping from block to one log value. That is on purpose: seconds of a trial are
-autocorrelated, and a type with one value a block leaves no place to pass them as if they were replicates.
+Every function takes a mapping from block to one log value. This is deliberate: seconds of a trial are
+autocorrelated, and a type with one value per block prevents passing them as replicates.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: Block's number -> one natural-log value: of a response, or of a ratio of two.
+#: Block number -> one natural-log value: of a response, or of a ratio of two.
 ByBlock = Mapping[int, float]
 
 #: The chance of settling the question that ``blocks_needed`` asks for. 0.8 is the usual convention
@@ -27,7 +27,7 @@ _CERTAIN = 8.0
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its confidence interval; ``low`` and ``high`` are None where none is possible."""
+    """An estimate with its confidence interval; ``low`` and ``high`` are None if none is possible."""
 
     estimate: float
     low: float | None
@@ -43,7 +43,7 @@ def t_quantile(degrees: float, alpha: float) -> float:
 
 
 def scaled(value: float, log_factor: float) -> float:
-    """``value * exp(log_factor)``, saturating: with 2 blocks and many comparisons an end can leave the range."""
+    """``value * exp(log_factor)``, saturating: with 2 blocks and many comparisons a bound can exceed the range."""
     return value * math.exp(min(log_factor, 700.0)) if value else 0.0
 
 
@@ -60,8 +60,8 @@ def variance(logs: ByBlock) -> float:
 def geometric(logs: ByBlock, alpha: float, resolution: float = 0.0) -> Interval:
     """The geometric mean over blocks with its t interval at level 1 - alpha.
 
-    ``resolution`` (log units) is added to both half-widths: what the measuring itself cannot tell apart, and
-    no number of blocks averages away. With fewer than 2 blocks there is no interval.
+    ``resolution`` (log units) is added to both half-widths: the precision of the measurement, which more blocks do
+    not improve. With fewer than 2 blocks there is no interval.
     """
     center, n = mean(logs), len(logs)
     if n < 2:
@@ -89,11 +89,10 @@ def welch(a: ByBlock, b: ByBlock, alpha: float, resolution: float = 0.0) -> Inte
 
 
 def blocks_needed(logs: ByBlock, alpha: float, equivalence: float, resolution: float = 0.0) -> int | None:
-    """How many blocks in all would settle the question with probability POWER, more than there are now.
-
-    Supposes that the true effect and spread are the observed ones. The question counts as settled when the
-    interval excludes 1 or lies within the equivalence margin, whichever takes fewer blocks. None with fewer
-    than 2 blocks, without any spread, or when MAX_BLOCKS would not do.
+    """The total number of blocks that would settle the question with probability POWER, more than there are now.
+    Assumes that the true effect and spread are the observed ones. The question is settled when the interval
+    excludes 1 or is within the equivalence margin, whichever takes fewer blocks. None with fewer than 2 blocks,
+    without any spread, or if MAX_BLOCKS is not enough.
     """
     if len(logs) < 2 or variance(logs) == 0:
         return None
@@ -111,9 +110,10 @@ def blocks_to_settle(
     resolution: float = 0.0,
     more_than: int = 1,
 ) -> int | None:
-    """How many blocks a paired t interval at level 1 - ``alpha`` needs to exclude 0 or to lie within ``margin``,
-    with probability ``power``; None where MAX_BLOCKS would not do. ``effect`` is the true one, ``deviation`` that
-    of a block's log ratio; all in log units."""
+    """How many blocks a paired t interval at level 1 - ``alpha`` needs to exclude 0 or to be within ``margin``,
+    with probability ``power``; None if MAX_BLOCKS is not enough. ``effect`` is the true effect, ``deviation`` the
+    standard deviation of a block's log ratio; all in log units.
+    """
     effect = abs(effect)
 
     def settled(n: int) -> bool:
@@ -123,7 +123,7 @@ def blocks_to_settle(
             return chance_beyond(critical, n - 1, (distance - resolution) * math.sqrt(n) / deviation)
 
         differs = reach(effect)
-        # Both ends must lie inside: by Bonferroni's inequality at least this, and nearly exactly.
+        # Both bounds must be inside: by Bonferroni's inequality at least this probability, and nearly exactly.
         equivalent = reach(margin - effect) + reach(margin + effect) - 1
         return max(differs, equivalent) >= power
 
@@ -143,7 +143,7 @@ def chance_beyond(critical: float, degrees: int, noncentrality: float) -> float:
     from scipy.special import nctdtr
 
     if noncentrality <= 0:
-        return 0.0  # at most alpha / 2: never what settles a question
+        return 0.0  # at most alpha / 2, so it never settles a question
     if noncentrality > 2 * critical + _CERTAIN:
         return 1.0
     return 1.0 - float(nctdtr(degrees, noncentrality, critical))

@@ -1,4 +1,4 @@
-"""A machine's latency ladder beside published ones, and which of its pairs are out of balance."""
+"""A machine's latencies compared with published ones, and which pairs are out of balance."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.errors import StoreError
 
-#: Where the published numbers come from.
+#: Sources of the published numbers.
 SOURCES = {
     2009: "Jeff Dean, Designs, Lessons and Advice from Building Large Distributed Systems, LADIS 2009 "
     "(the same numbers in Peter Norvig, Teach Yourself Programming in Ten Years)",
@@ -16,8 +16,8 @@ SOURCES = {
     "undated, about 2020)",
 }
 
-#: Rung -> its name for people, and the number of ns published in 2009 and about 2020. A number stands only beside
-#: the very same operation, or the nearest there is, which ``NEAREST`` then names.
+#: Row -> its name for people, and the ns published in 2009 and about 2020. A number is listed only for the same
+#: operation, or for the nearest one, which ``NEAREST`` then names.
 RUNGS: dict[str, tuple[str, float | None, float | None]] = {
     "l1": ("L1 cache reference", 0.5, 1),
     "branch_mispredict": ("branch mispredict", 5, 3),
@@ -26,13 +26,13 @@ RUNGS: dict[str, tuple[str, float | None, float | None]] = {
     "mutex": ("mutex lock and unlock", 25, 17),
     "mutex_contended": ("mutex, two threads", None, None),
     "memory": ("memory reference", 100, 100),
-    "mutex_handover": ("mutex, to a thread that sleeps", None, None),
+    "mutex_handover": ("mutex, to a sleeping thread", None, None),
     "loopback_2kb": ("2 KB over loopback and back", None, None),
     "memory_1mb": ("1 MB from memory", 250_000, 10_000),
     "network_2kb": ("2 KB over the network and back", 500_000, 500_000),
     "network_connect": ("TCP connect over the network", 500_000, 500_000),
     "server": ("SELECT 1", None, None),
-    "device_read_32": ("16 KB read, 32 at once, each", None, None),
+    "device_read_32": ("16 KB read, 32 concurrent, each", None, None),
     "device_read": ("16 KB random read", 10_000_000, 20_000),
     "device_write": ("16 KB random write", None, None),
     "device_sync_write": ("16 KB random write, fdatasync", None, None),
@@ -51,7 +51,7 @@ NEAREST = {
 
 @dataclass(frozen=True)
 class Rung:
-    """One rung as the agent measured it. ``low_ns`` to ``high_ns`` is an interval of the median, by rounds."""
+    """One row as the agent measured it. ``low_ns`` to ``high_ns`` is an interval of the median, by rounds."""
 
     rung: str
     name: str
@@ -70,7 +70,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Imbalance:
-    """A pair of rungs (or a rung and a setting) that does not fit together; the sentence has its numbers."""
+    """A pair of rows (or a row and a setting) that is out of balance; the sentence has its numbers."""
 
     code: str
     sentence: str
@@ -79,7 +79,7 @@ class Imbalance:
 
 @dataclass(frozen=True)
 class Ladder:
-    """All rungs, shortest published order first; ``missing`` is rung -> why it could not be measured."""
+    """All rows, in the published order; ``missing`` is row -> why it could not be measured."""
 
     rungs: tuple[Rung, ...]
     missing: dict[str, str]
@@ -95,7 +95,7 @@ class Ladder:
 
 
 def read(rows: Iterable[Mapping[str, Any]]) -> Ladder:
-    """The agent's lines, parsed. Raises StoreError if they are damaged or have no end."""
+    """The agent's lines, parsed. Raises StoreError if they are damaged or incomplete."""
     by_kind: dict[str, list[Mapping[str, Any]]] = {}
     try:
         for row in rows:
@@ -149,18 +149,19 @@ def duration(value_ns: float) -> str:
 
 
 def imbalances(ladder: Ladder) -> list[Imbalance]:
-    """The pairs that do not fit together. Where a number is missing, the rule says nothing."""
+    """The pairs that are out of balance. If a number is missing, the rule has no finding."""
     return [found for rule in _RULES if (found := rule(ladder)) is not None]
 
 
 def _flash_behind_a_lock(ladder: Ladder) -> Imbalance | None:
-    """A lock that must be handed to a sleeping thread for each read admits fewer reads than the device does."""
+    """A lock that is handed to a sleeping thread for each read allows fewer reads than the device."""
     one, many, lock = (ladder.median_ns(r) for r in ("device_read", "device_read_32", "mutex_handover"))
     if not one or not many or not lock or many > 0.5 * one:
         return None
     text = (
-        f"The device reads 16 KB in {duration(one)} alone and every {duration(many)} with 32 at once "
-        f"({1e9 / one:,.0f} and {1e9 / many:,.0f} reads/s): one read at a time uses {many / one:.0%} of it"
+        f"The device reads 16 KB in {duration(one)} one at a time, and one per {duration(many)} with 32 "
+        f"concurrent ({1e9 / one:,.0f} and {1e9 / many:,.0f} reads/s): one read at a time uses "
+        f"{many / one:.0%} of it"
     )
     if lock > many:
         text += (
@@ -171,7 +172,7 @@ def _flash_behind_a_lock(ladder: Ladder) -> Imbalance | None:
 
 
 def _idle_memory(ladder: Ladder) -> Imbalance | None:
-    """Data that would fit into free memory, beside a pool too small for it, whose misses cost device reads."""
+    """Data that would fit into free memory, but a buffer pool too small for it, whose misses cost device reads."""
     server = ladder.server or {}
     pool, data = server.get("buffer_pool_bytes"), server.get("data_bytes")
     free, read, memory = (
@@ -182,14 +183,14 @@ def _idle_memory(ladder: Ladder) -> Imbalance | None:
     if not server.get("is_local") or not pool or not data or not free or data <= pool or free < 2 * pool:
         return None
     text = (
-        f"{free / 2**30:.1f} GiB of memory are available beside a buffer pool of {pool / 2**30:.2f} GiB for "
+        f"{free / 2**30:.1f} GiB of memory are available next to a buffer pool of {pool / 2**30:.2f} GiB for "
         f"{data / 2**30:.2f} GiB of data"
     )
     if read and memory:
         text += f"; a page from the device takes {duration(read)}, {read / memory:,.0f} memory references"
     misses, requests = server.get("pool_misses"), server.get("pool_requests")
     if misses is not None and requests:
-        text += f" ({misses / requests:.2%} of the reads of pages missed the pool since the server started)"
+        text += f" ({misses / requests:.2%} of page reads missed the buffer pool since the server started)"
     return Imbalance("memory-idle-beside-a-small-pool", text + ".", ("device_read", "memory"))
 
 
@@ -201,8 +202,8 @@ def _commit_beside_network(ladder: Ladder) -> Imbalance | None:
         return None
     return Imbalance(
         "sync-slower-than-network",
-        f"A sync of the log ({duration(commit)}) takes {commit / trip:.1f} times the round trip over the network "
-        f"({duration(trip)}): a replica could have the commit before this device has it.",
+        f"A sync of the log ({duration(commit)}) takes {commit / trip:.1f} times the round trip over the "
+        f"network ({duration(trip)}): a replica could have the commit before this device.",
         ("commit_512", path),
     )
 
@@ -213,8 +214,8 @@ def _loopback_beside_device(ladder: Ladder) -> Imbalance | None:
         return None
     return Imbalance(
         "loopback-slower-than-device",
-        f"2 KB over the loopback and back ({duration(loop)}) take longer than a read of the device "
-        f"({duration(read)}): waking a thread is what costs here, so count round trips before reads.",
+        f"2 KB over the loopback and back ({duration(loop)}) take longer than a read from the device "
+        f"({duration(read)}): the cost is waking a thread, so reduce round trips before reads.",
         ("loopback_2kb", "device_read"),
     )
 
@@ -232,8 +233,8 @@ def _commit_beside_statement(ladder: Ladder) -> Imbalance | None:
         "commit-dominates",
         f"A durable commit waits for {syncs} sync{'s' * (syncs > 1)} of the log ({duration(cost)}), "
         f"{cost / server:.1f} times a round trip to the server ({duration(server)}): one connection commits "
-        f"at most {1e9 / (cost + server):,.0f} times a second, whatever its statements cost; several rows a "
-        "commit, or several connections (group commit), share the sync.",
+        f"at most {1e9 / (cost + server):,.0f} times per second, regardless of its statements; several rows "
+        "per commit, or several connections (group commit), share the sync.",
         ("commit_512", "server"),
     )
 
@@ -245,8 +246,8 @@ def _tail_of_commits(ladder: Ladder) -> Imbalance | None:
     return Imbalance(
         "uneven-sync",
         f"One sync of the log in a hundred takes {duration(found.p99_ns)} or more, "
-        f"{found.p99_ns / found.median_ns:.0f} times the median ({duration(found.median_ns)}): the device stalls, "
-        "or somebody else keeps it busy, and every commit behind it waits.",
+        f"{found.p99_ns / found.median_ns:.0f} times the median ({duration(found.median_ns)}): the device "
+        "stalls, or other load keeps it busy, and every commit behind it waits.",
         ("commit_512",),
     )
 

@@ -1,7 +1,7 @@
-"""The last seconds of a live host, as a window of rates that can be had again every second.
+"""The last seconds of a live host, as a window of rates that can be recomputed every second.
 
-A table of Arrow would cost more to make each second than everything else here: the samples of a tick become one
-row of numbers, whose names are kept once for as long as they stay the same.
+Building an Arrow table each second would cost more than everything else here, so the samples of a tick are one row
+of numbers, and their names are stored once until they change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Names = tuple[tuple[str, str], ...]
 
-#: What is kept: the longest window that anybody asks for, and a little more.
+#: Seconds kept: the longest window in use, and a little more.
 KEPT_S = 75.0
 
 
@@ -31,16 +31,16 @@ class _Sampler:
 
 
 class Ring:
-    """What the agent said in the last ``kept_s`` seconds. A sample that is missing is a gap, never a zero."""
+    """The agent's samples of the last ``kept_s`` seconds. A missing sample is a gap, never a zero."""
 
     def __init__(self, kept_s: float = KEPT_S) -> None:
         self.kept_s = kept_s
-        #: When the newest sample was taken, on the host's clock; 0 where there is none.
+        #: When the newest sample was taken, on the host's clock; 0 if there is none.
         self.newest_s = 0.0
         self._samplers: dict[str, _Sampler] = {}
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """One line of ``headrace-agent sample``. What is no line of a sampler is ignored."""
+        """Take one line of ``headrace-agent sample``. Lines that are not from a sampler are ignored."""
         name = record.get("sampler")
         if not isinstance(name, str) or "t_ns" not in record:
             return
@@ -58,7 +58,7 @@ class Ring:
         ]
         names = tuple((metric, label) for metric, label, _ in pairs)
         if sampler.ticks and sampler.ticks[-1][1] == names:
-            names = sampler.ticks[-1][1]  # equal, and compared by identity from here on
+            names = sampler.ticks[-1][1]  # equal, so share the object and compare by identity later
         values = np.array([value for _, _, value in pairs], dtype=np.float64)
         sampler.ticks.append((t_s, names, values))
         self.newest_s = max(self.newest_s, t_s)
@@ -91,7 +91,7 @@ class Ring:
 
 
 def _matrix(ticks: list[tuple[Names, NDArray[np.float64]]]) -> tuple[Names, NDArray[np.float64]]:
-    """Series x ticks; NaN where a tick has not got a series."""
+    """Series x ticks; NaN if a tick lacks a series."""
     first = ticks[0][0]
     if all(names is first for names, _ in ticks):
         return first, np.stack([values for _, values in ticks], axis=1)

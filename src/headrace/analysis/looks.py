@@ -1,19 +1,18 @@
-"""How sure one look must be, so that all looks together are wrong with probability at most alpha.
+"""The level of each interim look, so that all looks together are wrong with probability at most alpha.
 
-A comparison that is looked at after each of its blocks errs at some look more often than at a given one. The
-union bound pays for every look as if it were independent of the others, though two looks in a row share nearly
-all of their data. Here alpha is spent over the looks by a function that reaches 1 only after infinitely many,
-and what a look may still spend is turned into its own (nominal) level with the looks before it known: the
-density of the sum of what was seen, where no look has rejected yet, is carried from look to look by numerical
-integration. No look needs to know how many will follow, so one may stop at any.
+A comparison tested after each block errs at some look more often than at a given one. The union bound treats looks
+as independent, although successive looks share nearly all of their data. Here alpha is spent over the looks by a
+function that reaches 1 only after infinitely many, and a look's share is converted into its nominal level given
+the earlier looks: the density of the sum of observations, given that no look has rejected yet, is carried from
+look to look by numerical integration. No look depends on how many will follow, so one may stop at any.
 
 The integration is for a normal sum with known variance; its levels are used with Student's distribution (the
-significance level approach). tests/unit/test_race_simulation.py holds that to simulated races with few degrees of
+significance level approach). tests/unit/test_race_simulation.py checks that on simulated races with few degrees of
 freedom.
 
-Sources: Lan & DeMets 1983, Discrete sequential boundaries for clinical trials, Biometrika 70; Armitage,
-McPherson & Rowe 1969, Repeated significance tests on accumulating data, JRSS A 132 (the recursion); Jennison &
-Turnbull 2000, Group Sequential Methods (the significance level approach, spending, quadrature).
+Sources: Lan & DeMets 1983, Discrete sequential boundaries for clinical trials, Biometrika 70; Armitage, McPherson
+& Rowe 1969, Repeated significance tests on accumulating data, JRSS A 132 (the recursion); Jennison & Turnbull
+2000, Group Sequential Methods (the significance level approach, spending, quadrature).
 """
 
 from __future__ import annotations
@@ -26,23 +25,24 @@ import numpy as np
 #: A single block has no spread.
 FIRST = 2
 
-#: Points of the quadrature, and how many standard deviations down it begins.
+#: Points of the quadrature, and how many standard deviations below 0 it starts.
 _POINTS, _REACH = 400, 8.0
 
 
 def spent(look: int) -> float:
-    """The part of alpha that may be spent up to and with the look after this many blocks."""
+    """The share of alpha that may be spent up to and including the look after this many blocks."""
     return 1.0 - 1.0 / math.sqrt(look) if look >= FIRST else 0.0
 
 
 def nominal_level(alpha: float, look: int) -> float:
-    """The one-sided level of the look after ``look`` blocks; all looks up to it err together with probability
-    ``alpha * spent(look)``. 0 before the first look."""
+    """The one-sided level of the look after ``look`` blocks; all looks up to it jointly err with probability
+    ``alpha * spent(look)``. 0 before the first look.
+    """
     return _Looks.of(alpha).level(look) if look >= FIRST else 0.0
 
 
 class _Looks:
-    """The levels for one alpha, as far as anybody asked."""
+    """The levels for one alpha, computed on demand."""
 
     def __init__(self, alpha: float) -> None:
         from scipy.special import ndtri
@@ -70,7 +70,7 @@ class _Looks:
         wanted = math.log(self._alpha * (spent(look) - spent(look - 1)))
 
         def excess(z: float) -> float:
-            """The logarithm of the chance to reject here, for the first time, above what may be spent."""
+            """The log ratio of the probability of a first rejection here to the allowance."""
             tails = log_ndtr(self._sums - z * math.sqrt(look))
             top = float(tails.max())
             return top + math.log(float(self._mass @ np.exp(tails - top))) - wanted

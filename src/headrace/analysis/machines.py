@@ -1,7 +1,7 @@
 """How far apart equal machines are, by the baseline that every block runs twice.
 
-A block is of one machine, so a machine's own speed is in both sides of every ratio and cancels there. What is said
-here changes no verdict: it tells who owns a lab whether its machines are as equal as they should be.
+A block runs on one machine, so the machine's speed is in both sides of every ratio and cancels. This changes no
+verdict: it shows the lab's owner whether the machines are as equal as they should be.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from headrace.analysis.trials import THROUGHPUT, TrialResponse
 
 @dataclass(frozen=True)
 class MachineShare:
-    """``ratio`` is its baseline's throughput to the mean (in log) of all machines, over all conditions."""
+    """``ratio`` is its baseline's throughput relative to the mean (in log) of all machines, over all
+    conditions.
+    """
 
     machine: str
     blocks: int
@@ -26,8 +28,8 @@ class MachineShare:
 class Spread:
     """``between`` is the largest ratio of two machines' baselines.
 
-    ``within_sd_log`` is how far baseline trials of one machine lie apart (pooled standard deviation of logs), None
-    where no machine has two.
+    ``within_sd_log`` is the spread of baseline trials of one machine (pooled standard deviation of logs), None if
+    no machine has two.
     """
 
     machines: tuple[MachineShare, ...]
@@ -36,9 +38,10 @@ class Spread:
 
 
 def spread(baselines: Mapping[str, Sequence[TrialResponse]], machine_of: Mapping[int, str]) -> Spread | None:
-    """``baselines`` maps each condition to its baseline's trials, ``machine_of`` a trial's number to its machine.
+    """``baselines`` maps each condition to its baseline's trials, ``machine_of`` a trial's number to its
+    machine.
 
-    None with fewer than two machines that answered, or where they share no condition.
+    None with fewer than two machines with results, or if they share no condition.
     """
     logs: dict[str, dict[str, list[float]]] = {}
     blocks: dict[str, set[int]] = {}
@@ -71,7 +74,7 @@ def spread(baselines: Mapping[str, Sequence[TrialResponse]], machine_of: Mapping
 def mixed_blocks(
     machine_of_trial: Mapping[int, str], block_of: Mapping[int, int]
 ) -> dict[int, tuple[str, ...]]:
-    """Blocks whose trials are of several machines, which never happens unless folders were moved by hand."""
+    """Blocks with trials of several machines, which only happens if folders were moved by hand."""
     found: dict[int, set[str]] = {}
     for number, machine in machine_of_trial.items():
         found.setdefault(block_of[number], set()).add(machine)

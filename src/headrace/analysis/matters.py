@@ -1,4 +1,4 @@
-"""What matters in an experiment of several factors: its trials as observations, each condition by itself."""
+"""Factor effects of an experiment: its trials as observations, each condition separately."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.analysis.intervals import t_quantile
 from headrace.analysis.trials import THROUGHPUT, TrialResponse
 from headrace.model import Treatment
 
-#: Responses that are told, by the name they have in a study (the p99 in milliseconds), and whether more is better.
+#: Responses, by their name in a study (the p99 in milliseconds), and whether more is better.
 TOLD: Mapping[str, bool] = {THROUGHPUT: True, "p99_ms": False}
 
 _NS_PER_MS = 1e6
@@ -31,12 +31,11 @@ def studies(
     alpha: float = 0.05,
     margin: float = 0.03,
 ) -> list[Study]:
-    """A study for each condition and response, where two factors at least vary; none for an adaptive
-    design.
+    """A study for each condition and response, if at least two factors vary; none for an adaptive design.
 
-    An observation is a treatment in a block: the baseline's two trials are averaged in log, so that it does not
-    weigh twice and what was orthogonal remains so. A response that some trial cannot state (too few operations for
-    a percentile) has no study: those that can are not a fair choice.
+    An observation is a treatment in a block: the baseline's two trials are averaged in log, so that it has no
+    double weight and the design stays orthogonal. A response without a value in some trial (too few operations for
+    a percentile) has no study, because the other trials would be a biased selection.
     """
     if adaptive:
         return []
@@ -68,7 +67,7 @@ def studies(
                     planned=planned,
                 )
             except ValueError:
-                continue  # nothing varies yet in what was measured so far
+                continue  # nothing varies in the trials so far
             if len(one.factors) < 2:
                 continue
             names = {tuple(t.levels[f] for f in one.factors): t.configuration for t in own}
@@ -89,7 +88,7 @@ def _observations(
             return []
         value = value if response == THROUGHPUT else value / _NS_PER_MS
         logs.setdefault((trial.block, trial.treatment), []).append(math.log(value))
-    # In the order of the plan, whatever the order of the trials: a factor's first level is the plan's.
+    # In the plan's order, regardless of the order of trials, so that a factor's first level is the plan's.
     order = {name: i for i, name in enumerate(levels)}
     return [
         Observation(levels[name], math.fsum(own) / len(own), block)
@@ -98,8 +97,9 @@ def _observations(
 
 
 def lenth_margin(logs: Sequence[float], alpha: float = 0.05) -> float | None:
-    """How large one of ``logs`` (contrasts of equal variance, most of them nil) must be to be told from chance,
-    all of them together: for a design without repeats. None below 5 contrasts, which show no spread.
+    """How large one of ``logs`` (contrasts of equal variance, most of them zero) must be to be significant, for
+    all of them jointly, in a design without repeats. None with fewer than 5 contrasts, which are too few for an
+    estimate.
 
     Source: Lenth 1989, Quick and easy analysis of unreplicated factorials, Technometrics 31 (simultaneous margin).
     """
@@ -111,7 +111,9 @@ def lenth_margin(logs: Sequence[float], alpha: float = 0.05) -> float | None:
 
 
 def lenth_error(logs: Sequence[float]) -> float | None:
-    """The standard error of contrasts, most of them nil, from the small ones (Lenth 1989); None below 5."""
+    """The standard error of contrasts, most of them zero, from the small ones (Lenth 1989); None with fewer than
+    5.
+    """
     if len(logs) < 5:
         return None
     sizes = [abs(v) for v in logs]

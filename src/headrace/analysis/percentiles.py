@@ -1,8 +1,8 @@
-"""Exact percentiles of merged latency histograms, and how sure the merged percentile is.
+"""Exact percentiles of merged latency histograms, and their intervals.
 
-Merging adds counts bucket by bucket, so a percentile over seconds, trials or hosts is that of all operations
-together, and exact: the mean of two p99 would be the p99 of nothing. Only the paired ratio of two treatments is
-over trials, one ratio a block (``compare``).
+Merging adds counts bucket by bucket, so a percentile over seconds, trials or hosts is the exact percentile of all
+operations; a mean of p99s is not a p99. Only the paired ratio of two treatments is computed over trials, one ratio
+per block (``compare``).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ PERCENTILES: Mapping[str, tuple[int, int]] = {
     "p99.99": (9999, 10000),
 }
 
-#: A percentile is stated only with at least this many operations beyond it. With k beyond, its rank is
-#: uncertain by about sqrt(k): 32% at 10, and under 10 it is little more than the luck of a few operations.
+#: A percentile is stated only with at least this many operations beyond it. With k beyond, its rank is uncertain
+#: by about sqrt(k): 32% at 10; below 10 it is mostly the luck of a few operations.
 MIN_BEYOND = 10
 
 #: One more than the bucket of the largest latency that fits the tables' signed 64 bits.
@@ -44,8 +44,7 @@ _VALUES_NS = bucket_value(np.arange(BUCKETS, dtype=np.int32)).astype(np.float64)
 class Histogram:
     """Operations by latency bucket: ``counts`` has shape (BUCKETS,).
 
-    ``min_ns`` and ``max_ns`` are the exact extremes where the workload recorded them for every operation,
-    else None.
+    ``min_ns`` and ``max_ns`` are the exact extremes if the workload recorded them for every operation, else None.
     """
 
     counts: NDArray[np.int64]
@@ -59,7 +58,7 @@ class Histogram:
         min_ns: int | None = None,
         max_ns: int | None = None,
     ) -> Histogram:
-        """From rows (bucket, count); a bucket may stand in several rows."""
+        """From rows (bucket, count); a bucket may appear in several rows."""
         dense = np.zeros(BUCKETS, dtype=np.int64)
         np.add.at(dense, buckets, counts)
         return Histogram(dense, min_ns, max_ns)
@@ -70,7 +69,7 @@ class Histogram:
 
 
 def merge(histograms: Iterable[Histogram]) -> Histogram:
-    """The histogram of all operations together. An extreme that one part does not know, the whole does not."""
+    """The histogram of all operations. An extreme is unknown if any part lacks it."""
     parts = [h for h in histograms if h.total]
     counts = np.zeros(BUCKETS, dtype=np.int64)
     for part in parts:
@@ -85,10 +84,10 @@ def merge(histograms: Iterable[Histogram]) -> Histogram:
 
 
 def percentile_ns(histogram: Histogram, name: str) -> float | None:
-    """A percentile by nearest rank in ns, or ``max``; None when fewer than MIN_BEYOND operations lie beyond it.
+    """A percentile by nearest rank in ns, or ``max``; None if fewer than MIN_BEYOND operations are beyond it.
 
-    The value is the middle of the bucket that holds the rank, clamped to the recorded minimum and maximum, so
-    it is at most 0.4% from the true one (plus what the workload's own histogram lost).
+    The value is the middle of the bucket with that rank, clamped to the recorded minimum and maximum, so it is at
+    most 0.4% off (plus the error of the workload's own histogram).
     """
     total = histogram.total
     if total == 0:
@@ -105,8 +104,8 @@ def percentile_ns(histogram: Histogram, name: str) -> float | None:
 def resolution_log(histogram: Histogram, name: str) -> float:
     """Half the distance, in log units, from a percentile to the nearest other value the histogram can show.
 
-    Workloads print coarser histograms than ours (sysbench: 1.8% a bin), and trials that fall into one bin look
-    identical. Without this the spread between blocks would be 0 and any interval falsely certain.
+    Some workloads print coarser histograms (sysbench: 1.8% per bin), and trials in the same bin look identical.
+    Without this, the spread between blocks would be 0 and any interval falsely narrow.
     """
     total = histogram.total
     if total == 0:
@@ -124,13 +123,13 @@ def resolution_log(histogram: Histogram, name: str) -> float:
 def jackknife(blocks: Sequence[Histogram], name: str, alpha: float) -> Interval | None:
     """A percentile of all blocks merged, with a delete-one-block jackknife interval on its log.
 
-    The block is left out whole because operations of one trial are not independent: the jackknife sees how
-    much the merged percentile depends on any one block. t with B - 1 degrees of freedom, widened by the
-    histogram's resolution; no interval with fewer than 2 blocks, for ``max`` (the jackknife is not consistent
-    for an extreme) and where a block alone holds everything. None where ``percentile_ns`` is None.
+    Whole blocks are left out, because operations of one trial are not independent: the jackknife measures how much
+    the merged percentile depends on each block. t with B - 1 degrees of freedom, widened by the histogram's
+    resolution; no interval with fewer than 2 blocks, for ``max`` (the jackknife is not consistent for an extreme)
+    and if one block has all operations. None if ``percentile_ns`` is None.
 
-    Source: Efron & Tibshirani 1993, An Introduction to the Bootstrap, ch. 11; Shao & Tu 1995, The Jackknife
-    and Bootstrap, sec. 2.3 (deleting groups is what makes it consistent for quantiles).
+    Source: Efron & Tibshirani 1993, An Introduction to the Bootstrap, ch. 11; Shao & Tu 1995, The Jackknife and
+    Bootstrap, sec. 2.3 (deleting groups is what makes it consistent for quantiles).
     """
     whole = merge(blocks)
     estimate = percentile_ns(whole, name)
@@ -147,7 +146,9 @@ def jackknife(blocks: Sequence[Histogram], name: str, alpha: float) -> Interval 
 
 
 def _leave_one_out(blocks: Sequence[Histogram], whole: Histogram) -> list[Histogram]:
-    """The whole without each block in turn, by subtraction: merging the others anew is quadratic in blocks."""
+    """The total without each block in turn, by subtraction, because merging the others each time is quadratic in
+    blocks.
+    """
     minima = sorted(h.min_ns for h in blocks if h.total and h.min_ns is not None)
     maxima = sorted((h.max_ns for h in blocks if h.total and h.max_ns is not None), reverse=True)
     return [

@@ -1,4 +1,4 @@
-"""What a design can detect before it has run: the smallest effect that it finds four times out of five."""
+"""What a design can detect, before it runs: the smallest effect that it finds four times out of five."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy as np
 from headrace.analysis import aliasing
 from headrace.analysis.intervals import POWER, chance_beyond, t_quantile
 
-#: Between trials of one and the same treatment: what a quiet machine shows. ``plan show --sd`` says another.
+#: Spread between trials of the same treatment on a quiet machine. ``plan show --sd`` overrides it.
 USUAL_SD = 0.02
 
 
 @dataclass(frozen=True)
 class Detectable:
-    """``ratio`` (above 1) is found with probability POWER at level ``alpha``, two-sided; None where no degrees of
-    freedom are left: with one block nothing shows how much a repeat differs. ``is_least`` where the spread between
-    set-ups comes on top, which nobody knows before."""
+    """``ratio`` (above 1) is detected with probability POWER at level ``alpha``, two-sided; None if no degrees of
+    freedom are left: one block has no repeats. ``is_least``: the unknown spread between set-ups increases it.
+    """
 
     what: str
     ratio: float | None
@@ -29,7 +29,7 @@ class Detectable:
 
 
 def smallest(standard_error: float, degrees: int, alpha: float) -> float | None:
-    """The log effect that a two-sided t test at ``alpha`` finds with probability POWER."""
+    """The log effect that a two-sided t test at ``alpha`` detects with probability POWER."""
     if degrees < 1:
         return None
     critical = t_quantile(degrees, alpha)
@@ -43,14 +43,14 @@ def smallest(standard_error: float, degrees: int, alpha: float) -> float | None:
 
 
 def against_baseline(treatments: int, baselines: int, blocks: int, sd: float, alpha: float) -> Detectable:
-    """A treatment over the baseline, paired by block: as ``compare.paired_effect`` tests it.
+    """A treatment relative to the baseline, paired by block, as ``compare.paired_effect`` tests it.
 
     ``treatments`` are all of the design. ``sd``: of the log response between trials.
     """
     level = alpha / max(treatments - baselines, 1)
-    # A trial of the treatment against the mean of the baseline's two.
+    # A trial of the treatment relative to the mean of the baseline's two.
     effect = smallest(sd * math.sqrt(1.5 / blocks), blocks - 1, level)
-    return Detectable("a treatment against the baseline", _ratio(effect), blocks - 1, level)
+    return Detectable("a treatment relative to the baseline", _ratio(effect), blocks - 1, level)
 
 
 def of_factors(
@@ -61,10 +61,10 @@ def of_factors(
     sd: float,
     alpha: float,
 ) -> list[Detectable]:
-    """Each factor's levels over its first, on average over the others: as ``effects.analyse`` tests it.
+    """Each factor's levels relative to its first, averaged over the others, as ``effects.analyse`` tests it.
 
-    ``cells`` are the treatments of one condition, each once. Of a factor with several levels the pair that is told
-    least well counts.
+    ``cells`` are the treatments of one condition, each once. For a factor with several levels, the least precise
+    pair counts.
     """
     levels = aliasing.varying(cells)
     hard = [name for name in hard if name in levels]
@@ -90,7 +90,9 @@ def of_factors(
 
 
 def _degrees(cells: Sequence[Mapping[str, str]], hard: Sequence[str], name: str, blocks: int) -> int:
-    """Of the error between set-ups for a hard factor; of that of trials about cells and set-ups for another."""
+    """Degrees of freedom of the error: between set-ups for a hard factor; of trials within cells and set-ups for
+    others.
+    """
 
     def plots(depth: int) -> int:
         return len({tuple(cell[h] for h in hard[:depth]) for cell in cells})

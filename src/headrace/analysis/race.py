@@ -1,19 +1,17 @@
-"""A race: after every block the treatments that are worse with confidence leave, until a winner stands.
+"""A race: after every block, treatments that are worse with confidence are eliminated, until a winner remains. Of
+``K`` treatments the best is eliminated with probability at most alpha, whenever the race stops: only the ``K - 1``
+others can eliminate it, each with probability at most ``alpha / (K - 1)`` over all its looks (``looks.py`` spends
+it over them). So neither the number of looks nor the stopping time has to be fixed in advance.
 
-Of ``K`` treatments the best is dropped with probability at most alpha, at whatever block one stops: it can only
-be dropped by one of the ``K - 1`` others, each of which may do so, over all its looks, with probability at most
-``alpha / (K - 1)`` (``looks.py`` spends it over them). So neither the number of looks nor the moment of stopping
-needs to be fixed beforehand.
-
-The test is Student's, on the paired differences of two treatments over the blocks that both ran. With two or
-three blocks their own variance says little, so that it is moderated: drawn towards the variance of all
-treatments, as strongly as the treatments' own variances agree among themselves. Where all vary alike it is the
-pooled variance; where they do not, each pair's own.
+The test is Student's, on the paired differences of two treatments over the blocks that both ran. With two or three
+blocks a pair's own variance is imprecise, so it is moderated: shrunk towards the variance of all treatments, the
+more the treatments' variances agree. If all are equally variable, it is the pooled variance; otherwise it is close
+to each pair's own.
 
 Sources: Even-Dar, Mannor & Mansour 2006, Action elimination and stopping conditions for the multi-armed bandit,
 JMLR 7 (successive elimination); Smyth 2004, Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol.
-Biol. 3 (moderated t, section 6.2 for the prior's degrees of freedom). tests/unit/test_race_simulation.py holds the
-promise to simulated races; benches/race.py shows what other tests would have cost.
+Biol. 3 (moderated t, section 6.2 for the prior's degrees of freedom). tests/unit/test_race_simulation.py checks
+this on simulated races; benches/race.py compares the cost of other tests.
 """
 
 from __future__ import annotations
@@ -31,17 +29,17 @@ from headrace.analysis.looks import nominal_level
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: With fewer treatments their variances cannot tell how much they agree: every pair has its own.
+#: With fewer treatments, the agreement of their variances cannot be estimated: every pair has its own.
 MIN_TO_POOL = 4
 
 
 @dataclass(frozen=True)
 class RaceStatus:
-    """One treatment in a race. ``to_leader`` is its response over the leader's in the blocks that both ran, 1 for
-    the leader itself; None where there is no such block. ``mean`` is the geometric mean over its own blocks.
+    """One treatment in a race. ``to_leader`` is its response relative to the leader's in the blocks that both ran,
+    1 for the leader itself; None without such a block. ``mean`` is the geometric mean over its own blocks.
 
-    ``dropped_after`` is the block after which it left, with who beat it; None while it runs. ``is_failed`` tells
-    those that left because they cannot be measured at all.
+    ``dropped_after`` is the block after which it was eliminated, with the treatment that beat it; None while it
+    runs. ``is_failed``: eliminated because it cannot be measured.
     """
 
     treatment: str
@@ -55,10 +53,10 @@ class RaceStatus:
 
 @dataclass(frozen=True)
 class Race:
-    """Where a race stands after ``blocks`` whole blocks.
+    """The state of a race after ``blocks`` complete blocks.
 
-    ``survivors`` are those nobody beat; ``leader`` has the best mean of them. ``is_decided`` when one survivor is
-    left, or when with confidence no survivor is better than the leader by more than the margin.
+    ``survivors`` are the unbeaten treatments; ``leader`` has the best mean of them. ``is_decided`` when one
+    survivor is left, or when with confidence no survivor is better than the leader by more than the margin.
     """
 
     blocks: int
@@ -71,7 +69,7 @@ class Race:
 
 
 class Judge:
-    """One race, block by block: each block is judged once, as if it were the last."""
+    """One race, block by block; each block is judged once."""
 
     def __init__(
         self,
@@ -89,8 +87,9 @@ class Judge:
         self._pooled = Pooled(0.0, 0.0, 0)
 
     def after(self, block: Mapping[str, float | None]) -> None:
-        """Take a block's natural-log responses: None where a treatment was not measured (it had left, or its trial
-        was invalid), NaN where it failed: it leaves. What was dropped stays dropped, whatever comes later."""
+        """Take a block's natural-log responses: None if a treatment was not measured (it was eliminated, or its
+        trial was invalid), NaN if it failed, which eliminates it. Elimination is final.
+        """
         values = [block.get(name) for name in self._names]
         column = np.array([math.nan if v is None else self._sign * v for v in values])
         self._table = np.column_stack([self._table, column])
@@ -108,7 +107,7 @@ class Judge:
                 self._left[alive[i]] = (number, alive[j])
 
     def race(self) -> Race:
-        """Where it stands."""
+        """The current state."""
         return _race(
             self._names, self._table, self._left, self._pooled, self._alpha, self._margin, self._sign
         )
@@ -121,8 +120,9 @@ def run_race(
     margin: float = 0.03,
     is_higher_better: bool = True,
 ) -> Race:
-    """Where a whole race stands. ``logs`` maps each treatment to one natural-log response a block, as
-    ``Judge.after`` takes them."""
+    """The state of a whole race. ``logs`` maps each treatment to one natural-log response per block, as
+    ``Judge.after`` takes them.
+    """
     judge = Judge(list(logs), alpha=alpha, margin=margin, is_higher_better=is_higher_better)
     for block in range(max((len(values) for values in logs.values()), default=0)):
         judge.after({name: values[block] for name, values in logs.items() if block < len(values)})
@@ -131,8 +131,9 @@ def run_race(
 
 @dataclass(frozen=True)
 class Pooled:
-    """What all treatments together say of the spread of one trial: variance, the degrees of freedom this is worth
-    beside a pair's own, and the degrees that it was computed with."""
+    """The spread of one trial, pooled over all treatments: variance, its weight in degrees of freedom relative to
+    a pair's own variance, and the degrees of freedom that it was computed with.
+    """
 
     variance: float
     prior_degrees: float
@@ -140,7 +141,7 @@ class Pooled:
 
 
 def pool(table: NDArray[np.float64]) -> Pooled:
-    """The residual variance of a table (treatments x blocks, NaN where not run) about both effects."""
+    """The residual variance of a table (treatments x blocks, NaN if not run) after both effects."""
     residuals, degrees = _residuals(table)
     if degrees < 1:
         return Pooled(0.0, 0.0, 0)
@@ -149,7 +150,7 @@ def pool(table: NDArray[np.float64]) -> Pooled:
 
 
 def _residuals(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
-    """Those of the additive model, by least squares: treatments are swept out, blocks are solved for."""
+    """The residuals of the additive model, by least squares: treatments are swept out, blocks are solved for."""
     present = ~np.isnan(table)
     used = present.sum(axis=1) > 1
     present &= used[:, None]
@@ -158,7 +159,8 @@ def _residuals(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
     shares = there / np.maximum(rows, 1)[:, None]
     values = np.where(present, table, 0.0)
     values = np.where(present, values - (values.sum(axis=1) / np.maximum(rows, 1))[:, None], 0.0)
-    # What blocks add beyond treatments (Searle 1971, Linear Models, sec. 7.1); of least norm, for they sum to 0.
+    # What blocks add beyond treatments (Searle 1971, Linear Models, sec. 7.1); minimum norm, because they sum to
+    # 0.
     normal = np.diag(columns.astype(np.float64)) - there.T @ shares
     effects = np.linalg.lstsq(normal, values.sum(axis=0), rcond=1e-10)[0]
     values -= there * (effects[None, :] - (shares @ effects)[:, None])
@@ -167,9 +169,8 @@ def _residuals(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
 
 
 def _prior_degrees(residuals: NDArray[np.float64], degrees: int) -> float:
-    """How many degrees of freedom the common variance is worth beside a treatment's own (Smyth 2004, section 6.2).
-
-    Infinite where the treatments' variances differ no more than chance makes them.
+    """The weight of the common variance relative to a treatment's own, in degrees of freedom (Smyth 2004, section
+    6.2). Infinite if the treatments' variances differ no more than by chance.
     """
     from scipy.special import polygamma
 
@@ -205,7 +206,8 @@ def _inverse_trigamma(value: float) -> float:
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """Every pair of the rows of a table: ``mean[i, j]`` of row i minus row j over the ``blocks`` that both ran,
-    its standard error and degrees of freedom; NaN where fewer than two blocks have both."""
+    its standard error and degrees of freedom; NaN if fewer than two blocks have both.
+    """
 
     blocks: NDArray[np.float64]
     mean: NDArray[np.float64]
@@ -217,13 +219,13 @@ class Pairs:
         return self._width(lambda blocks: level)
 
     def sequential_half_width(self, alpha: float) -> NDArray[np.float64]:
-        """The same with probability at most ``alpha`` at any of the looks, from the second block on."""
+        """The same with probability at most ``alpha`` over all looks, starting with the second block."""
         return self._width(lambda blocks: nominal_level(alpha, blocks))
 
     def _width(self, level: Callable[[int], float]) -> NDArray[np.float64]:
         from scipy.special import stdtrit
 
-        # Few degrees of freedom differ, and a quantile costs more than all else here.
+        # There are few distinct degrees of freedom, and a quantile is the most expensive step here.
         looks = np.stack([np.nan_to_num(self.blocks), np.nan_to_num(self.degrees)], axis=-1).reshape(-1, 2)
         values, places = np.unique(looks, axis=0, return_inverse=True)
         quantiles = [-stdtrit(degrees, level(int(n))) if degrees else math.nan for n, degrees in values]
@@ -231,7 +233,7 @@ class Pairs:
 
 
 def pairs(rows: NDArray[np.float64], pooled: Pooled) -> Pairs:
-    """The comparisons of rows (treatments x blocks, NaN where not run), with the moderated variance."""
+    """The comparisons of rows (treatments x blocks, NaN if not run), with the moderated variance."""
     differences = rows[:, None, :] - rows[None, :, :]
     present = ~np.isnan(differences)
     n = present.sum(axis=2).astype(np.float64)
@@ -239,7 +241,7 @@ def pairs(rows: NDArray[np.float64], pooled: Pooled) -> Pairs:
     filled = np.where(present, differences, 0.0)
     mean = filled.sum(axis=2) / n
     squares = (np.where(present, differences - mean[:, :, None], 0.0) ** 2).sum(axis=2)
-    # A prior worth more than the data it came from would be certain of what it only estimates.
+    # The prior must not weigh more than the data it came from.
     prior = min(pooled.prior_degrees, float(pooled.degrees))
     variance = (prior * 2 * pooled.variance + squares) / (prior + n - 1)
     degrees = np.minimum(prior + n - 1, np.maximum(float(pooled.degrees), n - 1))
@@ -247,7 +249,7 @@ def pairs(rows: NDArray[np.float64], pooled: Pooled) -> Pairs:
 
 
 def _drops(rows: NDArray[np.float64], pooled: Pooled, alpha: float) -> list[tuple[int, int]]:
-    """(who leaves, who beat it by most), each comparison with ``alpha`` over all its looks."""
+    """(eliminated, the one that beat it by most), each comparison with ``alpha`` over all its looks."""
     found = pairs(rows, pooled)
     lower = found.mean - found.sequential_half_width(alpha)
     lower[np.isnan(lower)] = -np.inf
@@ -282,7 +284,7 @@ def _race(
     for i, name in enumerate(names):
         both = table[i] - table[leader]
         both = both[~np.isnan(both)]
-        # A single block gives an estimate, but no interval.
+        # A single block gives an estimate but no interval.
         width = 0.0 if i == leader else float(half[i, leader])
         after, by = left.get(i, (None, None))
         standings.append(

@@ -24,7 +24,7 @@ BUSY = 0.70
 OTHERS_IDLE = 0.60
 #: A core with this share of softirqs, many times the others' share, carries the network alone and fills up first.
 HOT_SOFTIRQ, TIMES_OTHERS = 0.30, 4.0
-#: Single cores that are named; with more than these it is a part of the host, not a core.
+#: Maximum single cores to name; if there are more, it is a problem of the host, not of a core.
 MOST_CORES = 4
 #: Share of the time in which some task waited (PSI): above which it is more than noise, and above which it
 #: dominates.
@@ -130,7 +130,7 @@ def _rate(rate: float) -> str:
 
 @dataclass(frozen=True)
 class Core:
-    """What one CPU did: shares of its time, 0 to 1. ``busy`` is all work; waiting for I/O is idle time."""
+    """One CPU's activity: shares of its time, 0 to 1. ``busy`` is all work; waiting for I/O is idle time."""
 
     name: str
     busy: float
@@ -460,7 +460,8 @@ def _memory(window: Window) -> Iterator[ResourceUsage]:
         waits.append(f"{reclaim:,.0f} pages/s scanned by tasks that had to free memory themselves")
     is_short = (pressure or 0) >= PRESSURE_SEEN or (swapped_in or 0) >= 256 or kills > 0
     if available is None or not total:
-        # Before 3.14 it is not there. No swapping means little: the page cache may be all but gone.
+        # Kernels before 3.14 do not have it. The absence of swapping means little: the page cache may be almost
+        # empty.
         blind = "the kernel does not report available memory"
         level = Level.SATURATED if is_short else Level.UNKNOWN
         yield ResourceUsage("memory", "", level, None, saturation="; ".join([*waits, blind]))
@@ -575,7 +576,7 @@ def _sentence(window: Window, uses: list[ResourceUsage], limiting: ResourceUsage
     if running is not None and running.mean - 1 >= max(MANY_RUNNING, TIMES_CORES * used):
         return (
             f"No hardware is saturated: the CPUs are {idle} idle, but {running.mean:.0f} active server "
-            f"threads use only {used:.1f} CPUs: they wait for each other (locks or hot code paths).{blind}"
+            f"threads use only {used:.1f} CPUs: they wait on each other (locks or hot code paths).{blind}"
         )
     works = f", {program} uses {used:.1f} of {len(cores(window)) - 1}" if used >= MENTIONED else ""
     nothing = "No bottleneck found in the available data" if unknown else "Nothing limits this host"

@@ -1,4 +1,4 @@
-"""What an analysis concluded, frozen. The report and ``--json`` only print these."""
+"""The results of an analysis, frozen. The report and ``--json`` only print these."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Effect:
-    """One treatment against its baseline in one response, as a ratio treatment / baseline paired by block.
+    """One treatment relative to its baseline in one response, as a ratio treatment / baseline paired by block.
 
     ``response`` is ``throughput`` or a percentile (``p99``). The interval is simultaneous: adjusted for
-    ``comparisons``. ``blocks`` counts those in which both sides were measured. ``blocks_needed`` is the
-    number of blocks that would settle a verdict of ``not enough data``, when it can be estimated.
+    ``comparisons``. ``blocks`` counts those in which both sides were measured. ``blocks_needed`` is the number of
+    blocks that would settle a verdict of ``not enough data``, when it can be estimated.
     """
 
     response: str
@@ -53,10 +53,10 @@ class Effect:
 class TreatmentSummary:
     """One treatment over its complete trials.
 
-    ``throughput_ops_s`` is the geometric mean with its t interval on the log scale; the block is the unit, so
-    that the baseline's two trials in a block do not count as two witnesses. ``latency_ns`` maps p50, p90, p95,
-    p99, p99.9, p99.99 and max to the exact percentile of the merged histogram, with a delete-one-block
-    jackknife interval (none for max). A percentile with too few operations beyond it is absent: see
+    ``throughput_ops_s`` is the geometric mean with its t interval on the log scale; the block is the unit, so that
+    the baseline's two trials in a block do not count as two independent observations. ``latency_ns`` maps p50,
+    p90, p95, p99, p99.9, p99.99 and max to the exact percentile of the merged histogram, with a delete-one-block
+    jackknife interval (none for max). A percentile with too few operations beyond it is omitted: see
     ``percentiles.MIN_BEYOND``. ``operations`` and ``errors`` are totals.
     """
 
@@ -73,11 +73,11 @@ class TreatmentSummary:
 
 @dataclass(frozen=True)
 class NoiseFloor:
-    """The A/A comparison of one condition: the baseline's second trial of a block against its first.
+    """The A/A comparison of one condition: the baseline's second trial of a block relative to its first.
 
     ``ratio``'s interval should include 1; its level is adjusted for the number of conditions. ``floor`` is the
-    larger distance of the interval's ends from 1: how far two runs of the same thing lie apart here. It is the
-    context of a verdict, and decides none: a verdict rests on the treatment's own interval.
+    larger distance of the interval's ends from 1: how far two identical runs differ on this machine. It is context
+    and decides no verdict: a verdict is based on the treatment's own interval.
     """
 
     condition: str
@@ -91,11 +91,11 @@ class NoiseFloor:
 class Analysis:
     """Everything concluded about one experiment. ``excluded`` maps a trial's number to why it is not analysed.
 
-    ``operations`` summarises each kind of operation alone, by its name, where there are several. A treatment with
-    a trial in which none of a kind ended well is absent there: a mean over the other trials would flatter it.
+    ``operations`` summarises each kind of operation separately, by name, if there are several. A treatment is
+    omitted there if none of a kind succeeded in some trial: a mean over the other trials would be optimistic.
     ``studies`` are of the factors, for each condition and response: see ``matters.studies``. ``decision`` says
-    which configuration to take; None where there are two in one condition, which their effect compares.
-    ``machines`` is how far apart several machines are; None for one.
+    which configuration to choose; None with only two in one condition, because their effect suffices. ``machines``
+    is how far several machines differ; None for one.
     """
 
     name: str
@@ -114,11 +114,11 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What ``headrace compare A B`` found: each treatment in experiment B against the same one in A.
+    """The result of ``headrace compare A B``: each treatment in experiment B relative to the same one in A.
 
-    The ratios are B / A and unpaired: the trials shared no blocks, so nothing cancels what changed between
-    the two times. Intervals are Welch's; ``blocks`` of an effect is that of the side with fewer, and
-    ``blocks_needed`` is None. ``notes`` are sentences a reader must see beside the numbers.
+    The ratios are B / A and unpaired: the trials shared no blocks, so changes between the two times do not cancel.
+    Intervals are Welch's; ``blocks`` of an effect is that of the side with fewer, and ``blocks_needed`` is None.
+    ``notes`` are sentences that must be shown with the numbers.
     """
 
     a: str

@@ -1,4 +1,4 @@
-"""Folded stacks to what they say: hot functions, waiting for locks, areas of the server, the kernel's share.
+"""Summarises folded stacks: hot functions, waits for locks, areas of the server, the kernel's share.
 
 A folded stack is one line, frames from the outermost to the innermost joined by semicolons, a blank, and how often
 it was seen. A frame that ends in ``_[k]`` is the kernel's.
@@ -15,8 +15,8 @@ from headrace.errors import StoreError
 
 KERNEL = "_[k]"
 
-#: Names of frames that wait for, or fight for, a lock: glibc and the kernel's futexes, InnoDB's own locks of MySQL
-#: (sync0rw, ut0mutex, os0event) and of MariaDB (srw_lock, ssux_lock), the server's metadata locks.
+#: Names of frames that wait for, or contend for, a lock: glibc and the kernel's futexes, InnoDB's own locks of
+#: MySQL (sync0rw, ut0mutex, os0event) and of MariaDB (srw_lock, ssux_lock), the server's metadata locks.
 _LOCKS = re.compile(
     r"(^|::|_|\b)(futex_wait|do_futex|__lll_lock_wait|lll_lock_wait|pthread_mutex_(lock|timedlock)"
     r"|pthread_rwlock_(rd|wr)lock|pthread_cond_(timed)?wait|native_queued_spin_lock_slowpath|ut_delay"
@@ -24,15 +24,15 @@ _LOCKS = re.compile(
     r"|srw_lock|psi_(rd|wr)_lock|wr_wait|rd_wait|MDL_context::acquire_lock|safe_mutex_lock)"
 )
 
-#: Area of a server of the MySQL family -> its functions, by the prefixes of their source files' names. The first
-#: area that the innermost frames name has the stack.
+#: Area of a server of the MySQL family -> its functions, by the prefixes of their source files' names. A stack
+#: belongs to the first area that its innermost frames name.
 _AREAS: dict[str, re.Pattern[str]] = {
     area: re.compile(pattern)
     for area, pattern in {
         "redo log": r"\b(log_t::|log_write|log_flush|log_buffer|log_wait|log_checkpoint"
         r"|mtr_t::commit|mtr_t::finish)",
         "purge": r"\b(purge_|trx_purge|row_purge|srv_purge|srv_do_purge)",
-        "locks of rows": r"\b(lock_rec|lock_sys|lock_table|lock_clust|lock_sec|lock_wait|lock_release"
+        "row locks": r"\b(lock_rec|lock_sys|lock_table|lock_clust|lock_sec|lock_wait|lock_release"
         r"|DeadlockChecker)",
         "buffer pool": r"\b(buf_|Buf_fetch|fil_|os_aio|os_file)",
         "indexes and rows": r"\b(btr_|page_|row_|rec_|dtuple|cmp_|ibuf_)",
@@ -48,7 +48,7 @@ _AREAS: dict[str, re.Pattern[str]] = {
 
 @dataclass(frozen=True)
 class Function:
-    """A function's samples: with it innermost, and with it anywhere in the stack."""
+    """A function's samples: as the innermost frame, and anywhere in the stack."""
 
     name: str
     self_samples: int
@@ -58,11 +58,10 @@ class Function:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a set of stacks says. The shares are of all samples, from 0 to 1, and None without a sample.
+    """The summary of a set of stacks. The shares are of all samples, from 0 to 1, and None without a sample.
 
-    ``areas`` counts samples by area of the server; what belongs to none of them is ``other``. An area is a guess
-    from names: without symbols everything is ``other``, which ``named_share`` (samples whose innermost frame has a
-    name) shows.
+    ``areas`` counts samples by area of the server; the rest is ``other``. An area is a guess from names: without
+    symbols everything is ``other``, which ``named_share`` (samples whose innermost frame has a name) shows.
     """
 
     samples: int
@@ -74,7 +73,7 @@ class Profile:
 
 
 def parse(text: str) -> Counter[tuple[str, ...]]:
-    """Stacks and their counts. Raises StoreError on a line that is no folded stack, with its number."""
+    """Stacks and their counts. Raises StoreError with the line number if a line is not a folded stack."""
     stacks: Counter[tuple[str, ...]] = Counter()
     # Not splitlines: names may hold characters that it takes for the end of a line.
     for number, line in enumerate(text.split("\n"), 1):
@@ -83,7 +82,7 @@ def parse(text: str) -> Counter[tuple[str, ...]]:
         frames, _, count = line.rpartition(" ")
         if not frames or not (count.isascii() and count.isdigit()):
             raise StoreError(
-                "no folded stack: frames, a blank and a count are expected", place=f"line {number}"
+                "not a folded stack: expected frames, a blank and a count", place=f"line {number}"
             )
         stacks[tuple(frames.split(";"))] += int(count)
     return stacks
@@ -92,8 +91,7 @@ def parse(text: str) -> Counter[tuple[str, ...]]:
 def profile(stacks: Counter[tuple[str, ...]], most: int = 30) -> Profile:
     """The ``most`` functions with the most samples of their own, and the shares.
 
-    The first frame is the thread's name and no function. A function that stands several times in one stack
-    (recursion) counts once in its total.
+    The first frame is the thread's name, not a function. A recursive function counts once per stack in its total.
     """
     own: Counter[str] = Counter()
     total: Counter[str] = Counter()
@@ -120,7 +118,7 @@ def profile(stacks: Counter[tuple[str, ...]], most: int = 30) -> Profile:
 
 
 def waits(functions: Iterable[str]) -> bool:
-    """Whether a frame of the stack is one of waiting for a lock, or of fighting for it."""
+    """Whether a frame of the stack waits for a lock or contends for it."""
     return any(_LOCKS.search(name) for name in functions)
 
 
@@ -128,7 +126,7 @@ def area(functions: tuple[str, ...]) -> str:
     """The area of the server that the innermost frame with a known name belongs to; else ``other``."""
     for name in reversed(functions):
         for found, pattern in _AREAS.items():
-            # What the kernel does is on behalf of whoever called it, except for the network.
+            # Kernel time belongs to the caller, except for the network.
             if (not name.endswith(KERNEL) or found == "network") and pattern.search(name):
                 return found
     return "other"

@@ -1,4 +1,6 @@
-"""One experiment analysed, and two compared: the only functions here that open an experiment's folder."""
+"""Analyses one experiment and compares two: the only functions in this package that open an experiment's
+folder.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,12 @@ from headrace.store import ExperimentFolder, TrialRecord
 
 
 def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -> Analysis:
-    """Everything that can be concluded of an experiment, finished or not. ``tables`` (of all trials that did not
-    fail) are read from the folder unless the caller has them.
+    """All conclusions about an experiment, finished or not. ``tables`` (of all trials that did not fail) are read
+    from the folder unless given.
 
-    Comparisons stay within a condition. The number of comparisons is the planned one, so that intervals do
-    not shrink when treatments fail, nor grow while an experiment runs. Raises StoreError when the folder is
-    damaged; an experiment without a complete trial gives an Analysis without summaries.
+    Comparisons stay within a condition. The number of comparisons is the planned one, so that intervals do not
+    shrink when treatments fail, nor grow while an experiment runs. Raises StoreError when the folder is damaged;
+    an experiment without a complete trial gives an Analysis without summaries.
     """
     design = folder.design
     records = folder.trials()
@@ -94,7 +96,7 @@ def _decision(design: Design, responses: Sequence[TrialResponse]) -> decision.De
 
 
 def _left_out(design: Design, effects: Sequence[Effect]) -> str:
-    """What a leave-one-out says of its bundles, where ALL is the baseline."""
+    """A leave-one-out's conclusions about its bundles, with ALL as the baseline."""
     if design.kind != "leave-one-out":
         return ""
     levels = {name: treatment.levels.get("configuration", "") for name, treatment in design.by_name.items()}
@@ -105,17 +107,16 @@ def _left_out(design: Design, effects: Sequence[Effect]) -> str:
 
 
 def baseline_trials(folder: ExperimentFolder) -> dict[str, list[TrialResponse]]:
-    """Condition -> the trials of its baseline that can be analysed, both of each block."""
+    """Condition -> its baseline's valid trials, both of each block."""
     design = folder.design
     by_treatment = _by_treatment(_usable_trials(folder, folder.trials())[0])
     return {condition: by_treatment.get(name, []) for condition, name in design.baselines.items()}
 
 
 def points_of(folder: ExperimentFolder, treatment: str, response: str) -> Point:
-    """The experiment as one point of a series: all trials of a treatment ("" is the baseline) that can be
-    analysed.
+    """The experiment as one point of a series: all valid trials of a treatment ("" is the baseline).
 
-    Raises PlanError for an unknown treatment or response, one that no trial answered, or several baselines.
+    Raises PlanError for an unknown treatment or response, a response without values, or several baselines.
     """
     design = folder.design
     if response not in RESPONSES:
@@ -133,15 +134,15 @@ def points_of(folder: ExperimentFolder, treatment: str, response: str) -> Point:
     responses, _ = _usable_trials(folder, [r for r in folder.trials() if r.treatment == name])
     values = [value for trial in responses if (value := trial.value(response))]
     if not values:
-        raise PlanError(f"no trial of {name} tells its {response}", place=str(folder.path))
+        raise PlanError(f"no trial of {name} has a {response}", place=str(folder.path))
     return Point(folder.path.name, tuple(math.log(value) for value in values))
 
 
 def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
-    """Each treatment of B against the one of the same name in A, unpaired: see ``Comparison``.
+    """Each treatment of B relative to the one with the same name in A, unpaired: see ``Comparison``.
 
-    ``alpha`` and ``equivalence`` are the stricter of the two plans. Raises PlanError when the workloads
-    differ or no treatment stands in both.
+    ``alpha`` and ``equivalence`` are the stricter of the two plans. Raises PlanError when the workloads differ or
+    no treatment is in both.
     """
     design_a, design_b = a.design, b.design
     treatments_a, treatments_b = design_a.by_name, design_b.by_name
@@ -150,7 +151,7 @@ def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
     _refuse_other_workload(design_a, design_b, common, place)
     if not common:
         raise PlanError(
-            f"no treatment stands in both: {', '.join(treatments_a)} / {', '.join(treatments_b)}",
+            f"no treatment is in both: {', '.join(treatments_a)} / {', '.join(treatments_b)}",
             place=place,
         )
     (trials_a, _), (trials_b, _) = _usable_trials(a, a.trials()), _usable_trials(b, b.trials())
@@ -171,16 +172,14 @@ def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
         for name in common
     ]
     effects = tuple(effect for effect in found if effect is not None)
-    notes = [
-        "The two experiments ran at different times: what else changed in between is part of every ratio."
-    ]
+    notes = ["The two experiments ran at different times: other changes in between are part of every ratio."]
     if is_emulated([*a.trials(), *b.trials()]):
         notes.append(f"{EMULATED[0].upper()}{EMULATED[1:]}.")
     if not same_kind:
-        notes.append("One has response times and the other service times: latencies are not compared.")
+        notes.append("One has response times, the other service times, so latencies are not compared.")
     changed = [n for n in common if treatments_a[n].settings != treatments_b[n].settings]
     if changed:
-        notes.append(f"The same name stands for different settings: {', '.join(changed)}.")
+        notes.append(f"The same name has different settings: {', '.join(changed)}.")
     return Comparison(
         a=design_a.name,
         b=design_b.name,
@@ -197,7 +196,7 @@ def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
 def _usable_trials(
     folder: ExperimentFolder, records: Sequence[TrialRecord], tables: Tables | None = None
 ) -> tuple[list[TrialResponse], dict[int, str]]:
-    """The complete trials that did any work, and why each other one is left out."""
+    """The complete trials that did any work, and why the others are excluded."""
     excluded = {
         r.number: f"{r.state.value}: {r.reason or 'no reason was recorded'}"
         for r in records
@@ -206,7 +205,10 @@ def _usable_trials(
     usable = []
     mixed = _mixed(folder, records)
     excluded |= {
-        r.number: f"its block was measured on {' and '.join(mixed[r.block])}: nothing cancels between machines"
+        r.number: (
+            f"its block was measured on {' and '.join(mixed[r.block])}: differences between machines do not "
+            "cancel"
+        )
         for r in records
         if r.block in mixed
     }
@@ -220,7 +222,7 @@ def _usable_trials(
 
 
 def _mixed(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> dict[int, tuple[str, ...]]:
-    """Blocks of several machines, which only somebody who moves folders can make."""
+    """Blocks of several machines, which can only come from moving folders by hand."""
     if not folder.design.target.addresses:
         return {}
     named = [r for r in records if r.machine]
@@ -317,7 +319,7 @@ def _effects(design: Design, by_treatment: Mapping[str, Sequence[TrialResponse]]
 
 
 def _noise(design: Design, by_treatment: Mapping[str, Sequence[TrialResponse]]) -> Iterable[NoiseFloor]:
-    # Shared by the conditions, so that one with an odd A/A pair is not found merely by looking at many.
+    # Adjusted for the number of conditions, so that many conditions do not produce an odd A/A pair by chance.
     alpha = design.alpha / max(len(design.baselines), 1)
     for condition, baseline in design.baselines.items():
         for response in RESPONSES:
@@ -327,7 +329,7 @@ def _noise(design: Design, by_treatment: Mapping[str, Sequence[TrialResponse]]) 
 
 
 def _refuse_other_workload(a: Design, b: Design, common: Sequence[str], place: str) -> None:
-    """A ratio between two different questions means nothing."""
+    """A ratio between two different questions is meaningless."""
     differences = _differences("workload.", a.workload.model_dump(), b.workload.model_dump())
     for name in common:
         own_a, own_b = (

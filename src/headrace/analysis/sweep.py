@@ -1,7 +1,7 @@
-"""What a saturation sweep says: the knee, the law, and the largest load that holds an objective.
+"""Conclusions of a saturation sweep: the knee, the law, and the largest load that holds an objective.
 
-The trial is the unit here as everywhere: each level is measured once in each pass, and every interval is over
-passes. The search that chose the levels is shown, never analysed: see ``experiment.kinds.sweep``.
+The trial is the unit, as everywhere: each level is measured once per pass, and every interval is over passes. The
+search that chose the levels is shown but never analysed: see ``experiment.kinds.sweep``.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from headrace.store import ExperimentFolder, TrialRecord
 #: The block of the search; the passes are blocks 1, 2, ...
 SEARCH = 0
 
-#: Why a level that waits for its turn has no numbers.
+#: Why a pending level has no numbers.
 NOT_RUN = "not run yet"
 
-#: An interval that spans more than this factor is not printed: nobody could act on it.
+#: An interval that spans more than this factor is useless and not printed.
 WIDEST = 100.0
 
-#: What the driver says when its own CPU was full: ``judge`` in crates/engine/src/lines.rs.
+#: The driver's message when its own CPU was saturated: ``judge`` in crates/engine/src/lines.rs.
 SATURATED = "the driver was saturated"
 
 _UNITS_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
@@ -60,7 +60,7 @@ class Objective:
 
 
 def parse_objective(text: str, place: str) -> Objective:
-    """``p99=10ms`` -> Objective; ``place`` is the plan's name for errors. Raises PlanError."""
+    """``p99=10ms`` -> Objective; ``place`` is the plan's name, for errors. Raises PlanError."""
     match = re.fullmatch(r"(p[\d.]+)\s*=\s*(\d+(?:\.\d+)?|\.\d+)\s*(ns|us|µs|ms|s)", text.strip())
     if not match or match[1] not in PERCENTILES or not float(match[2]) > 0:
         raise PlanError(
@@ -72,22 +72,20 @@ def parse_objective(text: str, place: str) -> Objective:
 
 
 def is_driver_saturated(record: TrialRecord) -> bool:
-    """Whether a trial is invalid because its driver used all the CPU it has: it says nothing of the server.
-
-    A driver that was late is no such sign: on a busy host that comes and goes, at any load.
+    """Whether a trial is invalid because its driver used all of its CPU, so that it does not measure the server. A
+    late driver does not count: on a busy host that happens at any load.
     """
     return record.state is TrialState.INVALID and SATURATED in record.reason
 
 
 @dataclass(frozen=True)
 class Level:
-    """One level of load. ``summary`` is None, and ``missing`` says why, where no trial of a pass can be analysed.
+    """One level of load.
 
-    ``step`` is its throughput by that of the best smaller level, paired by pass; None for the first, and where
-    no pass has both.
-    ``search_ops_s`` is what the search saw, which no result rests on.
-    ``failed_share`` is the share of its operations that ended badly. ``is_driver_saturated``: the driver was, in
-    a pass, or in the search where it ended there.
+    If no trial of a pass is valid, ``summary`` is None and ``missing`` says why. ``step`` is its throughput
+    relative to the best smaller level, paired by pass; None for the first, and if no pass has both.
+    ``search_ops_s`` is the search's value, which no result uses. ``failed_share`` is the share of its operations
+    that failed. ``is_driver_saturated``: in a pass, or in the search if that ended it.
     """
 
     treatment: str
@@ -101,14 +99,14 @@ class Level:
 
     @property
     def trials(self) -> tuple[int, ...]:
-        """Those of the passes that count."""
+        """The valid trials of the passes."""
         return self.summary.trials if self.summary else ()
 
     def meets(self, objective: Objective, end: str) -> bool | None:
-        """Whether an ``end`` (low, estimate, high) of the percentile is within the limit; None if it is not known.
+        """Whether an ``end`` (low, estimate, high) of the percentile is within the limit; None if unknown.
 
-        An operation that ended badly counts with the time it took. More of them than the percentile has room for
-        miss the limit whatever their times: an error that comes fast is no answer.
+        A failed operation counts with the time it took. If more operations failed than the percentile allows, the
+        limit is missed regardless of their times: a fast error is not an answer.
         """
         if self.failed_share > objective.room:
             return False
@@ -121,8 +119,8 @@ class Level:
 class Knee:
     """The last level that brought ``gain`` more throughput than any smaller one.
 
-    ``low`` and ``high`` are levels too, the range that holds the knee with the sweep's confidence; None with one
-    pass. ``is_top``: it is the highest level measured, so that the true one may lie beyond. ``may_be_top``: the
+    ``low`` and ``high`` are also levels, the range that contains the knee with the sweep's confidence; None with
+    one pass. ``is_top``: it is the highest level measured, so the true knee may be higher. ``may_be_top``: the
     range reaches that level.
     """
 
@@ -136,11 +134,11 @@ class Knee:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known of one objective.
+    """The result for one objective.
 
-    ``holds`` is the largest level up to which every one is shown to hold it; ``fails`` the smallest shown not
-    to; ``open_levels`` those between of which neither is shown, with ``why``. ``estimate`` is what ``holds``
-    would be if the estimates were certain.
+    ``holds`` is the largest level up to which all levels are shown to hold it; ``fails`` the smallest shown to
+    fail; ``open_levels`` the undecided ones in between, with ``why``. ``estimate`` is what ``holds`` would be if
+    the estimates were certain.
     """
 
     objective: Objective
@@ -156,8 +154,8 @@ class Answer:
 class Sweep:
     """Everything concluded about one sweep, finished or not.
 
-    ``law`` is None, and ``law_refusal`` says why, where no fit is possible (and for a rate, which is no number of
-    clients). ``latency_kind`` is ``response`` (from the intended start) or ``service`` (from the send).
+    If no fit is possible (or for a rate, which is not a number of clients), ``law`` is None and ``law_refusal``
+    says why. ``latency_kind`` is ``response`` (from the intended start) or ``service`` (from the send).
     ``excluded`` maps a pass's trial to why it is not analysed.
     """
 
@@ -184,7 +182,7 @@ class Sweep:
         return [(level, level.summary) for level in self.levels if level.summary]
 
     def as_analysis(self) -> Analysis:
-        """Each level as a treatment, none compared: for the parts of a report that show trials."""
+        """Each level as a treatment, without comparisons: for the parts of a report that show trials."""
         return Analysis(
             name=self.name,
             alpha=self.alpha,
@@ -207,26 +205,26 @@ class Sweep:
 
     @property
     def unreached(self) -> Level | None:
-        """The first level above all that were measured that was tried in vain."""
+        """The first level above all measured ones that could not be measured."""
         top = max((level.load for level, _ in self.measured), default=0.0)
         above = (level for level in self.levels if level.load > top)
         return next((level for level in above if level.missing != NOT_RUN), None)
 
     @property
     def driver_saturated(self) -> list[float]:
-        """The levels at which the driver used all the CPU it has."""
+        """The levels at which the driver used all of its CPU."""
         return [level.load for level in self.levels if level.is_driver_saturated]
 
 
 def analyse_sweep(folder: ExperimentFolder) -> Sweep:
-    """Everything that can be concluded; ``folder`` as ``experiment.kinds.as_decided`` gives it.
+    """All conclusions; ``folder`` as ``experiment.kinds.as_decided`` gives it.
 
     Raises StoreError when the folder is damaged; without a usable trial there is a Sweep without a knee.
     """
     design = folder.design
     table, alpha = design.sweep, design.alpha
     if table is None:
-        raise StoreError("this is no sweep", place=str(folder.path))
+        raise StoreError("this is not a sweep", place=str(folder.path))
     loads = dict(zip((t.name for t in design.treatments), map(float, table.loads()), strict=True))
     objectives = [parse_objective(text, str(folder.path)) for text in table.objective]
     planned = {t.treatment for t in design.trials}
@@ -258,7 +256,7 @@ def analyse_sweep(folder: ExperimentFolder) -> Sweep:
         for t in trials
     ]
     refusal = (
-        "an offered rate is no number of clients: the Universal Scalability Law does not apply"
+        "an offered rate is not a number of clients: the Universal Scalability Law does not apply"
         if table.is_open
         else usl.refusal(points)
     )
@@ -286,7 +284,7 @@ def analyse_sweep(folder: ExperimentFolder) -> Sweep:
 def _responses(
     folder: ExperimentFolder, records: Sequence[TrialRecord]
 ) -> tuple[dict[str, list[TrialResponse]], dict[str, TrialResponse], dict[int, str]]:
-    """Per level the passes' trials and the search's one; and why each other trial of a pass is left out."""
+    """Per level the trials of the passes and of the search; and why other trials of a pass are excluded."""
     excluded = {
         r.number: f"{r.state.value}: {r.reason or 'no reason was recorded'}"
         for r in records
@@ -305,7 +303,7 @@ def _responses(
 
 
 def _saturated(records: Sequence[TrialRecord]) -> set[str]:
-    """The levels whose driver was saturated in a pass, or in the search where that was all there was of them."""
+    """The levels whose driver was saturated in a pass, or in the search if they have no pass."""
     repeated = {r.treatment for r in records if r.block != SEARCH}
     return {
         r.treatment
@@ -321,7 +319,7 @@ def _why_missing(records: Sequence[TrialRecord], name: str) -> str:
 
 
 def _failed_share(trials: Sequence[TrialResponse]) -> float:
-    """Only response times hold operations that ended badly, beside those that count as done."""
+    """Only response times include failed operations in addition to the successful ones."""
     total = sum(t.latency.total for t in trials if t.latency_kind == "response")
     done = sum(t.operations for t in trials if t.latency_kind == "response")
     return max(0.0, 1 - done / total) if total else 0.0
@@ -329,7 +327,7 @@ def _failed_share(trials: Sequence[TrialResponse]) -> float:
 
 def _summary(name: str, trials: Sequence[TrialResponse], alpha: float) -> TreatmentSummary:
     throughput = geometric_mean(THROUGHPUT, trials, alpha=alpha)
-    assert throughput is not None  # only trials that did work come here
+    assert throughput is not None  # only trials that did work get here
     found = {p: jackknife([t.latency for t in trials], p, alpha) for p in (*PERCENTILES, "max")}
     return TreatmentSummary(
         treatment=name,
@@ -347,11 +345,11 @@ def _summary(name: str, trials: Sequence[TrialResponse], alpha: float) -> Treatm
 def step_over(
     lower: Sequence[Sequence[TrialResponse]], own: Sequence[TrialResponse], alpha: float
 ) -> Interval | None:
-    """A level's throughput by that of the best of the ``lower`` ones; None where no pass has it and one of them.
+    """A level's throughput relative to the best of the ``lower`` ones; None if no pass has it and one of them.
 
-    Each is compared over the passes that both have, so the best is the one with the smallest ratio. Where levels
-    lost passes, those with two in common count before those with one: from one pass nobody can tell a better
-    level from a better moment.
+    Each is compared over common passes, so the best is the one with the smallest ratio. If levels lost passes,
+    those with two in common take precedence over those with one: with one pass a better level is indistinguishable
+    from a better moment.
     """
     passes = {t.block for t in own}
     common = [len(passes & {t.block for t in trials}) for trials in lower]
@@ -368,9 +366,10 @@ def _step(below: Sequence[TrialResponse], above: Sequence[TrialResponse], alpha:
 def knee_of(levels: Sequence[Level], gain: float) -> Knee | None:
     """The last level whose step brings the gain; its range by two walks along the levels.
 
-    Upward from the first while each step surely brings it, downward from the top while each surely does not. A
-    walk that stops at the first doubt needs no allowance for the number of levels (fixed sequence: Maurer, Hothorn
-    & Lehmacher 1995), and each looks at one end of its intervals, so both err together with at most their alpha.
+    Upward from the first while each step certainly brings it, downward from the top while each certainly does not.
+    A walk that stops at the first doubt needs no adjustment for the number of levels (fixed sequence: Maurer,
+    Hothorn & Lehmacher 1995), and each uses one end of its intervals, so both err jointly with probability at most
+    alpha.
     """
     measured = [level for level in levels if level.summary]
     measured = measured[:1] + [level for level in measured[1:] if level.step]
@@ -387,7 +386,7 @@ def knee_of(levels: Sequence[Level], gain: float) -> Knee | None:
     top = len(measured) - 1
     summary = measured[at].summary
     assert summary is not None
-    # A step of one pass stops the walks; only if all are such there is no range to speak of.
+    # A step with one pass stops the walks; if all steps have one pass, there is no range.
     is_known = any(step.low is not None for step in steps[1:])
     return Knee(
         load=measured[at].load,
@@ -402,8 +401,8 @@ def knee_of(levels: Sequence[Level], gain: float) -> Knee | None:
 def answer_of(objective: Objective, levels: Sequence[Level]) -> Answer:
     """A walk up from the first level while each one's upper bound meets the limit.
 
-    As a fixed sequence it names a level that does not hold with probability alpha / 2 at most, however many levels
-    there are.
+    As a fixed sequence, it names a level that does not hold with probability at most alpha / 2, regardless of the
+    number of levels.
     """
     found = [level for level in levels if level.summary]
     holds = estimate = None
@@ -449,7 +448,7 @@ def _about_knee(sweep: Sweep, knee: Knee) -> str:
     if knee.ops_s.low is not None and knee.ops_s.high is not None and is_telling(knee.ops_s):
         rate += f" ({_count(knee.ops_s.low)} to {_count(knee.ops_s.high)})"
     if sweep.is_open:
-        rate += f", {knee.ops_s.estimate / knee.load:.0%} of the offered"
+        rate += f", {knee.ops_s.estimate / knee.load:.0%} of the offered load"
     if knee.is_top:
         return f"Throughput still grows at {sweep.at(knee.load)}, {_top(sweep)}: {rate}."
     text = (
@@ -485,12 +484,12 @@ def _top(sweep: Sweep) -> str:
 
 
 def _about_limits(sweep: Sweep) -> list[str]:
-    """What kept levels from being measured, where that was not the server's throughput."""
+    """Why levels could not be measured, other than the server's throughput."""
     said = []
     if sweep.driver_saturated:
         said.append(
             f"At {sweep.at(*sweep.driver_saturated)} the driver, not the server, was the bottleneck: "
-            "those trials say nothing about the server."
+            "those trials do not measure the server."
         )
     level = sweep.unreached
     if level is not None and not level.is_driver_saturated:
@@ -509,26 +508,26 @@ def _about_law(sweep: Sweep) -> str:
         return f"The Universal Scalability Law does not describe these levels: {law.doubt}."
     peak = law.peak_load
     if not math.isfinite(peak.estimate):
-        end = "levels off" if math.isfinite(law.peak_ops_s) else "grows without end"
-        text = f"The Universal Scalability Law sees no peak: throughput {end}"
+        end = "levels off" if math.isfinite(law.peak_ops_s) else "grows without limit"
+        text = f"By the Universal Scalability Law there is no peak: throughput {end}"
         if peak.low is None:
-            return f"{text} (too few passes to be sure)."
-        return f"{text} (surely no peak below {round_peak(peak.low):,.6g})."
+            return f"{text} (too few passes to be certain)."
+        return f"{text} (certainly no peak below {round_peak(peak.low):,.6g})."
     text = f"The Universal Scalability Law puts the peak at {sweep.at(round_peak(peak.estimate))}"
     if peak.low is None or peak.high is None:
         return f"{text} (too few passes for a range)."
     if math.isinf(peak.high):
-        return f"{text}, or anywhere from {round_peak(peak.low):,.6g} on: crosstalk may be 0."
+        return f"{text}, or at any load from {round_peak(peak.low):,.6g}: crosstalk may be 0."
     return f"{text} ({round_peak(peak.low):,.6g} to {round_peak(peak.high):,.6g})."
 
 
 def round_peak(load: float) -> float:
-    """Half a client is no client: a digit behind the point only where it is a large part."""
+    """A whole number, with one decimal only if it is small."""
     return round(load, 1) if load < 10 else float(round(load))
 
 
 def is_telling(found: Interval) -> bool:
-    """Whether an interval's ends say anything: from two or three unlike passes t spans orders of magnitude."""
+    """Whether an interval is useful: with two or three dissimilar passes it spans orders of magnitude."""
     return found.low is not None and found.high is not None and found.high < WIDEST * found.low
 
 

@@ -1,8 +1,8 @@
-"""What a digest's numbers mean: shares, percentiles, variation, apdex, rankings; two digests beside each other.
+"""A digest's figures: shares, percentiles, variation, Apdex, rankings, and comparisons of two digests.
 
-A digest holds every event of a capture, so its figures describe that capture exactly (percentiles within half the
-width of a bucket, 0.4%). Nothing here is an estimate with an error: events of one capture wait for the same locks,
-caches and disks and are no independent trials, so pooling them into a test would call everything significant.
+A digest covers every event of a capture, so its figures describe that capture exactly (percentiles within half the
+width of a bucket, 0.4%). None is an estimate with an error: events of one capture wait for the same locks, caches
+and disks and are not independent trials, so pooling them into a test would make everything significant.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from headrace.digests.classes import Digest, QueryClass
 
-#: Apdex: satisfied up to T, tolerating up to this many T (apdex.org, Technical Specification 1.1).
+#: Apdex: satisfied up to T, tolerating up to this many times T (apdex.org, Technical Specification 1.1).
 TOLERATED = 4
 
-#: What a ranking can be by.
+#: Ranking criteria.
 ORDERS: Mapping[str, Callable[[QueryClass], float]] = {
     "sum": lambda each: each.total_ns,
     "count": lambda each: each.count,
@@ -44,13 +44,13 @@ PERCENTILES: Mapping[str, tuple[int, int]] = {
 
 
 def ranked(digest: Digest, order: str = "sum") -> list[QueryClass]:
-    """The classes, the largest first; equal ones by their share of the response time."""
+    """The classes, largest first; ties by their share of the response time."""
     by = ORDERS[order]
     return sorted(digest.classes, key=lambda each: (-by(each), -each.total_ns, -each.count, each.name))
 
 
 def share(each: QueryClass, whole: QueryClass) -> float | None:
-    """Of all response time; None where the source knows no times."""
+    """The share of all response time; None if the source has no times."""
     return each.total_ns / whole.total_ns if whole.total_ns else None
 
 
@@ -60,16 +60,16 @@ def mean_ns(each: QueryClass) -> float | None:
 
 
 def percentile_ns(each: QueryClass, name: str) -> float | None:
-    """Of all events of the class, by nearest rank; None where none has a response time.
+    """A percentile of all events of the class, by nearest rank; None if none has a response time.
 
-    The middle of the bucket of that rank, clamped to the exact extremes: at most 0.4% from the true one.
+    The middle of the bucket of that rank, clamped to the exact extremes: at most 0.4% off.
     """
     timed = each.number("response_ns")
     return value_at(each.response, name, timed.least, timed.most)
 
 
 def value_at(found: Buckets, name: str, least: int | None = None, most: int | None = None) -> float | None:
-    """The same of any histogram."""
+    """The same for any histogram."""
     if not found.total:
         return None
     numerator, denominator = PERCENTILES[name]
@@ -82,7 +82,7 @@ def value_at(found: Buckets, name: str, least: int | None = None, most: int | No
 
 
 def is_thin(found: Buckets, name: str) -> bool:
-    """Whether fewer than MIN_BEYOND events lie beyond a percentile: it says how those few went, no more."""
+    """Whether fewer than MIN_BEYOND events are beyond a percentile, so that it describes only those few."""
     numerator, denominator = PERCENTILES[name]
     return found.total + -found.total * numerator // denominator < MIN_BEYOND
 
@@ -90,12 +90,12 @@ def is_thin(found: Buckets, name: str) -> bool:
 def dispersion_s(each: QueryClass) -> float | None:
     """Variance over mean (the index of dispersion) of the response times in seconds, exact; pt's V/M.
 
-    0 for calls that all take equally long; the larger, the more a few of them take much longer than the rest.
+    0 if all calls take equally long; large if a few take much longer than the rest.
     """
     timed, squares = each.number("response_ns"), each.number("response_ns_squares").sum
     if not timed.count or not timed.sum:
         return None
-    # Whole numbers up to the end: the difference of two nearly equal squares would lose all digits.
+    # Integers until the end: the difference of two nearly equal squares would lose all precision.
     scaled = timed.count * squares - timed.sum**2
     return scaled / (timed.count * timed.sum) / 1e9
 
@@ -114,9 +114,10 @@ class Satisfaction:
 
 
 def satisfaction(each: QueryClass, objective_ns: float) -> Satisfaction | None:
-    """How many calls met an objective. A bucket counts by its middle, so T is sharp within 0.4%.
+    """How many calls met an objective.
 
-    Response times alone: a call that failed fast counts as satisfied, its number stands under errors.
+    A bucket counts by its middle, so T is accurate to 0.4%. Only response times count: a call that failed fast
+    counts as satisfied; failures are reported as errors.
     """
     total = each.response.total
     if not total:
@@ -137,9 +138,8 @@ class Bar:
 
 
 def distribution(found: Buckets, steps: int = 1) -> list[Bar]:
-    """Events by latency in ``steps`` ranges a decade, equal on a log scale, from the first to the last with any.
-
-    Ranges begin at powers of ten; a bucket counts by its middle, so edges are sharp within 0.4%.
+    """Events by latency in ``steps`` ranges per decade, equal on a log scale, from the first to the last non-empty
+    one. Ranges start at powers of ten; a bucket counts by its middle, so edges are accurate to 0.4%.
     """
     if not found.total:
         return []
@@ -155,18 +155,20 @@ def distribution(found: Buckets, steps: int = 1) -> list[Bar]:
 
 @dataclass(frozen=True)
 class Change:
-    """One class in two digests; a side that lacks it is None. Ratios are after to before, None where either is."""
+    """One class in two digests; a side without it is None. Ratios are after relative to before, None if either
+    side is.
+    """
 
     name: str
     before: QueryClass | None
     after: QueryClass | None
-    #: Of calls a second, of the mean and of the percentiles p50, p95, p99.
+    #: Ratios of calls per second, of the mean and of the percentiles p50, p95, p99.
     rate: float | None
     mean: float | None
     percentiles: Mapping[str, float | None]
-    #: Response time a second of traffic (a load: ns a second), after less before.
+    #: Change of response time per second of traffic (a load: ns per second), after minus before.
     load_change: float
-    #: Slices' means: the share of pairs (one slice of before, one of after) in which after is slower.
+    #: The share of pairs of slices (one of before, one of after) in which after has the larger mean.
     slower_slices: float | None
     slices: tuple[int, int]
 
@@ -184,9 +186,9 @@ class Change:
 
 
 def compare(before: Digest, after: Digest) -> list[Change]:
-    """Every class of either, those first whose load (response time a second of traffic) changed most.
+    """Every class of either, sorted by change of load (response time per second of traffic).
 
-    Loads and rates are per second of each capture, so that captures of different lengths compare.
+    Loads and rates are per second of each capture, so that captures of different lengths are comparable.
     """
     spans = (before.span_s or 1.0, after.span_s or 1.0)
     names = dict.fromkeys([*after.by_name, *before.by_name])
@@ -223,12 +225,11 @@ def _ratio(before: float | None, after: float | None) -> float | None:
 
 
 def slower_share(before: QueryClass, after: QueryClass) -> tuple[float | None, tuple[int, int]]:
-    """Of all pairs of a slice of before and one of after, the share in which after's mean is larger; ties half.
-
-    0.5: the slices of both overlap evenly; 1: each slice of after is slower than every one of before. It describes
-    how far the two captures lie apart beside how much each varies in itself; slices follow each other and share
-    what happened around them, so no significance follows from it (the common-language effect size, McGraw & Wong
-    1992). None with fewer than 4 slices on a side.
+    """The share of pairs of a slice of before and one of after in which after's mean is larger; ties count half.
+    0.5: the slices overlap evenly; 1: each slice of after is slower than every one of before. It compares the
+    difference of the captures with the variation within each; successive slices share conditions, so it does not
+    imply significance (the common-language effect size, McGraw & Wong 1992). None with fewer than 4 slices on a
+    side.
     """
     means = [each.slices.sum_ns / np.maximum(each.slices.count, 1) for each in (before, after)]
     sizes = (len(means[0]), len(means[1]))
@@ -256,22 +257,22 @@ class Sides:
 
     @property
     def mean_share(self) -> float | None:
-        """Of the client's mean time what is network and client: exact where both saw the same calls."""
+        """The part of the client's mean time spent in network and client; exact if both saw the same calls."""
         if self.mean_ns is None or not self.mean_ns[0]:
             return None
         return 1 - self.mean_ns[1] / self.mean_ns[0]
 
     @property
     def is_same_calls(self) -> bool:
-        """Whether both counted the same number of calls: else even the means are of different calls."""
+        """Whether both counted the same number of calls; otherwise even the means cover different calls."""
         return self.client.count == self.server.count
 
 
 def sides(client: Digest, server: Digest) -> tuple[list[Sides], list[QueryClass], list[QueryClass]]:
-    """Classes that both saw, the largest at the client first; those that only one did.
+    """Classes seen by both, largest at the client first; and those seen by only one.
 
-    The difference of two distributions is not the distribution of the differences: the call that is slowest at the
-    client need not be the slowest at the server. Only means subtract; percentiles stand side by side.
+    The difference of two distributions is not the distribution of the differences: the slowest call at the client
+    need not be the slowest at the server. Only means can be subtracted; percentiles are listed side by side.
     """
     both = []
     for each in client.classes:
@@ -298,7 +299,7 @@ def sides(client: Digest, server: Digest) -> tuple[list[Sides], list[QueryClass]
 
 @dataclass(frozen=True)
 class Seen:
-    """A class of a history: the first and the last day with it, on how many days, its calls on all of them."""
+    """A class of a history: the first and the last day with it, the number of days, and its total calls."""
 
     name: str
     first_day: str
@@ -309,7 +310,7 @@ class Seen:
 
 
 def seen(days: Mapping[str, Digest]) -> list[Seen]:
-    """Every class, those that came last first; of one day those with the most response time. Days in order."""
+    """Every class, most recently first-seen first; within a day by response time. Days in order."""
     found: dict[str, Seen] = {}
     for day, digest in days.items():
         for each in digest.classes:
@@ -325,7 +326,7 @@ def seen(days: Mapping[str, Digest]) -> list[Seen]:
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """A course over time: slices from ``start_ns`` on, ``width_ns`` each, without a hole. NaN where nothing ran.
+    """A course over time: slices of ``width_ns`` from ``start_ns``, without gaps. NaN if nothing ran.
 
     Shapes (n,); the first and the last slice may be only partly within the capture.
     """
@@ -358,7 +359,7 @@ def heat_rows(
 ) -> tuple[int, int, NDArray[np.float64], NDArray[np.int64]]:
     """The heat map: (start ns, width ns, edges of latency in ns (m + 1,), counts (m, n)).
 
-    ``steps`` rows a decade of latency, columns without a hole.
+    ``steps`` rows per decade of latency, columns without gaps.
     """
     width = digest.heat_slice_ns
     assert digest.first_ns is not None
@@ -379,9 +380,8 @@ def heat_rows(
 def percentile_course(
     digest: Digest, names: Sequence[str] = ("p50", "p95", "p99")
 ) -> tuple[int, Mapping[str, list[tuple[int, float]]]]:
-    """(width ns, name -> (start of a slice in ns, percentile of all classes in it)); thin ones are left out.
-
-    Slices are joined until half of them have enough events for the last name, but 16 are left at least.
+    """(width ns, name -> (start of a slice in ns, percentile of all classes in it)); slices with too few events
+    are omitted. Slices are joined until half of them have enough events for the last name, but at least 16 remain.
     """
     width, last = digest.heat_slice_ns, names[-1]
     slices = dict(digest.heat)

@@ -1,4 +1,4 @@
-"""What each trial answered: one ``TrialResponse`` a trial, aggregated in SQL over the Parquet tables."""
+"""Each trial's responses: one ``TrialResponse`` per trial, aggregated in SQL over the Parquet tables."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
 THROUGHPUT = "throughput"
 
-#: What treatments are compared in. No ``max`` and no p99.99: one slow operation decides them.
+#: Responses in which treatments are compared. Not ``max`` and p99.99, which depend on single operations.
 RESPONSES = (THROUGHPUT, "p50", "p90", "p95", "p99", "p99.9")
 
-#: Of processors that software imitates: an instruction costs there what it costs nowhere else.
+#: Caution for emulated CPUs, on which the cost of instructions is unrealistic.
 EMULATED = (
-    "measured on an emulated machine (no KVM): only the direction of a difference can be trusted there, "
-    "never its size"
+    "measured on an emulated machine (no KVM): "
+    "only the direction of a difference can be trusted, never its size"
 )
 
 
 def is_emulated(records: Iterable[TrialRecord]) -> bool:
-    """Whether any trial ran on processors that software imitates."""
+    """Whether any trial ran on emulated CPUs."""
     return any(record.accel == "tcg" for record in records)
 
 
 @dataclass(frozen=True, eq=False)
 class TrialResponse:
-    """One trial, the unit of replication: everything that is compared is taken from one of these.
+    """One trial, the unit of replication: all comparisons are based on these.
 
-    ``operations`` (those that ended well) and ``errors`` count the measured window. ``latency`` holds all
-    operations of ``latency_kind`` together; where that is ``response``, also those that ended badly.
-    ``parts`` is the same of each kind of operation alone, by its name.
+    ``operations`` (successful ones) and ``errors`` count the measured window. ``latency`` covers all operations of
+    ``latency_kind``; if that is ``response``, including failed ones. ``parts`` is the same for each kind of
+    operation separately, by name.
     """
 
     number: int
@@ -55,23 +55,22 @@ class TrialResponse:
     parts: Mapping[str, TrialResponse] = field(default_factory=dict)
 
     def value(self, response: str) -> float | None:
-        """A response by name, in ops/s or ns; None where the trial cannot answer it, or answered 0."""
+        """A response by name, in ops/s or ns; None if the trial has no value, or 0."""
         found = self.throughput_ops_s if response == THROUGHPUT else percentile_ns(self.latency, response)
         return found if found and found > 0 else None
 
     def resolution_log(self, response: str) -> float:
-        """What this trial's measuring cannot tell apart, in log units: see ``percentiles.resolution_log``."""
+        """The precision of this trial's measurement, in log units: see ``percentiles.resolution_log``."""
         return 0.0 if response == THROUGHPUT else resolution_log(self.latency, response)
 
 
-#: The kinds of rows that make up a kind of latency. Response times are those of operations that ended well and of
-#: those that ended badly.
+#: The kinds of rows that make up a kind of latency. Response times include successful and failed operations.
 KINDS = {"response": ("response", "failed"), "service": ("service",)}
 
 _NONE: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 
-# A row that straddles an edge of the window counts by its share, so that short windows are not off by a row.
-# A workload may know an extreme in some rows only (fio: when a new one was seen), but of every operation.
+# A row that straddles an edge of the window counts in proportion, so that short windows are not off by a row. A
+# workload may report an extreme only in some rows (fio: when a new one was seen), but it covers every operation.
 _INTERVALS_SQL = """
     WITH inside AS (
         SELECT *, CASE WHEN duration_s > 0
@@ -84,8 +83,8 @@ _INTERVALS_SQL = """
     FROM inside WHERE share > 0 AND operation <> $reconnect GROUP BY trial, operation
 """
 
-# A workload may give a histogram of the whole window, or one a second; where it gives both they hold the same
-# operations, so only the first is used.
+# A workload may provide a histogram of the whole window, or one per second; if it provides both, they cover the
+# same operations, so only the first is used.
 _LATENCY_SQL = """
     SELECT trial, operation, kind, bucket, t_s IS NULL AS whole, sum(count)::BIGINT AS count
     FROM latency JOIN windows USING (trial)
@@ -96,7 +95,7 @@ _LATENCY_SQL = """
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """What the tables of trials say, by trial's number: a large study is read once for all that is made of it."""
+    """The contents of trials' tables, by trial number, so that a large study is read only once."""
 
     totals: Mapping[int, Mapping[str, _Total]]
     rows: Mapping[int, _Rows]
@@ -105,13 +104,13 @@ class Tables:
 def trial_responses(
     folder: ExperimentFolder, records: Sequence[TrialRecord], tables: Tables | None = None
 ) -> list[TrialResponse]:
-    """One response a record, in the order given. ``tables`` are read from the folder unless the caller has them.
-    Raises StoreError when a table cannot be read.
+    """One response per record, in the given order. ``tables`` are read from the folder unless given. Raises
+    StoreError when a table cannot be read.
 
-    Throughput is the operations of the window that ended well, by the window's length: a second without a row did
-    no work. Latencies of all operations are merged; they are response times where every trial has them, else
-    service times, never a mix of the two. Response times include those of operations that ended badly: what a
-    server never answered must not vanish from its tail.
+    Throughput is the successful operations of the window divided by its length: a second without a row did no
+    work. Latencies of all operations are merged; they are response times if every trial has them, else service
+    times, never a mix. Response times include failed operations, because requests that a server never answered
+    must not vanish from its tail.
     """
     found = tables or read_tables(folder, records)
     rows = {r.number: found.rows[r.number] for r in records if r.number in found.rows}
@@ -138,7 +137,7 @@ def read_tables(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> Tab
 
 
 class _Total(NamedTuple):
-    """What the intervals say of one operation, or of several, in a window."""
+    """The intervals of one operation, or of several, summed over a window."""
 
     operations: float = 0.0
     errors: float = 0.0
@@ -147,7 +146,7 @@ class _Total(NamedTuple):
 
     @staticmethod
     def of_all(parts: Collection[_Total]) -> _Total:
-        """An extreme is known of all only where it is known of each that did any work."""
+        """An extreme of all is known only if it is known for each one that did any work."""
 
         def known(name: str) -> list[int]:
             found = [
@@ -209,9 +208,9 @@ _Rows = Mapping[str, Any]
 
 
 def _rows_by_trial(columns: Mapping[str, Any]) -> dict[int, _Rows]:
-    """Split the columns by trial, without the rows a second that a histogram of the whole window repeats."""
+    """Split the columns by trial, without the per-second rows if there is a histogram of the whole window."""
     by_trial: dict[int, _Rows] = {}
-    # Sorted once and split: a mask a trial would read all rows as often as there are trials.
+    # Sort once and split, because a mask per trial would read all rows for every trial.
     order = np.argsort(columns["trial"], kind="stable")
     numbers, starts = np.unique(np.asarray(columns["trial"])[order], return_index=True)
     parts = {name: np.split(np.asarray(column)[order], starts[1:]) for name, column in columns.items()}

@@ -1,7 +1,7 @@
 """The Universal Scalability Law: X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1)).
 
-lambda is what one client gets alone, sigma the share of the work that only one can do at a time (contention),
-kappa the cost of every pair keeping in step (crosstalk): only kappa makes throughput fall again.
+lambda is the throughput of a single client, sigma the share of serialised work (contention), kappa the cost per
+pair of staying coherent (crosstalk): only kappa makes throughput fall again.
 
 Source: Gunther 2007, Guerrilla Capacity Planning, ch. 4 to 6; Gunther, Puglia & Tomasette 2015, Hadoop superlinear
 scalability, CACM 58(4), for the form with lambda.
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: Three parameters bend through any three points; with six there are as many left to contradict them.
+#: Three parameters fit any three points; six leave as many points to test the fit.
 MIN_LEVELS = 6
 
-#: Passes are compared with the law by an F test, which any misfit fails once passes agree well enough. Only one
-#: larger than this moves a conclusion: see ``_residuals``.
+#: Passes are compared with the law by an F test, which any misfit fails if passes agree well enough. Only a misfit
+#: larger than this affects conclusions: see ``_residuals``.
 MISFIT = 0.05
 
-#: One pass leaves nothing to test against: then the law is doubted beyond this.
+#: One pass allows no test: a misfit beyond this raises doubt.
 MISFIT_UNTESTED = 0.10
 
 
@@ -44,12 +44,12 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Law:
-    """The fitted law. Every interval is over passes, at the level asked for; None where there is only one pass.
+    """The fitted law. Every interval is over passes, at the given level; None with only one pass.
 
-    ``peak_load`` is N* = sqrt((1 - sigma) / kappa), infinite where kappa may be 0; ``peak_ops_s`` is X(N*), the
-    limit lambda / sigma where N* is infinite, and infinite without contention, too. ``residuals`` maps each load
-    to how far its mean lies from the law, as a share; ``p_value`` is the chance of residuals as large when the law
-    holds, None with one pass. ``doubt`` says why the law does not describe these levels, and is empty when it may.
+    ``peak_load`` is N* = sqrt((1 - sigma) / kappa), infinite if kappa may be 0; ``peak_ops_s`` is X(N*), the limit
+    lambda / sigma if N* is infinite, and infinite if there is also no contention. ``residuals`` maps each load to
+    the relative deviation of its mean from the law; ``p_value`` is the probability of residuals as large if the
+    law holds, None with one pass. ``doubt`` says why the law does not describe these levels; empty if it may.
     """
 
     lambda_ops_s: Interval
@@ -75,17 +75,17 @@ def refusal(points: Sequence[Point]) -> str:
             f"{'is' if levels == 1 else 'are'} {levels}"
         )
     if not _coefficients(points, bounded=True)[0] > 0:
-        return "throughput falls from the first level on: the Universal Scalability Law has no fit"
+        return "throughput falls from the first level: the Universal Scalability Law has no fit"
     return ""
 
 
 def fit(points: Sequence[Point], alpha: float) -> Law:
     """The law through the trials' throughputs, each with the same relative weight. ``refusal`` must be empty.
 
-    Intervals are delete-one-pass jackknife with t on (passes - 1) degrees of freedom: a pass is left out whole,
-    so that neither what its trials share nor a level that is noisier than others makes them falsely narrow. They
-    are taken from the fit without bounds and cut at 0 afterwards: at a bound every left-out fit would say exactly
-    0, and the interval would be nothing but that. With two passes they hold, but are hardly of use.
+    Intervals are delete-one-pass jackknife with t on (passes - 1) degrees of freedom: whole passes are left out,
+    so that neither dependence within a pass nor a noisy level makes them falsely narrow. They come from the
+    unbounded fit and are cut at 0 afterwards: at a bound every left-out fit would be exactly 0, and so would the
+    interval. With two passes they are valid but nearly useless.
 
     Source of the jackknife: Shao & Tu 1995, The Jackknife and Bootstrap, ch. 2.
     """
@@ -109,7 +109,7 @@ def fit(points: Sequence[Point], alpha: float) -> Law:
 
 
 class _Parameters(NamedTuple):
-    """``curvature`` is kappa / (1 - sigma) = 1 / N*^2: unlike N*, it is regular where kappa passes 0."""
+    """``curvature`` is kappa / (1 - sigma) = 1 / N*^2: unlike N*, it is regular at kappa = 0."""
 
     log_lambda: float
     sigma: float
@@ -125,7 +125,7 @@ _UNKNOWN = _Parameters(math.nan, math.nan, math.nan, math.nan)
 
 
 def _coefficients(points: Sequence[Point], *, bounded: bool) -> tuple[float, float, float]:
-    """1 / lambda, sigma / lambda and kappa / lambda, with the least squared relative errors.
+    """1 / lambda, sigma / lambda and kappa / lambda, by least squares of relative errors.
 
     N / X is linear in the three. A row is weighted by X / N, so its residual is X / X(N) - 1, the relative error
     of the throughput itself: the least squares of the law on its own scale, with one minimum and no starting
@@ -156,7 +156,7 @@ def _parameters(coefficients: tuple[float, float, float]) -> _Parameters:
 
 
 def _half_widths(points: Sequence[Point], alpha: float) -> _Parameters:
-    """Half the width of each parameter's interval; NaN with one pass, or where a pass alone carries the fit."""
+    """Half the width of each parameter's interval; NaN with one pass, or if the fit depends on a single pass."""
     blocks = sorted({p.block for p in points})
     n = len(blocks)
     rest = [[p for p in points if p.block != block] for block in blocks]
@@ -169,7 +169,7 @@ def _half_widths(points: Sequence[Point], alpha: float) -> _Parameters:
 
 
 def _cut(estimate: float, free: float, half: float) -> Interval:
-    """An interval of a parameter that cannot be negative; it always holds its estimate."""
+    """An interval of a parameter that cannot be negative; it always includes its estimate."""
     if not math.isfinite(free + half):
         return Interval(estimate, None, None)
     return Interval(estimate, max(min(free - half, estimate), 0.0), max(free + half, estimate))
@@ -188,7 +188,7 @@ def _scale(estimate: float, free: float, half: float) -> Interval:
 
 
 def _peak(curvature: Interval, kappa: Interval) -> Interval:
-    """N* from 1 / N*^2. Its end is infinite exactly where kappa's interval holds 0."""
+    """N* from 1 / N*^2. Its upper bound is infinite if and only if kappa's interval includes 0."""
 
     def at(value: float | None) -> float | None:
         if value is None:
@@ -217,10 +217,11 @@ def _peak_ops_s(found: _Parameters) -> float:
 def _residuals(
     points: Sequence[Point], law: _Parameters, alpha: float
 ) -> tuple[dict[float, float], float | None, str]:
-    """Each level's distance from the law, the F test for lack of fit, and the doubt that follows.
+    """Each level's deviation from the law, the F test for lack of fit, and the resulting doubt.
 
-    The test sets what levels deviate by in all passes against what they deviate by from pass to pass, once each
-    pass's own pace is taken out. Source: Draper & Smith 1998, Applied Regression Analysis, 3rd ed., sec. 2.1.
+    The test compares the deviation of levels common to all passes with their variation between passes, after
+    removing each pass's overall speed. Source: Draper & Smith 1998, Applied Regression Analysis, 3rd ed., sec.
+    2.1.
     """
     from scipy.special import fdtrc
 
@@ -241,7 +242,7 @@ def _residuals(
     noise = float(np.sum((errors - by_level[level]) ** 2)) / freedom
     p_value = float(fdtrc(len(loads) - 3, freedom, lack / noise)) if noise > 0 else float(lack == 0)
     is_far = p_value < alpha and abs(residuals[worst]) > MISFIT
-    doubt = f"measured and law differ by up to {distance}, more than passes do among themselves"
+    doubt = f"measured values and law differ by up to {distance}, more than passes differ from each other"
     return residuals, p_value, doubt if is_far else ""
 
 

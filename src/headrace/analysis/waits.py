@@ -1,4 +1,4 @@
-"""What a server's threads wait for: in the kernel, by function, and in the server, by its own instruments."""
+"""What a server's threads wait for: in the kernel, by function, and in the server, by its instruments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headrace.analysis.window import Window
 
-#: Kernel functions in which a thread that has nothing to do rests; the rest is waiting for something.
+#: Kernel functions in which idle threads rest; in others, threads wait for something.
 IDLE = (
     "do_epoll_wait",
     "do_nanosleep",
@@ -24,7 +24,7 @@ IDLE_EVENTS = ("idle", "wait/io/socket/", "wait/synch/cond/")
 
 @dataclass(frozen=True)
 class KernelWait:
-    """``threads`` of this name stood in this kernel function on average; ``is_idle`` where that is resting."""
+    """The average number of ``threads`` with this name in this kernel function; ``is_idle`` if that is resting."""
 
     thread: str
     function: str
@@ -34,7 +34,7 @@ class KernelWait:
 
 @dataclass(frozen=True)
 class Event:
-    """A wait event: share of the waited time, how often a second, and the mean in us."""
+    """A wait event: share of the wait time, rate per second, and mean in us."""
 
     name: str
     share: float
@@ -43,7 +43,7 @@ class Event:
 
 
 def kernel_waits(window: Window, most: int = 8) -> list[KernelWait]:
-    """The most common waits of the servers' threads in the kernel; those that rest come last."""
+    """The most common waits of the servers' threads in the kernel, resting threads last."""
     found = []
     for label in window.labels("threads", "waiting"):
         gauge = window.gauge("threads", "waiting", label)
@@ -57,7 +57,7 @@ def kernel_waits(window: Window, most: int = 8) -> list[KernelWait]:
 
 
 def events(window: Window, most: int = 8) -> list[Event]:
-    """The wait events that took the most time in the window, without those of waiting for work."""
+    """The wait events with the most time in the window, except waiting for work."""
     times = {
         name: grown
         for name in window.labels("mysql_waits", "time_ns")

@@ -1,7 +1,7 @@
-"""A window of raw samples, read as rates: the one place where counters become numbers a second.
+"""A window of raw samples, read as rates: the only place where counters become rates.
 
-The agent stores counters, never rates, so that a wrong formula costs no second look at the host. Here every
-counter of a window is reduced once, vectorised over all of them, and then looked up by name.
+The agent stores counters, never rates, so that a wrong formula can be fixed without sampling the host again. Here
+every counter of a window is reduced once, vectorised over all of them, and then looked up by name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.samples import Samples
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: The agent writes for each sampler and tick whether it succeeded.
+#: The agent records for each sampler and tick whether it succeeded.
 SUCCESS = "headrace_ok"
 
 _NONE: Mapping[str, int] = MappingProxyType({})
@@ -26,7 +26,7 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Gauge:
-    """What a value that is no counter was during the window."""
+    """A gauge's values during the window."""
 
     mean: float
     low: float
@@ -45,7 +45,7 @@ class Series:
 class Window:
     """Counters and gauges of ``samples``.
 
-    What was not sampled is None, never 0. ``errors`` maps a sampler to why it has no values.
+    A value that was not sampled is None, never 0. ``errors`` maps a sampler to why it has no values.
     """
 
     def __init__(self, samples: Samples, errors: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -67,7 +67,7 @@ class Window:
         self.start_s = float(self._t.min())
         self.seconds = float(self._t.max()) - self.start_s
         steps = np.diff(self._value, prepend=self._value[0])
-        # A counter that fell was reset (its process or device is new): then what it shows is what it did.
+        # A counter that fell was reset (a new process or device), so its value is its growth.
         grown = np.where(steps < 0, self._value, steps)
         grown[self._starts] = 0.0
         self._growth = np.add.reduceat(grown, self._starts)
@@ -77,25 +77,25 @@ class Window:
         self._high = np.maximum.reduceat(self._value, self._starts)
 
     def samplers(self) -> set[str]:
-        """Those that gave at least one value."""
+        """The samplers with at least one value."""
         return {sampler for sampler, metric in self._index if not metric.startswith("headrace_")}
 
     def labels(self, sampler: str, metric: str) -> list[str]:
-        """In the order of the samples: by name."""
+        """In the samples' order, which is by name."""
         return list(self._of(sampler, metric))
 
     def metrics(self, sampler: str) -> list[str]:
         return [metric for name, metric in self._index if name == sampler]
 
     def rate(self, sampler: str, metric: str, label: str = "") -> float | None:
-        """Growth a second over the window; None for what was sampled less than twice."""
+        """Growth per second over the window; None with fewer than two samples."""
         number = self._of(sampler, metric).get(label)
         if number is None or self._span[number] <= 0:
             return None
         return float(self._growth[number] / self._span[number])
 
     def rates(self, sampler: str, metric: str) -> dict[str, float]:
-        """Label -> growth a second."""
+        """Label -> growth per second."""
         found = ((label, self.rate(sampler, metric, label)) for label in self._of(sampler, metric))
         return {label: rate for label, rate in found if rate is not None}
 
@@ -123,7 +123,7 @@ class Window:
         return None if number is None else float(self._value[self._ends[number] - 1])
 
     def series(self, sampler: str, metric: str, label: str = "") -> Series | None:
-        """The rate between samples; None for what was sampled less than twice."""
+        """The rate between samples; None with fewer than two samples."""
         number = self._of(sampler, metric).get(label)
         if number is None or self._ends[number] - self._starts[number] < 2:
             return None
@@ -136,7 +136,7 @@ class Window:
         return Series(t[1:][keep] - self.start_s, grown[keep] / width[keep])
 
     def values(self, sampler: str, metric: str, label: str = "") -> NDArray[np.float64]:
-        """A gauge's values, one a sample; empty where there is none."""
+        """A gauge's values, one per sample; empty if there are none."""
         number = self._of(sampler, metric).get(label)
         if number is None:
             return np.empty(0)
