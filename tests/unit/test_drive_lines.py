@@ -182,11 +182,11 @@ def test_no_work_is_no_measurement_and_says_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([], "begin with `start`"),
-        ([row(0.0, [1])], "begin with `start`"),
+        ([], "start with `start`"),
+        ([row(0.0, [1])], "start with `start`"),
         ([start(), row(0.0, [1])], "cut short"),
-        ([start(), end()], "do not begin together"),
-        ([start(), row(0.5, [1]), end()], "do not begin together"),
+        ([start(), end()], "do not start together"),
+        ([start(), row(0.5, [1]), end()], "do not start together"),
         ([start(), row(0.0, [1], count=2), end()], "2 operations of read at 0.0 s, but response holds 1"),
         ([start(), row(0.0, [1], service=histogram([1, 1])), end()], "but service holds 2"),
         ([start(), row(0.0, [1], operation="other"), end()], "KeyError: 'other'"),

@@ -1,6 +1,6 @@
-"""Workloads: our own driver's, fio and sysbench, all writing the same tables.
+"""Workloads: headrace's own driver, fio and sysbench, all writing the same tables.
 
-A new workload is one file and one line of the registry; ``tests/contracts/workload.py`` then covers it.
+A new workload needs one file and one line in the registry; ``tests/contracts/workload.py`` then covers it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _REGISTRY: dict[str, _Kind] = {
     for workload in (Oltp, Sql, Tpcc, Replay, Memcached, Fio, SysbenchFileio, SysbenchOltp, Observe)
 }
 
-#: The names a plan may give as ``workload.kind``.
+#: Allowed values of ``workload.kind``.
 KINDS: tuple[str, ...] = tuple(_REGISTRY)
 
 
@@ -64,33 +64,34 @@ def option_docs(kind: str) -> list[OptionDoc]:
 
 
 def tools(kind: str) -> tuple[Tool, ...]:
-    """The programs that a workload of this kind needs on the target, whatever its options."""
+    """The programs that a workload of this kind needs on the target, regardless of its options."""
     return _lookup(kind).tools
 
 
 def driven_from(workload: Workload) -> tuple[tuple[str, ...], str]:
-    """The addresses of the machines that drive it (none: the target), and where those reach its server (empty:
-    at the target's own host)."""
+    """The addresses of the machines that drive it (none: the target), and where they reach its server (empty: the
+    target's host).
+    """
     return (workload.clients, workload.server_address) if isinstance(workload, Driven) else ((), "")
 
 
 def live_login(workload: Workload) -> ServerLogin | None:
-    """How to reach the live server that a workload watches; None for every workload that brings its own load."""
+    """How to reach the live server that a workload watches; None for workloads with their own load."""
     return workload.login if isinstance(workload, Observe) else None
 
 
 def watches(workload: Workload) -> bool:
-    """Whether the load is the host's own: then treatments change what runs there."""
+    """Whether the load is the host's own, so that treatments change its live settings."""
     return isinstance(workload, Observe)
 
 
 def has_preflight(workload: Workload) -> bool:
-    """Whether ``preflight`` looks at anything: for what our own driver drives on a server."""
+    """Whether ``preflight`` checks anything: for workloads of headrace's driver on a server."""
     return isinstance(workload, ServerDriven)
 
 
 async def preflight(workload: Workload, context: Context) -> list[Finding]:
-    """The limits that would stand in the way of a workload."""
+    """The limits that a workload would hit."""
     return await workload.check(context) if isinstance(workload, ServerDriven) else []
 
 

@@ -1,13 +1,13 @@
 """fio: block I/O on files of the volume under test.
 
 Warm-up and window are two runs of fio over the same files, because fio's own ``ramp_time`` is not exact: each
-thread resets its counters when it notices that its ramp is over, requests in flight then are in the
+thread resets its counters when it notices that its ramp is over, requests in flight at that time are in the
 histogram but not in ``total_ios`` (seen with 3.33), and the warm-up leaves no trace. The window's first request is
 therefore the run's first.
 
 ``--status-interval=1 --output-format=json+`` prints the running totals and histograms each second: their
 differences are exact per second and sum to the final report. fio's logs are not used: they truncate rates to
-whole numbers, one file a thread.
+integers and need one file per thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from headrace.workloads.workload import Context, Measurement
 FIO = Tool("fio", "fio", ("--version",))
 MINIMUM = (3, 28)
 
-#: fio files every latency of 2**34 ns (17 s) or more under this last bin (FIO_IO_U_PLAT_NR - 1 in its stat.h).
+#: fio counts every latency of 2**34 ns (17 s) or more in this last bin (FIO_IO_U_PLAT_NR - 1 in its stat.h).
 _LAST_BIN_NS = ((1 << 34) - (1 << 27)) + (1 << 26)
 
 _FILES = "headrace-fio"
@@ -52,7 +52,7 @@ class FioOptions(Preconditioned):
     size: Size = Field(1 << 30, description="bytes of the file of each job")
     numjobs: Annotated[int, Field(ge=1, le=4096)] = Field(
         1,
-        description="jobs (threads), each with a file of its own; may be written `threads`",
+        description="jobs (threads), each with its own file; alias: `threads`",
         validation_alias=AliasChoices("numjobs", "threads"),
     )
     iodepth: Annotated[int, Field(ge=1, le=65536)] = Field(1, description="requests in flight per job")
@@ -63,7 +63,7 @@ class FioOptions(Preconditioned):
         0, description="fdatasync after this many writes; 0 is never"
     )
     rate_iops: Annotated[int, Field(ge=0)] = Field(
-        0, description="at most this many requests a second, per job and direction; 0 is no limit"
+        0, description="at most this many requests per second, per job and direction; 0 is no limit"
     )
     rate_process: Literal["linear", "poisson"] = Field(
         "linear", description="how requests are spread under rate_iops"
@@ -98,7 +98,7 @@ class Fio:
         return await tool.require_version(target, FIO, MINIMUM)
 
     async def prepare(self, context: Context) -> None:
-        """Write every file whole: a hole or an unwritten extent would be measured as something else."""
+        """Write every file completely: reads of a hole or an unwritten extent would not reach the device."""
         await tool.make_folder(context)
         argv = [*self._files(), "--rw=write", "--bs=1M", "--ioengine=psync", "--end_fsync=1"]
         await tool.run_to_end(context, argv, name="fio-prepare", cwd=context.folder)
@@ -128,9 +128,9 @@ class Fio:
             f"--fdatasync={o.fdatasync}",
             "--time_based=1",
             f"--runtime={round(seconds * 1000)}ms",
-            # Without it fio would draw the same offsets in the warm-up as in the window.
+            # Without it, fio would use the same offsets in the warm-up as in the window.
             "--randrepeat=0",
-            # Two clock reads and two histograms a request less; completion latency is the one we keep.
+            # Saves two clock reads and two histograms per request; only completion latency is kept.
             "--disable_lat=1",
             "--disable_slat=1",
             "--status-interval=1",
@@ -186,7 +186,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One status report: when it was printed, how long the jobs had run, and the totals per operation."""
+    """One status report: the time it was printed, the jobs' run time, and the totals per operation."""
 
     printed_ns: int
     ran_ns: int
@@ -197,7 +197,7 @@ _NOTHING = Totals({}, 0, 0, 0)
 
 
 def read_snapshots(lines: Iterable[str], place: str) -> Iterator[Snapshot]:
-    """Every report in fio's output; notes between them are passed over.
+    """Every report in fio's output; notes between them are skipped.
 
     Read line by line: an hour of reports is 100 MB. Raises WorkloadFailed when the output is cut short.
     """
@@ -219,7 +219,7 @@ def phase(snapshots: Iterable[Snapshot], place: str) -> Phase:
     if not reports:
         raise WorkloadFailed("fio printed no report", place=place)
     final = reports[-1]
-    # A report may be printed late, never early: the earliest start is the closest to the truth.
+    # A report may be printed late, never early: the earliest start is the most accurate.
     start_ns = min(r.printed_ns - r.ran_ns for r in reports)
     end_ns = start_ns + final.ran_ns
     kept = [reports[i] for i in boundaries([r.printed_ns for r in reports[:-1]], start_ns, end_ns)]
@@ -267,7 +267,7 @@ def _difference(
         operation=operation,
         count=count,
         bytes=None if after.bytes is None else after.bytes - (before.bytes or 0),
-        # A running extreme that did not move says nothing about this second's own.
+        # If a running extreme did not change, this second's own extreme is unknown.
         min_ns=after.min_ns if count and (not before.bins or after.min_ns < before.min_ns) else None,
         max_ns=after.max_ns if count and after.max_ns > before.max_ns else None,
         p99_ns=percentile_ns(histogram, 0.99),
@@ -276,9 +276,8 @@ def _difference(
 
 
 def histogram_of(bins: Mapping[int, int], max_ns: int) -> dict[int, int]:
-    """fio's bins (at most 1.6% wide) as ours, by the middle that fio gives; the total is preserved.
-
-    What is filed under fio's last bin is counted at the longest latency of the run, never understated.
+    """fio's bins (at most 1.6% wide) converted to headrace's buckets by fio's bin middle; the total is preserved.
+    fio's last bin is counted at the longest latency of the run, so it is never understated.
     """
     values = [max(value, max_ns) if value >= _LAST_BIN_NS else value for value in bins]
     return to_histogram(values, bins.values())
@@ -287,7 +286,7 @@ def histogram_of(bins: Mapping[int, int], max_ns: int) -> dict[int, int]:
 def _read_and_compress(path: Path) -> Phase:
     with path.open(encoding="utf-8", errors="replace") as lines:
         result = phase(read_snapshots(lines, str(path)), str(path))
-    # About 30 KB a second, and very repetitive: kept whole, at a thirtieth of the size.
+    # About 30 KB per second, and very repetitive: stored completely at a thirtieth of the size.
     with path.open("rb") as source, path.with_name(path.name + ".zst").open("wb") as compressed:
         zstandard.ZstdCompressor().copy_stream(source, compressed)
     path.unlink()

@@ -1,4 +1,4 @@
-"""get and set on a memcached of the trial's own, by our own driver."""
+"""get and set on the trial's own memcached, by headrace's driver."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from headrace.workloads.workload import Context
 
 MEMCACHED = Tool("memcached", "memcached", ("--version",))
 
-#: The account that Debian's package makes; nobody is on every system.
+#: The account that Debian's package creates, and `nobody`, which every system has.
 _ACCOUNTS = ("memcache", "memcached", "nobody")
 
-#: Beside the driver's, for whoever looks at it meanwhile. memcached makes the number its limit of open files, too,
-#: of which it needs some for itself and for each thread.
+#: Connections in addition to the driver's, for monitoring. memcached uses the number also as its limit of open
+#: files, of which it needs some for itself and for each thread.
 _SPARE_CONNECTIONS = 32
 _FILES_A_THREAD = 4
 
 START_LIMIT_S = 20.0
 
-_PORTS = range(20_000, 32_000)  # below those that the kernel gives to outgoing connections: ip-sysctl.rst
+_PORTS = range(20_000, 32_000)  # below the ports that the kernel uses for outgoing connections: ip-sysctl.rst
 
 
 class Range(Options):
@@ -81,10 +81,10 @@ class ExponentialSize(Options):
 
 
 class MemcachedOptions(DriveOptions, Keys):
-    """The items, how they are used, and the server that holds them."""
+    """The items, their access pattern, and the server."""
 
     keys: Annotated[int, Field(ge=1, le=2**40)] = Field(
-        10_000, description="number of items, all there at first"
+        10_000, description="number of items, all loaded at the start"
     )
     key_bytes: Range = Field(Range(min=16, max=32), description="length of their keys")
     value_bytes: Annotated[FixedSize | UniformSize | ExponentialSize, Field(discriminator="kind")] = Field(
@@ -93,13 +93,13 @@ class MemcachedOptions(DriveOptions, Keys):
     get_share: Annotated[float, Field(ge=0, le=1)] = Field(
         0.9, description="share of the operations that read; the others write"
     )
-    memory: Size = Field(64 * 1024**2, description="memory for items; what does not fit pushes others out")
+    memory: Size = Field(64 * 1024**2, description="memory for items; beyond that, items are evicted")
     server_threads: Annotated[int, Field(ge=1, le=1024)] = Field(4, description="threads of memcached")
     port: Annotated[int, Field(ge=0, le=65535)] = Field(0, description="port on 127.0.0.1; 0: a free one")
 
 
 class Memcached(Driven[MemcachedOptions]):
-    """The operations are ``get`` and ``set``. The server is there from ``prepare`` to ``cleanup``, on loopback."""
+    """The operations are ``get`` and ``set``. The server runs from ``prepare`` to ``cleanup``, on loopback."""
 
     kind = "memcached"
     tools = (MEMCACHED,)
@@ -143,7 +143,7 @@ class Memcached(Driven[MemcachedOptions]):
         target, o = context.target, self.options
         taken = await _listening(target)
         if o.port in taken:
-            raise Busy(f"port {o.port} is taken", place=target.name, hint="workload.port = 0: a free one")
+            raise Busy(f"port {o.port} is in use", place=target.name, hint="workload.port = 0: a free one")
         port = o.port or random.choice([port for port in _PORTS if port not in taken])
         argv = [
             "memcached",
@@ -188,7 +188,7 @@ async def _account(target: Target) -> str:
 
 
 async def _listening(target: Target) -> set[int]:
-    """The TCP ports on which somebody listens."""
+    """The TCP ports with a listener."""
     sockets = (await target.read("/proc/net/tcp")).decode()
     # Local address, remote address, state; 0A is LISTEN (net/tcp_states.h).
     return {

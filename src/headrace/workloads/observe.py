@@ -1,8 +1,8 @@
 """A workload that only watches: the host's own traffic, counted by its own counters.
 
-With it an experiment runs on a live server: treatments that can be changed while it works are interleaved under
-whatever load there is. What is counted is throughput; a counter has no latency. Where clients wait for answers
-before they ask again, a faster server counts more; where the load is fixed, only the host's use changes.
+It allows an experiment on a live server: treatments that can be changed online are interleaved under the existing
+load. The counter gives throughput; it has no latency. If clients wait for answers before sending again, a faster
+server has more throughput; if the load is fixed, only resource usage changes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from headrace.workloads import tool
 from headrace.workloads.options import Options
 from headrace.workloads.workload import Context, Measurement
 
-#: The agent ends by itself after its last sample; past this it hangs.
+#: The agent exits after its last sample; if it takes longer than this, it hangs.
 ENDING_S = 20.0
 OPERATION = "observed"
 
 
 class ObserveOptions(Options):
-    """What is counted, and how the server is reached that counts it."""
+    """The counter, and how to reach the server that has it."""
 
     counter: Annotated[str, Field(pattern=r"^[a-z_]+\.[A-Za-z0-9_.]+(/.+)?$")] = Field(
         "mysql_status.questions",
@@ -67,7 +67,7 @@ class ObserveOptions(Options):
 
 
 class Observe:
-    """One operation, ``observed``: what the counter grew by."""
+    """One operation, ``observed``: the growth of the counter."""
 
     kind = "observe"
     needs_server = False
@@ -79,7 +79,7 @@ class Observe:
 
     @property
     def login(self) -> ServerLogin | None:
-        """The live server whose variables treatments may set; None where none was named."""
+        """The live server whose variables treatments may set; None if none was given."""
         return self._options.login if self._options.login.is_named else None
 
     def dataset(self) -> Mapping[str, Value] | None:
@@ -90,16 +90,16 @@ class Observe:
         return await agent.version()
 
     async def prepare(self, context: Context) -> None:
-        """Nothing: the load is there, or there is none."""
+        """Nothing to do: the load is the host's own."""
 
     async def run(self, context: Context) -> Measurement:
-        """Counts for the warm-up and the window, once a second."""
+        """Samples the counter during warm-up and window, once per second."""
         agent = await Agent.install(context.target)
         options = self._options
         sampler = options.counter.partition(".")[0]
         total = round(context.warmup_s + context.seconds)
         argv = [agent.path, "sample", "--samplers", sampler, "--interval", "1s", "--duration", f"{total}s"]
-        # Into files: what it counts while nobody can reach the host is not lost.
+        # Into files, so that samples are not lost while the host is unreachable.
         async with scratch_folder(context.target) as scratch:
             printed, said = f"{scratch}/observed.jsonl", f"{scratch}/observed.stderr"
             process = await context.target.spawn(
@@ -124,11 +124,11 @@ class Observe:
         return measured(lines, options.counter, context.warmup_s)
 
     async def cleanup(self, context: Context) -> None:
-        """Nothing was made."""
+        """Nothing to remove."""
 
 
 def measured(lines: list[str], counter: str, warmup_s: float) -> Measurement:
-    """From the agent's lines to the tables. Raises WorkloadFailed where the counter is not in them."""
+    """From the agent's lines to the tables. Raises WorkloadFailed if the counter is not in them."""
     import pyarrow as pa
 
     from headrace.arrow import INTERVALS, LATENCY
@@ -151,10 +151,10 @@ def measured(lines: list[str], counter: str, warmup_s: float) -> Measurement:
     start_ns = points[0][0] + round(warmup_s * 1e9)
     rows = []
     for (t_ns, value), (next_ns, after) in itertools.pairwise(points):
-        # A server that was restarted counts from 0 again.
+        # A restarted server counts from 0 again.
         grown = after - value if after >= value else after
         t_s = (t_ns - start_ns) / 1e9
-        # The schedule's own jitter must not move an interval out of the window that it is the first of.
+        # Scheduling jitter must not move the window's first interval out of it.
         rows.append((0.0 if abs(t_s) < 0.1 else t_s, (next_ns - t_ns) / 1e9, OPERATION, round(grown), 0))
     names = ("t_s", "duration_s", "operation", "count", "errors")
     columns = dict(zip(names, zip(*rows, strict=True), strict=True))

@@ -1,4 +1,4 @@
-"""sysbench's OLTP operations, driven by our own driver on tables like sysbench's."""
+"""sysbench's OLTP operations by headrace's driver, on tables like sysbench's."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ class OltpOptions(ServerDriveOptions, Keys):
     table_size: Annotated[int, Field(ge=1, le=2**31 - 1)] = Field(10_000, description="rows of each table")
     prepared: bool = Field(True, description="prepared statements; otherwise text")
     transactions: bool = Field(True, description="BEGIN and COMMIT around the statements of an operation")
-    point_selects: _Count = Field(10, description="point selects an operation")
-    simple_ranges: _Count = Field(1, description="simple range selects an operation")
-    sum_ranges: _Count = Field(1, description="SUM range selects an operation")
-    order_ranges: _Count = Field(1, description="ORDER BY range selects an operation")
-    distinct_ranges: _Count = Field(1, description="DISTINCT range selects an operation")
+    point_selects: _Count = Field(10, description="point selects per operation")
+    simple_ranges: _Count = Field(1, description="simple range selects per operation")
+    sum_ranges: _Count = Field(1, description="SUM range selects per operation")
+    order_ranges: _Count = Field(1, description="ORDER BY range selects per operation")
+    distinct_ranges: _Count = Field(1, description="DISTINCT range selects per operation")
     range_size: Annotated[int, Field(ge=1, le=2**31 - 1)] = Field(100, description="rows of a range select")
-    index_updates: _Count = Field(1, description="updates of the indexed column an operation")
-    non_index_updates: _Count = Field(1, description="updates of another column an operation")
-    delete_inserts: _Count = Field(1, description="pairs of delete and insert an operation")
-    secondary: bool = Field(False, description="a secondary index in place of the primary key")
+    index_updates: _Count = Field(1, description="updates of the indexed column per operation")
+    non_index_updates: _Count = Field(1, description="updates of another column per operation")
+    delete_inserts: _Count = Field(1, description="pairs of delete and insert per operation")
+    secondary: bool = Field(False, description="a secondary index instead of the primary key")
     create_secondary: bool = Field(True, description="an index on column k")
     storage_engine: Annotated[str, Field(pattern=r"^\w+$"), Described("a storage engine's name")] = Field(
         "innodb", description="storage engine of the tables"
     )
 
 
-#: What changes the rows of the tables. The rest only changes the load.
+#: Options that change the tables' rows. Others only change the load.
 _DATASET = ("tables", "table_size", "secondary", "create_secondary", "storage_engine")
 
 _LOAD = (

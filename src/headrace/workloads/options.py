@@ -1,4 +1,4 @@
-"""Options of workloads: typed, with a default and a sentence each, checked before anything runs."""
+"""Options of workloads: typed, each with a default and a description, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
 
 class Options(BaseModel):
-    """The options of one kind of workload, or a table in them. Strict: ``"8"`` is no integer, 1 no truth value.
+    """The options of one kind of workload, or a table in them.
 
-    A table that comes in several kinds is a union of them, each with a ``kind`` of one ``Literal``. A validator of
-    a whole table raises ValueError with a text that begins with the key.
+    Strict: ``"8"`` is not an integer, 1 is not a boolean. A table with several kinds is a union of them, each with
+    a ``kind`` of one ``Literal``. A validator of a whole table raises ValueError with a text that starts with the
+    key.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -34,7 +35,7 @@ class Options(BaseModel):
 class OptionDoc(NamedTuple):
     """One option for people: ``type`` names the type or the allowed values; ``default`` None is the tool's.
 
-    The keys of a table follow it, each with its ``name`` indented by two blanks more.
+    The keys of a table follow it, each with its ``name`` indented by two more blanks.
     """
 
     name: str
@@ -44,7 +45,7 @@ class OptionDoc(NamedTuple):
 
 
 class Described:
-    """What an annotated type is called in messages and documentation."""
+    """The name of an annotated type in messages and documentation."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -68,7 +69,7 @@ def _comma_list(value: object) -> object:
 #: Bytes, written as a number or as ``16K``, ``1.5G`` (powers of 1024).
 Size = Annotated[int, BeforeValidator(_to_bytes), Ge(1), Described("a size in bytes, such as 16K or 2G")]
 
-#: What stands for the default of a key that has none.
+#: Shown as the default of a key that has none.
 REQUIRED = "required"
 
 #: Words separated by commas, or a list of them.
@@ -78,9 +79,9 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 
 def parse(kind: str, model: type[OptionsT], given: Mapping[str, Option]) -> OptionsT:
-    """Check a plan's options; a hyphen in a name is the same as an underscore.
+    """Check a plan's options; hyphens in names count as underscores.
 
-    Raises PlanError with the key, the value and what is allowed, for the first option that is wrong.
+    Raises PlanError with the key, the value and the allowed values, for the first invalid option.
     """
     values = {name.replace("-", "_"): value for name, value in given.items()}
     if len(values) != len(given):
@@ -89,13 +90,13 @@ def parse(kind: str, model: type[OptionsT], given: Mapping[str, Option]) -> Opti
         return model.model_validate(values)
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        # A key that is missing may be the one that is misspelt.
+        # A missing key may be a misspelt one.
         unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
         raise _plan_error(kind, model, [*unknown, *problems][0]) from None
 
 
 def docs(model: type[Options]) -> list[OptionDoc]:
-    """The documentation of a kind's options, its own before those that others have, a table's keys below it."""
+    """The documentation of a kind's options, its own before shared ones, a table's keys below it."""
     return list(_docs(model, ""))
 
 
@@ -116,7 +117,7 @@ def _docs(model: type[BaseModel], indent: str) -> Iterator[OptionDoc]:
 
 
 def _own_first(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
-    """The fields, those of the class itself before the inherited: what is special before what all share."""
+    """The fields, the class's own before the inherited."""
     for owner in model.__mro__:
         for name in vars(owner).get("__annotations__", {}):
             if name in model.model_fields:
@@ -124,7 +125,7 @@ def _own_first(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
 
 
 def _as_written(default: Any) -> Any:
-    """A default as a plan would have it."""
+    """A default in plan syntax."""
     if isinstance(default, BaseModel):
         cells = (f"{key} = {json.dumps(value)}" for key, value in default.model_dump(by_alias=True).items())
         return f"{{ {', '.join(cells)} }}"
@@ -132,7 +133,7 @@ def _as_written(default: Any) -> Any:
 
 
 class _Place(NamedTuple):
-    """Where in the options a problem is: its key for people, the table that holds it, what may stand there."""
+    """The location of a problem in the options: its key for people, its table, and the allowed values."""
 
     key: str
     table: type[BaseModel]
@@ -148,7 +149,7 @@ def _find(model: type[BaseModel], location: Sequence[int | str]) -> _Place:
         if isinstance(part, int):
             annotation, metadata = _parted(_element(place.annotation))
             place = place._replace(key=f"{place.key}[{part}]", annotation=annotation, metadata=metadata)
-        elif len(tables) > 1:  # the kind, which pydantic puts between a table and its key
+        elif len(tables) > 1:  # the kind, which pydantic inserts between a table and its key
             table = next(t for t in tables if _kind_of(t) == part)
             place = place._replace(table=table, annotation=table)
         elif tables:
@@ -158,7 +159,7 @@ def _find(model: type[BaseModel], location: Sequence[int | str]) -> _Place:
             if field is None:
                 return _Place(key, tables[0], None, (), "")
             place = _Place(key, tables[0], field.annotation, field.metadata, field.description or "")
-        # What is left names the member of a union of plain types: they are described as one.
+        # The rest names the member of a union of plain types, which are described as one.
     return place
 
 
@@ -210,7 +211,7 @@ def _parted(annotation: Any) -> tuple[Any, Sequence[Any]]:
 
 
 def _members(annotation: Any) -> list[Any]:
-    """The types that may stand there, without ``Annotated`` and without the None of an option that is left out."""
+    """The allowed types, without ``Annotated`` and without the None of an omitted option."""
     plain, _ = _parted(annotation)
     if get_origin(plain) in (Union, UnionType):
         return [member for a in get_args(plain) if a is not type(None) for member in _members(a)]
@@ -218,13 +219,13 @@ def _members(annotation: Any) -> list[Any]:
 
 
 def _element(annotation: Any) -> Any:
-    """What a list is of; None where no list may stand."""
+    """A list's element type; None if a list is not allowed."""
     (*_, last) = _members(annotation)
     return get_args(last)[0] if get_origin(last) is list else None
 
 
 def _tables(annotation: Any) -> list[type[BaseModel]]:
-    """The tables that may stand there, or in the list there; empty for what is no table."""
+    """The tables allowed there, or in a list there; empty if a table is not allowed."""
     if (element := _element(annotation)) is not None:
         return _tables(element)
     return [m for m in _members(annotation) if isinstance(m, type) and issubclass(m, BaseModel)]

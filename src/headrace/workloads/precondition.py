@@ -1,9 +1,9 @@
 """Bringing a device to its steady state before a measurement: rounds of the same I/O until they agree.
 
-A fresh or trimmed solid-state device answers faster than it will once its spare blocks are used up, and a thinly
-provisioned volume slower than once it is written: a short trial measures the transition. Rounds are over when five
-in a row agree, by the definition of the Storage Networking Industry Association: the largest and the smallest
-differ by 20% of their mean at most, and the straight line fitted to them moves by 10% of it at most.
+A fresh or trimmed solid-state device is faster than after its spare blocks are used up, and a thinly provisioned
+volume slower than once it is written: a short trial measures the transition. Rounds are over when five in a row
+agree, by the definition of the Storage Networking Industry Association: the largest and the smallest differ by at
+most 20% of their mean, and the straight line fitted to them changes by at most 10% of it.
 
 Source: SNIA, Solid State Storage (SSS) Performance Test Specification 2.0.1, 2018 (steady state).
 """
@@ -24,10 +24,10 @@ from headrace.workloads.tables import Phase
 #: Rounds that must agree.
 WINDOW = 5
 
-#: The largest less the smallest of them, as a part of their mean.
+#: The largest minus the smallest of them, as a share of their mean.
 MAX_RANGE = 0.20
 
-#: How far the line fitted to them moves from the first to the last, as a part of their mean.
+#: The change of the fitted line from the first to the last, as a share of their mean.
 MAX_SLOPE = 0.10
 
 #: Long enough for a device's own housekeeping to show.
@@ -38,7 +38,7 @@ FILE = "precondition.json"
 
 
 class Preconditioned(Options):
-    """The options that a workload of files shares."""
+    """Options shared by workloads on files."""
 
     precondition: bool = Field(
         False, description="repeat the same I/O in rounds until the device is in steady state, then measure"
@@ -47,12 +47,12 @@ class Preconditioned(Options):
         ROUND_S, description="seconds of one round"
     )
     precondition_rounds: Annotated[int, Field(ge=WINDOW, le=1000)] = Field(
-        25, description="rounds at most; a device that is not steady by then is measured with a warning"
+        25, description="maximum rounds; a device that is not steady by then is measured with a warning"
     )
 
 
 def least_seconds(options: Mapping[str, Any]) -> float:
-    """What the rounds of a plan's workload take at least; 0 where none were asked for."""
+    """The minimum duration of the rounds of a plan's workload; 0 if none were requested."""
     asked = options.get("precondition") is True
     return WINDOW * float(options.get("precondition_round_s", ROUND_S)) if asked else 0.0
 
@@ -72,10 +72,10 @@ def is_steady(rounds: Sequence[float]) -> bool:
 async def precondition(
     options: Preconditioned, run_round: Callable[[str, float], Awaitable[Phase]], raw: Path
 ) -> tuple[str, ...]:
-    """Rounds until the device is steady or the cap is reached; the warnings for whoever reads the trial.
+    """Run rounds until the device is steady or the cap is reached; returns warnings for the report.
 
-    ``run_round`` takes a name and seconds. What each round did stands in ``raw``/FILE, after every round, because
-    a later one may fail and lose it.
+    ``run_round`` takes a name and seconds. ``raw``/FILE is written after every round, because a later one may
+    fail.
     """
     if not options.precondition:
         return ()

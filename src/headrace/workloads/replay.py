@@ -1,7 +1,7 @@
-"""A recording of production's own traffic as the load, played by ``headrace-agent replay``.
+"""A recording of production traffic as the load, replayed by ``headrace-agent replay``.
 
-Every session is played on a connection of its own, at the moments of the recording. How long the trial lasts is
-the plan's, so a recording should be at least as long.
+Every session is replayed on its own connection, with the recorded timing. The plan sets the length of a trial, so
+a recording should be at least as long.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headrace.workloads.drive.lines import Source, measurement
 from headrace.workloads.options import Described, Options
 from headrace.workloads.workload import Context, Measurement
 
-#: So many classes that were answered otherwise than recorded are named.
+#: Maximum classes with different answers to list.
 NAMED_CLASSES = 3
 
 _Speed = Annotated[
@@ -37,7 +37,7 @@ _Speed = Annotated[
 
 
 class ReplayOptions(Options):
-    """What is played, how fast, and on which data."""
+    """The recording, its speed, and the data."""
 
     recording: Annotated[str, Field(pattern=r"^/.+"), Described("an absolute path")] = Field(
         description="the recording, made with literals: a file on the target"
@@ -46,41 +46,43 @@ class ReplayOptions(Options):
         1.0, description="speed relative to the recording; max: each session as fast as it is answered"
     )
     skip_idle_s: Annotated[float, Field(ge=0, le=1e6)] = Field(
-        0.0, description="stretches in which nothing was at work are shortened to this; 0: they are kept"
+        0.0, description="idle periods are shortened to this; 0: they are kept"
     )
     sessions: Annotated[int, Field(ge=1, le=1000)] = Field(
-        1, description="how often each session is played at once, on connections of its own"
+        1, description="concurrent copies of each session, each on its own connection"
     )
-    scale_writes: bool = Field(False, description="these copies may write, though they collide")
+    scale_writes: bool = Field(False, description="let the copies write, although they collide")
     read_only: bool = Field(False, description="leave out statements that do more than read")
     commit_order: bool = Field(
-        False, description="a statement that writes waits for all that had ended before it began"
+        False, description="each write waits for the writes that had finished before it started"
     )
     since_s: Annotated[float, Field(ge=0, le=1e9)] = Field(
-        0.0, description="begin so long after the recording's beginning"
+        0.0, description="start at this offset into the recording"
     )
-    database: str = Field("", description="the recorded database that the trial's own one replaces")
+    database: str = Field("", description="the recorded database that the trial's own database replaces")
     check: bool = Field(False, description="compare rows, checksums, errors and warnings with the recording")
     max_lag_ms: Annotated[float, Field(ge=0, le=1e6)] = Field(
         0.0,
-        description="a trial is invalid where 1% of its statements are sent later than this, also if the server "
-        "is to blame; 0: only if the driver is",
+        description=(
+            "a trial is invalid if 1% of its statements are sent later than this, even if the server is the "
+            "cause; 0: only if the driver is"
+        ),
     )
     timeout_s: Annotated[float, Field(ge=0.001, le=1e6)] = Field(
-        600.0, description="a statement without an answer for so long fails, and its connection with it"
+        600.0, description="a statement without an answer for this long fails, and its connection is closed"
     )
     memory_mb: Annotated[int, Field(ge=104, le=1_000_000)] = Field(
-        200, description="the most memory that the replay may take"
+        200, description="memory limit of the replay"
     )
     threads: Annotated[int, Field(ge=0, le=1024)] = Field(
-        0, description="threads that play; 0: as many as it needs"
+        0, description="threads of the replay; 0: automatic"
     )
     dump: Annotated[str, Field(pattern=r"^(/.+)?$"), Described("an absolute path")] = Field(
         "",
-        description="a file on the target, as mysqldump writes it, that makes the data; other data, other name",
+        description="a mysqldump file on the target with the data; use another name for other data",
     )
     setup: list[str] = Field(
-        [], description="statements that make the data, each once, in order, after the dump"
+        [], description="statements that create the data, each once, in order, after the dump"
     )
 
     @field_validator("speed")
@@ -94,13 +96,14 @@ class ReplayOptions(Options):
     def _copies_may_write(self) -> ReplayOptions:
         if self.sessions > 1 and not (self.read_only or self.scale_writes):
             raise ValueError(
-                f"sessions = {self.sessions}: copies that write collide; set read_only, or scale_writes if meant"
+                f"sessions = {self.sessions}: copies that write collide; set read_only, or scale_writes to "
+                "allow it"
             )
         return self
 
 
 class Replay:
-    """Operations are what statements begin with: select, insert, commit and so on."""
+    """Operations are named after the first word of statements: select, insert, commit and so on."""
 
     kind = "replay"
     needs_server = True
@@ -119,7 +122,7 @@ class Replay:
         return await agent.version()
 
     async def prepare(self, context: Context) -> None:
-        """The dump by the server's own client, the statements by the driver's loader."""
+        """Loads the dump with the server's client, and runs the statements with the driver's loader."""
         if self._options.dump:
             await _client(context, ["sh", "-c", 'exec "$CLIENT" "$@" < "$DUMP"'], self._options.dump)
         if self._options.setup:
@@ -143,7 +146,7 @@ class Replay:
         return measured(path, context.seconds)
 
     async def cleanup(self, context: Context) -> None:
-        """Whatever the trial's database holds; what a dump made beside it goes with the server."""
+        """Drops the trial's database; other databases from a dump are removed with the server."""
         await self._load(context, "clean")
         drop = (
             f"DROP DATABASE `{_endpoint(context).database}`; CREATE DATABASE `{_endpoint(context).database}`"
@@ -199,9 +202,9 @@ class Replay:
 
 
 def measured(path: Path, seconds: float) -> Measurement:
-    """The tables of what the agent wrote, without the operations that the window does not have.
+    """The tables from the agent's output, without operations that the window does not have.
 
-    Raises WorkloadFailed as ``drive.lines.measurement`` does.
+    Raises WorkloadFailed like ``drive.lines.measurement``.
     """
     import pyarrow.compute as pc
 
@@ -213,7 +216,7 @@ def measured(path: Path, seconds: float) -> Measurement:
     warnings = list(whole.warnings)
     length_s = (whole.window_end_ns - whole.window_start_ns) / 1e9
     if length_s < 0.95 * seconds:
-        warnings.append(f"the recording was over after {length_s:.1f} of {seconds:g} s")
+        warnings.append(f"the recording ended after {length_s:.1f} of {seconds:g} s")
     return replace(
         whole,
         intervals=whole.intervals.filter(pc.is_in(whole.intervals["operation"], names)),
@@ -223,7 +226,7 @@ def measured(path: Path, seconds: float) -> Measurement:
 
 
 def differences(path: Path) -> list[str]:
-    """What was answered otherwise than recorded, in words; nothing where nobody compared."""
+    """The differences from recorded answers, in words; empty without a comparison."""
     end: dict[str, Any] = {}
     worst: list[str] = []
     with path.open("rb") as compressed:
@@ -240,18 +243,20 @@ def differences(path: Path) -> list[str]:
     more = len(worst) - NAMED_CLASSES
     named = worst[:NAMED_CLASSES] + ([f"{more} more classes"] if more > 0 else [])
     return [
-        f"{comparison['different']:,} of {comparison['compared']:,} statements were answered otherwise than "
-        f"recorded: {'; '.join(named)}"
+        f"{comparison['different']:,} of {comparison['compared']:,} answers differ from the recorded ones: "
+        f"{'; '.join(named)}"
     ]
 
 
 async def _client(context: Context, argv: list[str], dump: str = "", statements: str = "") -> None:
-    """Run a command with the server's own client: its path in CLIENT, its login as arguments."""
+    """Run a command with the server's client: its path in CLIENT, its login as arguments."""
     endpoint = _endpoint(context)
     found = await context.target.run(["sh", "-c", "command -v mariadb || command -v mysql"], check=False)
     client = found.text.strip()
     if not client:
-        raise HeadraceError("neither mariadb nor mysql is here to read the dump", place=context.target.name)
+        raise HeadraceError(
+            "neither mariadb nor mysql is installed to load the dump", place=context.target.name
+        )
     login = ["--no-defaults", "--socket", endpoint.socket, "--user", endpoint.user, endpoint.database]
     environment = [f"CLIENT={client}", f"DUMP={dump}", f"STATEMENTS={statements}"]
     await tool.run_to_end(

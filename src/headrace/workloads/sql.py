@@ -53,7 +53,7 @@ class TextParameter(Options):
     """random letters and digits"""
 
     kind: Literal["text"]
-    min_length: _Length = Field(description="the fewest of them")
+    min_length: _Length = Field(description="minimum length")
     max_length: _Length = Field(description="the most")
 
     @model_validator(mode="after")
@@ -65,7 +65,7 @@ class TextParameter(Options):
 
 
 class ChoiceParameter(Options):
-    """one of some values, all equally likely: to make one likelier, write it more than once"""
+    """one of several values, all equally likely; repeat a value to make it more likely"""
 
     kind: Literal["choice"]
     values: Annotated[
@@ -77,7 +77,7 @@ class ChoiceParameter(Options):
 
 
 class SequenceParameter(Options):
-    """a whole number that no client ever gives twice, for new keys"""
+    """a whole number that is unique over all clients, for new keys"""
 
     kind: Literal["sequence"]
     start: Annotated[int, Field(ge=0, lt=_INT64)] = Field(1, description="the first")
@@ -87,7 +87,7 @@ class SequenceParameter(Options):
 
 
 class SameParameter(Options):
-    """the value that an earlier parameter of this operation got"""
+    """the value of an earlier parameter of this operation"""
 
     kind: Literal["same"]
     parameter: Annotated[int, Field(ge=0)] = Field(
@@ -108,9 +108,9 @@ class Statement(Options):
     """A statement of an operation."""
 
     sql: Annotated[str, Field(min_length=1), Described("a statement")] = Field(
-        description="the statement, with ? where a parameter goes"
+        description="the statement, with ? for each parameter"
     )
-    parameters: list[_Parameter] = Field([], description="what takes the place of each ?, in order")
+    parameters: list[_Parameter] = Field([], description="the value of each ?, in order")
 
     def spec(self) -> dict[str, Any]:
         return {"sql": self.sql, "parameters": [parameter.spec() for parameter in self.parameters]}
@@ -124,12 +124,10 @@ class Operation(Options):
         Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$"),
         Described("a name of letters, digits, blanks, dots, _ and -"),
     ] = Field(description="its name in tables and charts")
-    weight: Annotated[float, Field(gt=0, le=1e9)] = Field(
-        1.0, description="how often, in proportion to the others"
-    )
+    weight: Annotated[float, Field(gt=0, le=1e9)] = Field(1.0, description="its relative frequency")
     transaction: bool = Field(False, description="BEGIN and COMMIT around its statements")
     statements: Annotated[list[Statement], Field(min_length=1), Described("a list of at least one table")] = (
-        Field(description="what it does, in order")
+        Field(description="its statements, in order")
     )
 
     @field_validator("name")
@@ -162,16 +160,16 @@ class Operation(Options):
 
 
 class SqlOptions(ServerDriveOptions):
-    """What the operations are, and the tables that they need."""
+    """The operations, and the tables that they need."""
 
-    setup: list[str] = Field([], description="statements that make the data, each once, in order")
+    setup: list[str] = Field([], description="statements that create the data, each once, in order")
     tables: Annotated[int, Field(ge=0, le=10_000)] = Field(
-        0, description="tables sbtest1, sbtest2, ... as the workload oltp has, loaded before the setup"
+        0, description="tables sbtest1, sbtest2, ... like those of the workload oltp, loaded before the setup"
     )
     table_size: Annotated[int, Field(ge=1, le=2**31 - 1)] = Field(10_000, description="rows of each of these")
     prepared: bool = Field(True, description="prepared statements; otherwise text")
     operations: Annotated[list[Operation], Field(min_length=1), Described("a list of at least one table")] = (
-        Field(description="what the clients do, a table each")
+        Field(description="the operations of the clients, one table each")
     )
 
     @field_validator("operations")
@@ -179,7 +177,7 @@ class SqlOptions(ServerDriveOptions):
     def _has_names_of_its_own(cls, value: list[Operation]) -> list[Operation]:
         names = [operation.name for operation in value]
         if twice := next((name for name in names if names.count(name) > 1), None):
-            raise ValueError(f"two are called {twice!r}")
+            raise ValueError(f"two have the name {twice!r}")
         return value
 
 
@@ -191,7 +189,7 @@ class Sql(ServerDriven[SqlOptions]):
 
     def dataset(self) -> Mapping[str, Value]:
         o = self.options
-        # Without tables their size means nothing, and must not ask for another copy of the data.
+        # Without tables their size is irrelevant, and must not require another copy of the data.
         size = {"table_size": o.table_size} if o.tables else {}
         return {"loader": self.kind, "setup": o.setup, "tables": o.tables, **size}
 

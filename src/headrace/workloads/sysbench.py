@@ -1,9 +1,9 @@
-"""What sysbench's file I/O and OLTP tests share: the version, the histogram, the two runs of a trial.
+"""Shared by sysbench's file I/O and OLTP tests: the version, the histogram, the two runs of a trial.
 
-Warm-up and window are two runs. sysbench 1.0 has no warm-up of its own, and ``--report-checkpoints`` resets the
-counters, the histogram and the timers one after the other while events go on: a histogram after a checkpoint holds
-other events than the counters beside it (source: report_cumulative in sysbench.c, sb_histogram.c). A run of
-its own holds exactly its own events in both.
+Warm-up and window are two runs. sysbench 1.0 has no warm-up, and ``--report-checkpoints`` resets the counters, the
+histogram and the timers one after the other while events continue: a histogram after a checkpoint has other events
+than the counters next to it (source: report_cumulative in sysbench.c, sb_histogram.c). A separate run has exactly
+its own events in both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.workloads.tables import Slice, boundaries, to_histogram
 SYSBENCH = Tool("sysbench", "sysbench", ("--version",))
 MINIMUM = (1, 0, 20)
 
-#: The percentile that the per-second reports print.
+#: The percentile in the per-second reports.
 PERCENTILE = 99
 
 _BINS = 1024
@@ -67,9 +67,9 @@ def _by_printed_value() -> dict[str, list[int]]:
 def read_histogram(output: str, max_ns: int, place: str) -> dict[int, int]:
     """The histogram of a run in the store's buckets, the total preserved.
 
-    sysbench prints a bin's middle in ms with three decimals. From 0.06 ms up a value names one bin, and the bin's
-    own middle is taken; below, several bins print alike, and the lines are spread over them in order.
-    Everything of 100 s or more is in the last bin: it is counted at ``max_ns``, never understated.
+    sysbench prints a bin's middle in ms with three decimals. From 0.06 ms, a value identifies one bin, and the
+    bin's middle is used; below, several bins print the same value, and the lines are assigned to them in order.
+    Everything of 100 s or more is in the last bin: it is counted at ``max_ns``, so it is never understated.
     """
     bins = _bins(output, place)
     known = _by_printed_value()
@@ -77,9 +77,7 @@ def read_histogram(output: str, max_ns: int, place: str) -> dict[int, int]:
     for text, counts in bins.items():
         indices = known.get(text)
         if indices is None or len(counts) > len(indices):
-            raise WorkloadFailed(
-                f"sysbench's histogram has a value that is none of its own: {text}", place=place
-            )
+            raise WorkloadFailed(f"sysbench's histogram has an invalid value: {text}", place=place)
         for nth in range(len(counts)):
             index = indices[(2 * nth + 1) * len(indices) // (2 * len(counts))]
             middle = bin_value_ns(index)
@@ -88,7 +86,8 @@ def read_histogram(output: str, max_ns: int, place: str) -> dict[int, int]:
 
 
 def _bins(output: str, place: str) -> dict[str, list[int]]:
-    # Partition, not a line: the reporting thread may be ended in mid-line, and the header then follows it.
+    # Partition instead of splitting lines: the reporting thread may be stopped in mid-line, and the header then
+    # follows directly.
     _, header, rest = output.partition(_HEADER)
     if not header:
         return {}
@@ -117,9 +116,9 @@ class Report:
 
 
 def slices(operation: str, reports: Sequence[Report], total: Report, start_ns: int) -> list[Slice]:
-    """The run from ``start_ns`` to ``total.end_ns``; what came after the last report is added to its slice.
+    """The run from ``start_ns`` to ``total.end_ns``; events after the last report are added to its slice.
 
-    The sums of count, errors and bytes are those of ``total``, which is exact where a report may be rounded.
+    The sums of count, errors and bytes equal ``total``, which is exact even if reports are rounded.
     """
     kept = boundaries([r.end_ns for r in reports], start_ns, total.end_ns)
     result = []

@@ -1,4 +1,4 @@
-"""sysbench's file I/O test, as the founding study ran it."""
+"""sysbench's file I/O test, as the Pinterest 2015 study ran it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SECOND = re.compile(
 
 
 class FileioOptions(Preconditioned):
-    """Names, meanings and defaults are sysbench's, but for the test mode, which it demands."""
+    """Names, meanings and defaults are sysbench's, except for the test mode, which sysbench requires."""
 
     file_test_mode: Literal["seqwr", "seqrewr", "seqrd", "rndrd", "rndwr", "rndrw"] = Field(
         "rndrd", description="access pattern"
@@ -62,10 +62,9 @@ class FileioOptions(Preconditioned):
 
 
 class SysbenchFileio:
-    """The one operation is ``io``: an event of sysbench, that is a read, a write or a periodic fsync.
-
-    sysbench keeps one histogram for all of them, so they cannot be told apart here. The total of events is exact;
-    how it is spread over the seconds comes from rates printed with two decimals, and so do ``bytes``.
+    """The only operation is ``io``: a sysbench event, which is a read, a write or a periodic fsync. sysbench keeps
+    one histogram for all of them, so they are indistinguishable here. The total of events is exact; its
+    distribution over the seconds comes from rates printed with two decimals, as do ``bytes``.
     """
 
     kind = "sysbench-fileio"
@@ -156,11 +155,11 @@ class Final:
 
 
 def phase(text: str, options: FileioOptions, last_write_ns: int, place: str) -> Phase:
-    """What one run printed. It prints its last line some ms after its clock stopped: that dates the run."""
+    """What one run printed. It prints its last line some ms after its clock stopped, which dates the run."""
     final = _final(text, place)
     end_ns = last_write_ns
     start_ns = end_ns - round(final.total_s * 1e9)
-    # Printed with two decimals: half a unit wider, the bounds hold.
+    # Printed with two decimals, so the bounds are widened by half a unit.
     min_ns = max(0, round((final.min_ms - 0.005) * 1e6))
     max_ns = round((final.max_ms + 0.005) * 1e6)
     total_bytes = round((final.read_mib_s + final.written_mib_s) * _MIB * final.total_s)

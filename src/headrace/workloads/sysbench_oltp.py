@@ -1,4 +1,4 @@
-"""sysbench's OLTP scripts, and the founding study's own mix, against a server on the target."""
+"""sysbench's OLTP scripts, and the Pinterest 2015 study's mix, on a server on the target."""
 
 from __future__ import annotations
 
@@ -55,8 +55,10 @@ class OltpOptions(Options):
     rand_seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
         0, description="seed of the load; 0 is the time. A seed makes the warm-up hit the window's rows"
     )
-    rate: Annotated[int, Field(ge=0)] = Field(0, description="transactions a second to offer; 0 is no limit")
-    skip_trx: bool = Field(False, description="no BEGIN and COMMIT: each statement by itself")
+    rate: Annotated[int, Field(ge=0)] = Field(
+        0, description="transactions per second to offer; 0 is no limit"
+    )
+    skip_trx: bool = Field(False, description="no BEGIN and COMMIT: each statement is its own transaction")
     reconnect: Annotated[int, Field(ge=0)] = Field(
         0, description="reconnect after this many transactions; 0 is never"
     )
@@ -67,27 +69,29 @@ class OltpOptions(Options):
         Described("error numbers, or all"),
     ] = Field(
         None,
-        description="server errors after which a transaction is tried again, or all. "
-        "By default 1213,1020,1205; under skip_trx also 1062, as a delete and its insert may then part",
+        description=(
+            "server errors after which a transaction is retried, or all. By default 1213,1020,1205; with "
+            "skip_trx also 1062, because a delete and its insert are then separate"
+        ),
     )
-    point_selects: _Count = Field(None, description="point selects a transaction")
+    point_selects: _Count = Field(None, description="point selects per transaction")
     range_selects: bool | None = Field(None, description="whether there are range selects")
     range_size: _Count = Field(None, description="rows of a range select")
-    simple_ranges: _Count = Field(None, description="simple range selects a transaction")
-    sum_ranges: _Count = Field(None, description="SUM range selects a transaction")
-    order_ranges: _Count = Field(None, description="ORDER BY range selects a transaction")
-    distinct_ranges: _Count = Field(None, description="DISTINCT range selects a transaction")
-    index_updates: _Count = Field(None, description="updates of the indexed column a transaction")
-    non_index_updates: _Count = Field(None, description="updates of another column a transaction")
-    delete_inserts: _Count = Field(None, description="pairs of delete and insert a transaction")
-    secondary: bool = Field(False, description="a secondary index in place of the primary key")
+    simple_ranges: _Count = Field(None, description="simple range selects per transaction")
+    sum_ranges: _Count = Field(None, description="SUM range selects per transaction")
+    order_ranges: _Count = Field(None, description="ORDER BY range selects per transaction")
+    distinct_ranges: _Count = Field(None, description="DISTINCT range selects per transaction")
+    index_updates: _Count = Field(None, description="updates of the indexed column per transaction")
+    non_index_updates: _Count = Field(None, description="updates of another column per transaction")
+    delete_inserts: _Count = Field(None, description="pairs of delete and insert per transaction")
+    secondary: bool = Field(False, description="a secondary index instead of the primary key")
     create_secondary: bool = Field(True, description="an index on column k")
     mysql_storage_engine: Annotated[str, Field(pattern=r"^\w+$"), Described("a storage engine's name")] = (
         Field("innodb", description="storage engine of the tables")
     )
 
 
-#: What changes the bytes of the tables. The rest only changes the load.
+#: Options that change the tables' bytes. Others only change the load.
 _DATASET = ("tables", "table_size", "secondary", "create_secondary", "mysql_storage_engine")
 
 _LOAD = (
@@ -106,11 +110,11 @@ _LOAD = (
 
 
 class SysbenchOltp:
-    """The one operation is ``transaction``: an event of sysbench, be it one statement or many.
+    """The only operation is ``transaction``: a sysbench event, with one statement or many.
 
-    ``errors`` counts the errors that sysbench was told to ignore; the transaction is tried again and its latency
-    covers all tries. ``rows`` and ``bytes`` are not known. The reports come from sysbench's hooks, so counts and
-    intervals are exact; only latencies pass through the histogram (1.8% wide bins).
+    ``errors`` counts the errors that sysbench ignores; the transaction is retried and its latency covers all
+    attempts. ``rows`` and ``bytes`` are unknown. The reports come from sysbench's hooks, so counts and intervals
+    are exact; only latencies pass through the histogram (1.8% wide bins).
     """
 
     kind = "sysbench-oltp"
@@ -128,9 +132,9 @@ class SysbenchOltp:
         return await tool.require_version(target, SYSBENCH, sysbench.MINIMUM)
 
     async def prepare(self, context: Context) -> None:
-        """Create and fill the tables, several at once: one thread a table, one a CPU at most."""
+        """Create and fill the tables concurrently: one thread per table, at most one per CPU."""
         cpus = int((await context.target.run(["nproc"])).text)
-        # The plain script, not the mix: what it loads is the same for all, and the key says so.
+        # The plain script, not the mix: it loads the same data for all, and so does the key.
         argv = ["sysbench", "oltp_read_write", *self._connection(context), *self._tables()]
         argv.append(f"--threads={min(self._options.tables, cpus)}")
         await tool.run_to_end(context, [*argv, "prepare"], name="sysbench-prepare", cwd="/")
@@ -216,12 +220,12 @@ class SysbenchOltp:
 
 
 def phase(text: str, place: str) -> Phase:
-    """What one run printed: a report a second, the histogram, the final report."""
+    """The output of one run: a report per second, the histogram, the final report."""
     reports = _reports(text)
     if not reports or reports[-1]["report"] != "final":
         raise WorkloadFailed("sysbench printed no final report: its output is cut short", place=place)
     final = reports.pop()
-    # A report may be printed late, never early: the earliest start is the closest to the truth.
+    # A report may be printed late, never early: the earliest start is the most accurate.
     start_ns = min(_printed_ns(r) - round(r["elapsed_s"] * 1e9) for r in [*reports, final])
     total = _report(final, start_ns)
     slices = sysbench.slices(OPERATION, [_report(r, start_ns) for r in reports], total, start_ns)
@@ -238,7 +242,7 @@ def _reports(text: str) -> list[dict[str, Any]]:
             try:
                 found.append(json.loads(content))
             except json.JSONDecodeError:
-                continue  # the reporting thread was ended in mid-line; its counts are in the final report
+                continue  # the reporting thread was stopped in mid-line; its counts are in the final report
     return found
 
 

@@ -1,4 +1,4 @@
-"""From what a tool counted to the tables of the store: the same for every workload."""
+"""From a tool's counts to the tables of the store, for every workload."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.workloads.workload import Measurement
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: A report that follows another, or precedes the end, by less is joined with it: a rate over some ms is noise.
+#: Reports closer than this to another one or to the end are merged: a rate over a few ms is noise.
 SHORTEST_SLICE_NS = 500_000_000
 
 #: A histogram in the store's buckets: bucket -> count.
@@ -26,9 +26,9 @@ Histogram = Mapping[int, int]
 class Slice:
     """One operation over one interval; times in ns since the epoch on the target's clock.
 
-    ``count`` are operations that ended well and have a latency. ``min_ns`` and ``max_ns`` bound their
-    latencies; over all slices of a window the smallest and the largest of them are exact.
-    ``histogram`` is None where the tool keeps none for the interval.
+    ``count`` are successful operations with a latency. ``min_ns`` and ``max_ns`` bound their latencies; over all
+    slices of a window the smallest and the largest are exact. ``histogram`` is None if the tool has none for the
+    interval.
     """
 
     start_ns: int
@@ -54,7 +54,7 @@ class Phase:
 
 
 def to_histogram(values_ns: Iterable[float], counts: Iterable[int]) -> dict[int, int]:
-    """Counts of latencies in ns, as buckets; counts of 0 are left out, the total is preserved."""
+    """Counts of latencies in ns, as buckets; counts of 0 are omitted, the total is preserved."""
     number = np.fromiter(counts, dtype=np.int64)
     value = np.fromiter(values_ns, dtype=np.float64, count=len(number))
     buckets, where = np.unique(bucket_of(np.rint(value).astype(np.int64)), return_inverse=True)
@@ -64,7 +64,7 @@ def to_histogram(values_ns: Iterable[float], counts: Iterable[int]) -> dict[int,
 
 
 def percentile_ns(histogram: Histogram, quantile: float) -> int | None:
-    """The latency in ns below which this share (0 to 1) of the operations lies; None when there are none."""
+    """The latency in ns below which this share (0 to 1) of the operations is; None without operations."""
     buckets = sorted(histogram)
     reached = np.cumsum([histogram[b] for b in buckets])
     if not buckets or reached[-1] == 0:
@@ -74,7 +74,7 @@ def percentile_ns(histogram: Histogram, quantile: float) -> int | None:
 
 
 def boundaries(reports_ns: Iterable[int], start_ns: int, end_ns: int) -> list[int]:
-    """Which reports end a slice: those with room before them and before the end. Indices, ascending."""
+    """Which reports end a slice: those far enough from the previous one and from the end. Indices, ascending."""
     kept: list[int] = []
     previous = start_ns
     for index, report_ns in enumerate(reports_ns):
@@ -87,12 +87,11 @@ def boundaries(reports_ns: Iterable[int], start_ns: int, end_ns: int) -> list[in
 def measurement(
     window: Phase, warmup: Phase | None, *, seconds: float, what: str, kind: str = "service"
 ) -> Measurement:
-    """The tables of a window that was to last ``seconds``; ``what`` names the tool in errors.
+    """The tables of a window planned for ``seconds``; ``what`` names the tool in errors.
 
-    ``kind`` is ``service`` where the tool counts from the send, ``response`` where from the intended start.
-
-    Raises WorkloadFailed when nothing was measured, when the tool stopped early, or when the histogram and
-    the counts disagree: then one of them is not of this window, and neither can be believed.
+    ``kind`` is ``service`` if the tool counts from the send, ``response`` if from the intended start. Raises
+    WorkloadFailed when nothing was measured, when the tool stopped early, or when the histogram and the counts
+    disagree, because then neither can be trusted.
     """
     lasted_s = _seconds(window.end_ns - window.start_ns)
     if lasted_s < 0.9 * seconds:
@@ -116,7 +115,7 @@ def measurement(
 
 
 def with_bounds(slices: Iterable[Slice], min_ns: int, max_ns: int) -> list[Slice]:
-    """The same bounds on each slice that has operations: for a tool that knows them over the whole run."""
+    """The same bounds for each slice with operations, for a tool that has them only for the whole run."""
     return [replace(s, min_ns=min_ns, max_ns=max_ns) if s.count else s for s in slices]
 
 
@@ -141,7 +140,7 @@ def _intervals(slices: Sequence[Slice], window_start_ns: int) -> pa.Table:
         "operation": [s.operation for s in slices],
         "count": [s.count for s in slices],
         "errors": [s.errors for s in slices],
-        "rows": [None] * len(slices),  # no tool here knows the rows a statement returned
+        "rows": [None] * len(slices),  # no tool here reports the rows that a statement returned
         "bytes": [s.bytes for s in slices],
         "min_ns": [s.min_ns for s in slices],
         "max_ns": [s.max_ns for s in slices],

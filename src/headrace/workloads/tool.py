@@ -15,19 +15,19 @@ from headrace.model import OWNER_VARIABLE, Tool
 from headrace.target import Completed, Process, Target, to_the_end
 from headrace.workloads.workload import Context
 
-#: How much longer than asked a tool may take until we believe that it hangs.
+#: How much longer than planned a tool may take before it counts as hung.
 GRACE_S = 300.0
 
-#: The error for a program's end: what ran, its exit code, its last words, and where.
+#: The error for a program's end: its name, exit code, last output lines, and the host.
 Ending = Callable[[str, int, str, str], HeadraceError]
 
-#: What a full disk sounds like: the kernel's words, and a server's (ER_RECORD_FILE_FULL).
+#: Messages of a full disk: the kernel's, and a server's (ER_RECORD_FILE_FULL).
 _DISK_FULL = ("No space left on device", "server error 1114")
 
 
 @dataclass(frozen=True)
 class Output:
-    """What a program printed, in the trial's raw folder. ``last_write_ns`` is on the target's clock."""
+    """A program's output, in the trial's raw folder. ``last_write_ns`` is on the target's clock."""
 
     stdout: Path
     stderr: Path
@@ -56,7 +56,7 @@ def program_failed(what: str, exit_code: int, words: str, place: str) -> Headrac
 
 
 def agent_failed(what: str, exit_code: int, words: str, place: str) -> HeadraceError:
-    """As everywhere else for what its exit code says about the host; the rest is a failed workload."""
+    """The common errors for exit codes that concern the host; others are a failed workload."""
     return failure(exit_code, words, place, what=f"{what} ended with {exit_code}", otherwise=WorkloadFailed)
 
 
@@ -74,7 +74,7 @@ async def run_measured(
 
     ``scratch`` is not on the volume under test: the output must neither load that volume nor wait for it.
 
-    Raises WorkloadFailed with its last lines when it fails, or hangs. When we are cancelled it is stopped.
+    Raises WorkloadFailed with its last lines when it fails, or hangs. It is stopped on cancellation.
     """
     target = context.target
     paths = {stream: f"{scratch}/{name}.{stream}" for stream in ("stdout", "stderr")}
@@ -117,7 +117,7 @@ async def run_to_end(
     what: str = "",
     failed: Ending = program_failed,
 ) -> Completed:
-    """Run a preparing or cleaning step, however long it takes; its output goes to ``raw/<name>.stdout``.
+    """Run a preparation or cleanup step without a time limit; its output goes to ``raw/<name>.stdout``.
 
     ``what`` names it in errors, by default its program. Raises DiskFull, or WorkloadFailed with its last lines.
     """
@@ -131,7 +131,7 @@ async def run_to_end(
         raise DiskFull(
             f"no room left for the workload's data: {words}",
             place=f"{context.target.name}:{cwd}",
-            hint="make the data smaller or the volume larger",
+            hint="reduce the data or enlarge the volume",
         )
     raise failed(what or argv[0], done.exit_code, words, context.target.name)
 
@@ -140,7 +140,7 @@ async def make_folder(context: Context) -> None:
     try:
         await context.target.run(["mkdir", "-p", "--", context.folder])
     except CommandFailed as error:
-        raise WorkloadFailed(f"cannot make {context.folder}: {error.message}") from error
+        raise WorkloadFailed(f"cannot create {context.folder}: {error.message}") from error
 
 
 def pinned(context: Context, argv: Sequence[str]) -> list[str]:
@@ -149,18 +149,18 @@ def pinned(context: Context, argv: Sequence[str]) -> list[str]:
 
 
 def environment(context: Context) -> dict[str, str]:
-    # The C locale: a decimal comma in a report would not be read.
+    # The C locale, because a decimal comma in a report could not be parsed.
     return {OWNER_VARIABLE: context.owner, "LC_ALL": "C"}
 
 
 def last_lines(text: str, number: int = 4) -> str:
-    """The last lines that say something, joined with semicolons."""
+    """The last non-empty lines, joined with semicolons."""
     said = [line.strip() for line in text.splitlines() if line.strip(" \t{}[]")]
     return "; ".join(said[-number:])
 
 
 async def stop(process: Process) -> None:
-    """End it the way it can still write what it knows, then the hard way."""
+    """Stop it gently, so that it can write its results, then kill it."""
     for name, patience_s in (("INT", 3.0), ("TERM", 2.0), ("KILL", 10.0)):
         await process.signal(name)
         with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""TPC-C by our own driver. What differs from the specification stands in docs/reference/tpcc.md."""
+"""TPC-C by headrace's driver. docs/reference/tpcc.md lists the differences from the specification."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TpccOptions(ServerDriveOptions):
     )
     times: Literal["none", "specification"] = Field(
         "none",
-        description="keying and think times: those of the specification (10 connections a warehouse), or none",
+        description="keying and think times: those of the specification (10 connections per warehouse), or none",
     )
 
     foreign_keys: bool = Field(False, description="the foreign keys of the schema, which the server checks")
@@ -32,7 +32,8 @@ class TpccOptions(ServerDriveOptions):
     def _has_one_kind_of_times(self) -> TpccOptions:
         if self.times == "specification" and (self.is_open or self.think_time_s):
             raise ValueError(
-                'times = "specification": sets when operations begin; leave rate, profile, think_time_s out'
+                'times = "specification": determines when operations start; remove rate, profile, '
+                "think_time_s"
             )
         return self
 

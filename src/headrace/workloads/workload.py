@@ -1,4 +1,4 @@
-"""What a workload is, what it gets and what it yields."""
+"""The interface of a workload: its input and its result."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """What a workload gets.
+    """The input of a workload.
 
-    ``folder`` is on the volume under test; the workload may write there and makes it when it is missing.
-    ``raw`` is a local folder for the tool's own output. ``endpoint.database`` exists already. ``clients`` are the
-    machines that ``clients_of`` named, in that order; one may be ``target`` itself.
-
-    ``cpus`` are those that the load may be driven from, as taskset lists them (empty: all). With ``agree`` another
-    trial runs at the same moment: whoever knows when its load will begin, in ns since the epoch here, asks for the
-    instant at which both do.
+    ``folder`` is on the volume under test; the workload may write there and creates it if missing. ``raw`` is a
+    local folder for the tool's own output. ``endpoint.database`` exists already. ``clients`` are the machines of
+    ``clients_of``, in that order; one may be ``target`` itself. ``cpus`` are those of the load's driver, as
+    taskset lists them (empty: all). With ``agree`` another trial runs concurrently: the workload passes the time
+    when its load can start, in ns since the epoch on the controller, and gets the common start time.
     """
 
     target: Target
@@ -41,14 +39,13 @@ class Context:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a workload yields: tables as in arrow.INTERVALS and arrow.LATENCY, and the measured window.
+    """The result of a workload: tables as in arrow.INTERVALS and arrow.LATENCY, and the measured window.
 
-    The window is in ns since the epoch on the target's clock. ``intervals`` also holds the warm-up, with
-    negative ``t_s``; ``latency`` holds the window only. For each operation the counts of ``intervals`` and those
-    of ``latency`` have the same sum over the window, in each of the kinds ``service`` and ``response`` it has.
-
-    With ``invalid`` it was measured and must not be analysed: the workload itself did not do what was asked.
-    ``warnings`` are for whoever reads the numbers.
+    The window is in ns since the epoch on the target's clock. ``intervals`` also holds the warm-up, with negative
+    ``t_s``; ``latency`` holds the window only. For each operation the counts of ``intervals`` and those of
+    ``latency`` have the same sum over the window, for each of the kinds ``service`` and ``response`` it has. With
+    ``invalid`` it was measured but must not be analysed, because the workload did not run as requested.
+    ``warnings`` are for the report.
     """
 
     intervals: pa.Table
@@ -72,19 +69,19 @@ class Workload(Protocol):
     def tools(self) -> tuple[Tool, ...]: ...
 
     def dataset(self) -> Mapping[str, Value] | None:
-        """What identifies the data a server must hold: the key of the golden copy. None without a server."""
+        """The identity of the server's data: the key of the golden copy. None without a server."""
 
     async def version(self, target: Target) -> str:
-        """The tool's version; raises NotReady when it is missing or too old."""
+        """The tool's version; raises NotReady if it is missing or too old."""
 
     async def prepare(self, context: Context) -> None:
-        """Make the data: once a data set for a server, once a trial for files.
+        """Create the data: once per data set for a server, once per trial for files.
 
         Raises DiskFull or WorkloadFailed.
         """
 
     async def run(self, context: Context) -> Measurement:
-        """Warm up, then measure; raises WorkloadFailed. Cancelled, it stops the tool first."""
+        """Warm up, then measure; raises WorkloadFailed. On cancellation it stops the tool first."""
 
     async def cleanup(self, context: Context) -> None:
-        """Remove what ``prepare`` made."""
+        """Remove what ``prepare`` created."""

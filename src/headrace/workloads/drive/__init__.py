@@ -1,6 +1,6 @@
-"""Our own load driver, ``headrace-agent drive``: what the workloads have in common that it drives.
+"""headrace's load driver, ``headrace-agent drive``: common code of its workloads.
 
-``options``: what a plan may say of connections, pacing and keys. ``workload``: the stages of a trial. ``check``:
-what is asked before the first. ``clients``: one driver or several, which start at one instant. ``lines``: from
-what they wrote to the tables.
+``options``: a plan's options for connections, pacing and keys. ``workload``: the stages of a trial. ``check``: the
+checks before the first. ``clients``: one driver or several, which start at one instant. ``lines``: from their
+output to the tables.
 """

@@ -9,10 +9,10 @@ from typing import Any
 
 from headrace.errors import WorkloadFailed
 
-#: What concerns the machine that drives, and not the server; each driver has its part of the connections there.
+#: Checks of the driving machine, not of the server; each driver has its share of the connections there.
 _OF_THE_DRIVER = frozenset({"open_files", "ephemeral_ports"})
 
-#: Compares the data with the buffer pool, which is no limit: it depends on data that only a trial has.
+#: Compares the data with the buffer pool, which is not a limit and depends on data that only a trial has.
 _BUFFER_POOL = "buffer_pool"
 
 
@@ -20,8 +20,8 @@ _BUFFER_POOL = "buffer_pool"
 class Finding:
     """A limit, ``check``, that is too low on the target called ``place``, and the command that raises it.
 
-    ``needed``: what it must be, a number of things.
-    ``is_blocking``: the load cannot run; otherwise it may measure something else than it seems to.
+    ``needed``: the required value. ``is_blocking``: the load cannot run; otherwise its measurement may be
+    misleading.
     """
 
     place: str
@@ -33,7 +33,7 @@ class Finding:
 
 
 def read_findings(output: bytes, place: str, *, of_server: bool, of_driver: bool) -> list[Finding]:
-    """What is not as it should be, of what ``drive check`` wrote. Raises WorkloadFailed for what it did not."""
+    """The problems in the output of ``drive check``. Raises WorkloadFailed if it cannot be read."""
     try:
         return [
             Finding(

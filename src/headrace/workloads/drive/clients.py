@@ -1,10 +1,9 @@
 """One driver or several, on one target or several, that start at one instant.
 
-Each driver connects, says ``{"kind":"ready"}`` on its standard output, and reads ``{"start_at_ns": N}`` from its
-standard input: the instant, on its own machine's clock. Clocks are not trusted to agree: how far each is from ours
-is measured, an instant is told to a machine in its own time, and what it measured is dated in the target's.
-
-A driver that is lost takes the trial with it: what the others measured is kept, and never passed off as the whole.
+Each driver connects, prints ``{"kind":"ready"}``, and reads ``{"start_at_ns": N}`` from its standard input: the
+instant, on its own machine's clock. Clocks are not assumed to agree: the offset of each to the controller's is
+measured, a machine gets the instant in its own time, and its results are dated in the target's. A lost driver
+makes the trial invalid: the others' measurements are kept, but never presented as complete.
 """
 
 from __future__ import annotations
@@ -29,17 +28,18 @@ from headrace.workloads.workload import Context, Measurement
 
 T = TypeVar("T")
 
-#: From the moment all are ready to the start: enough to tell each, on a busy machine and over a slow network.
+#: Time from all drivers being ready to the start: enough to notify each, on a busy machine and over a slow
+#: network.
 LEAD_S = 0.5
 ROUND_TRIPS_OF_LEAD = 10
 
-#: All connections stand by then, or the driver hangs.
+#: If connecting takes longer, the driver hangs.
 READY_LIMIT_S = 300.0
 
-#: After its last operation has ended or timed out it only has to write its last lines.
+#: After its last operation has ended or timed out, it only has to write its last lines.
 END_GRACE_S = 60.0
 
-#: A clock that cannot be read closer than this is no basis for an agreed start.
+#: A clock that cannot be read more precisely than this does not allow an agreed start.
 MAX_CLOCK_ERROR_NS = 20_000_000
 
 WHAT = "headrace-agent drive run"
@@ -47,15 +47,16 @@ WHAT = "headrace-agent drive run"
 
 @dataclass(frozen=True)
 class Seat:
-    """Where a driver runs, and what it is told of the server; the password goes into a file of its own there."""
+    """Where a driver runs, and its server login; the password is in a separate file there."""
 
     target: Target
     arguments: tuple[str, ...]
     password: str = ""
 
     async def argv(self, verb: str, spec: Mapping[str, Any], path: str) -> list[str]:
-        """The command for one of the driver's verbs, with the SPEC and the password in files that begin with
-        ``path``."""
+        """The command for one of the driver's verbs, with the SPEC and the password in files whose names start
+        with ``path``.
+        """
         agent = await Agent.install(self.target)
         await self.target.write(f"{path}.spec", json.dumps(spec).encode(), mode=0o600)
         argv = [agent.path, "drive", verb, f"{path}.spec", *self.arguments]
@@ -68,8 +69,8 @@ class Seat:
 async def drive(context: Context, spec: Mapping[str, Any], seats: Sequence[Seat]) -> Measurement:
     """Run a driver on each seat, each with its share of the SPEC, and merge what they measured.
 
-    Raises WorkloadFailed with a driver's words when one cannot begin or none is left, NotReady for a clock that
-    cannot be read. One that is lost afterwards makes the measurement invalid.
+    Raises WorkloadFailed with a driver's message if one cannot start or none is left, NotReady for a clock that
+    cannot be read. Losing one later makes the measurement invalid.
     """
     clocks = await _read_clocks([context.target, *(seat.target for seat in seats)])
     slowest_s = max(clock.error_ns for clock in clocks.values()) / 1e9
@@ -95,7 +96,7 @@ async def drive(context: Context, spec: Mapping[str, Any], seats: Sequence[Seat]
                 sources.append(Source(path, driver.name, shift_ns))
     if not sources:
         error = next(iter(lost.values()))
-        # A machine that cannot be reached any more took the load with it; nothing is wrong with the target.
+        # An unreachable client machine takes its load with it; the target itself is fine.
         raise WorkloadFailed(error.message, place=error.place) if isinstance(error, TargetError) else error
     measured = measurement(sources)
     reasons = tuple(f"a client was lost: {driver.name}: {error.message}" for driver, error in lost.items())
@@ -108,7 +109,7 @@ class _Driver:
     def __init__(self, context: Context, seat: Seat, spec: Mapping[str, Any], suffix: str) -> None:
         self.target = seat.target
         self._is_elsewhere = seat.target is not context.target
-        #: For people, where there are several.
+        #: Name for messages, if there are several.
         self.name = f"client {suffix[1:]} ({seat.target.name})" if suffix else ""
         self._context = replace(context, target=seat.target)
         self._seat = seat
@@ -120,7 +121,7 @@ class _Driver:
 
     @contextlib.asynccontextmanager
     async def begun(self) -> AsyncIterator[None]:
-        """Started, and connecting; stopped and forgotten afterwards, whatever happens."""
+        """Start it, so that it connects; always stopped and cleaned up at the end."""
         async with scratch_folder(self._context.target) as self._scratch:
             argv = await self._seat.argv("run", self._spec, f"{self._scratch}/{self._file}")
             argv += ["--output", self._path("jsonl.zst")]
@@ -135,7 +136,7 @@ class _Driver:
                     await to_the_end(self._stop())
 
     async def ready(self) -> None:
-        """All its connections stand."""
+        """Wait until all its connections are established."""
         assert self._process is not None
         with contextlib.suppress(TimeoutError):
             line = await asyncio.wait_for(anext(self._process.lines(), ""), READY_LIMIT_S)
@@ -144,20 +145,20 @@ class _Driver:
             if line != '{"kind":"ready"}':
                 raise WorkloadFailed(f"{WHAT} said {line[:200]!r} instead of `ready`", place=self.target.name)
             if self._seat.password:
-                # It has read the password; nobody else has to find it.
+                # It has read the password, so remove the file.
                 await self.target.run(["rm", "-f", "--", self._path("password")])
             return
         raise WorkloadFailed(
-            f"{WHAT} had not made its connections after {READY_LIMIT_S:g} s", place=self.target.name
+            f"{WHAT} had not established its connections after {READY_LIMIT_S:g} s", place=self.target.name
         )
 
     async def start(self, at_ns: int) -> None:
-        """Tell it the instant, on its own clock."""
+        """Send it the start time, on its own clock."""
         assert self._process is not None
         await self._process.write(json.dumps({"start_at_ns": at_ns}).encode() + b"\n")
 
     async def end(self, limit_s: float) -> HeadraceError | None:
-        """Wait for its end; why it is lost, or None when all is well."""
+        """Wait for its end; returns why it is lost, or None."""
         assert self._process is not None
         try:
             exit_code = await self._process.wait(limit_s)
@@ -173,13 +174,13 @@ class _Driver:
         return None if exit_code == 0 else await self._fate(exit_code)
 
     async def interrupt(self) -> None:
-        """Ask it to end now."""
+        """Ask it to stop now."""
         assert self._process is not None
         with contextlib.suppress(TargetError):
             await self._process.signal("TERM")
 
     async def fetch(self, *, is_needed: bool) -> Path | None:
-        """Bring its lines to the raw folder. Those of a lost driver are kept if they can be had."""
+        """Copy its lines to the raw folder; those of a lost driver if they are available."""
         path = self._context.raw / f"{self._file}.jsonl.zst"
         try:
             await self.target.get(self._path("jsonl.zst"), path)
@@ -206,7 +207,7 @@ class _Driver:
 
 
 async def _wait_for_all(drivers: Sequence[_Driver], limit_s: float) -> dict[_Driver, HeadraceError]:
-    """The drivers that were lost, and why. When the first is lost the others are told to end: it is over."""
+    """The lost drivers, and why. When the first is lost, the others are stopped."""
     tasks = {asyncio.create_task(driver.end(limit_s)): driver for driver in drivers}
     lost: dict[_Driver, HeadraceError] = {}
     try:
@@ -227,19 +228,19 @@ async def _read_clocks(targets: Iterable[Target]) -> dict[Target, Clock]:
     distinct = list(dict.fromkeys(targets))
     clocks = dict(zip(distinct, await _all(read_clock(target) for target in distinct), strict=True))
     for target, clock in clocks.items():
-        # One machine alone agrees with itself, however far away it is.
+        # A single machine always agrees with itself.
         if len(clocks) > 1 and clock.error_ns > MAX_CLOCK_ERROR_NS:
             raise NotReady(
-                f"its clock cannot be read closer than {clock.error_ns / 1e6:.0f} ms "
+                f"its clock cannot be read more precisely than {clock.error_ns / 1e6:.0f} ms "
                 f"(limit {MAX_CLOCK_ERROR_NS / 1e6:.0f} ms): clients cannot agree on a start",
                 place=target.name,
-                hint="use clients that are nearer, or less busy",
+                hint="use clients that are closer or less busy",
             )
     return clocks
 
 
 async def _all(work: Iterable[Awaitable[T]]) -> list[T]:
-    """Every result; when some fail, the first error once all have come to an end."""
+    """Every result; if some fail, raises the first error once all have ended."""
     results = await asyncio.gather(*work, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

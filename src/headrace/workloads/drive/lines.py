@@ -1,7 +1,7 @@
-"""From what drivers wrote, a line of JSON each, to the tables of the store; several drivers merged exactly.
+"""From the drivers' JSON lines to the tables of the store; several drivers are merged exactly.
 
-Counts and histograms are added, bucket by bucket, so what is said of the whole is true of all operations of all
-clients together. A driver whose counts and histograms disagree is believed in nothing.
+Counts and histograms are added bucket by bucket, so the totals cover all operations of all clients. If a driver's
+counts and histograms disagree, all of its output is rejected.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: The kinds of latency, as in arrow.LATENCY.
 KINDS = ("response", "service", "failed")
 
-#: So many different errors are named; the rest are in the raw lines.
+#: Number of distinct errors to list; the rest are in the raw lines.
 NAMED_ERRORS = 5
 
 _BUCKETS = int(bucket_of(2**63 - 1)) + 1
@@ -39,7 +39,7 @@ _ENDING = ("window_start_ns", "invalid", "warnings", "errors", "connections_lost
 
 @dataclass(frozen=True)
 class Source:
-    """The lines of one driver. ``name`` says which one, for people; ``shift_ns`` is added to its times."""
+    """The lines of one driver. ``name`` identifies it in messages; ``shift_ns`` is added to its times."""
 
     path: Path
     name: str = ""
@@ -48,9 +48,9 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    """What one driver wrote, in columns: an element a line ``interval``, and one a bucket of its histograms.
+    """One driver's output in columns: one element per ``interval`` line, and one per bucket of its histograms.
 
-    Times are those of its own lines. ``bars`` has the columns: row, kind (an index of KINDS), bucket, count.
+    Times are as in its lines. ``bars`` has the columns: row, kind (an index of KINDS), bucket, count.
     """
 
     source: Source
@@ -67,7 +67,7 @@ class _Run:
 
 
 def measurement(sources: Sequence[Source]) -> Measurement:
-    """The tables of all drivers together. Raises WorkloadFailed: lines are cut or wrong, or without work."""
+    """The tables of all drivers together. Raises WorkloadFailed if lines are cut or wrong, or have no work."""
     runs = [_read(source) for source in sources]
     names = list(dict.fromkeys(name for run in runs for name in run.names))
     grid = _common_starts(runs)
@@ -94,21 +94,21 @@ def measurement(sources: Sequence[Source]) -> Measurement:
 
 
 def _micros(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Whole microseconds, which compare equal where the decimals of a line were rounded."""
+    """Whole microseconds, which compare equal despite rounded decimals."""
     return np.rint(seconds * 1e6).astype(np.int64)
 
 
 def _common_starts(runs: Sequence[_Run]) -> NDArray[np.int64]:
-    """When the rows of the whole begin, in us: where those of every driver do, so that none has to be split.
+    """Start times of the merged rows, in us: those of every driver's rows, so that none has to be split.
 
-    Drivers differ only in their last rows, which end when the last operation does. Work without a row is none.
+    Drivers differ only in their last rows, which end with the last operation.
     """
     own = [np.unique(_micros(run.t_s)) for run in runs]
     common = own[0]
     for starts in own[1:]:
         common = np.intersect1d(common, starts)
     if not len(common) or 0 not in common or any(starts[0] != common[0] for starts in own):
-        raise WorkloadFailed("the drivers' seconds do not begin together")
+        raise WorkloadFailed("the drivers' seconds do not start together")
     return common
 
 
@@ -124,7 +124,7 @@ class _Sums:
         self._bars: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
 
     def add(self, run: _Run, row: NDArray[np.int64]) -> None:
-        """``row`` is that of the whole for each of the driver's."""
+        """``row`` maps the driver's rows to merged rows."""
         operation = np.array([self._names.index(name) for name in run.names], dtype=np.int64)[run.operation]
         for name, values in run.counted.items():
             np.add.at(self.counted[name], (row, operation), values)
@@ -179,7 +179,7 @@ class _Sums:
 
 
 def _verdicts(runs: Sequence[_Run]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Why the numbers must not be believed, and what a reader should know, of all drivers."""
+    """Reasons why the numbers are invalid, and warnings, of all drivers."""
     found: dict[str, list[str]] = {"invalid": [], "warnings": []}
     errors: dict[tuple[str, int], tuple[int, str]] = {}
     for run in runs:
@@ -226,7 +226,7 @@ def _json_lines(path: Path) -> Iterator[Any]:
 def _run(source: Source, lines: Iterator[Any]) -> _Run:
     start = next(lines, None)
     if start is None or start["kind"] != "start":
-        raise ValueError("they do not begin with `start`")
+        raise ValueError("they do not start with `start`")
     end: Any = None
     rows: list[dict[str, Any]] = []
     bars = [np.zeros((4, 0), dtype=np.int64)]
@@ -236,7 +236,7 @@ def _run(source: Source, lines: Iterator[Any]) -> _Run:
             break
         if line["kind"] != "interval":
             raise ValueError(f"a line of an unknown kind, {line['kind']!r}")
-        # The lists of buckets are turned into arrays at once: those of an hour would fill the memory.
+        # Bucket lists become arrays immediately, because an hour of them would fill the memory.
         bars.append(_bars(len(rows), line))
         row = {key: line[key] for key in ("t_s", "duration_s", "operation", *_COUNTED)}
         rows.append(
@@ -271,7 +271,7 @@ def _run(source: Source, lines: Iterator[Any]) -> _Run:
 
 
 def _extreme(row: Any, key: str, choose: Any, none: int) -> int:
-    """Of all operations that ended, well or badly: percentiles are those of both."""
+    """Of all finished operations, successful or failed: percentiles cover both."""
     known = [row[kind][key] for kind in ("response", "failed") if row[kind][key] is not None]
     return int(choose(known, default=none))
 

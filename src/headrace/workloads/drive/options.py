@@ -1,4 +1,4 @@
-"""What a plan may say to every workload of the driver: connections, pacing, keys, clients."""
+"""A plan's options for every workload of the driver: connections, pacing, keys, clients."""
 
 from __future__ import annotations
 
@@ -15,55 +15,59 @@ class Piece(Options):
     """A part of a profile."""
 
     seconds: Annotated[float, Field(gt=0, lt=1e9)] = Field(description="how long it lasts")
-    from_ops_s: Annotated[float, Field(ge=0, le=1e9)] = Field(description="operations a second as it begins")
+    from_ops_s: Annotated[float, Field(ge=0, le=1e9)] = Field(
+        description="operations per second at its start"
+    )
     to_ops_s: Annotated[float, Field(ge=0, le=1e9)] = Field(
-        description="operations a second as it ends; between the two the rate changes evenly"
+        description="operations per second at its end; in between the rate changes linearly"
     )
 
 
 class DriveOptions(Options):
-    """How operations begin. Pieces of a load that is driven from several places take their part of each number."""
+    """How operations are started. If several clients drive the load, each takes its share of each number."""
 
     connections: Annotated[int, Field(ge=1, le=100_000)] = Field(
         1, description="connections, over all clients"
     )
     threads: Annotated[int, Field(ge=0, le=1024)] = Field(
-        0, description="threads of a driver, which serve many connections each; 0: as many as it needs"
+        0, description="threads per driver, each serving many connections; 0: automatic"
     )
     rate: Annotated[float, Field(ge=0, le=1e9)] = Field(
         0.0,
-        description="operations a second that begin whatever the server does (open loop); "
-        "0: a connection begins one when its last has ended (closed loop)",
+        description=(
+            "operations per second, started regardless of the server (open loop); 0: a connection starts one "
+            "when its previous one has ended (closed loop)"
+        ),
     )
     arrivals: Literal["poisson", "constant"] = Field(
-        "poisson", description="how they are spread in an open loop: as those of many users are, or evenly"
+        "poisson", description="arrivals in an open loop: random as from many users, or evenly spaced"
     )
     profile: list[Piece] = Field(
-        [], description="a rate that changes, in place of `rate`; repeats, and begins with the warm-up"
+        [], description="a changing rate instead of `rate`; repeats, and starts with the warm-up"
     )
     think_time_s: Annotated[float, Field(ge=0, le=1e6)] = Field(
-        0.0, description="mean pause of a connection between its operations, in a closed loop"
+        0.0, description="mean pause of a connection between operations, in a closed loop"
     )
     think_distribution: Literal["constant", "exponential"] = Field(
-        "constant", description="whether these pauses are all alike"
+        "constant", description="whether all pauses are equal"
     )
     operation_timeout_s: Annotated[float, Field(gt=0, le=1e6)] = Field(
         60.0,
         description="an operation without an answer for this long is an error, and its connection is reopened",
     )
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(
-        1, description="of everything that is random in the load"
+        1, description="seed of all randomness in the load"
     )
 
     @model_validator(mode="after")
     def _is_one_loop(self) -> DriveOptions:
         if self.rate and self.profile:
-            raise ValueError("profile: gives the rate already; leave workload.rate out")
+            raise ValueError("profile: already sets the rate; remove workload.rate")
         if self.profile and not any(piece.from_ops_s + piece.to_ops_s for piece in self.profile):
-            raise ValueError("profile: no operation would ever begin")
+            raise ValueError("profile: no operation would ever start")
         if self.think_time_s and self.is_open:
             raise ValueError(
-                f"think_time_s = {self.think_time_s:g}: only in a closed loop, that is without rate and profile"
+                f"think_time_s = {self.think_time_s:g}: only in a closed loop, without rate and profile"
             )
         return self
 
@@ -86,19 +90,18 @@ class DriveOptions(Options):
 
 
 class ServerDriveOptions(DriveOptions):
-    """Those of a workload that talks to a MySQL-family server."""
+    """Options of a workload on a MySQL-family server."""
 
     retries: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
-        10, description="how often an operation that lost a race (deadlock, lock wait timeout) is retried"
+        10, description="retries of an operation after a deadlock or lock wait timeout"
     )
     clients: list[str] = Field(
         [],
-        description="machines that drive the load together, each its share: local, user@host[:port]; "
-        "none: the server's own",
+        description="machines that share the load: local, user@host[:port]; none: the server's own",
     )
     server_address: str = Field(
         "",
-        description="where clients on other machines reach the server; empty: at the host of the target's address",
+        description="where clients on other machines reach the server; empty: the host of the target's address",
     )
 
     @field_validator("clients")
@@ -121,10 +124,10 @@ class ServerDriveOptions(DriveOptions):
 
 
 class Keys(Options):
-    """Which keys are hit: a part of other options."""
+    """The distribution of keys, as part of other options."""
 
     distribution: Literal["uniform", "pareto", "zipf", "gaussian", "hot"] = Field(
-        "uniform", description="how often which keys are hit"
+        "uniform", description="the distribution of keys"
     )
     pareto_h: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.2, description="pareto: the share h of the keys gets the share 1 - h of the operations"

@@ -1,4 +1,4 @@
-"""The stages of a trial for every workload that our own driver drives."""
+"""The stages of a trial for every workload of headrace's driver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ServerOptionsT = TypeVar("ServerOptionsT", bound=ServerDriveOptions)
 
 
 class Driven(ABC, Generic[OptionsT]):
-    """Whatever the driver drives; the subclass says what and where."""
+    """A workload of the driver; the subclass defines its operations and its server."""
 
     kind: ClassVar[str]
     needs_server = False
@@ -38,7 +38,7 @@ class Driven(ABC, Generic[OptionsT]):
 
     @property
     def server_address(self) -> str:
-        """Where clients on other machines reach the server; empty: at the target's own host."""
+        """Where clients on other machines reach the server; empty: the target's host."""
         return ""
 
     @abstractmethod
@@ -53,9 +53,9 @@ class Driven(ABC, Generic[OptionsT]):
         return await agent.version()
 
     async def prepare(self, context: Context) -> None:
-        """Fill the tables over several connections, a few a CPU: more only wait for each other."""
+        """Fill the tables over several connections, a few per CPU; more only wait for each other."""
         cpus = int((await context.target.run(["nproc"])).text)
-        # Neither seed nor pacing: the same data set is the same rows, whatever will be asked of them.
+        # Without seed and pacing, so that a data set has the same rows for every load.
         await self._ask(context, "load", {**await self._subject(context), "connections": 2 * cpus})
 
     async def run(self, context: Context) -> Measurement:
@@ -65,7 +65,7 @@ class Driven(ABC, Generic[OptionsT]):
         await self._ask(context, "clean", await self._subject(context))
 
     async def _subject(self, _context: Context) -> dict[str, Any]:
-        """The part of the SPEC that says what is driven."""
+        """The part of the SPEC that describes the workload."""
         return {"workload": {"kind": self.kind, **self.load()}}
 
     async def _spec(self, context: Context) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Driven(ABC, Generic[OptionsT]):
 
 
 class ServerDriven(Driven[ServerOptionsT]):
-    """A workload that talks to the trial's server, from its own machine or from several others."""
+    """A workload on the trial's server, driven from its own machine or from several others."""
 
     needs_server = True
 
@@ -121,9 +121,9 @@ class ServerDriven(Driven[ServerOptionsT]):
         return {**await super()._spec(context), "retries": self.options.retries}
 
     async def check(self, context: Context) -> list[Finding]:
-        """What would stand in the way of this load, on a server without any other."""
+        """The limits that this load would hit on an otherwise idle server."""
         spec = await self._spec(context)
-        # The server is asked for all clients at once: none of them is there to be counted yet.
+        # Check the server for all clients together, because none is connected yet.
         answer = await self._ask(context, "check", spec)
         found = read_findings(answer.stdout, context.target.name, of_server=True, of_driver=False)
         seats = self._seats(context)
@@ -141,7 +141,7 @@ class ServerDriven(Driven[ServerOptionsT]):
             return Seat(target, self._server_arguments(context))
         endpoint = self._endpoint(context)
         if endpoint.network is None:
-            raise HeadraceError(f"{target.name} is to drive a server that has no network")
+            raise HeadraceError(f"{target.name} cannot drive a server without network access")
         login = endpoint.network
         arguments = ("--mysql-host", login.host, "--mysql-port", str(login.port), "--mysql-user", login.user)
         return Seat(target, (*arguments, "--mysql-database", endpoint.database), login.password)
