@@ -143,7 +143,7 @@ def test_the_class_of_those_that_found_no_room_and_groups_have_names() -> None:
     assert found.group == ("class", "user")
     assert {each.fingerprint for each in found.classes} == {
         "select * from t0 where id = ? · user app",
-        "(all classes that found no room)",
+        "(all classes beyond the limit)",
     }
     assert OTHERS in found.by_name
 
@@ -163,14 +163,14 @@ def broken(change: Callable[[list[dict[str, Any]]], object]) -> list[str]:
     ("lines", "message"),
     [
         ([], "ends before its last line"),
-        (["{"], "line 1 is no line of a digest"),
-        (["[]"], "line 1 is no line"),
+        (["{"], "line 1 is not a line of a digest"),
+        (["[]"], "line 1 is not a line"),
         (digests.lines([Event(START_NS)])[:-1], "ends before its last line"),
         (digests.lines([Event(START_NS)])[1:], "outside a digest"),
         (broken(lambda said: said[-1].update(classes=7)), "1 classes of 7"),
         (broken(lambda said: said[0].update(version=2)), "this headrace reads 1"),
-        (broken(lambda said: said[3].update(count="many")), "is no line of a digest"),
-        (broken(lambda said: said[3].update(buckets=[[1, 2**70]])), "is no line of a digest"),
+        (broken(lambda said: said[3].update(count="many")), "is not a line of a digest"),
+        (broken(lambda said: said[3].update(buckets=[[1, 2**70]])), "is not a line of a digest"),
         (broken(lambda said: said[3].pop("errors")), "KeyError"),
     ],
 )
@@ -219,7 +219,7 @@ def test_damaged_and_foreign_files_are_one_clear_error(tmp_path: Path) -> None:
         with pytest.raises(StoreError):
             files.load(path)
     pq.write_table(pa.table({"a": [1]}), path)
-    with pytest.raises(StoreError, match="no digest that this headrace reads"):
+    with pytest.raises(StoreError, match="not a digest that this headrace reads"):
         files.load(path)
     with pytest.raises(StoreError, match="cannot be written"):
         write(table([Event(START_NS)]), tmp_path / "a.parquet" / "b")
@@ -283,7 +283,7 @@ def test_a_history_of_undated_events_or_of_nothing_is_refused(tmp_path: Path) ->
     undated = broken(lambda said: said[0].update(first_ns=None, last_ns=None))
     with pytest.raises(StoreError, match="belongs to no day"):
         history.append(tmp_path, read_lines(undated, "test"))
-    with pytest.raises(StoreError, match="no digest is here yet"):
+    with pytest.raises(StoreError, match="it has no digest yet"):
         history.days(tmp_path)
 
 

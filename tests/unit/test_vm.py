@@ -500,7 +500,7 @@ def lab(*arguments: str) -> subprocess.CompletedProcess[str]:
     ("arguments", "code", "said"),
     [
         (["status"], 0, "headrace lab up"),
-        (["down"], 0, "lab: was not there"),
+        (["down"], 0, "lab: not found"),
         (["ssh"], 6, "no machine 'lab' runs"),
         (["reboot", "mine"], 6, "no machine 'mine' runs"),
         (["up", "--accel", "xen"], 3, "must be kvm or tcg"),

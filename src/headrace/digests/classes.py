@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Number:
-    """``count`` events told it; their sum, and the extremes where they are known."""
+    """The number of events that have the value; their sum, and the extremes if known."""
 
     count: int = 0
     sum: int = 0
@@ -30,7 +30,7 @@ class Number:
 
 NOTHING = Number()
 
-#: What every class has; the other numbers are measures, which the agent names.
+#: Numbers that every class has; others are measures named by the agent.
 _OF_EVERY_CLASS = frozenset(
     ("events", "response_ns", "response_ns_squares", "first_byte_ns", "start_ns", "failed", "unanswered")
 )
@@ -59,7 +59,7 @@ class Buckets:
 
 @dataclass(frozen=True, eq=False)
 class Slices:
-    """What happened from each of ``start_ns`` on, ascending, only slices with events. Shapes (n,)."""
+    """Slices by start time, ascending, only slices with events. Shapes (n,)."""
 
     start_ns: NDArray[np.int64]
     count: NDArray[np.int64]
@@ -73,7 +73,7 @@ NO_SLICES = Slices(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np
 
 @dataclass(frozen=True, eq=False)
 class QueryClass:
-    """One class, or all of them together (``name`` is ALL), or those that found no room (OTHERS)."""
+    """One class, or all of them together (``name`` is ALL), or those beyond the limit (OTHERS)."""
 
     name: str
     numbers: Mapping[str, Number] = field(default_factory=dict)
@@ -88,8 +88,9 @@ class QueryClass:
 
     @cached_property
     def measures(self) -> dict[str, Number]:
-        """Rows, bytes, waits and the like by name, where any event has them. A name ends in its unit (``_ns``,
-        ``_bytes``) or begins with ``is_``, where the sum is that of the events of which it holds."""
+        """Rows, bytes, waits and so on by name, if any event has them. A name ends in its unit (``_ns``,
+        ``_bytes``) or starts with ``is_``; then the sum is the number of events for which it holds.
+        """
         known = {name: each for name, each in self.numbers.items() if each.count}
         return {name: known[name] for name in sorted(known) if name not in _OF_EVERY_CLASS}
 
@@ -107,9 +108,9 @@ class QueryClass:
 
     @cached_property
     def fingerprint(self) -> str:
-        """What people call it: the statement without its literals, or the values it was grouped by."""
+        """Its name for people: the statement without its literals, or the values it was grouped by."""
         if self.name == OTHERS:
-            return "(all classes that found no room)"
+            return "(all classes beyond the limit)"
         others = [f"{name} {value}" for name, value in self.key.items() if name != "class"]
         return " · ".join([*([self.texts["fingerprint"]] if self.texts.get("fingerprint") else []), *others])
 
@@ -124,13 +125,13 @@ class QueryClass:
 
     @cached_property
     def sample(self) -> dict[str, Any]:
-        """The slowest call as the agent told it; empty where there is none."""
+        """The slowest call as the agent reported it; empty if there is none."""
         return dict(json.loads(self.texts.get("sample") or "{}"))
 
 
 @dataclass(frozen=True, eq=False)
 class Digest:
-    """``classes`` have the largest sum of response times first; equal ones have the more frequent first."""
+    """``classes`` are sorted by sum of response times, largest first; ties by frequency."""
 
     table: pa.Table
     mode: str
@@ -153,7 +154,7 @@ class Digest:
 
     @property
     def span_s(self) -> float:
-        """From the first start to the last; 0 where no event has a time."""
+        """From the first start to the last; 0 if no event has a time."""
         if self.first_ns is None or self.last_ns is None:
             return 0.0
         return (self.last_ns - self.first_ns) / 1e9
@@ -204,7 +205,7 @@ def _place_order(place: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _strings(column: pa.ChunkedArray) -> NDArray[np.object_]:
-    """Of a column with few values many strings would be made anew for every row."""
+    """Decoding a column with few values per row would create many duplicate strings."""
     encoded = column.combine_chunks().dictionary_encode()
     values: NDArray[np.object_] = np.array(encoded.dictionary.to_pylist(), dtype=object)
     found: NDArray[np.object_] = values[encoded.indices.to_numpy()]
@@ -212,7 +213,7 @@ def _strings(column: pa.ChunkedArray) -> NDArray[np.object_]:
 
 
 def _runs(values: NDArray[Any]) -> Iterator[tuple[Any, tuple[int, int]]]:
-    """Each value of a sorted column, and where it begins and ends."""
+    """Each value of a sorted column, with its start and end."""
     if not len(values):
         return
     starts = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
@@ -255,7 +256,7 @@ def _classes(parts: Mapping[str, pa.Table]) -> dict[str, QueryClass]:
 
 
 def _pieces(parts: Mapping[str, pa.Table]) -> Iterator[tuple[str, str, str, pa.Table]]:
-    """(part, class, name, rows) of the parts that have many rows a class."""
+    """(part, class, name, rows) of the parts with many rows per class."""
     for part in ("latency", "slice"):
         rows = parts.get(part)
         if rows is None:

@@ -1,4 +1,4 @@
-"""Files that hold a digest already: our Parquet, or the agent's lines as they are or compressed."""
+"""Files that contain a digest: headrace's Parquet, or the agent's lines, plain or compressed."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from headrace.errors import StoreError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Files that are merged in one go.
+#: Files that are merged together.
 AT_ONCE = 8
 
 _PARQUET, _ZSTD = b"PAR1", b"\x28\xb5\x2f\xfd"
-#: How the agent's first line begins.
+#: Start of the agent's first line.
 _LINES = re.compile(rb'\{"type": ?"digest"')
 _HEAD_BYTES = 32
 
 
 def is_digest(path: Path) -> bool:
-    """By its first bytes, whatever its name; False for what is no file here."""
+    """Whether a file is a digest, by its first bytes; False if it is not a local file."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
@@ -41,7 +41,9 @@ def is_digest(path: Path) -> bool:
 
 
 def load_all(paths: Sequence[Path]) -> pa.Table:
-    """One digest of many files, some at a time: memory does not grow with their number. Raises StoreError."""
+    """One digest of many files, merged in batches, so that memory does not grow with their number. Raises
+    StoreError.
+    """
     whole = load(paths[0])
     for at in range(1, len(paths), AT_ONCE):
         some = paths[at : at + AT_ONCE]

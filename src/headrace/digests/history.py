@@ -1,10 +1,10 @@
-"""A history of digests: a Parquet file a day, and what people noted about classes.
+"""A history of digests: one Parquet file per day, and reviews of classes.
 
-    <history>/2026-03-01.parquet    digests that begin on that day (UTC), merged
-    <history>/review.json           class -> who looked at it, when, and what they said
+    <history>/2026-03-01.parquet    digests that start on that day (UTC), merged
+    <history>/review.json           class -> who reviewed it, when, and the comment
 
-A digest belongs whole to the day of its first event: its histograms cannot be cut. Whoever wants sharp days
-digests with ``--since`` and ``--until``.
+A whole digest belongs to the day of its first event, because histograms cannot be split. For exact days, digest
+with ``--since`` and ``--until``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _REVIEW = "review.json"
 
 @dataclass(frozen=True)
 class Review:
-    """What a person noted about a class, and when (UTC)."""
+    """A person's review of a class, with its time (UTC)."""
 
     reviewed_by: str
     reviewed_on: str
@@ -42,9 +42,9 @@ class Review:
 
 
 def append(folder: Path, digest: pa.Table) -> Path:
-    """Add a digest to its day; the day's file.
+    """Add a digest to its day; returns the day's file.
 
-    Raises Refused where this very digest is in it already, StoreError where it has no day.
+    Raises Refused if it already contains this digest, StoreError if the digest has no day.
     """
     spans = digest.filter(
         pc.and_(pc.equal(digest["part"], "header"), pc.equal(digest["name"], "start_ns"))
@@ -62,7 +62,7 @@ def append(folder: Path, digest: pa.Table) -> Path:
         known = day.filter(pc.equal(day["part"], "added"))["name"].to_pylist()
         if mark in known:
             raise Refused(
-                "this very digest is in the history already: adding it would count its calls twice",
+                "this digest is already in the history: adding it would count its calls twice",
                 place=str(path),
             )
         parts, places = [day, *parts], [str(path), *places]
@@ -71,23 +71,23 @@ def append(folder: Path, digest: pa.Table) -> Path:
 
 
 def _mark(digest: pa.Table) -> str:
-    """The same for the same digest: of its numbers and its span, whatever it was read from."""
+    """A digest's identity: from its numbers and its span, regardless of its source."""
     told = digest.filter(pc.is_in(digest["part"], pa.array(["header", "number", "latency"])))
     return hashlib.sha256(json.dumps(told.to_pylist(), default=str).encode()).hexdigest()[:16]
 
 
 def days(folder: Path) -> dict[str, pa.Table]:
-    """Day -> its digest, the oldest first. Raises StoreError where there is none."""
+    """Day -> its digest, oldest first. Raises StoreError if there is none."""
     paths = sorted(path for path in folder.glob("*.parquet") if _DAY.fullmatch(path.name))
     if not paths:
         raise StoreError(
-            "no digest is here yet", place=str(folder), hint="headrace digest SOURCE --history " + str(folder)
+            "it has no digest yet", place=str(folder), hint="headrace digest SOURCE --history " + str(folder)
         )
     return {path.stem: tables.read(path) for path in paths}
 
 
 def reviews(folder: Path) -> dict[str, Review]:
-    """Class -> what was noted about it."""
+    """Class -> its review."""
     path = folder / _REVIEW
     try:
         content = json.loads(path.read_text())
@@ -99,7 +99,7 @@ def reviews(folder: Path) -> dict[str, Review]:
 
 
 def review(folder: Path, name: str, noted: Review) -> None:
-    """Note something about a class; what was noted before is replaced."""
+    """Store the review of a class; an earlier one is replaced."""
     content: Mapping[str, Review] = {**reviews(folder), name: noted}
     path = folder / _REVIEW
     draft = path.with_name(f".{_REVIEW}.part")

@@ -13,19 +13,19 @@ from headrace.errors import StoreError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Later ones are refused.
+#: Later versions are refused.
 VERSION = 1
 
 _LABELS = {"users": "user", "hosts": "host", "databases": "database"}
 
 
 def read_lines(lines: Iterable[str | bytes], place: str) -> pa.Table:
-    """All digests of a stream, merged. Raises StoreError, with ``place``, where it was cut off or is no digest."""
+    """All digests of a stream, merged. Raises StoreError, with ``place``, if it was cut off or is not a digest."""
     return read_rows(map(json.loads, lines), place)
 
 
 def read_rows(rows: Iterable[Mapping[str, Any]], place: str) -> pa.Table:
-    """The same for lines that are parsed already."""
+    """The same for parsed lines."""
     reader = _Reader()
     number = 1
     try:
@@ -34,7 +34,7 @@ def read_rows(rows: Iterable[Mapping[str, Any]], place: str) -> pa.Table:
             number += 1
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
         raise StoreError(
-            f"line {number} is no line of a digest: {type(error).__name__}: {error}", place=place
+            f"line {number} is not a line of a digest: {type(error).__name__}: {error}", place=place
         ) from error
     if reader.is_open or not reader.finished:
         raise StoreError("it ends before its last line", place=place, hint="did the agent stop half-way?")
@@ -54,7 +54,7 @@ class _Reader:
         kind = line["type"]
         if kind == "digest":
             if self.is_open:
-                raise ValueError("a digest begins in another one")
+                raise ValueError("a digest starts inside another one")
             if line["version"] > VERSION:
                 raise ValueError(f"version {line['version']}; this headrace reads {VERSION}")
             self._rows, self._classes, self.is_open = Rows(), 0, True
@@ -92,14 +92,14 @@ def _header(rows: Rows, line: Mapping[str, Any]) -> None:
     rows.add("header", ALL, "heat_slice_ns", most=line["heat_slice_ns"])
     rows.add("header", ALL, "start_ns", least=line["first_ns"], most=line["last_ns"])
     for name in line["inputs"]:
-        # Logs of many hosts have the same name.
+        # Logs of different hosts may have the same name.
         rows.add("source", ALL, json.dumps([name, line.get("host") or ""], ensure_ascii=False), count=1)
     chosen = {key: value for key, value in (line.get("filter") or {}).items() if value not in (None, [], "")}
     if chosen:
         rows.add("filter", ALL, json.dumps(chosen, sort_keys=True), count=1)
     counts = {key: line[key] for key in ("filtered", "undated", "others")}
     coverage = {key: value for key, value in line["coverage"].items() if key != "places"}
-    # What was read and what was counted differ by what was filtered.
+    # The numbers read and counted differ by the filter.
     for key, value in (
         {"read_" + "events": coverage.pop("events", 0), "events": line["events"]} | counts | coverage
     ).items():
@@ -150,7 +150,7 @@ def _described(rows: Rows, name: str, line: Mapping[str, Any]) -> None:
     rows.add("text", name, "tables", text=json.dumps(line.get("tables") or [], ensure_ascii=False))
     rows.add("text", name, "key", text=json.dumps(line.get("key") or {}, ensure_ascii=False))
     if sample := line.get("sample"):
-        # Its text stands first: of two that are alike in all else, the smaller is kept.
+        # The text is first: among ties, the smaller one is kept.
         text = json.dumps({"text": sample.get("text"), **sample}, ensure_ascii=False)
         took_ns = sample.get("response_ns")
         rows.add(

@@ -1,4 +1,4 @@
-"""Digests of parts to the digest of the whole: exact, in any order and any number of parts."""
+"""Merges digests of parts into the digest of the whole: exactly, in any order and number of parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.errors import StoreError
 if TYPE_CHECKING:
     import duckdb
 
-#: Slices nest, so the narrower ones add up to the wider.
+#: Slices nest, so narrower ones add up to wider ones.
 _NUMBERS = """
     SELECT part, class, slice_ns, name, bucket, NULL AS text, CAST(SUM(count) AS BIGINT) AS count,
            CAST(SUM(sum) AS DECIMAL(38, 0)) AS sum, MIN(least) AS least, MAX(most) AS most
@@ -32,14 +32,14 @@ _NUMBERS = """
           FROM parts WHERE part NOT IN ('text', 'label', 'header', 'place'))
     GROUP BY part, class, slice_ns, name, bucket
 """
-#: The sample is that of the slowest call, of equally slow ones the earliest, then the smallest by its text.
+#: The sample is the slowest call; ties by the earliest, then by the smallest text.
 _TEXTS = """
     SELECT part, class, NULL AS slice_ns, name, NULL AS bucket, best.text AS text, NULL AS count, NULL AS sum,
            best.least AS least, -best.negative AS most
     FROM (SELECT part, class, name, MIN({'negative': -most, 'least': least, 'text': text}) AS best
           FROM parts WHERE part = 'text' GROUP BY part, class, name)
 """
-#: A name that has its place among the bound's lowest in the whole had it in every part, so its count is whole.
+#: A name among the lowest up to the bound in the whole is also among them in every part, so its count is complete.
 _LABELS = """
     WITH added AS (
         SELECT class, name, text, CAST(SUM(count) AS BIGINT) AS count, SUM(sum) AS sum, MIN(least) AS least
@@ -76,9 +76,9 @@ _WHOLE = f"""
 
 
 def merge(parts: Sequence[pa.Table], places: Sequence[str] = ()) -> pa.Table:
-    """One digest of one or many (``table.TABLE``), in the one order of rows that there is.
+    """Merge digests (``table.TABLE``), in canonical row order.
 
-    Raises StoreError where they are of other modes or groups: ``places`` names the parts then.
+    Raises StoreError if their modes or groups differ; ``places`` names the parts in that error.
     """
     import duckdb
 
@@ -96,7 +96,7 @@ def merge(parts: Sequence[pa.Table], places: Sequence[str] = ()) -> pa.Table:
 
 
 def header(table: pa.Table) -> dict[str, dict[str, object]]:
-    """Name -> text, least and most of a digest's header."""
+    """Name -> text, least and most from a digest's header."""
     import pyarrow.compute as pc
 
     rows = table.filter(pc.equal(table["part"], "header")).to_pylist()

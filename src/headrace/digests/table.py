@@ -2,7 +2,7 @@
 
 It is one long table (``TABLE``). ``part`` says what a row is about; rows of the same part, class, slice, name,
 bucket (and, for labels, text) add up: ``SUM(count)``, ``SUM(sum)``, ``MIN(least)``, ``MAX(most)``, in any engine.
-All are whole numbers, so the merge of the parts is the digest of the whole, to the last digit.
+All are whole numbers, so the merge of the parts is exactly the digest of the whole.
 
     part            name                  count       sum      least, most
     header          mode, group, width    in ``text``; for the widths of slices: ``most``, ns
@@ -56,11 +56,11 @@ TABLE = pa.schema(
 
 ALL, OTHERS = "", "*"
 SECOND_NS = 1_000_000_000
-#: The agent's bounds (docs/reference/digest-format.md): a merge keeps what the agent keeps of the whole.
+#: The agent's bounds (docs/reference/digest-format.md): a merge keeps what the agent would keep of the whole.
 MOST_SLICES, MOST_CLASS_SLICES = 512, 262_144
 MOST_NAMES, MOST_NAMES_OF_ALL, MOST_ERRORS = 32, 1_024, 64
 MOST_PLACES = 20
-#: Errors beyond the lowest numbers.
+#: Stands for errors beyond the lowest numbers.
 OTHER_ERRORS = "other"
 
 
@@ -71,7 +71,7 @@ class Rows:
         self._columns: dict[str, list[Any]] = {name: [] for name in TABLE.names}
 
     def add(self, part: str, query_class: str, name: str, **cells: Any) -> None:
-        """One row; what is not named is null."""
+        """One row; unnamed columns are null."""
         self.extend(part, query_class, name, 1, **{key: [cell] for key, cell in cells.items()})
 
     def extend(self, part: str, query_class: str, name: str, n: int, **cells: Sequence[Any]) -> None:
@@ -98,11 +98,11 @@ def _wide(numbers: Sequence[int | None]) -> pa.Array:
 
 
 def write(table: pa.Table, path: Path) -> None:
-    """The file appears whole or not at all."""
+    """Write the file atomically."""
     draft = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.touch(mode=0o600)  # before anything of a sample is in it
+        draft.touch(mode=0o600)  # before it contains any sample
         marked = table.replace_schema_metadata({"headrace": f"digest {FORMAT}"})
         pq.write_table(marked, draft, compression="zstd", row_group_size=1 << 18)
         with draft.open("rb+") as file:
@@ -118,7 +118,7 @@ def write(table: pa.Table, path: Path) -> None:
 
 
 def has_literals(table: pa.Table) -> bool:
-    """Whether samples stand in it: statements with the values that somebody sent."""
+    """Whether it has samples: statements with the original values."""
     import pyarrow.compute as pc
 
     return bool(pc.any(pc.equal(table["name"], "sample")).as_py())
@@ -131,7 +131,7 @@ def read(path: Path) -> pa.Table:
         mark = (file.schema_arrow.metadata or {}).get(b"headrace", b"").decode("ascii", "replace")
         if mark != f"digest {FORMAT}":
             raise StoreError(
-                "it is Parquet, but no digest that this headrace reads",
+                "it is Parquet, but not a digest that this headrace reads",
                 place=str(path),
                 hint="make one with `headrace digest SOURCE --save FILE.parquet`",
             )

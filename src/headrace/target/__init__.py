@@ -1,7 +1,7 @@
-"""Targets: machines we can run commands on. ``local``, ``ssh`` and a fixture folder share one interface.
+"""Targets: machines that headrace runs commands on.
 
-Nothing above this package opens a file of a host or starts a program on it in any other way, so a trial on
-this machine and one across the world are the same code.
+``local``, ``ssh`` and a fixture folder share one interface. Code above this package never opens a host's file or
+starts a program on it in another way, so trials on local and remote machines run the same code.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["Completed", "Process", "Target", "TargetSpec", "open_target", "scrat
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """Which machine, before it is reached. ``user`` and ``port`` of None leave the choice to ``~/.ssh/config``.
+    """A machine's address and connection options.
 
-    ``sudo`` makes us root there, ``jump`` is the way there (``user@host[:port],...``, nearest first),
-    ``forward_agent`` lets commands there use our ssh-agent. A connection that breaks is tried for ``reconnect_s``,
-    10 minutes where it is None.
+    ``user`` and ``port`` None: as in ``~/.ssh/config``. ``sudo``: become root there; ``jump``: jump hosts
+    (``user@host[:port],...``, nearest first); ``forward_agent``: commands there may use the local ssh-agent. A
+    broken connection is retried for ``reconnect_s``, by default 10 minutes.
     """
 
     kind: Literal["local", "ssh", "fixture"]
@@ -52,8 +52,8 @@ class TargetSpec:
     ) -> TargetSpec:
         """``local``, ``user@host[:port]`` (IPv6 as ``user@[::1]:22``), or a folder with a saved host.
 
-        Behind an SSH address may stand ``+sudo``, ``+agent`` (forwarded) and ``+jump=user@host[:port],...``: what
-        holds for this one beside what is given for all.
+        An SSH address may be followed by ``+sudo``, ``+agent`` (forwarded) and ``+jump=user@host[:port],...``, in
+        addition to the options for all.
         """
         if address == "local":
             return TargetSpec("local")
@@ -88,8 +88,8 @@ class TargetSpec:
 
 
 def open_target(spec: TargetSpec, tell: Callable[[str], None] = lambda _: None) -> Target:
-    """The target of a spec, not connected yet. ``tell`` hears when the way to it is lost and when it is back."""
-    # Imported here because asyncssh alone takes longer than everything else that `headrace --help` needs.
+    """The target of a spec, not yet connected. ``tell`` hears when the connection is lost and restored."""
+    # Imported here because asyncssh takes longer than everything else that `headrace --help` needs.
     match spec.kind:
         case "local":
             from headrace.target.local import LocalTarget

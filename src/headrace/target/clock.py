@@ -1,8 +1,8 @@
-"""How far a target's clock is from ours, and how far that may be wrong.
+"""The offset of a target's clock from the controller's, and its uncertainty.
 
-Clocks are not trusted to agree. Of several readings the one that took least time says most (Cristian,
-"Probabilistic clock synchronization", 1989): the target read its clock between our two, and no closer bound is to
-be had.
+Clocks are not assumed to agree. Of several readings the fastest is the most accurate (Cristian, "Probabilistic
+clock synchronization", 1989): the target read its clock between the controller's two readings, and no tighter
+bound is available.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from headrace.errors import HeadraceError, NotReady
 from headrace.target.interface import Process, Target, to_the_end
 
-#: At least so many readings; more, up to the second number, while none was as good as GOOD_NS: on a busy machine
+#: Minimum number of readings; more, up to the second number, until one is as good as GOOD_NS: on a busy machine
 #: most are late.
 READINGS, MOST_READINGS = 8, 64
 GOOD_NS = 5_000_000
@@ -23,22 +23,22 @@ END_S = 10.0
 
 @dataclass(frozen=True)
 class Clock:
-    """How far a target's clock is ahead of ours, and how far that may be wrong, in ns."""
+    """How far a target's clock is ahead of the controller's, and the uncertainty, in ns."""
 
     offset_ns: int
     error_ns: int
 
     def differs_from(self, other: Clock) -> bool:
-        """Whether the two cannot be the same offset."""
+        """Whether the two offsets differ by more than their uncertainty."""
         return abs(self.offset_ns - other.offset_ns) > self.error_ns + other.error_ns
 
 
-#: This machine's own.
+#: This machine's own clock.
 OURS = Clock(0, 0)
 
 
 async def read_clock(target: Target) -> Clock:
-    """Compare a target's clock with ours. Raises NotReady where it cannot be read."""
+    """Compare a target's clock with the controller's. Raises NotReady if it cannot be read."""
     process = await target.spawn(["sh", "-c", "while read -r _; do date +%s%N; done"])
     best = Clock(0, 2**62)
     try:

@@ -1,4 +1,4 @@
-"""A started command, whoever carries its bytes: streams with back-pressure, the exit code, time limits."""
+"""A started command, independent of the transport: streams with back-pressure, the exit code, time limits."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 from headrace.errors import CommandFailed, ConnectionLost, HeadraceError
 from headrace.target.interface import Completed
 
-#: Unread output above this makes the command wait, unless somebody waits for its end.
+#: Unread output above this makes the command wait, unless a caller waits for its end.
 BUFFER_BYTES = 1 << 20
-#: What is kept of the standard error of a spawned command.
+#: Bytes kept of the standard error of a spawned command.
 TAIL_BYTES = 64 * 1024
-#: Standard input is handed over in pieces of this size, so that a slow reader holds back the writer.
+#: Standard input is written in pieces of this size, so that a slow reader slows down the writer.
 PIECE_BYTES = 256 * 1024
-#: A process that does not go away this long after SIGKILL is stuck in the kernel: waiting longer helps nobody.
+#: A process that still exists this long after SIGKILL is stuck in the kernel: stop waiting.
 KILL_PATIENCE_S = 10.0
 LAST_WORDS_S = 1.0
-#: What ended while its host could not be reached is known this soon after the host is back.
+#: How soon after reconnecting the end of a command is known that ended while its host was unreachable.
 NEWS_S = 20.0
 
 
@@ -50,9 +50,9 @@ class Input(asyncio.BaseProtocol):
         self._writable.set()
 
     async def write(self, content: bytes) -> None:
-        """Hand over everything; what a command that ended did not read is dropped, as a shell does.
+        """Write everything; data that a finished command did not read is dropped, as in a shell.
 
-        Raises ConnectionLost where nothing can reach the command any more.
+        Raises ConnectionLost if the command is unreachable.
         """
         for start in range(0, len(content), PIECE_BYTES):
             await self._writable.wait()
@@ -96,13 +96,13 @@ class Output(asyncio.Protocol):
         self._news.set()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """No more will come: its normal end, or (``error``) the way to the host broke."""
+        """End of the stream: normal, or (``error``) because the connection broke."""
         self._end.set()
         self._error = self._error or error
         self._news.set()
 
     def unlimit(self) -> None:
-        """Keep whatever comes from now on: somebody waits for the command's end, not for its output."""
+        """Keep all output from now on, because a caller waits for the command's end and not for its output."""
         self._limit = float("inf")
         self._resume()
 
@@ -116,7 +116,7 @@ class Output(asyncio.Protocol):
         return bytes(self._data)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The output as it comes, in pieces of no particular size."""
+        """The output as it arrives, in pieces of arbitrary size."""
         while True:
             self._news.clear()
             if self._data:
@@ -136,7 +136,7 @@ class Output(asyncio.Protocol):
         return b"".join([piece async for piece in self.pieces()])
 
     async def end(self) -> None:
-        """Wait until everything is here."""
+        """Wait until everything has arrived."""
         await self._end.wait()
 
     def close(self) -> None:
@@ -170,14 +170,14 @@ class Command:
         exit_code.add_done_callback(self._on_exit)
 
     def _on_exit(self, exit_code: asyncio.Future[int]) -> None:
-        # Looked at here, because a lost connection that nobody waits for is no error of its own.
+        # Retrieve the exception, because a lost connection without a waiter is not an error.
         if not exit_code.cancelled():
             exit_code.exception()
         self.stdin.close()
         self._in_touch.set()
 
     def touch(self, *, is_lost: bool) -> None:
-        """Whether its host can be asked how it ended. Time limits of ``wait`` stand still while it cannot."""
+        """Whether its host is reachable. Time limits of ``wait`` are paused while it is not."""
         if is_lost:
             self._in_touch.clear()
         else:
@@ -207,7 +207,7 @@ class Command:
             self.stdout.unlimit()
         while True:
             try:
-                # Shielded, because the exit code is shared by all who wait.
+                # Shielded, because all waiters share the exit code.
                 return await asyncio.wait_for(asyncio.shield(self._exit_code), timeout_s)
             except TimeoutError:
                 if self._in_touch.is_set():
@@ -231,15 +231,15 @@ class Command:
         if self.stderr is None:
             return ""
         if self.ended:
-            # Its last words may arrive after its exit code; a child that lives on would keep us for ever.
+            # Its last output may arrive after its exit code; a child that lives on would block forever.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stderr.end(), LAST_WORDS_S)
         return self.stderr.so_far.decode("utf-8", "replace")
 
     async def kill(self) -> None:
-        """End the whole group now, and let go of its pipes even if somebody else holds them open.
+        """Kill the whole group now, and release its pipes even if other processes hold them open.
 
-        Also when the command itself has ended: children that it left in its group still hold its pipes.
+        Also when the command itself has ended, because children left in its group still hold its pipes.
         """
         try:
             await self._send_signal("KILL")
@@ -256,7 +256,7 @@ class Command:
 
 
 async def kill_quietly(command: Command) -> None:
-    """Kill on behalf of somebody who already has an error to tell; a second cancellation does not stop it."""
+    """Kill while another error is being raised; a second cancellation does not interrupt it."""
     with contextlib.suppress(HeadraceError):
         await asyncio.shield(command.kill())
 
@@ -264,7 +264,7 @@ async def kill_quietly(command: Command) -> None:
 async def run_to_end(
     command: Command, stdin: bytes, *, timeout_s: float | None, check: bool, place: str
 ) -> Completed:
-    """Feed, drain and wait at once, within the time limit."""
+    """Feed, drain and wait concurrently, within the time limit."""
     assert command.stdout is not None
     assert command.stderr is not None
 
@@ -281,7 +281,7 @@ async def run_to_end(
         await kill_quietly(command)
         raise timed_out(command.argv, timeout_s, place) from None
     except ConnectionLost:
-        command.let_go()  # it is ended as soon as the host is back
+        command.let_go()  # it is killed as soon as the host is back
         raise
     except BaseException:
         await kill_quietly(command)
@@ -297,7 +297,7 @@ def timed_out(argv: Sequence[str], timeout_s: float | None, place: str) -> Comma
 
 
 def failed(completed: Completed, place: str) -> CommandFailed:
-    """What a person needs to know of a command that failed: which one, how, and its last words."""
+    """The error of a failed command: its name, how it failed, and its last output."""
     code = completed.exit_code
     how = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
     words = (completed.error_text.strip() or completed.text.strip()).splitlines()[-8:]
@@ -305,7 +305,7 @@ def failed(completed: Completed, place: str) -> CommandFailed:
     return CommandFailed(
         f"`{shown(completed.argv)}` {how}{': ' + tail if tail else ''}",
         place=place,
-        hint="`headrace doctor` says which package brings a missing program" if code == 127 else None,
+        hint="`headrace doctor` lists the package of a missing program" if code == 127 else None,
     )
 
 
@@ -317,6 +317,6 @@ def signal_name(number: int) -> str:
 
 
 def shown(argv: Sequence[str]) -> str:
-    """A command as a person would type it, cut where it gets too long for a message."""
+    """A command as typed in a shell, shortened for messages."""
     text = shlex.join(argv)
     return text if len(text) <= 300 else f"{text[:297]}..."

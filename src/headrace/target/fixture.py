@@ -1,4 +1,4 @@
-"""A saved host: a folder with (part of) its ``/proc``, ``/sys`` and ``/etc``. It can be read, nothing else."""
+"""A saved host: a read-only folder with (part of) its ``/proc``, ``/sys`` and ``/etc``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.target.local import LocalTarget
 
 
 class FixtureTarget:
-    """``path`` stands for ``/`` of the host. The only command is the agent's ``facts``, with ``--root``."""
+    """``path`` represents ``/`` of the host. The only command is the agent's ``facts``, with ``--root``."""
 
     def __init__(self, folder: Path) -> None:
         self.name = str(folder)
@@ -31,7 +31,7 @@ class FixtureTarget:
     async def connect(self) -> None:
         if not any((self._folder / name).is_dir() for name in ("proc", "sys")):
             raise TargetError(
-                "this folder is no saved host: it has neither proc nor sys",
+                "this folder is not a saved host: it has neither proc nor sys",
                 place=self.name,
                 hint="give the directory that represents the host's /",
             )
@@ -86,7 +86,7 @@ class FixtureTarget:
 
     def _inside(self, path: str) -> Path:
         found = (self._folder / path.lstrip("/")).resolve()
-        # A link of the saved host to /sys must not show this machine's.
+        # A link of the saved host to /sys must not resolve to this machine's.
         if not found.is_relative_to(self._folder):
             self._refuse(f"{path} leads out of its folder")
         return found

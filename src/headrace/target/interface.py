@@ -1,4 +1,4 @@
-"""What every target can do: run commands, move files; ``tests/contracts/target.py`` is the suite for each."""
+"""The interface of every target: run commands, move files; ``tests/contracts/target.py`` tests each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Completed:
-    """A command that ended. ``exit_code`` is -N when signal N ended it."""
+    """A finished command. ``exit_code`` is -N if signal N killed it."""
 
     argv: tuple[str, ...]
     exit_code: int
@@ -40,50 +40,51 @@ class Process(Protocol):
         """The process id on the target; its process group has the same number."""
 
     def lines(self) -> AsyncIterator[str]:
-        """Lines of standard output as they come (only where ``stdout_path`` was not given).
+        """Lines of standard output as they arrive (only without ``stdout_path``).
 
-        A command that prints faster than its lines are taken waits.
+        A command that prints faster than its lines are read waits.
         """
 
     async def wait(self, timeout_s: float | None = None) -> int:
-        """The exit code; -N when signal N ended it. Raises TimeoutError, leaving the process alone.
+        """The exit code; -N if signal N killed it.
 
-        Output that nobody has taken yet is kept meanwhile, so waiting first and reading then cannot deadlock.
+        Raises TimeoutError without killing the process. Unread output is buffered meanwhile, so waiting before
+        reading cannot deadlock.
         """
 
     async def signal(self, name: str) -> None:
-        """Send ``TERM``, ``INT``, ``KILL`` ... to the process group; nothing happens when it has ended already."""
+        """Send ``TERM``, ``INT``, ``KILL`` ... to the process group; does nothing if it has ended."""
 
     async def write(self, content: bytes) -> None:
-        """Hand this to its standard input; what a command that has ended does not read is dropped."""
+        """Write this to its standard input; data that a finished command does not read is dropped."""
 
     async def close_stdin(self) -> None: ...
 
     async def error_text(self) -> str:
-        """Standard error so far, at most the last 64 KiB (only where ``stderr_path`` was not given)."""
+        """Standard error so far, at most the last 64 KiB (only without ``stderr_path``)."""
 
 
 class Target(Protocol):
-    """A machine. ``name`` is how people call it; ``is_root`` is known after ``connect``."""
+    """A machine. ``name`` is its name in messages; ``is_root`` is known after ``connect``."""
 
     name: str
     is_root: bool
 
     @property
     def interruptions(self) -> Sequence[tuple[int, int]]:
-        """When the way to the host was lost and when it was back, in ns of this machine's clock."""
+        """When the connection was lost and restored, in ns of this machine's clock."""
 
     def on_return(self, work: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-        """Do this whenever the way to the host is back after a loss, before anything else happens there.
+        """Call this after every reconnection, before anything else happens there.
 
-        What it raises ends the connection for all. The answer takes the request back.
+        If it raises, the connection ends for all. Returns a function that cancels the request.
         """
 
     async def connect(self) -> None:
-        """Reach the host; raises TargetError with the reason and what to check."""
+        """Connect to the host; raises TargetError with the reason and what to check."""
 
     async def close(self) -> None:
-        """Stop what was spawned without ``detached``, and let go of the host."""
+        """Stop everything spawned without ``detached``, and disconnect."""
 
     async def run(
         self,
@@ -95,15 +96,14 @@ class Target(Protocol):
         check: bool = True,
         repeatable: bool = False,
     ) -> Completed:
-        """Run to the end. The locale is C, so that output can be parsed, and ``/usr/sbin`` is searched, too:
-        mkfs and mysqld stand there. ``env`` is added to the target's own.
+        """Run to the end.
 
-        With ``check`` an exit code other than 0 raises CommandFailed. A program that is not there is exit code
-        127, as in a shell. Past the time limit the command and its children are killed and CommandFailed is
-        raised. When the caller is cancelled they are killed, too.
-
-        When the way to the host is lost meanwhile, the command is ended as soon as it is back. One that is
-        ``repeatable`` is then run again; for any other ConnectionLost is raised at once.
+        The locale is C, so that output can be parsed, and ``/usr/sbin`` is also searched, for mkfs and mysqld.
+        ``env`` is added to the target's own. With ``check`` an exit code other than 0 raises CommandFailed. A
+        missing program gives exit code 127, as in a shell. Past the time limit the command and its children are
+        killed and CommandFailed is raised. They are also killed if the caller is cancelled. If the connection is
+        lost meanwhile, the command is killed after reconnecting. A ``repeatable`` one is then run again; for any
+        other, ConnectionLost is raised immediately.
         """
 
     async def spawn(
@@ -115,33 +115,32 @@ class Target(Protocol):
         stderr_path: str | None = None,
         detached: bool = False,
     ) -> Process:
-        """Start and return at once. The paths are on the target. Standard input stays open until closed.
+        """Start and return immediately.
 
-        Ctrl-C at our terminal never reaches a command: whoever started it decides. ``detached`` puts it in a
-        session of its own and lets it outlive ``close`` and the connection; give it output paths then. A
-        program that is not there, or a path that cannot be written, raises CommandFailed.
-
-        It goes on when the way to the host is lost: ``wait`` then takes longer. What it printed is only there
-        for somebody who gave a path: ``lines`` and ``write`` raise ConnectionLost.
+        The paths are on the target. Standard input stays open until closed. Ctrl-C at the terminal never reaches a
+        command: its caller decides. ``detached`` starts it in its own session and lets it outlive ``close`` and
+        the connection; it needs output paths. A missing program, or a path that cannot be written, raises
+        CommandFailed. It keeps running when the connection is lost: ``wait`` then takes longer, but ``lines`` and
+        ``write`` raise ConnectionLost, so use paths to keep its output.
         """
 
     async def read(self, path: str) -> bytes:
         """A file's content; raises FileNotFoundError or TargetError."""
 
     async def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
-        """Write a file, whole or not at all (temporary name, then rename). Raises TargetError or DiskFull."""
+        """Write a file atomically (temporary name, then rename). Raises TargetError or DiskFull."""
 
     async def put(self, source: Path, path: str, *, mode: int = 0o644) -> None:
-        """Copy a file of this machine to the target, whole or not at all. Raises as ``write`` does."""
+        """Copy a local file to the target, atomically. Raises like ``write``."""
 
     async def get(self, path: str, destination: Path) -> None:
-        """Copy a file of the target to this machine, whole or not at all. Raises as ``read`` does."""
+        """Copy a file of the target to this machine, atomically. Raises like ``read``."""
 
     async def exists(self, path: str) -> bool: ...
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await it to its end even if we are cancelled meanwhile; the cancellation is delivered afterwards."""
+    """Await it to its end even on cancellation, which is delivered afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -157,12 +156,14 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
 
 @contextlib.asynccontextmanager
 async def scratch_folder(target: Target, parent: str = "") -> AsyncIterator[str]:
-    """A private folder on the target, below ``parent`` (empty: where temporary files go); removed at the end."""
+    """A private folder on the target, below ``parent`` (empty: the default for temporary files); removed at the
+    end.
+    """
     where = ["-p", parent] if parent else ["-t"]
     folder = (await target.run(["mktemp", "-d", *where, "headrace-XXXXXXXX"])).text.strip()
     try:
         yield folder
     finally:
-        # A target that is lost says so to whoever needs it next; here it would only hide how that came about.
+        # A lost target raises an error on its next use; raising it here would hide the original error.
         with contextlib.suppress(TargetError):
             await to_the_end(target.run(["rm", "-rf", "--", folder], check=False))

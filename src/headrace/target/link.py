@@ -1,7 +1,7 @@
-"""The connection to a host over SSH: the way there, who it must be, and what happens when it breaks.
+"""The SSH connection to a host: jump hosts, host keys, and reconnection.
 
-A connection that broke is made again for ``PATIENCE_S``. Whoever holds something on the host (``on_return``) puts
-it right before anybody else is let through. The host's key is checked each time, and never learned.
+A broken connection is retried for ``PATIENCE_S``. ``on_return`` callbacks restore what they hold on the host
+before other commands continue. The host's key is checked each time, and never learned.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ import asyncssh
 from headrace.errors import ConnectionLost, HeadraceError, PlanError, TargetError
 
 CONNECT_TIMEOUT_S = 20.0
-#: A dead link is noticed after KEEPALIVE_S * (KEEPALIVE_COUNT + 1), sooner than any command's time is over.
+#: A dead link is noticed after KEEPALIVE_S * (KEEPALIVE_COUNT + 1), before any command times out.
 KEEPALIVE_S = 7.0
 KEEPALIVE_COUNT = 3
-#: For so long a lost connection is tried for.
+#: How long a lost connection is retried.
 PATIENCE_S = 600.0
-#: Waits between attempts; the last one again and again.
+#: Waits between attempts; the last one repeats.
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
-#: A person who watches is told every so often that it is still being tried.
+#: Interval of messages that reconnecting is still being attempted.
 TELL_EVERY_S = 60.0
 
-#: Set while the link is being mended: those who do that work pass the gate that holds back all others.
+#: Set while the link is being restored: code that does so passes the gate that blocks all others.
 _MENDING: ContextVar[Link | None] = ContextVar("_MENDING", default=None)
 
 
 class NotLetIn(TargetError):
-    """The host is not who it should be. Trying again would be wrong."""
+    """The host's identity is wrong. Retrying would be unsafe."""
 
 
 @dataclass(frozen=True)
 class Hop:
-    """One host on the way. ``options`` are asyncssh's; an empty tuple leaves the choice to ``~/.ssh/config``."""
+    """One host of the path. ``options`` are asyncssh's; an empty tuple: as in ``~/.ssh/config``."""
 
     host: str
     port: int | None
@@ -106,7 +106,7 @@ class Hop:
         return TargetError(message, place=self.name, hint=f"is the host up and sshd listening? {try_it}")
 
     def _host_key_error(self, error: Exception) -> TargetError:
-        """A host we do not know and a host that changed its key are different dangers."""
+        """An unknown host and a changed host key are different risks."""
         known_hosts = self.options["known_hosts"] or str(Path("~/.ssh/known_hosts").expanduser())
         known: Any = ()
         with contextlib.suppress(OSError, ValueError):
@@ -115,7 +115,10 @@ class Hop:
             return NotLetIn(
                 f"the host's key is not the one in {known_hosts}: a new installation, or an interception",
                 place=self.name,
-                hint="ask who runs the host; only if its new key is right: ssh-keygen -R removes the old one",
+                hint=(
+                    "ask the host's administrator; only if its new key is right, remove the old one with "
+                    "ssh-keygen -R"
+                ),
             )
         if isinstance(error, asyncssh.HostKeyNotVerifiable):
             return NotLetIn(
@@ -140,10 +143,10 @@ def jumps(text: str, options: Mapping[str, Any]) -> list[Hop]:
 
 
 class Link:
-    """One connection to ``last``, through ``before``, that comes back when it breaks.
+    """One connection to ``last``, through ``before``, that is restored when it breaks.
 
-    ``on_return`` is awaited on the new connection before others may use it; what it raises ends the link for good,
-    unless the connection broke once more. ``on_end`` hears why a link ended.
+    ``on_return`` is awaited on the new connection before others may use it; if it raises, the link ends for good,
+    unless the connection broke again. ``on_end`` hears why a link ended.
     """
 
     def __init__(
@@ -156,7 +159,7 @@ class Link:
         on_end: Callable[[HeadraceError], None],
         tell: Callable[[str], None],
     ) -> None:
-        #: When the connection was lost and when it was back, in ns of our clock.
+        #: When the connection was lost and restored, in ns of the controller's clock.
         self.interruptions: list[tuple[int, int]] = []
         self.name = last.name
         self._last = last
@@ -195,11 +198,11 @@ class Link:
 
     @property
     def is_over(self) -> bool:
-        """Nobody will make it again."""
+        """The link has ended and will not be restored."""
         return self._end is not None and self._settled.is_set()
 
     def why_lost(self, connection: asyncssh.SSHClientConnection | None) -> ConnectionLost | None:
-        """Whether this very connection is no more; it may have been followed by another."""
+        """Whether this connection has ended; a newer one may exist."""
         if connection is not None and connection is self._connection:
             return None
         return ConnectionLost(
@@ -207,7 +210,7 @@ class Link:
         )
 
     async def usable(self) -> asyncssh.SSHClientConnection:
-        """The connection, once it stands (again). Raises what ended the link."""
+        """The connection, once it is up (again). Raises the error that ended the link."""
         if _MENDING.get() is not self:
             while not self._settled.is_set():
                 await self._settled.wait()
@@ -231,14 +234,14 @@ class Link:
             await _hang_up(opened[::-1])
             raise
         for each in (connection, *opened):
-            # What still waits to be sent when a link is given up must never be executed later.
+            # Data still to be sent when a link is given up must never be executed later.
             _linger(each, on=True)
         self._jumps = opened
         return connection
 
     def _lost(self, connection: asyncssh.SSHClientConnection | None, error: Exception | None) -> None:
         if connection is None or connection is not self._connection:
-            return  # we hung up, or it was never ours
+            return  # closed by us, or not the current connection
         self._connection = None
         if self._returning is None:
             self._settled.clear()
@@ -248,14 +251,13 @@ class Link:
         lost_ns, began = time.time_ns(), time.monotonic()
         _MENDING.set(self)  # of this task alone
         self._tell(
-            f"{self.name}: the connection was lost{f' ({why})' if why else ''}; "
-            f"it will be tried for {self._patience}"
+            f"{self.name}: the connection was lost{f' ({why})' if why else ''}; retrying for {self._patience}"
         )
         end: HeadraceError | None = TargetError("the connection was lost", place=self.name)
         try:
             end = await self._try_until_it_stands(began)
         finally:
-            # Whatever happens, nobody may wait at the gate for ever.
+            # Always open the gate, so that no task waits forever.
             self._returning = None
             if end is None:
                 self.interruptions.append((lost_ns, time.time_ns()))
@@ -274,14 +276,14 @@ class Link:
         return f"{self._seconds / 60:g} min" if self._seconds >= 60 else f"{self._seconds:g} s"
 
     async def _try_until_it_stands(self, began: float) -> HeadraceError | None:
-        """None when it does; otherwise why there is no point in going on."""
+        """None on success; otherwise why further attempts are pointless."""
         told, attempt = began, 0
         while True:
             problem = await self._attempt()
             if problem is None:
                 return None
             if self.is_up or isinstance(problem, NotLetIn):
-                # Not the way is the problem, but what was found there.
+                # The problem is the host's state, not the connection.
                 await self._give_up()
                 return problem
             now = time.monotonic()
@@ -290,7 +292,7 @@ class Link:
                     f"the connection was lost and could not be restored within {self._patience}: "
                     f"{problem.message}",
                     place=self.name,
-                    hint="when the host can be reached, run the same command again: it restores the host first",
+                    hint="when the host is reachable, rerun the same command: it restores the host first",
                 )
             if now - told > TELL_EVERY_S:
                 told = now
@@ -300,7 +302,7 @@ class Link:
             attempt += 1
 
     async def _attempt(self) -> HeadraceError | None:
-        """Dial, and put right what was held on the host. With an error of the way itself the link is down."""
+        """Connect, and restore what was held on the host. A connection error leaves the link down."""
         await _hang_up(self._jumps[::-1])
         self._jumps = []
         try:
@@ -320,7 +322,7 @@ class Link:
 
 
 class _Watcher(asyncssh.SSHClient):
-    """Tells of the end of a connection."""
+    """Reports the end of a connection."""
 
     def __init__(self, lost: Callable[[asyncssh.SSHClientConnection | None, Exception | None], None]) -> None:
         self.connection: asyncssh.SSHClientConnection | None = None
@@ -335,7 +337,7 @@ async def _hang_up(connections: list[asyncssh.SSHClientConnection]) -> None:
         _linger(connection, on=False)
         connection.close()
         with contextlib.suppress(OSError, asyncssh.Error, TimeoutError):
-            # A dead link would keep us for as long as TCP believes in it.
+            # A dead link would block until TCP gives up.
             await asyncio.wait_for(connection.wait_closed(), 5)
 
 

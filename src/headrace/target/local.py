@@ -22,7 +22,7 @@ from headrace.target.interface import Completed, Process
 
 
 class LocalTarget:
-    """This machine. Every command leads a process group of its own, so its children end with it."""
+    """This machine. Every command leads its own process group, so its children end with it."""
 
     def __init__(self) -> None:
         self.name = "local"
@@ -37,7 +37,7 @@ class LocalTarget:
         return lambda: None
 
     async def connect(self) -> None:
-        """Nothing to reach."""
+        """Nothing to connect to."""
 
     async def close(self) -> None:
         for command, detached in list(self._kept.items()):
@@ -151,7 +151,7 @@ class LocalTarget:
 
 
 class _NotStarted(Exception):
-    """The program could not be started; ``exit_code`` is what a shell would say."""
+    """The program could not be started; ``exit_code`` is what a shell would return."""
 
     def __init__(self, program: str, error: OSError) -> None:
         reason = "not found" if isinstance(error, FileNotFoundError) else error.strerror
@@ -200,7 +200,7 @@ def _watch(
 
     def notice() -> None:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits for it
             loop.call_soon_threadsafe(reap)
 
     threading.Thread(target=notice, name=f"wait-{child.pid}", daemon=True).start()
@@ -221,7 +221,7 @@ def _copy(source: str, path: Path, mode: int) -> None:
 
 
 def _replace(path: Path, content: IO[bytes], mode: int) -> None:
-    """Write under a temporary name of the same folder, then rename: a reader sees the old file or the new."""
+    """Write under a temporary name in the same folder, then rename: a reader sees the old file or the new."""
     draft = ""
     try:
         descriptor, draft = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)

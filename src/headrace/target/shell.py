@@ -1,4 +1,4 @@
-"""What a host's shell is given to run a command, and the channel that carries the command's bytes.
+"""The shell code that runs a command on a host, and the channel for the command's streams.
 
 The login shell must understand POSIX quoting (sh, bash, dash, ksh, zsh).
 """
@@ -17,11 +17,11 @@ import asyncssh
 from headrace.errors import CommandFailed, ConnectionLost, TargetError
 from headrace.target.command import Input, Output
 
-#: By its value in their environment, the processes of a command are found again over another connection.
+#: Environment variable that identifies a command's processes over another connection.
 COMMAND_VARIABLE = "HEADRACE_COMMAND"
-#: Where exit codes are kept that nobody may be there to hear.
+#: Where exit codes are kept while the connection may be down.
 ENDED_FOLDER = "${XDG_CACHE_HOME:-$HOME/.cache}/headrace/ended"
-#: The exit code of ``ATTACH`` for a command of which nobody knows how it ended.
+#: The exit code of ``ATTACH`` for a command whose exit code is unknown.
 UNKNOWN_END = 45
 
 #: Wait for the end of a kept command; prints its exit code. Arguments: marker, pid of its keeper.
@@ -37,8 +37,8 @@ done
 cat "$file"
 """
 
-#: End every process of these commands, given by their markers: with a second to clean up, and again and again,
-#: because processes start others until they are gone.
+#: Kill every process of these commands, given by their markers: after a second to clean up, and repeatedly,
+#: because they may start others until they are gone.
 END_ALL = f"""
 for name in TERM KILL KILL KILL KILL; do
   found=
@@ -57,7 +57,7 @@ exit 0
 
 @dataclass(frozen=True)
 class Shell:
-    """How commands run on a host: as who, and with what of our ssh-agent."""
+    """How commands run on a host: as which user, and with or without the forwarded ssh-agent."""
 
     sudo: bool = False
     forward_agent: bool = False
@@ -72,12 +72,12 @@ class Shell:
         stderr_path: str | None = None,
         kept: bool = False,
     ) -> str:
-        """One line for the login shell: prepare, say the pid, become the program.
+        """One line for the login shell: prepare, print the pid, exec the program.
 
         ``marker`` comes first on standard error, and before the pid on standard output, because a login shell's
-        start files and sudo may have something to say of their own. ``exec`` all the way makes the program the
-        leader of the process group that sshd made for the login shell. What is ``kept`` has a shell above it,
-        the keeper, that outlives the connection and notes the exit code.
+        start files and sudo may print something themselves. ``exec`` all the way makes the program the leader of
+        the process group that sshd made for the login shell. A ``kept`` command has a parent shell, the keeper,
+        that outlives the connection and records the exit code.
         """
         steps = [
             f"echo {marker} >&2",
@@ -87,7 +87,7 @@ class Shell:
         ]
         for name, value in {**(env or {}), COMMAND_VARIABLE: marker}.items():
             if not name.isidentifier() or not name.isascii():
-                raise ValueError(f"no name for an environment variable: {name!r}")
+                raise ValueError(f"invalid name for an environment variable: {name!r}")
             steps.append(f"export {name}={shlex.quote(value)}")
         steps.append(
             'command -v "$1" >/dev/null 2>&1 || [ -e "$1" ] || { echo "$1: not found" >&2; exit 127; }'
@@ -97,7 +97,7 @@ class Shell:
         if stderr_path:
             steps.append(f"exec 2>{shlex.quote(stderr_path)}")
         begin = f'echo "{marker} $$ $PPID" >&3; exec 3>&-; exec "$@"'
-        # Under sudo nobody else makes a process group for the program.
+        # Under sudo, nothing else creates a process group for the program.
         steps += _keeping(marker, begin, kept) if kept or self.sudo else [begin]
         line = f"exec {self._as_root()}sh -c {shlex.quote('; '.join(steps))} sh {shlex.join(argv)}"
         if "\0" in line:
@@ -112,9 +112,9 @@ class Shell:
 
 
 def _keeping(marker: str, begin: str, kept: bool) -> list[str]:
-    """The steps of a shell that starts the program as the leader of a session and waits for its end."""
+    """The steps of a shell that starts the program as a session leader and waits for its end."""
     steps = [
-        # What this shell would say of a program that was killed is nobody's output.
+        # This shell's message about a killed program must not appear in the output.
         "exec 4>&2 2>/dev/null",
         f'setsid sh -c {shlex.quote(begin)} sh "$@" 2>&4 4>&-',
         "code=$?",
@@ -122,18 +122,18 @@ def _keeping(marker: str, begin: str, kept: bool) -> list[str]:
     if kept:
         folder = f'"{ENDED_FOLDER}"'
         steps += [f"mkdir -p -m 0700 -- {folder}", f"echo $code >{folder}/{marker}"]
-    # The way it ended is passed on, or sshd would tell of an exit code where there was a signal.
+    # Pass a signal on, or sshd would report an exit code instead.
     return [*steps, "ulimit -c 0", "[ $code -gt 128 ] && kill -$((code - 128)) $$", "exit $code"]
 
 
 def exit_code_of(kept: str) -> int:
-    """The exit code that a keeper noted: a shell's, where N + 128 is signal N."""
+    """The exit code recorded by a keeper: a shell's, in which N + 128 is signal N."""
     code = int(kept)
     return 128 - code if code > 128 and code - 128 in signal.valid_signals() else code
 
 
 class NotStarted(Exception):
-    """The command ended before it was the program: what a shell would say of a missing one."""
+    """The command ended before exec: the exit code of a shell for a missing program."""
 
     def __init__(self, exit_code: int, words: bytes) -> None:
         super().__init__(words)
@@ -142,10 +142,10 @@ class NotStarted(Exception):
 
 
 class Channel(asyncssh.SSHClientSession[bytes]):
-    """The bytes of one command: finds where its output begins, and its pid, then fills the streams.
+    """The channel of one command: finds the start of its output, and its pid, then fills the streams.
 
-    ``why_lost`` says whether the whole connection broke, and how. Then a command with ``on_cut`` is not given
-    up: whoever gets that call sets the exit code.
+    ``why_lost`` says whether and why the whole connection broke. Then a command with ``on_cut`` is not given up:
+    that callback's owner sets the exit code.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
 
     def eof_received(self) -> bool:
         self._end(None)
-        return True  # otherwise asyncssh would close the command's standard input, too
+        return True  # otherwise asyncssh would also close the command's standard input
 
     def exit_status_received(self, status: int) -> None:
         self._exit(status)
@@ -213,7 +213,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
             self.exit_code.set_result(exit_code)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # The channels of a lost connection are told before the connection itself is known to be lost.
+        # The channels of a lost connection are closed before the connection itself is known to be lost.
         self._loop.call_soon(self._closed, exc)
 
     def _closed(self, exc: Exception | None) -> None:

@@ -1,11 +1,10 @@
-"""A host over SSH. One connection; every command is a channel of it.
+"""A host over SSH.
 
-Files go through ``cat`` and ``dd`` rather than SFTP: an atomic, synced write needs a shell anyway, and many
-hardened hosts have no SFTP subsystem.
-
-What was spawned outlives its connection: a small shell above it notes its exit code on the host, and ``wait``
-goes on over the next connection. What was run is ended as soon as the host is back, and run again only where
-that does no harm; everything else raises ConnectionLost.
+One connection; every command is a channel of it. Files go through ``cat`` and ``dd`` rather than SFTP: an atomic,
+synced write needs a shell anyway, and many hardened hosts have no SFTP subsystem. Spawned commands outlive their
+connection: a small parent shell records the exit code on the host, and ``wait`` continues over the next
+connection. Commands started by ``run`` are killed after reconnecting, and repeated only if that is harmless; all
+others raise ConnectionLost.
 """
 
 from __future__ import annotations
@@ -45,17 +44,17 @@ from headrace.target.shell import (
 
 #: How long a host may take to start a command.
 START_TIMEOUT_S = 60.0
-#: sshd allows 10 sessions a connection (MaxSessions); the rest is left to what was spawned.
+#: sshd allows 10 sessions per connection (MaxSessions); the rest is for spawned commands.
 RUNS_AT_ONCE = 4
 NO_SUCH_FILE = 44
-#: What was spawned is ended within this time when we close.
+#: Spawned commands are stopped within this time on close.
 CLOSE_S = 30.0
-#: An attempt to tell a host something before we turn away.
+#: Time limit of cleanup commands before disconnecting.
 LAST_TRY_S = 5.0
 
 T = TypeVar("T")
 
-#: Who are we there, does it have our agent, and what exit codes did nobody ask for in a day?
+#: Report the user and the forwarded agent, and remove exit codes older than a day.
 _HELLO = f"""
 id -u
 echo "agent $SSH_AUTH_SOCK"
@@ -68,8 +67,8 @@ class SshTarget:
     """A host over SSH, by asyncssh: its defaults for keys, agent, ``~/.ssh/config`` and known hosts.
 
     ``jump`` is ``user@host[:port],...`` as in ProxyJump, with the same keys and known hosts. ``sudo`` runs
-    everything as root, ``forward_agent`` lets commands use our ssh-agent. ``tell`` hears when the connection is
-    lost and when it is back; it is tried for ``reconnect_s``.
+    everything as root, ``forward_agent`` lets commands use the local ssh-agent. ``tell`` hears when the connection
+    is lost and restored; it is retried for ``reconnect_s``.
     """
 
     def __init__(
@@ -129,14 +128,14 @@ class SshTarget:
             user, agent, *_ = completed.text.splitlines()
             if self._shell.forward_agent and agent == "agent ":
                 raise TargetError(
-                    "our ssh-agent is not forwarded there",
+                    "the ssh-agent is not forwarded there",
                     place=self.name,
                     hint="is SSH_AUTH_SOCK set here, and AllowAgentForwarding not `no` there?",
                 )
             self.is_root = user == "0"
         except CommandFailed as error:
             await self.close()
-            # sudo speaks before there is a command.
+            # sudo prints its errors before the command starts.
             raise self._no_sudo(error.message) if self._shell.sudo else error from error
         except BaseException:
             await self.close()
@@ -153,7 +152,7 @@ class SshTarget:
     async def close(self) -> None:
         if self._link.is_up:
             for command in list(self._kept):
-                # A connection that breaks now is not waited for.
+                # Do not wait for a connection that breaks now.
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(kill_quietly(command), CLOSE_S)
             if self._ended:
@@ -171,7 +170,7 @@ class SshTarget:
     # -- the connection comes back ------------------------------------------------------------------------------
 
     async def _mend(self) -> None:
-        """On a new connection: first what must not go on, then what others hold there, then what goes on."""
+        """On a new connection: first kill stale commands, then call the holders, then reattach to commands."""
         if self._cut:
             cut = set(self._cut)
             await self.run(["sh", "-c", END_ALL, "sh", *cut], timeout_s=START_TIMEOUT_S)
@@ -183,18 +182,18 @@ class SshTarget:
         self._adrift.clear()
 
     def _wait_again(self, channel: Channel, command: Command) -> None:
-        # Not in our context, which lets through what others must wait for.
+        # In a fresh context, because this one passes the gate.
         task = asyncio.create_task(self._reattach(channel, command), context=contextvars.Context())
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
     async def _reattach(self, channel: Channel, command: Command) -> None:
-        """Wait for the end of what was spawned over a connection that broke."""
+        """Wait for the end of a command spawned over a broken connection."""
         argv = ["sh", "-c", ATTACH, channel.marker, str(channel.parent)]
         code = channel.exit_code
         command.touch(is_lost=False)
         try:
-            # Past the turns: it takes as long as the command does.
+            # Without a session slot, because it takes as long as the command.
             answer = await self._again(
                 lambda: self._run_once(argv, timeout_s=None, check=False), in_turn=False
             )
@@ -229,7 +228,7 @@ class SshTarget:
             self._adrift[channel] = command
 
     def _give_up(self, error: HeadraceError) -> None:
-        """Nobody will hear of what is adrift any more."""
+        """Detached commands will not be waited for any more."""
         for channel, command in self._adrift.items():
             if not channel.exit_code.done():
                 channel.exit_code.set_exception(error)
@@ -237,7 +236,7 @@ class SshTarget:
         self._adrift.clear()
 
     async def _again(self, attempt: Callable[[], Awaitable[T]], *, in_turn: bool = True) -> T:
-        """What may be done again when the connection breaks in the middle."""
+        """Run work that may be repeated if the connection breaks in the middle."""
         while True:
             await self._link.usable()
             try:
@@ -246,11 +245,11 @@ class SshTarget:
                 async with self._turns:
                     return await attempt()
             except ConnectionLost:
-                # While the link itself is being mended this ends the loop: usable() raises.
+                # While the link is being restored, usable() raises, which ends the loop.
                 continue
 
     async def _once(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """What may not: it is only done again when it never reached the host."""
+        """Run work that must not be repeated, unless it never reached the host."""
         while True:
             await self._link.usable()
             try:
@@ -338,7 +337,7 @@ class SshTarget:
         early: list[bool] = []
         if kept:
             channel.on_cut = lambda: early.append(True)
-        # A task of its own: cancelled half-way, we would never learn the pid of what the host starts meanwhile.
+        # In a separate task, because a cancellation would lose the pid of the command that the host starts.
         opening = asyncio.ensure_future(self._open(connection, line, channel))
         try:
             async with asyncio.timeout(start_timeout_s):
@@ -376,7 +375,7 @@ class SshTarget:
             self._cut.add(marker)
 
     async def _forget(self, opening: asyncio.Future[None], channel: Channel) -> None:
-        """End what may have been started for somebody who does not want it any more."""
+        """Kill a command whose caller was cancelled while it was starting."""
         self._cut.add(channel.marker)
         with contextlib.suppress(TimeoutError, HeadraceError, NotStarted, asyncio.CancelledError):
             async with asyncio.timeout(LAST_TRY_S):
@@ -391,11 +390,11 @@ class SshTarget:
         try:
             await connection.create_session(lambda: session, line, encoding=None)
         except (OSError, asyncssh.Error) as error:
-            await asyncio.sleep(0.01)  # a connection that breaks tells its channels first
+            await asyncio.sleep(0.01)  # a broken connection closes its channels first
             if lost := self._link.why_lost(connection):
                 raise lost from error
             raise TargetError(
-                f"the host opens no further session: {error}",
+                f"the host refuses another session: {error}",
                 place=self.name,
                 hint="MaxSessions in its sshd_config limits them (10 unless set)",
             ) from error
@@ -443,7 +442,7 @@ class SshTarget:
 
     @contextlib.asynccontextmanager
     async def _writing(self, path: str, size_bytes: int, mode: int) -> Any:
-        """Standard input of a script that makes the file: whole, synced, and only then under its name."""
+        """Standard input of a script that writes the file completely, syncs it, and then renames it."""
         # The size is checked, because a lost connection looks to dd like the end of the file.
         script = """
             umask 077

@@ -1,7 +1,7 @@
 """Virtual machines: Debian under QEMU with a chosen kernel, CPUs, memory, disks and network queues.
 
 ``up`` gives a machine that answers over ssh; it outlives the process that started it, until ``down``. KVM is used
-where it works, software emulation elsewhere: then only the direction of a result can be trusted, never its size.
+if available, otherwise software emulation: then only the direction of a result can be trusted, never its size.
 """
 
 from headrace.vm.cache import Tell

@@ -1,4 +1,6 @@
-"""What is in an x86 kernel's file: its release, and the plain kernel inside (Documentation/arch/x86/boot.rst)."""
+"""The content of an x86 kernel file: its release, and the plain kernel inside
+(Documentation/arch/x86/boot.rst).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import zstandard
 
 __all__ = ["direct_image", "release_of"]
 
-#: No kernel is larger; a file that says so is damaged.
+#: No kernel is larger; a file that claims to be is damaged.
 MOST_BYTES = 512 << 20
 LZ4_BLOCK_BYTES = 8 << 20
 ELF_NOTE = 4
@@ -18,7 +20,7 @@ XEN_PHYS32_ENTRY = 18
 
 
 def release_of(content: bytes) -> str | None:
-    """``6.12.43-cloud-amd64``, as ``uname -r`` says it later; None where this is no bzImage."""
+    """``6.12.43-cloud-amd64``, as printed by ``uname -r``; None if this is not a bzImage."""
     if content[0x202:0x206] != b"HdrS":
         return None
     (offset,) = struct.unpack_from("<H", content, 0x20E)
@@ -27,9 +29,9 @@ def release_of(content: bytes) -> str | None:
 
 
 def direct_image(content: bytes) -> bytes | None:
-    """The ELF kernel inside, where QEMU can enter it directly (PVH); None where it cannot, or nothing is found.
+    """The ELF kernel inside, if QEMU can enter it directly (PVH), else None.
 
-    It saves the guest from unpacking itself, which takes an emulated CPU seconds at every boot.
+    This avoids unpacking in the guest, which takes an emulated CPU seconds at every boot.
     """
     try:
         elf = _unpacked(content)
@@ -47,7 +49,7 @@ def _unpacked(content: bytes) -> bytes | None:
     payload = content[start : start + length]
     if len(payload) != length or length < 8:
         return None
-    # All but gzip say their unpacked size in the last 4 bytes.
+    # All except gzip store their unpacked size in the last 4 bytes.
     (size,) = struct.unpack_from("<I", payload, length - 4)
     if not 0 < size <= MOST_BYTES:
         return None

@@ -1,4 +1,4 @@
-"""Where images, kernels and machines are kept, and who may change a folder there."""
+"""The cache of images, kernels and machines, and locks on its folders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Tell", "folder", "locked", "missing_programs", "require_programs", "
 
 Tell = Callable[[str], None]
 T = TypeVar("T")
-#: Where Debian's own packages bring what we start.
+#: The Debian packages of the programs used here.
 PACKAGES = {
     "qemu-system-x86_64": "qemu-system-x86",
     "qemu-img": "qemu-utils",
@@ -34,7 +34,7 @@ POLL_S = 0.1
 
 
 def folder(*parts: str) -> Path:
-    """A folder of ours under the user's cache, made when it is missing; nobody else may look into it."""
+    """A private folder under the user's cache, created if missing."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     path = Path(base, "headrace", "vm")
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -45,9 +45,10 @@ def folder(*parts: str) -> Path:
 
 @contextlib.asynccontextmanager
 async def locked(path: Path, what: str, tell: Tell, patience_s: float) -> AsyncIterator[None]:
-    """The only one who works in this folder, which is made if need be. The lock ends with our process.
+    """An exclusive lock on this folder, which is created if missing.
 
-    The folder itself is locked, so that no lock file is left behind. Raises Busy after ``patience_s``.
+    The lock ends with the process. The folder itself is locked, so that no lock file remains. Raises Busy after
+    ``patience_s``.
     """
     deadline = time.monotonic() + patience_s
     told = False
@@ -77,7 +78,7 @@ async def locked(path: Path, what: str, tell: Tell, patience_s: float) -> AsyncI
 
 
 def is_locked(path: Path) -> bool:
-    """Whether some process works in this folder now."""
+    """Whether a process holds this folder's lock."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
@@ -92,7 +93,7 @@ def is_locked(path: Path) -> bool:
 
 
 def _still_there(path: Path, descriptor: int) -> bool:
-    """Whoever had the lock before us may have removed the folder."""
+    """The previous holder of the lock may have removed the folder."""
     with contextlib.suppress(FileNotFoundError):
         found, ours = path.stat(), os.fstat(descriptor)
         return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
@@ -105,7 +106,7 @@ async def missing_programs(host: Target, *programs: str) -> list[str]:
 
 
 async def require_programs(host: Target, *programs: str) -> None:
-    """Raise NotReady, with the packages to install, unless every program is here."""
+    """Raise NotReady, with the packages to install, unless every program is installed."""
     missing = await missing_programs(host, *programs)
     if missing:
         packages = " ".join(sorted({PACKAGES[program] for program in missing}))
@@ -115,7 +116,7 @@ async def require_programs(host: Target, *programs: str) -> None:
 
 
 async def timed(steps: list[tuple[str, float]], tell: Tell, what: str, work: Coroutine[Any, Any, T]) -> T:
-    """Await it, and note how long the step took."""
+    """Await it, and record how long the step took."""
     tell(what)
     start = time.monotonic()
     try:

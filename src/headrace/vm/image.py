@@ -1,7 +1,7 @@
 """The guest's root: Debian with what experiments need, built once by mmdebstrap and kept.
 
-Its folder is named by a hash of what is asked for, so that a change of the recipe builds a new one, and a
-security update of Debian does not. Kernels are not in it: their modules are a disk of their own.
+Its folder is named by a hash of the recipe, so that a changed recipe builds a new one, but a security update of
+Debian does not. Kernels are not in it: their modules are on a separate disk.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ PACKAGES = (
     "mdadm,lvm2,dmsetup,thin-provisioning-tools,xfsprogs,btrfs-progs,e2fsprogs",
     "fio,sysbench,memcached,mariadb-server,mariadb-client,libjemalloc2,libtcmalloc-minimal4",
 )
-#: What nobody reads in a guest.
+#: Files not needed in a guest.
 LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
-#: The file system's size; the image and a machine's overlay take what is written.
+#: The file system's size; the image and a machine's overlay only use the space that is written.
 ROOT_BYTES = 24 << 30
 #: It is the one partition of its disk. The kernel finds it by the disk's number, because names of disks are given
 #: out in the order in which they answer.
@@ -74,7 +74,7 @@ class Image:
 
 
 def recipe() -> dict[str, Any]:
-    """Everything that makes the image what it is."""
+    """Everything that determines the image."""
     files = {
         file.name: hashlib.sha256(file.read_bytes()).hexdigest()
         for file in sorted(FILES.iterdir())
@@ -97,7 +97,7 @@ def current() -> Image:
 
 
 def cached() -> list[Image]:
-    """The images that are here, those of older versions of headrace too."""
+    """The cached images, including those of older headrace versions."""
     return [
         image
         for path in sorted(folder("roots").iterdir())
@@ -106,7 +106,7 @@ def cached() -> list[Image]:
 
 
 async def root_image(host: Target, tell: Tell) -> Image:
-    """The image, built when it is not here. Raises NotReady, DiskFull, TargetError."""
+    """The image, built if missing. Raises NotReady, DiskFull, TargetError."""
     image = current()
     if image.complete:
         return image
@@ -124,7 +124,7 @@ async def _build(host: Target, image: Image, tell: Tell) -> None:
         raise DiskFull(
             f"{free / 2**30:.1f} GiB are free, and building the root image takes {LEAST_FREE_BYTES >> 30}",
             place=str(folder("roots")),
-            hint="free some, or set XDG_CACHE_HOME to a larger disk",
+            hint="free some space, or set XDG_CACHE_HOME to a larger disk",
         )
     tell("building the root image, once: a minute or two")
     start = time.monotonic()
@@ -176,10 +176,10 @@ def partition_table() -> bytes:
 
 @asynccontextmanager
 async def _workshop(host: Target) -> AsyncIterator[Path]:
-    """A folder to build in that a user namespace can read; as root our own cache will do."""
+    """A build folder that a user namespace can read; as root, in the cache."""
     base = folder("roots") if host.is_root else _elsewhere()
     place = Path(tempfile.mkdtemp(prefix=WORKSHOP, dir=base))
-    # Others may pass through it to what they know the name of; the name is ours alone.
+    # Others may traverse it to known names, but its name is random.
     place.chmod(0o711)
     try:
         yield place
@@ -188,7 +188,7 @@ async def _workshop(host: Target) -> AsyncIterator[Path]:
 
 
 async def remove(host: Target, place: Path) -> None:
-    """Remove a folder of a build, with what still works in it."""
+    """Remove a build folder, and kill processes still working in it."""
     await processes.end_marked(place)
     # A killed mmdebstrap takes its mounts with it; should one be left, rm must not follow it.
     await host.run(
@@ -197,13 +197,13 @@ async def remove(host: Target, place: Path) -> None:
 
 
 async def remove_leftovers(host: Target) -> None:
-    """What a build left that was killed. Only under the lock."""
+    """Remove the remains of a killed build. Only under the lock."""
     for place in leftovers():
         await remove(host, place)
 
 
 def leftovers() -> list[Path]:
-    """Folders of builds; nobody's where nobody holds the lock."""
+    """Folders of builds; unused if the lock is free."""
     ours = [path for path in _elsewhere().glob(f"{WORKSHOP}*") if path.stat().st_uid == os.getuid()]
     return sorted([*folder("roots").glob(".*"), *ours])
 

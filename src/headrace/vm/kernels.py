@@ -1,8 +1,8 @@
 """Kernels: Debian's cloud kernels by version, found with apt; or any vmlinuz with its modules.
 
-``6.12`` is the newest 6.12 that is here already, else the newest that apt has: what an experiment compares must
-not change under it because a mirror did. ``6.12.43`` is that one. A path is a kernel of the user's own:
-``/boot/vmlinuz-6.9.1``, whose modules are looked for in ``/lib/modules``, or ``vmlinuz:modules-folder``.
+``6.12`` is the newest cached 6.12, else the newest that apt has, so that a mirror's update does not change a
+running experiment. ``6.12.43`` is exactly that one. A path is a kernel of the user's own: ``/boot/vmlinuz-6.9.1``,
+whose modules are looked for in ``/lib/modules``, or ``vmlinuz:modules-folder``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Kernel:
 
 
 def cached() -> list[Kernel]:
-    """The kernels that are here, oldest version first."""
+    """The cached kernels, oldest version first."""
     found = []
     for file in folder("kernels").glob("*/kernel.json"):
         try:
@@ -61,12 +61,12 @@ def cached() -> list[Kernel]:
                 Kernel(content["release"], content["source"], root_driver=content["root_driver"], **paths)
             )
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # half removed: fetched again when it is asked for
+            continue  # half removed: fetched again on demand
     return sorted(found, key=lambda kernel: natural(kernel.release))
 
 
 async def kernel_of(host: Target, name: str, tell: Tell) -> Kernel:
-    """The kernel of that name, fetched when it is not here yet. Raises PlanError, NotReady, TargetError."""
+    """The kernel of that name, fetched if missing. Raises PlanError, NotReady, TargetError."""
     if "/" in name:
         return await _own(host, name, tell)
     if not VERSION.fullmatch(name):
@@ -110,7 +110,7 @@ async def _from_apt(host: Target, version: str, tell: Tell) -> Kernel:
     package = max(packages, key=natural)
     async with _workshop(tell) as place:
         if fetched := next((kernel for kernel in cached() if kernel.source == package), None):
-            return fetched  # by whom we waited for
+            return fetched  # by the process that held the lock
         tell(f"fetching {package}")
         script = 'cd "$0" && apt-get -q download "$1" && dpkg-deb -x ./*.deb tree'
         await host.run(["sh", "-c", script, str(place), package], timeout_s=FETCH_PATIENCE_S)
@@ -129,7 +129,7 @@ async def _packages(host: Target, version: str) -> list[str]:
 
 @asynccontextmanager
 async def _workshop(tell: Tell) -> AsyncIterator[Path]:
-    """A folder to unpack in; what one left that was killed is removed."""
+    """A folder to unpack in; remains of killed runs are removed."""
     async with locked(folder("kernels"), "kernels", tell, FETCH_PATIENCE_S):
         for left in leftovers():
             shutil.rmtree(left)
@@ -138,7 +138,7 @@ async def _workshop(tell: Tell) -> AsyncIterator[Path]:
 
 
 def leftovers() -> list[Path]:
-    """Folders of fetches; nobody's where nobody holds the lock."""
+    """Folders of fetches; unused if the lock is free."""
     return sorted(folder("kernels").glob(".*"))
 
 
@@ -161,7 +161,7 @@ async def _own(host: Target, name: str, tell: Tell) -> Kernel:
         raise PlanError(f"the kernel cannot be read: {error.strerror}", place=path) from error
     release = bzimage.release_of(content)
     if release is None:
-        raise PlanError("is no Linux kernel for x86 (a bzImage)", place=path)
+        raise PlanError("is not a Linux kernel for x86 (a bzImage)", place=path)
     given = Path(modules_name).expanduser() if modules_name else None
     modules = _modules_folder(release, given, vmlinuz)
     # What of the modules can change without the kernel: their list, which depmod or a build writes anew.
@@ -236,7 +236,7 @@ async def _keep(host: Target, place: Path, vmlinuz: Path, modules: Path, source:
 
 
 def _root_driver(builtin: list[str], release: str) -> str:
-    """How the guest reaches its root: by what the kernel brings without modules."""
+    """How the guest reaches its root with the kernel's built-in drivers."""
     here = {line.rpartition("/")[2] for line in builtin}
     if "ext4.ko" in here:
         for driver, module in ROOT_DRIVERS.items():

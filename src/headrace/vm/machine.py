@@ -1,7 +1,7 @@
-"""A virtual machine from its start to its end, whoever dies in between.
+"""A virtual machine's lifecycle, robust against killed processes.
 
 Everything of a machine is in one folder. Its state is written before each step that leaves something behind, so
-that whoever comes next, another process too, finds what is there: takes it over, or removes all of it.
+that the next process can reuse the machine or remove all of it.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from headrace.vm.spec import VmSpec
 __all__ = ["Vm", "down", "find", "running", "up"]
 
 T = TypeVar("T")
-#: How long another process may work on the machine that we want: it may build the root image.
+#: How long to wait for another process that works on the machine: it may be building the root image.
 LOCK_PATIENCE_S = 2400.0
 #: From QEMU's start to the guest's init, and from there to the first login. An emulated CPU on a busy host takes
-#: many times its usual 10 s; where KVM cannot really run a guest, we would wait in vain for all of it.
+#: many times its usual 10 s; if KVM cannot actually run a guest, all of it would be wasted.
 KERNEL_PATIENCE_S = {"kvm": 20.0, "tcg": 300.0}
 LOGIN_PATIENCE_S = {"kvm": 60.0, "tcg": 300.0}
 HALT_PATIENCE_S = 60.0
-#: No network lies between us and a guest: one that answers no more has died.
+#: There is no network between here and a guest: one that stops answering has died.
 RECONNECT_S = 20.0
 PORT_TRIES = 5
 POLL_S = 0.05
-#: What the guest's init says on its console.
+#: Message of the guest's init on its console.
 KERNEL_IS_UP = b"headrace: the kernel is up"
 SSHD_STARTS = b"headrace: sshd starts"
-#: Room that must stay on the disk beside the data disks when they are full.
+#: Space that must remain free when the data disks are full.
 SPARE_BYTES = 1 << 30
 TAIL_BYTES = 2000
 INTERFACE = "tap0"
@@ -52,7 +52,7 @@ HOST_ADDRESS, GUEST_ADDRESS = "10.73.0.1/24", "10.73.0.2/24"
 
 
 class Vm:
-    """A machine that runs. ``target`` may change with a reboot: another program may have taken its port."""
+    """A running machine. ``target`` may change with a reboot, because another program may have taken its port."""
 
     def __init__(self, record: state.Record) -> None:
         self._record = record
@@ -63,7 +63,7 @@ class Vm:
 
     @property
     def spec(self) -> VmSpec:
-        """As it runs now: with the kernel of its last boot."""
+        """Its current spec, with the kernel of its last boot."""
         return self._record.spec
 
     @property
@@ -72,17 +72,17 @@ class Vm:
 
     @property
     def accel(self) -> qemu.Accel:
-        """With ``tcg`` the CPU is emulated: results tell a direction, never a size."""
+        """With ``tcg`` the CPU is emulated: results show a direction, never a size."""
         return self._record.accel
 
     @property
     def release(self) -> str:
-        """The kernel's, as ``uname -r`` in the guest says it."""
+        """The kernel's release, as ``uname -r`` prints it in the guest."""
         return self._record.release
 
     @property
     def steps(self) -> tuple[tuple[str, float], ...]:
-        """What its last start did, and the seconds of each step."""
+        """The steps of its last start, with their seconds."""
         return self._record.steps
 
     @property
@@ -90,13 +90,13 @@ class Vm:
         return _target_of(self._record)
 
     async def down(self, tell: Tell = lambda _: None) -> None:
-        """End it and remove all that it left; nothing happens where it is gone already."""
+        """Stop it and remove everything of it; does nothing if it is already gone."""
         await down(self.name, tell)
 
     async def reboot(self, kernel: str, tell: Tell) -> None:
-        """Halt it and boot this kernel: the root and the disks stay as they are.
+        """Halt it and boot this kernel; the root and the disks are kept.
 
-        Raises as ``up`` does; where the new kernel does not come up, the machine is gone whole.
+        Raises like ``up``; if the new kernel does not come up, the machine is removed.
         """
         place = state.machine_folder(self.name)
         steps = Steps(tell)
@@ -112,7 +112,9 @@ class Vm:
                 )
             if _is_outdated(record):
                 hint = f"`headrace lab down {self.name}`, then up"
-                raise TargetError("the machine is of another version of headrace", place=self.name, hint=hint)
+                raise TargetError(
+                    "the machine belongs to another version of headrace", place=self.name, hint=hint
+                )
             found = await steps.take(f"kernel {kernel}", kernels.kernel_of(host, kernel, tell))
             try:
                 await steps.take("halting", _halt(record, tell))
@@ -126,11 +128,11 @@ class Vm:
 
 
 async def up(spec: VmSpec, tell: Tell, *, owner: str = "", accel: qemu.Accel | None = None) -> Vm:
-    """A machine as the spec says, which answers over ssh. One of that name that runs is taken over.
+    """A machine as the spec says, which answers over ssh.
 
-    ``owner`` is whose it is, an experiment's folder as a rule: only the same takes it over. ``accel`` forces one;
-    by default KVM is taken where it works. Raises Busy where the one that runs is another's or was asked for with
-    another spec, PlanError, NotReady, DiskFull, TargetError; nothing is left of a machine that did not come up.
+    A running one of that name is reused. ``owner`` is usually an experiment's folder: only the same owner reuses
+    it. ``accel`` forces one; by default KVM is used if available. Raises Busy if the running one has another owner
+    or spec, PlanError, NotReady, DiskFull, TargetError; a machine that did not come up is removed completely.
     """
     spec.check()
     place = state.machine_folder(spec.name)
@@ -140,9 +142,9 @@ async def up(spec: VmSpec, tell: Tell, *, owner: str = "", accel: qemu.Accel | N
         if record is not None and record.phase == "running" and record.alive:
             if not (owner and owner == record.owner and _is_outdated(record)):
                 return _taken_over(record, spec, owner, tell)
-            tell(f"machine {spec.name} is of another version of headrace: started anew")
+            tell(f"machine {spec.name} belongs to another version of headrace: starting a new one")
         elif any(place.iterdir()) or spec.name in state.namespaces():
-            tell(f"removing what is left of machine {spec.name}, which no longer runs")
+            tell(f"removing the remains of machine {spec.name}, which no longer runs")
         try:
             await _clear(host, place)
             return Vm(await _create(host, place, spec, owner, accel, Steps(tell)))
@@ -152,7 +154,7 @@ async def up(spec: VmSpec, tell: Tell, *, owner: str = "", accel: qemu.Accel | N
 
 
 def find(name: str) -> Vm | None:
-    """The machine of that name, where it runs."""
+    """The machine of that name, if it runs."""
     record = state.read(state.machine_folder(name))
     return Vm(record) if record is not None and record.phase == "running" and record.alive else None
 
@@ -164,7 +166,7 @@ def running() -> list[Vm]:
 
 
 async def down(name: str, tell: Tell = lambda _: None) -> bool:
-    """End the machine, and remove its files and its namespace. False where nothing was there."""
+    """Stop the machine, and remove its files and its namespace. False if there was none."""
     place = state.machine_folder(name)
     if not place.exists() and name not in state.namespaces():
         return False
@@ -175,7 +177,7 @@ async def down(name: str, tell: Tell = lambda _: None) -> bool:
 
 @dataclass
 class Steps:
-    """Tells each step, and keeps how long it took."""
+    """Reports each step, and records how long it took."""
 
     tell: Tell
     taken: tuple[tuple[str, float], ...] = ()
@@ -190,7 +192,7 @@ class Steps:
 
 
 def _is_outdated(record: state.Record) -> bool:
-    """Whether its root is not of this version: how a kernel finds the root may have changed."""
+    """Whether its root is from another version, in which kernels may find the root differently."""
     return record.image != images.current().key
 
 
@@ -212,7 +214,7 @@ def _taken_over(record: state.Record, spec: VmSpec, owner: str, tell: Tell) -> V
             place=f"QEMU {record.pid}",
             hint=f"`headrace lab down {spec.name}`, or another name",
         )
-    tell(f"machine {spec.name} runs already: taken over")
+    tell(f"machine {spec.name} is already running: reusing it")
     return Vm(record)
 
 
@@ -257,7 +259,7 @@ async def _create(
     except _KernelSilent as error:
         if record.accel == "tcg" or accel is not None:
             raise
-        steps.tell(f"KVM does not carry this kernel, so the CPU is emulated: {error.message.splitlines()[0]}")
+        steps.tell(f"KVM cannot run this kernel, so the CPU is emulated: {error.message.splitlines()[0]}")
     await processes.end_marked(place)
     record = await _boot(host, place, replace(record, accel="tcg"), kernel, steps)
     qemu.remember_that_kvm_fails()
@@ -271,7 +273,7 @@ def _check_room(place: Path, spec: VmSpec) -> None:
         raise DiskFull(
             f"{free / 2**30:.1f} GiB are free; its disks and 1 GiB to spare are {wanted / 2**30:.1f}",
             place=str(place),
-            hint="smaller disks, or set XDG_CACHE_HOME to a larger one",
+            hint="use smaller disks, or set XDG_CACHE_HOME to a larger one",
         )
 
 
@@ -290,7 +292,9 @@ async def _make_namespace(host: Target, namespace: str, nic_queues: int) -> None
 async def _boot(
     host: Target, place: Path, record: state.Record, kernel: kernels.Kernel, steps: Steps
 ) -> state.Record:
-    """Start QEMU and wait until the guest lets us in. The port of an earlier boot is kept if it is still free."""
+    """Start QEMU and wait until the guest accepts a login. The port of an earlier boot is kept if it is still
+    free.
+    """
     for left in reversed(range(PORT_TRIES)):
         record = replace(record, port=_free_port(record.port))
         start = time.monotonic()
@@ -330,16 +334,16 @@ async def _start_qemu(
     try:
         start_ticks, boot_id = processes.identity(process.pid)
     except ProcessLookupError:
-        start_ticks, boot_id = 0, ""  # it ended at once: whoever waits for its console says why
+        start_ticks, boot_id = 0, ""  # it ended immediately; the wait for its console reports why
     return replace(record, pid=process.pid, start_ticks=start_ticks, boot_id=boot_id)
 
 
 class _PortTaken(Exception):
-    """Another program took the port between our look and QEMU's."""
+    """Another program took the port between the check and QEMU's start."""
 
 
 class _KernelSilent(TargetError):
-    """QEMU ended, or ran on, without a sign of the guest's kernel."""
+    """QEMU ended, or kept running, without output of the guest's kernel."""
 
 
 async def _wait_for_guest(place: Path, record: state.Record, kernel: kernels.Kernel, steps: Steps) -> None:
@@ -361,7 +365,7 @@ async def _wait_for_guest(place: Path, record: state.Record, kernel: kernels.Ker
         text = f"no login within {login_s:g} s of its kernel's start{_console_end(place)}"
         raise TargetError(text, place=name) from None
     if release != kernel.release:
-        raise TargetError(f"kernel {release} came up in place of {kernel.release}", place=record.spec.name)
+        raise TargetError(f"kernel {release} came up instead of {kernel.release}", place=record.spec.name)
 
 
 async def _console_says(place: Path, record: state.Record, words: bytes) -> None:
@@ -372,7 +376,7 @@ async def _console_says(place: Path, record: state.Record, words: bytes) -> None
 
 
 async def _first_login(place: Path, record: state.Record) -> str:
-    """Wait for sshd; the kernel's release that the guest tells."""
+    """Wait for sshd; returns the guest's kernel release."""
     while True:
         target = open_target(_target_of(record))
         try:
@@ -402,7 +406,7 @@ def _console_end(place: Path) -> str:
 
 
 def _tail(path: Path) -> str:
-    """The end of a log, from its first whole line on."""
+    """The end of a log, starting at a complete line."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -414,9 +418,9 @@ def _tail(path: Path) -> str:
 
 
 def _free_port(wanted: int) -> int:
-    """A port of 127.0.0.1 that nobody has now, this one if possible (0: any)."""
+    """A free port of 127.0.0.1, this one if possible (0: any)."""
     with socket.socket() as probe:
-        # As QEMU does: connections that ended with the last boot keep nobody from the port.
+        # Like QEMU: closed connections of the last boot do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", wanted))
@@ -439,12 +443,12 @@ def _target_of(record: state.Record) -> TargetSpec:
 
 
 async def _halt(record: state.Record, tell: Tell) -> None:
-    """Let the guest write what it has; a guest that does not answer is ended anyway."""
+    """Let the guest flush its data; a guest that does not answer is killed."""
     target = open_target(_target_of(record))
     try:
         async with asyncio.timeout(HALT_PATIENCE_S):
             await target.connect()
-            # Its init halts the machine, and every connection with it: after we have let go of ours.
+            # Its init halts the machine after a delay, so that this connection closes first.
             halt = "(sleep 0.2; kill -TERM 1) </dev/null >/dev/null 2>&1 &"
             await target.run(["setsid", "sh", "-c", halt])
             await target.close()
@@ -460,7 +464,7 @@ async def _end_of(record: state.Record) -> None:
 
 
 async def _clear(host: Target, place: Path) -> None:
-    """End every process of the machine, and remove all but its folder."""
+    """Kill every process of the machine, and remove everything except its folder."""
     await processes.end_marked(place)
     namespace = state.namespaces().get(place.name)
     if namespace:

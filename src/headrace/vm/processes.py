@@ -1,4 +1,4 @@
-"""Processes that outlive us: which one a number meant, and all that carry a mark."""
+"""Processes that outlive this one: identity of a pid, and finding marked processes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def identity(pid: int) -> tuple[int, str]:
 
 
 def alive(pid: int, start_ticks: int, boot: str) -> bool:
-    """Whether that process runs still; another with its number, or a zombie, is not it."""
+    """Whether that process is still running, and is neither a zombie nor another one with its pid."""
     return boot == boot_id() and _start_ticks(pid) == start_ticks
 
 
 def marked(place: Path) -> list[int]:
-    """Every process that carries this folder's mark, as far as we may see."""
+    """Every visible process with this folder's mark."""
     wanted = f"{MARK}={place}".encode()
     found = []
     for entry in Path("/proc").iterdir():
@@ -46,7 +46,7 @@ def marked(place: Path) -> list[int]:
 
 
 async def end_marked(place: Path) -> None:
-    """End all of them. One that starts while we look is caught the second time."""
+    """Kill all of them. The second pass catches those started during the first."""
     while pids := marked(place):
         await end(pids)
 
@@ -64,7 +64,7 @@ async def end(pids: list[int]) -> None:
 
 
 def boot_id() -> str:
-    """This machine's boot, as the kernel names it."""
+    """The id of this machine's boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 

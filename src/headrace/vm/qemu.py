@@ -29,7 +29,9 @@ TCG_CODE_MIB = 256
 
 @dataclass(frozen=True)
 class Boot:
-    """What one start of QEMU needs beside the spec. ``folder`` is the machine's own, ``port`` its sshd's here."""
+    """Parameters of one start of QEMU in addition to the spec. ``folder`` is the machine's, ``port`` the local
+    port of its sshd.
+    """
 
     spec: VmSpec
     kernel: Kernel
@@ -41,7 +43,7 @@ class Boot:
 
 
 async def accelerator(host: Target, place: Path) -> Accel:
-    """``kvm`` where a guest truly runs under it: three instructions that leave QEMU by a door of its own.
+    """``kvm`` if a guest really runs under it: tests three instructions that make QEMU exit.
 
     ``place`` is a folder for their file.
     """
@@ -72,7 +74,7 @@ async def accelerator(host: Target, place: Path) -> Accel:
 
 
 def remember_that_kvm_fails() -> None:
-    """Until this machine's next boot: its KVM took our three instructions, and no kernel."""
+    """Remember until this machine's next boot that KVM passes the probe but cannot run a kernel."""
     for older in folder().glob(".kvm-failed-*"):
         older.unlink()
     _failed().touch()

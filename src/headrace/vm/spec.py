@@ -1,4 +1,4 @@
-"""What a virtual machine is asked to be."""
+"""The specification of a virtual machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.errors import PlanError
 __all__ = ["DiskSpec", "VmSpec", "size_of"]
 
 MIB = 1 << 20
-#: A namespace, a folder and a host are called by it.
+#: The name is used for a namespace, a folder and a host.
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 #: Each disk and each network card takes one of the 32 slots of the PCI bus.
 MOST_DISKS = 24
@@ -26,7 +26,7 @@ SECTOR_BYTES = 512
 class DiskSpec:
     """A data disk, ``/dev/disk/by-id/virtio-dataN`` in the guest, N from 0.
 
-    ``queues`` of 0 means one a CPU; ``iops`` and ``bytes_s`` of 0 mean no limit.
+    ``queues`` of 0 means one per CPU; ``iops`` and ``bytes_s`` of 0 mean no limit.
     """
 
     size_bytes: int = 1 << 30
@@ -51,7 +51,7 @@ class VmSpec:
     nic_queues: int = 1
 
     def check(self) -> None:
-        """Raise PlanError for what no QEMU could be."""
+        """Raise PlanError for a spec that QEMU cannot run."""
         place = f"machine {self.name!r}"
         if not NAME.fullmatch(self.name):
             raise PlanError("the name must be 1 to 32 of a-z, 0-9 and -", place=place)
@@ -73,7 +73,7 @@ class VmSpec:
 
     @staticmethod
     def from_json(content: dict[str, Any]) -> VmSpec:
-        """Raises KeyError, TypeError or ValueError for what is no spec."""
+        """Raises KeyError, TypeError or ValueError if it is not a spec."""
         disks = tuple(DiskSpec(**disk) for disk in content["disks"])
         return VmSpec(**{**content, "disks": disks})
 

@@ -1,4 +1,4 @@
-"""What is known of a machine between one process of ours and the next: a file, and the truth of /proc."""
+"""A machine's state between processes: a file, checked against /proc."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Phase = Literal["booting", "running"]
 class Record:
     """A machine as its state file has it. ``pid`` is 0 until QEMU is started.
 
-    A number alone may be another process by now: ``start_ticks`` and ``boot_id`` say which one was meant.
-    ``steps`` are what its last start did, and the seconds of each.
+    A pid may be reused: ``start_ticks`` and ``boot_id`` identify the process. ``steps`` are those of its last
+    start, with their seconds.
     """
 
     spec: VmSpec
@@ -53,9 +53,10 @@ class Record:
 
 @dataclass(frozen=True)
 class Status:
-    """What is there of a machine. ``dead``: its QEMU ended or was killed; ``unfinished``: whoever booted it was.
+    """What exists of a machine.
 
-    ``leftover`` is a network namespace of ours without a machine. ``disk_bytes`` is what its files take.
+    ``dead``: its QEMU ended or was killed; ``unfinished``: the process that booted it was. ``leftover`` is a
+    network namespace without a machine. ``disk_bytes`` is the size of its files.
     """
 
     name: str
@@ -65,12 +66,12 @@ class Status:
 
 
 def machine_folder(name: str) -> Path:
-    """Where a machine's files are; not made by this."""
+    """The folder of a machine's files; not created here."""
     return folder("machines") / name
 
 
 def read(place: Path) -> Record | None:
-    """The record of the machine in this folder; None where there is none that can be read."""
+    """The record of the machine in this folder; None if there is no readable one."""
     try:
         with (place / STATE).open("rb") as file:
             content: dict[str, Any] = json.loads(file.read(MOST_STATE_BYTES))
@@ -85,7 +86,7 @@ def read(place: Path) -> Record | None:
 
 
 def write(place: Path, record: Record) -> None:
-    """Whole or not at all."""
+    """Write the record atomically."""
     descriptor, draft = tempfile.mkstemp(prefix=".state.", dir=place)
     with open(descriptor, "w") as file:
         json.dump(asdict(record), file, indent=2)
@@ -93,7 +94,7 @@ def write(place: Path, record: Record) -> None:
 
 
 def namespace_of(name: str) -> str:
-    """The network namespace of a machine: other users, with other caches, have machines of that name too."""
+    """The network namespace of a machine: other users, with other caches, may have machines with the same name."""
     return f"{_namespace_prefix()}{name}"
 
 
@@ -102,7 +103,7 @@ def _namespace_prefix() -> str:
 
 
 def namespaces() -> dict[str, str]:
-    """Machine name -> namespace, of all that are ours, with or without a machine."""
+    """Machine name -> namespace, of all that belong to this cache, with or without a machine."""
     prefix = _namespace_prefix()
     try:
         names = [entry.name for entry in Path("/run/netns").iterdir()]
@@ -112,7 +113,7 @@ def namespaces() -> dict[str, str]:
 
 
 def statuses() -> list[Status]:
-    """Everything that is there, by name."""
+    """Everything that exists, by name."""
     found = {place.name: _status(place) for place in folder("machines").iterdir() if place.is_dir()}
     for name in namespaces():
         found.setdefault(name, Status(name, "leftover", None))

@@ -1,4 +1,4 @@
-"""What is kept between machines: roots and kernels, what they take, and who uses them."""
+"""Cached roots and kernels, their sizes, and the machines that use them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Kind = Literal["root", "kernel", "unfinished"]
 class Item:
     """A root or a kernel. ``used_by`` names machines; a root of this version of headrace counts as used.
 
-    ``unfinished`` is what a killed build left; the next build removes it, too.
+    ``unfinished``: left by a killed build; the next build also removes it.
     """
 
     kind: Kind
@@ -51,7 +51,7 @@ def items() -> list[Item]:
 
 
 async def remove_unused() -> list[Item]:
-    """Remove what no machine uses; what was removed. What somebody builds or fetches just now stays."""
+    """Remove what no machine uses; returns what was removed. Running builds and fetches are kept."""
     host = LocalTarget()
     unused = [item for item in items() if not item.used_by]
     for item in unused:

@@ -1,7 +1,8 @@
-"""Starts QEMU with the queues of a tap device that stands in a network namespace of its own.
+"""Starts QEMU with the queues of a tap device in a separate network namespace.
 
-A program by itself, and of the standard library only: ``tap.py NAMESPACE INTERFACE QUEUES qemu ...``. QEMU itself
-stays in our namespace, where its other card forwards ssh; only the open queues reach into the other one.
+A standalone program that only needs the standard library: ``tap.py NAMESPACE INTERFACE QUEUES qemu ...``. QEMU
+itself stays in the original namespace, where its other card forwards ssh; only the open queues belong to the other
+one.
 """
 
 import ctypes
@@ -18,7 +19,7 @@ PLACEHOLDER = "@TAP@"
 
 
 def enter(path: str) -> None:
-    """Go into a network namespace; os.setns came with Python 3.12."""
+    """Enter a network namespace; os.setns is new in Python 3.12."""
     descriptor = os.open(path, os.O_RDONLY)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(descriptor, CLONE_NEWNET) != 0:
@@ -28,7 +29,7 @@ def enter(path: str) -> None:
 
 
 def queues(interface: str, number: int) -> list[int]:
-    """The open queues of a tap device, which live as long as somebody holds them."""
+    """The open queues of a tap device, which exist while they are held open."""
     request = struct.pack("16sH", interface.encode(), IFF_TAP | IFF_MULTI_QUEUE | IFF_NO_PI | IFF_VNET_HDR)
     found = []
     for _ in range(number):
