@@ -1,3 +1,3 @@
-"""headrace: find what holds a MySQL-family server back, test every fix on your workload, prove the result."""
+"""headrace: find what limits a MySQL-family server, test fixes on your workload, and prove the gain."""
 
 __version__ = "0.1.0"

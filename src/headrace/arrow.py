@@ -1,4 +1,4 @@
-"""A trial's tables, in Arrow: what ``store`` keeps as Parquet. Imported only where tables are made or read."""
+"""A trial's tables in Arrow, which ``store`` writes as Parquet. Imported only by code that uses tables."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pyarrow as pa
 from headrace.samples import Samples
 
 #: One row per second and operation. ``t_s`` counts from the start of the measured window: warm-up is negative.
-#: ``duration_s`` is the real length of the row's interval; rates are ``count / duration_s``.
-#: ``min_ns``/``max_ns`` are exact where the workload knows them: percentiles are clamped to them.
-#: Where a workload keeps more than one kind of latency they are of ``response`` and ``failed`` together.
-#: ``p99_ns`` is what the tool itself printed for that second, where it keeps no histogram per second.
+#: ``duration_s`` is the real length of the row's interval; rates are ``count / duration_s``. ``min_ns``/``max_ns``
+#: are exact if the workload has them: percentiles are clamped to them. If a workload has more than one kind of
+#: latency, they cover ``response`` and ``failed`` together. ``p99_ns`` is the tool's own value for that second, if
+#: it has no histogram per second.
 INTERVALS = pa.schema(
     [
         ("t_s", pa.float64()),
@@ -30,8 +30,8 @@ INTERVALS = pa.schema(
     ]
 )
 
-#: ``kind`` is ``service`` (from the send) or ``response`` (from the intended start), both of operations that ended
-#: well: the ``count`` of INTERVALS. ``failed`` holds the response times of those that ended badly (an error after
+#: ``kind`` is ``service`` (from the send) or ``response`` (from the intended start), both of successful
+#: operations: the ``count`` of INTERVALS. ``failed`` has the response times of failed operations (an error after
 #: all retries, a timeout, a lost connection). ``t_s`` is null for a histogram of the whole measured window;
 #: otherwise as in INTERVALS.
 LATENCY = pa.schema(
@@ -58,7 +58,7 @@ SAMPLES = pa.schema(
 
 @dataclass(frozen=True)
 class TrialData:
-    """What a workload and the samplers yielded; tables as in INTERVALS, LATENCY and SAMPLES."""
+    """The results of a workload and the samplers; tables as in INTERVALS, LATENCY and SAMPLES."""
 
     intervals: pa.Table
     latency: pa.Table
@@ -87,7 +87,9 @@ def table_of(samples: Samples) -> pa.Table:
 
 
 def samples_of(table: pa.Table) -> Samples:
-    """Of a table of SAMPLES in the order of ``read_samples``. Only one row of each counter is turned into text."""
+    """The counters of a SAMPLES table sorted as by ``read_samples``. Only one row per counter is decoded to
+    text.
+    """
     columns = []
     changes = np.zeros(len(table), dtype=bool)
     for name in ("sampler", "metric", "label"):

@@ -1,6 +1,6 @@
-"""Latency buckets, log-linear: 128 sub-buckets a power of two, so a bucket is at most 0.8% wide.
+"""Latency buckets, log-linear: 128 sub-buckets per power of two, so a bucket is at most 0.8% wide.
 
-The same formula stands in ``crates/base/src/histogram.rs``; ``tests/agent/test_store.py`` holds the two together.
+The same formula is in ``crates/base/src/histogram.rs``; ``tests/agent/test_store.py`` compares the two.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SUB_BUCKETS = 128
 def bucket_of(value_ns: NDArray[np.int64] | int) -> NDArray[np.int32]:
     """The bucket of each latency in ns (0 or more). Shape in, shape out."""
     v = np.asarray(value_ns, dtype=np.uint64)
-    # frexp would round above 2**53; the bit length is exact when taken from the two 32-bit halves.
+    # frexp rounds above 2**53; the bit length of the two 32-bit halves is exact.
     high = (v >> np.uint64(32)).astype(np.float64)
     low = (v & np.uint64(0xFFFFFFFF)).astype(np.float64)
     bits = np.where(high > 0, np.frexp(high)[1] + 32, np.frexp(low)[1])
@@ -36,6 +36,6 @@ def bucket_bounds(bucket: NDArray[np.int32] | int) -> tuple[NDArray[np.int64], N
 
 
 def bucket_value(bucket: NDArray[np.int32] | int) -> NDArray[np.int64]:
-    """The latency in ns that stands for each bucket: its middle, at most 0.4% from any value in it."""
+    """The latency in ns that represents each bucket: its middle, at most 0.4% from any value in it."""
     low, high = bucket_bounds(bucket)
     return low + (high - low) // 2

@@ -1,4 +1,4 @@
-"""Who we are to a host that is held for us: what a controller left there that is dead can be told apart."""
+"""This controller's identity on the hosts it holds, so that remains of dead controllers can be recognised."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 import secrets
 from pathlib import Path
 
-#: In the environment of what holds a host for a controller.
+#: Environment variable of processes that hold a host for a controller.
 VARIABLE = "HEADRACE_CONTROLLER"
 
-#: Of this process.
+#: The holders of this process.
 _live: set[str] = set()
 
 
@@ -25,7 +25,7 @@ def end(name: str) -> None:
 
 
 def is_dead(name: str) -> bool:
-    """Whether nobody can be there any more who called themselves so. Of another machine's nothing is known."""
+    """Whether the process with this name has ended. Unknown, so False, for other machines' processes."""
     machine, _, rest = name.partition(" ")
     try:
         pid, started, _ = rest.split()
@@ -39,7 +39,7 @@ def is_dead(name: str) -> bool:
 
 
 def _machine() -> str:
-    """This machine since its boot, as far as its process numbers go."""
+    """The identity of this machine's PID namespace since its boot."""
     parts = []
     for path in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id"):
         try:
@@ -54,7 +54,7 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> str:
-    """When a process began, in ticks since the boot; nothing where there is none."""
+    """When a process started, in ticks since the boot; empty if it does not exist."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):

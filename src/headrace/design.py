@@ -1,4 +1,4 @@
-"""A design as it is frozen in ``design.json`` before the first trial: typed, and checked when it is read.
+"""A design as frozen in ``design.json`` before the first trial: typed, and checked when read.
 
 ``experiment.design`` and the kinds of experiment build it from a plan; everything else only reads it.
 """
@@ -32,7 +32,7 @@ from headrace.plan import (
 if TYPE_CHECKING:
     from typing import Self
 
-#: Which machines there are may change while an experiment is under way: each block is of one.
+#: The list of machines may change during an experiment, because each block runs on one.
 _OF_MACHINES = ("addresses", "equal", "allow_shared")
 
 
@@ -46,11 +46,11 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Design:
-    """What will be run, in order, on what, and how it will be judged.
+    """The trials to run, in order, their target, and the parameters of the analysis.
 
     ``experiment`` is the kind of experiment, which decides what runs next and how it is analysed (see
     ``experiment.kinds``); ``kind`` says how its treatments were chosen. ``baselines`` maps each condition to its
-    baseline treatment's name. ``trials`` are the most that can become of it where that is decided on the way.
+    baseline treatment's name. ``trials`` is the maximum if results decide which trials run.
     """
 
     name: str
@@ -64,14 +64,14 @@ class Design:
     treatments: tuple[Treatment, ...]
     trials: tuple[TrialSpec, ...]
     experiment: str = "fixed"
-    #: How many trials run at the same moment.
+    #: How many trials run concurrently.
     at_once: int = 1
-    #: Whether what was measured decides which trials follow: what left early left because it was slow.
+    #: Whether results decide which trials follow, so that slow treatments have fewer trials.
     adaptive: bool = False
     description: str = ""
-    #: Of a race: what it is about, throughput or a percentile.
+    #: Of a race: its response, throughput or a percentile.
     response: str = "throughput"
-    #: What the analysis must know of how treatments were chosen and ordered; empty where there is nothing to say.
+    #: How treatments were chosen and ordered, for the analysis; empty if irrelevant.
     resolution: str | None = None
     runs: int | None = None
     interactions: Sequence[tuple[str, str]] = ()
@@ -87,7 +87,7 @@ class Design:
     notes: tuple[str, ...] = ()
     hash: str = field(default="", compare=False)
 
-    #: A key that nobody knows was written by another version: better to say so than to leave it out.
+    #: An unknown key was written by another version: refuse it rather than ignore it.
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     @classmethod
@@ -99,7 +99,7 @@ class Design:
             raise StoreError(
                 f"the design is damaged: {describe(error)}",
                 place=place,
-                hint="copy it again from where the experiment ran",
+                hint="copy it again from the machine where the experiment ran",
             ) from error
 
     def to_json(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class Design:
             "server": self.server.model_dump(mode="json"),
             "target": self.target.model_dump(mode="json"),
             "machine": self.machine.makes() if self.machine else None,
-            # Its check asks which keys the plan's author wrote.
+            # Its validator checks which keys the plan's author wrote.
             "sweep": self.sweep.model_dump(mode="json", exclude_unset=True) if self.sweep else None,
             "tune": self.tune.model_dump(mode="json") if self.tune else None,
             "base": dict(self.base),
@@ -138,7 +138,7 @@ class Design:
         }
 
     def frozen(self, changes: Mapping[str, Any] | None = None) -> Self:
-        """The same with its hash. ``changes`` replace what may differ between runs of one experiment."""
+        """The design with its hash. ``changes`` replace fields that may differ between runs of one experiment."""
         content = {**self.to_json(), "hash": "", **(changes or {})}
         content["target"] = {k: v for k, v in content["target"].items() if k not in _OF_MACHINES}
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -161,17 +161,17 @@ class Design:
 
     @property
     def reference(self) -> Treatment:
-        """The treatment that stands for the others: the first baseline, or the first of all."""
+        """The representative treatment: the first baseline, or the first treatment."""
         return self.treatment(next(iter(self.baselines.values()), self.treatments[0].name))
 
     @property
     def share_of_one_machine(self) -> float:
-        """The part of all trials that the busiest machine runs; 1 for one machine."""
+        """The share of all trials that the busiest machine runs; 1 for one machine."""
         addresses, count = self.target.addresses, len({trial.block for trial in self.trials})
         return math.ceil(count / len(addresses)) / count if addresses and count else 1.0
 
     def kernel_of(self, treatment: Treatment) -> str | None:
-        """The kernel a treatment asks for, as the plan names it; None where it is the one that is there."""
+        """The kernel of a treatment, as in the plan; None: the running one."""
         return kernel_of(self.machine, treatment)
 
     def options_of(self, treatment: Treatment) -> Settings:
@@ -194,5 +194,5 @@ def options_of(workload: WorkloadTable, treatment: Treatment) -> Settings:
 
 @cache
 def _adapter() -> TypeAdapter[Design]:
-    # Building it takes some milliseconds.
+    # Building it takes a few milliseconds.
     return TypeAdapter(Design)

@@ -1,8 +1,8 @@
 """Packages that only some commands need, and the extra that brings each: ``pip install 'headrace[tune]'``.
 
-Whoever only looks at hosts installs neither Arrow nor SciPy. A command that needs such a package imports it as any
-other; the command line turns the failure into ``missing``. Where the need shows late, after a host was already
-worked on, ``require`` is called first.
+Examining hosts needs neither Arrow nor SciPy. A command that needs such a package imports it as usual; the command
+line turns the failure into ``missing``. If the import comes late, after changes to a host, ``require`` is called
+first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXTRAS: Mapping[str, str] = {
 
 
 def missing(package: str) -> NotReady | None:
-    """The error of a package that an extra brings; None for any other."""
+    """The error for a package that belongs to an extra; None for any other."""
     name = package.partition(".")[0]
     if name not in EXTRAS:
         return None
@@ -36,7 +36,7 @@ def missing(package: str) -> NotReady | None:
 
 
 def require(package: str) -> None:
-    """Raise NotReady unless the package is installed. Takes well under a millisecond: it is not imported."""
+    """Raise NotReady unless the package is installed. Fast, because the package is not imported."""
     if importlib.util.find_spec(package) is None and (error := missing(package)):
         raise error
 

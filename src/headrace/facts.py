@@ -1,4 +1,4 @@
-"""A host's facts, read by name: what other layers ask of them, so that the JSON's layout is known here only."""
+"""A host's facts, read by name, so that only this module knows the JSON's layout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GIB = 1 << 30
 
 
 class HostFacts:
-    """Look-ups in one snapshot. What the host does not have or cannot tell is None, never 0."""
+    """Look-ups in one snapshot. Values that the host does not have or report are None, never 0."""
 
     def __init__(self, facts: Facts) -> None:
         self._data = facts.data
@@ -35,12 +35,12 @@ class HostFacts:
 
     @property
     def accel(self) -> str:
-        """``tcg`` where the processors are emulated by software, ``kvm`` on KVM, empty where nothing shows it."""
+        """``tcg`` if the CPUs are emulated in software, ``kvm`` on KVM, empty if unknown."""
         clocks = " ".join(map(str, (self._table("clock_source").get("available") or ())))
         model = self.cpu_model or ""
         if "kvm-clock" in clocks:
             return "kvm"
-        # QEMU names its own model so; on KVM it offers kvm-clock, unless somebody took that away.
+        # QEMU's own model name; on KVM it also offers kvm-clock, unless that is disabled.
         return "tcg" if model.startswith(("QEMU TCG CPU", "QEMU Virtual CPU")) else ""
 
     @property
@@ -63,7 +63,7 @@ class HostFacts:
         return _text(enabled.get("selected"))
 
     def sysctl(self, name: str) -> str | None:
-        """By its name with dots, as the kernel prints it."""
+        """A sysctl by its dotted name, as the kernel prints it."""
         return _text(self._table("sysctls").get(name))
 
     @property
@@ -71,7 +71,7 @@ class HostFacts:
         return self._rows("block_devices")
 
     def block_device(self, name: str) -> Mapping[str, Any] | None:
-        """By kernel name (``nvme0n1``), path in /dev, or stable id (a name in /dev/disk/by-id)."""
+        """A device by kernel name (``nvme0n1``), path in /dev, or stable id (a name in /dev/disk/by-id)."""
         wanted = name.removeprefix("/dev/disk/by-id/").removeprefix("/dev/")
         for device in self._rows("block_devices"):
             if wanted == device["name"] or wanted in (device.get("stable_ids") or ()):
@@ -79,12 +79,12 @@ class HostFacts:
         return None
 
     def file_system_of(self, path: str) -> Mapping[str, Any] | None:
-        """The mount that an absolute path lies on: the longest mount point, the latest mount of it."""
+        """The mount of an absolute path: the longest mount point, and its latest mount."""
         below = [fs for fs in self._rows("file_systems") if _lies_below(path, str(fs["mount_point"]))]
         return max(reversed(below), key=lambda fs: len(fs["mount_point"]), default=None)
 
     def md_arrays_syncing(self) -> dict[str, str]:
-        """Array -> ``resync``, ``recover``, ``check``, ...: what would disturb a trial."""
+        """Array -> ``resync``, ``recover``, ``check``, ..., which would disturb a trial."""
         actions = {str(array["name"]): array.get("sync_action") for array in self._rows("md_arrays")}
         return {name: action for name, action in actions.items() if action not in (None, "idle", "frozen")}
 
@@ -114,16 +114,16 @@ class HostFacts:
 
     @property
     def idle_states(self) -> list[Mapping[str, Any]]:
-        """Those of one processor, in the kernel's order: the index is the number of the state."""
+        """Idle states of one CPU, in the kernel's order: the index is the state's number."""
         return list((self._table("cpu").get("idle") or {}).get("states") or ())
 
     @property
     def servers(self) -> list[Mapping[str, Any]]:
-        """The mariadbd, mysqld and memcached that run, with pid, command line, allocator, limits."""
+        """Running mariadbd, mysqld and memcached processes, with pid, command line, allocator, limits."""
         return self._rows("servers")
 
     def variable(self, name: str) -> str | None:
-        """A variable of the server that was asked, as it prints it. None without a server, too."""
+        """A variable of the queried server, as it prints it. Also None without a server."""
         return _text((self._table("server_settings").get("variables") or {}).get(name))
 
     @property
@@ -133,19 +133,19 @@ class HostFacts:
 
     @property
     def server_version(self) -> str | None:
-        """The numbers alone: ``10.11.6``."""
+        """Only the numbers: ``10.11.6``."""
         return _text(self._table("server_settings").get("version"))
 
     @property
     def data_bytes(self) -> int | None:
-        """Tables and indexes of all engines, by the engines' estimates. None where the server did not tell."""
+        """Tables and indexes of all engines, by the engines' estimates. None if the server did not report them."""
         engines = self._table("server_settings").get("engines")
         if engines is None:
             return None
         return sum((e.get("data_bytes") or 0) + (e.get("index_bytes") or 0) for e in engines)
 
     def digest(self) -> Iterator[tuple[str, str]]:
-        """What a person wants to see first: a name and one line each."""
+        """A summary for people: a name and one line each."""
         yield "host", self.hostname or "unknown"
         yield "system", f"{self.os_name or 'unknown'}, kernel {self.kernel_release}"
         yield "processors", f"{self.cpu_count} x {self.cpu_model or 'unknown'}{self._topology()}"
@@ -193,16 +193,17 @@ class HostFacts:
         return value
 
 
-#: What the kernel keeps for itself of equal memory differs from boot to boot by less than this share.
+#: The kernel's own share of memory varies between boots by less than this.
 MEMORY_TOLERANCE = 0.01
 
-#: Devices that somebody makes and removes: no part of a machine.
+#: Devices that come and go, and are not part of a machine.
 _MADE_DEVICES = frozenset({"device-mapper", "loop", "md", "ram", "zram"})
 
 
 def differences(one: Facts, other: Facts) -> list[str]:
-    """In what two machines that should be equal are not, each as ``what: one / other``: hardware, kernel, and the
-    settings of the whole host that no trial sets."""
+    """The differences between two machines that should be equal, each as ``what: one / other``: hardware, kernel,
+    and host-wide settings that no trial sets.
+    """
     a, b = _likeness(one), _likeness(other)
     found = []
     for name in a:

@@ -1,7 +1,7 @@
-"""Results that others measured: a table, or what a benchmark printed, as rows of factors' levels and responses.
+"""Results measured elsewhere: a table, or a benchmark's output, as rows of factor levels and responses.
 
-Each row is one run. What a file says is taken as it stands: nothing here can tell how long it ran, whether it was
-warm, or in which order the runs were made, and the analysis says so.
+Each row is one run. Values are used as they are: the length of a run, its warm-up and the order of runs are
+unknown, and the analysis says so.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 
 from headrace.errors import PlanError
 
-#: More than this is no result of a benchmark.
+#: A larger file is not a benchmark's result.
 MAX_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
 class Row:
-    """One run: its levels (also ones that are no factor of the analysis), numbers, and place for errors."""
+    """One run: its levels (including ones that are not factors of the analysis), numbers, and place for errors."""
 
     place: str
     levels: Mapping[str, str]
@@ -32,10 +32,10 @@ class Row:
 
 
 def read_csv(path: Path, factors: Sequence[str], responses: Sequence[str]) -> list[Row]:
-    """The rows of a table with a header. A cell of a response that is empty leaves it out of its row.
+    """The rows of a table with a header.
 
-    Raises PlanError naming line and column for a missing column, or a response that is no positive number: effects
-    are ratios, and of a zero there is none.
+    An empty response cell omits the response from its row. Raises PlanError with line and column for a missing
+    column, or a response that is not a positive number: effects are ratios, which do not exist for zero.
     """
     text = _text(path)
     dialect = csv.excel_tab if "\t" in text.partition("\n")[0] else csv.excel
@@ -58,10 +58,9 @@ def read_csv(path: Path, factors: Sequence[str], responses: Sequence[str]) -> li
 
 
 def read_outputs(paths: Sequence[Path], names: str) -> list[Row]:
-    """One row a file, whatever benchmark wrote it; ``names`` tells levels by the file's path, as in
-    ``results/{kernel}/{filesystem}-{threads}.json``: braces take what stands between the text around them.
-
-    Raises PlanError for a name that does not fit, or a file that no known benchmark wrote.
+    """One row per file, for any known benchmark; ``names`` takes levels from the file's path, as in
+    ``results/{kernel}/{filesystem}-{threads}.json``: braces match the text in between. Raises PlanError for a name
+    that does not match, or the file of an unknown benchmark.
     """
     pattern = _pattern(names)
     found = []
@@ -85,7 +84,7 @@ def _pattern(names: str) -> re.Pattern[str]:
             + "$"
         )
     except re.error as error:
-        raise PlanError(f"--names {names!r}: a factor stands twice") from error
+        raise PlanError(f"--names {names!r}: a factor appears twice") from error
 
 
 def _responses(path: Path) -> dict[str, float]:
@@ -100,7 +99,7 @@ def _responses(path: Path) -> dict[str, float]:
     )
 
 
-#: The benchmarks whose output is read, by name. A reader returns nothing for the output of another.
+#: Readers of benchmark output, by name. A reader returns None for another benchmark's output.
 _READERS: dict[str, Callable[[str], dict[str, float]]] = {}
 
 
@@ -139,7 +138,9 @@ def _sysbench(text: str) -> dict[str, float]:
 
 @_reads("fio (--output-format=json or json+)")
 def _fio(text: str) -> dict[str, float]:
-    """fio's JSON; its jobs are added up, and the worst job's percentile stands: percentiles have no mean."""
+    """fio's JSON; jobs are summed, and the worst job's percentile is used, because percentiles cannot be
+    averaged.
+    """
     content = _json(text)
     jobs = content.get("jobs") if isinstance(content, dict) and "fio version" in content else None
     if not isinstance(jobs, list):
@@ -170,7 +171,7 @@ def _hammerdb(text: str) -> dict[str, float]:
 
 @_reads("BenchBase (summary.json)")
 def _benchbase(text: str) -> dict[str, float]:
-    """BenchBase's summary.json: requests a second, and its latencies in microseconds."""
+    """BenchBase's summary.json: requests per second, and its latencies in microseconds."""
     content = _json(text)
     if not isinstance(content, dict) or "Throughput (requests/second)" not in content:
         return {}
@@ -224,7 +225,7 @@ def _number(text: str, name: str, place: str) -> float:
 def _text(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise PlanError(f"larger than {MAX_BYTES >> 20} MiB: that is no result", place=str(path))
+            raise PlanError(f"larger than {MAX_BYTES >> 20} MiB: this is not a result", place=str(path))
         return path.read_text(encoding="utf-8-sig", errors="replace")
     except FileNotFoundError as error:
         raise PlanError("no such file", place=str(path)) from error

@@ -1,7 +1,8 @@
-"""What is saturated, why, and a test for every remedy: watching a live host, and judging what was seen.
+"""What is saturated, why, and a test for every fix: watching a live host, and evaluating the data.
 
-Watching changes nothing on the host: the agent reads /proc, /sys and the server's own tables. Judging is pure, so
-a saved snapshot gives the same answer on any machine, and a newer headrace finds more in an old one.
+Watching changes nothing on the host: the agent reads /proc, /sys and the server's own tables. Evaluation has no
+side effects, so a saved snapshot gives the same result on any machine, and a newer headrace may find more in an
+old one.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from headrace.target import Target, scratch_folder, to_the_end
 
 DEFAULT_SECONDS = 60.0
 INTERVAL_S = 1.0
-#: How long the sampler may take to end by itself after its last sample.
+#: How long the sampler may take to exit after its last sample.
 ENDING_S = 20.0
-#: A profile of so many seconds has some hundred stacks of a server at work.
+#: A profile of this many seconds has some hundred stacks of a busy server.
 PROFILE_S = 10.0
-#: perf looks its symbols up after the recording.
+#: Time for perf to resolve symbols after the recording.
 PROFILE_LIMIT_S = 120.0
-#: Where distributions put the socket of a server whose command line does not name it.
+#: Distributions' default sockets, for servers without one on the command line.
 USUAL_SOCKETS = ("/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock")
 
 Listener = Callable[[float, float], None]
@@ -44,7 +45,7 @@ Listener = Callable[[float, float], None]
 
 @dataclass(frozen=True)
 class Hunt:
-    """A snapshot and what was concluded from it."""
+    """A snapshot and the conclusions from it."""
 
     snapshot: Snapshot
     evidence: Evidence
@@ -55,14 +56,14 @@ class Hunt:
         return self.evidence.verdict
 
     def finding(self, wanted: str) -> Finding | None:
-        """By its id (``NET01@eth0``), or its code where only one finding has it."""
+        """A finding by its id (``NET01@eth0``), or by its code if that is unique."""
         found = [f for f in self.judgement.findings if wanted in (f.id, f.rule.code)]
         exact = [f for f in found if f.id == wanted]
         return exact[0] if exact else found[0] if len(found) == 1 else None
 
 
 def examine(snapshot: Snapshot) -> Hunt:
-    """Asks every rule about a snapshot."""
+    """Evaluates every rule on a snapshot."""
     evidence = Evidence.of(snapshot)
     return Hunt(snapshot, evidence, judge(evidence, all_rules()))
 
@@ -76,11 +77,11 @@ async def watch(
     profile: bool = False,
     listen: Listener = lambda done_s, total_s: None,
 ) -> Snapshot:
-    """Samples a live host. ``listen`` hears how many seconds of how many are done. With ``profile`` the stacks of
-    its busiest server are recorded for some seconds, too: that costs the host more than all samplers together.
+    """Samples a live host.
 
-    Without a ``login`` the one server that runs on the host is tried over its socket. Raises NothingMeasured where
-    no counter grew old enough to have a rate.
+    ``listen`` gets the progress in seconds. With ``profile`` the stacks of its busiest server are also recorded
+    for some seconds, which costs the host more than all samplers together. Without a ``login`` the host's only
+    server is tried over its socket. Raises NothingMeasured if no counter has two samples.
     """
     agent = await Agent.install(target)
     why_not = ""
@@ -109,24 +110,27 @@ async def watch(
 
 
 async def usual_login(agent: Agent, login: ServerLogin | None) -> tuple[ServerLogin | None, str]:
-    """The socket of the one server that runs there; without it why there is none to ask."""
+    """The socket of the host's only server, or why there is none to query."""
     servers = [s for s in HostFacts(await agent.facts()).servers if s["program"] in ("mysqld", "mariadbd")]
     if not servers:
         return None, "no MySQL or MariaDB server runs on this host"
     if len(servers) > 1:
-        return None, f"{len(servers)} servers run on this host: name one with --mysql-socket or --mysql-host"
+        return (
+            None,
+            f"{len(servers)} servers run on this host: choose one with --mysql-socket or --mysql-host",
+        )
     words = [str(word) for word in servers[0].get("command_line") or ()]
     named = [word.partition("=")[2] for word in words if word.startswith("--socket=")]
     for path in [*named, *USUAL_SOCKETS]:
         if await agent.target.exists(path):
             return replace(login or ServerLogin(), socket=path), ""
-    return None, "the server's socket was not found: name it with --mysql-socket"
+    return None, "the server's socket was not found: set it with --mysql-socket"
 
 
 async def _sample(
     agent: Agent, output: str, seconds: float, login: ServerLogin | None, listen: Listener
 ) -> str:
-    """Runs the sampler for this long. When we are cancelled it is stopped, and waited for."""
+    """Runs the sampler for this long. On cancellation it is stopped, and waited for."""
     options = ["--interval", f"{round(INTERVAL_S * 1000)}ms", "--duration", f"{max(round(seconds), 2)}s"]
     process = await agent.spawn("sample", *options, "--output", output, *(login.argv if login else ()))
     start = time.monotonic()
@@ -147,12 +151,12 @@ async def _sample(
 
 
 async def _profile(agent: Agent, facts: Facts, seconds: float, errors: dict[str, str]) -> str:
-    """Folded stacks of what the server does on the CPUs; without them ``errors`` says why."""
+    """Folded stacks of the server's CPU time; if they are missing, ``errors`` says why."""
     servers = HostFacts(facts).servers
     asked = (facts.data.get("server_settings") or {}).get("pid")
     pids = [server["pid"] for server in servers if asked in (None, server["pid"])]
     if len(pids) != 1:
-        errors["stacks"] = f"{len(pids)} servers to choose from: name one with --mysql-socket"
+        errors["stacks"] = f"{len(pids)} servers to choose from: select one with --mysql-socket"
         return ""
     options = ["--pid", str(pids[0]), "--seconds", str(max(round(seconds), 1))]
     try:
@@ -163,11 +167,11 @@ async def _profile(agent: Agent, facts: Facts, seconds: float, errors: dict[str,
 
 
 def sampler_errors(path: Path) -> dict[str, str]:
-    """Sampler -> why it has no values, of those that never succeeded."""
+    """Sampler -> why it has no values, for those that never succeeded."""
     failed: dict[str, str] = {}
     succeeded: set[str] = set()
     for line in lines_of(path):
-        # Only failures are worth parsing: a line of a success may be 100 KB.
+        # Parse only failures: a successful sampler's line may be 100 KB.
         head = line[:200]
         if '"ok":false' in head:
             record = json.loads(line)

@@ -1,4 +1,4 @@
-"""The latency table of a machine, measured by its agent: from a cache to a commit."""
+"""The latency table of a machine, measured by its agent: from CPU cache to commit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A live host, a sample a second: what the agent streams, the last minute of it, and the connection's own fate.
+"""A live host, one sample per second: the agent's stream, its last minute, and the state of the connection.
 
-The agent runs on the host and prints a line a sampler and second; everything else happens here. When the
-connection or the agent ends, that is said, and it is tried again; what the host did meanwhile is a gap.
+The agent runs on the host and prints one line per sampler and second; everything else happens here. When the
+connection or the agent ends, that is reported and retried; the time in between is a gap.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from headrace.model import Facts, ServerLogin
 from headrace.target import TargetSpec, open_target, to_the_end
 
 INTERVAL_S = 1.0
-#: Waits between attempts to reach the host again: short first, then a minute's quarter.
+#: Waits between attempts to reconnect: short at first, then 15 s.
 RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
-#: Without a line for this long the connection counts as cut, whatever the network says.
+#: Without a line for this long the connection counts as lost, regardless of the network's state.
 SILENT_S = 12.0
-#: Facts change seldom and cost more than a sample.
+#: Facts change rarely and cost more than a sample.
 FACTS_EVERY_S = 300.0
-#: How long a question about the server may take.
+#: Time limit of a query about the server.
 ASK_S = 10.0
 
 
 class Link(StrEnum):
-    """How the connection is."""
+    """The state of the connection."""
 
     CONNECTING = "connecting"
     LIVE = "live"
@@ -43,8 +43,8 @@ class Link(StrEnum):
 class Feed:
     """Follow a host with ``run``; read ``ring``, ``facts`` and ``link`` at any time.
 
-    ``problem`` says what went wrong last, empty while all is well. ``heard_at`` is when the newest sample came, on
-    our own monotonic clock. ``find_login`` is asked where no server is named.
+    ``problem`` is the last error, empty while all is well. ``heard_at`` is when the newest sample arrived, on the
+    controller's monotonic clock. ``find_login`` is called if no server is given.
     """
 
     spec: TargetSpec
@@ -61,7 +61,9 @@ class Feed:
     find_login: Callable[[Agent, ServerLogin | None], Awaitable[ServerLogin | None]] | None = None
 
     async def run(self) -> None:
-        """Until cancelled. What can never work (no agent, a wrong address) is raised when it happens first."""
+        """Run until cancelled. Errors that a retry cannot fix (no agent, a wrong address) are raised if they
+        happen first.
+        """
         attempt = 0
         while True:
             before = self.ticks
@@ -71,7 +73,7 @@ class Feed:
             except (NotReady, PlanError):
                 if not self.ticks:
                     raise
-                self.problem = "the host has no agent any more"
+                self.problem = "the agent is missing on the host"
             except (HeadraceError, OSError, TimeoutError) as error:
                 self.problem = str(error) or type(error).__name__
             attempt = 0 if self.ticks > before else attempt + 1
@@ -79,8 +81,8 @@ class Feed:
             await asyncio.sleep(RETRY_S[min(attempt, len(RETRY_S) - 1)])
 
     async def _follow(self) -> None:
-        """One connection, from its beginning to its end."""
-        # We come back by ourselves, and meanwhile say that nothing is known.
+        """One connection, from start to end."""
+        # This class reconnects itself, and meanwhile reports that nothing is known.
         target = open_target(replace(self.spec, reconnect_s=0.0))
         self.name = target.name
         try:
@@ -95,7 +97,7 @@ class Feed:
                 try:
                     await self._read(lines, agent)
                 finally:
-                    # What it was exactly is known when the rest is over.
+                    # The exact error is known when the others have ended.
                     self.link, self.problem = Link.LOST, "the connection is lost"
         finally:
             with contextlib.suppress(HeadraceError, OSError, TimeoutError):
@@ -105,7 +107,7 @@ class Feed:
         read_at = time.monotonic()
         while (record := await asyncio.wait_for(anext(lines, None), SILENT_S)) is not None:
             self.ring.add(record)
-            # The host's last sampler of a tick: the server's come when they come.
+            # The host's last sampler of a tick: the server's may come later.
             if record.get("sampler") == "agent":
                 self.ticks += 1
                 self.heard_at = time.monotonic()
@@ -117,14 +119,14 @@ class Feed:
 
 
 async def _facts(agent: Agent, login: ServerLogin | None) -> Facts:
-    """Of the host and its server, or of the host alone while the server is away."""
+    """Sample the host and its server, or only the host while the server is unreachable."""
     with contextlib.suppress(HeadraceError):
         return await agent.facts(login)
     return await agent.facts()
 
 
 async def ask(feed: Feed, command: str, *options: str) -> Any:
-    """What another of the agent's commands says of the server, parsed; the reason as a text where it does not."""
+    """The parsed output of another agent command about the server, or the error as text."""
     agent, login = feed.agent, feed.login
     if agent is None:
         return "the host is not connected"

@@ -1,4 +1,4 @@
-"""The nouns of headrace, frozen. Words and units are those of the design: see ARCHITECTURE.md."""
+"""The nouns of headrace, frozen. Terms and units: see ARCHITECTURE.md."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-#: A value of a knob as a plan writes it. Lists accumulate over factors and bundles (mount options).
+#: A value of a knob in a plan. Lists accumulate over factors and bundles (mount options).
 Value = str | int | float | bool | list[str]
 
-#: What a plan may write for a workload's option: also tables, and lists of them.
+#: A value of a workload's option in a plan, including tables and lists of them.
 Option = str | int | float | bool | Sequence["Option"] | Mapping[str, "Option"]
 
-#: Every process started for a trial carries this variable, so that an orphan can be found and stopped.
+#: Every process started for a trial has this variable, so that orphans can be found and stopped.
 OWNER_VARIABLE = "HEADRACE_OWNER"
 
 
@@ -24,7 +24,7 @@ class Vendor(StrEnum):
 
 
 class Role(StrEnum):
-    """Why a trial stands in its block. The baseline stands twice: the pair is the A/A comparison."""
+    """A trial's role in its block. The baseline runs twice: the pair is the A/A comparison."""
 
     BASELINE = "baseline"
     REPEAT = "repeat"
@@ -41,9 +41,9 @@ class TrialState(StrEnum):
 class Treatment:
     """One level for every factor.
 
-    ``levels`` maps factor to the level's name; ``settings`` maps knob to value. ``condition`` names the
-    levels of the workload's own factors (threads, read/write mix): treatments are compared only within
-    one condition, because a ratio between two different questions means nothing.
+    ``levels`` maps factor to the level's name; ``settings`` maps knob to value. ``condition`` names the levels of
+    the workload's factors (threads, read/write mix): treatments are compared only within one condition, because a
+    ratio between two different questions is meaningless.
     """
 
     name: str
@@ -70,7 +70,7 @@ class TrialSpec:
 
 @dataclass(frozen=True)
 class NetworkLogin:
-    """How a client on another machine reaches a private server: with a password that no text shows."""
+    """How a client on another machine reaches a private server; its password is never printed."""
 
     host: str
     port: int
@@ -80,9 +80,10 @@ class NetworkLogin:
 
 @dataclass(frozen=True)
 class ServerEndpoint:
-    """How a client on the target reaches the server. No password: a private server's socket folder is 0700.
+    """How a client on the target reaches the server.
 
-    ``network`` is None where no client on another machine is expected.
+    No password: a private server's socket folder is 0700. ``network`` is None if no client on another machine is
+    expected.
     """
 
     vendor: Vendor
@@ -96,7 +97,7 @@ class ServerEndpoint:
 
 @dataclass(frozen=True)
 class ServerLogin:
-    """How the agent on a target reaches a server there. Never a password: the name of a file that holds it."""
+    """How the agent on a target reaches a server there. Never a password, only the name of a file with it."""
 
     socket: str = ""
     host: str = ""
@@ -129,7 +130,7 @@ class ServerLogin:
 
 @dataclass(frozen=True)
 class Tool:
-    """A program that something needs on a target, and the Debian package that brings it."""
+    """A program needed on a target, and its Debian package."""
 
     program: str
     package: str
@@ -138,7 +139,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class Facts:
-    """What ``headrace-agent facts`` printed, with a content hash. The keys are the agent's."""
+    """The output of ``headrace-agent facts``, with a content hash. The keys are the agent's."""
 
     hash: str
     data: Mapping[str, Any] = field(repr=False)

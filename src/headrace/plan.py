@@ -1,4 +1,4 @@
-"""The plan file: what a person writes in TOML, checked so that every error names file, key, value and remedy."""
+"""The plan file: user-written TOML, checked so that every error names file, key, value and fix."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from headrace.model import Value, Vendor
 
 Settings = dict[str, Value]
 
-#: The name of the current settings, in experiments that headrace designs itself.
+#: Name of the current settings in experiments designed by headrace.
 AS_IS = "AS-IS"
 
-#: The names of all bundles together and of none, in an experiment that leaves one out.
+#: Names of all bundles together and of none, in a leave-one-out experiment.
 ALL, NONE = "ALL", "NONE"
 
-#: The address of a machine that headrace makes itself.
+#: The address of a virtual machine created by headrace.
 VM = "vm"
 
-#: What one response of an experiment can be.
+#: Possible responses of an experiment.
 RESPONSE_NAMES = ("throughput", "p50", "p90", "p95", "p99", "p99.9")
 
 
@@ -43,19 +43,19 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-#: What becomes of a trial from which others took CPU time: it is not analysed, or it is, and the intervals widen.
+#: What happens to a trial that lost CPU time to other processes: it is excluded, or analysed with wider intervals.
 Disturbed = Literal["invalid", "keep"]
 
 
 def _disturbed() -> Any:
-    """Of this machine, where a plan does not say it."""
+    """This machine's default, if a plan does not set it."""
     value = os.environ.get("HEADRACE_DISTURBED") or "invalid"
     if value not in get_args(Disturbed):
         raise PlanError(f"{value!r}: either invalid or keep", place="HEADRACE_DISTURBED")
     return value
 
 
-#: Keys of ``[target]`` that say how a machine is reached.
+#: Keys of ``[target]`` for connecting to a machine.
 LOGIN = ("identity_file", "known_hosts", "sudo", "jump", "forward_agent", "reconnect_s")
 
 
@@ -64,16 +64,17 @@ class TargetTable(_Table):
 
     address: str = "local"
     scratch: str = "/var/tmp/headrace"
-    #: HEADRACE_DISTURBED says it where a plan does not: it is a matter of the machine.
+    #: Defaults to HEADRACE_DISTURBED, because it depends on the machine.
     disturbed: Disturbed = Field(default_factory=_disturbed)
     identity_file: str | None = None
     known_hosts: str | None = None
-    #: Of SSH: root by sudo, the hosts on the way, our ssh-agent there, how long a lost connection is tried for.
+    #: SSH: root by sudo, jump hosts, agent forwarding, how long a lost connection is retried.
     sudo: bool = False
     jump: str = ""
     forward_agent: bool = False
     reconnect_s: Annotated[float, Field(ge=0, le=86400)] = 600.0
-    #: In place of ``address``: equal machines, over which the blocks are spread. See docs/howto/many-machines.md.
+    #: Instead of ``address``: equal machines, over which the blocks are distributed. See
+    #: docs/howto/many-machines.md.
     addresses: list[str] = []
     equal: bool = False
     allow_shared: bool = False
@@ -85,18 +86,18 @@ class TargetTable(_Table):
         if len(set(self.addresses)) != len(self.addresses):
             raise ValueError(f"addresses = {self.addresses!r}: each machine once")
         if not self.addresses and (self.equal or self.allow_shared):
-            raise ValueError("equal and allow_shared: only of several machines (addresses)")
+            raise ValueError("equal and allow_shared: only with several machines (addresses)")
         return self
 
     @model_serializer(mode="wrap")
     def _without_patience(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """One machine or several, as it was written. How patient we are is no part of a design."""
+        """One machine or several, as written. Connection timeouts are not part of a design."""
         left = {"address"} if self.addresses else {"addresses", "equal", "allow_shared"}
         return {key: value for key, value in dump(self).items() if key not in left | {"reconnect_s"}}
 
     @property
     def login(self) -> dict[str, Any]:
-        """How its machines and its clients are reached beside their addresses: as TargetSpec.parse takes it."""
+        """The connection options of its machines and clients, as TargetSpec.parse takes them."""
         return {name: getattr(self, name) for name in LOGIN}
 
     @property
@@ -113,12 +114,12 @@ class TargetTable(_Table):
 
 
 class MachineTable(_Table):
-    """The machine under test, where headrace may boot it: see docs/howto/kernels.md.
+    """The machine under test, if headrace may boot it: see docs/howto/kernels.md.
 
-    With ``[target] address = "vm"`` it is made of these: ``disks`` data disks of ``disk_size`` each, with
-    ``disk_queues`` queues (0: one a processor), throttled to ``disk_iops`` (0: not), and a network card with
-    ``nic_queues``. ``keep`` leaves it up when the experiment ends. A host over SSH is booted only with
-    ``allow_reboot``, and where ``hosts`` lists it; ``boot_timeout_s`` is how long its boot may take.
+    With ``[target] address = "vm"`` it consists of these: ``disks`` data disks of ``disk_size`` each, with
+    ``disk_queues`` queues (0: one per CPU), throttled to ``disk_iops`` (0: unlimited), and a network card with
+    ``nic_queues``. ``keep`` leaves it running when the experiment ends. A host over SSH is booted only with
+    ``allow_reboot`` and if ``hosts`` lists it; ``boot_timeout_s`` is how long its boot may take.
     """
 
     kernel: Annotated[str, Field(min_length=1)] | None = None
@@ -142,7 +143,7 @@ class MachineTable(_Table):
         return value
 
     def makes(self) -> dict[str, Any]:
-        """What a virtual machine is made of. Whether it stays up, and which hosts may reboot, is no part of it."""
+        """The definition of a virtual machine, without ``keep`` and the hosts that may reboot."""
         return self.model_dump(mode="json", exclude={"keep", "allow_reboot", "hosts", "boot_timeout_s"})
 
 
@@ -158,10 +159,11 @@ _KIND_OF_KEY = {
 
 
 class DesignTable(_Table):
-    """``resolution`` is that of a screening (without: Plackett-Burman). ``runs``, ``interactions`` and ``include``
-    belong to ``optimal``; ``leave_out`` names the bundles of ``leave-one-out`` (without: all of them). Factors
-    named by ``hard`` change as seldom as a block allows, the first the most seldom. With ``duet`` each treatment
-    is measured beside its baseline, at the same moment, each on half of the machine."""
+    """``resolution`` is for a screening (default: Plackett-Burman). ``runs``, ``interactions`` and ``include``
+    belong to ``optimal``; ``leave_out`` names the bundles of ``leave-one-out`` (default: all of them). Factors
+    named by ``hard`` change as rarely as a block allows, the first one least. With ``duet`` each treatment is
+    measured concurrently with its baseline, each on half of the machine.
+    """
 
     kind: Literal["factorial", "cumulative", "race", "leave-one-out", "screening", "optimal"]
     baseline: str | dict[str, str]
@@ -184,7 +186,7 @@ class DesignTable(_Table):
     @model_validator(mode="before")
     @classmethod
     def _all_is_the_baseline(cls, values: Any) -> Any:
-        """What one of is left out is what all else is compared with, unless the plan says otherwise."""
+        """In a leave-one-out, ALL is the baseline unless the plan sets another."""
         if isinstance(values, dict) and values.get("kind") == "leave-one-out":
             return {"baseline": ALL, **values}
         return values
@@ -193,16 +195,18 @@ class DesignTable(_Table):
     def _keys_of_this_kind(self) -> DesignTable:
         for key, kind in _KIND_OF_KEY.items():
             value = getattr(self, key)
-            # What is wrong with rungs is told by the design, which knows what else is there.
+            # ``experiment.design`` checks rungs, because it knows the bundles.
             if value and kind != self.kind and key != "rungs":
-                raise ValueError(f'{key} = {value!r}: only of a design of kind = "{kind}"')
+                raise ValueError(f'{key} = {value!r}: only for a design of kind = "{kind}"')
         if self.kind == "optimal" and self.runs is None:
             raise ValueError("runs: how many treatments an optimal design picks")
         if self.hard and self.kind == "race":
-            raise ValueError(f"hard = {self.hard!r}: a race has no blocks of a fixed order")
+            raise ValueError(f"hard = {self.hard!r}: a race has no blocks with a fixed order")
         if self.duet and (self.kind == "race" or self.hard):
             what = "a race" if self.kind == "race" else "an order by hard factors"
-            raise ValueError(f"duet = true: not with {what}: each treatment runs beside its baseline")
+            raise ValueError(
+                f"duet = true: not with {what}: each treatment runs concurrently with its baseline"
+            )
         if len(set(self.hard)) != len(self.hard):
             raise ValueError(f"hard = {self.hard!r}: each factor once")
         return self
@@ -228,9 +232,10 @@ class WorkloadTable(BaseModel):
 
 
 class VolumeTable(_Table):
-    """The device under test. ``devices`` lists, by stable id, the only real devices a plan may destroy.
+    """The device under test.
 
-    ``raid_over`` is what several devices are put together from: those listed, or loops of ``size`` each.
+    ``devices`` lists, by stable id, the only real devices that a plan may destroy. ``raid_over`` is what arrays
+    are built from: the listed devices, or loop devices of ``size`` each.
     """
 
     device: str = "directory"
@@ -262,7 +267,7 @@ class FactorTable(_Table):
         return self
 
 
-#: What a sweep can raise -> what its levels count. A rate is offered whatever the server does: an open loop.
+#: Knob of a sweep -> unit of its levels. A rate is offered regardless of the server: an open loop.
 SWEEP_KNOBS = {
     "workload.connections": "connections",
     "workload.threads": "threads",
@@ -271,18 +276,18 @@ SWEEP_KNOBS = {
     "workload.rate": "operations/s",
 }
 
-#: The steps of a sweep are at least this many times as large as the gain that tells growth from none: a server
-#: that scales perfectly must not look like one that does not.
+#: The steps of a sweep are at least this many times the gain that counts as growth, so that a perfectly scaling
+#: server is recognised.
 STEP_TO_GAIN = 2.0
 
 MAX_LEVELS = 200
 
 
 class SweepTable(_Table):
-    """Load raised level by level, in place of ``[design]`` and factors: see docs/explanation/sweeps.md.
+    """Load raised level by level, instead of ``[design]`` and factors: see docs/explanation/sweeps.md.
 
-    Either ``levels``, or ``start`` growing by ``factor`` (or ``step``) up to ``max``: then a search decides how
-    far up is worth repeating.
+    Either ``levels``, or ``start`` growing by ``factor`` (or ``step``) up to ``max``: then a search decides up to
+    which level to repeat.
     """
 
     knob: Literal[
@@ -332,12 +337,12 @@ class SweepTable(_Table):
 
     @property
     def is_open(self) -> bool:
-        """Whether load is offered whatever the server does."""
+        """Whether load is offered regardless of the server (an open loop)."""
         return self.knob == "workload.rate"
 
     @property
     def unit(self) -> str:
-        """What its levels count."""
+        """The unit of its levels."""
         return SWEEP_KNOBS[self.knob]
 
     def loads(self) -> list[int]:
@@ -352,7 +357,7 @@ class SweepTable(_Table):
         return list(dict.fromkeys(itertools.takewhile(lambda load: load <= top, powers)))[: MAX_LEVELS + 1]
 
     def tables(self) -> dict[str, Any]:
-        """The sweep as the design it is: one factor, a level each; so that every check of a plan holds for it."""
+        """The sweep as a design with one factor, so that every check of a plan applies to it."""
         levels: list[Value] = [*self.loads()]
         design = DesignTable(
             kind="factorial",
@@ -367,8 +372,9 @@ class SweepTable(_Table):
 
 
 class KnobRange(_Table):
-    """A knob that a tuning searches: from ``low`` to ``high``, or ``levels``. ``start`` is its value where a
-    starting point does not name it, and should be what holds today."""
+    """A knob that a tuning searches: from ``low`` to ``high``, or ``levels``. ``start`` is its value if a starting
+    point does not set it, and should be the current value.
+    """
 
     knob: str
     low: int | float | str | None = None
@@ -396,7 +402,7 @@ class KnobRange(_Table):
         return self.is_size or (isinstance(self.low, int) and isinstance(self.high, int))
 
     def ends(self) -> list[Value]:
-        """The values between which the others lie; all of them for levels."""
+        """The ends of the range; all values for levels."""
         if self.levels is not None:
             return list(self.levels)
         assert self.low is not None  # the table's own check
@@ -409,32 +415,32 @@ class KnobRange(_Table):
             return float(value)
         match = re.fullmatch(r"(\d+)([KMGTP]?)", str(value), flags=re.IGNORECASE)
         if not match:
-            raise ValueError(f"{value!r} is no size, such as 128M")
+            raise ValueError(f"{value!r} is not a size, such as 128M")
         return int(match[1]) * 1024.0 ** (" KMGTP".index(match[2].upper() or " ") - 1)
 
     def parameter(self, value: Value) -> str | int | float | bool:
-        """A value as the search keeps it."""
+        """A value in the search's form."""
         if self.levels is not None:
             return ",".join(value) if isinstance(value, list) else value
         return round(self.number(value)) if self.is_whole else self.number(value)
 
     def value(self, parameter: Any) -> Value:
-        """The other way round."""
+        """A value from the search's form."""
         if self.levels is not None:
             return next(v for v in self.levels if self.parameter(v) == parameter)
         if self.is_size:
-            # In whole MiB where that is exact enough: servers round, and people read it.
+            # In whole MiB if that is precise enough: servers round sizes, and it is easier to read.
             kib = int(parameter)
             return f"{round(kib / 1024)}M" if kib >= 64 * 1024 or kib % 1024 == 0 else f"{kib}K"
         return int(parameter) if self.is_whole else float(parameter)
 
 
 class TuneTable(_Table):
-    """Many knobs searched at once, in place of ``[design]`` and factors: see docs/howto/tune.md.
+    """Many knobs searched together, instead of ``[design]`` and factors: see docs/howto/tune.md.
 
-    The search ends after ``trials`` or ``minutes``, whichever comes first; then the best are confirmed
-    against the base in ``blocks``. ``objective`` is throughput or a percentile, or two of these;
-    ``constraints`` are limits such as ``p99=10ms`` and ``memory=2G``. ``start`` lists settings to try first.
+    The search ends after ``trials`` or ``minutes``, whichever comes first; then the best are confirmed against the
+    base in ``blocks``. ``objective`` is throughput or a percentile, or two of these; ``constraints`` are limits
+    such as ``p99=10ms`` and ``memory=2G``. ``start`` lists settings to try first.
     """
 
     knobs: Annotated[dict[str, KnobRange], Field(min_length=1, max_length=100)]
@@ -467,7 +473,7 @@ class TuneTable(_Table):
         return value
 
     def tables(self) -> dict[str, Any]:
-        """The confirmation as a cumulative design, whose rungs are known when the search has ended."""
+        """The confirmation as a cumulative design, with rungs that are known after the search."""
         design = DesignTable(
             kind="cumulative",
             baseline=AS_IS,
@@ -482,7 +488,7 @@ class TuneTable(_Table):
 
 
 class Plan(_Table):
-    """A whole plan file, valid by itself; knobs and workload options are checked by ``design.build``."""
+    """A whole plan file, with valid structure; ``design.build`` checks knobs and workload options."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
     description: str = ""
@@ -501,7 +507,7 @@ class Plan(_Table):
 
 @dataclass(frozen=True)
 class PlanFile:
-    """A plan that was read: once, for everybody who needs it. ``place`` is the file's name, for errors."""
+    """A plan that was read. ``place`` is the file's name, for errors."""
 
     plan: Plan
     text: str
@@ -543,10 +549,10 @@ def parse(text: str, place: str) -> Plan:
 
 
 def describe(error: ValidationError) -> str:
-    """What is wrong, a line a key."""
+    """The problems, one line per key."""
     lines = []
     for problem in error.errors(include_url=False):
-        # Unions repeat a problem once a member, with the member's type in the location: leave those parts out.
+        # Unions repeat a problem for each member, with the member's type in the location: drop those parts.
         key = ".".join(str(part) for part in problem["loc"] if not _is_type_name(str(part)))
         value = problem["input"]
         shown = "" if isinstance(value, dict) or problem["type"] == "missing" else f" = {value!r}"

@@ -1,6 +1,5 @@
-"""Raw counters, as ``headrace-agent sample`` wrote them: JSON lines, compressed by zstd, grouped by counter.
-
-Nothing here needs Arrow, so that a host can be looked at without it; ``store`` makes tables of the same.
+"""Raw counters, as ``headrace-agent sample`` writes them: JSON lines, compressed by zstd, grouped by counter.
+Nothing here needs Arrow, so that a host can be examined without it; ``store`` makes tables of the same data.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ Name = tuple[str, str, str]
 class Samples:
     """Counters sorted by sampler, metric and label; the values of each by time.
 
-    The values of ``names[i]`` begin at ``starts[i]`` in ``t_ns`` and ``value`` and end where the next begin. A
-    sampler that failed has only its own ``headrace_ok`` and ``headrace_cost_ns``.
+    The values of ``names[i]`` start at ``starts[i]`` in ``t_ns`` and ``value`` and end where the next start. A
+    failed sampler has only its own ``headrace_ok`` and ``headrace_cost_ns``.
     """
 
     names: Sequence[Name]
@@ -36,7 +35,7 @@ class Samples:
     value: NDArray[np.float64]
 
     def __len__(self) -> int:
-        """How many values there are."""
+        """The number of values."""
         return len(self.t_ns)
 
     @property
@@ -45,7 +44,7 @@ class Samples:
 
     @classmethod
     def of(cls, rows: Iterable[tuple[int, str, str, str, float]]) -> Samples:
-        """Of rows (time in ns, sampler, metric, label, value) in any order."""
+        """From rows (time in ns, sampler, metric, label, value) in any order."""
         columns = _Columns()
         for t_ns, sampler, metric, label, value in rows:
             columns.add(t_ns, sampler, metric, {label: value})
@@ -53,7 +52,7 @@ class Samples:
 
     @classmethod
     def read(cls, path: Path) -> Samples:
-        """A stream's; one that was cut short by a kill is read up to its last whole line."""
+        """From a stream; one that was cut short by a kill is read up to its last complete line."""
         columns = _Columns()
         for record in _records(path):
             t_ns, sampler = record["t_ns"], record["sampler"]
@@ -72,7 +71,7 @@ class Samples:
 
 
 class _Columns:
-    """Collects values; each counter's name is kept once."""
+    """Collects values; each counter's name is stored once."""
 
     def __init__(self) -> None:
         self._codes: dict[tuple[str, str], dict[str, int]] = {}

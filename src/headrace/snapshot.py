@@ -1,17 +1,17 @@
-"""A saved look at a host: one file that a colleague can open, on any machine.
+"""A saved snapshot of a host: one file that can be opened on any machine.
 
-A ZIP archive that holds
+A ZIP archive with
 
-    snapshot.json     format, what was watched, when and for how long, samplers that failed and why
-    facts.json        what ``headrace-agent facts`` said
-    counters.json     sampler, metric and label of each counter, and how many values it has
-    t_ns.zst          when they were read, counter by counter: 64-bit integers, little-endian
-    value.zst         what they were: 64-bit floats
-    stacks.folded     one line a stack with its samples, where somebody profiled
-    report.html       what was found then, to read without headrace
+    snapshot.json     format, target, time and duration, failed samplers and why
+    facts.json        the output of ``headrace-agent facts``
+    counters.json     sampler, metric and label of each counter, and its number of values
+    t_ns.zst          times of the values, counter by counter: 64-bit integers, little-endian
+    value.zst         the values: 64-bit floats
+    stacks.folded     one line per stack with its samples, if the server was profiled
+    report.html       the findings at that time, to read without headrace
 
-Passwords never reach it: the agent leaves them out of the facts. Statements stand in it as the server normalised
-them, or not at all.
+It never has passwords: the agent leaves them out of the facts. Statements are normalised by the server, or
+omitted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from headrace.model import Facts
 from headrace.samples import Samples
 
 FORMAT = 2
-#: Larger than any honest part: what claims more is not unpacked.
+#: Larger than any valid part: anything that claims more is not unpacked.
 MAX_PART_BYTES = 2 << 30
 
 NO_SAMPLES = Samples.of(())
@@ -42,8 +42,9 @@ NO_SAMPLES = Samples.of(())
 
 @dataclass(frozen=True)
 class Snapshot:
-    """``errors``: sampler -> why it has no values. ``limits``: device -> measured operations a second.
-    ``stacks``: folded stacks as the agent writes them; empty where nobody profiled."""
+    """``errors``: sampler -> why it has no values. ``limits``: device -> measured operations per second.
+    ``stacks``: folded stacks as the agent writes them; empty without a profile.
+    """
 
     target: str
     started_at: str
@@ -57,13 +58,13 @@ class Snapshot:
 
 
 def last_path() -> Path:
-    """Where the last hunt of this user stands, so that other commands know what a finding's id means."""
+    """Path of this user's last hunt, which other commands use to resolve finding ids."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "headrace" / "last.hunt"
 
 
 def save(snapshot: Snapshot, path: Path, page: str = "") -> None:
-    """Writes the file whole or not at all. ``page`` is the report to put beside the numbers."""
+    """Writes the file atomically. ``page`` is the report to include."""
     header = {
         "format": FORMAT,
         **{
@@ -97,7 +98,7 @@ def save(snapshot: Snapshot, path: Path, page: str = "") -> None:
 
 
 def _without_tables(snapshot: Snapshot) -> Snapshot:
-    """``asdict`` copies what it meets: the table and the facts are written by themselves."""
+    """``asdict`` makes deep copies, so the table and the facts are written separately."""
     return Snapshot(
         snapshot.target,
         snapshot.started_at,
@@ -114,7 +115,7 @@ def _without_tables(snapshot: Snapshot) -> Snapshot:
 def load(path: Path) -> Snapshot:
     """A saved file, or the folder of a trial.
 
-    Raises StoreError for what is neither, is damaged, or was written by a newer headrace.
+    Raises StoreError if it is neither, is damaged, or was written by a newer headrace.
     """
     if (path / "trial.json").exists():
         return of_trial(path)
@@ -136,7 +137,7 @@ def load(path: Path) -> Snapshot:
         raise StoreError("a folder, not a snapshot", place=str(path)) from error
     except (zipfile.BadZipFile, KeyError, ValueError, OSError, zstandard.ZstdError) as error:
         raise StoreError(
-            f"no snapshot of headrace, or a damaged one: {error}",
+            f"not a headrace snapshot, or a damaged one: {error}",
             place=str(path),
             hint="headrace hunt --save FILE writes one",
         ) from error
@@ -154,8 +155,9 @@ def load(path: Path) -> Snapshot:
 
 
 def of_trial(folder: Path) -> Snapshot:
-    """A trial's measured window as a snapshot. Raises StoreError where there is no such trial, or it was written
-    before trials kept the facts of their server."""
+    """A trial's measured window as a snapshot. Raises StoreError if there is no such trial, or if it was written
+    before trials had their server's facts.
+    """
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -166,7 +168,7 @@ def of_trial(folder: Path) -> Snapshot:
         facts = json.loads((folder / "raw" / "facts.json").read_text())
         table = pq.read_table(folder / "samples.parquet").cast(SAMPLES)
     except (OSError, ValueError) as error:
-        raise StoreError(f"no trial that can be looked at: {error}", place=str(folder)) from error
+        raise StoreError(f"no trial that can be evaluated: {error}", place=str(folder)) from error
     start_ns, end_ns = record["window_start_ns"], record["window_end_ns"]
     inside = pc.and_(pc.greater_equal(table["t_ns"], start_ns), pc.less_equal(table["t_ns"], end_ns))
     started = datetime.fromtimestamp(start_ns / 1e9, UTC).isoformat(timespec="seconds")
@@ -187,7 +189,7 @@ def _samples(archive: zipfile.ZipFile) -> Samples:
     t_ns = np.frombuffer(_unpacked(archive, "t_ns.zst"), dtype="<i8")
     value = np.frombuffer(_unpacked(archive, "value.zst"), dtype="<f8")
     if not len(t_ns) == len(value) == counts.sum() or (counts < 1).any():
-        raise ValueError("its counters do not fit together")
+        raise ValueError("its counters are inconsistent")
     return Samples(names, np.cumsum(counts) - counts, t_ns.astype(np.int64), value.astype(np.float64))
 
 
@@ -205,7 +207,7 @@ def _hash(facts: Mapping[str, Any]) -> str:
 def _json(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
     content = json.loads(_part(archive, name))
     if not isinstance(content, dict):
-        raise ValueError(f"{name} is no object")
+        raise ValueError(f"{name} is not an object")
     return content
 
 

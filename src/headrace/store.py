@@ -2,10 +2,10 @@
 
     <experiment>/plan.toml  design.json  facts/<hash>.json
     <experiment>/trials/<NNNN>/trial.json  intervals.parquet  latency.parquet  samples.parquet  raw/
-    <experiment>/set-aside/<NNNN>.<K>      trials of blocks that a machine gave back: in no number
+    <experiment>/set-aside/<NNNN>.<K>      trials of blocks that a machine gave back; not analysed
 
-A trial is written into ``trials/.<NNNN>.part`` and renamed when it is complete, so a killed runner leaves
-either a whole trial or none. Every reader of Parquet can read the tables; DuckDB is the embedded one.
+A trial is written into ``trials/.<NNNN>.part`` and renamed when it is complete, so a killed runner leaves either a
+complete trial or none. Any Parquet reader can read the tables; headrace uses DuckDB.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 2
 
-#: The operation that is no work: connections that a driver made anew. In no throughput and in no percentile.
+#: The operation for a driver's reconnections: not work, so excluded from throughput and percentiles.
 RECONNECT = "connect"
 
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """``trial.json``. Times are ns since the epoch on the target's clock; the window is the measured part.
+    """``trial.json``.
 
-    ``earlier`` tells of each time that this trial was measured before, and did not count: its state and reason.
+    Times are ns since the epoch on the target's clock; the window is the measured part. ``earlier`` has the state
+    and reason of each earlier attempt of this trial that did not count.
     """
 
     number: int
@@ -57,18 +58,18 @@ class TrialRecord:
     versions: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     cpus: int = 0
-    #: ``tcg`` where the machine's processors were emulated, ``kvm`` where a hypervisor ran them; empty: not known.
+    #: ``tcg`` if the machine's CPUs were emulated, ``kvm`` if a hypervisor ran them; empty: unknown.
     accel: str = ""
-    #: What the plan calls the machine it was measured on.
+    #: The machine it was measured on, as named in the plan.
     machine: str = ""
     earlier: list[str] = field(default_factory=list)
-    #: Machine -> ``offset_ns`` by which its clock is ahead of the controller's, and ``error_ns``, how far that may
-    #: be wrong: of the target and of each client, as the trial began.
+    #: Machine -> ``offset_ns`` by which its clock is ahead of the controller's, and its uncertainty ``error_ns``:
+    #: of the target and of each client, at the start of the trial.
     clocks: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def duration_s(self) -> float | None:
-        """How long it took with all that was set up for it; None where it has no beginning or no end."""
+        """How long it took including set-up; None without a start or an end."""
         times = self.times_ns
         if "started" not in times or "finished" not in times:
             return None
@@ -76,7 +77,7 @@ class TrialRecord:
 
 
 class TrialDraft:
-    """A trial being written. Nothing of it is visible until ``commit``."""
+    """A trial being written, invisible until ``commit``."""
 
     def __init__(self, folder: Path, final: Path) -> None:
         self._folder = folder
@@ -84,7 +85,7 @@ class TrialDraft:
 
     @property
     def raw(self) -> Path:
-        """Where the tools' own output goes, untouched."""
+        """Folder for the tools' unmodified output."""
         return self._folder / "raw"
 
     def commit(self, record: TrialRecord, data: TrialData) -> None:
@@ -105,7 +106,7 @@ class TrialDraft:
             raise _write_error(error, self._folder) from error
 
     def take(self, source: Path, record: TrialRecord) -> None:
-        """Commit what stands in another folder, with this record in place of its own."""
+        """Commit the content of another folder, with this record instead of its own."""
         try:
             shutil.copytree(source, self._folder, copy_function=_link_or_copy, dirs_exist_ok=True)
             (self._folder / "trial.json").unlink()
@@ -128,7 +129,7 @@ class ExperimentFolder:
 
     @staticmethod
     def create(path: Path, plan_text: str, design: Design) -> ExperimentFolder:
-        """Make the folder with its frozen plan and design; an existing one is refused."""
+        """Create the folder with its frozen plan and design; an existing one is refused."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             draft = path.with_name(f".{path.name}.part")
@@ -141,7 +142,7 @@ class ExperimentFolder:
             draft.rename(path)
         except OSError as error:
             if path.exists():
-                raise Busy("an experiment is here already", place=str(path)) from error
+                raise Busy("an experiment already exists here", place=str(path)) from error
             raise _write_error(error, path) from error
         return ExperimentFolder.open(path)
 
@@ -152,9 +153,9 @@ class ExperimentFolder:
             content = json.loads((path / "design.json").read_text())
         except FileNotFoundError as error:
             raise StoreError(
-                "this is no experiment folder: it has no design.json",
+                "this is not an experiment folder: it has no design.json",
                 place=str(path),
-                hint="give the folder that `headrace run` printed",
+                hint="use the folder that `headrace run` printed",
             ) from error
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise StoreError(f"design.json cannot be read: {error}", place=str(path)) from error
@@ -164,7 +165,7 @@ class ExperimentFolder:
         return ExperimentFolder(path, Design.from_json(content, str(path / "design.json")))
 
     def renew(self, design: Design) -> None:
-        """Keep another design of the same trials: with other machines."""
+        """Replace the design with one of the same trials, with other machines."""
         self.design = design
         self.write_output("design.json", _design_text(design))
 
@@ -185,9 +186,9 @@ class ExperimentFolder:
         return TrialDraft(draft, final)
 
     def adopt_trial(self, other: ExperimentFolder, number: int, machine: str) -> TrialRecord:
-        """Make a trial of another folder ours, too, by one rename, with the facts of its host.
+        """Add a trial of another folder, by one rename, with its host's facts.
 
-        ``machine`` is what our plan calls the machine it was measured on.
+        ``machine`` is the machine's name in this plan.
         """
         source, draft = other.trial_path(number), self.begin_trial(number)
         record = replace(_read_record(source / "trial.json"), machine=machine)
@@ -197,7 +198,7 @@ class ExperimentFolder:
         return record
 
     def set_aside(self, number: int) -> Path:
-        """Move a trial to where nothing looks for it, by one rename; where it is now."""
+        """Set a trial aside, by one rename; returns its new path."""
         aside = self.path / "set-aside"
         try:
             aside.mkdir(exist_ok=True)
@@ -210,11 +211,11 @@ class ExperimentFolder:
         return path
 
     def set_aside_count(self) -> int:
-        """How many trials were measured in vain, because their machine gave their block back."""
+        """How many trials are set aside, because their machine gave their block back."""
         return sum(1 for _ in (self.path / "set-aside").glob("[0-9]*"))
 
     def pack_trial(self, number: int) -> dict[str, bytes]:
-        """A trial and its host's facts as they are on disk, by their names within the folder."""
+        """The files of a trial and its host's facts, by their names within the folder."""
         trial = self.trial_path(number)
         record = _read_record(trial / "trial.json")
         files = [path for path in sorted(trial.rglob("*")) if path.is_file()]
@@ -223,8 +224,9 @@ class ExperimentFolder:
         return {str(path.relative_to(self.path)): path.read_bytes() for path in files}
 
     def unpack_trial(self, number: int, files: Mapping[str, bytes]) -> None:
-        """The other way round; the trial is whole on disk when this returns. Raises StoreError for a name that
-        leads out of the trial."""
+        """Store a trial from ``files_of``; it is complete on disk when this returns. Raises StoreError for a name
+        that leads out of the trial.
+        """
         trial = self.trial_path(number)
         inside = (trial.relative_to(self.path).parts, ("facts",))
         try:
@@ -232,7 +234,7 @@ class ExperimentFolder:
             for name, content in files.items():
                 parts = Path(name).parts
                 if not any(parts[: len(own)] == own for own in inside) or ".." in parts:
-                    raise StoreError(f"no name for a file of a trial: {name!r}", place=str(trial))
+                    raise StoreError(f"invalid name for a file of a trial: {name!r}", place=str(trial))
                 path = self.path / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
@@ -241,7 +243,7 @@ class ExperimentFolder:
             raise _write_error(error, trial) from error
 
     def discard_drafts(self) -> int:
-        """Remove what a killed runner left half-written; the number of trials it cost."""
+        """Remove half-written trials of a killed runner; returns their number."""
         drafts = list((self.path / "trials").glob(".*.part"))
         for draft in drafts:
             shutil.rmtree(draft)
@@ -257,7 +259,7 @@ class ExperimentFolder:
         return _read_record(path) if path.exists() else None
 
     def remove_trial(self, number: int) -> None:
-        """Forget a trial, in one rename: what is measured again together must not be whole before it is."""
+        """Remove a trial, by one rename, so that a repeated pair is never half new and half old."""
         final = self.trial_path(number)
         if final.exists():
             old = final.with_name(f".{final.name}.old.part")
@@ -270,7 +272,7 @@ class ExperimentFolder:
             self.write_output(name, json.dumps(facts.data, indent=1, sort_keys=True) + "\n")
 
     def facts(self, facts_hash: str) -> Facts:
-        """The host as it was; raises StoreError when that is not in the folder or cannot be read."""
+        """The host's facts; raises StoreError if they are not in the folder or cannot be read."""
         path = self.path / "facts" / f"{facts_hash}.json"
         try:
             return Facts(facts_hash, json.loads(path.read_text()))
@@ -278,7 +280,7 @@ class ExperimentFolder:
             raise StoreError(f"cannot be read: {error}", place=str(path)) from error
 
     def write_output(self, name: str, content: str) -> Path:
-        """Write a file of the folder (``report.html``, ``report.json``), whole or not at all."""
+        """Write a file of the folder (``report.html``, ``report.json``) atomically."""
         path = self.path / name
         draft = path.with_name(f".{path.name}.part")
         try:
@@ -291,8 +293,7 @@ class ExperimentFolder:
         return path
 
     def latency_rows(self, number: int) -> pa.Table:
-        """The LATENCY of one trial, whole and by itself, its words as dictionaries. Raises StoreError where it
-        cannot be read."""
+        """The LATENCY of one trial, with dictionary-encoded strings. Raises StoreError if it cannot be read."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -352,7 +353,7 @@ def _read_record(path: Path) -> TrialRecord:
         raise StoreError(
             f"cannot be read: {error}",
             place=str(path),
-            hint="move the trial's directory away and run `headrace run` again: it is measured again",
+            hint="move the trial's directory away and rerun `headrace run`, which repeats the trial",
         ) from error
 
 
@@ -363,7 +364,7 @@ def _write_record(path: Path, record: TrialRecord) -> None:
 def _link_or_copy(source: str, path: str) -> None:
     try:
         os.link(source, path)
-    except OSError:  # not every file system has links
+    except OSError:  # not every file system supports links
         shutil.copyfile(source, path)
 
 
@@ -378,7 +379,7 @@ def _write_error(error: OSError, path: Path) -> Exception:
 
 
 def _make_visible(draft: Path, final: Path) -> None:
-    # An invalid trial that was measured again is moved away first: no moment has half a trial.
+    # An invalid trial that was repeated is moved away first, so that there is never a mixed trial.
     old = final.with_name(f".{final.name}.old.part")
     if final.exists():
         final.rename(old)

@@ -1,4 +1,4 @@
-"""Traffic on hosts: digested where it is, recorded and brought here, played again. What is asked, and where."""
+"""Traffic on hosts: digested there, recorded and copied here, replayed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from headrace.target import Process, Target, TargetSpec, open_target, scratch_fo
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: How many hosts digest at once: each takes a connection here and its own CPU there.
+#: How many hosts digest concurrently: each takes a connection here and its own CPU there.
 MOST_AT_ONCE = 32
-#: A recorder that was asked to stop has this long to write what it has.
+#: How long a stopped recorder may take to write what it has.
 STOP_LIMIT_S = 60.0
-#: Recordings are large: not where /tmp may be in memory.
+#: Recordings are large, so not in /tmp, which may be in memory.
 RECORDING_FOLDER = "/var/tmp"
 
 Line = Mapping[str, Any]
@@ -35,7 +35,7 @@ Line = Mapping[str, Any]
 async def digest_hosts(
     addresses: Sequence[str], sources: Sequence[str], options: Sequence[str]
 ) -> list[pa.Table]:
-    """Every host digests its own files and sends the small result; in the order of ``addresses``."""
+    """Every host digests its own files and sends the small result; results are in the order of ``addresses``."""
     specs = [TargetSpec.parse(address) for address in addresses]
     room = asyncio.Semaphore(MOST_AT_ONCE)
 
@@ -52,7 +52,7 @@ async def digest_hosts(
 
 
 async def digest(host: Target, sources: Sequence[str], options: Sequence[str]) -> pa.Table:
-    """Sources on one host; ``-`` among them is our own standard input."""
+    """Digest sources on one host; ``-`` is this process's standard input."""
     from headrace.digests.lines import read_rows
 
     agent = await Agent.install(host)
@@ -68,7 +68,7 @@ async def _standard_input() -> AsyncIterator[bytes]:
 
 
 async def plans(host: Target, samples: Iterable[tuple[str, Line]], login: ServerLogin) -> dict[str, str]:
-    """Class -> the plan of its sample, or why there is none. Nothing is executed; only reads are asked about."""
+    """Class -> the plan of its sample, or why there is none. Only EXPLAIN of reads; nothing is executed."""
     agent = await Agent.install(host)
     found = {}
     for name, sample in samples:
@@ -76,7 +76,7 @@ async def plans(host: Target, samples: Iterable[tuple[str, Line]], login: Server
         if not text:
             found[name] = "no sample"
         elif sample.get("text_bytes", 0) > len(text.encode()) or sample.get("is_redacted"):
-            found[name] = "its sample is not whole"
+            found[name] = "its sample is incomplete"
         else:
             found[name] = await agent.explain(text, str(sample.get("database") or ""), login)
     return found
@@ -88,15 +88,15 @@ async def plans(host: Target, samples: Iterable[tuple[str, Line]], login: Server
 async def record(
     host: Target, arguments: Sequence[str], output: Path | None, listen: Callable[[Line], None]
 ) -> tuple[dict[str, Any], str]:
-    """Record into a private folder of the target; bring the file to ``output``, if there is one.
+    """Record into a private folder of the target; copy the file to ``output``, if given.
 
-    Gives the recorder's summary, and its words if it failed after it had recorded something. ``listen`` hears its
-    progress. The first Ctrl-C ends the recorder, not us: what it has is collected, and ``was_stopped`` is true.
+    Returns the recorder's summary, and its error if it failed after recording something. ``listen`` hears its
+    progress. The first Ctrl-C stops only the recorder: its recording is copied, and ``was_stopped`` is true.
     """
     agent = await Agent.install(host)
     async with scratch_folder(host, RECORDING_FOLDER) as folder:
         file = f"{folder}/recording"
-        # In a file, or a connection that breaks would take the summary with it.
+        # In a file, so that the summary survives a broken connection.
         printed = f"{folder}/summary"
         process = await agent.spawn("record", "--progress", "1s", "-o", file, *arguments, stdout_path=printed)
         await process.close_stdin()
@@ -117,7 +117,7 @@ async def record(
 
 
 async def _watch(process: Process, listen: Callable[[Line], None]) -> bool:
-    """Listen until it ends; the first cancellation asks it to finish, and is true."""
+    """Listen until it ends; the first cancellation asks it to finish. Returns whether that happened."""
     waiting = asyncio.ensure_future(process.wait())
     try:
         while not waiting.done():
@@ -129,7 +129,7 @@ async def _watch(process: Process, listen: Callable[[Line], None]) -> bool:
         await process.signal("INT")
         task = asyncio.current_task()
         if task is not None:
-            # It was a wish to end the recording, and that is what happens.
+            # The cancellation only ends the recording.
             task.uncancel()
         return True
     finally:
@@ -146,7 +146,7 @@ def _last_progress(text: str) -> Line | None:
 
 
 async def _bring(host: Target, file: str, output: Path) -> None:
-    """Copy the recording here; it is only kept if it is the same there, byte by byte."""
+    """Copy the recording here; it is kept only if the checksums match."""
     said = (await host.run(["sha256sum", "--", file], timeout_s=None)).text.split()[0].lstrip("\\")
     part = output.with_name(f".{output.name}.part")
     try:
@@ -154,7 +154,7 @@ async def _bring(host: Target, file: str, output: Path) -> None:
         with part.open("rb") as content:
             found = hashlib.file_digest(content, "sha256").hexdigest()
         if found != said:
-            raise StoreError(f"arrived damaged: sha256 {found}, it was {said}", place=str(output))
+            raise StoreError(f"arrived damaged: sha256 is {found} instead of {said}", place=str(output))
         part.replace(output)
     except OSError as error:
         raise StoreError(f"cannot be written: {error.strerror or error}", place=str(output)) from error
@@ -165,7 +165,7 @@ async def _bring(host: Target, file: str, output: Path) -> None:
 async def recording(
     host: Target, arguments: Sequence[str], *, even_if_damaged: bool = False
 ) -> dict[str, Any]:
-    """One of the agent's commands on recordings, and what it found."""
+    """Run one of the agent's commands on recordings; returns its result."""
     agent = await Agent.install(host)
     found: dict[str, Any] = await agent.answer(
         "recording", *arguments, timeout_s=None, even_if_it_failed=even_if_damaged
@@ -177,7 +177,7 @@ async def recording(
 
 
 async def play(host: Target, arguments: Sequence[str], listen: Callable[[Line], None]) -> None:
-    """Play a recording; ``listen`` hears every line as it comes."""
+    """Replay a recording; ``listen`` hears every line as it comes."""
     agent = await Agent.install(host)
     is_whole = False
     async with agent.lines("replay", *arguments) as lines:
@@ -194,8 +194,9 @@ async def play_on_both(
     logins: tuple[ServerLogin, ServerLogin],
     listeners: tuple[Callable[[Line], None], Callable[[Line], None]],
 ) -> None:
-    """On one server, then on the other: neither waits for the other. The first one's answers stay on the target
-    until then."""
+    """Replay on one server, then on the other, so that they do not affect each other. The first one's answers stay
+    on the target until then.
+    """
     async with scratch_folder(host) as folder:
         answers = f"{folder}/answers"
         await play(host, [*arguments, *logins[0].argv, "--keep-answers", answers], listeners[0])

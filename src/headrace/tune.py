@@ -1,8 +1,10 @@
-"""Tuning: search many knobs, confirm the best against the current settings, say which knobs could stay unchanged.
+"""Tuning: search many knobs, confirm the best against the current settings, say which knobs could stay
+unchanged.
 
-The search starts from the current settings, the plan's own starting points and what the rules advise. Its best
-points are then measured beside the base in interleaved blocks, together with a lean one: the best without the
-knobs that hardly mattered. Only that experiment makes a claim."""
+The search starts from the current settings, the plan's starting points and the rules' suggestions. Its best points
+are then measured against the base in interleaved blocks, together with a lean one: the best without the knobs that
+barely mattered. Only that experiment supports a claim.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,13 @@ from headrace.store import ExperimentFolder
 
 LEAN = "LEAN"
 
-#: What the knobs of the lean candidate explain together, of what moved the response in the search.
+#: Share of the response's variation in the search that the lean candidate's knobs explain together.
 LEAN_EXPLAINS = 0.9
 
 
 @dataclass(frozen=True)
 class Confirmed:
-    """A candidate beside the base: ``effects`` by response, each from interleaved blocks."""
+    """A candidate relative to the base: ``effects`` by response, each from interleaved blocks."""
 
     name: str
     settings: Mapping[str, Value]
@@ -49,9 +51,10 @@ class Confirmed:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a tuning found. ``winner`` is None where nothing was confirmed better than the current settings;
-    ``lean`` may stand in for it where the blocks cannot tell them apart. ``front`` are the points that no
-    other beats in both objectives (with one objective: the best)."""
+    """The result of a tuning. ``winner`` is None if nothing was confirmed better than the current settings;
+    ``lean`` may replace it if the two are indistinguishable. ``front`` are the points not beaten in both
+    objectives (with one objective: the best).
+    """
 
     table: TuneTable
     found: Sequence[Found]
@@ -88,11 +91,11 @@ async def tune(bench: Bench, *, advise: bool = True, retry: bool = False) -> Tun
 
 
 async def _advice(bench: Bench, table: TuneTable) -> list[Settings]:
-    """What the rules would set of the knobs that are searched, all of it together: one point to start from."""
+    """The rules' suggestions for the searched knobs, together as one starting point."""
     try:
         judgement, evidence = await bench.survey("survey", {})
     except NothingMeasured as error:
-        bench.listen(Note(f"no advice to start from: {error.message}"))
+        bench.listen(Note(f"no suggestions to start from: {error.message}"))
         return []
     ready, _ = candidates(judgement, evidence, bench, bench.base)
     searched = {found.knob: found for found in table.knobs.values()}
@@ -102,7 +105,7 @@ async def _advice(bench: Bench, table: TuneTable) -> list[Settings]:
             if knob in searched and knob not in advised and _lies_in(searched[knob], value):
                 advised[knob] = value
     if advised:
-        bench.listen(Note("the rules advise: " + ", ".join(f"{k}={v}" for k, v in advised.items())))
+        bench.listen(Note("the rules suggest: " + ", ".join(f"{k}={v}" for k, v in advised.items())))
     return [advised] if advised else []
 
 
@@ -117,7 +120,7 @@ def _lies_in(found: plans.KnobRange, value: Value) -> bool:
 
 
 def front_of(found: Sequence[Found], table: TuneTable) -> list[Found]:
-    """The feasible points that none beats in every objective, the best of the first one first."""
+    """The feasible points not beaten in every objective, best by the first objective first."""
     points: dict[Cell, Sequence[float]] = {
         (str(f.number),): f.seen.values
         for f in found
@@ -138,7 +141,7 @@ async def _confirm(
     """The best points and a lean one against the base, interleaved."""
     candidates_ = chosen(table, found, front)
     if not candidates_:
-        bench.listen(Note("no point of the search promises more than the current settings"))
+        bench.listen(Note("no point of the search looks better than the current settings"))
         return [], None
     treatments: dict[str, Settings] = {search.name_of(f.number): dict(f.settings) for f in candidates_}
     lean = lean_of(table, dict(candidates_[0].settings), importance)
@@ -159,8 +162,9 @@ async def _confirm(
 
 
 def chosen(table: TuneTable, found: Sequence[Found], front: Sequence[Found]) -> list[Found]:
-    """What is worth confirming: of two objectives the ends of the front and its middle, else the best points;
-    never the current settings, and only points that looked better."""
+    """The points to confirm: with two objectives the ends of the front and its middle, else the best points; never
+    the current settings, and only points that looked better.
+    """
     own = next((f.seen for f in found if f.number == 1), None)
     base = own.values if own else None
     if len(table.objectives) > 1:
@@ -181,8 +185,9 @@ def chosen(table: TuneTable, found: Sequence[Found], front: Sequence[Found]) -> 
 
 
 def lean_of(table: TuneTable, settings: Settings, importance: Mapping[str, float]) -> Settings:
-    """The settings without the knobs that together explain the last tenth of what moved the response; empty where
-    that would leave none, or leaves all. Whether they can be left alone is for the confirmation to say."""
+    """The settings without the knobs that together explain the last tenth of the response's variation; empty if
+    that leaves none or all. The confirmation shows whether they can stay unchanged.
+    """
     kept, explained = set(), 0.0
     for name, share in sorted(importance.items(), key=lambda item: -item[1]):
         if explained < LEAN_EXPLAINS:

@@ -1,4 +1,4 @@
-"""The one door to the agent on a target: ask it for one answer, follow its lines, or let it write a file."""
+"""The only interface to the agent on a target: get one answer, follow its lines, or let it write a file."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from headrace.errors import CommandFailed, HeadraceError
 from headrace.model import OWNER_VARIABLE, Facts, ServerEndpoint, ServerLogin
 from headrace.target import Completed, Process, Target, to_the_end
 
-#: An agent that has printed its last line ends by itself within this time.
+#: An agent exits within this time after its last line.
 ENDING_S = 60.0
-#: One that is asked to end has this long to write what it has.
+#: How long a stopped agent may take to write what it has.
 STOPPING_S = 5.0
 
 
 class Agent:
-    """The agent's binary on a target. Make one with ``install``.
+    """The agent's binary on a target, created by ``install``.
 
-    ``words`` are always a verb and its options, as on the command line. Every way of asking raises the same error
-    for the same end of the agent: see ``failures``.
+    ``words`` are always a verb and its options, as on the command line. Every method raises the same error for the
+    same exit code of the agent: see ``failures``.
     """
 
     def __init__(self, target: Target, path: str) -> None:
@@ -34,9 +34,9 @@ class Agent:
 
     @classmethod
     async def install(cls, target: Target) -> Agent:
-        """Find the agent here, and copy it if the target is another machine and has not got this very one.
+        """Find the agent here, and copy it if the target is another machine without this exact version.
 
-        Raises NotReady if there is none, or it is for another kind of processor.
+        Raises NotReady if there is none, or it is for another architecture.
         """
         return cls(target, await install(target))
 
@@ -48,7 +48,7 @@ class Agent:
         repeatable: bool = False,
         even_if_it_failed: bool = False,
     ) -> Any:
-        """One JSON document. ``even_if_it_failed``: JSON on standard output counts whatever the exit code."""
+        """One JSON document. ``even_if_it_failed``: use JSON on standard output regardless of the exit code."""
         done = await self._run(words, stdin, timeout_s, repeatable)
         if done.exit_code and not even_if_it_failed:
             raise self._failure(done.exit_code, done.error_text)
@@ -60,7 +60,7 @@ class Agent:
             raise
 
     def document(self, verb: str, text: str) -> Any:
-        """What a verb printed, parsed. Raises CommandFailed if it is not JSON."""
+        """A verb's parsed output. Raises CommandFailed if it is not JSON."""
         try:
             return json.loads(text)
         except ValueError:
@@ -71,7 +71,7 @@ class Agent:
     async def text(
         self, *words: str, stdin: bytes = b"", timeout_s: float | None = 60.0, repeatable: bool = False
     ) -> str:
-        """What a verb prints that is not JSON: text for another program, or nothing."""
+        """The output of a verb that does not print JSON: text for another program, or nothing."""
         done = await self._run(words, stdin, timeout_s, repeatable)
         if done.exit_code:
             raise self._failure(done.exit_code, done.error_text)
@@ -94,13 +94,13 @@ class Agent:
         try:
             return await self.target.spawn(argv, env=env, stdout_path=stdout_path, detached=detached)
         except CommandFailed as error:
-            # A path that cannot be written is named as the place; otherwise it is the program.
+            # The place is a path that cannot be written, otherwise the program.
             if error.place != self.target.name:
                 raise
             raise self._failure(127, "") from error
 
     async def ended(self, process: Process, exit_code: int) -> None:
-        """Raises the error for a spawned verb that did not end with 0."""
+        """Raises the error if a spawned verb did not exit with 0."""
         if exit_code:
             raise self._failure(exit_code, await process.error_text())
 
@@ -110,7 +110,7 @@ class Agent:
     ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         """The JSON lines of a verb as they come; after the last one the exit code was 0.
 
-        Whoever leaves the context before, ends the agent. ``stdin`` is handed on to it.
+        Leaving the context earlier ends the agent. ``stdin`` is passed to it.
         """
         process = await self.spawn(*words)
         feeding = asyncio.ensure_future(_feed(process, stdin))
@@ -131,7 +131,7 @@ class Agent:
             try:
                 row = self.document(verb, line)
             except CommandFailed as error:
-                # A line is cut off where the agent died: then its end says more than the line does.
+                # A truncated line means that the agent died: its exit code is more informative than the line.
                 broken = error
                 break
             yield row
@@ -146,9 +146,9 @@ class Agent:
             raise broken
 
     async def facts(self, login: ServerLogin | None = None) -> Facts:
-        """How the host is configured, and with ``login`` the server, too.
+        """The configuration of the host, and with ``login`` also of the server.
 
-        The hash is equal for two readings between which nobody changed it.
+        The hash of two readings is equal unless the configuration changed.
         """
         data = await self.answer("facts", *(login.argv if login else ()), repeatable=True)
         return Facts(facts_hash(data), data)
@@ -164,8 +164,8 @@ class Agent:
     ) -> Process:
         """Sample the host (and the server of ``endpoint``) into a file of the target until it gets TERM.
 
-        Whole milliseconds; at least 10. A name that ends in ``.zst`` is compressed. ``cpus`` are those it may
-        run on; empty: all.
+        Whole milliseconds; at least 10. A name that ends in ``.zst`` is compressed. ``cpus`` are those it may run
+        on; empty: all.
         """
         words = ["sample", "--interval", f"{round(interval_s * 1000)}ms", "--output", output]
         if endpoint is not None:
@@ -198,7 +198,7 @@ class Agent:
 
 
 async def stop(process: Process) -> None:
-    """Ask it to end, then end it; a host that is lost takes it along."""
+    """Ask it to stop, then kill it; on a lost host it ends anyway."""
     with contextlib.suppress(HeadraceError, OSError, TimeoutError):
         await process.signal("TERM")
         await process.wait(STOPPING_S)

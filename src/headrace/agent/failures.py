@@ -1,4 +1,4 @@
-"""What an end of the agent means: the one map from its exit codes to our errors."""
+"""The only mapping from the agent's exit codes to headrace's errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from headrace.errors import Busy, CommandFailed, DiskFull, HeadraceError, NotRea
 from headrace.target.command import signal_name
 
 #: The agent's exit codes are those of ``headrace`` itself (docs/reference/exit-codes.md), except for wrong
-#: arguments: what the agent was given came from a plan or from our own command line. 126 and 127 are a shell's.
+#: arguments, because the agent's arguments come from a plan or from headrace's command line. 126 and 127 are a
+#: shell's.
 _ERRORS: dict[int, type[HeadraceError]] = {
     2: PlanError,
     5: Refused,
@@ -22,12 +23,12 @@ _HINTS = {
     126: "run the same command again, which installs it; `headrace doctor` looks closer",
     127: "run the same command again, which installs it; `headrace doctor` looks closer",
 }
-#: How the agent begins its errors; our own class says the same.
+#: Prefix of the agent's errors, which headrace's error class already implies.
 _MARKS = ("refused: ", "busy: ", "bad input: ", "error: ")
 
 
 def words_of(error_text: str) -> str:
-    """The agent's own words: standard error without progress lines and the program's name."""
+    """The agent's error message: standard error without progress lines and the program's name."""
     lines = [line for line in error_text.splitlines() if not line.startswith("{")]
     said = "\n".join(lines).strip().removeprefix(f"{PROGRAM}: ")
     for mark in _MARKS:
@@ -45,8 +46,8 @@ def failure(
 ) -> HeadraceError:
     """The error for an exit code other than 0; -N when signal N ended the agent.
 
-    ``what`` begins the message. ``otherwise`` is the class of whatever is neither the host's state nor a refusal;
-    a trial calls that a failed workload, wrong input included.
+    ``what`` starts the message. ``otherwise`` is the class of all errors except the host's state and refusals; a
+    trial treats those as a failed workload, including wrong input.
     """
     words = words_of(error_text)
     if exit_code in (126, 127):

@@ -1,4 +1,4 @@
-"""The agent's program: where it is here, and a copy of this very one on a target."""
+"""The agent's program: its path here, and an identical copy on a target."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ MACHINES = {3: "i686", 21: "ppc64le", 22: "s390x", 62: "x86_64", 183: "aarch64",
 
 
 async def install(target: Target) -> str:
-    """Its path on the target: copied there if the target is another machine and has not got this very one.
+    """Its path on the target: copied there if the target is another machine without this exact version.
 
-    Raises NotReady if there is none here, or it is for another kind of processor.
+    Raises NotReady if there is none here, or it is for another architecture.
     """
     binary = find_binary()
     if isinstance(target, LocalTarget | FixtureTarget):
@@ -35,7 +35,7 @@ async def install(target: Target) -> str:
 
 
 def find_binary() -> Path:
-    """``HEADRACE_AGENT``, the one installed beside this Python, or the first on PATH. Raises NotReady."""
+    """``HEADRACE_AGENT``, the one installed next to this Python, or the first on PATH. Raises NotReady."""
     named = os.environ.get("HEADRACE_AGENT")
     beside = [Path(sys.executable).parent / PROGRAM, Path(sysconfig.get_path("scripts")) / PROGRAM]
     on_path = shutil.which(PROGRAM)
@@ -44,17 +44,17 @@ def find_binary() -> Path:
             return path.absolute()
     if named:
         raise NotReady(
-            "HEADRACE_AGENT names no program", place=named, hint="unset it, or name a headrace-agent"
+            "HEADRACE_AGENT is not a program", place=named, hint="unset it, or set it to a headrace-agent"
         )
     raise NotReady(f"{PROGRAM} is not installed", place=str(beside[0]), hint="make setup")
 
 
-#: The agents that were found whole on a target since it was made.
+#: The agents already verified on a target object.
 _verified: weakref.WeakKeyDictionary[Target, set[str]] = weakref.WeakKeyDictionary()
 
 
 async def _copy_once(binary: Path, target: Target) -> str:
-    """Its path on the target: there by its content's hash, and the first time we look checked to be whole."""
+    """Its path on the target, named by its content's hash; the checksum is verified on first use."""
     status = binary.stat()
     digest, ours = await asyncio.to_thread(_identity, binary, status.st_mtime_ns, status.st_size)
     name = f"agent-{digest[:16]}"
@@ -76,7 +76,7 @@ async def _copy_once(binary: Path, target: Target) -> str:
         raise NotReady(
             f"the agent at {binary} is for {ours}, the host is {machine}",
             place=target.name,
-            hint=f"build it on a {machine} machine (make setup) and name it in HEADRACE_AGENT",
+            hint=f"build it on a {machine} machine (make setup) and set HEADRACE_AGENT to it",
         )
     await target.put(binary, path, mode=0o755)
     try:
@@ -93,14 +93,14 @@ async def _copy_once(binary: Path, target: Target) -> str:
 
 @functools.lru_cache(maxsize=4)
 def _identity(binary: Path, _mtime_ns: int, _size_bytes: int) -> tuple[str, str]:
-    """The hash of the agent here, and which processors it is for: read again when the file is another."""
+    """The hash and architecture of the agent here; read again when the file changes."""
     content = binary.read_bytes()
     return hashlib.sha256(content).hexdigest(), _machine_of(content)
 
 
 def _machine_of(content: bytes) -> str:
-    """Which processors an ELF program is for, as ``uname -m`` names them."""
+    """The architecture of an ELF program, as ``uname -m`` names it."""
     if content[:4] != b"\x7fELF":
-        return "no ELF program"
+        return "an unknown format (not ELF)"
     number = int.from_bytes(content[18:20], "little" if content[5] == 1 else "big")
     return MACHINES.get(number, f"ELF machine {number}")

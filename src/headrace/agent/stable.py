@@ -1,4 +1,4 @@
-"""A hash of how a host is configured: equal for two readings between which nobody changed it."""
+"""A hash of a host's configuration: equal for two readings unless the configuration changed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-#: What differs between two readings of a host that nobody touched: clocks, fill levels, counters, process
-#: numbers; what irqbalance, md and the kernel's balancing move; and the mounts that are made and go by
-#: themselves (login sessions, containers). `*` is any element of a list.
+#: Facts that change without configuration changes: clocks, fill levels, counters, process ids; changes by
+#: irqbalance, md and the kernel's balancing; and automatic mounts (login sessions, containers). `*` is any element
+#: of a list.
 CHANGES_BY_ITSELF = frozenset(
     {
         "agent_version",
@@ -35,7 +35,7 @@ CHANGES_BY_ITSELF = frozenset(
         "irqs.lines.*.counts",
         "irqs.lines.*.effective_affinity_list",
         "irqbalance.pid",
-        # Of the memory that was free when the host booted.
+        # Depends on the memory that was free at boot.
         "sysctls.fs.file-max",
         "sysctls.vm.user_reserve_kbytes",
         "cgroup.groups",
@@ -65,7 +65,7 @@ CHANGES_BY_ITSELF = frozenset(
 
 
 def facts_hash(data: Mapping[str, Any]) -> str:
-    """Of what ``headrace-agent facts`` printed: 16 hexadecimal digits."""
+    """The hash of the output of ``headrace-agent facts``: 16 hexadecimal digits."""
     stable = json.dumps(without_what_changes_by_itself(data), sort_keys=True)
     return hashlib.sha256(stable.encode()).hexdigest()[:16]
 
@@ -78,7 +78,7 @@ def without_what_changes_by_itself(data: Mapping[str, Any]) -> dict[str, Any]:
     stable: dict[str, Any] = _without({**data, "file_systems": mounts}, left_out, "")
     kernel = stable.get("kernel") or {}
     if kernel.get("command_line"):
-        # Which virtual machine of ours it is, which is another one after each start.
+        # The id of the virtual machine, which changes with each start.
         words = [w for w in str(kernel["command_line"]).split() if not w.startswith("headrace_id=")]
         stable["kernel"] = {**kernel, "command_line": " ".join(words)}
     return stable

@@ -392,7 +392,7 @@ async def test_a_clock_that_takes_long_to_read_is_refused(
     context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake(tmp_path, monkeypatch, DRIVES)
-    with pytest.raises(NotReady, match=r"clock cannot be read closer than \d+ ms \(limit 20 ms\)"):
+    with pytest.raises(NotReady, match=r"clock cannot be read more precisely than \d+ ms \(limit 20 ms\)"):
         await drive(context, SPEC, [Seat(Elsewhere(delay_s=0.1), ())])
 
 
@@ -439,7 +439,7 @@ async def test_a_driver_that_never_gets_ready_is_stopped(
 ) -> None:
     fake(tmp_path, monkeypatch, "time.sleep(600)")
     monkeypatch.setattr(clients, "READY_LIMIT_S", 0.5)
-    with pytest.raises(WorkloadFailed, match="had not made its connections"):
+    with pytest.raises(WorkloadFailed, match="had not established its connections"):
         await drive(context, SPEC, [Seat(context.target, ())])
     assert processes_of(context.owner) == []
 

@@ -388,7 +388,7 @@ def test_the_command_shows_what_differs(fresh: Server, traffic: Path, folder: Pa
         [*command, "--commit-order"], check=False, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    assert "all as those of the recording" in done.stdout
+    assert "all equal those of the recording" in done.stdout
     fresh.sql(*SETUP, "DELETE FROM shop.item WHERE id = 20")
     done = subprocess.run(
         [*command, "--commit-order", "--json"], check=False, capture_output=True, text=True, timeout=120
@@ -475,7 +475,7 @@ class TestReplay(WorkloadContract):
         workload = make_workload(self.kind, {**self.options, "speed": 1.0})
         await workload.prepare(context)
         measured = await workload.run(replace(context, warmup_s=0))
-        assert any("the recording was over" in words for words in measured.warnings)
+        assert any("the recording ended" in words for words in measured.warnings)
 
     def test_copies_that_write_must_be_meant(self) -> None:
         with pytest.raises(PlanError, match="scale_writes"):

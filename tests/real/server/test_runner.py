@@ -207,7 +207,7 @@ def test_a_scratch_folder_that_others_may_write_is_refused(bench: Callable[[str]
     code, _, err = lab.finish()
     lab.scratch.chmod(0o755)
     assert code == 5, err
-    assert "only we may own and write it" in err
+    assert "must be owned and writable only by this user" in err
 
 
 def test_a_missing_tool_is_named_with_the_command_that_brings_it(
