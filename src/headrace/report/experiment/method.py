@@ -89,7 +89,7 @@ def _lines(view: View) -> Iterator[tuple[str, str]]:
         "Percentiles",
         "are exact: histograms (buckets 0.8% wide) are merged within and across trials. The ratio of a "
         "percentile is the geometric mean of the blocks' ratios; it may differ from the quotient of the "
-        "merged percentiles. Latency is {view.latency_kind} time: {_counted(view)}",
+        f"merged percentiles. Latency is {view.latency_kind} time: {_counted(view)}",
     )
     yield (
         "Invalid trials",
