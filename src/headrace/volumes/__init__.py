@@ -1,7 +1,7 @@
 """Volumes as factors: device -> queue settings -> file system -> mount, and back without a trace.
 
-Every step is in the journal before it is done, and taking a volume down is nothing but the rollback of its
-part of the journal. So success, failure, Ctrl-C and ``kill -9`` all go through the same code.
+Every step is journaled before it is done, and taking a volume down is just the rollback of its part of the
+journal. So success, failure, Ctrl-C and ``kill -9`` all go through the same code.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
     "required_tools",
 ]
 
-#: The kinds of block device; ``directory`` beside them is none.
+#: The kinds of block device; ``directory`` is not one.
 DEVICES: Mapping[str, DeviceKind] = {
     "loop": LOOP,
     "zram": ZRAM,
@@ -50,7 +50,7 @@ DEVICES: Mapping[str, DeviceKind] = {
     "btrfs-raid": BTRFS_RAID,
 }
 
-#: Those that several devices are put together to.
+#: The kinds built from several devices.
 MADE_OF_OTHERS = frozenset({"md", "lvm", "dm-stripe", "btrfs-raid"})
 
 _MOUNT_TOOLS = (Tool("mount", "mount", ("mount", "--version")), Tool("findmnt", "util-linux"))
@@ -60,7 +60,7 @@ _MOUNT_TOOLS = (Tool("mount", "mount", ("mount", "--version")), Tool("findmnt", 
 class VolumeSpec:
     """What to build. ``queue`` maps a file of ``/sys/block/<device>/queue`` to its value.
 
-    ``filesystem_bytes`` is the size of a file system that does not take its whole device; 0 is all of it.
+    ``filesystem_bytes`` is the size of a file system smaller than its device; 0: the whole device.
     """
 
     device: DeviceSpec
@@ -73,7 +73,7 @@ class VolumeSpec:
 
 @dataclass(frozen=True)
 class Volume:
-    """A volume that is there. ``options`` is what the kernel says it mounted with, defaults included."""
+    """A mounted volume. ``options`` are the kernel's mount options, including defaults."""
 
     path: str
     device: str | None
@@ -154,7 +154,7 @@ async def mounted(
         try:
             await to_the_end(_take_down(part))
         except HeadraceError as failure:
-            # The first error is the one to tell; what is left stands in the journal for the next rollback.
+            # Raise the first error; the rest is in the journal for the next rollback.
             error.add_note(str(failure))
         raise
     await to_the_end(_take_down(part))
@@ -184,7 +184,7 @@ async def _build(site: Site, spec: VolumeSpec) -> Volume:
 async def _set_queue(site: Site, device: Device, queue: Mapping[str, str]) -> list[Applied]:
     if not queue:
         return []
-    # A new scheduler sets nr_requests and others anew, and max_sectors_kb the read-ahead.
+    # A new scheduler resets nr_requests and others, and max_sectors_kb the read-ahead.
     names = sorted(queue, key=lambda name: (name != "scheduler", name == "read_ahead_kb"))
     return await site.journal.apply(
         {f"/sys/block/{of}/queue/{name}": queue[name] for name in names for of in _queues(device, name)}
@@ -192,8 +192,9 @@ async def _set_queue(site: Site, device: Device, queue: Mapping[str, str]) -> li
 
 
 def _queues(device: Device, setting: str) -> list[str]:
-    """The devices whose queues a setting is for. An array has no requests, they wait in the queues of its members;
-    but it is the array that files are read ahead from."""
+    """The devices whose queues a setting is for. An array has no requests: they are queued in its members. But
+    read-ahead is a setting of the array.
+    """
     if not device.members or (setting == "read_ahead_kb" and not device.others):
         return [device.kernel_name]
     return [path.removeprefix("/dev/") for path in device.members]
@@ -203,7 +204,7 @@ async def _mount(site: Site, device: Device, spec: VolumeSpec, filesystem: Files
     path = f"{site.folder}/{site.name}"
     await site.record({"kind": "remove", "path": path}, {"kind": "mount", "path": path})
     await site.run(["mkdir", path])
-    # Where no udev looks at new devices, the kernel knows the others of a file system only by being told.
+    # Without udev, the kernel has to be told about the other devices of a file system.
     wanted = [*spec.mount_options, *(f"device={path}" for path in device.others)]
     options = ["-o", ",".join(wanted)] if wanted else []
     before = await site.run(["dmesg"], check=False)

@@ -1,4 +1,4 @@
-"""A real block device, whose content is lost. Taken only if it is nobody's: see ``must_be_free``."""
+"""A real block device, whose content is lost. Used only if it is free: see ``must_be_free``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Block:
     )
 
     def check(self, spec: DeviceSpec) -> None:
-        """That the plan lists the device by name is the caller's to know; that the name is stable, ours."""
+        """The caller checks that the plan lists the device; this checks that the name is stable."""
         if not spec.id.startswith(STABLE) or "/" in spec.id.removeprefix(STABLE):
             raise PlanError(
                 f"{spec.id!r} is no stable name of a device: after a reboot it may be another disk",
@@ -32,14 +32,14 @@ class Block:
         site.must_be_root("a block device")
         path = (await must_be_free(site, spec)).path
         mark = str(uuid.uuid4())
-        # The agent looks once more, with an exclusive open, before it journals: it refuses what we overlooked.
+        # The agent checks again, with an exclusive open, before it journals, and refuses what was missed here.
         await site.record({"kind": "wipe", "device": spec.id, "uuid": mark})
         return Device(path, uuid=mark)
 
 
 @dataclass(frozen=True)
 class Free:
-    """A device that nobody uses: its path now, and its size."""
+    """An unused device: its current path, and its size."""
 
     path: str
     size_bytes: int

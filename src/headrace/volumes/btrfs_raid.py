@@ -10,7 +10,7 @@ from headrace.volumes.block import BLOCK
 from headrace.volumes.device import Device, DeviceSpec, Site
 from headrace.volumes.loop import LOOP
 
-#: Its own RAID 5 and 6 lose what is written during a crash: btrfs(5).
+#: Its RAID 5 and 6 can lose data written during a crash: btrfs(5).
 LEVELS = (0, 1, 10)
 
 
@@ -31,7 +31,7 @@ class BtrfsRaid:
             discard=members.may_discard(spec.parents),
             members=paths,
             others=paths[1:],
-            # Metadata in two copies at least, as mkfs.btrfs does by itself over several devices.
+            # At least two copies of metadata, the default of mkfs.btrfs for several devices.
             mkfs_options=("-d", f"raid{spec.raid.level}", "-m", f"raid{spec.raid.level or 1}"),
         )
 

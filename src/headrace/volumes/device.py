@@ -1,4 +1,4 @@
-"""What a kind of block device is to a volume, and the site where one is built.
+"""The interface of a kind of block device, and the site where one is built.
 
 A new kind is one file with a ``DeviceKind`` and one line in ``volumes.DEVICES``.
 """
@@ -14,13 +14,13 @@ from headrace.errors import NotReady
 from headrace.model import OWNER_VARIABLE, Tool
 from headrace.target import Completed, Target
 
-#: A file system on a slow device writes for minutes while it is made.
+#: mkfs on a slow device may write for minutes.
 PATIENCE_S = 900.0
 
 
 @dataclass(frozen=True)
 class Raid:
-    """How several devices become one. What is 0 or empty was not asked for.
+    """How several devices become one. 0 or empty: not set.
 
     ``level`` is 0, 1, 10, 5 or 6; ``chunk_bytes`` the bytes on one device before the next one's turn; ``bitmap``
     ``internal`` or ``none``; ``stripe_cache`` in stripes, of level 5 and 6; ``initial_sync`` ``wait`` or
@@ -36,11 +36,11 @@ class Raid:
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """What a volume stands on.
+    """The device of a volume.
 
-    ``size_bytes`` is the size of a loop or zram device; of a ``block`` device, the least it must have.
-    ``id`` is the stable name of a ``block`` device, ``/dev/disk/by-id/...``. ``parents`` are the devices that
-    a kind such as md is made of, as ``raid`` says.
+    ``size_bytes`` is the size of a loop or zram device; of a ``block`` device, the least it must have. ``id`` is
+    the stable name of a ``block`` device, ``/dev/disk/by-id/...``. ``parents`` are the devices that a kind such as
+    md is made of, as ``raid`` says.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class DeviceSpec:
 
 @dataclass(frozen=True)
 class Stripe:
-    """What a file system should know of an array: the bytes of a chunk, and of the data of a whole stripe."""
+    """An array's geometry for the file system: the bytes of a chunk, and of a full stripe's data."""
 
     unit_bytes: int
     width_bytes: int
@@ -60,9 +60,9 @@ class Stripe:
 
 @dataclass(frozen=True)
 class Device:
-    """A block device that is ours until the journal is rolled back.
+    """A block device in use until the journal is rolled back.
 
-    ``uuid``, where set, is what its file system must carry, so that only ours is ever wiped. ``discard`` says
+    ``uuid``, if set, must be its file system's, so that only a volume of headrace is ever wiped. ``discard`` says
     whether making a file system may discard the device's content first. ``members`` are the paths of what it is
     made of, whose queues hold the requests; ``others`` those that a file system over several devices takes beside
     ``path``, and ``mkfs_options`` what makes it use them.
@@ -92,7 +92,7 @@ class Site:
     warnings: list[str] = field(default_factory=list)
 
     async def run(self, argv: Sequence[str], *, check: bool = True) -> Completed:
-        """Run a command that a rollback finds and ends, should we be killed while it works."""
+        """Run a command that a rollback can find and kill if this process is killed meanwhile."""
         mark = {OWNER_VARIABLE: self.journal.owner}
         return await self.target.run(argv, env=mark, check=check, timeout_s=PATIENCE_S)
 
@@ -110,13 +110,13 @@ class DeviceKind(Protocol):
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The programs it needs, beside those of the file system."""
+        """The programs it needs, in addition to those of the file system."""
 
     def check(self, spec: DeviceSpec) -> None:
-        """Raise PlanError or Refused for what is wrong whatever the host looks like."""
+        """Raise PlanError or Refused for errors that do not depend on the host."""
 
     async def attach(self, site: Site, spec: DeviceSpec) -> Device:
-        """Make the device, each step journaled before it is done; the rollback is its undoing.
+        """Build the device, each step journaled before it is done; the rollback undoes it.
 
         Raises Refused, DiskFull, NotReady, CommandFailed.
         """

@@ -1,4 +1,4 @@
-"""No device at all: an ordinary folder, for work without root. It measures whatever it happens to lie on."""
+"""No device: an ordinary folder, for work without root. It measures the file system below it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from headrace.volumes.device import Site
 
 
 async def make(site: Site) -> str:
-    """Make the folder; its path."""
+    """Create the folder; returns its path."""
     path = f"{site.folder}/{site.name}"
     await site.record({"kind": "remove", "path": path})
     await site.run(["mkdir", path])

@@ -1,4 +1,4 @@
-"""Does the file system know the stripe it stands on? mkfs takes it from the device; here it is read back."""
+"""Does the file system know the array's stripe? mkfs takes it from the device; here it is read back."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from headrace.volumes.device import Device, Site, Stripe
 
-#: Options by which a plan sets the geometry itself: then whatever stands there was wanted.
+#: Options with which a plan sets the geometry itself, so that any value is intended.
 _OWN = re.compile(r"\b(su|sunit|sw|swidth|stride|stripe|stripe[_-]width)=|\bnoalign\b")
 
-#: XFS tells its geometry in sectors of 512 bytes, whatever the device's are: xfs(5).
+#: XFS reports its geometry in sectors of 512 bytes, regardless of the device's: xfs(5).
 _XFS_UNIT_BYTES = 512
 
 
@@ -19,7 +19,7 @@ def is_set_by(options: Sequence[str]) -> bool:
 
 
 async def mismatch(site: Site, device: Device, filesystem: str, mounted_with: Sequence[str]) -> str | None:
-    """What the file system has in place of the array's geometry; None where it is the same, or there is none."""
+    """The file system's geometry if it differs from the array's; None if it is the same, or there is none."""
     if device.stripe is None or filesystem not in ("xfs", "ext4"):
         return None
     if filesystem == "xfs":
@@ -28,7 +28,7 @@ async def mismatch(site: Site, device: Device, filesystem: str, mounted_with: Se
 
 
 def xfs_mismatch(stripe: Stripe, mounted_with: Sequence[str]) -> str | None:
-    """``mounted_with`` are the options as the kernel tells them: sunit and swidth stand there unless 0."""
+    """``mounted_with`` are the kernel's mount options, which include sunit and swidth unless 0."""
     options = dict(option.split("=", 1) for option in mounted_with if "=" in option)
     found = tuple(int(options.get(name, "0")) for name in ("sunit", "swidth"))
     wanted = (stripe.unit_bytes // _XFS_UNIT_BYTES, stripe.width_bytes // _XFS_UNIT_BYTES)

@@ -6,7 +6,7 @@ from headrace.errors import CommandFailed, DiskFull, PlanError
 from headrace.model import Tool
 from headrace.volumes.device import Device, DeviceSpec, Site, size_text
 
-#: What the file system below needs for its own books.
+#: Space that the file system below needs for its metadata.
 RESERVE_BYTES = 64 * 2**20
 
 
@@ -27,7 +27,7 @@ class Loop:
         await site.record({"kind": "remove", "path": backing}, {"kind": "loop", "backing": backing})
         await _make_file(site, backing, spec.size_bytes)
         path = await _attach(site, backing)
-        # A discard would punch holes into the file, and the room it has reserved would be anybody's again.
+        # A discard would punch holes into the file and release its reserved space.
         return Device(path, discard=False)
 
 
@@ -43,7 +43,7 @@ async def _must_fit(site: Site, size_bytes: int) -> None:
 
 
 async def _make_file(site: Site, backing: str, size_bytes: int) -> None:
-    """A file whose room is reserved, so that no trial runs out of disk half-way."""
+    """A file with reserved space, so that no trial runs out of disk half-way."""
     made = await site.run(["fallocate", "--length", str(size_bytes), backing], check=False)
     if made.exit_code == 0:
         return

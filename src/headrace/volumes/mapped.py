@@ -1,4 +1,4 @@
-"""Stripes of the device mapper: a striped LVM volume, or dm-stripe by itself. Known by a name of its own."""
+"""Stripes of the device mapper: a striped LVM volume, or plain dm-stripe. Identified by a unique name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.volumes.block import BLOCK
 from headrace.volumes.device import Device, DeviceSpec, Site, Stripe
 from headrace.volumes.loop import LOOP
 
-#: What LVM stripes by where nobody says.
+#: LVM's default stripe size.
 DEFAULT_CHUNK_BYTES = 64 * 1024
 
 _SECTOR_BYTES = 512
@@ -26,7 +26,7 @@ _LVM_CONFIG = "devices{use_devicesfile=0} backup{backup=0 archive=0}"
 
 
 class DmStripe:
-    """Nothing of it stands on the devices, so what is wiped off them is the file system."""
+    """It writes nothing to the devices, so only the file system is wiped off them."""
 
     tools: tuple[Tool, ...] = (_DMSETUP, Tool("blockdev", "util-linux"), *BLOCK.tools, *LOOP.tools)
 

@@ -1,4 +1,4 @@
-"""An md array of several devices. It is known by its UUID: after a reboot it may come back under another name."""
+"""An md array of several devices, identified by its UUID, because its name may change with a reboot."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from headrace.volumes.loop import LOOP
 
 LEVELS = (0, 1, 10, 5, 6)
 
-#: What mdadm gives every array of 100 GB and more by itself; here it does not hang on the size.
+#: mdadm's default for arrays of 100 GB or more; here it does not depend on the size.
 DEFAULT_BITMAP = "internal"
 
-#: An initial sync of which nothing at all moves for so long will not end.
+#: An initial sync without progress for this long will not end.
 STUCK_S = 600.0
 
-#: One that does not even begin, or that ended with a member missing.
+#: Limit for a sync that does not start, or that ended with a missing member.
 IDLE_S = 15.0
 
 _SYNC_FILES = ("array_state", "sync_action", "sync_completed", "resync_start", "degraded")
@@ -105,7 +105,7 @@ async def _chunk(site: Site, folder: str, raid: Raid) -> int:
 async def _in_step(site: Site, folder: str, *, is_waited_for: bool) -> None:
     """Return when no sync is under way and none is due; raises TreatmentFailed for one that does not end."""
     if is_waited_for:
-        # Nobody works on the array yet, so nothing is gained by the default's 200 MB/s.
+        # The array is not in use yet, so the default limit of 200 MB/s has no benefit.
         await site.run(["sh", "-c", 'echo 100000000 > "$0/sync_speed_max"', folder])
     seen, since, idle_since = await _sync_state(site, folder), time.monotonic(), time.monotonic()
     while not _is_in_step(seen):

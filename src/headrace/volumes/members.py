@@ -1,4 +1,4 @@
-"""The devices that another is made of: all looked at before the first is taken, and what may be said of them."""
+"""The members of a combined device: all are checked before the first is used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.volumes.block import BLOCK, must_be_free
 from headrace.volumes.device import DeviceSpec, Raid, Site, size_text
 from headrace.volumes.loop import LOOP
 
-#: The fewest devices of a level. Linux makes a RAID 5 of two, which is a mirror under another name.
+#: The fewest devices of a level. Linux allows a RAID 5 of two, which is effectively a mirror.
 FEWEST = {0: 2, 1: 2, 10: 2, 5: 3, 6: 4}
 
 #: The kernel wants whole pages, and powers of two of every level but 0.
@@ -60,7 +60,7 @@ def _short(size_bytes: int) -> str:
 
 
 def refuse(raid: Raid, kind: str, *names: str) -> None:
-    """Raise PlanError where something was asked for that this kind does not have."""
+    """Raise PlanError for settings that this kind does not have."""
     for name in names:
         value = getattr(raid, name)
         if value:
@@ -99,7 +99,7 @@ async def take(site: Site, parents: Sequence[DeviceSpec], marks: Sequence[str]) 
             "the array is not the same all over"
         )
     if real:
-        # One line of the journal. The agent looks once more, with an exclusive open, before it writes it.
+        # One line of the journal. The agent checks again, with an exclusive open, before it writes it.
         await site.record(*({"kind": "wipe", "device": parent.id, "uuid": mark} for parent, mark in real))
     loops = []
     for number, parent in enumerate(parent for parent in parents if parent.kind == "loop"):
@@ -119,5 +119,5 @@ async def require_driver(site: Site, trace: str, module: str) -> None:
 
 
 def may_discard(parents: Sequence[DeviceSpec]) -> bool:
-    """A discard would punch holes into the files of loops, whose room is reserved."""
+    """A discard would punch holes into the loop files and release their reserved space."""
     return all(parent.kind != "loop" for parent in parents)

@@ -44,7 +44,7 @@ async def _must_fit(site: Site, size_bytes: int) -> None:
 
 
 async def _add(site: Site) -> str:
-    """A new device. The kernel gives the lowest free number, so it is known, and journaled, beforehand."""
+    """A new device. The kernel gives the lowest free number, so it is known, and journaled, in advance."""
     taken = set((await site.run(["ls", "/sys/block"])).text.split())
     expected = next(name for number in range(len(taken) + 1) if (name := f"zram{number}") not in taken)
     await site.record({"kind": "zram", "device": expected})
