@@ -168,7 +168,7 @@ def test_the_hash_changes_with_anything_that_is_measured() -> None:
         ("allocator", "alocator", ["server.alocator"]),
         ("sysbench-oltp", "sysbench-oltq", ["workload.kind", "sysbench-oltq", "sysbench-oltp"]),
         ("seconds = 5", "seconds = 5\nthread = 8", ["thread", "threads"]),
-        ("[bundles.je]", '[bundles.je]\n"server.innodb_flush_log_at_trx_commit" = 2', ["survives a crash"]),
+        ("[bundles.je]", '[bundles.je]\n"server.innodb_flush_log_at_trx_commit" = 2', ["reduces durability"]),
         ("[bundles.je]", '[bundles.je]\n"server.innodb_buffer_pool_size" = "2G"', ["set twice", "1G", "2G"]),
         ("[workload]", "[workload", ["not valid TOML"]),
         ("[bundles.je]", '[bundles.je]\n"workload.table_size" = 5', ["workload.table_size", "data set"]),

@@ -360,7 +360,7 @@ def test_an_experiment_goes_on_with_other_machines(tmp_path: Path) -> None:
 
 def test_a_machine_that_is_away_is_told_and_done_without(tmp_path: Path) -> None:
     folder, heard = run(tmp_path, Fakes(missing={"root@b"}))
-    assert "away: no answer" in notes(heard)
+    assert "unreachable: no answer" in notes(heard)
     assert {r.machine for r in folder.trials()} == {"root@a", "root@c"}
 
 

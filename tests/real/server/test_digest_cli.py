@@ -98,7 +98,7 @@ def test_a_history_grows_and_remembers_reviews(tmp_path: Path) -> None:
         assert headrace("digest", source, "--history", folder).returncode == 0
     again = headrace("digest", source, "--history", folder)
     assert again.returncode == 5
-    assert "in the history already" in again.stderr
+    assert "already in the history" in again.stderr
     shown = headrace("digest", "--history", folder).stdout
     assert "2026-03-01" in shown
     assert "2026-03-02" in shown
