@@ -87,8 +87,9 @@ def table_of(samples: Samples) -> pa.Table:
 
 
 def samples_of(table: pa.Table) -> Samples:
-    """The counters of a SAMPLES table sorted as by ``read_samples``. Only one row per counter is decoded to
-    text.
+    """The counters of a SAMPLES table sorted as by ``read_samples``.
+
+    Only one row per counter is decoded to text.
     """
     columns = []
     changes = np.zeros(len(table), dtype=bool)

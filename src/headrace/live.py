@@ -61,8 +61,9 @@ class Feed:
     find_login: Callable[[Agent, ServerLogin | None], Awaitable[ServerLogin | None]] | None = None
 
     async def run(self) -> None:
-        """Run until cancelled. Errors that a retry cannot fix (no agent, a wrong address) are raised if they
-        happen first.
+        """Run until cancelled.
+
+        Errors that a retry cannot fix (no agent, a wrong address) are raised if they happen first.
         """
         attempt = 0
         while True:

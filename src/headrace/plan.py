@@ -159,10 +159,12 @@ _KIND_OF_KEY = {
 
 
 class DesignTable(_Table):
-    """``resolution`` is for a screening (default: Plackett-Burman). ``runs``, ``interactions`` and ``include``
-    belong to ``optimal``; ``leave_out`` names the bundles of ``leave-one-out`` (default: all of them). Factors
-    named by ``hard`` change as rarely as a block allows, the first one least. With ``duet`` each treatment is
-    measured concurrently with its baseline, each on half of the machine.
+    """``resolution`` is for a screening (default: Plackett-Burman).
+
+    ``runs``, ``interactions`` and ``include`` belong to ``optimal``; ``leave_out`` names the bundles of
+    ``leave-one-out`` (default: all of them). Factors named by ``hard`` change as rarely as a block allows, the
+    first one least. With ``duet`` each treatment is measured concurrently with its baseline, each on half of the
+    machine.
     """
 
     kind: Literal["factorial", "cumulative", "race", "leave-one-out", "screening", "optimal"]
@@ -372,8 +374,9 @@ class SweepTable(_Table):
 
 
 class KnobRange(_Table):
-    """A knob that a tuning searches: from ``low`` to ``high``, or ``levels``. ``start`` is its value if a starting
-    point does not set it, and should be the current value.
+    """A knob that a tuning searches: from ``low`` to ``high``, or ``levels``.
+
+    ``start`` is its value if a starting point does not set it, and should be the current value.
     """
 
     knob: str

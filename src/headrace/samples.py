@@ -1,4 +1,5 @@
 """Raw counters, as ``headrace-agent sample`` writes them: JSON lines, compressed by zstd, grouped by counter.
+
 Nothing here needs Arrow, so that a host can be examined without it; ``store`` makes tables of the same data.
 """
 

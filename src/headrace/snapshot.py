@@ -42,8 +42,10 @@ NO_SAMPLES = Samples.of(())
 
 @dataclass(frozen=True)
 class Snapshot:
-    """``errors``: sampler -> why it has no values. ``limits``: device -> measured operations per second.
-    ``stacks``: folded stacks as the agent writes them; empty without a profile.
+    """``errors``: sampler -> why it has no values.
+
+    ``limits``: device -> measured operations per second. ``stacks``: folded stacks as the agent writes them; empty
+    without a profile.
     """
 
     target: str
@@ -155,8 +157,9 @@ def load(path: Path) -> Snapshot:
 
 
 def of_trial(folder: Path) -> Snapshot:
-    """A trial's measured window as a snapshot. Raises StoreError if there is no such trial, or if it was written
-    before trials had their server's facts.
+    """A trial's measured window as a snapshot.
+
+    Raises StoreError if there is no such trial, or if it was written before trials had their server's facts.
     """
     import pyarrow.compute as pc
     import pyarrow.parquet as pq

@@ -224,8 +224,9 @@ class ExperimentFolder:
         return {str(path.relative_to(self.path)): path.read_bytes() for path in files}
 
     def unpack_trial(self, number: int, files: Mapping[str, bytes]) -> None:
-        """Store a trial from ``files_of``; it is complete on disk when this returns. Raises StoreError for a name
-        that leads out of the trial.
+        """Store a trial from ``files_of``; it is complete on disk when this returns.
+
+        Raises StoreError for a name that leads out of the trial.
         """
         trial = self.trial_path(number)
         inside = (trial.relative_to(self.path).parts, ("facts",))

@@ -194,8 +194,9 @@ async def play_on_both(
     logins: tuple[ServerLogin, ServerLogin],
     listeners: tuple[Callable[[Line], None], Callable[[Line], None]],
 ) -> None:
-    """Replay on one server, then on the other, so that they do not affect each other. The first one's answers stay
-    on the target until then.
+    """Replay on one server, then on the other, so that they do not affect each other.
+
+    The first one's answers stay on the target until then.
     """
     async with scratch_folder(host) as folder:
         answers = f"{folder}/answers"

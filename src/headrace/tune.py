@@ -51,9 +51,11 @@ class Confirmed:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The result of a tuning. ``winner`` is None if nothing was confirmed better than the current settings;
-    ``lean`` may replace it if the two are indistinguishable. ``front`` are the points not beaten in both
-    objectives (with one objective: the best).
+    """The result of a tuning.
+
+    ``winner`` is None if nothing was confirmed better than the current settings; ``lean`` may replace it if the
+    two are indistinguishable. ``front`` are the points not beaten in both objectives (with one objective: the
+    best).
     """
 
     table: TuneTable

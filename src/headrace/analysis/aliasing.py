@@ -88,8 +88,10 @@ def varying(cells: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
 
 
 def structure(cells: Sequence[Mapping[str, str]], *, interactions: Sequence[Term] | None = None) -> Aliasing:
-    """For a design's treatments, each once. ``interactions`` are those of the model; without them, all pairs that
-    are orthogonal to the main effects and to each other, each representing its set.
+    """For a design's treatments, each once.
+
+    ``interactions`` are those of the model; without them, all pairs that are orthogonal to the main effects and to
+    each other, each representing its set.
     """
     levels = varying(cells)
     mains: list[Term] = [(name,) for name in levels]
@@ -119,9 +121,10 @@ def structure(cells: Sequence[Mapping[str, str]], *, interactions: Sequence[Term
 def _told_apart(
     cells: Sequence[Mapping[str, str]], levels: Levels, mains: Sequence[Term], pairs: Sequence[Term]
 ) -> list[Term]:
-    """Pairs orthogonal to the mean, every main effect and all pairs chosen before. If any pair is partly
-    confounded (neither equal to nor orthogonal to the others), none is used, because the choice would be
-    arbitrary.
+    """Pairs orthogonal to the mean, every main effect and all pairs chosen before.
+
+    If any pair is partly confounded (neither equal to nor orthogonal to the others), none is used, because the
+    choice would be arbitrary.
     """
     kept = model_matrix(cells, levels, mains)
     found: list[Term] = []

@@ -39,8 +39,9 @@ SWAPS = 4096
 
 @dataclass(frozen=True)
 class Rate:
-    """``alarms`` of ``studies`` in which nothing differed. ``limit`` is the rate that a true rate of alpha can
-    reach by chance (three standard errors of the binomial).
+    """``alarms`` of ``studies`` in which nothing differed.
+
+    ``limit`` is the rate that a true rate of alpha can reach by chance (three standard errors of the binomial).
     """
 
     what: str

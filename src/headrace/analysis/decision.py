@@ -69,8 +69,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Candidate:
-    """``mean`` is geometric, in the response's unit. ``kept``: the share of the best's response (1 for the best)
-    with its simultaneous interval, None if no block has both. ``may_be_best`` is None without intervals.
+    """``mean`` is geometric, in the response's unit.
+
+    ``kept``: the share of the best's response (1 for the best) with its simultaneous interval, None if no block
+    has both. ``may_be_best`` is None without intervals.
     """
 
     name: str
@@ -81,8 +83,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Best:
-    """The answer to one question. ``candidates`` by rank, the leader first. ``blocks_needed`` would settle an open
-    one if the observed differences and spread are the true ones.
+    """The answer to one question.
+
+    ``candidates`` by rank, the leader first. ``blocks_needed`` would settle an open one if the observed
+    differences and spread are the true ones.
     """
 
     question: Question
@@ -103,9 +107,11 @@ class Best:
 
 @dataclass(frozen=True)
 class Front:
-    """Two objectives at once. ``points`` are the geometric means of what was measured in both; ``members`` are
-    those not beaten in both, in the order of the first. ``beaten`` are those that another one beats in both with
-    confidence (None without intervals): a true member of the front is among them with probability at most alpha.
+    """Two objectives at once.
+
+    ``points`` are the geometric means of what was measured in both; ``members`` are those not beaten in both, in
+    the order of the first. ``beaten`` are those that another one beats in both with confidence (None without
+    intervals): a true member of the front is among them with probability at most alpha.
     """
 
     condition: str
@@ -118,8 +124,10 @@ class Front:
 
 @dataclass(frozen=True)
 class Everywhere:
-    """A configuration over several questions. ``worst`` is the smallest share of the best that it keeps, at
-    ``where``; ``mean`` the geometric mean of what it keeps; ``kept`` each, by the question's name.
+    """A configuration over several questions.
+
+    ``worst`` is the smallest share of the best that it keeps, at ``where``; ``mean`` the geometric mean of what it
+    keeps; ``kept`` each, by the question's name.
     """
 
     name: str
@@ -131,8 +139,9 @@ class Everywhere:
 
 @dataclass(frozen=True)
 class Robust:
-    """Least regret first. ``left_out`` were not measured for every question. ``rivals`` may lose less than the
-    first.
+    """Least regret first.
+
+    ``left_out`` were not measured for every question. ``rivals`` may lose less than the first.
     """
 
     questions: tuple[str, ...]
@@ -221,8 +230,9 @@ def of_trials(treatments: Sequence[Treatment], trials: Sequence[TrialResponse]) 
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """``mean[i, j]``: how much better i is than j, in log units (NaN: never in the same block). ``half(level)``
-    are one-sided half-widths, NaN if there is no interval.
+    """``mean[i, j]``: how much better i is than j, in log units (NaN: never in the same block).
+
+    ``half(level)`` are one-sided half-widths, NaN if there is no interval.
     """
 
     mean: Floats

@@ -1,5 +1,6 @@
-"""Was a trial disturbed? If something other than the treatment affected the numbers, they answer a different
-question.
+"""Was a trial disturbed?
+
+If something other than the treatment affected the numbers, they answer a different question.
 
 Events that only the outside can cause (another process, the hypervisor, an array's resync) make a trial invalid.
 Events that the treatment itself may cause (swapping, deadlocks, work still in flight at the end) are warnings:

@@ -41,8 +41,10 @@ class Sides:
 
 @dataclass(frozen=True)
 class _Pair:
-    """Logs of the throughput of the first and of the second half. ``treatment`` ran next to the baseline; ``sign``
-    is 1 if it had the second half, -1 if the first, 0 in an A/A pair.
+    """Logs of the throughput of the first and of the second half.
+
+    ``treatment`` ran next to the baseline; ``sign`` is 1 if it had the second half, -1 if the first, 0 in an A/A
+    pair.
     """
 
     first: float

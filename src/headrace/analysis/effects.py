@@ -54,9 +54,11 @@ class Observation:
 
 @dataclass(frozen=True)
 class TermEffect:
-    """How much of the variation a term explains. ``share`` of the sum of squares around the mean (type II terms of
-    an unbalanced table need not add up to 1); ``p`` is None without an error term, and ``p_holm`` is adjusted for
-    the number of terms. ``error_degrees`` are the degrees of freedom of its error term.
+    """How much of the variation a term explains.
+
+    ``share`` of the sum of squares around the mean (type II terms of an unbalanced table need not add up to 1);
+    ``p`` is None without an error term, and ``p_holm`` is adjusted for the number of terms. ``error_degrees`` are
+    the degrees of freedom of its error term.
     """
 
     term: Term
@@ -96,9 +98,10 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Single:
-    """One degree of freedom: the length of the data along one orthonormal column, in log units. Without effects,
-    all of them would have the same variance, that of one observation. ``term`` is empty if it belongs to no term
-    of the model.
+    """One degree of freedom: the length of the data along one orthonormal column, in log units.
+
+    Without effects, all of them would have the same variance, that of one observation. ``term`` is empty if it
+    belongs to no term of the model.
     """
 
     term: Term
@@ -107,8 +110,9 @@ class Single:
 
 @dataclass(frozen=True)
 class Stratum:
-    """The error term of ``factors`` and their interactions. ``deviation`` in log units, on the scale of single
-    trials; None if ``degrees`` is 0: nothing was set up twice.
+    """The error term of ``factors`` and their interactions.
+
+    ``deviation`` in log units, on the scale of single trials; None if ``degrees`` is 0: nothing was set up twice.
     """
 
     factors: Term
@@ -133,11 +137,13 @@ class Conditional:
 
 @dataclass(frozen=True)
 class Effects:
-    """A whole analysis. ``error`` is the source of the error term: ``repeats``, ``interactions`` (of three or more
-    factors), ``residual`` (everything outside the chosen model) or ``none``; ``deviation`` is its standard
-    deviation in log units. ``strata`` are those of hard factors, outermost first. ``unknown`` are levels that
-    cannot be compared with the first level of their factor. ``singles`` are the degrees of freedom of all terms
-    tested against trials and, if no cell was repeated, of the residuals.
+    """A whole analysis.
+
+    ``error`` is the source of the error term: ``repeats``, ``interactions`` (of three or more factors),
+    ``residual`` (everything outside the chosen model) or ``none``; ``deviation`` is its standard deviation in log
+    units. ``strata`` are those of hard factors, outermost first. ``unknown`` are levels that cannot be compared
+    with the first level of their factor. ``singles`` are the degrees of freedom of all terms tested against trials
+    and, if no cell was repeated, of the residuals.
     """
 
     factors: Mapping[str, tuple[str, ...]]

@@ -17,9 +17,11 @@ from headrace.foreign import Row
 
 @dataclass(frozen=True)
 class Study:
-    """One response of a table of trials. ``cells`` are geometric means over repeats, named by the levels of
-    ``factors``; ``alpha`` and ``margin`` are for the sentences. For an experiment, ``condition`` is the question,
-    ``names`` the treatments by cell, and ``aliasing`` a screening's confounding.
+    """One response of a table of trials.
+
+    ``cells`` are geometric means over repeats, named by the levels of ``factors``; ``alpha`` and ``margin`` are
+    for the sentences. For an experiment, ``condition`` is the question, ``names`` the treatments by cell, and
+    ``aliasing`` a screening's confounding.
     """
 
     response: str
@@ -59,8 +61,9 @@ def study(
     hard: Sequence[str] = (),
     planned: Sequence[Mapping[str, str]] | None = None,
 ) -> Study:
-    """``pairs``, ``hard`` and ``planned`` are those of ``effects.analyse``. Raises ValueError if no factor has two
-    levels.
+    """``pairs``, ``hard`` and ``planned`` are those of ``effects.analyse``.
+
+    Raises ValueError if no factor has two levels.
     """
     effects = analyse(observations, alpha=alpha, pairs=pairs, hard=hard, planned=planned)
     logs: dict[Cell, list[tuple[int | None, float]]] = {}

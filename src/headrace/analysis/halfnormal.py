@@ -21,8 +21,9 @@ MIN_POINTS = 7
 
 @dataclass(frozen=True)
 class Point:
-    """``size`` as a multiple of the noise; ``expected`` is its expected value if all points were noise. ``name``
-    is empty if it belongs to no term.
+    """``size`` as a multiple of the noise; ``expected`` is its expected value if all points were noise.
+
+    ``name`` is empty if it belongs to no term.
     """
 
     name: str
@@ -33,9 +34,11 @@ class Point:
 
 @dataclass(frozen=True)
 class HalfNormal:
-    """``points`` from small to large. ``noise`` is the deviation of one observation in log units. Beyond
-    ``margin`` (a multiple of it) an effect is significant, for all points jointly. ``is_from_repeats``: otherwise
-    the noise is taken from the small effects, assuming that most are zero.
+    """``points`` from small to large.
+
+    ``noise`` is the deviation of one observation in log units. Beyond ``margin`` (a multiple of it) an effect is
+    significant, for all points jointly. ``is_from_repeats``: otherwise the noise is taken from the small effects,
+    assuming that most are zero.
     """
 
     points: tuple[Point, ...]

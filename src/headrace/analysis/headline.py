@@ -42,8 +42,9 @@ def of_experiment(
 
 
 def of_left_out(effects: Iterable[Effect], names: Mapping[str, str], equivalence: float) -> str:
-    """What each bundle contributes to the others. ``effects`` are of all but one relative to all, ``names`` their
-    bundles.
+    """What each bundle contributes to the others.
+
+    ``effects`` are of all but one relative to all, ``names`` their bundles.
     """
     wording = {
         Verdict.WORSE: "ALL needs {}",

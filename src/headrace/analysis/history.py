@@ -65,8 +65,10 @@ class Change:
 
 @dataclass(frozen=True)
 class History:
-    """A whole series. ``changes`` in order; ``noise`` is the standard deviation of points around their level, in
-    log units; ``latest`` is the last change if it is still the current level.
+    """A whole series.
+
+    ``changes`` in order; ``noise`` is the standard deviation of points around their level, in log units;
+    ``latest`` is the last change if it is still the current level.
     """
 
     points: tuple[Point, ...]
@@ -92,8 +94,9 @@ def watch(
     is_higher_better: bool = True,
     seed: int = 1,
 ) -> History:
-    """The changes of a series; none if it is too short (fewer than MIN_POINTS). ``margin``: a change that is
-    certainly smaller is ``equivalent``: real, but unimportant.
+    """The changes of a series; none if it is too short (fewer than MIN_POINTS).
+
+    ``margin``: a change that is certainly smaller is ``equivalent``: real, but unimportant.
     """
     if not points:
         return History((), (), 0.0)

@@ -90,6 +90,7 @@ def welch(a: ByBlock, b: ByBlock, alpha: float, resolution: float = 0.0) -> Inte
 
 def blocks_needed(logs: ByBlock, alpha: float, equivalence: float, resolution: float = 0.0) -> int | None:
     """The total number of blocks that would settle the question with probability POWER, more than there are now.
+
     Assumes that the true effect and spread are the observed ones. The question is settled when the interval
     excludes 1 or is within the equivalence margin, whichever takes fewer blocks. None with fewer than 2 blocks,
     without any spread, or if MAX_BLOCKS is not enough.

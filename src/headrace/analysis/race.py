@@ -1,7 +1,8 @@
-"""A race: after every block, treatments that are worse with confidence are eliminated, until a winner remains. Of
-``K`` treatments the best is eliminated with probability at most alpha, whenever the race stops: only the ``K - 1``
-others can eliminate it, each with probability at most ``alpha / (K - 1)`` over all its looks (``looks.py`` spends
-it over them). So neither the number of looks nor the stopping time has to be fixed in advance.
+"""A race: after every block, treatments that are worse with confidence are eliminated, until a winner remains.
+
+Of ``K`` treatments the best is eliminated with probability at most alpha, whenever the race stops: only the ``K -
+1`` others can eliminate it, each with probability at most ``alpha / (K - 1)`` over all its looks (``looks.py``
+spends it over them). So neither the number of looks nor the stopping time has to be fixed in advance.
 
 The test is Student's, on the paired differences of two treatments over the blocks that both ran. With two or three
 blocks a pair's own variance is imprecise, so it is moderated: shrunk towards the variance of all treatments, the
@@ -35,8 +36,10 @@ MIN_TO_POOL = 4
 
 @dataclass(frozen=True)
 class RaceStatus:
-    """One treatment in a race. ``to_leader`` is its response relative to the leader's in the blocks that both ran,
-    1 for the leader itself; None without such a block. ``mean`` is the geometric mean over its own blocks.
+    """One treatment in a race.
+
+    ``to_leader`` is its response relative to the leader's in the blocks that both ran, 1 for the leader itself;
+    None without such a block. ``mean`` is the geometric mean over its own blocks.
 
     ``dropped_after`` is the block after which it was eliminated, with the treatment that beat it; None while it
     runs. ``is_failed``: eliminated because it cannot be measured.
@@ -120,8 +123,9 @@ def run_race(
     margin: float = 0.03,
     is_higher_better: bool = True,
 ) -> Race:
-    """The state of a whole race. ``logs`` maps each treatment to one natural-log response per block, as
-    ``Judge.after`` takes them.
+    """The state of a whole race.
+
+    ``logs`` maps each treatment to one natural-log response per block, as ``Judge.after`` takes them.
     """
     judge = Judge(list(logs), alpha=alpha, margin=margin, is_higher_better=is_higher_better)
     for block in range(max((len(values) for values in logs.values()), default=0)):

@@ -32,8 +32,9 @@ from headrace.store import ExperimentFolder, TrialRecord
 
 
 def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -> Analysis:
-    """All conclusions about an experiment, finished or not. ``tables`` (of all trials that did not fail) are read
-    from the folder unless given.
+    """All conclusions about an experiment, finished or not.
+
+    ``tables`` (of all trials that did not fail) are read from the folder unless given.
 
     Comparisons stay within a condition. The number of comparisons is the planned one, so that intervals do not
     shrink when treatments fail, nor grow while an experiment runs. Raises StoreError when the folder is damaged;

@@ -72,8 +72,9 @@ def parse_objective(text: str, place: str) -> Objective:
 
 
 def is_driver_saturated(record: TrialRecord) -> bool:
-    """Whether a trial is invalid because its driver used all of its CPU, so that it does not measure the server. A
-    late driver does not count: on a busy host that happens at any load.
+    """Whether a trial is invalid because its driver used all of its CPU, so that it does not measure the server.
+
+    A late driver does not count: on a busy host that happens at any load.
     """
     return record.state is TrialState.INVALID and SATURATED in record.reason
 

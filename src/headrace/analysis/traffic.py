@@ -155,8 +155,9 @@ def distribution(found: Buckets, steps: int = 1) -> list[Bar]:
 
 @dataclass(frozen=True)
 class Change:
-    """One class in two digests; a side without it is None. Ratios are after relative to before, None if either
-    side is.
+    """One class in two digests; a side without it is None.
+
+    Ratios are after relative to before, None if either side is.
     """
 
     name: str
@@ -226,6 +227,7 @@ def _ratio(before: float | None, after: float | None) -> float | None:
 
 def slower_share(before: QueryClass, after: QueryClass) -> tuple[float | None, tuple[int, int]]:
     """The share of pairs of a slice of before and one of after in which after's mean is larger; ties count half.
+
     0.5: the slices overlap evenly; 1: each slice of after is slower than every one of before. It compares the
     difference of the captures with the variation within each; successive slices share conditions, so it does not
     imply significance (the common-language effect size, McGraw & Wong 1992). None with fewer than 4 slices on a

@@ -104,8 +104,9 @@ class Tables:
 def trial_responses(
     folder: ExperimentFolder, records: Sequence[TrialRecord], tables: Tables | None = None
 ) -> list[TrialResponse]:
-    """One response per record, in the given order. ``tables`` are read from the folder unless given. Raises
-    StoreError when a table cannot be read.
+    """One response per record, in the given order.
+
+    ``tables`` are read from the folder unless given. Raises StoreError when a table cannot be read.
 
     Throughput is the successful operations of the window divided by its length: a second without a row did no
     work. Latencies of all operations are merged; they are response times if every trial has them, else service

@@ -19,8 +19,9 @@ from headrace.model import ServerLogin
 
 @dataclasses.dataclass(frozen=True)
 class LoginOptions:
-    """How the agent on the target reaches a server there. A password in the arguments would be readable by
-    others.
+    """How the agent on the target reaches a server there.
+
+    A password in the arguments would be readable by others.
     """
 
     mysql_socket: Annotated[

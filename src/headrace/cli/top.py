@@ -41,8 +41,9 @@ def top(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Watch cores, memory, devices, network and the server, one sample per second. Changes nothing. Press ? for
-    help.
+    """Watch cores, memory, devices, network and the server, one sample per second.
+
+    Changes nothing. Press ? for help.
     """
     from headrace.hunt import usual_login
     from headrace.live import Feed

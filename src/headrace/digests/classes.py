@@ -88,8 +88,10 @@ class QueryClass:
 
     @cached_property
     def measures(self) -> dict[str, Number]:
-        """Rows, bytes, waits and so on by name, if any event has them. A name ends in its unit (``_ns``,
-        ``_bytes``) or starts with ``is_``; then the sum is the number of events for which it holds.
+        """Rows, bytes, waits and so on by name, if any event has them.
+
+        A name ends in its unit (``_ns``, ``_bytes``) or starts with ``is_``; then the sum is the number of events
+        for which it holds.
         """
         known = {name: each for name, each in self.numbers.items() if each.count}
         return {name: known[name] for name in sorted(known) if name not in _OF_EVERY_CLASS}

@@ -41,8 +41,9 @@ def is_digest(path: Path) -> bool:
 
 
 def load_all(paths: Sequence[Path]) -> pa.Table:
-    """One digest of many files, merged in batches, so that memory does not grow with their number. Raises
-    StoreError.
+    """One digest of many files, merged in batches, so that memory does not grow with their number.
+
+    Raises StoreError.
     """
     whole = load(paths[0])
     for at in range(1, len(paths), AT_ONCE):

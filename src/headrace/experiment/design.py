@@ -354,8 +354,9 @@ def _without_root(
 
 
 def _order(plan: Plan, treatments: list[Treatment], baselines: Mapping[str, str]) -> Iterable[TrialSpec]:
-    """Blocks, each in a new random order; the baseline of every condition runs twice per block. The levels of a
-    hard factor are in random order, and everything else is random within each level.
+    """Blocks, each in a new random order; the baseline of every condition runs twice per block.
+
+    The levels of a hard factor are in random order, and everything else is random within each level.
     """
     levels = {t.name: t.levels for t in treatments}
     generator = random.Random(plan.design.seed)

@@ -176,8 +176,9 @@ def open_laboratory(design: Design, folder: ExperimentFolder, tell: Tell) -> Lab
 
 
 async def is_root(plan: Plan) -> bool:
-    """Properties of the target that a design needs. A virtual machine is not up yet, and headrace is root
-    there.
+    """Properties of the target that a design needs.
+
+    A virtual machine is not up yet, and headrace is root there.
     """
     if plan.target.address == VM:
         return True
@@ -197,8 +198,9 @@ async def prepare_lab(
     tell: Tell,
     spec: TargetSpec | None = None,
 ) -> Lab:
-    """Prepare a target for trials; ``stack`` releases it. ``spec`` is how it was reached, if not by the plan's
-    address.
+    """Prepare a target for trials; ``stack`` releases it.
+
+    ``spec`` is how it was reached, if not by the plan's address.
     """
     agent = await Agent.install(target)
     owner = f"headrace-{design.name}-{design.hash[:12]}"
@@ -243,8 +245,9 @@ async def prepare_lab(
 async def _clients(
     target: Target, own: TargetSpec, design: Design, stack: AsyncExitStack, tell: Tell
 ) -> tuple[dict[str, Target], str]:
-    """Connect to every driver machine before the first trial. Also returns the address where the others reach the
-    target's server; empty without any.
+    """Connect to every driver machine before the first trial.
+
+    Also returns the address where the others reach the target's server; empty without any.
     """
     table = design.target
     specs: dict[str, TargetSpec] = {}

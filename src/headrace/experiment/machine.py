@@ -27,8 +27,9 @@ SIGN_OF_LIFE_S = 30.0
 
 
 class Machine(Protocol):
-    """A machine whose kernel may be chosen. ``accel`` is ``tcg`` if its CPUs are emulated, ``kvm`` if a hypervisor
-    runs them, and empty if unknown.
+    """A machine whose kernel may be chosen.
+
+    ``accel`` is ``tcg`` if its CPUs are emulated, ``kvm`` if a hypervisor runs them, and empty if unknown.
     """
 
     accel: str

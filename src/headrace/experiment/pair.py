@@ -25,8 +25,9 @@ MIN_OVERLAP = 0.95
 
 
 def halves(cpu: Mapping[str, Any], allowed: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The CPUs of either side: whole cores, the same number each, disjoint. ``cpu`` is from the host's facts.
-    Raises NotReady with fewer than two CPUs.
+    """The CPUs of either side: whole cores, the same number each, disjoint.
+
+    ``cpu`` is from the host's facts. Raises NotReady with fewer than two CPUs.
     """
     place = {row["cpu"]: (row.get("socket") or 0, row.get("core") or 0) for row in cpu.get("topology") or ()}
     cores: dict[tuple[int, int], list[int]] = {}
@@ -56,8 +57,9 @@ def cpu_list(text: str) -> list[int]:
 
 
 class Meeting:
-    """Two sides wait for each other here. A side that ends early calls ``leave``, so that the other stops
-    waiting.
+    """Two sides wait for each other here.
+
+    A side that ends early calls ``leave``, so that the other stops waiting.
     """
 
     def __init__(self) -> None:

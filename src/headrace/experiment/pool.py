@@ -381,8 +381,9 @@ class Pool:
         return await self._is_back(machine, at_once=isinstance(error, ControllerLost))
 
     async def _is_back(self, machine: _Machine, *, at_once: bool = False) -> bool:
-        """Retry an unreachable machine from time to time. False when all is measured without it, or it is
-        refused.
+        """Retry an unreachable machine from time to time.
+
+        False when all is measured without it, or it is refused.
         """
         while not self._ledger.is_over:
             if not at_once:

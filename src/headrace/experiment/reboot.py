@@ -54,8 +54,10 @@ WantedBy=sysinit.target
 
 @dataclass
 class BootJournal:
-    """The changes on the host with their undo: steps in the order in which they were started. The undo of a step
-    is a list of ``{"file", "content"}`` (null: it did not exist) and ``{"run"}``, in the order of undoing.
+    """The changes on the host with their undo: steps in the order in which they were started.
+
+    The undo of a step is a list of ``{"file", "content"}`` (null: it did not exist) and ``{"run"}``, in the order
+    of undoing.
     """
 
     kernel: str

@@ -40,8 +40,10 @@ Point = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class Seen:
-    """A tested point. ``values`` are to be maximised, one per objective (None: it failed, which is worse than
-    anything measured); ``excess`` is how far each constraint was exceeded, 0 or less if it holds.
+    """A tested point.
+
+    ``values`` are to be maximised, one per objective (None: it failed, which is worse than anything measured);
+    ``excess`` is how far each constraint was exceeded, 0 or less if it holds.
     """
 
     point: Point
@@ -85,8 +87,9 @@ def check(space: Mapping[str, KnobRange], allow_weaker: Sequence[str]) -> None:
 
 
 def point_of(space: Mapping[str, KnobRange], settings: Mapping[str, Value]) -> dict[str, Value]:
-    """The point for these settings; other knobs are at their ``start``. Raises PlanError for a knob that is not
-    searched.
+    """The point for these settings; other knobs are at their ``start``.
+
+    Raises PlanError for a knob that is not searched.
     """
     names = {found.knob: name for name, found in space.items()}
     for knob in settings:

@@ -165,8 +165,9 @@ async def run_trial(
 
 
 async def restore(journal: Journal, *, everyone: bool = True) -> list[str]:
-    """Undo everything in the journal; returns what was undone, as text. Raises if something could not be
-    undone.
+    """Undo everything in the journal; returns what was undone, as text.
+
+    Raises if something could not be undone.
     """
     undone = await journal.rollback(everyone=everyone)
     failed = [u for u in undone if u.error]

@@ -86,8 +86,10 @@ def plus_minus(floor: float | None) -> str:
 
 
 def short(captured: str, most: int = 24) -> str:
-    """A name shortened to at most ``most`` characters. ``kernel=6.1 chunk=4K`` loses its keys first, which are the
-    same for all; other names lose their middle, because levels differ at the ends.
+    """A name shortened to at most ``most`` characters.
+
+    ``kernel=6.1 chunk=4K`` loses its keys first, which are the same for all; other names lose their middle,
+    because levels differ at the ends.
     """
     if len(captured) <= most:
         return captured

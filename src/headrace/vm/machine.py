@@ -292,8 +292,9 @@ async def _make_namespace(host: Target, namespace: str, nic_queues: int) -> None
 async def _boot(
     host: Target, place: Path, record: state.Record, kernel: kernels.Kernel, steps: Steps
 ) -> state.Record:
-    """Start QEMU and wait until the guest accepts a login. The port of an earlier boot is kept if it is still
-    free.
+    """Start QEMU and wait until the guest accepts a login.
+
+    The port of an earlier boot is kept if it is still free.
     """
     for left in reversed(range(PORT_TRIES)):
         record = replace(record, port=_free_port(record.port))

@@ -29,8 +29,9 @@ TCG_CODE_MIB = 256
 
 @dataclass(frozen=True)
 class Boot:
-    """Parameters of one start of QEMU in addition to the spec. ``folder`` is the machine's, ``port`` the local
-    port of its sshd.
+    """Parameters of one start of QEMU in addition to the spec.
+
+    ``folder`` is the machine's, ``port`` the local port of its sshd.
     """
 
     spec: VmSpec

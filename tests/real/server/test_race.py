@@ -105,6 +105,6 @@ def test_a_disturbed_trial_is_measured_again_by_itself(
     assert any("another program, python" in text for text in reasons), err
     repeated = [trial for trial in trials.values() if trial["earlier"]]
     assert repeated, err
-    assert any("measured again" in text for text in repeated[0]["warnings"])
+    assert any("repeated; before" in text for text in repeated[0]["warnings"])
     assert "is measured again, 1 of 2 times" in err
     assert sum(p.name.startswith(".") for p in (lab.output / "trials").iterdir()) == 0

@@ -1,8 +1,9 @@
-"""A duet: a treatment and its baseline are measured side by side, concurrently, each on half of the machine. Noise
-that affects both cancels in their ratio; in sequential trials it would have to be averaged out. Each side has its
-own CPUs, server, volume and driver, and both loads start at the same instant. Halves are assigned at random for
-each pair and balanced over two blocks, so that a better half has no influence. A pair is a block of the analysis:
-only its two trials share their moment.
+"""A duet: a treatment and its baseline are measured side by side, concurrently, each on half of the machine.
+
+Noise that affects both cancels in their ratio; in sequential trials it would have to be averaged out. Each side
+has its own CPUs, server, volume and driver, and both loads start at the same instant. Halves are assigned at
+random for each pair and balanced over two blocks, so that a better half has no influence. A pair is a block of the
+analysis: only its two trials share their moment.
 
 Source: Bulej, Horký, Tůma, Farquet & Prokopec 2020, Duet benchmarking: improving measurement accuracy in the
 cloud, ICPE (arXiv 2001.05811). That pinning makes fewer false alarms than letting both share all CPUs: Japke,
@@ -104,8 +105,9 @@ class Duet(Kind):
 
     @classmethod
     def build(cls, plan: Plan, *, place: str, is_root: bool = True) -> Design:
-        """Two trials of each pair (its ``block``); ``position`` is the half of the machine. Raises PlanError for
-        anything that two sides cannot have separately.
+        """Two trials of each pair (its ``block``); ``position`` is the half of the machine.
+
+        Raises PlanError for anything that two sides cannot have separately.
         """
         design = designs.build(plan, place=place, is_root=is_root)
         try:

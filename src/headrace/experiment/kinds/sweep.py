@@ -42,8 +42,9 @@ def _trials(levels: Sequence[str], searched: Sequence[str], passes: int, seed: i
 
 
 def asking(folder: ExperimentFolder, objectives: Sequence[str], place: str) -> ExperimentFolder:
-    """The same sweep with other objectives, such as ``p99=10ms``. Raises PlanError, with ``place``, for an invalid
-    objective, and for an experiment that is not a sweep.
+    """The same sweep with other objectives, such as ``p99=10ms``.
+
+    Raises PlanError, with ``place``, for an invalid objective, and for an experiment that is not a sweep.
     """
     for text in objectives:
         parse_objective(text, place)

@@ -1,5 +1,6 @@
-"""Figures of an analysis of effects: shares, interactions, what stands out from the noise. Shared by the pages of
-experiments and of imported tables.
+"""Figures of an analysis of effects: shares, interactions, what stands out from the noise.
+
+Shared by the pages of experiments and of imported tables.
 """
 
 from __future__ import annotations

@@ -114,8 +114,9 @@ class Evidence:
 
 
 def gather(folder: ExperimentFolder, analysis: Analysis, responses: Mapping[int, TrialResponse]) -> Evidence:
-    """Read what the page needs; raises StoreError when a table cannot be read. ``responses``: of every trial that
-    ran.
+    """Read what the page needs; raises StoreError when a table cannot be read.
+
+    ``responses``: of every trial that ran.
     """
     import duckdb
 

@@ -99,8 +99,9 @@ class View:
 
 
 def opened(folder: ExperimentFolder) -> View:
-    """An experiment, analysed. Its tables are read only once, because that dominates the time for a large
-    study.
+    """An experiment, analysed.
+
+    Its tables are read only once, because that dominates the time for a large study.
     """
     read = read_tables(folder, [r for r in folder.trials() if r.state is not TrialState.FAILED])
     return View(folder, analyse_experiment(folder, read), read)

@@ -1,5 +1,6 @@
-"""A hunt's report: its sections in order. A new section needs its own file and a line here. The page has no
-script.
+"""A hunt's report: its sections in order.
+
+A new section needs its own file and a line here. The page has no script.
 """
 
 from __future__ import annotations

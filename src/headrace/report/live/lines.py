@@ -68,8 +68,9 @@ def block(share: float) -> str:
 
 
 def bar(shares: Sequence[tuple[str, float]], width: int) -> Text:
-    """Shares of ``SHARES`` as glyphs in proportion to the width. Cumulative ends are rounded, so that the bar has
-    no gaps.
+    """Shares of ``SHARES`` as glyphs in proportion to the width.
+
+    Cumulative ends are rounded, so that the bar has no gaps.
     """
     text, done, filled = Text(), 0.0, 0
     for kind, share in shares:
@@ -90,8 +91,9 @@ def gauge(share: float, width: int, style: str = "green") -> Text:
 
 @dataclass(frozen=True)
 class Column:
-    """``width`` 0 takes the rest. If the width is insufficient, the column with the lowest ``keep`` is dropped
-    first.
+    """``width`` 0 takes the rest.
+
+    If the width is insufficient, the column with the lowest ``keep`` is dropped first.
     """
 
     title: str

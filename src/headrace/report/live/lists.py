@@ -72,8 +72,9 @@ def _processes(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
 
 
 def _threads(shot: Shot) -> tuple[list[Column], Rows]:
-    """Labels are ``tid/name``. Columns are the CPU time and the sampler's other metrics of a thread, per
-    second.
+    """Labels are ``tid/name``.
+
+    Columns are the CPU time and the sampler's other metrics of a thread, per second.
     """
     window = shot.now
     times = ("utime_ticks", "stime_ticks")
