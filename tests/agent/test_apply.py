@@ -94,14 +94,14 @@ def until(condition: Callable[[], bool], limit_s: float = 15.0) -> None:
 def test_what_nobody_confirms_is_undone_on_the_host(host: Fake) -> None:
     host.apply(kernel(1), {"file": SYSCTL, "content": "vm.swappiness = 1\n"}, within="1500ms")
     assert host.text("/sys/fake/1") == "changed"
-    assert (host.folder / SYSCTL[1:]).exists()
+    assert not (host.folder / SYSCTL[1:]).exists(), "what lasts is written when it is confirmed"
     watcher = host.watchers()
     assert len(watcher) == 1
     # A session of its own: the end of an SSH connection reaches nobody in it.
     assert os.getsid(watcher[0]) == watcher[0] != os.getsid(0)
     until(lambda: host.text("/sys/fake/1") == "original 1")
-    until(lambda: not (host.folder / SYSCTL[1:]).exists())
     until(lambda: host.open_entries() == [] and not host.watchers())
+    assert not (host.folder / SYSCTL[1:]).exists()
     assert "nothing to confirm" in host.confirm(code=5)
 
 
@@ -164,6 +164,54 @@ def test_a_boot_without_confirmation_means_undone(host: Fake) -> None:
     host.apply(owner="somebody-else")
     assert not (host.folder / SYSCTL[1:]).exists()
     assert host.open_entries() == []
+
+
+EARLIER_BOOT = "an-earlier-boot"
+
+
+def boot(host: Fake) -> None:
+    """What was journaled or kept was so before the boot of now."""
+    now = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    for name in ("journal.jsonl", "history.jsonl"):
+        file = host.state / name
+        if file.exists():
+            file.write_text(file.read_text().replace(now, EARLIER_BOOT))
+
+
+def test_files_that_last_are_written_when_they_are_confirmed(host: Fake) -> None:
+    host.put(SYSCTL, "old")
+    host.apply(kernel(1), {"file": SYSCTL, "content": "new\n"}, within="1h")
+    assert host.text(SYSCTL) == "old", "a boot before the confirmation must not find it"
+    host.put(SYSCTL, "theirs")
+    assert "neither what was written nor the original" in host.confirm(code=1)
+    host.put(SYSCTL, "old")
+    host.confirm()
+    assert host.text(SYSCTL) == "new"
+    host.rollback("--kept", "last")
+    assert (host.text(SYSCTL), host.text("/sys/fake/1")) == ("old", "original 1")
+
+
+def test_after_a_boot_what_a_file_set_again_is_undone_and_nothing_else(host: Fake) -> None:
+    for live, expected, code in (
+        ("changed", "original 1", 0),
+        ("original 1", "original 1", 0),
+        ("theirs", "theirs", 1),
+    ):
+        change = [kernel(1), {"file": SYSCTL, "content": "x\n"}]
+        host.call("apply", "--root", str(host.folder), "--keep", owner=OWNER, stdin=change)
+        boot(host)
+        host.put("/sys/fake/1", live)
+        host.rollback("--kept", "last", code=code)
+        assert host.text("/sys/fake/1") == expected
+        assert not (host.folder / SYSCTL[1:]).exists()
+        host.rollback("--accept-foreign")
+        host.put("/sys/fake/1", "original 1")
+    # Without a file the boot has undone it, and the value of now is somebody else's.
+    host.call("apply", "--root", str(host.folder), "--keep", owner=OWNER, stdin=[kernel(1)])
+    boot(host)
+    [undone] = host.rollback("--kept", "last")
+    assert "the host was booted since" in undone["what"]
+    assert host.text("/sys/fake/1") == "changed"
 
 
 def test_killed_at_any_instant_it_is_undone_at_the_deadline_or_by_the_next(host: Fake) -> None:

@@ -104,8 +104,15 @@ impl<'a> Hands<'a> {
                 if ids.is_empty() && deadline.is_some() {
                     watcher::start(&journal.state, owner, self.kernel.root())?;
                 }
-                let id = journal.add_change(owner, deadline, change.wanted(), undo.clone())?;
+                let lasts = !change.is_file() && changes.iter().any(Change::is_file);
+                let id = journal.add_change(owner, deadline, change.wanted(), lasts, undo.clone())?;
                 ids.push(id);
+                if change.is_deferred(deadline) {
+                    let text = before.clone().unwrap_or_default();
+                    let row = Applied { path: change.subject(), before: text.clone(), after: text };
+                    applied.push((at, row));
+                    continue;
+                }
                 self.write(change)?;
                 let became = self.became(&undo)?;
                 if !became.is_empty() {
@@ -118,7 +125,7 @@ impl<'a> Hands<'a> {
             applied.push((at, Applied { path: change.subject(), before, after }));
         }
         // A later change may have undone an earlier one: nr_requests, then scheduler.
-        for change in changes {
+        for change in changes.iter().filter(|change| !change.is_deferred(deadline)) {
             self.verify(change, "a later setting of this call made it")?;
         }
         applied.sort_by_key(|(at, _)| *at);
@@ -243,6 +250,15 @@ impl Change {
             Change::File { file, .. } => shown(file),
             Change::Mount { mount, .. } => shown(mount),
         }
+    }
+
+    fn is_file(&self) -> bool {
+        matches!(self, Change::File { .. })
+    }
+
+    /// What lasts is written when it is confirmed: a boot before that must not find it.
+    fn is_deferred(&self, deadline: Option<&Deadline>) -> bool {
+        self.is_file() && deadline.is_some()
     }
 
     fn is_variable(&self, name: &str) -> bool {

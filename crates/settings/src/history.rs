@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::journal::{Journal, Open, Undo, sync_folder};
 use super::keys::{keys, must_be_free};
 use super::owner::belongs_to;
+use super::whole_files;
 use base::error::AgentError;
 
 const FILE_NAME: &str = "history.jsonl";
@@ -46,7 +47,9 @@ pub fn read(state: &Path) -> anyhow::Result<Vec<Kept>> {
 }
 
 /// Keep the open changes of `owner`: from now on only a rollback by name undoes them. The set.
-pub fn confirm(journal: &mut Journal, owner: &str) -> anyhow::Result<Kept> {
+///
+/// Files of a change that awaited this are written now. Killed in between, all of it is still to be confirmed.
+pub fn confirm(journal: &mut Journal, owner: &str, root: &Path) -> anyhow::Result<Kept> {
     let entries: Vec<Open> =
         journal.content.open.iter().filter(|e| belongs_to(&e.owner, owner)).cloned().collect();
     if entries.is_empty() {
@@ -56,6 +59,16 @@ pub fn confirm(journal: &mut Journal, owner: &str) -> anyhow::Result<Kept> {
     if let Some(other) = entries.iter().find(|e| !is_change(&e.undo)) {
         let text = format!("{owner} has more than settings to undo ({:?}): that cannot be kept", other.undo);
         return Err(AgentError::Refused(text).into());
+    }
+    for entry in entries.iter().filter(|entry| entry.deadline.is_some()) {
+        if let Undo::File { path, content, made } = &entry.undo {
+            whole_files::check_foreign(root, path, content.as_deref(), &entry.wrote)?;
+            if entry.wrote.is_empty() {
+                whole_files::restore(root, path, None, made)?;
+            } else {
+                whole_files::write(root, path, &entry.wrote)?;
+            }
+        }
     }
     let t_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
     let kept = Kept { owner: owner.to_owned(), t_ns, entries };

@@ -99,6 +99,9 @@ pub struct Open {
     /// it could note them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub became: Vec<Option<String>>,
+    /// A file of the same call makes the value hold again after a boot, or a restart of the server.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub lasts: bool,
     #[serde(flatten)]
     pub undo: Undo,
 }
@@ -130,6 +133,8 @@ struct Numbered {
     wrote: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     became: Vec<Option<String>>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    lasts: bool,
     #[serde(flatten)]
     undo: Undo,
 }
@@ -192,11 +197,21 @@ impl Content {
 
     fn take(&mut self, line: Line) {
         self.scratch.extend(line.scratch);
-        for Numbered { id, wrote, became, undo } in line.undo {
+        for Numbered { id, wrote, became, lasts, undo } in line.undo {
             self.next_id = self.next_id.max(id + 1);
             let (owner, boot_id) = (line.owner.clone(), line.boot_id.clone());
             let deadline = line.deadline.clone();
-            self.open.push(Open { id, owner, t_ns: line.t_ns, boot_id, deadline, wrote, became, undo });
+            self.open.push(Open {
+                id,
+                owner,
+                t_ns: line.t_ns,
+                boot_id,
+                deadline,
+                wrote,
+                became,
+                lasts,
+                undo,
+            });
         }
         for Became { id, values } in line.became {
             if let Some(entry) = self.open.iter_mut().find(|entry| entry.id == id) {
@@ -268,10 +283,11 @@ impl Journal {
         owner: &str,
         deadline: Option<&Deadline>,
         wrote: &str,
+        lasts: bool,
         undo: Undo,
     ) -> anyhow::Result<u64> {
         let line = Line { deadline: deadline.cloned(), ..Line::of(owner) };
-        Ok(self.add_line(line, vec![Numbered::new(wrote.to_owned(), undo)])?[0])
+        Ok(self.add_line(line, vec![Numbered { lasts, ..Numbered::new(wrote.to_owned(), undo) }])?[0])
     }
 
     /// Note what the values of an entry are after its write: from then on another value is somebody else's.
@@ -284,7 +300,8 @@ impl Journal {
         for entry in entries {
             let line = Line { boot_id: entry.boot_id.clone(), t_ns: entry.t_ns, ..Line::of(&entry.owner) };
             let became = entry.became.clone();
-            let again = Numbered { became, ..Numbered::new(entry.wrote.clone(), entry.undo.clone()) };
+            let lasts = entry.lasts;
+            let again = Numbered { became, lasts, ..Numbered::new(entry.wrote.clone(), entry.undo.clone()) };
             self.add_line(line, vec![again])?;
         }
         Ok(())
@@ -369,7 +386,20 @@ impl Line {
 impl Numbered {
     /// Its number comes when it is added.
     fn new(wrote: String, undo: Undo) -> Numbered {
-        Numbered { id: 0, wrote, became: vec![], undo }
+        Numbered { id: 0, wrote, became: vec![], lasts: false, undo }
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl Open {
+    /// Whether the host was booted since; not where either boot is unknown.
+    pub fn is_of_another_boot(&self) -> bool {
+        let boot = this_boot();
+        !self.boot_id.is_empty() && !boot.is_empty() && self.boot_id != boot
     }
 }
 

@@ -128,7 +128,9 @@ impl KernelFiles {
     /// Fail if somebody else has set one of these values since `entry` was journaled.
     pub fn check_foreign(&self, values: &[FileValue], entry: &Open) -> anyhow::Result<()> {
         let now = self.read_all(values);
-        let became = entry.became.iter().map(Some).chain(std::iter::repeat(None));
+        // After a boot a file has set the first one again; what that made of the others was noted by nobody.
+        let noted = if entry.is_of_another_boot() { 1 } else { values.len() };
+        let became = entry.became.iter().take(noted).map(Some).chain(std::iter::repeat(None));
         // What has gone with its device holds nothing of anybody's, and an empty one was never set.
         let is_set = |now: &Option<String>| now.as_ref().is_some_and(|text| !text.is_empty());
         let there: Vec<_> = values.iter().zip(&now).zip(became).filter(|((_, now), _)| is_set(now)).collect();
@@ -170,8 +172,12 @@ impl KernelFiles {
         }
     }
 
-    fn write_back(&self, FileValue { path, value }: &FileValue) -> anyhow::Result<()> {
-        self.write(path, value)?;
+    fn write_back(&self, value: &FileValue) -> anyhow::Result<()> {
+        self.write(&value.path, &value.value)?;
+        self.must_hold(value)
+    }
+
+    fn must_hold(&self, FileValue { path, value }: &FileValue) -> anyhow::Result<()> {
         let now = self.read(path)?;
         if same(path, value, &now) {
             return Ok(());
@@ -185,8 +191,8 @@ impl KernelFiles {
     /// nothing.
     pub fn prove_way_back(&self, values: &[FileValue]) -> anyhow::Result<()> {
         let Some(first) = values.first() else { return Ok(()) };
-        self.write_back(first).map_err(|error| {
-            let FileValue { path, value } = first;
+        let FileValue { path, value } = first;
+        self.write(path, value).and_then(|()| self.must_hold(first)).map_err(|error| {
             let text = format!(
                 "{path}: its value {value:?} could not be restored, so nothing was changed: {error:#}"
             );
@@ -230,22 +236,25 @@ impl KernelFiles {
 
     pub fn write(&self, path: &str, value: &str) -> anyhow::Result<()> {
         let real = self.resolve(path)?;
-        let mut options = std::fs::OpenOptions::new();
         // The kernel takes one write as one value: no second write may follow.
         let line = format!("{value}\n");
-        options.write(true).truncate(true).open(&real).and_then(|mut f| f.write_all(line.as_bytes())).map_err(
-            |error| {
-                let accepted = match self.read(path) {
-                    _ if interrupt_of(path).is_some() && is_io_error(&error) => {
-                        "; the kernel does not let this interrupt be moved (it may be managed)".to_owned()
-                    }
-                    Ok(now) if now.contains('[') => format!("; accepted: {}", now.replace(['[', ']'], "")),
-                    Ok(now) => format!("; it stays {now:?}"),
-                    Err(_) => String::new(),
-                };
-                AgentError::Refused(format!("{path}: cannot be set to {value:?}: {error}{accepted}")).into()
-            },
-        )
+        let put = |mut file: std::fs::File| {
+            file.write_all(line.as_bytes())?;
+            // Of a plain file, in tests, the rest of a longer value must go; the kernel's own have no length.
+            let _ = file.set_len(line.len() as u64);
+            Ok(())
+        };
+        std::fs::OpenOptions::new().write(true).open(&real).and_then(put).map_err(|error| {
+            let accepted = match self.read(path) {
+                _ if interrupt_of(path).is_some() && is_io_error(&error) => {
+                    "; the kernel does not let this interrupt be moved (it may be managed)".to_owned()
+                }
+                Ok(now) if now.contains('[') => format!("; accepted: {}", now.replace(['[', ']'], "")),
+                Ok(now) => format!("; it stays {now:?}"),
+                Err(_) => String::new(),
+            };
+            AgentError::Refused(format!("{path}: cannot be set to {value:?}: {error}{accepted}")).into()
+        })
     }
 }
 

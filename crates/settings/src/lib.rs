@@ -149,14 +149,14 @@ pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
             let mut hands = Hands::new(&kernel, server);
             let applied = hands.apply(&mut journal, &caller.owner, &changes, deadline.as_ref())?;
             if *keep && journal.content.open.iter().any(|entry| entry.owner == caller.owner) {
-                history::confirm(&mut journal, &caller.owner)?;
+                history::confirm(&mut journal, &caller.owner, &root.root)?;
             }
             print_json(&applied)
         }
         JournalCommand::Confirm { caller, root } => {
             let mut journal = Journal::open_as(&caller.state.dir, &caller.owner)?;
             watcher::revert_overdue(&mut journal, &KernelFiles::new(&root.root))?;
-            print_json(&history::confirm(&mut journal, &caller.owner)?)
+            print_json(&history::confirm(&mut journal, &caller.owner, &root.root)?)
         }
         JournalCommand::Watch { caller, root } => {
             watcher::watch(&caller.state.dir, &caller.owner, &KernelFiles::new(&root.root))

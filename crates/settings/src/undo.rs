@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::foreign::Foreign;
-use super::journal::{Journal, Open, Undo, this_boot};
+use super::journal::{Journal, Open, Undo};
 use super::kernel_files::KernelFiles;
 use super::mounts::{self, is_mounted};
 use super::owner::{self, belongs_to};
@@ -232,8 +232,7 @@ fn ended_with_its_boot(entry: &Open) -> bool {
             | Undo::File { .. }
             | Undo::Variable { .. }
     );
-    let boot = this_boot();
-    !lasts && !entry.boot_id.is_empty() && !boot.is_empty() && entry.boot_id != boot
+    !lasts && !entry.lasts && entry.is_of_another_boot()
 }
 
 /// Undo one entry; what was done already is no error. The note tells what a person should know.
@@ -284,6 +283,7 @@ pub fn perform_change(entry: &Open, kernel: &KernelFiles) -> anyhow::Result<Opti
 mod tests {
     use std::fs;
 
+    use super::super::journal::this_boot;
     use super::*;
     use serde_json::json;
 
@@ -314,6 +314,7 @@ mod tests {
                 deadline: None,
                 wrote,
                 became: vec![],
+                lasts: false,
                 undo,
             };
             journal.content.open.push(entry);

@@ -195,6 +195,7 @@ pub fn restore(
     entry: &Open,
 ) -> anyhow::Result<Option<String>> {
     let mut server = Server::connect(login)?;
+    let mut became = entry.became.as_slice();
     if let Some(start) = start {
         let now = server.start()?;
         if now.server != start.server {
@@ -202,7 +203,11 @@ pub fn restore(
             return Err(Foreign(text).into());
         }
         if now.started_s != start.started_s {
-            return Ok(Some("the server was restarted since".to_owned()));
+            if !entry.lasts {
+                return Ok(Some("the server was restarted since".to_owned()));
+            }
+            // It started with our file: the first one is ours again, and the others are as the server made them.
+            became = &became[..became.len().min(1)];
         }
     }
     let now = server.read_all(values)?;
@@ -211,7 +216,7 @@ pub fn restore(
         .zip(&now)
         .map(|(v, now)| foreign::Value { name: &v.name, original: v.value.as_deref(), now: now.as_deref() })
         .collect();
-    foreign::check(&values_now, &entry.became, &entry.wrote, |_, wanted, seen| same(wanted, seen))?;
+    foreign::check(&values_now, became, &entry.wrote, |_, wanted, seen| same(wanted, seen))?;
     server.restore(values).map(|()| None)
 }
 

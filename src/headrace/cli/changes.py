@@ -345,7 +345,7 @@ def _show_plan(plan: rollouts.Plan) -> None:
         text = f"{step.name}: {step.before or '?'} -> {step.value}{unit}{note}"
         stderr().print(_line(text), soft_wrap=True, highlight=False)
     for path in plan.files:
-        stderr().print(_line(f"writes {path}"), soft_wrap=True, highlight=False)
+        stderr().print(_line(f"writes {path} once confirmed"), soft_wrap=True, highlight=False)
 
 
 def _show_results(done: rollouts.Rollout) -> None:

@@ -200,6 +200,26 @@ def test_an_undo_belongs_to_one_start_of_a_server(server: Server, tmp_path: Path
         server.restart()
 
 
+def test_what_a_server_started_with_from_our_own_file_is_undone(server: Server, tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    argv, before = server.argv, value(server, "wait_timeout")
+    (tmp_path / "etc/mysql/conf.d").mkdir(parents=True)
+    option_file = {"file": "/etc/mysql/conf.d/zz-headrace.cnf", "content": "[mysqld]\nwait_timeout = 777\n"}
+    changes = [{"variable": "wait_timeout", "value": "777"}, option_file]
+    until(lambda: server.status("Uptime") >= 2)
+    call(host, server, "apply", changes, "--keep", "--root", str(tmp_path))
+    assert (tmp_path / "etc/mysql/conf.d/zz-headrace.cnf").exists()
+    try:
+        server.argv = [*argv, "--wait-timeout=777"]
+        server.restart()
+        call(host, server, "rollback", None, "--kept", "last", "--root", str(tmp_path))
+        assert value(server, "wait_timeout") == before
+        assert not (tmp_path / "etc/mysql/conf.d/zz-headrace.cnf").exists()
+    finally:
+        server.argv = argv
+        server.restart()
+
+
 def test_a_value_that_somebody_else_set_meanwhile_is_left(server: Server, tmp_path: Path) -> None:
     host = Host(tmp_path)
     before = value(server, "wait_timeout")
