@@ -11,6 +11,24 @@ use super::journal::Undo;
 use base::error::AgentError;
 use host::mountinfo::{self, Mount};
 
+/// MS_NOSYMFOLLOW, since Linux 5.10.
+const NOSYMFOLLOW: u32 = 1 << 8;
+
+/// The flags of a mount that `remount` keeps. One that a later kernel prints, and we do not know, would be dropped.
+const OWN: &[&str] = &[
+    "rw",
+    "ro",
+    "nosuid",
+    "nodev",
+    "noexec",
+    "nodiratime",
+    "nosymfollow",
+    "idmapped",
+    "noatime",
+    "relatime",
+    "strictatime",
+];
+
 /// The mount's own, not the file system's: one of them holds.
 const ACCESS_TIMES: &[&str] = &["noatime", "relatime", "strictatime"];
 
@@ -60,6 +78,11 @@ pub fn check_foreign(path: &Path, wrote: &str, original: &str) -> anyhow::Result
 
 /// Whether a remount can give this mount these options.
 pub fn check(path: &Path, wanted: &str) -> anyhow::Result<()> {
+    let mount = find(path)?;
+    if let Some(unknown) = mount.options.iter().find(|option| !OWN.contains(&option.as_str())) {
+        let text = format!("{}: a remount might not keep its option {unknown}", path.display());
+        return Err(AgentError::Refused(text).into());
+    }
     let now = read(path)?;
     let known: Vec<&str> = now.split(',').map(kind).collect();
     for option in wanted.split(',') {
@@ -155,6 +178,7 @@ fn own_flags(mount: &Mount) -> MountFlags {
             "nodev" => MountFlags::NODEV,
             "noexec" => MountFlags::NOEXEC,
             "nodiratime" => MountFlags::NODIRATIME,
+            "nosymfollow" => MountFlags::from_bits_retain(NOSYMFOLLOW),
             _ => continue,
         };
     }
