@@ -355,6 +355,11 @@ def test_only_an_empty_device_is_taken_and_only_our_signature_is_wiped(clean_hos
     descriptor = os.open(loop, os.O_RDONLY | os.O_EXCL)
     assert "is in use" in host.call("record", stdin=[entry], code=5)
     os.close(descriptor)
+    # As InnoDB opens a raw device: no O_EXCL, and no signature on it.
+    descriptor = os.open(loop, os.O_RDWR)
+    message = host.call("record", stdin=[entry], code=5)
+    assert f"is open for writing by process {os.getpid()}" in message
+    os.close(descriptor)
     _output("mkfs.ext4", "-q", "-U", theirs, loop)
     assert f"carries ext4 {theirs}" in host.call("record", stdin=[entry], code=5)
     _output("wipefs", "--all", loop)

@@ -1,6 +1,8 @@
 //! The marks a file system leaves on a device, as `wipefs` sees them: it knows hundreds, we need not.
 
-use std::os::unix::fs::FileTypeExt;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -27,10 +29,60 @@ pub fn must_be_empty(device: &Path) -> anyhow::Result<()> {
         Err(Errno::BUSY) => return refused("is in use".into()),
         Err(error) => return Err(error).with_context(|| device.display().to_string()),
     }
+    // Not to everybody's: InnoDB on a raw device opens it without O_EXCL, and such a device carries no signature.
+    match writer(device)? {
+        Writer::Found(who) => return refused(format!("is open for writing by process {who}")),
+        Writer::Hidden(pid) => {
+            return refused(format!("what process {pid} has open cannot be seen: it may be in use"));
+        }
+        Writer::None => {}
+    }
     match signatures(device)?.first() {
         Some(found) => refused(format!("carries {} {}", found.kind, found.uuid)),
         None => Ok(()),
     }
+}
+
+/// Who has a device open for writing.
+enum Writer {
+    None,
+    Found(String),
+    /// This process may not be looked into.
+    Hidden(u32),
+}
+
+fn writer(device: &Path) -> anyhow::Result<Writer> {
+    let number = device.metadata().with_context(|| device.display().to_string())?.rdev();
+    let processes = fs::read_dir("/proc").context("/proc")?.flatten();
+    for process in processes {
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let folder = process.path();
+        let descriptors = match fs::read_dir(folder.join("fd")) {
+            Ok(descriptors) => descriptors,
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(Writer::Hidden(pid)),
+            // It has ended.
+            Err(_) => continue,
+        };
+        for descriptor in descriptors.flatten() {
+            // The link is followed to the open file itself, whatever its name leads to by now.
+            let is_it = fs::metadata(descriptor.path())
+                .is_ok_and(|file| file.file_type().is_block_device() && file.rdev() == number);
+            let info = folder.join("fdinfo").join(descriptor.file_name());
+            if is_it && fs::read_to_string(info).is_ok_and(|text| may_write(&text)) {
+                let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
+                return Ok(Writer::Found(format!("{pid} {}", name.trim())));
+            }
+        }
+    }
+    Ok(Writer::None)
+}
+
+/// Whether fdinfo's octal flags are those of O_WRONLY or O_RDWR.
+fn may_write(fdinfo: &str) -> bool {
+    let flags = fdinfo.lines().find_map(|line| line.strip_prefix("flags:"));
+    flags.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).is_some_and(|flags| flags & 0o3 != 0)
 }
 
 /// Wipe the file system `uuid` off the device; a note where there is nothing to wipe.
