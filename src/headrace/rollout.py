@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 
 from headrace import knobs, persist
 from headrace.agent import Agent, Journal
+from headrace.agent.journal import Applied
 from headrace.errors import NotReady, PlanError, Refused
 from headrace.facts import HostFacts
 from headrace.knobs import Cost, Durability, Instance, Kind, Knob
@@ -64,12 +65,16 @@ class Plan:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one setting, as the host said it. ``after`` is None where only a file was written."""
+    """What became of one setting, as the host said it. ``after`` is None where only a file was written.
+
+    ``also`` is what the kernel or the server changed along with it.
+    """
 
     name: str
     before: str
     after: str | None
     note: str
+    also: tuple[Applied, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -269,7 +274,8 @@ async def carry_out(
         rows = [next(applied) for _ in step.changes]
         before = ", ".join(dict.fromkeys(row.before for row in rows)) if rows else step.before
         after = ", ".join(dict.fromkeys(row.after for row in rows)) if rows else None
-        results.append(Result(step.name, before, after, step.note))
+        also = tuple(one for row in rows for one in row.also)
+        results.append(Result(step.name, before, after, step.note, also))
     # Where everything held already there is nothing to confirm.
     keep = keep or all(e["owner"] != journal.owner for e in await journal.entries())
     return Rollout(rollout_id, tuple(results), tuple(plan.files), keep)

@@ -395,6 +395,13 @@ def test_a_key_that_awaits_confirmation_is_not_changed_by_another(host: Fake) ->
     assert (host.text("/sys/fake/1"), host.text("/sys/fake/2")) == ("original 1", "changed")
 
 
+def test_nothing_is_said_to_change_along_that_did_not(host: Fake) -> None:
+    for name, value in (("scheduler", "none"), ("nr_requests", "64")):
+        host.put(f"/sys/block/d/queue/{name}", value)
+    [applied] = host.apply({"path": "/sys/block/d/queue/scheduler", "value": "kyber"})
+    assert "also" not in applied
+
+
 def test_what_is_coupled_with_an_open_change_is_taken_too(host: Fake) -> None:
     for name, value in (("scheduler", "none"), ("nr_requests", "64")):
         host.put(f"/sys/block/d/queue/{name}", value)
@@ -548,7 +555,9 @@ def test_packet_steering_of_a_real_interface(veth: str, tmp_path: Path) -> None:
 def test_a_mount_is_remounted_and_back(tmp_path: Path) -> None:
     point, host = tmp_path / "m", Host(tmp_path)
     point.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "nosuid,nosymfollow,relatime", "headrace-test", point], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "nosuid,nosymfollow,relatime", "headrace-test", point], check=True
+    )
 
     def options() -> list[str]:
         lines = Path("/proc/self/mountinfo").read_text().splitlines()

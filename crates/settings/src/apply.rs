@@ -34,6 +34,9 @@ pub struct Applied {
     pub path: String,
     pub before: String,
     pub after: String,
+    /// What the kernel or the server took along.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Applied>,
 }
 
 /// The host, and its server once a change needs it.
@@ -99,6 +102,7 @@ impl<'a> Hands<'a> {
         for at in self.order(changes)? {
             let change = &changes[at];
             let before = self.read(change)?;
+            let mut also = Vec::new();
             if !change.holds(before.as_deref()) {
                 let undo = self.undo(change, before.as_deref())?;
                 if ids.is_empty() && deadline.is_some() {
@@ -109,12 +113,13 @@ impl<'a> Hands<'a> {
                 ids.push(id);
                 if change.is_deferred(deadline) {
                     let text = before.clone().unwrap_or_default();
-                    let row = Applied { path: change.subject(), before: text.clone(), after: text };
+                    let row = Applied::new(change.subject(), text.clone(), text);
                     applied.push((at, row));
                     continue;
                 }
                 self.write(change)?;
                 let became = self.became(&undo)?;
+                also = taken_along(&undo, &became, changes);
                 if !became.is_empty() {
                     journal.note_became(owner, id, became)?;
                 }
@@ -122,7 +127,7 @@ impl<'a> Hands<'a> {
             let after = self.verify(change, change.maker())?;
             let shown = |text: Option<String>| text.unwrap_or_else(|| change.absent().to_owned());
             let (before, after) = (shown(before), shown(after));
-            applied.push((at, Applied { path: change.subject(), before, after }));
+            applied.push((at, Applied { also, ..Applied::new(change.subject(), before, after) }));
         }
         // A later change may have undone an earlier one: nr_requests, then scheduler.
         for change in changes.iter().filter(|change| !change.is_deferred(deadline)) {
@@ -238,6 +243,34 @@ impl<'a> Hands<'a> {
         };
         Ok(self.server.insert(server))
     }
+}
+
+impl Applied {
+    fn new(path: String, before: String, after: String) -> Applied {
+        Applied { path, before, after, also: vec![] }
+    }
+}
+
+/// The companions of a change that are not what they were, but for those that the caller sets as well.
+fn taken_along(undo: &Undo, became: &[Option<String>], changes: &[Change]) -> Vec<Applied> {
+    let text = |value: Option<&str>| value.unwrap_or("NULL").to_owned();
+    let before: Vec<(&str, Option<&str>)> = match undo {
+        Undo::Setting { restore } => {
+            restore.iter().map(|v| (v.path.as_str(), Some(v.value.as_str()))).collect()
+        }
+        Undo::Variable { restore, .. } => {
+            restore.iter().map(|v| (v.name.as_str(), v.value.as_deref())).collect()
+        }
+        _ => vec![],
+    };
+    let all = before.into_iter().zip(became);
+    all.filter(|((name, before), now)| {
+        // Gone with what it belonged to, as a scheduler's tunables: nothing that anybody could read.
+        let is_there = now.is_some() || matches!(undo, Undo::Variable { .. });
+        is_there && *before != now.as_deref() && changes.iter().all(|change| change.subject() != *name)
+    })
+    .map(|((name, before), now)| Applied::new(name.to_owned(), text(before), text(now.as_deref())))
+    .collect()
 }
 
 impl Change {

@@ -370,7 +370,8 @@ mod tests {
             [Applied {
                 path: "/sys/block/d/queue/scheduler".into(),
                 before: "none".into(),
-                after: "mq-deadline".into()
+                after: "mq-deadline".into(),
+                also: vec![]
             }]
         );
         assert_eq!(host.text("sys/block/d/queue/scheduler"), "mq-deadline");

@@ -32,11 +32,17 @@ DEATH_S = 10.0
 
 @dataclass(frozen=True)
 class Applied:
-    """A setting of the host; ``before`` and ``after`` are what the kernel said."""
+    """A setting of the host; ``before`` and ``after`` are what the kernel said, ``also`` is what it took along."""
 
     path: str
     before: str
     after: str
+    also: tuple[Applied, ...] = ()
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Applied:
+        also = tuple(cls.of(each) for each in row.get("also", ()))
+        return cls(row["path"], row["before"], row["after"], also)
 
 
 @dataclass(frozen=True)
@@ -244,7 +250,7 @@ class Journal:
             options += ["--confirm-within", f"{round(confirm_within_s * 1000)}ms"]
         options += ["--keep"] if keep else []
         answer = await self._ask("apply", *options, stdin=[dict(change) for change in changes])
-        return [Applied(**row) for row in answer]
+        return [Applied.of(row) for row in answer]
 
     async def confirm(self) -> None:
         """Keep our open changes: only a rollback by name undoes them from now on.

@@ -24,6 +24,7 @@ from headrace.model import ServerLogin, Value
 
 if TYPE_CHECKING:
     from headrace import rollout as rollouts
+    from headrace.agent import Applied
 
 
 class Persist(StrEnum):
@@ -352,6 +353,9 @@ def _show_results(done: rollouts.Rollout) -> None:
     for result in done.results:
         now = result.note if result.after is None else f"{result.before} -> {result.after}"
         stdout().print(_line(f"{result.name}: {now}"), soft_wrap=True, highlight=False)
+        for one in result.also:
+            text = f"  along with it {one.path}: {one.before} -> {one.after}"
+            stdout().print(_line(text), soft_wrap=True, highlight=False)
     stdout().print(_line(f"id {done.id}"), highlight=False)
 
 
@@ -361,5 +365,9 @@ def _plan_json(plan: rollouts.Plan) -> dict[str, Any]:
 
 
 def _rollout_json(done: rollouts.Rollout) -> dict[str, Any]:
-    results = [vars(result) for result in done.results]
+    results = [{**vars(r), "also": [_also_json(one) for one in r.also]} for r in done.results]
     return {"id": done.id, "confirmed": done.confirmed, "results": results, "files": list(done.files)}
+
+
+def _also_json(one: Applied) -> dict[str, str]:
+    return {"path": one.path, "before": one.before, "after": one.after}

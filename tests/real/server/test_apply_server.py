@@ -80,7 +80,9 @@ def test_coupled_variables_come_back_as_a_pair(server: Server, tmp_path: Path) -
     names = ("innodb_io_capacity", "innodb_io_capacity_max")
     before = [value(server, name) for name in names]
     if "MariaDB" in str(server.sql("SELECT VERSION()")):
-        call(host, server, "apply", [{"variable": names[0], "value": "9000"}])
+        [applied] = call(host, server, "apply", [{"variable": names[0], "value": "9000"}])
+        [also] = applied["also"]
+        assert (also["path"], also["before"], also["after"]) == (names[1], before[1], value(server, names[1]))
         assert int(value(server, names[1])) >= 9000 > int(before[1]), "the server takes the other along"
     else:
         message = call(host, server, "apply", [{"variable": names[0], "value": "9000"}], code=5)
@@ -92,6 +94,7 @@ def test_coupled_variables_come_back_as_a_pair(server: Server, tmp_path: Path) -
         changes = [{"variable": names[0], "value": low}, {"variable": names[1], "value": high}]
         applied = call(host, server, "apply", changes)
         assert [a["after"] for a in applied] == [low, high], "in the order of the call, whatever came first"
+        assert all("also" not in a for a in applied), "both were asked for"
     call(host, server, "rollback")
     assert [value(server, name) for name in names] == before
 
