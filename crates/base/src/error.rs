@@ -27,6 +27,21 @@ impl AgentError {
     }
 }
 
+/// Text of others as it may be shown on a terminal: control characters as their escapes, so that no server writes to the
+/// screen of whoever asks it.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_control() && letter != '\n' && letter != '\t' {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
 /// Prints the error with its chain of causes on standard error and gives the process's exit code.
 pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else {
@@ -38,7 +53,7 @@ pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     }) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("headrace-agent: {error:#}");
+    eprintln!("headrace-agent: {}", printable(&format!("{error:#}")));
     let is_full = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::StorageFull)
     };
@@ -46,4 +61,15 @@ pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
         return ExitCode::from(8);
     }
     ExitCode::from(error.downcast_ref::<AgentError>().map_or(1, AgentError::exit_code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn what_a_server_says_moves_no_cursor() {
+        let said = "\u{1b}]0;x\u{7}\r\u{9b}2Jno table 't\u{e9}'\n\tin it";
+        assert_eq!(printable(said), "\\u{1b}]0;x\\u{7}\\r\\u{9b}2Jno table 't\u{e9}'\n\tin it");
+    }
 }

@@ -132,7 +132,7 @@ impl From<&Error> for Failure {
                 Failure::new(CANNOT_CONNECT, error.to_string())
             }
             Error::Timeout(_) => Failure::new(NO_ANSWER, error.to_string()),
-            Error::Malformed(_) => Failure::new(MALFORMED, error.to_string()),
+            Error::Malformed(_) | Error::TooLong(_) => Failure::new(MALFORMED, error.to_string()),
         }
     }
 }

@@ -16,7 +16,7 @@ use rustls::{ClientConnection, StreamOwned};
 
 use super::auth::{Channel, Login};
 use super::error::Error;
-use super::frames::{Frames, encode};
+use super::frames::{Frames, HEADER, encode};
 use super::options::{Endpoint, Options};
 use super::protocol::{
     Answer, Cells, Greeting, LoginStep, Row, capabilities, is_end, login, parse_answer, parse_column_name,
@@ -32,6 +32,9 @@ const PREPARE: u8 = 0x16;
 const CLOSE_STATEMENT: u8 = 0x19;
 /// The first byte with which the server asks for a file.
 const LOCAL_FILE: u8 = 0xFB;
+
+/// An answer to one of our own questions is far smaller; a server that sends more would fill our memory.
+const LARGEST_ANSWER: usize = 64 << 20;
 
 /// A connection that is logged in. After any error but `Error::Server` it is of no more use.
 pub struct Connection {
@@ -103,7 +106,7 @@ impl Connection {
     }
 
     /// Runs a statement and calls `on_row` with the names of the columns and each row as it comes.
-    /// A statement without rows calls nothing.
+    /// A statement without rows calls nothing; one with rows of more than 64 MiB is an error.
     pub fn query(&mut self, sql: &str, mut on_row: impl FnMut(&[String], &Row<'_>)) -> Result<(), Error> {
         self.ask(&query(sql))?;
         let Answer::Columns(count) = parse_answer(self.wire.read()?)? else { return Ok(()) };
@@ -114,8 +117,11 @@ impl Connection {
         if !is_end(self.wire.read()?) {
             return Err(Error::Malformed("the columns do not end"));
         }
+        let mut left = LARGEST_ANSWER;
         loop {
             let payload = self.wire.read()?;
+            // Even an empty row costs whoever keeps it.
+            left = left.checked_sub(payload.len() + HEADER).ok_or(Error::TooLong(LARGEST_ANSWER))?;
             if is_end(payload) {
                 return Ok(());
             }
@@ -443,7 +449,7 @@ impl Write for Socket {
 
 #[cfg(test)]
 mod tests {
-    use super::{Connection, Error};
+    use super::{Connection, Error, LARGEST_ANSWER};
     use crate::frames::{Frames, encode};
     use crate::options::{Endpoint, Options, Password, TlsMode};
     use proptest::prelude::{ProptestConfig, any, proptest};
@@ -530,6 +536,30 @@ mod tests {
             Ok::<_, Error>(rows)
         });
         assert_eq!(rows.unwrap(), [Some(size), Some(1), None]);
+    }
+
+    #[test]
+    fn an_answer_without_end_is_not_read_to_its_end() {
+        let play = |mut stream: UnixStream| {
+            accept_login(&mut stream);
+            receive(&mut stream, 0);
+            send(&mut stream, 1, &[&[1], COLUMN, END]);
+            let mut rows = Vec::new();
+            let mut sequence = 4;
+            for _ in 0..256 {
+                encode(b"\x01y", &mut sequence, &mut rows);
+            }
+            // The numbers of packets come round.
+            while stream.write_all(&rows).is_ok() {}
+        };
+        let (rows, error) = with_server(play, |options| {
+            let mut connection = Connection::open(options).unwrap();
+            let mut rows = 0;
+            let error = connection.query("SELECT a", |_, _| rows += 1).unwrap_err();
+            (rows, error)
+        });
+        assert!(matches!(error, Error::TooLong(_)), "{error}");
+        assert_eq!(rows, LARGEST_ANSWER / 6);
     }
 
     #[test]

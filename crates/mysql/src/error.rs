@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use base::error::printable;
+
 /// SELECT (or the like) denied on a table; a global privilege is missing; a command is denied.
 const DENIED: [u16; 4] = [1044, 1142, 1143, 1227];
 
@@ -21,6 +23,8 @@ pub enum Error {
     Closed,
     #[error("the server sent a malformed packet: {0}")]
     Malformed(&'static str),
+    #[error("the server sent an answer of more than {} MiB", .0 >> 20)]
+    TooLong(usize),
     #[error("cannot log in: {0}")]
     Login(String),
     #[error("TLS: {0}")]
@@ -37,8 +41,8 @@ impl Error {
         };
         Error::Server {
             code: u16::from_le_bytes([*low, *high]),
-            state: String::from_utf8_lossy(state).into_owned(),
-            message: String::from_utf8_lossy(message).into_owned(),
+            state: printable(&String::from_utf8_lossy(state)),
+            message: printable(&String::from_utf8_lossy(message)),
         }
     }
 
