@@ -16,6 +16,8 @@ use crate::server::query::rows;
 use crate::server::replication::{self, Channel};
 use mysql::{Connection, Endpoint, Error, Options};
 
+/// More tables are not opened for their sizes: it takes the server seconds, and throws others out of its cache.
+const MOST_TABLES: u64 = 10_000;
 /// The longest that one statement may take, by the server's own clock.
 const STATEMENT_LIMIT_S: u64 = 3;
 /// And by ours, for a server that does not keep to its own.
@@ -101,7 +103,7 @@ pub fn read(
     })
     .map(|mut settings| {
         asked.process_privilege(&mut connection);
-        if asked.sees_all_tables(&mut connection) {
+        if asked.sees_all_tables(&mut connection) && asked.has_few_tables(&mut connection) {
             settings.engines = asked.engines(&mut connection);
         }
         let tables =
@@ -251,6 +253,19 @@ impl Asked<'_> {
             self.missing.push("SELECT ON *.*");
         }
         sees_all
+    }
+
+    /// Their sizes are in the tables themselves: a server has to open each of them to sum them up. Counting opens none.
+    fn has_few_tables(&mut self, connection: &mut Connection) -> bool {
+        let sql = format!(
+            "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA NOT IN {SYSTEM_SCHEMAS}"
+        );
+        let Some(rows) = self.ask(connection, "number of tables", "", &sql) else { return false };
+        let count = rows.first().and_then(|row| row.first()?.as_deref()?.parse::<u64>().ok());
+        let Some(count) = count.filter(|count| *count > MOST_TABLES) else { return true };
+        let error = format!("sizes of the tables: not read, because {count} tables would have to be opened");
+        self.errors.push(ReadError { path: self.place.clone(), error });
+        false
     }
 
     fn engines(&mut self, connection: &mut Connection) -> Option<Vec<Engine>> {
