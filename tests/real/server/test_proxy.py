@@ -330,6 +330,23 @@ def test_limits_and_servers_that_are_away(maria: Server, tmp_path: Path) -> None
     assert seen.summary["unreachable"] == 1
 
 
+def test_the_limit_of_open_files_refuses_and_hangs_nobody(maria: Server, tmp_path: Path) -> None:
+    limited = tmp_path / "limited"
+    limited.write_text(f'#!/bin/sh\nulimit -n 90; exec {agent_path()} "$@"\n')
+    limited.chmod(0o755)
+    with proxy(tmp_path, *target(maria), program=limited) as seen, contextlib.ExitStack() as stack:
+        told = []
+        for _ in range(40):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", seen.port), timeout=30))
+            told.append(client.recv(7))
+    refused = [answer for answer in told if answer[4:7] == b"\xff\x10\x04"]
+    assert len(told) - len(refused) == (90 - 64) // 2
+    assert seen.summary["refused"] == len(refused)
+    argv = [limited, "proxy", "--listen", "127.0.0.1:0", *target(maria), "--max-sessions", "100"]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    assert (done.returncode, "the limit is 90" in done.stderr) == (5, True)
+
+
 def test_recording_never_holds_up_the_traffic(maria: Server, tmp_path: Path) -> None:
     """With room for nothing, all sessions have gaps, and every answer comes all the same."""
     with (

@@ -56,9 +56,9 @@ pub struct ProxyArguments {
     /// Threads that pass bytes on [default: one a core]
     #[arg(long, value_name = "COUNT")]
     pub(super) threads: Option<usize>,
-    /// Clients at once; more are told "Too many connections"
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
-    pub(super) max_sessions: usize,
+    /// Clients at once; more are told "Too many connections" [default: 10000, or as many as the limit of open files allows]
+    #[arg(long, value_name = "COUNT")]
+    pub(super) max_sessions: Option<usize>,
     /// Bytes that may wait to be decoded, in MiB; what comes while they do is left out of the recording, and counted
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     pub(super) queue_mib: usize,

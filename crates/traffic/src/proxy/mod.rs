@@ -11,6 +11,7 @@
 //! by their password refuse it.
 
 mod arguments;
+mod descriptors;
 mod events;
 mod leg;
 mod login;
@@ -39,9 +40,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
 
 pub use self::arguments::ProxyArguments;
+use self::descriptors::{Spare, is_out_of_descriptors};
 use self::events::Out;
 use self::login::Rules;
-use self::shared::{Settings, Totals, error_packet};
+use self::shared::{Settings, Totals, refuse};
 use self::tap::{Queue, Tap};
 use self::worker::{Inbox, Worker};
 use super::coverage::Coverage;
@@ -59,6 +61,7 @@ const CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
     let settings = Arc::new(settings(arguments)?);
+    let max_sessions = descriptors::sessions(arguments.max_sessions)?;
     let stop = StopSignal::install()?;
     let out = Out::open(arguments)?;
     let listener = TcpListener::bind(&arguments.listen)
@@ -88,7 +91,7 @@ pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
     let decoder = Decoder::with_options(out, options);
     let shared = queue.clone();
     let decoding = std::thread::spawn(move || decode(&batches, &shared, decoder));
-    accept(&listener, &stop, &inboxes, &totals, arguments.max_sessions)?;
+    accept(&listener, &stop, &inboxes, &totals, max_sessions)?;
     drop(listener);
     let grace_ns = u64::try_from(arguments.grace.as_nanos()).unwrap_or(u64::MAX);
     totals.stop_ns.store(now_ns().saturating_add(grace_ns).max(1), Relaxed);
@@ -128,6 +131,7 @@ fn accept(
     most: usize,
 ) -> anyhow::Result<()> {
     let mut turn = 0;
+    let mut spare = Spare::new();
     loop {
         let mut files = [PollFd::new(listener, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
         let _ = poll(&mut files, Some(&CHECK));
@@ -138,8 +142,12 @@ fn accept(
             let (socket, client) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if is_out_of_descriptors(&error) && spare.refuse(listener) => {
+                    totals.refused.fetch_add(1, Relaxed);
+                    continue;
+                }
                 Err(_) => {
-                    // Out of descriptors, or a client that left at once. Those that are open must go on.
+                    // A client that left at once, or no memory. Those that are open must go on.
                     std::thread::sleep(Duration::from_millis(10));
                     break;
                 }
@@ -147,10 +155,11 @@ fn accept(
             if totals.active.fetch_add(1, Relaxed) >= most {
                 totals.active.fetch_sub(1, Relaxed);
                 totals.refused.fetch_add(1, Relaxed);
-                let _ = (&socket).write_all(&error_packet(1040, "08004", "Too many connections"));
+                refuse(&socket);
                 continue;
             }
             let _ = set_tcp_nodelay(&socket, true);
+            descriptors::keep_alive(&socket);
             inboxes[turn % inboxes.len()].put(OwnedFd::from(socket), client);
             turn += 1;
         }

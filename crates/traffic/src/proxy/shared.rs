@@ -1,5 +1,7 @@
 //! What all threads of the proxy share.
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -37,6 +39,11 @@ pub struct Totals {
     pub unreachable: AtomicU64,
     /// From clients, from the server.
     pub bytes: [AtomicU64; 2],
+}
+
+/// As a server does it that is full.
+pub fn refuse(mut socket: &TcpStream) {
+    let _ = socket.write_all(&error_packet(1040, "08004", "Too many connections"));
 }
 
 /// An error as a server would send it in place of its greeting.

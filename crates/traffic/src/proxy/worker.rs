@@ -197,6 +197,7 @@ impl Worker {
                 return;
             }
         };
+        super::descriptors::keep_alive(&server);
         let rules = self.settings.rules;
         let pair = Pair {
             session,
