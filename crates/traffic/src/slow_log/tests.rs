@@ -124,6 +124,16 @@ fn statements_that_look_like_headers() {
 }
 
 #[test]
+fn empty_lines_at_the_end_cut_nothing_off() {
+    for end in ["", "\n", "\n\n", "\r\n", " \n\t\n"] {
+        let log = event(1, 1, "select 1") + &event(2, 1, "select 2") + end;
+        let (events, coverage) = parsed(log.as_bytes());
+        assert_eq!((events.len(), coverage.damaged), (2, 0), "{end:?}");
+        assert_eq!(events[1].text, "select 2");
+    }
+}
+
+#[test]
 fn before_5_1_no_timestamp_is_set() {
     let log = "# Time: 071015 21:43:52  # User@Host: root[root] @ localhost []\n\
         # Query_time: 2  Lock_time: 0  Rows_sent: 1  Rows_examined: 0\nuse test;\nselect sleep(2) from n;\n\
