@@ -261,7 +261,9 @@ def test_two_experiments_are_compared_unpaired(tmp_path: Path) -> None:
     assert throughput["STOCK"].ratio.estimate == pytest.approx(1.6, rel=0.1)
     assert throughput["STOCK"].comparisons == 2
     assert any("different times" in note for note in found.notes)
-    assert found.headline.startswith("Unpaired, and run at different times: new-kernel against old-kernel is")
+    assert found.headline.startswith(
+        "Unpaired, and run at different times: new-kernel relative to old-kernel is"
+    )
     assert f"faster in STOCK ({throughput['STOCK'].ratio.estimate:.2f}x)" in found.headline
 
 

@@ -104,8 +104,8 @@ def test_the_table_of_commands_has_each_command_at_its_module() -> None:
         (["run"], 2, "PLAN"),
         (["run", "no-such.toml"], 3, "no such file"),
         (["plan", "show", "pyproject.toml"], 3, "pyproject.toml: "),
-        (["report", "tests"], 9, "no experiment folder"),
-        (["compare", "tests", "src"], 9, "no experiment folder"),
+        (["report", "tests"], 9, "not an experiment folder"),
+        (["compare", "tests", "src"], 9, "not an experiment folder"),
         (["facts", "--target", "/no/such/folder"], 3, "/no/such/folder"),
     ],
 )

@@ -179,7 +179,7 @@ def test_bad_names(tmp_path: Path) -> None:
         foreign.read_outputs([file], "{a}-{b}.log")
     with pytest.raises(PlanError, match="no factor in braces"):
         foreign.read_outputs([file], "x.log")
-    with pytest.raises(PlanError, match="stands twice"):
+    with pytest.raises(PlanError, match="appears twice"):
         foreign.read_outputs([file], "{a}{a}.log")
     with pytest.raises(PlanError, match="not the output of sysbench, fio"):
         foreign.read_outputs([file], "{a}.log")

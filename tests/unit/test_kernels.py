@@ -111,7 +111,7 @@ def test_a_listed_host_may_reboot() -> None:
 
 def test_a_race_of_kernels_is_refused() -> None:
     text = PLAN.format(target='address = "vm"', blocks=2, seconds=1).replace('"factorial"', '"race"')
-    with pytest.raises(PlanError, match="costs a reboot"):
+    with pytest.raises(PlanError, match="needs a reboot"):
         kinds.build(plan.parse(text, "plan.toml"), place="plan.toml")
 
 

@@ -355,7 +355,7 @@ def test_a_changed_plan_needs_another_folder(bench: Bench) -> None:
     bench.plan.write_text(bench.plan.read_text().replace("seconds = 10", "seconds = 20"))
     cause = bench.run().exception
     assert isinstance(cause, HeadraceError)
-    assert "another design" in cause.message
+    assert "a different design" in cause.message
 
 
 def _design(bench: Bench) -> Any:

@@ -72,7 +72,7 @@ def test_a_kernel_that_does_not_come_up_falls_back_and_is_a_failed_treatment(how
     host = RebootingHost(OLD, offered=[NEW], loader=loader, panics=panics, mute=mute)
     before = host.state()
     machine = machine_of(host)
-    with pytest.raises(TreatmentFailed, match=f"came back with {OLD}"):
+    with pytest.raises(TreatmentFailed, match=f"returned with {OLD}"):
         asyncio.run(machine.ready("6.12", lambda _: None))
     assert host.running == OLD
     asyncio.run(machine.release(lambda _: None))

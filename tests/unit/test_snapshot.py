@@ -58,7 +58,11 @@ def test_what_is_no_snapshot_is_refused_with_a_reason(tmp_path: Path) -> None:
     whole = tmp_path / "whole.hunt"
     save(ill(), whole)
     (tmp_path / "cut").write_bytes(whole.read_bytes()[:-200])
-    for name, said in (("text", "no snapshot"), ("empty.zip", "no snapshot"), ("cut", "no snapshot")):
+    for name, said in (
+        ("text", "not a headrace snapshot"),
+        ("empty.zip", "not a headrace snapshot"),
+        ("cut", "not a headrace snapshot"),
+    ):
         with pytest.raises(StoreError, match=said):
             load(tmp_path / name)
     with pytest.raises(StoreError, match="no such file"):

@@ -87,7 +87,7 @@ def test_an_error_names_the_key(more: str, said: str) -> None:
             'x = { knob = "server.innodb_flush_log_at_trx_commit", levels = [0, 1] }',
             "reduces durability",
         ),
-        ('x = { knob = "workload.connections", low = 1, high = 9 }', "asks another question"),
+        ('x = { knob = "workload.connections", low = 1, high = 9 }', "changes the question"),
     ],
 )
 def test_a_bad_range(knob: str, said: str) -> None:

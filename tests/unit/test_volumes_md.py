@@ -152,7 +152,7 @@ CHUNKS = '[factors.chunk]\nknob = "volume.raid_chunk"\nlevels = ["4K", "64K"]'
         (
             {"base": '"volume.stripe_cache" = 512'},
             "volume.stripe_cache = 512: RAID 0 has none",
-            "in place of [base]",
+            "instead of [base]",
         ),
         ({"base": '"volume.raid_bitmap" = "internal"'}, "RAID 0 has nothing to bring back", ""),
         ({"base": '"volume.raid_devices" = 3'}, "3 devices: RAID 6 needs at least 4", "[volume] devices"),

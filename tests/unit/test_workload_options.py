@@ -51,7 +51,7 @@ def parameter(given: Any) -> dict[str, Any]:
         ("oltp", {"clients": ["nobody"]}, "workload.clients: target 'nobody': must be local, user@host"),
         ("oltp", {"clients": "local"}, "workload.clients = 'local': must be a list, each a text"),
         ("oltp", {"clients": ["local"] * 2}, "workload.connections = 1: fewer than the 2 clients"),
-        ("tpcc", {"times": "specification", "rate": 5}, 'workload.times = "specification": sets when'),
+        ("tpcc", {"times": "specification", "rate": 5}, 'workload.times = "specification": determines when'),
         ("sql", {}, "workload.operations: a list of at least one table is required"),
         ("sql", {"operation": [READ]}, "did you mean operations?"),
         ("sql", {"operations": [READ, READ]}, "workload.operations: two have the name 'read'"),

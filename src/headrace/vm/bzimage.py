@@ -36,7 +36,8 @@ def direct_image(content: bytes) -> bytes | None:
     try:
         elf = _unpacked(content)
         return elf if elf is not None and _has_pvh_entry(elf) else None
-    except (struct.error, ValueError, lzma.LZMAError, zlib.error, zstandard.ZstdError):
+    # An offset of 64 bits can be too large for struct.
+    except (struct.error, ValueError, OverflowError, lzma.LZMAError, zlib.error, zstandard.ZstdError):
         return None
 
 
@@ -58,7 +59,7 @@ def _unpacked(content: bytes) -> bytes | None:
     if payload.startswith((b"\xfd7zXZ\0", b"\x5d\0\0")):
         return lzma.LZMADecompressor().decompress(payload, MOST_BYTES)
     if payload.startswith(b"\x28\xb5\x2f\xfd"):
-        return zstandard.ZstdDecompressor().decompressobj().decompress(payload)
+        return zstandard.ZstdDecompressor().stream_reader(payload).read(MOST_BYTES)
     if payload.startswith(b"\x02\x21\x4c\x18"):
         return _from_lz4(payload[4:-4], size)
     return None

@@ -176,7 +176,7 @@ def test_a_changed_plan_is_refused_in_the_same_folder(bench: Callable[[str], Ben
     lab.plan.write_text(lab.plan.read_text().replace("seconds = 2", "seconds = 3"))
     code, _, err = lab.finish()
     assert code == 7
-    assert "another design" in err
+    assert "a different design" in err
 
 
 def test_a_full_disk_is_one_clear_line(bench: Callable[[str], Bench]) -> None:

@@ -103,7 +103,7 @@ async def test_a_server_that_goes_away_and_comes_back(server: Server) -> None:
         assert "live" in text().splitlines()[0]
         server.stop()
         try:
-            await until(lambda: "server away: " in text(), "its absence")
+            await until(lambda: "server unreachable: " in text(), "its absence")
             assert "live" in text().splitlines()[0]  # the host is
         finally:
             server.start()

@@ -147,7 +147,7 @@ class TestSshRefusals:
             target = small.target()
             await target.connect()
             processes = [await target.spawn(["sleep", "300"]) for _ in range(2)]
-            with pytest.raises(TargetError, match="no further session") as caught:
+            with pytest.raises(TargetError, match="another session") as caught:
                 await target.run(["true"])
             assert "MaxSessions" in str(caught.value.hint)
             for process in processes:
@@ -202,7 +202,7 @@ class TestFixture(ReadsFiles):
             await FixtureTarget(place.parent).read("/sys/kernel/mm/transparent_hugepage/enabled")
 
     async def test_a_folder_that_is_no_host(self, tmp_path: Path) -> None:
-        with pytest.raises(TargetError, match="no saved host"):
+        with pytest.raises(TargetError, match="not a saved host"):
             await FixtureTarget(tmp_path).connect()
 
 
