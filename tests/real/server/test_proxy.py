@@ -342,7 +342,7 @@ def test_the_limit_of_open_files_refuses_and_hangs_nobody(maria: Server, tmp_pat
     refused = [answer for answer in told if answer[4:7] == b"\xff\x10\x04"]
     assert len(told) - len(refused) == (90 - 64) // 2
     assert seen.summary["refused"] == len(refused)
-    argv = [limited, "proxy", "--listen", "127.0.0.1:0", *target(maria), "--max-sessions", "100"]
+    argv = [str(limited), "proxy", "--listen", "127.0.0.1:0", *target(maria), "--max-sessions", "100"]
     done = subprocess.run(argv, check=False, capture_output=True, text=True)
     assert (done.returncode, "the limit is 90" in done.stderr) == (5, True)
 
