@@ -414,7 +414,7 @@ def test_two_servers_are_compared_with_each_other(
     command += ["--compare-with", f"127.0.0.1:{another.port}", "--speed", "max", "--commit-order"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert "all as those of the first server" in done.stdout
+    assert "all equal those of the first server" in done.stdout
     assert content(fresh) == content(another) != []
     # Neither is as recorded, but they differ from each other in one row alone.
     for each in (fresh, another):
