@@ -215,7 +215,8 @@ def test_after_a_boot_what_a_file_set_again_is_undone_and_nothing_else(host: Fak
 
 
 def test_killed_at_any_instant_it_is_undone_at_the_deadline_or_by_the_next(host: Fake) -> None:
-    changes = [kernel(n) for n in range(12)] + [{"file": SYSCTL, "content": "x\n"}]
+    # As long as the originals: of a plain file, unlike the kernel's, a killed write could else leave half of each.
+    changes = [kernel(n, f"replaced {n}") for n in range(12)] + [{"file": SYSCTL, "content": "x\n"}]
     originals = {f"/sys/fake/{n}": f"original {n}" for n in range(12)}
     started = time.monotonic()
     host.apply(*changes, within="1h")

@@ -84,7 +84,13 @@ def kill_after(argv: list[str], stdin: str, delay_s: float) -> None:
 def test_killed_at_any_instant_the_originals_come_back(host: Host) -> None:
     originals = fake_settings(host.folder, 20)
     root = ("--root", str(host.folder))
-    changes = json.dumps([{"path": path, "value": "changed"} for path in originals])
+    # As long as the originals: of a plain file, unlike the kernel's, a killed write could else leave half of each.
+    changes = json.dumps(
+        [
+            {"path": path, "value": text.strip().replace("original", "replaced")}
+            for path, text in originals.items()
+        ]
+    )
     started = time.monotonic()
     host.call("apply", *root, stdin=json.loads(changes))
     whole_s = time.monotonic() - started
