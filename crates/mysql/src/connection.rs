@@ -33,7 +33,7 @@ const CLOSE_STATEMENT: u8 = 0x19;
 /// The first byte with which the server asks for a file.
 const LOCAL_FILE: u8 = 0xFB;
 
-/// An answer to one of our own questions is far smaller; a server that sends more would fill our memory.
+/// Answers to our own queries are far smaller; a server that sends more would fill our memory.
 const LARGEST_ANSWER: usize = 64 << 20;
 
 /// A connection that is logged in. After any error but `Error::Server` it is of no more use.
@@ -120,7 +120,7 @@ impl Connection {
         let mut left = LARGEST_ANSWER;
         loop {
             let payload = self.wire.read()?;
-            // Even an empty row costs whoever keeps it.
+            // Even an empty row costs memory to keep.
             left = left.checked_sub(payload.len() + HEADER).ok_or(Error::TooLong(LARGEST_ANSWER))?;
             if is_end(payload) {
                 return Ok(());
@@ -549,7 +549,7 @@ mod tests {
             for _ in 0..256 {
                 encode(b"\x01y", &mut sequence, &mut rows);
             }
-            // The numbers of packets come round.
+            // Packet numbers wrap around.
             while stream.write_all(&rows).is_ok() {}
         };
         let (rows, error) = with_server(play, |options| {

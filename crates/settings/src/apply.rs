@@ -63,7 +63,7 @@ impl<'a> Hands<'a> {
             self.check(change, changes)?;
         }
         for change in changes {
-            // Also where the value holds already: it would be gone with the other change.
+            // Also if the value is already set: undoing the other change would remove it.
             let before = self.read(change)?;
             let undo = self.undo(change, before.as_deref())?;
             must_be_free(journal, owner, &keys(&undo))?;

@@ -34,7 +34,7 @@ pub fn check(
         (Some(text), Some(now)) => same(value.name, text, now),
         (text, now) => text == now,
     };
-    // The first one is restored first: if it is back, the others may be anything on their way.
+    // The first value is restored first: once it is back, the others may be in transition.
     let Some(first) = values.first().filter(|first| !is(first, first.original)) else { return Ok(()) };
     if became.is_empty() {
         let is_ours = values.iter().any(|value| is(value, Some(wrote)));
@@ -84,7 +84,7 @@ mod tests {
             ("5", &["1"], true),
             ("5", &[], true),
             ("1", &[], false),
-            // The kernel made another value of it, and that was noted.
+            // The kernel adjusted the value, and that was recorded.
             ("2", &["2"], false),
         ] {
             assert_eq!(is_foreign(&[value("a", "60", now)], became, "1"), foreign, "{now} {became:?}");

@@ -60,7 +60,7 @@ pub enum Undo {
     Remount { path: PathBuf, options: String },
 }
 
-/// One start of one server: what is set in a server ends with it.
+/// One run of one server: variables set in it are lost when it ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerStart {
     pub server: String,
@@ -384,7 +384,7 @@ impl Line {
 }
 
 impl Numbered {
-    /// Its number comes when it is added.
+    /// The id is assigned when the entry is added.
     fn new(wrote: String, undo: Undo) -> Numbered {
         Numbered { id: 0, wrote, became: vec![], lasts: false, undo }
     }
@@ -396,7 +396,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Open {
-    /// Whether the host was booted since; not where either boot is unknown.
+    /// Whether the host was booted since; false if either boot is unknown.
     pub fn is_of_another_boot(&self) -> bool {
         let boot = this_boot();
         !self.boot_id.is_empty() && !boot.is_empty() && self.boot_id != boot

@@ -128,10 +128,10 @@ impl KernelFiles {
     /// Fail if somebody else has set one of these values since `entry` was journaled.
     pub fn check_foreign(&self, values: &[FileValue], entry: &Open) -> anyhow::Result<()> {
         let now = self.read_all(values);
-        // After a boot a file has set the first one again; what that made of the others was noted by nobody.
+        // After a boot a file has set the first value again; its effect on the others was not recorded.
         let noted = if entry.is_of_another_boot() { 1 } else { values.len() };
         let became = entry.became.iter().take(noted).map(Some).chain(std::iter::repeat(None));
-        // What has gone with its device holds nothing of anybody's, and an empty one was never set.
+        // A value that vanished with its device cannot be anyone else's; an empty one was never set.
         let is_set = |now: &Option<String>| now.as_ref().is_some_and(|text| !text.is_empty());
         let there: Vec<_> = values.iter().zip(&now).zip(became).filter(|((_, now), _)| is_set(now)).collect();
         let values_now: Vec<foreign::Value<'_>> = there

@@ -4,7 +4,7 @@ use super::journal::{Journal, Undo};
 use super::owner::{are_one, ways_out};
 use base::error::AgentError;
 
-/// All that the undo would write, with what is coupled; nothing for what a trial builds.
+/// Everything the undo would write, including coupled settings; empty for what a trial builds.
 pub fn keys(undo: &Undo) -> Vec<String> {
     match undo {
         Undo::Setting { restore } => restore.iter().map(|value| value.path.clone()).collect(),

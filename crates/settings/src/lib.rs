@@ -174,13 +174,13 @@ pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
             };
             let foreign = if *accept_foreign { Foreigners::Accept } else { Foreigners::Keep };
             let mut undone = match (kept, everyone) {
-                // All of these are asked for below; what fails is reported once.
+                // All of these are undone below, so a failure is reported once.
                 (None, true) => vec![],
                 _ => watcher::revert_overdue(&mut journal, &kernel)?,
             };
             undone.retain(|each| each.done);
             undone.extend(match kept {
-                // What a killed call had left was the last; another undo is another decision.
+                // The last change was what the killed call left; undoing more is a separate decision.
                 Some(id) if id == "last" && !undone.is_empty() => vec![],
                 Some(id) => undo_kept(&mut journal, id, &kernel, foreign)?,
                 None => {

@@ -43,11 +43,11 @@ pub fn must_be_empty(device: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Who has a device open for writing.
+/// The process that has a device open for writing.
 enum Writer {
     None,
     Found(String),
-    /// This process may not be looked into.
+    /// This process's descriptors cannot be read.
     Hidden(u32),
 }
 
@@ -66,7 +66,7 @@ fn writer(device: &Path) -> anyhow::Result<Writer> {
             Err(_) => continue,
         };
         for descriptor in descriptors.flatten() {
-            // The link is followed to the open file itself, whatever its name leads to by now.
+            // The link leads to the open file itself, even if its name now means another.
             let is_it = fs::metadata(descriptor.path())
                 .is_ok_and(|file| file.file_type().is_block_device() && file.rdev() == number);
             let info = folder.join("fdinfo").join(descriptor.file_name());

@@ -1,11 +1,11 @@
-//! What ends a process along with others: its unit's control group, and the kernel when memory is short.
+//! Surviving what ends other processes: the end of a unit's control group, and a shortage of memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use host::mountinfo;
 
-/// The lowest that the kernel grants us, in steps: without CAP_SYS_RESOURCE that is what we were given once.
+/// Tried from the lowest: without CAP_SYS_RESOURCE the kernel only allows values we already had.
 const OOM_SCORES: [&str; 11] =
     ["-1000", "-900", "-800", "-700", "-600", "-500", "-400", "-300", "-200", "-100", "0"];
 
@@ -15,12 +15,12 @@ pub fn outlive_the_unit() {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     for folder in roots(&own, &mounts) {
-        // 0 is the process that writes. Where it is not allowed we stay.
+        // 0 means the writing process. If it is not allowed, we stay.
         let _ = fs::write(folder.join("cgroup.procs"), "0");
     }
 }
 
-/// Ask the kernel to end any other process first.
+/// Ask the kernel to kill any other process first.
 pub fn outlive_a_shortage() {
     let path = Path::new("/proc/self/oom_score_adj");
     let now = fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<i32>().ok()).unwrap_or(0);

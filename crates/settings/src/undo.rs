@@ -32,7 +32,7 @@ impl std::fmt::Display for Undone {
     }
 }
 
-/// What becomes of an entry whose value somebody else has set since. The value is left in any case.
+/// What happens to an entry whose value another program has set since. The value is never overwritten.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Foreigners {
     /// The entry stays open, which is a failure.

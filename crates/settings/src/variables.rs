@@ -14,10 +14,10 @@ const STATEMENT: Duration = Duration::from_secs(60);
 /// How long the server may take to let go of an earlier change (a buffer pool that is still resized).
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Longer than any variable that anybody sets by hand.
+/// Longer than any value set by hand.
 const LONGEST_BYTES: usize = 64 << 10;
 
-/// What a server answers that does not know a variable.
+/// ER_UNKNOWN_SYSTEM_VARIABLE.
 const UNKNOWN_VARIABLE: u16 = 1193;
 
 /// Setting one of these may move the others: servers keep them in order.
@@ -98,7 +98,7 @@ impl Server {
         Ok(found)
     }
 
-    /// Which server this is, and since when it runs.
+    /// Which server this is, and when it started.
     pub fn start(&mut self) -> anyhow::Result<ServerStart> {
         // MySQL; MariaDB since 10.5.26; any other, by where it is.
         let names =

@@ -72,7 +72,7 @@ pub fn start(state: &Path, owner: &str, root: &Path) -> anyhow::Result<()> {
         command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into));
     }
     let mut child = command.spawn().context("starting the watcher")?;
-    // Nothing is written to the host before the watcher is where nothing ends it along with us.
+    // Nothing is written to the host before the watcher is safe from what could end us.
     let mut said = String::new();
     let out = child.stdout.take().context("starting the watcher")?;
     std::io::BufReader::new(out).read_line(&mut said).context("the watcher")?;
@@ -88,7 +88,7 @@ pub fn watch(state: &Path, owner: &str, kernel: &KernelFiles) -> anyhow::Result<
     let mut pause = GLANCE;
     let mut give_up = uptime() + PATIENCE;
     while uptime() < give_up {
-        // Whatever keeps the journal from being read (no descriptors, a disk that fails) may be over soon.
+        // The cause of a failed read (no descriptors, a failing disk) may be temporary.
         let Ok(open) = journal::read_open(state) else {
             std::thread::sleep(GLANCE);
             continue;
@@ -99,7 +99,7 @@ pub fn watch(state: &Path, owner: &str, kernel: &KernelFiles) -> anyhow::Result<
             .filter_map(|entry| Some(entry.deadline.as_ref()?.uptime_ns))
             .collect();
         let (Some(next_ns), Some(last_ns)) = (deadlines_ns.iter().min(), deadlines_ns.iter().max()) else {
-            // We are started before the first entry is made: whoever makes it has the journal's lock.
+            // We start before the first entry exists: the process that adds it holds the journal's lock.
             match Journal::open(state) {
                 Ok(journal) if journal.content.open.iter().all(|entry| !is_watched(entry, owner)) => {
                     return Ok(());
@@ -129,7 +129,7 @@ fn is_watched(entry: &Open, owner: &str) -> bool {
     entry.owner == owner && entry.deadline.is_some()
 }
 
-/// Tell whoever started us, who may be gone by then, and let go of the pipe.
+/// Tell the parent, which may be gone by then, and close the pipe.
 fn say_ready() {
     let mut out = std::io::stdout();
     let _ = out.write_all(READY.as_bytes()).and_then(|()| out.flush());

@@ -92,7 +92,7 @@ impl Statement {
             }
             Kind::Variable => self.is_user_variable = !part.starts_with(b"@@"),
             Kind::Semicolon => *self = Self::default(),
-            // It may hold the end of the statement: from here on everything is data.
+            // It may contain the end of the statement: treat everything from here on as data.
             Kind::Disputed => *self = Self { has_begun: true, ..Self::default() },
             Kind::Comma if self.is_limit => {}
             Kind::Comma => self.is_user_variable = false,

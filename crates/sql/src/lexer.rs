@@ -135,7 +135,7 @@ const IN_WORD: [bool; 256] = {
     table
 };
 
-/// How a server may understand backslashes and bytes from 0x80.
+/// How a server may read backslashes and bytes from 0x80.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     Usual,
@@ -505,7 +505,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Words that follow a value, and begin no name.
+/// Words that follow a value and do not start a name.
 #[cold]
 fn goes_on(word: &[u8]) -> bool {
     const WORDS: [&str; 30] = [

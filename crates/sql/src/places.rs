@@ -2,12 +2,12 @@
 
 use super::lexer::{Kind, Token};
 
-/// No server has tables with more columns.
+/// The most columns a table can have.
 const MOST_COLUMNS: usize = 4096;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
-    /// No INSERT or REPLACE, or none with secret columns.
+    /// Not an INSERT or REPLACE, or without secret columns.
     #[default]
     Off,
     /// Behind the verb, before the list of columns; whether a name has come.

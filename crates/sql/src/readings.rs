@@ -6,7 +6,7 @@
 
 use super::lexer::{Kind, Lexer, Reading, Token};
 
-/// Gives tokens one after another.
+/// A source of tokens.
 pub trait Tokens {
     fn next(&mut self) -> Option<Token>;
 }
@@ -29,7 +29,7 @@ pub fn others(text: &[u8]) -> Vec<Lexer<'_>> {
         .into_iter()
         .filter(|reading| *reading != Reading::Pairs || !is_utf8)
         .map(|reading| Lexer::with_reading(text, reading))
-        // The text may have been cut, and so end in a string.
+        // The text may have been cut within a string.
         .filter(|lexer| !is_usual || makes_sense(*lexer, text, true))
         .collect()
 }
@@ -86,7 +86,7 @@ const KEYWORDS: &[&str] = &[
     "use", "using", "value", "values", "week", "when", "where", "while", "window", "with", "xor", "year",
 ];
 
-/// Most readings that are compared.
+/// The most readings that are compared.
 const MOST: usize = 3;
 
 /// The tokens on which all readings agree; what is between them as one `Disputed`.
@@ -96,7 +96,7 @@ pub struct Agreed<'a> {
 }
 
 impl<'a> Agreed<'a> {
-    /// Nothing where there is only one reading.
+    /// None if there is only one reading.
     #[must_use]
     pub fn new(text: &'a [u8]) -> Option<Self> {
         let others = others(text);

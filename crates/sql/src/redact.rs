@@ -38,9 +38,9 @@ pub fn redact(text: &[u8], out: &mut Vec<u8>) -> bool {
     is_secret
 }
 
-/// What one reading of a text says.
+/// The result of one reading of a text.
 struct Redacted {
-    /// Passwords were in it, or something that may take one was named.
+    /// It contained passwords, or named something that may take one.
     is_secret: bool,
     doubtful_at: Option<usize>,
 }

@@ -116,7 +116,7 @@ pub fn is_read_only(text: &[u8]) -> bool {
             while all.token().is_some() {
                 all.step();
             }
-            // A server that reads it so refuses it.
+            // A server with this reading refuses it.
             all.broken || other.read_only()
         });
     }

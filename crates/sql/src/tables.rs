@@ -14,7 +14,7 @@ const DEPTH: usize = 32;
 pub fn tables(text: &[u8]) -> Vec<Vec<u8>> {
     let (mut tables, is_doubtful) = read_by(Lexer::new(text), text);
     if is_doubtful {
-        // Names that not every reading has may be words of a value.
+        // A name that some readings lack may be part of a value.
         for other in readings::others(text) {
             let (same, _) = read_by(other, text);
             tables.retain(|table| same.contains(table));
@@ -23,7 +23,7 @@ pub fn tables(text: &[u8]) -> Vec<Vec<u8>> {
     tables
 }
 
-/// The tables, and whether there are other readings.
+/// The tables, and whether other readings exist.
 fn read_by(lexer: Lexer<'_>, text: &[u8]) -> (Vec<Vec<u8>>, bool) {
     let mut finder = Finder {
         lexer,

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How often limits are looked at, and what has waited is written.
+/// How often limits are checked and buffered events are written.
 const TICK: Duration = Duration::from_millis(100);
-/// Work that was to end and did nothing for this time is not waited for.
+/// Work that should end but makes no progress for this long is abandoned.
 const TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// Counts steps of the work, so that slow and stuck can be told apart.
+/// Counts steps of the work, to distinguish slow from stuck.
 #[derive(Debug, Default)]
 pub struct Pulse(AtomicU64);
 
@@ -59,7 +59,7 @@ pub fn watch<Reason: Display>(
     }
 }
 
-/// Ends the process: the thread that would clean up is the one that is stuck.
+/// Ends the process, because the thread that would clean up is stuck.
 fn end(reason: &impl Display) -> ! {
     eprintln!(
         "headrace-agent: {reason}, and the decoder did not end: what it had not written yet is lost; please report \

@@ -16,7 +16,7 @@ use crate::server::query::rows;
 use crate::server::replication::{self, Channel};
 use mysql::{Connection, Endpoint, Error, Options};
 
-/// More tables are not opened for their sizes: it takes the server seconds, and throws others out of its cache.
+/// With more tables, sizes are left out: opening them takes the server seconds and evicts others from its cache.
 const MOST_TABLES: u64 = 10_000;
 /// The longest that one statement may take, by the server's own clock.
 const STATEMENT_LIMIT_S: u64 = 3;
@@ -255,7 +255,7 @@ impl Asked<'_> {
         sees_all
     }
 
-    /// Their sizes are in the tables themselves: a server has to open each of them to sum them up. Counting opens none.
+    /// Summing sizes makes the server open every table; counting opens none.
     fn has_few_tables(&mut self, connection: &mut Connection) -> bool {
         let sql = format!(
             "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA NOT IN {SYSTEM_SCHEMAS}"

@@ -41,7 +41,7 @@ pub struct CaptureOptions {
     pub limits: Limits,
     /// Memory for packets that wait for us, in bytes; the kernel locks it.
     pub ring_bytes: usize,
-    /// Beats with every packet.
+    /// Advances with every packet.
     pub pulse: Arc<Pulse>,
 }
 

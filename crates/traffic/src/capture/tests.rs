@@ -339,7 +339,7 @@ fn interface_that_is_not_there() {
     }
 }
 
-/// A decoder that never comes back from its first packet.
+/// A decoder that never returns from its first packet.
 struct Stuck;
 
 impl Streams for Stuck {
@@ -376,7 +376,7 @@ fn a_stuck_capture() {
     options.limits = Limits { max_cpu_share, min_available_bytes: 0, ..Limits::default() };
     options.duration = (limit == "duration").then(|| Duration::from_millis(1500));
     thread::spawn(move || {
-        // Again and again, in case the first ones come before the capture.
+        // Repeatedly, in case the first ones precede the capture.
         loop {
             let _client = std::net::TcpStream::connect(listener.local_addr().unwrap());
             thread::sleep(Duration::from_millis(100));

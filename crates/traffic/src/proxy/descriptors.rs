@@ -13,9 +13,9 @@ use super::shared::refuse;
 use base::error::AgentError;
 
 const DEFAULT_SESSIONS: usize = 10_000;
-/// For the recording, the threads' own, and what libraries open for a moment.
+/// For the recording, the threads, and what libraries open briefly.
 const RESERVED: u64 = 64;
-/// A peer that vanished holds two descriptors until it is noticed: after two minutes.
+/// A vanished peer holds two descriptors until it is detected, after two minutes.
 const KEEP_IDLE: Duration = Duration::from_secs(60);
 const KEEP_INTERVAL: Duration = Duration::from_secs(15);
 const KEEP_COUNT: u32 = 4;
@@ -42,7 +42,7 @@ pub fn sessions(asked: Option<usize>) -> anyhow::Result<usize> {
     Ok(room)
 }
 
-/// The limit of open files, as high as it may be.
+/// The limit of open files, raised as far as allowed.
 fn raised_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -50,7 +50,7 @@ fn raised_limit() -> u64 {
     now.current.unwrap_or(u64::MAX)
 }
 
-/// Notices peers that vanished without a word. What is no TCP needs none of it.
+/// Detects peers that vanished without closing; other sockets than TCP need no keepalive.
 pub fn keep_alive(socket: impl AsFd) {
     let socket = socket.as_fd();
     let _ = set_socket_keepalive(socket, true);
@@ -63,7 +63,7 @@ pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// A descriptor kept for the moment when there is none: to take a client in and tell it so.
+/// A spare descriptor: when none is left, it serves to accept a client and refuse it with an error.
 pub struct Spare(Option<File>);
 
 impl Spare {

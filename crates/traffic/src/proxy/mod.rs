@@ -105,12 +105,12 @@ pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
     decoded.map(drop)
 }
 
-/// What the decoder saw. It may have much to catch up with, so it has time for as long as it goes on.
+/// What the decoder saw. It may have a backlog, so it gets time as long as it makes progress.
 fn decoded(decoding: JoinHandle<anyhow::Result<(Coverage, Out)>>, queue: &Queue) -> anyhow::Result<Coverage> {
     let mut ending = Ending::default();
     while !decoding.is_finished() {
         if ending.is_stuck(&queue.pulse) {
-            // The thread ends with the process; the file ends with the last whole block.
+            // The thread ends with the process; the file ends with a whole block.
             return Err(anyhow!("the decoder did not end; please report the traffic that did this"));
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -147,7 +147,7 @@ fn accept(
                     continue;
                 }
                 Err(_) => {
-                    // A client that left at once, or no memory. Those that are open must go on.
+                    // A client that left immediately, or no memory. Open sessions must continue.
                     std::thread::sleep(Duration::from_millis(10));
                     break;
                 }

@@ -41,7 +41,7 @@ pub struct Totals {
     pub bytes: [AtomicU64; 2],
 }
 
-/// As a server does it that is full.
+/// As a server at its limit does.
 pub fn refuse(mut socket: &TcpStream) {
     let _ = socket.write_all(&error_packet(1040, "08004", "Too many connections"));
 }

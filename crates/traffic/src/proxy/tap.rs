@@ -33,7 +33,7 @@ const SERVER_GAP: u8 = 5;
 #[derive(Debug, Default)]
 pub struct Queue {
     waiting: AtomicUsize,
-    /// Beats with every record that was decoded.
+    /// Advances with every decoded record.
     pub pulse: Pulse,
     /// Buffers of batches that were decoded, to be filled again.
     used: Mutex<Vec<Vec<u8>>>,

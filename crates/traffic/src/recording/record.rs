@@ -254,7 +254,7 @@ fn watch(
     });
 }
 
-/// Writes what has waited; events and bytes so far. Nothing while the reading side has the writer.
+/// Writes buffered events; returns events and bytes so far, or None while the reader holds the writer.
 fn tick(shared: &Shared) -> Option<(u64, u64)> {
     let mut writer = match shared.writer.try_lock() {
         Ok(writer) => writer,

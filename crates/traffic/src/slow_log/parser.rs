@@ -379,6 +379,6 @@ fn statement<'a>(
 fn without_terminator(text: &[u8], at_end: bool) -> Option<&[u8]> {
     text.strip_suffix(b";\n")
         .or_else(|| text.strip_suffix(b";\r\n"))
-        // Whoever copies a log may have left empty lines at its end.
+        // A copied log may end with empty lines.
         .or_else(|| if at_end { text.trim_ascii_end().strip_suffix(b";") } else { None })
 }
