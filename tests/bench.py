@@ -89,15 +89,10 @@ class Bench:
         for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
             if str(self.scratch) in backing.read_text():
                 found.append(str(backing))
-        for environ in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                content = environ.read_bytes()
-            except OSError:
-                continue
-            if b"HEADRACE_OWNER=headrace-" in content and str(self.scratch).encode() in environ_of(
-                environ.parent
-            ):
-                found.append(f"{environ.parent.name}: {(environ.parent / 'cmdline').read_text()}")
+        for process in Path("/proc").glob("[0-9]*"):
+            environment = environ_of(process)
+            if b"HEADRACE_OWNER=headrace-" in environment and str(self.scratch).encode() in environment:
+                found.append(f"{process.name}: {(process / 'cmdline').read_text()}")
         return found
 
 
@@ -135,13 +130,15 @@ def unchanged(setting: Path) -> Iterator[None]:
     assert setting.read_text() == before, f"{setting} was not restored"
 
 
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 90
+def wait_for(
+    condition: Callable[[], bool], process: subprocess.Popen[str], limit_s: float = 90, pause_s: float = 0.002
+) -> None:
+    deadline = time.monotonic() + limit_s
     while not condition():
         if process.poll() is not None:
             raise AssertionError(f"ended before the stage came: {process.communicate()}")
         assert time.monotonic() < deadline
-        time.sleep(0.002)
+        time.sleep(pause_s)
 
 
 def environ_of(process: Path) -> bytes:

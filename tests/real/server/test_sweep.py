@@ -57,16 +57,7 @@ objective = ["p99=2s"]
 
 @dataclass
 class Sweeping(Bench):
-    def start(self, *options: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "headrace", "sweep", str(self.plan), "-o", str(self.output)]
-        return subprocess.Popen(
-            [*command, *options],
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+    verb: str = "sweep"
 
     def also(self, command: str, *options: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "headrace", command, str(self.output), *options]

@@ -7,14 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from headrace.experiment import machine
 from headrace.vm import processes, state
+from tests.bench import wait_for
 
 #: An emulated machine on a busy one is slow; a stuck one never ends.
 PATIENCE_S = 900
@@ -96,20 +96,11 @@ def experiment(tmp_path: Path) -> Iterator[Experiment]:
             os.kill(pid, signal.SIGKILL)
 
 
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        if process.poll() is not None:
-            raise AssertionError(f"ended before that: {process.communicate()}")
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_an_experiment_goes_on_when_qemu_and_then_the_runner_are_killed(experiment: Experiment) -> None:
     first = experiment.start()
-    wait_for(lambda: 1 in experiment.trials() and experiment.measures(2), first)
+    wait_for(lambda: 1 in experiment.trials() and experiment.measures(2), first, PATIENCE_S, 0.05)
     os.kill(experiment.qemu(), signal.SIGKILL)
-    wait_for(lambda: 2 in experiment.trials(), first)
+    wait_for(lambda: 2 in experiment.trials(), first, PATIENCE_S, 0.05)
     assert any("machine died in it" in str(w) for w in experiment.trials()[2]["warnings"])  # type: ignore[attr-defined]
     before = experiment.trials()
     os.kill(first.pid, signal.SIGKILL)
