@@ -4,6 +4,8 @@ BIN := .venv/bin
 # Most tests wait for something: four processes keep two cores busy. What asks for a rate comes after them, one by one.
 # The second runs even if the first failed. tests/conftest.py says which files begin.
 TOGETHER := $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
+# The journal's code on a model of a machine: runs by seed, and every crash point.
+SIMULATE := RUST_BACKTRACE=0 cargo test --locked --quiet --package headrace-settings --lib simulation --
 export PATH := $(PATH):/usr/sbin:/sbin
 # Every test of the command line is a start of Python: one that may not keep its bytecode compiles NumPy and SciPy anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -26,6 +28,7 @@ test: ## unit tests, the agent's, and one real path through every loop
 
 test-real: ## every other test, on real servers, hosts, virtual machines, devices and in a browser
 	@scripts/setup tests
+	HEADRACE_SIMULATE=20000 $(SIMULATE) --include-ignored
 	$(TOGETHER) -m 'not alone and (slow or (real and not path))'; code=$$?; \
 	$(BIN)/pytest -m alone && exit $$code
 
@@ -54,8 +57,11 @@ wheel: setup docs ## dist/: one wheel for glibc and musl, and a source distribut
 	@$(BIN)/python scripts/wheels.py
 
 torture: ## hours of it: killed at every command, then what servers may say in every wrong way (needs cargo-fuzz)
-	HEADRACE_TEST_ALL=1 $(BIN)/pytest tests/real/vm/test_volumes_md.py
+	HEADRACE_TEST_ALL=1 $(BIN)/pytest tests/real/vm/test_volumes_md.py tests/real/server/test_round_trip.py
+	HEADRACE_KILLS=1000 $(BIN)/pytest -s tests/real/server/test_kills.py
 	PROPTEST_CASES=20000 cargo test --locked --quiet --package headrace-sql --test sql
+	$(BIN)/python benches/serve_killed.py 100
+	HEADRACE_SIMULATE=1000000 $(subst test ,test --release ,$(SIMULATE))
 	@for seeds in fuzz/seeds/*; do name=$${seeds##*/}; mkdir -p fuzz/corpus/$$name; \
 	cargo +nightly fuzz run $$name fuzz/corpus/$$name $$seeds -- -max_len=65536 -max_total_time=60 || exit 1; done
 

@@ -35,7 +35,7 @@ RULE_PAGES = {
     "locks": ("Locks and transactions", ("LOCK",)),
     "sessions": ("Sessions and statements", ("SESS", "STMT")),
     "replication": ("Replication", ("REPL",)),
-    "limits": ("Limits, statistics and obsolete settings", ("LIM", "STAT", "NAME")),
+    "limits": ("Limits, neighbours, statistics and obsolete settings", ("LIM", "HOST", "STAT", "NAME")),
 }
 KNOB_PAGES: dict[str, tuple[str, types.ModuleType]] = {
     "machine": ("Machine", machine),

@@ -24,6 +24,9 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
     "--force-device-scale-factor=1", "--remote-debugging-pipe",
+    # Timers and frames of a tab that nobody looks at are held back.
+    "--disable-background-timer-throttling", "--disable-renderer-backgrounding",
+    "--disable-backgrounding-occluded-windows",
 )  # fmt: skip
 
 #: A page that has not answered by then is stuck.
@@ -117,10 +120,10 @@ class Page:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
-    def open(self, path: Path) -> None:
-        """Load a file and wait until it is loaded."""
+    def open(self, place: Path | str) -> None:
+        """Load a file, or an address, and wait until it is loaded."""
         self._events.clear()
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=place if isinstance(place, str) else place.resolve().as_uri())
         deadline = time.monotonic() + TIMEOUT_S
         while not any(e["method"] == "Page.loadEventFired" for e in self._events):
             self._read(deadline)

@@ -10,7 +10,7 @@ import importlib.util
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -41,7 +41,9 @@ ALONE = {
     "real/devices": ("test_hunt_devices", "test_hunt_filesystem"),
     "real/server": (
         "test_drive_stall",
+        "test_hunt_planted",
         "test_hunt_steering",
+        "test_planted_rules",
         "test_race",
         "test_rules",
         "test_sweep",
@@ -49,16 +51,21 @@ ALONE = {
         "test_traffic_round",
         "test_tutorials",
     ),
+    "real/ssh": ("test_rollout", "test_rollout_restart"),
 }
 
 #: Files that take minutes: begun first, so that none is left alone at the end.
 LONG = (
     "test_volumes_md", "test_install", "test_ssh", "test_server", "test_kernels", "test_cluster", "test_runner",
     "test_vm", "test_ssh_commands", "test_drive_plans", "test_ray", "test_reboots", "test_crash_points",
-    "test_loops",
+    "test_loops", "test_fleet",
 )  # fmt: skip
 
 MISSING = {name for name, there in OTHER.items() if not there()}
+
+#: Where tests that need no device keep their files: headrace syncs each, and a busy disk takes 3 to 30 ms for it.
+MEMORY = "HEADRACE_TESTS_MEMORY"
+MEMORY_BYTES = 2_000_000_000
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,10 +73,25 @@ def pytest_configure(config: pytest.Config) -> None:
     if shared.PLACE not in os.environ:
         place = shared.open_place()
         config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
+        shm = Path("/dev/shm")
+        if config.option.basetemp is None and shm.is_dir() and shutil.disk_usage(shm).free > MEMORY_BYTES:
+            os.environ[MEMORY] = memory = tempfile.mkdtemp(prefix="hr-tests-", dir=shm)
+            config.add_cleanup(lambda: shutil.rmtree(memory, ignore_errors=True))
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = tempfile.mkdtemp(prefix="headrace-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         os.environ["HEADRACE_STATE"] = f"{folder}/state"
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """In memory, and gone with the test, where no server or device is needed. ``--basetemp`` keeps all on disk."""
+    if MEMORY not in os.environ or folder_of(request.node).startswith("real"):
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp(prefix=f"{tmp_path.name}-", dir=os.environ[MEMORY]))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -30,6 +30,7 @@ class Event:
     host: str = "10.0.0.1"
     database: str = "shop"
     error: int | None = None
+    is_judged: bool = True
     rows_sent: int | None = 1
     rows_examined: int | None = 10
     text: str = ""
@@ -44,6 +45,7 @@ class Shape:
     host: str = "db1"
     slice_s: int = 1
     coverage: dict[str, Any] = field(default_factory=dict)
+    filtered: int = 0
     fingerprint: str = "select * from t{0} where id = ?"
 
 
@@ -67,7 +69,7 @@ def lines(events: Iterable[Event], shape: Shape | None = None) -> list[str]:
             "first_ns": min(starts, default=None), "last_ns": max(starts, default=None),
             "slice_ns": shape.slice_s * SECOND_NS, "heat_slice_ns": shape.slice_s * SECOND_NS,
             "coverage": {"events": len(events), "bytes": 100 * len(events), "places": [], **shape.coverage},
-            "events": len(events), "filtered": 0, "undated": 0, "others": 0,
+            "events": len(events), "filtered": shape.filtered, "undated": 0, "others": 0,
         },
         {"type": "totals", **_counts(events, 1024)},
         {"type": "heat", "slices": [[at, sorted(found.items())] for at, found in sorted(heat.items())]},
@@ -94,7 +96,8 @@ def _counts(events: Sequence[Event], most_names: int) -> dict[str, Any]:
     starts = [event.start_ns for event in events]
     return {
         "count": len(events), "timed": len(times), "errors": dict(errors), "failed": sum(errors.values()),
-        "unanswered": 0, "response_sum_ns": sum(times), "response_sum_squares": str(sum(t * t for t in times)),
+        "unanswered": 0, "unjudged": sum(not event.is_judged for event in events),
+        "response_sum_ns": sum(times), "response_sum_squares": str(sum(t * t for t in times)),
         "response_min_ns": min(times, default=None), "response_max_ns": max(times, default=None),
         "buckets": sorted(buckets.items()), "first_byte": None, "lock_ns": None,
         "rows_sent": _told([e.rows_sent for e in events]),
@@ -108,9 +111,20 @@ def _counts(events: Sequence[Event], most_names: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _told(values: Sequence[int | None]) -> dict[str, int] | None:
+def _told(values: Sequence[int | None]) -> dict[str, Any] | None:
     known = [value for value in values if value is not None]
-    return {"known": len(known), "sum": sum(known), "max": max(known)} if known else None
+    if not known:
+        return None
+    return {
+        "known": len(known), "sum": sum(known), "sum_squares": str(sum(value * value for value in known)),
+        "min": min(known), "max": max(known), "buckets": sorted(Counter(map(_coarse, known)).items()),
+    }  # fmt: skip
+
+
+def _coarse(value: int) -> int:
+    """The bucket of the middle of a range: 16 ranges per power of two."""
+    shift = max(value.bit_length() - 5, 0)
+    return _bucket((value >> shift << shift) + ((1 << shift) >> 1))
 
 
 def hash_of(name: str) -> int:
@@ -139,19 +153,29 @@ def _class(number: int, events: Sequence[Event], shape: Shape) -> dict[str, Any]
         at[1] += event.response_ns or 0
         at[2] = max(at[2], event.response_ns or 0)
         at[3] += bool(event.error)
-    slowest = min(events, key=lambda e: (-(e.response_ns or -1), e.start_ns, e.text))
-    text = slowest.text or f"SELECT * FROM t{number} WHERE id = {slowest.start_ns % 97}"
+    # As the merge chooses: the slowest, then the earliest, then the smallest as JSON with the text first.
+    samples = [_sample(number, event) for event in events]
+    best = min(samples, key=lambda s: (-_or(s["response_ns"], -1), s["start_ns"], json.dumps(s)))
     return {
         "type": "class", "id": name, "key": {"class": name}, "is_others": False,
         "fingerprint": shape.fingerprint.format(number), "verb": "select", "tables": [f"t{number}"],
         **_counts(events, 32),
         "slices": [[at, *found] for at, found in sorted(slices.items())],
-        "sample": {
-            "text": text, "text_bytes": len(text.encode()), "is_redacted": False, "start_ns": slowest.start_ns,
-            "response_ns": slowest.response_ns, "session": 1, "user": slowest.user, "host": slowest.host,
-            "database": slowest.database, "command": "query", "error": slowest.error,
-            "rows_sent": slowest.rows_sent, "rows_examined": slowest.rows_examined, "rows_affected": None,
-        },
+        "sample": best,
+    }  # fmt: skip
+
+
+def _or(value: int | None, instead: int) -> int:
+    return instead if value is None else value
+
+
+def _sample(number: int, event: Event) -> dict[str, Any]:
+    text = event.text or f"SELECT * FROM t{number} WHERE id = {event.start_ns % 97}"
+    return {
+        "text": text, "text_bytes": len(text.encode()), "is_redacted": False, "start_ns": event.start_ns,
+        "response_ns": event.response_ns, "session": 1, "user": event.user, "host": event.host,
+        "database": event.database, "command": "query", "error": event.error,
+        "rows_sent": event.rows_sent, "rows_examined": event.rows_examined, "rows_affected": None,
     }  # fmt: skip
 
 

@@ -26,7 +26,12 @@ class Driven:
     def parse(text: str) -> Driven:
         lines = [json.loads(line) for line in text.splitlines()]
         assert [line["kind"] for line in (lines[0], lines[-1])] == ["start", "end"]
-        return Driven(lines[0], [line for line in lines if line["kind"] == "interval"], lines[-1])
+        kinds = ("interval", "drain")
+        return Driven(lines[0], [line for line in lines if line["kind"] in kinds], lines[-1])
+
+    @property
+    def window_s(self) -> float:
+        return float(self.end["window_end_ns"] - self.end["window_start_ns"]) / 1e9
 
     def rows(self, operation: str | None = None) -> list[dict[str, Any]]:
         """Of one operation, or of all of the workload's; reconnects only when asked for."""
@@ -34,7 +39,7 @@ class Driven:
         return [row for row in self.intervals if row["operation"] in wanted]
 
     def sum(self, column: str, operation: str | None = None) -> int:
-        """Over the whole run, the warm-up included."""
+        """Over the whole run, the warm-up and what ended after the window included."""
         return sum(row[column] for row in self.rows(operation))
 
     def histogram(self, kind: str, operation: str | None = None) -> dict[int, int]:

@@ -7,10 +7,11 @@ folder, the analysis and the report around it are the real ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.arrow import TrialData, empty_data
 from headrace.design import Design
@@ -43,12 +44,21 @@ class FakeHost:
     noise: float = 0.01
     is_root: bool = True
     measured: list[int] = field(default_factory=list)
+    #: The lengths of the turns after each start of a switchback.
+    lengths: list[float] = field(default_factory=list)
+    #: How long a treatment still shows in the turn after its own.
+    lasts_s: float = 0.0
     opened: int = 0
     facts: Facts = field(default_factory=lambda: Facts("f" * 64, synthetic.facts_of(synthetic.Shape())))
 
     def open(self, design: Design, folder: ExperimentFolder, tell: Tell) -> FakeLab:
         self.opened += 1
         return FakeLab(self, folder, tell)
+
+    def left_over(self, design: Design, before: str, now: str) -> float:
+        """How many times as fast a turn begins, because of the one before."""
+        speeds = [self.speeds(design.treatment(name)) for name in (before, now)]
+        return speeds[0] / speeds[1] if self.lasts_s else 0.0
 
     def fate(self, number: int) -> str:
         left = self.fates.get(number)
@@ -102,6 +112,19 @@ class FakeLab:
     ) -> list[Measured]:
         return [await self.measure(design, s, d, tell) for s, d in zip(pair, drafts, strict=True)]
 
+    async def measure_turns(
+        self, design: Design, turns: Sequence[TrialSpec], drafts: Sequence[TrialDraft], tell: Tell
+    ) -> list[Measured]:
+        self._host.lengths.append(design.workload.seconds)
+        found: list[Measured] = []
+        for place, (spec, draft) in enumerate(zip(turns, drafts, strict=True)):
+            record, data = await self.measure(design, spec, draft, tell)
+            before = turns[place - 1].treatment if place else spec.treatment
+            if left := self._host.left_over(design, before, spec.treatment):
+                data = replace(data, intervals=_with_rest(data.intervals, left, self._host.lasts_s))
+            found.append((record, data))
+        return found
+
     async def lost(self, error: BaseException) -> str:
         if not isinstance(error, TargetError):
             raise error
@@ -145,6 +168,16 @@ class FakeLab:
             sampled=False,
         )
         return synthetic.trial_data(shape, spec, start_ns)
+
+
+def _with_rest(intervals: pa.Table, times: float, lasts_s: float) -> pa.Table:
+    """The rows of the first seconds with this many times their operations."""
+    counts = [
+        round(count * times) if 0 <= t_s < lasts_s else count
+        for t_s, count in zip(intervals["t_s"].to_pylist(), intervals["count"].to_pylist(), strict=True)
+    ]
+    place = intervals.schema.get_field_index("count")
+    return intervals.set_column(place, "count", pa.array(counts, pa.int64()))
 
 
 def by_name(**speeds: float) -> Callable[[Treatment], float]:

@@ -100,7 +100,7 @@ def nvme_with_noise(root: Path) -> Snapshot:
 @golden
 def nvme_as_it_came(root: Path) -> Snapshot:
     """The same load on the host as its installer left it, and no server asked."""
-    huge = LIGHT.but(memory={**LIGHT.memory, "AnonHugePages": 41_943_040})
+    huge = LIGHT.but(memory={**LIGHT.memory, "AnonHugePages": 41_943_040, "AnonPages": 47_000_000})
     return Host(root, "nvme-8core").watch(huge)
 
 

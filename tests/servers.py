@@ -21,8 +21,12 @@ from pathlib import Path
 
 import pymysql
 
+from tests.mysqld import find_mysql_8_0
+from tests.packages import find_packaged
 from tests.shared import made_once
 
+#: Every server that headrace is run with.
+KINDS = ("mariadb-10.11", "mariadb-11.8", "mysql-8.0", "mysql-9.7")
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -46,6 +50,8 @@ class Server:
     folder: Path
     socket: str
     port: int
+    #: What goes before its command: `nsenter` and its options.
+    prefix: Sequence[str] = ()
 
     @property
     def pid(self) -> int:
@@ -70,7 +76,11 @@ class Server:
     def start(self) -> None:
         with (self.folder / "error.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*_as_mysql(), *self.argv], env=self.env, stdout=log, stderr=log, cwd=self.folder
+                [*self.prefix, *_as_mysql(), *self.argv],
+                env=self.env,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
             )
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
@@ -98,24 +108,53 @@ class Server:
         self.start()
 
 
+def find_server(kind: str) -> Path | str:
+    """The program of one of ``KINDS``, fetched where needed; or one line that says why it is not available."""
+    if kind == "mariadb-10.11":
+        found = shutil.which("mariadbd", path=PATH)
+        return Path(found) if found else "no MariaDB: install mariadb-server"
+    return find_mysql_8_0() if kind == "mysql-8.0" else find_packaged(kind)
+
+
+def server(
+    kind: str, program: Path, folder: Path, *options: str
+) -> contextlib.AbstractContextManager[Server]:
+    """A server of one of ``KINDS``, by the program that ``find_server`` found."""
+    if kind.startswith("mysql"):
+        return mysql(program, folder, *options)
+    return mariadb(folder, *options, program=program)
+
+
+def own_mariadbd() -> Path | None:
+    """``HEADRACE_MARIADBD``: the server that all tests of MariaDB run on, instead of the installed one."""
+    found = os.environ.get("HEADRACE_MARIADBD")
+    return Path(found) if found else None
+
+
 @contextlib.contextmanager
-def mariadb(folder: Path, *options: str) -> Iterator[Server]:
-    """Debian's mariadbd with its data in ``folder``: a new one, of a short name because a socket lies in it."""
-    program = _find("mariadbd")
-    install = [_find("mariadb-install-db"), "--no-defaults", "--skip-test-db"]
+def mariadb(folder: Path, *options: str, program: Path | None = None) -> Iterator[Server]:
+    """A mariadbd with its data in ``folder``: a new one, of a short name because a socket lies in it.
+
+    Debian's own, or one unpacked somewhere (see ``tests.packages``).
+    """
+    program = program or own_mariadbd()
+    # An installed one knows where it is.
+    base = [f"--basedir={program.parent.parent}"] if program else []
+    installer = f"{program.parent.parent}/bin/mariadb-install-db" if program else _find("mariadb-install-db")
+    install = [installer, "--no-defaults", "--skip-test-db", *base]
     install += ["--auth-root-authentication-method=normal"]
     folder = _with_data(folder, install, dict(os.environ))
-    argv = [program, *SETTINGS, f"--datadir={folder}/data", *options]
+    argv = [str(program or _find("mariadbd")), *SETTINGS, *base, f"--datadir={folder}/data", *options]
     with _running(argv, dict(os.environ), folder) as server:
         yield server
 
 
 @contextlib.contextmanager
 def mysql(program: Path, folder: Path, *options: str) -> Iterator[Server]:
-    """A mysqld unpacked somewhere (see ``tests.mysqld``), with its own libraries and messages beside it."""
+    """A mysqld unpacked somewhere (see ``tests.mysqld`` and ``tests.packages``), with what it needs beside it."""
     base = program.parent.parent
     env = {**os.environ, "LD_LIBRARY_PATH": str(base / "lib")}
-    argv = [str(program), *SETTINGS, "--mysqlx=OFF", "--secure-file-priv="]
+    argv = [str(program), *SETTINGS, f"--basedir={base}", "--mysqlx=OFF", "--secure-file-priv="]
     for option, share in (("lc-messages-dir", "share"), ("character-sets-dir", "share/charsets")):
         if (base / share).is_dir():
             argv.append(f"--{option}={base / share}")
@@ -131,7 +170,11 @@ def mysql(program: Path, folder: Path, *options: str) -> Iterator[Server]:
 @contextlib.contextmanager
 def _running(argv: Sequence[str], env: dict[str, str], folder: Path) -> Iterator[Server]:
     path, port = f"{folder}/s.sock", free_port()
-    whole = [*argv, f"--socket={path}", f"--port={port}"]
+    # Not /tmp: a server that starts removes what another has there of temporary tables.
+    tmp = folder / "tmp"
+    tmp.mkdir(exist_ok=True)
+    _own(tmp)
+    whole = [*argv, f"--socket={path}", f"--port={port}", f"--tmpdir={tmp}"]
     # Never used before `start` replaced it, but the field has no other honest value.
     server = Server(None, whole, env, folder, path, port)  # type: ignore[arg-type]
     server.start()
@@ -182,6 +225,7 @@ def _find(program: str) -> str:
 
 
 def _check(argv: Sequence[str], folder: Path, env: dict[str, str]) -> None:
+    env = {**env, "TMPDIR": str(folder)}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, cwd=folder, check=False)
     if done.returncode:
         raise RuntimeError(f"{argv}: {done.stdout[-1000:]}{done.stderr[-1000:]}")

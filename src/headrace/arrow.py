@@ -31,7 +31,8 @@ INTERVALS = pa.schema(
 )
 
 #: ``kind`` is ``service`` (from the send) or ``response`` (from the intended start), both of successful
-#: operations: the ``count`` of INTERVALS. ``failed`` has the response times of failed operations (an error after
+#: operations: the ``count`` of INTERVALS, and in the last second also those that ended after the window.
+#: ``failed`` has the response times of failed operations (an error after
 #: all retries, a timeout, a lost connection). ``t_s`` is null for a histogram of the whole measured window;
 #: otherwise as in INTERVALS.
 LATENCY = pa.schema(

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 #: The list of machines may change during an experiment, because each block runs on one.
 _OF_MACHINES = ("addresses", "equal", "allow_shared")
 
+#: Keys that older designs lack; ``minutes`` may also change during an experiment.
+_LATER = ("until_decided", "minutes", "asked", "extended", "blocks_per_start", "washout_s")
+
 
 @dataclass(frozen=True)
 class Skipped:
@@ -71,6 +74,18 @@ class Design:
     description: str = ""
     #: Of a race: its response, throughput or a percentile.
     response: str = "throughput"
+    #: Blocks follow until every comparison has a verdict, at most for these minutes of a run; ``blocks`` is then
+    #: the first look.
+    until_decided: bool = False
+    minutes: float | None = None
+    #: Treatments whose comparisons must have a verdict; all, if empty.
+    asked: tuple[str, ...] = ()
+    #: How many blocks there were each time when a fixed number of them was extended.
+    extended: tuple[int, ...] = ()
+    #: Of a switchback: the blocks after one start of the server, and the seconds after each change that do not
+    #: count.
+    blocks_per_start: int = 0
+    washout_s: int = 0
     #: How treatments were chosen and ordered, for the analysis; empty if irrelevant.
     resolution: str | None = None
     runs: int | None = None
@@ -117,6 +132,12 @@ class Design:
             "alpha": self.alpha,
             "equivalence": self.equivalence,
             "response": self.response,
+            "until_decided": self.until_decided,
+            "minutes": self.minutes,
+            "asked": list(self.asked),
+            "extended": list(self.extended),
+            "blocks_per_start": self.blocks_per_start,
+            "washout_s": self.washout_s,
             "resolution": self.resolution,
             "runs": self.runs,
             "interactions": [list(pair) for pair in self.interactions],
@@ -140,6 +161,10 @@ class Design:
     def frozen(self, changes: Mapping[str, Any] | None = None) -> Self:
         """The design with its hash. ``changes`` replace fields that may differ between runs of one experiment."""
         content = {**self.to_json(), "hash": "", **(changes or {})}
+        for key in _LATER:
+            # Absent from folders of before.
+            if not content[key] or key == "minutes":
+                del content[key]
         content["target"] = {k: v for k, v in content["target"].items() if k not in _OF_MACHINES}
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         return replace(self, hash=digest)

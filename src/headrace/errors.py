@@ -110,12 +110,21 @@ class WorkloadFailed(HeadraceError):
     exit_code = 12
 
 
+class NotAsAsked(HeadraceError):
+    """A load or a replay ran, but not as asked: what it measured says nothing about the server.
+
+    In a trial nothing of the treatment's own: it is invalid, and measured again.
+    """
+
+    exit_code = 14
+
+
 #: What each exit code of ``headrace`` means; the documentation's table is checked against this.
 EXIT_CODES: dict[int, str] = {
     0: "done",
     1: "an unexpected error (please report it)",
     2: "wrong arguments",
-    3: "a plan, or an address, is wrong",
+    3: "a plan, an address or a file that was named is wrong",
     4: "this machine is not ready: something is missing",
     5: "refused: it could harm the host, and it was not allowed by name",
     6: "a target cannot be reached, or a command on it failed",
@@ -125,6 +134,9 @@ EXIT_CODES: dict[int, str] = {
     10: "no trial that can be analysed",
     11: "the server did not start",
     12: "the workload failed",
-    13: "`headrace watch`: the latest change of a series is for the worse",
+    13: "`watch`: the latest change is for the worse; `verify`, `compare`, `tell`, `rollout`: it is worse; "
+    "`size merge`: it does not fit",
+    14: "a replay or a load is invalid: it did not run as asked",
+    15: "`watch`, `verify`, `compare`, `tell`: the data allow no verdict; `rollout`: inconclusive, or it waits",
     130: "stopped by Ctrl-C; the machine was restored",
 }

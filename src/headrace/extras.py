@@ -21,7 +21,16 @@ EXTRAS: Mapping[str, str] = {
     "scipy": "analysis",
     "optuna": "tune",
     "torch": "gp",
+    "ortools": "size",
     "ray": "cluster",
+    "yaml": "fleet",
+    "apprise": "tell",
+    "mcp": "mcp",
+    "argon2": "web",
+    "itsdangerous": "web",
+    "sse_starlette": "web",
+    "starlette": "web",
+    "uvicorn": "web",
 }
 
 

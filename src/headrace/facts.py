@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.errors import TargetError
-from headrace.model import Facts
+from headrace.model import Facts, Vendor
 
 GIB = 1 << 30
 
@@ -83,6 +83,19 @@ class HostFacts:
         below = [fs for fs in self._rows("file_systems") if _lies_below(path, str(fs["mount_point"]))]
         return max(reversed(below), key=lambda fs: len(fs["mount_point"]), default=None)
 
+    @property
+    def block_file_systems(self) -> list[Mapping[str, Any]]:
+        """The mounts of block devices."""
+        return [fs for fs in self._rows("file_systems") if fs.get("block_device")]
+
+    def disks_below(self, device: str) -> list[str]:
+        """The disks that hold a device or partition, through arrays and volumes."""
+        for each in self._rows("block_devices"):
+            if device == each["name"] or device in [part["name"] for part in each.get("partitions") or ()]:
+                below = [disk for slave in each.get("slaves") or () for disk in self.disks_below(str(slave))]
+                return below or [str(each["name"])]
+        return []
+
     def md_arrays_syncing(self) -> dict[str, str]:
         """Array -> ``resync``, ``recover``, ``check``, ..., which would disturb a trial."""
         actions = {str(array["name"]): array.get("sync_action") for array in self._rows("md_arrays")}
@@ -125,6 +138,17 @@ class HostFacts:
     def variable(self, name: str) -> str | None:
         """A variable of the queried server, as it prints it. Also None without a server."""
         return _text((self._table("server_settings").get("variables") or {}).get(name))
+
+    @property
+    def vendor(self) -> Vendor | None:
+        """Of the server that was queried."""
+        return Vendor(self.server_vendor) if self.server_vendor else None
+
+    @property
+    def server_pid(self) -> int | None:
+        """Of the server that was queried, if it runs on this host."""
+        pid = self._table("server_settings").get("pid")
+        return pid if isinstance(pid, int) else None
 
     @property
     def server_vendor(self) -> str | None:
@@ -204,7 +228,7 @@ def differences(one: Facts, other: Facts) -> list[str]:
     """The differences between two machines that should be equal, each as ``what: one / other``: hardware, kernel,
     and host-wide settings that no trial sets.
     """
-    a, b = _likeness(one), _likeness(other)
+    a, b = likeness(one), likeness(other)
     found = []
     for name in a:
         values = a[name], b[name]
@@ -220,7 +244,8 @@ def differences(one: Facts, other: Facts) -> list[str]:
     return found
 
 
-def _likeness(facts: Facts) -> dict[str, Any]:
+def likeness(facts: Facts) -> dict[str, Any]:
+    """What two machines that should be equal have in common, by name: values, lists, or tables of values."""
     data = facts.data
     tables = {name: data.get(name) or {} for name in ("kernel", "os", "cpu", "memory", "clock_source")}
     cpu = tables["cpu"]

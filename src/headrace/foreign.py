@@ -6,12 +6,13 @@ unknown, and the analysis says so.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,30 +32,121 @@ class Row:
     responses: Mapping[str, float]
 
 
-def read_csv(path: Path, factors: Sequence[str], responses: Sequence[str]) -> list[Row]:
-    """The rows of a table with a header.
+@dataclass(frozen=True)
+class Table:
+    """The rows of a file, and what its reader had to guess or leave out, as sentences."""
 
-    An empty response cell omits the response from its row. Raises PlanError with line and column for a missing
-    column, or a response that is not a positive number: effects are ratios, which do not exist for zero.
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+
+def read_csv(path: Path, factors: Sequence[str], responses: Sequence[str]) -> Table:
+    """The rows of a table with a header, separated by commas, semicolons or tabs.
+
+    An empty response cell omits the response from its row. In a table without commas between its columns, a comma
+    in a number is a decimal comma. Raises PlanError with line and column for a missing column, a number that could
+    be read in two ways, or a response that is not a positive number: effects are ratios, and zero has none.
     """
-    text = _text(path)
-    dialect = csv.excel_tab if "\t" in text.partition("\n")[0] else csv.excel
-    reader = csv.DictReader(io.StringIO(text), dialect=dialect)
-    there = reader.fieldnames or []
-    for name in (*factors, *responses):
-        if name not in there:
-            raise PlanError(f"no column {name!r}; there are: {', '.join(there) or 'none'}", place=str(path))
-    found = []
-    for cells in reader:
-        place = f"{path}:{reader.line_num}"
-        if None in cells or None in cells.values():
-            raise PlanError(f"{len(there)} columns in the header, not in this line", place=place)
+    lines, notes = cells_of(path, (*factors, *responses), responses)
+    notes += _odd_lines(lines, responses)
+    rows = []
+    for place, cells in lines:
         numbers = {name: _number(cells[name], name, place) for name in responses if cells[name].strip()}
         levels = {name: value.strip() for name, value in cells.items() if name not in responses}
-        found.append(Row(place, levels, numbers))
-    if not found:
+        rows.append(Row(place, levels, numbers))
+    return Table(tuple(rows), tuple(f"{path.name}: {note}" for note in notes))
+
+
+def cells_of(
+    path: Path, needed: Sequence[str], numbers: Collection[str]
+) -> tuple[list[tuple[str, dict[str, str]]], list[str]]:
+    """(place for errors, cells by column) of each line, and what was assumed; for every table of ours and others'.
+
+    ``needed`` are columns that must be there; in those of ``numbers`` decimal commas become points.
+    """
+    text, notes = _decoded(path)
+    delimiter = _delimiter(text.partition("\n")[0])
+    reader = csv.DictReader(io.StringIO(text), delimiter=delimiter)
+    lines: list[tuple[str, dict[str, str]]] = []
+    try:
+        there = [name.strip() for name in reader.fieldnames or []]
+        reader.fieldnames = there
+        for name in needed:
+            if name not in there:
+                raise PlanError(
+                    f"no column {name!r}; there are: {', '.join(there) or 'none'}", place=str(path)
+                )
+        for cells in reader:
+            place = f"{path}:{reader.line_num}"
+            if None in cells or None in cells.values():
+                raise PlanError(f"{len(there)} columns in the header, not in this line", place=place)
+            lines.append((place, cells))
+    except csv.Error as error:
+        raise PlanError(f"not a table: {error}", place=f"{path}:{reader.line_num}") from error
+    if not lines:
         raise PlanError("the table has no rows", place=str(path))
-    return found
+    if delimiter != ",":
+        notes += _decimal_commas(lines, [name for name in there if name in numbers])
+    return lines, notes
+
+
+def _delimiter(header: str) -> str:
+    """The separator that the header has most of."""
+    return max(",;\t", key=header.count)
+
+
+def _decimal_commas(lines: Sequence[tuple[str, dict[str, str]]], responses: Sequence[str]) -> list[str]:
+    """Turns the decimal commas of ``lines`` into points, in place; what was done."""
+    changed = []
+    for name in responses:
+        own = [(place, cells) for place, cells in lines if "," in cells[name]]
+        if not own:
+            continue
+        if all(_THOUSANDS.match(cells[name].strip()) for _, cells in own):
+            place, cells = own[0]
+            number = cells[name].strip()
+            either = f"{number.replace(',', '')} or {number.replace(',', '.')}"
+            raise PlanError(
+                f"{name} = {number!r} could be {either}", place=place, hint="write numbers without commas"
+            )
+        for _, cells in lines:
+            if "," in cells[name]:
+                cells[name] = cells[name].replace(".", "").replace(",", ".")
+        changed.append(name)
+    return [f"commas in {', '.join(changed)} are decimal commas"] if changed else []
+
+
+#: A comma before exactly three digits: a decimal comma, or one between thousands.
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+$")
+
+
+def _odd_lines(lines: Sequence[tuple[str, dict[str, str]]], responses: Sequence[str]) -> list[str]:
+    """Empty cells and repeated lines, which are often mistakes of whoever made the table."""
+    notes = []
+    for name in responses:
+        empty = [place.rpartition(":")[2] for place, cells in lines if not cells[name].strip()]
+        if empty:
+            notes.append(f"no {name} in {_lines_named(empty)}: left out")
+    seen: dict[tuple[str, ...], str] = {}
+    again = []
+    for place, cells in lines:
+        if seen.setdefault(tuple(cells.values()), place) != place:
+            again.append(place.rpartition(":")[2])
+    if again:
+        notes.append(
+            f"{_lines_named(again)} {'is' if len(again) == 1 else 'are'} equal to an earlier one in every "
+            "column, and counted as repeats: remove copies, which are no measurements"
+        )
+    return notes
+
+
+#: Most lines named in a note.
+MOST_LINES = 5
+
+
+def _lines_named(numbers: Sequence[str]) -> str:
+    more = f" and {len(numbers) - MOST_LINES} more" if len(numbers) > MOST_LINES else ""
+    return f"line{'s' if len(numbers) > 1 else ''} {', '.join(numbers[:MOST_LINES])}{more}"
 
 
 def read_outputs(paths: Sequence[Path], names: str) -> list[Row]:
@@ -88,7 +180,7 @@ def _pattern(names: str) -> re.Pattern[str]:
 
 
 def _responses(path: Path) -> dict[str, float]:
-    text = _text(path)
+    text, _ = _decoded(path)
     for reader in _READERS.values():
         found = reader(text)
         if found:
@@ -222,12 +314,19 @@ def _number(text: str, name: str, place: str) -> float:
     return value
 
 
-def _text(path: Path) -> str:
+def _decoded(path: Path) -> tuple[str, list[str]]:
+    """The file's text, and what was assumed about its encoding."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise PlanError(f"larger than {MAX_BYTES >> 20} MiB: this is not a result", place=str(path))
-        return path.read_text(encoding="utf-8-sig", errors="replace")
+        content = path.read_bytes()
     except FileNotFoundError as error:
         raise PlanError("no such file", place=str(path)) from error
     except OSError as error:
         raise PlanError(f"cannot be read: {error}", place=str(path)) from error
+    try:
+        if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return content.decode("utf-16"), []
+        return content.decode("utf-8-sig"), []
+    except UnicodeDecodeError:
+        return content.decode("cp1252", errors="replace"), ["not UTF-8: read as Windows-1252"]

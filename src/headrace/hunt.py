@@ -15,9 +15,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 from headrace import __version__
+from headrace.activity import Activity, Looks
 from headrace.agent import Agent, stop
 from headrace.analysis.resources import Verdict
 from headrace.analysis.window import Window
@@ -25,6 +27,7 @@ from headrace.errors import HeadraceError, NothingMeasured
 from headrace.facts import HostFacts
 from headrace.model import Facts, ServerLogin
 from headrace.rules import Evidence, Finding, Judgement, all_rules, judge
+from headrace.rules.cause import causes_first, conclude
 from headrace.samples import Samples, lines_of
 from headrace.snapshot import Snapshot
 from headrace.target import Target, scratch_folder, to_the_end
@@ -37,6 +40,10 @@ ENDING_S = 20.0
 PROFILE_S = 10.0
 #: Time for perf to resolve symbols after the recording.
 PROFILE_LIMIT_S = 120.0
+#: Times that a server is asked for its settings.
+FACTS_TRIES = 3
+#: Running statements in one look at the process list.
+MOST_STATEMENTS = 1000
 #: Distributions' default sockets, for servers without one on the command line.
 USUAL_SOCKETS = ("/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock")
 
@@ -51,9 +58,10 @@ class Hunt:
     evidence: Evidence
     judgement: Judgement
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict:
-        return self.evidence.verdict
+        """The resources' verdict with the causes that findings show."""
+        return conclude(self.evidence, self.judgement)
 
     def finding(self, wanted: str) -> Finding | None:
         """A finding by its id (``NET01@eth0``), or by its code if that is unique."""
@@ -65,7 +73,8 @@ class Hunt:
 def examine(snapshot: Snapshot) -> Hunt:
     """Evaluates every rule on a snapshot."""
     evidence = Evidence.of(snapshot)
-    return Hunt(snapshot, evidence, judge(evidence, all_rules()))
+    judgement = judge(evidence, all_rules())
+    return Hunt(snapshot, evidence, causes_first(judgement, conclude(evidence, judgement)))
 
 
 async def watch(
@@ -74,6 +83,7 @@ async def watch(
     login: ServerLogin | None = None,
     *,
     limits: Mapping[str, float] | None = None,
+    alone_ms: Mapping[str, float] | None = None,
     profile: bool = False,
     listen: Listener = lambda done_s, total_s: None,
 ) -> Snapshot:
@@ -89,13 +99,20 @@ async def watch(
         login, why_not = await usual_login(agent, login)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     async with scratch_folder(target) as folder:
-        samples = await _sample(agent, f"{folder}/samples.jsonl.zst", seconds, login, listen)
+        looking = asyncio.create_task(_look(agent, seconds, login))
+        try:
+            samples = await _sample(agent, f"{folder}/samples.jsonl.zst", seconds, login, listen)
+        except BaseException:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+            raise
+        activity = await looking
         with tempfile.TemporaryDirectory() as here:
             local = Path(here) / "samples.jsonl.zst"
             await target.get(samples, local)
             found = await asyncio.to_thread(Samples.read, local)
             errors = await asyncio.to_thread(sampler_errors, local)
-    facts = await agent.facts(login)
+    facts = await _facts(agent, login)
     if why_not:
         errors["server"] = why_not
     stacks = await _profile(agent, facts, min(seconds, PROFILE_S), errors) if profile else ""
@@ -105,7 +122,17 @@ async def watch(
             "the host was not sampled twice", place=target.name, hint="watch for longer: --seconds 10"
         )
     return Snapshot(
-        target.name, started, window.seconds, facts, found, errors, dict(limits or {}), stacks, __version__
+        target.name,
+        started,
+        window.seconds,
+        facts,
+        found,
+        errors,
+        dict(limits or {}),
+        stacks,
+        __version__,
+        dict(alone_ms or {}),
+        activity,
     )
 
 
@@ -148,6 +175,37 @@ async def _sample(
         raise
     await agent.ended(process, code)
     return output
+
+
+async def _facts(agent: Agent, login: ServerLogin | None) -> Facts:
+    """The facts of the host and its server; a server that is too busy to let us in is asked again."""
+    for _ in range(FACTS_TRIES - 1):
+        facts = await agent.facts(login)
+        if login is None or not login.is_named or facts.data.get("server_settings"):
+            return facts
+        await asyncio.sleep(INTERVAL_S)
+    return await agent.facts(login)
+
+
+async def _look(agent: Agent, seconds: float, login: ServerLogin | None) -> Activity | None:
+    """What the server executed and who waited for whose lock; None without a server."""
+    if login is None or not login.is_named:
+        return None
+    looks = Looks()
+    # Of a server whose connections are all taken there may be one left for an administrator: it is the sampler's.
+    await asyncio.sleep(INTERVAL_S)
+    seconds -= INTERVAL_S
+    options = ["--every", f"{round(INTERVAL_S * 1000)}ms", "--duration", f"{max(round(seconds), 2)}s"]
+    try:
+        async with asyncio.timeout(seconds + ENDING_S):
+            async with agent.lines(
+                "statements", *options, "--limit", str(MOST_STATEMENTS), *login.argv
+            ) as lines:
+                async for line in lines:
+                    looks.add(line)
+    except (HeadraceError, TimeoutError) as error:
+        looks.add({"error": str(error) or "the server did not answer"})
+    return looks.activity()
 
 
 async def _profile(agent: Agent, facts: Facts, seconds: float, errors: dict[str, str]) -> str:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from headrace.activity import Activity, summed
 from headrace.agent import Agent
 from headrace.analysis.live import Ring
 from headrace.errors import HeadraceError, NotReady, PlanError
@@ -27,6 +29,8 @@ RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 SILENT_S = 12.0
 #: Facts change rarely and cost more than a sample.
 FACTS_EVERY_S = 300.0
+#: Looks at the server's process list that are kept.
+LOOKS = 10
 #: Time limit of a query about the server.
 ASK_S = 10.0
 
@@ -43,8 +47,9 @@ class Link(StrEnum):
 class Feed:
     """Follow a host with ``run``; read ``ring``, ``facts`` and ``link`` at any time.
 
-    ``problem`` is the last error, empty while all is well. ``heard_at`` is when the newest sample arrived, on the
-    controller's monotonic clock. ``find_login`` is called if no server is given.
+    ``problem`` is the last error, empty while all is well; ``step`` what it waits for until the first samples.
+    ``heard_at`` is when the newest sample arrived, on the controller's monotonic clock. ``find_login`` is called
+    if no server is given.
     """
 
     spec: TargetSpec
@@ -53,12 +58,22 @@ class Feed:
     facts: Facts | None = None
     link: Link = Link.CONNECTING
     problem: str = ""
+    step: str = "connecting to the host"
     name: str = ""
     agent: Agent | None = None
     ticks: int = 0
     heard_at: float = 0.0
     listed: dict[str, Any] = field(default_factory=dict)
     find_login: Callable[[Agent, ServerLogin | None], Awaitable[ServerLogin | None]] | None = None
+    #: What the last looks at the server's process list show together.
+    activity: Activity | None = None
+    _looks: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=LOOKS))
+
+    def looked(self, answer: Any) -> None:
+        """Take what the server executes now, as ``headrace-agent statements`` lists it; or why it does not."""
+        if isinstance(answer, list):
+            self._looks.append(answer)
+            self.activity = summed({"statements": rows} for rows in self._looks)
 
     async def run(self) -> None:
         """Run until cancelled.
@@ -87,22 +102,36 @@ class Feed:
         target = open_target(replace(self.spec, reconnect_s=0.0))
         self.name = target.name
         try:
+            self.step = f"connecting to {self.name}"
             await target.connect()
+            self.step = f"starting the agent on {self.name}"
             agent = await Agent.install(target)
             if self.find_login and (self.login is None or not self.login.is_named):
+                self.step = f"looking for the server of {self.name}"
                 self.login = await self.find_login(agent, self.login)
-            self.facts = await _facts(agent, self.login)
+            self.step = f"waiting for the settings and the second sample of {self.name}"
             self.agent = agent
             options = ["--interval", f"{INTERVAL_S:.0f}s", *(self.login.argv if self.login else ())]
+            # A busy server takes seconds to tell its settings: the host is shown meanwhile.
+            reading = asyncio.create_task(self._read_facts(agent))
             async with agent.lines("sample", *options) as lines:
                 try:
                     await self._read(lines, agent)
                 finally:
+                    reading.cancel()
+                    await asyncio.gather(reading, return_exceptions=True)
                     # The exact error is known when the others have ended.
                     self.link, self.problem = Link.LOST, "the connection is lost"
         finally:
             with contextlib.suppress(HeadraceError, OSError, TimeoutError):
                 await to_the_end(target.close())
+
+    async def _read_facts(self, agent: Agent) -> None:
+        with contextlib.suppress(HeadraceError):
+            self.facts = await agent.facts()
+        if self.login is not None and self.login.is_named:
+            with contextlib.suppress(HeadraceError):
+                self.facts = await agent.facts(self.login)
 
     async def _read(self, lines: AsyncIterator[dict[str, Any]], agent: Agent) -> None:
         read_at = time.monotonic()

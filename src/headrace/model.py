@@ -130,11 +130,11 @@ class ServerLogin:
 
 @dataclass(frozen=True)
 class Tool:
-    """A program needed on a target, and its Debian package."""
+    """A program needed on a target, its Debian package, and the arguments with which it prints its version."""
 
     program: str
     package: str
-    version_argv: tuple[str, ...] = ()
+    version_options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

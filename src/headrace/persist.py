@@ -11,17 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.errors import NotReady, Refused
+from headrace.facts import HostFacts
 from headrace.knobs import Instance
 from headrace.model import Vendor
 from headrace.server.allocator import find_allocator
+from headrace.server.option_files import MAIN_FILES, is_persisted, last_folder, reading_order, set_after
 from headrace.target import Target
 
-SYSCTL = "/etc/sysctl.d/90-headrace.conf"
+#: Files are applied in the order of their names, and 99-sysctl.conf is /etc/sysctl.conf on most systems.
+SYSCTL = "/etc/sysctl.d/99-zz-headrace.conf"
 TMPFILES = "/etc/tmpfiles.d/headrace.conf"
-UDEV = "/etc/udev/rules.d/90-headrace.rules"
+UDEV = "/etc/udev/rules.d/99-zz-headrace.rules"
 TUNED = "headrace-mysql"
 HEADER = "# Written by headrace; `headrace rollback` takes it away.\n"
-#: Folders whose files a server reads after its own, by vendor: the first that is there.
+#: Folders for files that a server's option files may include, by vendor.
 SERVER_FOLDERS = {
     Vendor.MARIADB: ("/etc/mysql/mariadb.conf.d", "/etc/my.cnf.d", "/etc/mysql/conf.d"),
     Vendor.MYSQL: ("/etc/mysql/mysql.conf.d", "/etc/my.cnf.d", "/etc/mysql/conf.d"),
@@ -45,7 +48,7 @@ class Lasting:
 
 
 async def files(
-    target: Target, settings: Sequence[Lasting], vendor: Vendor | None, *, tuned: bool = False
+    target: Target, settings: Sequence[Lasting], facts: HostFacts, *, tuned: bool = False
 ) -> dict[str, str]:
     """Path -> content of the files that make these settings last.
 
@@ -53,17 +56,17 @@ async def files(
     """
     lines: dict[str, dict[str, str]] = {}
     for setting in settings:
-        for path, key, line in await _lines(target, setting, vendor, tuned=tuned):
+        for path, key, line in await _lines(target, setting, facts, tuned=tuned):
             lines.setdefault(path, {})[key] = line
     return {path: _content(path, await _existing(target, path), new) for path, new in lines.items()}
 
 
 async def _lines(
-    target: Target, setting: Lasting, vendor: Vendor | None, *, tuned: bool
+    target: Target, setting: Lasting, facts: HostFacts, *, tuned: bool
 ) -> list[tuple[str, str, str]]:
     """File, what the line is about, and the line."""
     if setting.instance is None:
-        return await _server_lines(target, setting, vendor)
+        return await _server_lines(target, setting, facts)
     knob = setting.instance.knob
     if knob.placeholder == "irq":
         raise Refused(
@@ -74,19 +77,18 @@ async def _lines(
     if tuned:
         profile = await _tuned_path(target)
         return [(profile, path, _tuned_line(path, setting.value)) for path in setting.instance.paths]
-    if knob.location.startswith("/proc/sys/"):
-        name = knob.location.removeprefix("/proc/sys/").replace("/", ".")
+    if name := knob.sysctl:
         return [(SYSCTL, name, f"{name} = {setting.value}")]
     found = []
     for path in setting.instance.paths:
-        if rule := _udev_rule(path, setting.value):
-            found.append((UDEV, path, rule))
+        if rule := _udev_rule(path, setting.value, facts):
+            found.append((UDEV, _about(UDEV, rule), rule))
         else:
             found.append((TMPFILES, path, f"w {path} - - - - {setting.value}"))
     return found
 
 
-def _udev_rule(path: str, value: str) -> str | None:
+def _udev_rule(path: str, value: str, facts: HostFacts) -> str | None:
     """A rule for a device's own attribute: devices come and go, so the value is set whenever one comes."""
     for pattern, subsystem in (
         (r"/sys/block/([^/]+)/(.+)", "block"),
@@ -95,16 +97,31 @@ def _udev_rule(path: str, value: str) -> str | None:
         if match := re.fullmatch(pattern, path):
             quoted = value.replace('"', "")
             return (
-                f'ACTION=="add|change", SUBSYSTEM=="{subsystem}", KERNEL=="{match[1]}", '
+                f'ACTION=="add|change", SUBSYSTEM=="{subsystem}", {_identity(subsystem, match[1], facts)}, '
                 f'ATTR{{{match[2]}}}="{quoted}"'
             )
     return None
 
 
-async def _server_lines(
-    target: Target, setting: Lasting, vendor: Vendor | None
-) -> list[tuple[str, str, str]]:
-    variable = setting.name.removeprefix("server.")
+def _identity(subsystem: str, name: str, facts: HostFacts) -> str:
+    """What a device is known by after the next boot, when sda may be another disk and eth0 another card.
+
+    A disk by its link in /dev/disk/by-id, a card by its place on the bus; by its name only what has neither.
+    """
+    if subsystem == "block":
+        ids = (facts.block_device(name) or {}).get("stable_ids") or ()
+        # The serial number or WWN first: a name by the model and the slot may move to another disk.
+        best = sorted(
+            ids, key=lambda text: (not text.startswith(("wwn-", "nvme-eui.", "dm-uuid-", "md-uuid-")), text)
+        )
+        return f'SYMLINK=="disk/by-id/{best[0]}"' if best else f'KERNEL=="{name}"'
+    card = next((nic for nic in facts.network_interfaces if nic.get("name") == name), {})
+    address = card.get("pci_address")
+    return f'KERNELS=="{address}"' if address else f'KERNEL=="{name}"'
+
+
+async def _server_lines(target: Target, setting: Lasting, facts: HostFacts) -> list[tuple[str, str, str]]:
+    variable, vendor = setting.name.removeprefix("server."), facts.vendor
     if vendor is None:
         raise NotReady("without a server login its option files are unknown", place=setting.name)
     if variable == "allocator":
@@ -113,7 +130,7 @@ async def _server_lines(
         if setting.value != "system":
             preload = (await find_allocator(target, setting.value)).path
         return [(folder, "LD_PRELOAD", f'Environment="LD_PRELOAD={preload}"')]
-    folder = await _first(target, SERVER_FOLDERS[vendor], setting.name)
+    folder = await _option_folder(target, setting.name, variable, vendor, facts)
     lines = [(f"{folder}/zz-headrace.cnf", variable, f"{variable} = {setting.value}")]
     if variable == "open_files_limit":
         # systemd's own limit stands above the server's option.
@@ -129,11 +146,27 @@ async def _drop_in(target: Target, vendor: Vendor) -> str:
     raise NotReady("systemd has no unit of this server", place=SERVICES[vendor][0])
 
 
-async def _first(target: Target, folders: Sequence[str], name: str) -> str:
-    for folder in folders:
-        if await target.exists(folder):
-            return folder
-    raise NotReady(f"this host has none of {', '.join(folders)}", place=name)
+async def _option_folder(target: Target, name: str, variable: str, vendor: Vendor, facts: HostFacts) -> str:
+    """The folder that the server reads last, if nothing that it reads later sets the same variable."""
+    pid = facts.server_pid
+    server = next((s for s in facts.servers if s.get("pid") == pid), {})
+    order = await reading_order(target, server.get("command_line") or ())
+    folder = last_folder(order, [f for f in SERVER_FOLDERS[vendor] if await target.exists(f)])
+    if folder is None:
+        raise NotReady(
+            f"the server's option files include none of {', '.join(SERVER_FOLDERS[vendor])}",
+            place=name,
+            hint=f"add `!includedir FOLDER` to {MAIN_FILES[0]}, or set it there by hand",
+        )
+    if later := set_after(order, folder, variable):
+        raise Refused(f"{later} sets it after {folder} was read", place=name, hint="change it there")
+    if await is_persisted(target, facts.variable("datadir") or "", variable):
+        raise Refused(
+            "SET PERSIST holds it, which the server reads after every option file",
+            place=name,
+            hint=f"RESET PERSIST {variable}",
+        )
+    return folder
 
 
 async def _tuned_path(target: Target) -> str:
@@ -177,9 +210,8 @@ def _about(path: str, line: str) -> str:
     if not line or line.startswith(("#", "[")) or line.startswith("summary="):
         return ""
     if path == UDEV:
-        match = re.search(r'SUBSYSTEM=="(\w+)", KERNEL=="([^"]+)", ATTR\{([^}]+)\}', line)
-        where = {"block": "/sys/block", "net": "/sys/class/net"}
-        return f"{where.get(match[1], '')}/{match[2]}/{match[3]}" if match else line
+        # All but the value.
+        return line.rpartition("=")[0]
     if path == TMPFILES:
         return line.split()[1] if len(line.split()) > 1 else line
     if path.endswith("tuned.conf"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import os
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -31,6 +33,9 @@ AS_IS = "AS-IS"
 
 #: Names of all bundles together and of none, in a leave-one-out experiment.
 ALL, NONE = "ALL", "NONE"
+
+#: The kind of a design that measured noise chooses.
+AUTO = "auto"
 
 #: The address of a virtual machine created by headrace.
 VM = "vm"
@@ -113,6 +118,16 @@ class TargetTable(_Table):
         return value
 
 
+#: No machine of an experiment has more memory, or more room for a file under test.
+MOST_TERABYTES = 64
+
+
+def _of_some_machine(size: str) -> str:
+    if size_in_bytes(size) > MOST_TERABYTES * 1024**4:
+        raise ValueError(f"at most {MOST_TERABYTES}T: no machine has that")
+    return size
+
+
 class MachineTable(_Table):
     """The machine under test, if headrace may boot it: see docs/howto/kernels.md.
 
@@ -140,7 +155,7 @@ class MachineTable(_Table):
     def _is_size(cls, value: str) -> str:
         if not re.fullmatch(r"[1-9]\d*[KMGT]", value):
             raise ValueError("a number with K, M, G or T, such as 2G")
-        return value
+        return _of_some_machine(value)
 
     def makes(self) -> dict[str, Any]:
         """The definition of a virtual machine, without ``keep`` and the hosts that may reboot."""
@@ -155,7 +170,22 @@ _KIND_OF_KEY = {
     "include": "optimal",
     "leave_out": "leave-one-out",
     "rungs": "cumulative",
+    "blocks_per_start": "switchback",
+    "washout_s": "switchback",
 }
+
+
+#: Kinds without until_decided, and what to do instead.
+_OWN_END = {
+    "race": "a race: it ends when the best is known",
+    "switchback": "a switchback: `blocks` is its length; `headrace run PLAN -o FOLDER --blocks +10` adds a start",
+    "duet": "a duet: `blocks` is its length",
+    AUTO: "kind auto, which chooses the way to measure: name that kind",
+}
+
+#: Defaults of a switchback: blocks in all, blocks of each start of the server, and seconds after a change that do
+#: not count.
+SWITCHBACK_BLOCKS, BLOCKS_PER_START, WASHOUT_S = 20, 10, 2
 
 
 class DesignTable(_Table):
@@ -164,10 +194,15 @@ class DesignTable(_Table):
     ``runs``, ``interactions`` and ``include`` belong to ``optimal``; ``leave_out`` names the bundles of
     ``leave-one-out`` (default: all of them). Factors named by ``hard`` change as rarely as a block allows, the
     first one least. With ``duet`` each treatment is measured concurrently with its baseline, each on half of the
-    machine.
+    machine. With ``until_decided`` blocks are added until every comparison has a verdict (or those of the
+    treatments in ``asked``), or ``minutes`` have passed. A ``switchback`` changes settings under one running
+    load: ``blocks_per_start`` blocks after each start of the server, and ``washout_s`` after each change do not
+    count.
     """
 
-    kind: Literal["factorial", "cumulative", "race", "leave-one-out", "screening", "optimal"]
+    kind: Literal[
+        "factorial", "cumulative", "race", "leave-one-out", "screening", "optimal", "switchback", "auto"
+    ]
     baseline: str | dict[str, str]
     blocks: Annotated[int, Field(ge=1, le=1000)] = 5
     seed: int = 1
@@ -184,13 +219,22 @@ class DesignTable(_Table):
     leave_out: list[str] = []
     hard: list[str] = []
     duet: bool = False
+    until_decided: bool = False
+    asked: list[str] = []
+    minutes: Annotated[float, Field(gt=0)] | None = None
+    blocks_per_start: Annotated[int, Field(ge=2, le=1000)] | None = None
+    washout_s: Annotated[int, Field(ge=1, le=3600)] | None = None
+    #: Why ``auto`` became this kind; not for plans.
+    chosen: Annotated[str, Field(max_length=2000)] = ""
 
     @model_validator(mode="before")
     @classmethod
-    def _all_is_the_baseline(cls, values: Any) -> Any:
-        """In a leave-one-out, ALL is the baseline unless the plan sets another."""
+    def _of_this_kind(cls, values: Any) -> Any:
+        """In a leave-one-out, ALL is the baseline unless the plan sets another. A switchback has more blocks."""
         if isinstance(values, dict) and values.get("kind") == "leave-one-out":
             return {"baseline": ALL, **values}
+        if isinstance(values, dict) and values.get("kind") == "switchback":
+            return {"blocks": SWITCHBACK_BLOCKS, **values}
         return values
 
     @model_validator(mode="after")
@@ -198,7 +242,8 @@ class DesignTable(_Table):
         for key, kind in _KIND_OF_KEY.items():
             value = getattr(self, key)
             # ``experiment.design`` checks rungs, because it knows the bundles.
-            if value and kind != self.kind and key != "rungs":
+            belongs = kind == self.kind or (kind == "switchback" and self.kind == AUTO)
+            if value and not belongs and key != "rungs":
                 raise ValueError(f'{key} = {value!r}: only for a design of kind = "{kind}"')
         if self.kind == "optimal" and self.runs is None:
             raise ValueError("runs: how many treatments an optimal design picks")
@@ -209,6 +254,13 @@ class DesignTable(_Table):
             raise ValueError(
                 f"duet = true: not with {what}: each treatment runs concurrently with its baseline"
             )
+        if self.kind in ("switchback", AUTO) and (self.duet or self.hard):
+            raise ValueError(f'kind = "{self.kind}": without duet and hard: treatments may share one server')
+        if self.until_decided and (self.kind in _OWN_END or self.duet):
+            raise ValueError(f"until_decided = true: not with {_OWN_END['duet' if self.duet else self.kind]}")
+        for key in ("minutes", "asked"):
+            if getattr(self, key) and not self.until_decided:
+                raise ValueError(f"{key}: only with until_decided = true; `blocks` is the length otherwise")
         if len(set(self.hard)) != len(self.hard):
             raise ValueError(f"hard = {self.hard!r}: each factor once")
         return self
@@ -221,12 +273,22 @@ class DesignTable(_Table):
 
 
 class WorkloadTable(BaseModel):
-    """``kind``, ``seconds`` and ``warmup_s``; every other key is an option of that workload."""
+    """``kind``, ``seconds`` and ``warmup_s``; every other key is an option of that workload.
+
+    With ``steady_within_s`` the load runs before ``warmup_s`` until its throughput no longer grows, at most for so
+    long.
+    """
 
     model_config = ConfigDict(extra="allow", frozen=True)
     kind: str
     seconds: Annotated[float, Field(gt=0, le=7 * 86400)]
     warmup_s: Annotated[float, Field(ge=0, le=86400)] = 0.0
+    steady_within_s: Annotated[float, Field(ge=0, le=86400)] = 0.0
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Designs of before do not have the later key."""
+        return {k: v for k, v in dump(self).items() if v or k != "steady_within_s"}
 
     @property
     def options(self) -> Settings:
@@ -241,7 +303,7 @@ class VolumeTable(_Table):
     """
 
     device: str = "directory"
-    size: str = "4G"
+    size: Annotated[str, AfterValidator(_of_some_machine)] = "4G"
     devices: list[str] = []
     raid_over: Literal["block", "loop"] = "block"
 
@@ -264,8 +326,10 @@ class FactorTable(_Table):
             raise ValueError(
                 'either knob = "..." with levels = [value, ...], or levels.NAME = { "knob" = value } without knob'
             )
-        if not self.levels:
-            raise ValueError("at least one level")
+        if len(self.levels) < 2:
+            raise ValueError(
+                "at least two levels; a setting of all treatments belongs to [base] or [workload]"
+            )
         return self
 
 
@@ -571,7 +635,9 @@ def _reason(problem: Any) -> str:
     if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return "no such key"
     if problem["type"] == "missing":
-        return "this key is required"
+        given = problem["input"] if isinstance(problem["input"], dict) else {}
+        near = difflib.get_close_matches(str(problem["loc"][-1]), [str(key) for key in given], n=1)
+        return f"this key is required: is it {near[0]!r} that was meant?" if near else "this key is required"
     message = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
     return f"must be {message}"
 

@@ -41,8 +41,10 @@ REMEDY = "REMEDY"
 SURVEY_S = 10.0
 #: How often one rule may come back with another value, before it is left.
 MOST_TRIES = 2
-#: Of a remedy that lets people see more, or keeps data safe.
+#: Of a remedy that lets people see more.
 NOTHING_TO_SHOW = "it promises nothing that an experiment could show"
+#: Of a remedy that keeps data or the server safe: throughput can neither prove nor refute it.
+KEEPS_SAFE = "it keeps data or the server safe, which throughput cannot show: headrace apply makes it"
 #: Alternatives of one finding that are tried in one experiment.
 MOST_REMEDIES = 3
 
@@ -91,6 +93,8 @@ class Bench:
     response: str = "throughput"
     allow_weaker: tuple[str, ...] = ()
     run: Callable[[plans.PlanFile, Path | None, Listener], Awaitable[ExperimentFolder]] = running.run
+    #: Gets every experiment when it has ended: a stop later must not cost its report.
+    report: Callable[[ExperimentFolder], None] = lambda folder: None
 
     @classmethod
     def open(
@@ -149,7 +153,9 @@ class Bench:
             name = self._free(name, text)
         path = self.folder / f"{name}.toml"
         path.write_text(text)
-        return await self.run(plans.load(path), self.folder / name, self.listen)
+        ended = await self.run(plans.load(path), self.folder / name, self.listen)
+        self.report(ended)
+        return ended
 
     def _free(self, name: str, text: str) -> str:
         """The name, with a number where another plan than this has it."""
@@ -227,8 +233,8 @@ def live_options(finding: Finding, facts: HostFacts, allow_weaker: Iterable[str]
         try:
             if not settings:
                 raise Refused("needs a hand: " + "; ".join(remedy.steps))
-            if not remedy.is_faster:
-                raise Refused(NOTHING_TO_SHOW)
+            if not finding.promises_speed(remedy):
+                raise Refused(_no_promise(finding))
             if remedy.weakens and not set(settings) <= set(allow_weaker):
                 raise Refused(f"would weaken durability: {'; '.join(remedy.weakens)}")
             for name, value in settings.items():
@@ -243,6 +249,10 @@ def live_options(finding: Finding, facts: HostFacts, allow_weaker: Iterable[str]
             "no remedy of it can be tried on a running host: " + "; ".join(reasons), place=finding.id
         )
     return options[:MOST_REMEDIES]
+
+
+def _no_promise(finding: Finding) -> str:
+    return KEEPS_SAFE if finding.severity is Severity.RISK else NOTHING_TO_SHOW
 
 
 async def prove_live(bench: Bench, finding: Finding, options: Sequence[Settings]) -> Proof:
@@ -307,8 +317,8 @@ def candidates(
         options: list[Settings] = []
         why = "it names no remedy"
         for remedy in finding.hit.remedies:
-            if not remedy.is_faster:
-                why = NOTHING_TO_SHOW
+            if not finding.promises_speed(remedy):
+                why = _no_promise(finding)
                 continue
             if remedy.weakens and not set(remedy.settings) <= set(bench.allow_weaker):
                 why = f"would weaken durability: {'; '.join(remedy.weakens)}"

@@ -22,7 +22,7 @@ from headrace.facts import HostFacts
 from headrace.knobs import Cost, Durability, Instance, Kind, Knob
 from headrace.knobs.change import text_of
 from headrace.knobs.instance import managed
-from headrace.model import ServerLogin, Value, Vendor
+from headrace.model import ServerLogin, Value
 from headrace.persist import Lasting
 
 Settings = Mapping[str, Value]
@@ -34,6 +34,10 @@ AFTER = {
     Cost.RESTART: "holds after the next restart of the server",
     Cost.REBOOT: "holds after the next boot",
 }
+
+
+class NeedsRestart(Refused):
+    """The setting holds only after a restart, which nobody has allowed here."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,7 @@ async def prepare(
         for step in steps:
             if step.name.startswith("volume.mount_options"):
                 raise Refused("cannot be made to last: write it into /etc/fstab", place=step.name)
-        files = await persist.files(agent.target, own, _vendor(facts), tuned=lasting == "tuned")
+        files = await persist.files(agent.target, own, facts, tuned=lasting == "tuned")
     return Plan(tuple(steps), files)
 
 
@@ -181,24 +185,21 @@ def _must_be_allowed(
     if weaker and not allowed:
         raise Refused(weaker, place=name, hint=f"if that is what you want: --allow-weaker {knob.name}")
     if knob.name.startswith("server."):
-        _must_fit_server(name, knob, facts)
+        _must_fit_server(name, knob, value, facts)
 
 
-def _must_fit_server(name: str, knob: Knob, facts: HostFacts) -> None:
-    vendor, version = _vendor(facts), facts.server_version or ""
+def _must_fit_server(name: str, knob: Knob, value: Value, facts: HostFacts) -> None:
+    vendor, version = facts.vendor, facts.server_version or ""
     if vendor is None:
         raise NotReady(
             "no server login was given", place=name, hint="name it: --mysql-socket or --mysql-host"
         )
     if not knob.applies(vendor, version):
         raise PlanError(f"{vendor} {version} has no such variable", place=name, hint=knob.formerly or None)
+    knob.check_on(vendor, value)
     variable = name.removeprefix("server.")
     if variable != "allocator" and facts.variable(variable) is None:
         raise PlanError(f"this {vendor} {version} has no such variable", place=name)
-
-
-def _vendor(facts: HostFacts) -> Vendor | None:
-    return Vendor(facts.server_vendor) if facts.server_vendor else None
 
 
 async def _step(
@@ -218,18 +219,20 @@ async def _step(
     if instance is None:
         variable = name.removeprefix("server.")
         before = facts.variable(variable) or ""
-        is_live = knob.cost is Cost.DYNAMIC or knob.durability is Durability.UNKNOWN
+        cost = knob.cost_on(facts.vendor, facts.server_version or "")
+        is_live = cost is Cost.DYNAMIC or knob.durability is Durability.UNKNOWN
         if is_live:
             return Step(name, knob, None, text, before, ({"variable": variable, "value": text},))
-        if knob.cost is Cost.REBUILD:
+        if cost is Cost.REBUILD:
             raise Refused("decided when the data directory is made", place=name)
         if not persisted:
-            raise Refused(
-                f"takes a {knob.cost}, which headrace does not do to a live server",
+            refused = NeedsRestart if cost is Cost.RESTART else Refused
+            raise refused(
+                f"takes a {cost}, which headrace does not do to a live server",
                 place=name,
                 hint="--persist writes it down, and it holds after the next one",
             )
-        return Step(name, knob, None, text, before, (), AFTER[knob.cost])
+        return Step(name, knob, None, text, before, (), AFTER[cost])
     befores = []
     for path in instance.paths:
         try:
@@ -247,6 +250,32 @@ def new_id(now: datetime | None = None) -> str:
     return f"{(now or datetime.now(UTC)):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
+@dataclass(frozen=True)
+class Made:
+    """A change that ``apply`` made, and when, by the host's clock."""
+
+    id: str
+    at_s: float
+
+
+async def made(agent: Agent, change: str) -> Made:
+    """The change of this id, kept or still open; ``last`` is the latest. Raises PlanError."""
+    journal = Journal(agent, OWNER)
+    found: dict[str, float] = {}
+    entries = [entry for kept in await journal.history() for entry in kept["entries"]]
+    for entry in [*entries, *await journal.entries()]:
+        owner, _, name = str(entry["owner"]).partition("/")
+        if owner == OWNER and name:
+            found[name] = max(found.get(name, 0.0), entry["t_ns"] / 1e9)
+    if change == "last" and found:
+        change = max(found, key=lambda name: found[name])
+    if change not in found:
+        raise PlanError(
+            f"no change {change} on this host", place=agent.target.name, hint="headrace journal lists them"
+        )
+    return Made(change, found[change])
+
+
 def journal_of(agent: Agent, rollout_id: str, state: str | None = None) -> Journal:
     return Journal(agent, f"{OWNER}/{rollout_id}", state)
 
@@ -258,12 +287,15 @@ async def carry_out(
     *,
     confirm_within_s: float | None = None,
     state: str | None = None,
+    rollout_id: str = "",
 ) -> Rollout:
     """Apply the plan, all of it or nothing. Without ``confirm_within_s`` it is kept at once.
 
+    A caller that must find the change again whatever happens gives its ``rollout_id``.
+
     Raises Refused, Busy or TargetError; then the host is as it was, or the journal still holds how to restore it.
     """
-    rollout_id = new_id()
+    rollout_id = rollout_id or new_id()
     journal = journal_of(agent, rollout_id, state)
     keep = confirm_within_s is None
     applied = iter(

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import zstandard
 
+from headrace.activity import Activity
 from headrace.errors import DiskFull, StoreError
 from headrace.model import Facts
 from headrace.samples import Samples
@@ -44,8 +45,9 @@ NO_SAMPLES = Samples.of(())
 class Snapshot:
     """``errors``: sampler -> why it has no values.
 
-    ``limits``: device -> measured operations per second. ``stacks``: folded stacks as the agent writes them; empty
-    without a profile.
+    ``limits``: device -> measured operations per second; ``alone_ms``: device -> measured ms of a request without
+    load. ``activity``: what the server executed, None if it was not asked. ``stacks``: folded stacks as the agent
+    writes them; empty without a profile.
     """
 
     target: str
@@ -57,12 +59,19 @@ class Snapshot:
     limits: Mapping[str, float] = field(default_factory=dict)
     stacks: str = ""
     headrace_version: str = ""
+    alone_ms: Mapping[str, float] = field(default_factory=dict)
+    activity: Activity | None = None
 
 
 def last_path() -> Path:
     """Path of this user's last hunt, which other commands use to resolve finding ids."""
+    return state_path("last.hunt")
+
+
+def state_path(name: str) -> Path:
+    """A file that headrace keeps for this user between commands."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "headrace" / "last.hunt"
+    return Path(state) / "headrace" / name
 
 
 def save(snapshot: Snapshot, path: Path, page: str = "") -> None:
@@ -72,7 +81,7 @@ def save(snapshot: Snapshot, path: Path, page: str = "") -> None:
         **{
             key: value
             for key, value in asdict(_without_tables(snapshot)).items()
-            if key not in ("facts", "samples", "stacks")
+            if key not in ("facts", "samples", "stacks", "activity")
         },
     }
     samples = snapshot.samples
@@ -89,6 +98,8 @@ def save(snapshot: Snapshot, path: Path, page: str = "") -> None:
                 archive.writestr(name, zstandard.compress(column.tobytes()), zipfile.ZIP_STORED)
             if snapshot.stacks:
                 archive.writestr("stacks.folded", snapshot.stacks)
+            if snapshot.activity is not None:
+                archive.writestr("activity.json", json.dumps(snapshot.activity.to_json()))
             if page:
                 archive.writestr("report.html", page)
         draft.replace(path)
@@ -111,6 +122,7 @@ def _without_tables(snapshot: Snapshot) -> Snapshot:
         dict(snapshot.limits),
         "",
         snapshot.headrace_version,
+        dict(snapshot.alone_ms),
     )
 
 
@@ -133,6 +145,8 @@ def load(path: Path) -> Snapshot:
             facts = _json(archive, "facts.json")
             samples = _samples(archive)
             folded = _part(archive, "stacks.folded").decode() if "stacks.folded" in archive.namelist() else ""
+            seen = _json(archive, "activity.json") if "activity.json" in archive.namelist() else None
+            activity = Activity.of_json(seen) if seen is not None else None
     except FileNotFoundError as error:
         raise StoreError("no such file", place=str(path)) from error
     except IsADirectoryError as error:
@@ -153,6 +167,8 @@ def load(path: Path) -> Snapshot:
         header.get("limits") or {},
         folded,
         str(header.get("headrace_version", "")),
+        header.get("alone_ms") or {},
+        activity,
     )
 
 

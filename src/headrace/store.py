@@ -10,6 +10,7 @@ complete trial or none. Any Parquet reader can read the tables; headrace uses Du
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.design import Design
 from headrace.errors import Busy, DiskFull, StoreError
 from headrace.model import Facts, Role, TrialState
+from headrace.whole import write_whole
 
 if TYPE_CHECKING:
     import duckdb
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
     from headrace.arrow import TrialData
 
 FORMAT_VERSION = 2
+
+#: fcntl.h and linux/fs.h, for renameat2(2).
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
 
 #: The operation for a driver's reconnections: not work, so excluded from throughput and percentiles.
 RECONNECT = "connect"
@@ -63,6 +69,10 @@ class TrialRecord:
     #: The machine it was measured on, as named in the plan.
     machine: str = ""
     earlier: list[str] = field(default_factory=list)
+    #: The share of CPU time that the hypervisor and other programs took in the window, if verdicts account for it.
+    lost_share: float = 0.0
+    #: Load before the plan's warm-up, until it was steady; 0 without ``steady_within_s``.
+    settled_s: float = 0.0
     #: Machine -> ``offset_ns`` by which its clock is ahead of the controller's, and its uncertainty ``error_ns``:
     #: of the target and of each client, at the start of the trial.
     clocks: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -140,8 +150,9 @@ class ExperimentFolder:
             (draft / "design.json").write_text(_design_text(design))
             _sync_tree(draft)
             draft.rename(path)
+            _sync(path.parent)
         except OSError as error:
-            if path.exists():
+            if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                 raise Busy("an experiment already exists here", place=str(path)) from error
             raise _write_error(error, path) from error
         return ExperimentFolder.open(path)
@@ -151,9 +162,10 @@ class ExperimentFolder:
         """Open an experiment for reading (and, by the runner, for adding trials)."""
         try:
             content = json.loads((path / "design.json").read_text())
-        except FileNotFoundError as error:
+        except (FileNotFoundError, NotADirectoryError) as error:
+            what = "it is a file" if path.is_file() else "it has no design.json"
             raise StoreError(
-                "this is not an experiment folder: it has no design.json",
+                f"this is not an experiment folder: {what}",
                 place=str(path),
                 hint="use the folder that `headrace run` printed",
             ) from error
@@ -283,12 +295,8 @@ class ExperimentFolder:
     def write_output(self, name: str, content: str) -> Path:
         """Write a file of the folder (``report.html``, ``report.json``) atomically."""
         path = self.path / name
-        draft = path.with_name(f".{path.name}.part")
         try:
-            draft.write_text(content, encoding="utf-8")
-            _sync(draft)
-            draft.rename(path)
-            _sync(path.parent)
+            write_whole(path, content)
         except OSError as error:
             raise _write_error(error, path) from error
         return path
@@ -370,8 +378,6 @@ def _link_or_copy(source: str, path: str) -> None:
 
 
 def _write_error(error: OSError, path: Path) -> Exception:
-    import errno
-
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
             "no room left", place=str(path), hint="free some space, then run the same command again"
@@ -380,13 +386,28 @@ def _write_error(error: OSError, path: Path) -> Exception:
 
 
 def _make_visible(draft: Path, final: Path) -> None:
-    # An invalid trial that was repeated is moved away first, so that there is never a mixed trial.
-    old = final.with_name(f".{final.name}.old.part")
-    if final.exists():
-        final.rename(old)
-    draft.rename(final)
+    # A trial that was repeated is replaced in one step if possible, so that there is always one; otherwise the old
+    # one is moved away first, so that there is never a mixture.
+    old = draft
+    if not (final.exists() and _exchange(draft, final)):
+        old = final.with_name(f".{final.name}.old.part")
+        if final.exists():
+            final.rename(old)
+        draft.rename(final)
     _sync(final.parent)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange two names in one step. False if the system has no such call, or the file system refuses it."""
+    import ctypes
+
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        return False
+    places = (_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second))
+    return bool(renameat2(*places, _RENAME_EXCHANGE) == 0)
 
 
 def _sync_tree(folder: Path) -> None:

@@ -2,8 +2,8 @@
 unchanged.
 
 The search starts from the current settings, the plan's starting points and the rules' suggestions. Its best points
-are then measured against the base in interleaved blocks, together with a lean one: the best without the knobs that
-barely mattered. Only that experiment supports a claim.
+are then measured against the base in interleaved blocks, together with a lean one (the best without the knobs that
+barely mattered) and the rules' suggestions alone. Only that experiment supports a claim.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headrace.plan import AS_IS, Settings, TuneTable
 from headrace.prove import Bench, candidates
 from headrace.store import ExperimentFolder
 
-LEAN = "LEAN"
+LEAN, ADVICE = "LEAN", "ADVICE"
 
 #: Share of the response's variation in the search that the lean candidate's knobs explain together.
 LEAN_EXPLAINS = 0.9
@@ -83,7 +83,9 @@ async def tune(bench: Bench, *, advise: bool = True, retry: bool = False) -> Tun
     found = search.found_in(folder, table)
     importance = space.importance(table.knobs, [f.seen for f in found if f.seen is not None])
     front = front_of(found, table)
-    confirmed, confirm_folder = await _confirm(bench, table, found, front, importance)
+    confirmed, confirm_folder = await _confirm(
+        bench, table, candidates_of(table, found, front, importance, advice)
+    )
     better = [c for c in confirmed if c.name != LEAN and c.is_better(bench.response)]
     winner = max(better, key=lambda c: _gain(c, bench.response), default=None)
     return Tuned(
@@ -133,22 +135,39 @@ def front_of(found: Sequence[Found], table: TuneTable) -> list[Found]:
     return [by_number[cell[0]] for cell in best]
 
 
-async def _confirm(
-    bench: Bench,
+def candidates_of(
     table: TuneTable,
     found: Sequence[Found],
     front: Sequence[Found],
     importance: Mapping[str, float],
-) -> tuple[list[Confirmed], ExperimentFolder | None]:
-    """The best points and a lean one against the base, interleaved."""
-    candidates_ = chosen(table, found, front)
-    if not candidates_:
-        bench.listen(Note("no point of the search looks better than the current settings"))
-        return [], None
-    treatments: dict[str, Settings] = {search.name_of(f.number): dict(f.settings) for f in candidates_}
-    lean = lean_of(table, dict(candidates_[0].settings), importance)
+    advice: Sequence[Settings],
+) -> dict[str, Settings]:
+    """What to confirm: the best points, the best one's lean form, and the rules' suggestions on their own.
+
+    The suggestions are confirmed even if their one trial looked poor, unless it failed or broke a constraint:
+    they are what a user would set without the search.
+    """
+    best = chosen(table, found, front)
+    treatments: dict[str, Settings] = {search.name_of(f.number): dict(f.settings) for f in best}
+    lean = lean_of(table, dict(best[0].settings), importance) if best else {}
     if lean and lean not in treatments.values():
         treatments[LEAN] = lean
+    for advised in advice:
+        point = space.settings_of(table.knobs, space.point_of(table.knobs, advised))
+        seen = [f for f in found if f.settings in (point, advised) and f.seen is not None]
+        is_refuted = any(not f.seen.is_feasible for f in seen if f.seen is not None)
+        if not is_refuted and not any(own in (point, advised) for own in treatments.values()):
+            treatments[ADVICE] = dict(advised)
+    return treatments
+
+
+async def _confirm(
+    bench: Bench, table: TuneTable, treatments: Mapping[str, Settings]
+) -> tuple[list[Confirmed], ExperimentFolder | None]:
+    """The candidates against the base, interleaved."""
+    if not treatments:
+        bench.listen(Note("no point of the search looks better than the current settings"))
+        return [], None
     bench.listen(Note(f"confirming {', '.join(treatments)} against {AS_IS}, {table.blocks} blocks"))
     tested = replace(bench, blocks=table.blocks)
     try:

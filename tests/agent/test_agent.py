@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -13,7 +14,7 @@ from typing import NoReturn
 import pytest
 import zstandard
 
-from headrace.agent import Agent, Applied, Journal, find_binary
+from headrace.agent import Agent, Applied, Journal, failure, find_binary
 from headrace.errors import Busy, NotReady, PlanError, Refused, TargetError
 from headrace.facts import HostFacts
 from headrace.model import OWNER_VARIABLE
@@ -54,6 +55,28 @@ def server(tmp_path: Path) -> Iterator[sshd.Sshd]:
     folder.mkdir()
     with sshd.running_sshd(folder) as running:
         yield running
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["facts", "--mysql-socket", "/x", "--mysql-password-file"], "cannot read the password file /"),
+        (["facts", "--mysql-socket", "/x", "--mysql-defaults-file"], "cannot read the defaults file /"),
+        (["recording", "info"], "cannot read /"),
+        (["digest"], "No such file"),
+    ],
+)
+def test_a_file_that_the_caller_names_and_that_is_missing_is_wrong_input(
+    arguments: list[str], said: str, tmp_path: Path
+) -> None:
+    """`headrace` makes exit code 3 of it; it was 6, as for a host that cannot be reached."""
+    command = [programs.agent_path(), *arguments, str(tmp_path / "missing")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2, ended.stderr
+    assert said in ended.stderr
+    failed = failure(ended.returncode, ended.stderr, "host")
+    assert isinstance(failed, PlanError)
+    assert failed.exit_code == 3
 
 
 class Counting(SshTarget):

@@ -53,6 +53,10 @@ class Fake(Host):
     def confirm(self, code: int = 0) -> Any:
         return self.call("confirm", "--root", str(self.folder), owner=OWNER, code=code)
 
+    def extend(self, within: str, code: int = 0) -> Any:
+        options = ["--root", str(self.folder), "--confirm-within", within]
+        return self.call("extend", *options, owner=OWNER, stdin=None, code=code)
+
     def rollback(self, *options: str, code: int = 0) -> Any:
         return self.call("rollback", "--root", str(self.folder), *options, owner=OWNER, code=code)
 
@@ -119,6 +123,34 @@ def test_what_is_confirmed_stays_and_can_still_be_undone(host: Fake) -> None:
     assert [u["done"] for u in host.rollback("--kept", "last")] == [True]
     assert host.text("/sys/fake/1") == "original 1"
     assert host.history() == []
+
+
+def test_a_deadline_can_be_put_off_but_not_brought_forward(host: Fake) -> None:
+    host.apply(kernel(1), kernel(2), within="2s")
+    assert host.extend("1h") == 2
+    late = host.open_entries()
+    assert host.extend("1s") == 2
+    assert host.open_entries() == late
+    time.sleep(3)
+    assert host.text("/sys/fake/1") == "changed"
+    assert [undone["done"] for undone in host.rollback()] == [True, True]
+    assert "nothing that awaits confirmation" in host.extend("1h", code=5)
+
+
+def test_a_deadline_that_was_put_off_is_one(host: Fake) -> None:
+    host.apply(kernel(1), within="2s")
+    host.extend("4s")
+    until(lambda: host.text("/sys/fake/1") == "original 1")
+    assert "nothing that awaits confirmation" in host.extend("1h", code=5)
+
+
+def test_a_change_that_is_overdue_cannot_be_put_off(host: Fake) -> None:
+    host.apply(kernel(1), within="1s")
+    for pid in host.watchers():
+        os.kill(pid, signal.SIGKILL)
+    time.sleep(1.2)
+    assert "nothing that awaits confirmation" in host.extend("1h", code=5)
+    assert host.text("/sys/fake/1") == "original 1"
 
 
 def test_a_watcher_that_cannot_read_for_a_while_undoes_all_the_same(host: Fake) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.errors import NotAsAsked
+from headrace.workloads.tool import agent_failed
 from tests.driver import driven
 from tests.faults import (
     CONNECTION_LOST,
@@ -174,6 +176,25 @@ def test_what_ended_an_operation_counts_although_the_connection_goes_too() -> No
     assert_adds_up(run, spec)
     assert errors(run) == {1053: 60}
     assert run.end["connections_lost"] == 60
+
+
+def test_one_operation_that_hangs_does_not_lengthen_the_window() -> None:
+    def answer(conversation: Conversation, number: int) -> None:
+        if number == 10:
+            time.sleep(1.5)
+        conversation.ok()
+
+    spec = asking(seconds=0.6, pacing={"kind": "closed", "think_time_s": 0.01})
+    with ScriptedMysql(answer) as server:
+        run = driven(tcp(server.port), spec)
+    assert_adds_up(run, spec)
+    assert run.window_s == pytest.approx(0.6)
+    assert run.end["drain_s"] > 0.6
+    assert any("after the window" in text for text in run.end["warnings"]) == (run.end["drain_s"] > 1)
+    drained = [row for row in run.intervals if row["kind"] == "drain"]
+    assert sum(row["count"] for row in drained) >= 1
+    assert max(row["response"]["max_ns"] for row in drained) > 1.4e9
+    assert begun(run) == server.executions
 
 
 def test_a_server_that_never_answers() -> None:
@@ -341,9 +362,8 @@ def test_interrupted_while_the_server_is_silent(pacing: str) -> None:
     with ScriptedMysql(lambda conversation, number: conversation.hang()) as server:
         run = interrupted(tcp(server.port), spec, lambda: until(lambda: server.executions == 4, 0.7))
     assert_adds_up(run, spec | {"seconds": 1})
-    window_s = (run.end["window_end_ns"] - run.end["window_start_ns"]) / 1e9
-    assert window_s > 0.5
-    due = 4 if pacing == "closed" else 200 * window_s
+    assert run.window_s > 0.5
+    due = 4 if pacing == "closed" else 200 * run.window_s
     assert run.end["unfinished"] == begun(run) == pytest.approx(due, abs=1.5)
 
 
@@ -376,3 +396,21 @@ def test_interrupted_before_the_start(tmp_path: Path) -> None:
                 assert "stopped before the start" in process.stderr.read()
             finally:
                 process.kill()
+
+
+def test_a_start_that_is_over_is_no_failure_of_the_server(tmp_path: Path) -> None:
+    """Whoever was to send the instant in time was held up."""
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps(asking(waits_for_start=True)))
+    with ScriptedMysql(lambda conversation, number: conversation.ok()) as server:
+        done = subprocess.run(
+            [agent_path(), "drive", "run", str(spec), *tcp(server.port)],
+            input=json.dumps({"start_at_ns": time.time_ns() - 1}) + "\n",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 14
+    assert "was over when all clients stood" in done.stderr
+    assert type(agent_failed("drive", done.returncode, done.stderr, "db1")) is NotAsAsked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -19,6 +20,7 @@ import pytest
 from tests.programs import agent_path
 
 OWNER = f"test-{os.getpid()}"
+OVERCOMMIT = ("overcommit_ratio", "overcommit_kbytes")
 
 
 class Host:
@@ -97,7 +99,7 @@ def test_killed_at_any_instant_the_originals_come_back(host: Host) -> None:
     host.call("rollback", *root)
 
     changed_counts = set()
-    for _ in range(40):
+    for kills in itertools.count(1):
         apply = host.argv("apply", "--owner", OWNER, *root)
         kill_after(apply, changes, random.uniform(0, 1.2 * whole_s))
         now = {path: (host.folder / path[1:]).read_text() for path in originals}
@@ -107,7 +109,10 @@ def test_killed_at_any_instant_the_originals_come_back(host: Host) -> None:
         host.call("rollback", *root)
         assert {path: (host.folder / path[1:]).read_text() for path in originals} == originals
         assert host.open_entries() == []
-    assert len(changed_counts) > 2, "no kill fell between two writes: this tested nothing"
+        # On a busy machine the first apply takes longer than the next, and most kills come too late.
+        if kills >= 40 and len(changed_counts) > 2:
+            break
+        assert kills < 400, "no kill fell between two writes: this tested nothing"
 
 
 def test_one_controller_holds_the_host_until_it_lets_go_or_dies(host: Host) -> None:
@@ -311,9 +316,12 @@ def test_what_the_kernel_refuses_undoes_the_whole_call(clean_host: Host, loop: s
 
 
 @pytest.mark.needs("root")
-def test_coupled_kernel_settings_come_back_as_a_pair(host: Host) -> None:
-    pair = [Path(f"/proc/sys/vm/dirty_background_{name}") for name in ("ratio", "bytes")]
+@pytest.mark.parametrize("names", [("dirty_background_ratio", "dirty_background_bytes"), OVERCOMMIT])
+def test_coupled_kernel_settings_come_back_as_a_pair(host: Host, names: tuple[str, str]) -> None:
+    pair = [Path(f"/proc/sys/vm/{name}") for name in names]
     before = [path.read_text() for path in pair]
+    if names == OVERCOMMIT and Path("/proc/sys/vm/overcommit_memory").read_text().strip() == "2":
+        pytest.skip("this host's limit of committed memory is in force")
     for path, value in ((pair[1], "16777216"), (pair[0], "7"), (pair[1], "33554432")):
         host.call("apply", stdin=[{"path": str(path), "value": value}])
         assert path.read_text().strip() == value

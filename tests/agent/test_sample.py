@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ SERVER_SAMPLERS = {
     "statements",
     "processlist",
     "replication",
+    "thread_pool",
 }
 Record = dict[str, Any]
 
@@ -57,14 +58,22 @@ def decode(path: Path) -> tuple[list[Record], bool]:
     return [json.loads(line) for line in io.BytesIO(text) if line.endswith(b"\n")], decompressor.eof
 
 
+def wait(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 40
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def wait_until(path: Path, ticks: int) -> None:
     """Wait until a stream has so many ticks."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        if path.exists() and path.stat().st_size and len(by_sampler(decode(path)[0]).get("cpu", [])) >= ticks:
-            return
-        time.sleep(0.02)
-    pytest.fail(f"{path} never had {ticks} ticks")
+    wait(
+        lambda: (
+            path.exists()
+            and path.stat().st_size > 0
+            and len(by_sampler(decode(path)[0]).get("cpu", [])) >= ticks
+        )
+    )
 
 
 def by_sampler(records: list[Record]) -> dict[str, list[Record]]:
@@ -136,11 +145,11 @@ def test_a_busy_process_is_listed_and_an_idle_one_is_not(spawned: list[subproces
     spawned.append(subprocess.Popen(["sleep", "60"]))
     busy, idle = spawned[0].pid, spawned[1].pid
     time.sleep(0.1)
-    records = sample("--interval", "300ms", "--duration", "1200ms", "--samplers", "process")
+    # 128 idle processes are looked at in a tick: this is long enough for a host with a thousand.
+    records = sample("--interval", "200ms", "--duration", "3400ms", "--samplers", "process")
     listed = [{int(label.split("/")[0]) for label in record["values"]["utime_ticks"]} for record in records]
-    assert {busy, idle} <= listed[0], "everything is listed once, as the base of its counters"
-    assert any(busy in pids for pids in listed[1:])
-    assert not any(idle in pids for pids in listed[1:])
+    assert sum(idle in pids for pids in listed) == 1, "everything is listed once, as the base of its counters"
+    assert sum(busy in pids for pids in listed) > 1
     label = f"{busy}/sh"
     times = [r["values"]["utime_ticks"][label] for r in records if label in r["values"]["utime_ticks"]]
     assert times[-1] > times[0]
@@ -282,14 +291,21 @@ def test_a_server_that_stands_still_makes_gaps_in_its_own_samples_only(
     argv += ["--mysql-socket", server.socket, "--mysql-user", "root"]
     spawned.append(subprocess.Popen(argv))
     wait_until(path, 3)
+    names = ("mysql_status", "innodb_metrics", "replication")
+
+    def asked(name: str) -> list[Record]:
+        return by_sampler(decode(path)[0])[name]
+
     os.kill(server.pid, signal.SIGSTOP)
     stopped_ns = time.time_ns()
     try:
         time.sleep(6.5)
+        # Where an answer takes long, the sampler may rest when the server stops.
+        wait(lambda: any("did not answer within 5 s" in each.get("error", "") for each in asked(names[0])))
     finally:
         os.kill(server.pid, signal.SIGCONT)
     continued_ns = time.time_ns()
-    time.sleep(4)
+    wait(lambda: all(asked(name)[-1]["ok"] and asked(name)[-1]["t_ns"] > continued_ns for name in names))
     spawned[0].terminate()
     assert spawned[0].wait(5) == 0
     samples = by_sampler(decode(path)[0])
@@ -300,12 +316,9 @@ def test_a_server_that_stands_still_makes_gaps_in_its_own_samples_only(
 
     for name in ("cpu", "disk", "process", "agent"):
         assert gap_s(name) < 2, name
-    for name in ("mysql_status", "innodb_metrics", "replication"):
+    for name in names:
         assert gap_s(name) > 5, name
-        assert samples[name][-1]["ok"], "it connects again"
-        assert samples[name][-1]["t_ns"] > continued_ns
     failed = [record for record in samples["mysql_status"] if not record["ok"]]
-    assert any("did not answer within 5 s" in record["error"] for record in failed)
     assert all(record["t_ns"] >= stopped_ns - 10**9 for record in failed)
     assert samples["agent"][-1]["values"]["missed_ticks"]["server"] >= 20
 

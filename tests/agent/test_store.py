@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -82,6 +83,43 @@ def test_a_trial_measured_again_replaces_the_old_one_whole(tmp_path: Path) -> No
     draft.commit(record(), arrow.empty_data())
     assert experiment.trials() == [record()]
     assert [p.name for p in (experiment.path / "trials").iterdir()] == ["0001"]
+
+
+@pytest.mark.parametrize("has_exchange", [True, False])
+def test_there_is_a_trial_at_every_moment_of_its_replacement(
+    has_exchange: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = folder(tmp_path)
+    first = replace(record(), state=TrialState.INVALID, reason="disturbed")
+    experiment.begin_trial(1).commit(first, arrow.empty_data())
+    draft = experiment.begin_trial(1)
+    rename, seen = Path.rename, []
+
+    def watched(path: Path, target: Path) -> Path:
+        seen.append(len(experiment.trials()))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", watched)
+    if not has_exchange:
+        monkeypatch.setattr(store, "_exchange", lambda *_: False)
+    draft.commit(record(), arrow.empty_data())
+    # Killed before its second rename, a replacement in two would leave no trial.
+    assert seen == ([] if has_exchange else [1, 0])
+    assert experiment.trials() == [record()]
+    assert [p.name for p in (experiment.path / "trials").iterdir()] == ["0001"]
+
+
+def test_a_new_folder_is_on_disk_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[str, bool]] = []
+    fsync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.append((os.readlink(f"/proc/self/fd/{descriptor}"), (tmp_path / "e" / "design.json").exists()))
+
+    monkeypatch.setattr(os, "fsync", watched)
+    folder(tmp_path)
+    assert synced[-1] == (str(tmp_path), True)
 
 
 def test_facts_are_written_whole_and_a_damaged_file_is_said(tmp_path: Path) -> None:

@@ -21,7 +21,10 @@ CASES = [
         "BLOG01",
         "MySQL",
         lambda: unwell(
-            vendor="mysql", status=MANY, status_rates={"com_commit": 900.0, "innodb_os_log_fsyncs": 880.0}
+            vendor="mysql",
+            status=MANY,
+            # Every statement commits by itself, which Com_commit does not count.
+            status_rates={"com_commit": 0.0, "binlog_cache_use": 900.0, "innodb_os_log_fsyncs": 880.0},
         ),
         ("",),
         ("900 commits/s in 880 groups",),
@@ -42,6 +45,8 @@ CASES = [
         ("38.1 MiB of binary log per second, 9.77 KiB per row",),
     ),
     Case("BLOG02", "minimal", lambda: unwell(status_rates=WIDE, variables={"binlog_row_image": "MINIMAL"})),
+    Case("BLOG02", "most rows are new", lambda: unwell(status_rates={**WIDE, "handler_write": 9_000.0})),
+    Case("BLOG02", "statements", lambda: unwell(status_rates=WIDE, variables={"binlog_format": "STATEMENT"})),
     Case("BLOG02", "narrow", lambda: unwell(status_rates={**WIDE, "handler_update": 90_000.0})),
     Case("BLOG02", "not sampled", lambda: unwell(without=["mysql_status"]), missing="bytes_written was not"),
     Case(
@@ -50,6 +55,16 @@ CASES = [
         lambda: unwell(variables={"binlog_expire_logs_seconds": "0"}),
         ("",),
         ("binlog_expire_logs_seconds and expire_logs_days are 0",),
+        # A setting would remove files that a stopped replica or a backup still needs.
+        sets=({},),
+        steps=("each replica", "oldest backup", "binlog_expire_logs_seconds = 604800"),
+    ),
+    Case(
+        "BLOG03",
+        "an age, but nothing is purged",
+        lambda: unwell(vendor="mysql", variables={"binlog_expire_logs_auto_purge": "OFF"}),
+        ("",),
+        ("binlog_expire_logs_auto_purge is OFF",),
     ),
     Case("BLOG03", "a week", lambda: unwell(vendor="mysql")),
     Case("BLOG03", "off", lambda: unwell(variables={"binlog_expire_logs_seconds": "0", "log_bin": "OFF"})),

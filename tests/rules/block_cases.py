@@ -163,37 +163,18 @@ CASES = [
     Case(
         "BLK10",
         "a table was dropped",
-        lambda: unwell(rates={f"disk.discards.{DISK}": 2.0, **SLOW_WRITES}),
+        lambda: unwell(rates={f"disk.discards.{DISK}": 2.0, f"disk.discard_ms.{DISK}": 400.0, **SLOW_WRITES}),
         (DISK,),
         ("2.0 discards/s of up to 2 TiB", "a request takes 5.3 ms"),
     ),
     Case("BLK10", "fast meanwhile", lambda: unwell(rates={f"disk.discards.{DISK}": 2.0})),
+    Case(
+        "BLK10",
+        "slow, and not for a few small discards",
+        lambda: unwell(rates={f"disk.discards.{DISK}": 2.0, f"disk.discard_ms.{DISK}": 1.0, **SLOW_WRITES}),
+    ),
     Case("BLK10", "no discards", lambda: unwell(rates=SLOW_WRITES)),
     Case("BLK10", "not sampled", lambda: unwell(without=["disk"]), missing="block devices were not"),
-    Case(
-        "BLK11",
-        "twice as much",
-        lambda: unwell(variables=BUFFERED, status_rates={"innodb_data_read": 4e6}),
-        (DISK,),
-        ("nvme1n1 reads 13.1 MB/s while the server asks for 4.0 MB/s; read-ahead is 128 KiB",),
-    ),
-    Case("BLK11", "direct", lambda: unwell(status_rates={"innodb_data_read": 4e6})),
-    Case(
-        "BLK11",
-        "what was asked for",
-        lambda: unwell(variables=BUFFERED, status_rates={"innodb_data_read": 13e6}),
-    ),
-    Case("BLK11", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
-    Case(
-        "BLK11",
-        "data elsewhere",
-        lambda: unwell(
-            variables=BUFFERED,
-            status_rates={"innodb_data_read": 4e6},
-            facts={"file_systems./var/lib/mysql.block_device": None},
-        ),
-        missing="device beneath /var/lib/mysql",
-    ),
     Case(
         "BLK12",
         "a queue of 24",

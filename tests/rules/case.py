@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from headrace.model import Value
 from headrace.rules.evidence import Evidence
+from headrace.rules.rule import Severity
 
 
 @dataclass(frozen=True)
 class Case:
     """``subjects``: what it must find, no more and no less; empty: it must look and find nothing.
-    ``missing``: part of what it must say that it lacks. ``says``: parts of the first finding's summary."""
+    ``missing``: part of what it must say that it lacks. ``says``: parts of the first finding's summary.
+    ``sets``: the settings of each of the first finding's remedies. ``steps``: parts of its steps, in order."""
 
     rule: str
     name: str
@@ -19,3 +22,6 @@ class Case:
     subjects: tuple[str, ...] = ()
     says: tuple[str, ...] = ()
     missing: str = ""
+    sets: tuple[Mapping[str, Value], ...] | None = None
+    steps: tuple[str, ...] = ()
+    severity: Severity | None = None

@@ -177,9 +177,17 @@ CASES = [
     Case(
         "CPU08",
         "a session's server",
-        lambda: unwell(facts=ROOT_GROUP, rates={"psi.some_total_us.cpu": 200_000.0}),
+        lambda: unwell(
+            facts=ROOT_GROUP,
+            rates={"psi.some_total_us.cpu": 200_000.0, "process.utime_ticks.4711/cc1plus": 300.0},
+        ),
         ("",),
         ("root CPU group", "20% of the time"),
+    ),
+    Case(
+        "CPU08",
+        "a session's server that has no rivals",
+        lambda: unwell(facts=ROOT_GROUP, rates={"psi.some_total_us.cpu": 200_000.0}),
     ),
     Case("CPU08", "a service", lambda: unwell(rates={"psi.some_total_us.cpu": 200_000.0})),
     Case("CPU08", "nobody waits", lambda: unwell(facts=ROOT_GROUP)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import GIB, unwell
 
@@ -66,6 +67,27 @@ CASES = [
         lambda: unwell(facts=mounted("xfs", "discard", "logbsize=256k")),
         (MOUNT,),
         ("mounted with discard",),
+        severity=Severity.HOUSEKEEPING,
+    ),
+    Case(
+        "FS03",
+        "a few discards that nobody feels",
+        lambda: unwell(
+            facts=mounted("xfs", "discard", "logbsize=256k"),
+            rates={f"disk.discards.{DISK}": 3.0, f"disk.discard_ms.{DISK}": 2.0},
+        ),
+        (MOUNT,),
+        severity=Severity.HOUSEKEEPING,
+    ),
+    Case(
+        "FS03",
+        "a fifth of the time",
+        lambda: unwell(
+            facts=mounted("xfs", "discard", "logbsize=256k"),
+            rates={f"disk.discards.{DISK}": 300.0, f"disk.discard_ms.{DISK}": 200.0},
+        ),
+        (MOUNT,),
+        severity=Severity.COST,
     ),
     Case("FS03", "without", unwell),
     Case("FS03", "no file systems", lambda: unwell(facts=NOWHERE), missing="no file system is known"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import GIB, unwell
 
@@ -42,16 +43,21 @@ CASES = [
     Case(
         "FLUSH02",
         "neighbours",
-        lambda: unwell(variables={"innodb_flush_neighbors": "1"}),
+        lambda: unwell(vendor="mysql", variables={"innodb_flush_neighbors": "1"}),
         ("",),
         ("innodb_flush_neighbors is 1 on solid state, with 800 pages/s",),
     ),
-    Case("FLUSH02", "none", unwell),
-    Case("FLUSH02", "a disk", lambda: unwell(variables={"innodb_flush_neighbors": "1"}, facts=DISK)),
+    Case("FLUSH02", "none", lambda: unwell(vendor="mysql")),
+    Case(
+        "FLUSH02",
+        "a disk",
+        lambda: unwell(vendor="mysql", variables={"innodb_flush_neighbors": "1"}, facts=DISK),
+    ),
     Case(
         "FLUSH02",
         "nothing written",
         lambda: unwell(
+            vendor="mysql",
             variables={"innodb_flush_neighbors": "1"},
             status_rates={"innodb_pages_written": 0.0},
             facts=UNKNOWN,
@@ -60,7 +66,7 @@ CASES = [
     Case(
         "FLUSH02",
         "unknown device",
-        lambda: unwell(variables={"innodb_flush_neighbors": "1"}, facts=UNKNOWN),
+        lambda: unwell(vendor="mysql", variables={"innodb_flush_neighbors": "1"}, facts=UNKNOWN),
         missing="whether nvme1n1 rotates",
     ),
     Case(
@@ -69,6 +75,28 @@ CASES = [
         lambda: unwell(vendor="mysql", variables={"innodb_flush_method": "fsync"}),
         ("",),
         ("innodb_flush_method is fsync: 840 pages/s pass through the page cache, which holds 9 GiB",),
+        sets=({"server.innodb_flush_method": "O_DIRECT"},),
+    ),
+    Case(
+        "FLUSH03",
+        "a small pool, whose misses the page cache answers",
+        lambda: unwell(
+            vendor="mysql",
+            variables={"innodb_flush_method": "fsync", "innodb_buffer_pool_size": str(GIB)},
+            gauges={"memory.MemAvailable.": 50.0 * GIB},
+            facts={"servers.1322.rss_bytes": GIB},
+        ),
+        ("",),
+        sets=({"server.innodb_flush_method": "O_DIRECT", "server.innodb_buffer_pool_size": int(36 * GIB)},),
+    ),
+    Case(
+        "FLUSH03",
+        "a small pool that cannot grow",
+        lambda: unwell(
+            vendor="mysql",
+            variables={"innodb_flush_method": "fsync", "innodb_buffer_pool_size": str(10 * GIB)},
+            gauges={"memory.MemAvailable.": 9.0 * GIB},
+        ),
     ),
     Case(
         "FLUSH03",
@@ -121,6 +149,15 @@ CASES = [
         lambda: unwell(variables={"innodb_adaptive_flushing": "OFF"}),
         ("",),
         ("800 pages/s",),
+        severity=Severity.HOUSEKEEPING,
+    ),
+    Case(
+        "FLUSH06",
+        "off, and the log is half full",
+        lambda: unwell(**BEHIND, variables={"innodb_adaptive_flushing": "OFF"}),
+        ("",),
+        ("reaches 62% of its limit",),
+        severity=Severity.COST,
     ),
     Case("FLUSH06", "on", unwell),
     Case("FLUSH06", "not sampled", lambda: unwell(without=["mysql_status"]), missing="pages_written was not"),
@@ -130,6 +167,18 @@ CASES = [
         lambda: unwell(variables={"innodb_use_native_aio": "OFF"}),
         ("",),
         ("4 threads write 800 pages/s",),
+        steps=("Read the error log", "kernel.io_uring_disabled"),
+        severity=Severity.HOUSEKEEPING,
+    ),
+    Case(
+        "FLUSH07",
+        "the kernel forbids it",
+        lambda: unwell(
+            variables={"innodb_use_native_aio": "OFF"}, facts={"sysctls.kernel.io_uring_disabled": "2"}
+        ),
+        ("",),
+        # The server would turn it off again.
+        sets=({},),
     ),
     Case("FLUSH07", "on", unwell),
     Case("FLUSH07", "not sampled", lambda: unwell(without=["mysql_status"]), missing="pages_written was not"),
@@ -163,6 +212,18 @@ CASES = [
         lambda: unwell(vendor="mysql", variables={"innodb_checksum_algorithm": "none"}),
         ("",),
         ("innodb_checksum_algorithm is none",),
+    ),
+    Case(
+        "FLUSH09",
+        "MariaDB's, which does not sync",
+        lambda: unwell(version="11.8.2", variables={"innodb_doublewrite": "fast"}),
+        ("",),
+        ("innodb_doublewrite is fast",),
+    ),
+    Case(
+        "FLUSH09",
+        "detected and repaired",
+        lambda: unwell(vendor="mysql", variables={"innodb_doublewrite": "DETECT_AND_RECOVER"}),
     ),
     Case("FLUSH09", "both on", unwell),
     Case("FLUSH09", "no server", lambda: unwell(has_server=False), missing="no server was queried"),

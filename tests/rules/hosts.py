@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headrace.activity import Activity
 from headrace.analysis.window import Window
 from headrace.model import Facts
 from headrace.rules.evidence import Evidence
@@ -150,6 +151,13 @@ GAUGES: dict[str, float] = {
     "server_process.open_files.1322/mysqld": 1_400.0,
     "file_systems.size_bytes./var/lib/mysql": 1_800.0 * GIB,
     "file_systems.available_bytes./var/lib/mysql": 900.0 * GIB,
+    "file_systems.inodes./var/lib/mysql": 900e6,
+    "file_systems.available_inodes./var/lib/mysql": 899e6,
+    "vmstat.nr_dirty.": 5_000.0,
+    "vmstat.nr_writeback.": 10.0,
+    "vmstat.nr_dirty_background_threshold.": 65_536.0,
+    "vmstat.nr_dirty_threshold.": 262_144.0,
+    "process.rss_bytes.1322/mysqld": 45_580_603_392.0,
     "file_systems.size_bytes./": 1_700.0 * GIB,
     "file_systems.available_bytes./": 1_500.0 * GIB,
 }
@@ -163,6 +171,7 @@ STATUS_RATES: dict[str, float] = {
     "com_insert": 400.0,
     "com_update": 400.0,
     "com_commit": 300.0,
+    "binlog_cache_use": 300.0,
     "bytes_sent": 8e6,
     "bytes_received": 2e6,
     "connections": 0.5,
@@ -192,6 +201,8 @@ STATUS: dict[str, float] = {
     "opened_tables": 1_100.0,
 }
 
+IN_FORCE = {"mysql": {"innodb_redo_log_capacity_resized": 8.0 * GIB}}
+
 
 def saved(**changes: Any) -> Snapshot:
     """The host with changes as the file that ``headrace hunt --save`` writes."""
@@ -214,6 +225,7 @@ def unwell(
     rates: Mapping[str, float] | None = None,
     gauges: Mapping[str, float] | None = None,
     series: Mapping[str, Sequence[float]] | None = None,
+    starts: Mapping[str, float] | None = None,
     variables: Mapping[str, str | None] | None = None,
     status: Mapping[str, float] | None = None,
     status_rates: Mapping[str, float] | None = None,
@@ -221,14 +233,16 @@ def unwell(
     without: Iterable[str] = (),
     has_server: bool = True,
     limits: Mapping[str, float] | None = None,
+    alone_ms: Mapping[str, float] | None = None,
+    activity: Activity | None = None,
 ) -> Evidence:
     """The healthy host with changes.
 
     ``facts``: dotted path -> value; an element of a list is named by its ``name``, ``mount_point``, ``pid`` or
     number; a value of None stays null. ``rates`` and ``gauges``: ``sampler.metric.label`` -> growth a second, or
-    value; ``series``: growth a second in each of the steps. ``status``: what a status variable shows;
-    ``status_rates``: its growth a second. ``variables``: None takes one away. ``without``: samplers that gave
-    nothing, or keys of the facts to make null.
+    value; ``series``: growth a second in each of the steps, from ``starts`` on. ``status``: what a status
+    variable shows; ``status_rates``: its growth a second. ``variables``: None takes one away. ``without``:
+    samplers that gave nothing, or keys of the facts to make null.
     """
     dead = set(without)
     content = _facts(vendor)
@@ -254,11 +268,16 @@ def unwell(
     values["gauge"].update(gauges or {})
     for key in series or ():
         values["rate"].pop(key, None)
+        values["gauge"].pop(key, None)
     _sum_cpus(values["rate"])
     start = _status(vendor, status or {}, status_rates or {}, values)
     errors = dict.fromkeys(dead, "was not sampled in this test")
     return Evidence(
-        Facts("0" * 16, content), Window(_samples(values, start, dead, series or {}), errors), limits
+        Facts("0" * 16, content),
+        Window(_samples(values, {**start, **(starts or {})}, dead, series or {}), errors),
+        limits,
+        alone_ms,
+        activity,
     )
 
 
@@ -276,7 +295,8 @@ def _status(
     vendor: str, status: Mapping[str, float], rates: Mapping[str, float], values: dict[str, dict[str, float]]
 ) -> dict[str, float]:
     """Adds the status variables to the rates; where each starts."""
-    start = {**_server(vendor)["status"], **STATUS, **status}
+    # The capacity in force is the one that was set, unless a case says otherwise.
+    start = {**_server(vendor)["status"], **STATUS, **IN_FORCE.get(vendor, {}), **status}
     for name in start.keys() | rates.keys() | STATUS_RATES.keys():
         rate = rates.get(name, STATUS_RATES.get(name, 0.0))
         values["rate"][f"mysql_status.{name}."] = rate
@@ -318,6 +338,8 @@ def _facts(vendor: str) -> dict[str, Any]:
             }
         ],
         "tables_without_primary_key": 0,
+        "auto_increment": [],
+        "temporary_tablespace_bytes": 12 << 20,
         "replication": [],
         "performance_schema": {"enabled": True, "wait_instruments_enabled": 300, "statement_digests": True},
         "pid": 1322,
@@ -368,7 +390,8 @@ def _samples(
     for key, steps in series.items():
         assert len(steps) == SECONDS // STEP_S, f"{key} needs a number for each step"
         totals = [0.0, *itertools.accumulate(step * STEP_S for step in steps)]
-        rows += [(i * STEP_S * 10**9, *_split(key), 1e6 + total) for i, total in enumerate(totals)]
+        first = start.get(key, 1e6)
+        rows += [(i * STEP_S * 10**9, *_split(key), first + total) for i, total in enumerate(totals)]
     for kind, numbers in values.items():
         for key, number in numbers.items():
             sampler, metric, label = _split(key)

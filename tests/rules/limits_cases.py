@@ -50,6 +50,15 @@ CASES = [
         (SERVER,),
         ("mysqld has 30,000 threads; kernel.pid_max is 32,768",),
     ),
+    Case(
+        "LIM03",
+        "nearly all of its control group",
+        lambda: unwell(facts={"servers.1322.threads": 4_500, "servers.1322.cgroup.pids_max": 4_915}),
+        (SERVER,),
+        ("mysqld has 4,500 threads; pids.max is 4,915",),
+        sets=({}, {}),
+        steps=("TasksMax=19660",),
+    ),
     Case("LIM03", "few", unwell),
     Case(
         "LIM03", "unknown", lambda: unwell(facts={"servers.1322.threads": None}), missing="how many threads"

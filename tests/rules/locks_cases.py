@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.activity import summed
 from tests.rules.case import Case
 from tests.rules.hosts import GIB, unwell
 
@@ -33,6 +34,24 @@ BULK: dict[str, Any] = {
     "status": {"threads_running": 12.0},
     "status_rates": {"com_insert_select": 5.0, "com_load": 0.0, "handler_write": 20_000.0},
 }
+
+WAIT = {
+    "lock": "metadata",
+    "table": "shop.orders",
+    "waiter": 9,
+    "holder": 5,
+    "is_certain": True,
+    "waiter_class": "alter table orders add column a int",
+    "holder_class": "select * from orders where id = ?",
+    "holder_user": "app",
+    "holder_host": "10.0.0.7:4711",
+    "holder_open_s": 13,
+    "holder_idle_s": 12,
+}
+HELD = summed({"statements": [WAIT]} for _ in range(10))
+HOT_ROW = summed(
+    {"statements": [{**WAIT, "lock": "row", "holder": n, "holder_open_s": 0}]} for n in range(10)
+)
 
 CASES = [
     Case(
@@ -79,6 +98,17 @@ CASES = [
         ("",),
         ("10.0 sessions wait for a row at any time; 200.0 waits/s start, 50 ms each",),
     ),
+    Case(
+        "LOCK02",
+        "its holder",
+        lambda: unwell(
+            status_rates={"innodb_row_lock_time": 10_000.0, "innodb_row_lock_waits": 200.0}, activity=HOT_ROW
+        ),
+        ("",),
+        (
+            "each; the lock on shop.orders is held by transactions that last less than a second, which executes",
+        ),
+    ),
     Case("LOCK02", "none", unwell),
     Case("LOCK02", "not sampled", lambda: unwell(without=["mysql_status"]), missing="row_lock_time was not"),
     Case(
@@ -88,9 +118,27 @@ CASES = [
         ("",),
         ("4.0 transactions/s",),
     ),
+    Case(
+        "LOCK03",
+        "MySQL",
+        lambda: unwell(vendor="mysql", rates={"innodb_metrics.lock_deadlocks.": 4.0}),
+        ("",),
+        ("4.0 transactions/s",),
+    ),
     Case("LOCK03", "none", unwell),
     Case("LOCK03", "not sampled", lambda: unwell(without=["mysql_status"]), missing="deadlocks was not"),
     Case("LOCK04", "nine", lambda: unwell(gauges=MDL), ("",), ("9.0 sessions wait for a metadata lock",)),
+    Case(
+        "LOCK04",
+        "its holder",
+        lambda: unwell(gauges=MDL, activity=HELD),
+        ("",),
+        (
+            "9.0 sessions wait for a metadata lock; the lock on shop.orders is held by connection 5 of "
+            "app@10.0.0.7:4711 (idle for 12 s, its transaction is open for 13 s), which executes select * from "
+            "orders where id = ?.",
+        ),
+    ),
     Case("LOCK04", "none", lambda: unwell(gauges={"processlist.threads.Sleep": 50.0})),
     Case("LOCK04", "not sampled", unwell, missing="process list was not"),
     Case(
@@ -125,7 +173,18 @@ CASES = [
         "sixteen",
         lambda: unwell(vendor="mysql", variables={"innodb_thread_concurrency": "16"}, status=STUCK),
         ("",),
-        ("lets 16 threads in, and 64 are running",),
+        ("lets 16 threads in; 64 are running.",),
+    ),
+    Case(
+        "LOCK08",
+        "a queue",
+        lambda: unwell(
+            vendor="mysql",
+            variables={"innodb_thread_concurrency": "1"},
+            gauges={"innodb_status.threads_queued.": 14.0},
+        ),
+        ("",),
+        ("lets 1 threads in; 3 are running, and 14 wait to enter",),
     ),
     Case("LOCK08", "no limit", lambda: unwell(vendor="mysql", status=STUCK)),
     Case("LOCK08", "room", lambda: unwell(vendor="mysql", variables={"innodb_thread_concurrency": "16"})),

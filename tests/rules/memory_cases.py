@@ -71,10 +71,18 @@ CASES = [
         "always",
         lambda: unwell(
             facts={"memory.transparent_huge_pages.enabled.selected": "always"},
-            gauges={"memory.AnonHugePages.": 20.0 * GIB},
+            gauges={"memory.AnonHugePages.": 20.0 * GIB, "memory.AnonPages.": 44.0 * GIB},
         ),
         ("",),
-        ("always on; 20 GiB of anonymous memory",),
+        ("always on; at least 18.5 GiB of mysqld is in them",),
+    ),
+    Case(
+        "MEM05",
+        "always, for other programs",
+        lambda: unwell(
+            facts={"memory.transparent_huge_pages.enabled.selected": "always", "servers.1322.rss_bytes": GIB},
+            gauges={"memory.AnonHugePages.": 20.0 * GIB, "memory.AnonPages.": 44.0 * GIB},
+        ),
     ),
     Case("MEM05", "madvise", unwell),
     Case(
@@ -132,6 +140,9 @@ CASES = [
         lambda: unwell(gauges={"memory.PageTables.": 2.0 * GIB}),
         ("",),
         ("page tables take 2 GiB, 3.2% of the memory",),
+        # The pool is resident: reserving as much again on the running host means reclaim, swap or a kill.
+        sets=({},),
+        steps=("Reserve them at boot", "vm.nr_hugepages = 23655"),
     ),
     Case("MEM09", "small", unwell),
     Case("MEM09", "not sampled", lambda: unwell(without=["memory"]), missing="memory.PageTables"),
@@ -147,6 +158,17 @@ CASES = [
         lambda: unwell(rates={"vmstat.allocstall_normal.": 25.0}),
         ("",),
         ("25.0 times per second", "14 GiB available"),
+        sets=({"host.vm.watermark_scale_factor": 100},),
+    ),
+    Case(
+        "MEM10",
+        "stalls although much is kept free",
+        lambda: unwell(
+            rates={"vmstat.allocstall_normal.": 25.0}, facts={"sysctls.vm.watermark_scale_factor": "400"}
+        ),
+        ("",),
+        # 1,000 would make kswapd keep 12 GiB free, which only the pool has.
+        sets=({},),
     ),
     Case(
         "MEM10",
@@ -173,6 +195,31 @@ CASES = [
         ),
         ("",),
         ("34 GiB of 36 GiB is committed",),
+        sets=({"host.vm.overcommit_ratio": 68}, {"host.vm.overcommit_memory": 0}),
+    ),
+    Case(
+        "MEM12",
+        "a ratio that is as high as it may be",
+        lambda: unwell(
+            facts={"sysctls.vm.overcommit_memory": "2", "sysctls.vm.overcommit_ratio": "95"},
+            gauges={"memory.Committed_AS.": 58.0 * GIB, "memory.CommitLimit.": 59.0 * GIB},
+        ),
+        ("",),
+        sets=({"host.vm.overcommit_memory": 0},),
+    ),
+    Case(
+        "MEM12",
+        "by an amount, beside which a ratio says nothing",
+        lambda: unwell(
+            facts={
+                "sysctls.vm.overcommit_memory": "2",
+                "sysctls.vm.overcommit_ratio": "0",
+                "sysctls.vm.overcommit_kbytes": str(36 * GIB >> 10),
+            },
+            gauges={"memory.Committed_AS.": 34.0 * GIB, "memory.CommitLimit.": 36.0 * GIB},
+        ),
+        ("",),
+        sets=({"host.vm.overcommit_kbytes": int(42.5 * GIB) >> 10}, {"host.vm.overcommit_memory": 0}),
     ),
     Case("MEM12", "the kernel estimates", unwell),
     Case(
@@ -195,6 +242,8 @@ CASES = [
         lambda: unwell(rates=BUSY_SWAP, facts=SWAP_ON_DATA),
         ("nvme1n1",),
         ("800 pages/s go to and from /dev/nvme1n1",),
+        # While it swaps, swapoff needs memory that is not there.
+        steps=("less memory", "swapon", "swapoff /dev/nvme1n1"),
     ),
     Case("MEM13", "on another", lambda: unwell(rates=BUSY_SWAP)),
     Case("MEM13", "unused", lambda: unwell(facts=SWAP_ON_DATA)),

@@ -27,6 +27,18 @@ CASES = [
     ),
     Case(
         "NAME01",
+        "MySQL 9 has one redo log of one size",
+        lambda: unwell(
+            vendor="mysql",
+            version="9.7.4",
+            variables={"innodb_log_file_size": None},
+            facts=_started("--loose-innodb-log-file-size=1G"),
+        ),
+        ("innodb_log_file_size",),
+        ("innodb_redo_log_capacity",),
+    ),
+    Case(
+        "NAME01",
         "a calendar version",
         lambda: unwell(
             vendor="mysql",

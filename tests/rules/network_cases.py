@@ -58,6 +58,31 @@ CASES = [
         lambda: unwell(rates={"softnet.dropped.cpu3": 12.5}),
         ("",),
         ("12.5 packets/s", "cpu3"),
+        sets=({"host.net.core.netdev_max_backlog": 4_000},),
+    ),
+    Case(
+        "NET02",
+        "drops on a core that has no time",
+        lambda: unwell(
+            rates={
+                "softnet.dropped.cpu3": 12.5,
+                "cpu.softirq.cpu3": 96.0,
+                "cpu.idle.cpu3": 0.0,
+                "cpu.user.cpu3": 4.0,
+            }
+        ),
+        ("",),
+        # A longer queue would only make its packets later.
+        sets=({},),
+    ),
+    Case(
+        "NET02",
+        "drops from a backlog that is long",
+        lambda: unwell(
+            rates={"softnet.dropped.cpu3": 12.5}, facts={"sysctls.net.core.netdev_max_backlog": "100000"}
+        ),
+        ("",),
+        sets=({},),
     ),
     Case("NET02", "no drops", unwell),
     Case("NET02", "not sampled", lambda: unwell(without=["softnet"]), missing="softnet_stat was not"),
@@ -129,6 +154,18 @@ CASES = [
         lambda: unwell(rates={f"network.rx_fifo.{BUSY_NIC}": 30.0}),
         (BUSY_NIC,),
         ("drops 30.0 of 7,000 packets/s",),
+    ),
+    Case(
+        "NET06",
+        "the card has no buffer",
+        lambda: unwell(rates={f"network.rx_missed.{BUSY_NIC}": 30.0, f"network.rx_dropped.{BUSY_NIC}": 30.0}),
+        (BUSY_NIC,),
+        ("drops 30.0 of 7,000 packets/s",),
+    ),
+    Case(
+        "NET06",
+        "frames that the kernel does not want",
+        lambda: unwell(rates={f"network.rx_missed.{BUSY_NIC}": 0.0, f"network.rx_dropped.{BUSY_NIC}": 30.0}),
     ),
     Case("NET06", "a few strange frames", lambda: unwell(rates={f"network.rx_dropped.{BUSY_NIC}": 0.1})),
     Case("NET06", "none", unwell),

@@ -17,14 +17,29 @@ SMALL: dict[str, Any] = {
     "status": {"innodb_buffer_pool_pages_free": 10.0, "innodb_buffer_pool_pages_total": 8192.0},
     "status_rates": {"innodb_buffer_pool_reads": 4_000.0},
     "gauges": {"memory.MemAvailable.": 50.0 * GIB},
+    "facts": {"servers.1322.rss_bytes": GIB},
 }
 FULL = {"innodb_buffer_pool_reads": 5_000.0}
 SMALLER = {"innodb_buffer_pool_size": str(30 * GIB)}
-DIRTY = {"innodb_buffer_pool_pages_dirty": 870.0, "innodb_buffer_pool_pages_data": 1000.0}
+DIRTY = {
+    "innodb_buffer_pool_pages_dirty": 870.0,
+    "innodb_buffer_pool_pages_data": 1000.0,
+    "innodb_buffer_pool_pages_free": 0.0,
+}
 SCANS = {"handler_read_rnd_next": 900_000.0}
 SHORT = {"memory.MemAvailable.": 2.0 * GIB}
 
+#: Of a server that was too busy to open its tables.
+BY_STATISTICS = {"server_settings.engines": None, "server_settings.innodb_size": TWO_GIB[0]}
+
 CASES = [
+    Case(
+        "POOL01",
+        "a size from InnoDB's statistics",
+        lambda: unwell(**{**SMALL, "engines": None, "facts": {**SMALL["facts"], **BY_STATISTICS}}),
+        ("",),
+        ("the buffer pool is 128 MiB for 2 GiB of data",),
+    ),
     Case(
         "POOL01",
         "128 MB beside 2 GB",
@@ -32,7 +47,36 @@ CASES = [
         ("",),
         ("the buffer pool is 128 MiB for 2 GiB of data, 4,000 pages/s", "of memory is idle"),
     ),
-    Case("POOL01", "the same in MySQL", lambda: unwell(vendor="mysql", **SMALL), ("",), ("128 MiB",)),
+    Case(
+        "POOL01",
+        "the same in MySQL",
+        lambda: unwell(vendor="mysql", **SMALL),
+        ("",),
+        ("128 MiB",),
+        # 2.5 GiB, as the server rounds it: to a chunk of 128 MiB in each of 8 instances.
+        sets=({"server.innodb_buffer_pool_size": 3 * GIB},),
+    ),
+    Case(
+        "POOL01",
+        "the host has memory, the control group has none",
+        lambda: unwell(**{**SMALL, "facts": {"servers.1322.rss_bytes": 47 * GIB}}),
+    ),
+    Case(
+        "POOL02",
+        "next to another server",
+        lambda: unwell(
+            variables={"innodb_buffer_pool_size": str(40 * GIB)},
+            facts={
+                "servers": [
+                    {**unwell().rows("servers")[0], "cgroup": None},
+                    {"pid": 99, "program": "mysqld", "rss_bytes": 30 * GIB},
+                ]
+            },
+        ),
+        ("",),
+        ("40 GiB of the 32.7 GiB available to the server",),
+        sets=({"server.innodb_buffer_pool_size": int(24.375 * GIB)},),
+    ),
     Case(
         "POOL01",
         "only what the server keeps free",
@@ -87,6 +131,11 @@ CASES = [
     Case("POOL03", "none", lambda: unwell(vendor="mysql")),
     Case("POOL03", "not sampled", lambda: unwell(without=["mysql_status"]), missing="wait_free was not"),
     Case("POOL04", "87%", lambda: unwell(status=DIRTY), ("",), ("87% of the buffer pool's pages are dirty",)),
+    Case(
+        "POOL04",
+        "87% of the few pages with data, and most are free",
+        lambda: unwell(status={**DIRTY, "innodb_buffer_pool_pages_free": 7_000.0}),
+    ),
     Case("POOL04", "few", unwell),
     Case("POOL04", "not sampled", lambda: unwell(without=["mysql_status"]), missing="pages_dirty was not"),
     Case(
@@ -152,6 +201,7 @@ CASES = [
             variables={"innodb_buffer_pool_size": str(8 * GIB)},
             status_rates=FULL,
             gauges={"memory.MemAvailable.": 50.0 * GIB},
+            facts={"servers.1322.rss_bytes": 9 * GIB},
         ),
     ),
     Case("POOL08", "not sampled", lambda: unwell(without=["mysql_status"]), missing="reads was not"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import GIB, unwell
 
@@ -17,6 +18,21 @@ CASES = [
         ),
         ("",),
         ("35.2 GiB of redo is written per hour; the log holds 96 MiB, which is 0.2 minutes",),
+        sets=({"server.innodb_log_file_size": 36 * GIB},),
+    ),
+    Case(
+        "REDO02",
+        "the size is that of REDO01, not twice the log",
+        lambda: unwell(
+            variables={"innodb_log_file_size": str(96 * MIB)},
+            status={"innodb_checkpoint_age": 80.0 * MIB, "innodb_checkpoint_max_age": 80.0 * MIB},
+            status_rates={"innodb_os_log_written": 10 * MIB},
+        ),
+        ("",),
+        sets=(
+            {"server.innodb_log_file_size": 36 * GIB},
+            {"server.innodb_io_capacity_max": 8_000, "server.innodb_io_capacity": 4_000},
+        ),
     ),
     Case(
         "REDO01",
@@ -24,10 +40,30 @@ CASES = [
         lambda: unwell(
             vendor="mysql",
             variables={"innodb_redo_log_capacity": str(100 * MIB)},
+            status={"innodb_redo_log_capacity_resized": 100.0 * MIB},
             status_rates={"innodb_os_log_written": MIB},
         ),
         ("",),
         ("the log holds 100 MiB",),
+    ),
+    Case(
+        "REDO01",
+        "the two old variables are in force, and the new one shows its default",
+        lambda: unwell(
+            vendor="mysql",
+            variables={"innodb_redo_log_capacity": str(100 * MIB), "innodb_log_file_size": str(4 * GIB)},
+            status={"innodb_redo_log_capacity_resized": 8.0 * GIB},
+            status_rates={"innodb_os_log_written": MIB},
+        ),
+    ),
+    Case(
+        "REDO02",
+        "the two old variables are in force",
+        lambda: unwell(
+            vendor="mysql",
+            variables={"innodb_redo_log_capacity": str(100 * MIB)},
+            status={"innodb_redo_log_logical_size": 1.0 * GIB, "innodb_redo_log_capacity_resized": 8.0 * GIB},
+        ),
     ),
     Case(
         "REDO01",
@@ -42,6 +78,27 @@ CASES = [
         lambda: unwell(
             variables={"innodb_log_file_size": str(96 * MIB)}, status_rates={"innodb_os_log_written": 5e4}
         ),
+    ),
+    Case(
+        "REDO01",
+        "half an hour, and nothing presses",
+        lambda: unwell(
+            variables={"innodb_log_file_size": str(GIB)}, status_rates={"innodb_os_log_written": 0.6 * MIB}
+        ),
+        ("",),
+        ("which is 28.4 minutes",),
+        severity=Severity.HOUSEKEEPING,
+    ),
+    Case(
+        "REDO01",
+        "the log decides what is flushed",
+        lambda: unwell(
+            variables={"innodb_log_file_size": str(GIB)},
+            status={"innodb_checkpoint_age": 0.6 * GIB, "innodb_checkpoint_max_age": 0.9 * GIB},
+            status_rates={"innodb_os_log_written": 0.6 * MIB},
+        ),
+        ("",),
+        severity=Severity.COST,
     ),
     Case("REDO01", "an hour fits", unwell),
     Case("REDO01", "not sampled", lambda: unwell(without=["mysql_status"]), missing="log_written was not"),
@@ -85,9 +142,25 @@ CASES = [
         lambda: unwell(
             vendor="mysql",
             variables={"innodb_log_file_size": str(2 * GIB), "innodb_redo_log_capacity": str(100 * MIB)},
+            status={"innodb_redo_log_capacity_resized": 100.0 * MIB},
         ),
         ("innodb_log_file_size",),
         ("asks for 4 GiB of redo log, but the server has 100 MiB",),
+    ),
+    Case(
+        "REDO04",
+        "4 GB that are in force",
+        lambda: unwell(
+            vendor="mysql",
+            variables={"innodb_log_file_size": str(2 * GIB), "innodb_redo_log_capacity": str(100 * MIB)},
+            status={"innodb_redo_log_capacity_resized": 4.0 * GIB},
+        ),
+    ),
+    Case(
+        "REDO04",
+        "capacity not sampled",
+        lambda: unwell(vendor="mysql", without=["mysql_status"]),
+        missing="Innodb_redo_log_capacity_resized",
     ),
     Case("REDO04", "by capacity", lambda: unwell(vendor="mysql")),
     Case(

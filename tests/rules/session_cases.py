@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
 
@@ -15,8 +16,34 @@ CASES = [
         "SESS01",
         "256 MB for every sort",
         lambda: unwell(variables={"sort_buffer_size": str(256 * MIB)}),
-        ("sort_buffer_size",),
-        ("256 MiB for every session, the default 2 MiB; 140 concurrent sessions could take 35 GiB",),
+        ("",),
+        ("sort_buffer_size 256 MiB: 140 concurrent sessions could take 35.1 GiB for their buffers",),
+        sets=({"server.sort_buffer_size": 2 * MIB},),
+        severity=Severity.RISK,
+    ),
+    Case(
+        "SESS01",
+        "each fits, and all together do not",
+        lambda: unwell(
+            variables={f"{name}_buffer_size": str(32 * MIB) for name in ("sort", "join", "read", "read_rnd")}
+        ),
+        ("",),
+        ("140 concurrent sessions could take 17.5 GiB",),
+        severity=Severity.RISK,
+    ),
+    Case(
+        "SESS01",
+        "MySQL takes as much as a sort or a hash join needs",
+        lambda: unwell(
+            vendor="mysql", variables={"sort_buffer_size": str(4 * MIB), "join_buffer_size": str(8 * MIB)}
+        ),
+    ),
+    Case(
+        "SESS01",
+        "MySQL 5.7 takes all of it",
+        lambda: unwell(vendor="mysql", version="5.7.44", variables={"sort_buffer_size": str(4 * MIB)}),
+        ("",),
+        severity=Severity.HOUSEKEEPING,
     ),
     Case(
         "SESS01",
@@ -30,7 +57,8 @@ CASES = [
                 "read_rnd_buffer_size": str(8 * MIB),
             },
         ),
-        ("sort_buffer_size", "join_buffer_size", "read_buffer_size", "read_rnd_buffer_size"),
+        ("",),
+        sets=({"server.read_buffer_size": 128 << 10, "server.read_rnd_buffer_size": 256 << 10},),
     ),
     Case(
         "SESS01",
@@ -47,6 +75,33 @@ CASES = [
         lambda: unwell(status_rates={"sort_merge_passes": 50.0}),
         ("",),
         ("50 merge passes/s with a buffer of 2 MiB",),
+        # 8 MiB for each of 140 sessions would take too much of what is available.
+        sets=({"server.sort_buffer_size": 4 * MIB},),
+        severity=Severity.ADVICE,
+    ),
+    Case(
+        "SESS02",
+        "far below the default",
+        lambda: unwell(
+            variables={"sort_buffer_size": "1024"},
+            status_rates={"sort_merge_passes": 4_000.0, "sort_scan": 200.0, "sort_rows": 8e5},
+        ),
+        ("",),
+        sets=({"server.sort_buffer_size": 2 * MIB},),
+        severity=Severity.COST,
+    ),
+    Case(
+        "SESS02",
+        "no memory for that many sessions",
+        lambda: unwell(
+            variables={"sort_buffer_size": "1024"},
+            status_rates={"sort_merge_passes": 4_000.0},
+            status={"max_used_connections": 40_000.0},
+            vendor="mysql",
+        ),
+        ("",),
+        # Not more than the default.
+        sets=({"server.sort_buffer_size": 256 << 10},),
     ),
     Case("SESS02", "none", unwell),
     Case("SESS02", "not sampled", lambda: unwell(without=["mysql_status"]), missing="merge_passes was not"),
@@ -56,6 +111,27 @@ CASES = [
         lambda: unwell(status_rates={"created_tmp_disk_tables": 10.0}),
         ("",),
         ("10 of 20 temporary tables/s are created on disk; the limit is 16 MiB",),
+        sets=({"server.tmp_table_size": 64 * MIB, "server.max_heap_table_size": 64 * MIB}, {}),
+    ),
+    Case(
+        "SESS03",
+        "none in memory at all",
+        lambda: unwell(variables={"tmp_table_size": "0"}, status_rates={"created_tmp_disk_tables": 10.0}),
+        ("",),
+        ("the limit is 0 bytes",),
+        sets=({"server.tmp_table_size": 16 * MIB}, {}),
+    ),
+    Case(
+        "SESS03",
+        "TempTable has limits of its own",
+        lambda: unwell(
+            vendor="mysql",
+            variables={"temptable_max_ram": str(2 * MIB)},
+            status_rates={"created_tmp_disk_tables": 10.0},
+        ),
+        ("",),
+        ("the limit is 2 MiB",),
+        sets=({"server.tmp_table_size": 64 * MIB, "server.temptable_max_ram": 1 << 30}, {}),
     ),
     Case("SESS03", "few", lambda: unwell(status_rates={"created_tmp_disk_tables": 1.0})),
     Case(
@@ -84,6 +160,19 @@ CASES = [
     ),
     Case(
         "SESS05",
+        "connections that come for the first time",
+        lambda: unwell(status={"max_used_connections": 90.0}, status_rates={"threads_created": 5.0}),
+    ),
+    Case(
+        "SESS05",
+        "clients that connect and stay",
+        lambda: unwell(
+            variables={"thread_cache_size": "4"},
+            status_rates={"threads_created": 5.0, "threads_connected": 5.0},
+        ),
+    ),
+    Case(
+        "SESS05",
         "a pool of threads",
         lambda: unwell(
             variables={"thread_handling": "pool-of-threads"}, status_rates={"threads_created": 5.0}
@@ -91,7 +180,7 @@ CASES = [
     ),
     Case("SESS05", "few", unwell),
     Case(
-        "SESS05", "not sampled", lambda: unwell(without=["mysql_status"]), missing="threads_created was not"
+        "SESS05", "not sampled", lambda: unwell(without=["mysql_status"]), missing="threads_connected was not"
     ),
     Case(
         "SESS06",
@@ -99,6 +188,19 @@ CASES = [
         lambda: unwell(status_rates=OPENED, status={"open_tables": 4_000.0}),
         ("",),
         ("40 tables/s are opened; 4,000 of 4,000 entries",),
+        sets=({"server.table_open_cache": 16_384},),
+    ),
+    Case(
+        "SESS06",
+        "ten entries",
+        lambda: unwell(
+            status_rates={"opened_tables": 18_000.0},
+            status={"open_tables": 10.0, "max_used_connections": 8.0},
+            variables={"table_open_cache": "10"},
+        ),
+        ("",),
+        # 120 tables for 8 sessions are fewer than the default has room for.
+        sets=({"server.table_open_cache": 2_000},),
     ),
     Case(
         "SESS06",
@@ -125,6 +227,16 @@ CASES = [
         lambda: unwell(status={"max_used_connections": 480.0}),
         ("",),
         ("up to 480 of 500 connections",),
+        sets=({"server.max_connections": 750}, {}),
+    ),
+    Case(
+        "SESS08",
+        "no memory for more sessions",
+        lambda: unwell(
+            status={"max_used_connections": 480.0}, gauges={"memory.MemAvailable.": 2.0 * (1 << 30)}
+        ),
+        ("",),
+        sets=({},),
     ),
     Case(
         "SESS08",
@@ -152,6 +264,23 @@ CASES = [
         lambda: unwell(status_rates={"binlog_cache_use": 30.0, "binlog_cache_disk_use": 10.0}),
         ("",),
         ("10.0 of 30.0 transactions/s do not fit into 32 KiB",),
+        sets=({"server.binlog_cache_size": 128 << 10},),
+    ),
+    Case(
+        "SESS10",
+        "one in ten seconds",
+        lambda: unwell(status_rates={"binlog_cache_use": 0.3, "binlog_cache_disk_use": 0.1}),
+    ),
+    Case(
+        "SESS10",
+        "no memory for that many sessions",
+        lambda: unwell(
+            variables={"binlog_cache_size": str(4 * MIB)},
+            status={"max_used_connections": 4_000.0},
+            status_rates={"binlog_cache_use": 30.0, "binlog_cache_disk_use": 10.0},
+        ),
+        ("",),
+        sets=({},),
     ),
     Case("SESS10", "none", unwell),
     Case(

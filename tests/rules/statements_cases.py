@@ -2,19 +2,83 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from headrace.activity import Activity, Digest, summed
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
+from tests.rules.neighbours_cases import FULL
 
-METRICS = ("count", "time_ns", "lock_ns", "rows_examined", "rows_sent", "tmp_disk_tables", "no_index_used")
+METRICS = (
+    "count",
+    "time_ns",
+    "lock_ns",
+    "rows_examined",
+    "rows_sent",
+    "rows_affected",
+    "tmp_disk_tables",
+    "no_index_used",
+)
 #: Two classes that share the work.
 EVEN = {
     f"statements.{metric}.{digest}": rate
     for digest in ("0a1b2c3d4e5f6071", "8899aabbccddeeff")
-    for metric, rate in zip(METRICS, (1_000.0, 0.5e9, 1e6, 2_000.0, 1_000.0, 0.0, 0.0), strict=True)
+    for metric, rate in zip(METRICS, (1_000.0, 0.5e9, 1e6, 2_000.0, 1_000.0, 0.0, 0.0, 0.0), strict=True)
 }
 HEAVY = "0a1b2c3d4e5f6071"
 
+#: What the agent says of running statements, once a second.
+SCAN: dict[str, Any] = {
+    "id": 7,
+    "user": "app",
+    "db": "shop",
+    "class": "select count(*) from orders where note = ?",
+    "time_s": 3,
+}
+POINT: dict[str, Any] = {
+    "id": 8,
+    "user": "app",
+    "db": "shop",
+    "class": "select * from items where id = ?",
+    "time_s": 0,
+}
+
+
+def looked(*statements: dict[str, Any], looks: int = 10) -> Activity:
+    rows = [{**row, "tables": [row["class"].split(" from ")[1].split()[0]]} for row in statements]
+    return summed({"statements": rows} for _ in range(looks))
+
+
+MANY = [{**SCAN, "class": f"select * from t{n} where a = ?"} for n in range(4)]
+DIGESTS = Activity(
+    10, digests=(Digest(f"{HEAVY}ffff", "SELECT * FROM `t` WHERE `a` = ?", "shop", ("shop.t",)),)
+)
+
 CASES = [
+    Case(
+        "STMT01",
+        "its text",
+        lambda: unwell(rates={**EVEN, f"statements.time_ns.{HEAVY}": 4.5e9}, activity=DIGESTS),
+        (HEAVY,),
+        ("SELECT * FROM `t` WHERE `a` = ? takes 90% of the time of 2 classes",),
+    ),
+    Case(
+        "STMT05",
+        "a scan",
+        lambda: unwell(rates=FULL, activity=looked(SCAN, {**SCAN, "id": 9}, POINT)),
+        ("shop.orders",),
+        ("select count(*) from orders where note = ? is what 2.0 threads execute on average, 67% of all",),
+    ),
+    Case("STMT05", "nothing is short", lambda: unwell(activity=looked(SCAN, POINT))),
+    Case("STMT05", "many alike", lambda: unwell(rates=FULL, activity=looked(*MANY))),
+    Case("STMT05", "counted", lambda: unwell(rates={**FULL, **EVEN}, activity=looked(SCAN))),
+    Case("STMT05", "no look", unwell, missing="process list was not looked at"),
+    Case(
+        "STMT05",
+        "a failed look",
+        lambda: unwell(activity=summed([{"error": "access denied"}])),
+        missing="access denied",
+    ),
     Case(
         "STMT01",
         "nine tenths",
@@ -35,7 +99,19 @@ CASES = [
             rates={**EVEN, f"statements.rows_examined.{HEAVY}": 1e6, f"statements.rows_sent.{HEAVY}": 10.0}
         ),
         (HEAVY,),
-        ("examines 1,000,000 rows/s to send 10.0",),
+        ("examines 1,000,000 rows/s to send or change 10.0",),
+    ),
+    Case(
+        "STMT02",
+        "an UPDATE that changes what it examines",
+        lambda: unwell(
+            rates={
+                **EVEN,
+                f"statements.rows_examined.{HEAVY}": 1e6,
+                f"statements.rows_sent.{HEAVY}": 0.0,
+                f"statements.rows_affected.{HEAVY}": 9e5,
+            }
+        ),
     ),
     Case("STMT02", "two for one", lambda: unwell(rates=EVEN)),
     Case("STMT02", "no server", lambda: unwell(has_server=False), missing="no server was queried"),

@@ -38,9 +38,20 @@ CASES = [
     Case(
         "STAT04",
         "left on",
-        lambda: unwell(variables={"innodb_status_output": "ON", "innodb_stats_on_metadata": "ON"}),
+        lambda: unwell(
+            variables={
+                "innodb_status_output": "ON",
+                "innodb_stats_on_metadata": "ON",
+                "innodb_stats_persistent": "OFF",
+            }
+        ),
         ("",),
         ("innodb_status_output and innodb_stats_on_metadata are on",),
+    ),
+    Case(
+        "STAT04",
+        "without effect: locks without the monitor, and statistics that are kept",
+        lambda: unwell(variables={"innodb_status_output_locks": "ON", "innodb_stats_on_metadata": "ON"}),
     ),
     Case("STAT04", "off", unwell),
     Case("STAT04", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
@@ -63,6 +74,15 @@ CASES = [
         lambda: unwell(vendor="mysql", variables={"innodb_dedicated_server": "ON"}, facts=BESIDE),
         ("",),
         ("next to memcached with 8 GiB; the buffer pool is 44 GiB",),
+        # Turned off alone, the redo log would fall to 100 MiB and the flush method to fsync.
+        sets=(
+            {
+                "server.innodb_dedicated_server": False,
+                "server.innodb_buffer_pool_size": 36 * GIB,
+                "server.innodb_redo_log_capacity": 8 * GIB,
+                "server.innodb_flush_method": "O_DIRECT",
+            },
+        ),
     ),
     Case(
         "STAT06",

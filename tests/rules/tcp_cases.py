@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
 
 #: 60 KB an answer on kept connections.
 LARGE_ANSWERS = {"bytes_sent": 240e6}
+
+
+def queues(*ports: tuple[str, float, float]) -> dict[str, float]:
+    """Accept queues: address and port, what waits, and the limit."""
+    return {
+        f"listen.{metric}.{label}": number
+        for label, *numbers in ports
+        for metric, number in zip(("queue", "queue_limit"), numbers, strict=True)
+    }
+
 
 CASES = [
     Case(
@@ -27,16 +38,36 @@ CASES = [
     Case(
         "TCP02",
         "a full queue",
-        lambda: unwell(rates={"snmp.TcpExt.ListenOverflows.": 4.5}, variables={"back_log": "80"}),
-        ("",),
-        ("4.5 connections/s found a full queue; somaxconn is 4,096, back_log 80",),
+        lambda: unwell(
+            rates={"snmp.TcpExt.ListenOverflows.": 4.5},
+            variables={"back_log": "80", "port": "3306"},
+            gauges=queues(("0.0.0.0:3306", 81, 80), ("[::]:22", 0, 128)),
+        ),
+        ("3306",),
+        ("4.5 connections/s found a full queue on this host: the server's queue of 80 was full",),
+        sets=({"server.back_log": 4_096}, {}),
+        severity=Severity.LIMIT,
     ),
     Case(
         "TCP02",
-        "a full queue of another server",
+        "a full queue of another program",
+        lambda: unwell(
+            rates={"snmp.TcpExt.ListenOverflows.": 4.5},
+            variables={"port": "3306"},
+            gauges=queues(("0.0.0.0:3306", 0, 80), ("0.0.0.0:8080", 6, 5)),
+        ),
+        ("8080",),
+        ("the queue of another program, on port 8080, of 5 was full",),
+        sets=({},),
+        severity=Severity.COST,
+    ),
+    Case(
+        "TCP02",
+        "nobody knows whose",
         lambda: unwell(rates={"snmp.TcpExt.ListenOverflows.": 4.5}, has_server=False),
         ("",),
-        ("back_log unknown",),
+        ("of which program is unknown",),
+        sets=({},),
     ),
     Case("TCP02", "none", unwell),
     Case("TCP02", "not sampled", lambda: unwell(without=["snmp"]), missing="snmp.TcpExt.ListenOverflows"),
@@ -79,6 +110,25 @@ CASES = [
         lambda: unwell(rates={"snmp.Tcp.ActiveOpens.": 400.0}),
         ("",),
         ("400 connects/s hold up to 24,000 of 28,232 ports",),
+    ),
+    Case(
+        "TCP05",
+        "more ports, but not those of services",
+        lambda: unwell(
+            rates={"snmp.Tcp.ActiveOpens.": 400.0},
+            facts={"sysctls.net.ipv4.ip_local_reserved_ports": "4569-4570,50000"},
+            variables={"port": "13306"},
+            gauges=queues(("0.0.0.0:13306", 0, 80), ("[::]:9104", 0, 128)),
+        ),
+        ("",),
+        sets=(
+            {},
+            {
+                "host.net.ipv4.ip_local_reserved_ports": "3306,4444,4567-4570,9104,13306,33060,33062,50000",
+                "host.net.ipv4.ip_local_port_range": "10000 65535",
+            },
+            {"host.net.ipv4.tcp_tw_reuse": 1},
+        ),
     ),
     Case("TCP05", "few", unwell),
     Case("TCP05", "not sampled", lambda: unwell(without=["snmp"]), missing="snmp.Tcp.ActiveOpens"),

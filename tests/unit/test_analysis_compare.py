@@ -241,8 +241,8 @@ def test_blocks_needed_gives_the_power_it_promises(logs: list[float], is_equival
     """Simulated, not by the formula: with that many blocks 80% of experiments settle, with fewer they do not."""
     rng = np.random.default_rng(6)
     alpha, margin = 0.05 / 3, math.log(1.03)
-    by_block = dict(enumerate(logs, 1))
-    needed = intervals.blocks_needed(by_block, alpha, 0.03)
+    error = float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
+    needed = intervals.blocks_needed(float(np.mean(logs)), error, len(logs) - 1, len(logs), alpha, 0.03)
     assert needed is not None
 
     def settled(blocks: int) -> float:
@@ -256,10 +256,10 @@ def test_blocks_needed_gives_the_power_it_promises(logs: list[float], is_equival
 
 
 def test_blocks_needed_says_when_it_cannot_be_estimated() -> None:
-    assert intervals.blocks_needed({1: 0.1}, 0.05, 0.03) is None
-    assert intervals.blocks_needed({1: 0.1, 2: 0.1}, 0.05, 0.03) is None
-    assert intervals.blocks_needed({1: 2.0, 2: -2.0}, 0.05, 0.03) is None
-    assert intervals.blocks_needed({1: 0.01, 2: -0.01, 3: 0.3}, 0.05, 0.03, resolution=1.0) is None
+    assert intervals.blocks_needed(0.1, 0.1, 1, 1, 0.05, 0.03) is None
+    assert intervals.blocks_needed(0.1, 0.0, 1, 2, 0.05, 0.03) is None
+    assert intervals.blocks_needed(0.0, 2.0, 1, 2, 0.05, 0.03) is None
+    assert intervals.blocks_needed(0.1, 0.1, 2, 3, 0.05, 0.03, resolution=1.0) is None
 
 
 def test_more_blocks_than_now() -> None:

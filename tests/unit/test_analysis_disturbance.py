@@ -49,6 +49,11 @@ def growing(total: float, *, start: float = 5000.0) -> list[float]:
     return [start + total * tick / (SECONDS - 1) for tick in TICKS]
 
 
+def series_of_steal(share: float) -> Series:
+    """Steal of this share of a quiet host's time."""
+    return {("cpu", "steal", "all"): growing(12_000 * share / (1 - share))}
+
+
 def quiet() -> Series:
     """A host on which nothing happens beside the workload."""
     series: Series = {(s, "headrace_ok", ""): [1.0] * len(TICKS) for s in ("cpu", "vmstat", "process", "md")}
@@ -101,11 +106,15 @@ def judge(
     work: pa.Table | None = None,
     is_duet: bool = False,
     disturbed: str = "invalid",
+    adaptive: bool = True,
 ) -> Disturbance:
+    """Of a design that does not account for what others took, unless ``adaptive`` is False."""
     table = samples(quiet() | (more or {}))
     data = TrialData(intervals() if work is None else work, LATENCY.empty_table(), table)
     target = TargetTable.model_validate({"disturbed": disturbed})
-    return find_disturbance(record, data, planned(SECONDS, at_once=2 if is_duet else 1, target=target))
+    return find_disturbance(
+        record, data, planned(SECONDS, at_once=2 if is_duet else 1, target=target, adaptive=adaptive)
+    )
 
 
 def test_a_quiet_trial_is_undisturbed() -> None:
@@ -127,6 +136,18 @@ def test_an_oom_kill_makes_it_invalid() -> None:
     kills = [3.0 if tick < 30 else 5.0 for tick in TICKS]
     found = judge({("vmstat", "oom_kill", ""): kills})
     assert found.invalid == ("the kernel killed 2 process(es) for lack of memory",)
+
+
+def test_an_oops_makes_it_invalid_and_those_after_it_suspect() -> None:
+    flags = ("taint", "tainted", "")
+    assert judge({flags: [0.0 if t < 2 else 128.0 for t in TICKS]}).invalid == (
+        "the kernel had an Oops: its log says where",
+    )
+    after = judge({flags: [129.0 for _ in TICKS]})
+    assert not after.invalid
+    assert "has had an Oops since it booted" in after.warnings[0]
+    # A module from outside the tree, and a warning.
+    assert judge({flags: [4096.0 + 512.0 for _ in TICKS]}) == Disturbance()
 
 
 def test_an_oom_kill_before_the_window_is_no_matter() -> None:
@@ -250,6 +271,24 @@ def test_somebody_elses_process(cores: float, cpus: int, invalid: int, warnings:
     found = judge(process("4242/cc1plus", cores=cores), record=replace(RECORD, cpus=cpus))
     assert (len(found.invalid), len(found.warnings)) == (invalid, warnings)
     assert all("cc1plus, used" in text for text in (*found.invalid, *found.warnings))
+
+
+def test_what_others_took_is_measured_where_the_verdicts_account_for_it() -> None:
+    stolen = series_of_steal(0.25)
+    busy = process("4242/cc1plus", cores=0.2)
+    found = judge(stolen | busy, record=replace(RECORD, cpus=2), adaptive=False)
+    assert found.invalid == ()
+    assert len(found.warnings) == 2
+    assert found.lost_share == pytest.approx(0.25 + 0.1, abs=0.01)
+    # With half of the machine gone too little of it was measured.
+    lost = judge(series_of_steal(0.55), record=replace(RECORD, cpus=2), adaptive=False)
+    assert len(lost.invalid) == 1
+    # An array's resync takes something else: no slope is known.
+    resync: Series = {("md", "sync_active", "md0"): [1.0] * len(TICKS)}
+    assert len(judge(resync, adaptive=False).invalid) == 1
+    # Elsewhere nothing is accounted for.
+    assert judge(stolen).lost_share == 0
+    assert len(judge(stolen).invalid) == 1
 
 
 def test_many_processes_of_one_program_count_together() -> None:

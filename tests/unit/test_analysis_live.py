@@ -57,6 +57,18 @@ def test_a_missing_sample_is_a_gap_and_not_a_zero() -> None:
     assert ring.window(2).rate("mysql_status", "questions") is None
 
 
+def test_a_sampler_that_rests_has_its_last_two_samples_for_half_a_minute() -> None:
+    ring = Ring()
+    for t_s in (0, 10, 20):
+        ring.add(line("mysql_status", t_s, {"questions": {"": 1000 + 100 * t_s}}))
+    for t_s in (21, 29):
+        ring.add(line("cpu", t_s, {"user": {"all": t_s}}))
+    assert ring.window(2.5).rate("mysql_status", "questions") == pytest.approx(100)
+    assert list(ring.window(2.5).values("mysql_status", "questions")) == [2000, 3000]
+    ring.add(line("cpu", 60, {"user": {"all": 60}}))
+    assert ring.window(2.5).rate("mysql_status", "questions") is None
+
+
 def test_a_counter_that_fell_was_reset() -> None:
     ring = Ring()
     for t_s, value in ((0.0, 5000), (1.0, 5100), (2.0, 30)):

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import signal, stats
 
-from headrace.analysis.compare import noise_floor, paired_effect
+from headrace.analysis.compare import effects, noise_floor
 from headrace.analysis.percentiles import Histogram, jackknife
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import TrialResponse
@@ -53,13 +53,9 @@ def trials_of(study: NDArray[np.float64], slot: int) -> list[TrialResponse]:
 
 def effects_of(study: NDArray[np.float64], *, adjusted: bool = True) -> list[Effect]:
     stock = [*trials_of(study, 0), *trials_of(study, 1)]
-    candidates = range(2, study.shape[1])
-    comparisons = len(candidates) if adjusted else 1
-    found = [
-        paired_effect("throughput", trials_of(study, slot), stock, alpha=ALPHA, comparisons=comparisons)
-        for slot in candidates
-    ]
-    return [effect for effect in found if effect is not None]
+    own = {f"T{slot}": trials_of(study, slot) for slot in range(2, study.shape[1])}
+    comparisons = len(own) if adjusted else 1
+    return effects("throughput", {"STOCK": stock, **own}, "STOCK", alpha=ALPHA, comparisons=comparisons)[0]
 
 
 def covers(effect: Effect, truth: float) -> bool:
@@ -78,15 +74,15 @@ def test_studies_without_any_effect_raise_no_more_false_alarms_than_alpha(blocks
     studies = throughputs(np.random.default_rng(11), 1500, blocks, 9)
     wrong_verdict = wrong_interval = 0
     for study in studies:
-        effects = effects_of(study)
-        assert len(effects) == 7
-        wrong_verdict += any(e.verdict in (Verdict.BETTER, Verdict.WORSE) for e in effects)
-        wrong_interval += not all(covers(e, 1.0) for e in effects)
+        found = effects_of(study)
+        assert len(found) == 7
+        wrong_verdict += any(e.verdict in (Verdict.BETTER, Verdict.WORSE) for e in found)
+        wrong_interval += not all(covers(e, 1.0) for e in found)
     n = len(studies)
     assert wrong_verdict / n <= ALPHA + three_errors(ALPHA, n)
     assert wrong_interval / n <= ALPHA + three_errors(ALPHA, n)
-    # Not by never saying anything: the intervals are about as wide as the level asks for.
-    assert wrong_interval / n >= 0.015
+    # Not by never saying anything. With three blocks, what holds for a far noisier candidate is cautious here.
+    assert wrong_interval / n >= {3: 0.001, 5: 0.01}[blocks]
 
 
 def test_a_single_interval_covers_as_often_as_it_says() -> None:
@@ -109,7 +105,7 @@ def test_the_noise_floors_interval_covers_1() -> None:
     assert covered / len(studies) == pytest.approx(0.95, abs=three_errors(0.95, len(studies)))
 
 
-def test_real_effects_are_found_as_often_as_theory_says() -> None:
+def test_real_effects_are_found_more_often_than_by_each_pair_alone() -> None:
     rng = np.random.default_rng(14)
     studies, blocks, truth = 1000, 5, 1.15
     drawn = throughputs(rng, studies, blocks, 9)
@@ -120,12 +116,17 @@ def test_real_effects_are_found_as_often_as_theory_says() -> None:
     # trial and its baseline the mean of two.
     trial = math.hypot(BETWEEN_TRIALS, 0.1 * math.sqrt((1 + 0.8) / (1 - 0.8) / SECONDS))
     error = trial * math.sqrt(1.5 / blocks)
-    critical = stats.t.ppf(1 - ALPHA / 7 / 2, blocks - 1)
-    power = float(stats.nct.sf(critical, blocks - 1, math.log(truth) / error))
-    assert 0.5 < power < 0.95
+
+    def power(degrees: int) -> float:
+        critical = stats.t.ppf(1 - ALPHA / 7 / 2, degrees)
+        return float(stats.nct.sf(critical, degrees, math.log(truth) / error))
+
+    # Between a test of each pair by itself and one that takes all variances for equal.
+    paired, pooled = power(blocks - 1), power(8 * (blocks - 1))
+    assert 0.5 < paired < pooled - 0.1
     for slot, wanted in ((0, Verdict.BETTER), (1, Verdict.WORSE)):
-        share = np.mean([effects[slot].verdict is wanted for effects in found])
-        assert share == pytest.approx(power, abs=three_errors(power, studies) + 0.02)
+        share = np.mean([own[slot].verdict is wanted for own in found])
+        assert paired + 0.05 < share < pooled
 
 
 def test_equality_is_recognised_with_blocks_enough() -> None:

@@ -165,7 +165,8 @@ def test_failed_and_invalid_trials_are_named_and_left_out(tmp_path: Path) -> Non
     assert [s.treatment for s in analysis.summaries] == ["STOCK", "ALL"]
     assert effect(analysis, "ALL").blocks == 4
     assert effect(analysis, "ALL").comparisons == 2  # as planned: a failure makes no interval narrower
-    assert analysis.headline.endswith(" Failed: KERNEL in 5 of 5 trials.")
+    assert " Failed: KERNEL in 5 of 5 trials. Not counted: 1 of 20 trials, steal 9%." in analysis.headline
+    assert analysis.headline.endswith("--retry")
 
 
 def test_a_treatment_that_often_fails_is_named_beside_its_good_days(tmp_path: Path) -> None:

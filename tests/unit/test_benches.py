@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 BENCHES = Path(__file__).parents[2] / "benches"
-#: Compares two builds of the agent, which are its arguments.
-BY_THEMSELVES = {"agents", "__main__"}
+#: They take arguments, or longer than all others together.
+BY_THEMSELVES = {"agents", "advice", "planted", "plants", "serve_killed", "__main__"}
 
 #: Starts a process in a session of its own, as a bench starts its servers, and a file where benches put theirs.
 STARTS = """

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from headrace import foreign
+from headrace.analysis.compare import effects
 from headrace.analysis.decision import Certainty, Decision, Question, decide, of_trials
 from headrace.analysis.factors import questions_of, studies_of
+from headrace.analysis.result import Verdict
 from headrace.analysis.trials import TrialResponse
 from headrace.model import Role, Treatment
 from tests import published
@@ -23,7 +25,7 @@ def of_tables() -> Decision:
     """Both published tables at once, as ``import --condition test`` reads them."""
     files = [published.FOLDER / f"pinterest-2015-async-{test}.csv" for test in ("rndwr", "rndrd")]
     responses = {"write_mb_s": True, "read_mb_s": True, "p99_ms": False}
-    rows = [row for file in files for row in foreign.read_csv(file, FACTORS, list(responses))]
+    rows = [row for file in files for row in foreign.read_csv(file, FACTORS, list(responses)).rows]
     return decide(questions_of(studies_of(rows, FACTORS, responses, condition="test")))
 
 
@@ -196,6 +198,48 @@ def test_a_front_member_is_called_beaten_in_at_most_alpha_of_all_studies() -> No
         assert front.beaten is not None
         wrong += bool({"0", "1"} & set(front.beaten))
     assert wrong <= 200 * 0.05 + 3 * math.sqrt(200 * 0.05 * 0.95)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_verdicts_and_the_best_never_contradict_each_other(seed: int) -> None:
+    """One estimator and one level: what is better than the baseline beats it in the choice, in every condition."""
+    rng = np.random.default_rng(seed)
+    treatments = [
+        Treatment(f"{name} @ {at}", {}, {}, at) for at in ("read", "write") for name in ("A", "B", "C", "D")
+    ]
+    baselines = {at: f"A @ {at}" for at in ("read", "write")}
+    gains = {t.name: rng.choice([0.0, 0.1, 0.3]) for t in treatments}
+    trials = [
+        TrialResponse(
+            1000 * block + 10 * i + again,
+            block,
+            t.name,
+            Role.REPEAT if again else Role.CANDIDATE,
+            math.exp(5 + gains[t.name] + rng.normal(0, 0.08) - 1.5 * lost),
+            lost=lost,
+        )
+        for block in range(rng.integers(2, 7))
+        for i, t in enumerate(treatments)
+        for again in range(2 if t.name in baselines.values() else 1)
+        # Some are missing.
+        if rng.random() < 0.9
+        for lost in [float(rng.choice([0.0, 0.0, 0.2]))]
+    ]
+    by_name = {t.name: [trial for trial in trials if trial.treatment == t.name] for t in treatments}
+    found = decide(of_trials(treatments, trials, baselines), comparisons=6)
+    for at, baseline in baselines.items():
+        own = {name: own for name, own in by_name.items() if name.endswith(at) and own}
+        verdicts, _ = effects("throughput", own, baseline, condition=at, comparisons=6, equivalence=0.0)
+        best = next((b for b in found.bests if b.question.condition == at), None)
+        if best is None:
+            continue
+        may_be = {c.name: c.may_be_best for c in best.candidates}
+        for effect in verdicts:
+            name = effect.treatment.partition(" @ ")[0]
+            if effect.verdict is Verdict.BETTER and name in may_be:
+                assert may_be["A"] is False
+            if effect.verdict is Verdict.WORSE and name in may_be:
+                assert may_be[name] is False
 
 
 def test_a_trial_that_cannot_state_its_p99_leaves_its_configuration_out() -> None:

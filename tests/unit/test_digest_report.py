@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import re
+import statistics
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,7 +70,7 @@ def lossy() -> Digest:
     coverage = {
         "sessions": 50, "tls_sessions": 10, "midstream_sessions": 5, "packets": 9_000, "dropped_packets": 3,
         "gaps": 2, "gap_bytes": 1_234, "skipped_bytes": 5_000, "damaged": 30, "unknown_statements": 4,
-        "unanswered": 2,
+        "unanswered": 2, "lost_events": 125,
         "places": [{"input": "a.pcap", "offset": 7, "item": n, "reason": "cut"} for n in range(20)],
     }  # fmt: skip
     return digest(digests.traffic(1, 500), Shape(inputs=["a.pcap"], coverage=coverage))
@@ -78,17 +80,75 @@ def test_coverage_comes_first_and_says_what_was_lost() -> None:
     lines = printed(brief(lossy(), View())).splitlines()
     assert lines[0].startswith("a.pcap (db1) · strict fingerprints")
     assert lines[1].startswith("decoded: 500 events in 50 kB; 5 kB (10.0%) could not be")
-    told = "\n".join(lines[:16])
+    told = "\n".join(lines[:17])
     for said in (
         "sessions: 50, readable 80.0%; 10 encrypted (TLS)", "5 began before the capture",
         "3 lost by the kernel",
         "2 holes in streams, 1.23 kB in holes", "4 executions of statements prepared before", "damaged: 30",
-        "a.pcap, item 0, byte 7: cut", "and 25 more",
+        "at least 125 events (20.0%)", "a.pcap, item 0, byte 7: cut", "and 25 more",
     ):  # fmt: skip
         assert said in told
     assert next(n for n, line in enumerate(lines) if "500 calls in" in line) < next(
         n for n, line in enumerate(lines) if line.strip().startswith("#")
     )
+
+
+def test_an_empty_result_says_why_in_the_first_line() -> None:
+    for shape, why in (
+        (Shape(coverage={"sessions": 7, "tls_sessions": 7}), "All 7 sessions are encrypted (TLS)"),
+        (Shape(coverage={"events": 500}, filtered=500), "Nothing matches"),
+        (Shape(), "No event was found"),
+    ):
+        empty = digest([], shape)
+        assert printed(brief(empty, View())).strip().startswith(why)
+        assert why in rendered(empty, View())
+
+
+def test_the_deviation_is_that_of_the_events() -> None:
+    events = digests.traffic(3, 400)
+    times = [event.response_ns for event in events if event.response_ns is not None]
+    found = traffic.deviation(digest(events).all)
+    assert found == pytest.approx(statistics.pstdev(times))
+    assert to_json(digest(events), View())["all"]["response_ns"]["stddev"] == found
+
+
+def test_attributes_are_those_of_the_events_and_of_any_parts_of_them() -> None:
+    events = [replace(event, rows_examined=n * n % 977) for n, event in enumerate(digests.traffic(3, 400))]
+    values = sorted(event.rows_examined or 0 for event in events)
+    lines = [*digests.lines(events[:150]), *digests.lines(events[150:])]
+    for found in (digest(events), open_digest(read_lines(lines, "test"))):
+        shown = to_json(found, View())["all"]["rows_examined"]
+        assert (shown["sum"], shown["least"], shown["most"]) == (sum(values), values[0], values[-1])
+        assert shown["stddev"] == pytest.approx(statistics.pstdev(values))
+        assert shown["p95"] == pytest.approx(values[-(-400 * 95 // 100) - 1], rel=0.032)
+        for said in (printed(brief(found, View())), rendered(found, View())):
+            assert all(word in said for word in ("rows examined", "stddev", "95%"))
+
+
+def test_a_digest_of_an_earlier_agent_has_what_it_counted() -> None:
+    def older(line: str) -> str:
+        told = json.loads(line)
+        for known in told.values():
+            if isinstance(known, dict) and "known" in known:
+                for name in ("sum_squares", "min", "buckets"):
+                    known.pop(name)
+        return json.dumps(told)
+
+    events = digests.traffic(3, 400)
+    found = open_digest(read_lines(map(older, digests.lines(events)), "test"))
+    shown = to_json(found, View())["all"]["rows_examined"]
+    assert (shown["p95"], shown["stddev"], shown["least"]) == (None, None, None)
+    assert shown["sum"] == sum(event.rows_examined or 0 for event in events)
+    assert "rows examined" in printed(brief(found, View()))
+    assert "rows examined" in rendered(found, View())
+
+
+def test_a_source_that_does_not_report_errors_has_no_share_of_failed_calls() -> None:
+    unjudged = digest([replace(event, is_judged=False, error=None) for event in digests.traffic(1, 100)])
+    assert unjudged.all.failed is None
+    assert "does not report it" in rendered(unjudged, View())
+    assert all(each["failed"] is None for each in to_json(unjudged, View())["classes"])
+    assert "failed" not in views.overall(unjudged, View())
 
 
 def test_a_whole_source_has_no_warning() -> None:

@@ -16,6 +16,7 @@ from headrace.errors import (
     CommandFailed,
     DiskFull,
     HeadraceError,
+    NotAsAsked,
     NotReady,
     PlanError,
     Refused,
@@ -184,12 +185,15 @@ async def test_what_ends_by_itself_is_not_waited_for(tmp_path: Path, monkeypatch
     host = LocalTarget()
     await host.connect()
     process = await (await Agent.install(host)).spawn("sample")
+    assert await process.wait() == 3
     await stop(process)
     assert await process.wait() == 3
     await host.close()
 
 
-@pytest.mark.parametrize(("code", "expected"), [(5, Refused), (7, Busy), (8, DiskFull), (127, NotReady)])
+@pytest.mark.parametrize(
+    ("code", "expected"), [(5, Refused), (7, Busy), (8, DiskFull), (14, NotAsAsked), (127, NotReady)]
+)
 def test_a_trial_says_the_same_of_the_host(code: int, expected: type[HeadraceError]) -> None:
     asked, trial = failure(code, "x", "db1"), agent_failed("drive", code, "x", "db1")
     assert type(asked) is type(trial) is expected

@@ -93,6 +93,19 @@ def test_one_driver(tmp_path: Path) -> None:
     assert (measured.invalid, measured.warnings) == ((), ())
 
 
+def test_what_ends_after_the_window_is_in_the_latencies_only(tmp_path: Path) -> None:
+    drain = row(2.0, [5000], duration_s=60.0, kind="drain", failed=histogram([60_000]), errors=1)
+    source = written(tmp_path / "l", start(), row(0.0, [100]), row(1.0, [100]), drain, end(drain_s=60.0))
+    measured = measurement([source])
+    assert measured.window_end_ns == START_NS + 2 * SECOND
+    assert [(r["t_s"], r["count"], r["errors"], r["max_ns"]) for r in rows_of(measured)] == [
+        (0.0, 1, 0, 100),
+        (1.0, 1, 1, 60_000),
+    ]
+    assert {kind: held(measured, kind) for kind in KINDS} == {"response": 3, "service": 3, "failed": 1}
+    assert max(r["t_s"] for r in measured.latency.to_pylist()) == 1.0
+
+
 def test_two_drivers_are_added(tmp_path: Path) -> None:
     first = written(tmp_path / "1", start(), row(-1.0, [1]), row(0.0, [100, 200]), row(1.0, [100]), end())
     second = written(tmp_path / "2", start(), row(-1.0, []), row(0.0, [100, 50]), row(1.0, [900]), end())
@@ -225,7 +238,7 @@ def test_lines_of_a_real_run(tmp_path: Path) -> None:
     (tmp_path / "l").write_bytes(zstandard.compress(text))
     lines = [json.loads(line) for line in text.splitlines()]
     measured = measurement([Source(tmp_path / "l")])
-    window = [line for line in lines if line["kind"] == "interval" and line["t_s"] >= 0]
+    window = [line for line in lines if line["kind"] in ("interval", "drain") and line["t_s"] >= 0]
     for kind, counted in (("response", "count"), ("service", "count")):
         assert held(measured, kind) == sum(line[counted] for line in window) > 100
     assert held(measured, "failed") == sum(n for line in window for _, n in line["failed"]["buckets"]) == 4
@@ -235,7 +248,7 @@ def test_lines_of_a_real_run(tmp_path: Path) -> None:
     buckets = np.array([r["bucket"] for r in measured.latency.to_pylist()], dtype=np.int32)
     assert bucket_value(buckets).max() == pytest.approx(slowest, rel=0.005)
     assert (measured.window_end_ns - measured.window_start_ns) / 1e9 == pytest.approx(
-        max(line["t_s"] + line["duration_s"] for line in window)
+        max(line["t_s"] + line["duration_s"] for line in window if line["kind"] == "interval")
     )
 
 

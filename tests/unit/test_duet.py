@@ -165,11 +165,6 @@ def test_one_cpu_is_too_few() -> None:
     )
 
 
-def test_lists_of_cpus() -> None:
-    assert pair.cpu_list("0-3,8\n") == [0, 1, 2, 3, 8]
-    assert pair.cpu_list("1") == [1]
-
-
 # Meeting.
 
 

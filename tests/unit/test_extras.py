@@ -30,7 +30,8 @@ def test_every_package_is_in_the_extra_that_is_named_and_in_no_lean_install() ->
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for package, extra in extras.EXTRAS.items():
         brought = project["optional-dependencies"][extra]
-        assert any(line.startswith(package) for line in brought), (package, brought)
+        # Names of modules and of packages differ: pyyaml is imported as yaml.
+        assert any(package in line.replace("-", "_") for line in brought), (package, brought)
         assert not any(line.startswith(package) for line in project["dependencies"])
 
 

@@ -46,5 +46,15 @@ def test_a_saved_host_has_its_golden_verdict(name: str, tmp_path: Path) -> None:
     assert found == json.loads(path.read_text())
 
 
+#: Hosts without a fault, quiet, busy, and as they are installed: nothing there limits or costs anything.
+HEALTHY = ("idle", "nvme-healthy", "nvme-with-noise", "nvme-as-it-came", "nvme-looks-full")
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_host_hears_of_no_limit_and_no_cost(name: str) -> None:
+    kept = json.loads((GOLDEN / f"{name}.json").read_text())
+    assert not {"bottleneck", "cost"} & set(kept["findings"].values())
+
+
 def test_every_golden_file_has_its_host() -> None:
     assert {path.stem for path in GOLDEN.glob("*.json")} == set(HOSTS)

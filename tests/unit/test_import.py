@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
+import random
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,16 +24,16 @@ FACTORS = ["kernel", "filesystem", "raid_chunk"]
 
 
 def test_the_published_table_in_plain_sentences() -> None:
-    rows = foreign.read_csv(TABLE, FACTORS, ["write_mb_s"])
+    rows = foreign.read_csv(TABLE, FACTORS, ["write_mb_s"]).rows
     (study,) = studies_of(rows, FACTORS, {"write_mb_s": True})
     said = "\n".join(effects.sentences(study))
     assert (
-        "The effect of raid_chunk depends on kernel: the best-to-worst ratio is 4.02 at 3.13, 1.14 at 3.18"
-        in said
+        "The effect of raid_chunk on write_mb_s depends on kernel: the best-to-worst ratio is 4.02 at 3.13, "
+        "1.14 at 3.18" in said
     )
     assert (
-        "The effect of raid_chunk depends on filesystem: the best-to-worst ratio is 2.96 at ext4 data=ordered"
-        in said
+        "The effect of raid_chunk on write_mb_s depends on filesystem: the best-to-worst ratio is 2.96 at "
+        "ext4 data=ordered" in said
     )
     assert "4 cells collapsed, at 87.0 to 103; 16 have 530 to 661" in said
     assert "4 cells are separate, at 223 to 234" in said
@@ -209,3 +213,100 @@ def test_a_condition_tells_workloads_apart_and_what_to_take_over_both() -> None:
     robust = content["choice"]["robust"][0]
     assert robust["order"][0]["name"] == "3.18 xfs 256K"
     assert robust["order"][0]["worst"]["low"] is None
+
+
+def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def imported(path: Path, *factors: str) -> dict[str, Any]:
+    argv = ["import", str(path), "--response", "tps", "--json"]
+    done = headrace(*argv, *(part for name in factors for part in ("--factor", name)))
+    assert done.returncode == 0, done.stderr
+    content: dict[str, Any] = json.loads(done.stdout)
+    return content
+
+
+def raid_table() -> str:
+    """xfs is 1.3 times as good as ext4, and 4T 0.7 times as good as other sizes; each size has one RAID level."""
+    lines = ["filesystem,raid,size,options,tps"]
+    rng = random.Random(3)
+    for filesystem, size, option in itertools.product(("ext4", "xfs"), ("1T", "2T", "4T"), ("a", "b", "c")):
+        level = 1000 * (1.3 if filesystem == "xfs" else 1) * (0.7 if size == "4T" else 1)
+        raid = "RAID-5" if size == "4T" else "RAID-10"
+        lines.append(f"{filesystem},{raid},{size},{option},{level * math.exp(rng.gauss(0, 0.03)):.0f}")
+    return "\n".join(lines) + "\n"
+
+
+def test_a_factor_that_another_determines_is_named_and_left_out(tmp_path: Path) -> None:
+    """It used to compare a level with itself, and to deny that the file systems had met."""
+    table = write(tmp_path / "raid.csv", raid_table())
+    (study,) = imported(table, "filesystem", "raid", "size", "options")["studies"]
+    said = " ".join(study["sentences"])
+    assert "raid goes with size in every row" in said
+    assert any("raid goes with size" in line for line in study["confounded"])
+    assert "Never varied" not in said
+    xfs = next(level for level in study["levels"] if level["level"] == "xfs")
+    assert xfs["ratio"]["low"] < 1.3 < xfs["ratio"]["high"]
+    assert not any("1.00 times as good" in line for line in study["sentences"])
+    assert {tuple(term["term"]) for term in study["terms"]} == {
+        ("filesystem",), ("size",), ("options",),
+        ("filesystem", "size"), ("filesystem", "options"), ("size", "options"),
+    }  # fmt: skip
+    (by_raid,) = imported(table, "filesystem", "raid", "options")["studies"]
+    assert "raid explains" in " ".join(by_raid["sentences"])
+
+
+def test_pairs_that_are_one_column_are_named(tmp_path: Path) -> None:
+    """Half of a 2^4 factorial: each pair is another pair."""
+    lines = ["a,b,c,d,tps"]
+    for a, b, c in itertools.product((0, 1), repeat=3):
+        lines.append(f"{a},{b},{c},{(a + b + c) % 2},{100 + 20 * a + 7 * b + 3 * c + 5 * a * b}")
+    (study,) = imported(write(tmp_path / "half.csv", "\n".join(lines)), "a", "b", "c", "d")["studies"]
+    assert [line for line in study["confounded"] if line.startswith("c x d")] == [
+        "c x d cannot be told apart from a x b: what is said of a x b may be due to it."
+    ]
+    assert all(term["p"] is None for term in study["terms"])
+
+
+def test_an_unmeasured_interaction_is_no_noise(tmp_path: Path) -> None:
+    """A pair with a missing combination is not in the model. It used to count as the error of the others."""
+    lines = ["a,b,c,tps"]
+    for a, b, c in itertools.product("12", "12", "12"):
+        if (a, b) != ("2", "2"):
+            lines.append(f"{a},{b},{c},{100 + 9 * int(a) + int(b) * int(c) * 3}")
+    (study,) = imported(write(tmp_path / "gap.csv", "\n".join(lines)), "a", "b", "c")["studies"]
+    assert study["error"]["kind"] == "none"
+
+
+def test_tables_as_spreadsheets_write_them(tmp_path: Path) -> None:
+    text = "größe;mode;tps\nklein;a;12,5\ngroß;a;13,5\nklein;b;14,25\ngroß;b;15\ngroß;b;15\ngroß;b;\n"
+    content = imported(write(tmp_path / "t.csv", text, "latin-1"), "größe", "mode")
+    notes = " ".join(content["notes"])
+    assert "read as Windows-1252" in notes
+    assert "decimal commas" in notes
+    assert "no tps in line 7: left out" in notes
+    assert "line 6 is equal to an earlier one" in notes
+    (study,) = content["studies"]
+    assert [row["value"] for row in study["ranks"]] == pytest.approx([15.0, 14.25, 13.5, 12.5])
+    assert all(term["p"] is None for term in study["terms"])
+    shown = headrace("import", str(tmp_path / "t.csv"), "--response", "tps", "--factor", "mode")
+    assert "decimal commas" in shown.stdout
+    wide = write(tmp_path / "u.csv", text.replace(";", "\t"), "utf-16")
+    assert imported(wide, "größe", "mode")["studies"][0]["observations"] == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a;tps\n1;1,234\n2;2,345\n", "'1,234' could be 1234 or 1.234"),
+        (
+            "a,tps\n" + "".join(f"h{i},{i + 1}\n" for i in range(3000)),
+            "a has 3,000 levels, and 200 is the most",
+        ),
+    ],
+)
+def test_tables_that_cannot_be_read_one_way(tmp_path: Path, text: str, words: str) -> None:
+    done = headrace("import", str(write(tmp_path / "t.csv", text)), "--factor", "a", "--response", "tps")
+    assert (done.returncode, words in " ".join(done.stderr.split())) == (3, True)

@@ -166,6 +166,20 @@ def test_a_right_value_is_accepted(name: str, value: Value) -> None:
         ("server.innodb_doublewrite", "OFF", True),
         ("server.innodb_doublewrite", "DETECT_ONLY", True),
         ("server.innodb_doublewrite", "DETECT_AND_RECOVER", False),
+        ("server.innodb_doublewrite", "fast", True),
+        ("server.log_bin", "OFF", True),
+        ("server.skip_log_bin", True, True),
+        ("server.log_bin", "binlog", False),
+        ("server.binlog_format", "STATEMENT", True),
+        ("server.binlog_format", "ROW", False),
+        ("server.relay_log_recovery", False, True),
+        ("server.relay_log_recovery", True, False),
+        ("server.sync_relay_log", 10000, True),
+        ("server.sync_relay_log_info", 0, True),
+        ("server.sync_master_info", 1, False),
+        ("server.read_only", "OFF", True),
+        ("server.super_read_only", 0, True),
+        ("server.read_only", "ON", False),
         ("server.skip_innodb_doublewrite", True, True),
         ("server.disable_innodb_doublewrite", True, True),
         ("server.innodb_flush_method", "nosync", True),
@@ -200,6 +214,31 @@ def test_versions() -> None:
     assert not capacity.applies(Vendor.MYSQL, "8.0.29")
     assert not capacity.applies(Vendor.MARIADB, "11.4.2")
     assert knobs.find("host.vm.swappiness").applies(Vendor.MARIADB, "10.11.1")
+
+
+def test_what_a_server_takes_at_run_time_differs() -> None:
+    buffer = knobs.find("server.innodb_log_buffer_size")
+    assert buffer.cost_on(Vendor.MYSQL, "8.0.31") is Cost.DYNAMIC
+    assert buffer.cost_on(Vendor.MYSQL, "5.7.44") is Cost.RESTART
+    assert buffer.cost_on(Vendor.MARIADB, "10.11.19") is Cost.RESTART
+    log = knobs.find("server.innodb_log_file_size")
+    assert log.cost_on(Vendor.MARIADB, "10.11.19") is Cost.DYNAMIC
+    assert log.cost_on(Vendor.MARIADB, "10.6.12") is Cost.RESTART
+    assert log.cost_on(None, "") is Cost.RESTART
+    assert log.applies(Vendor.MYSQL, "8.4.6")
+    assert not log.applies(Vendor.MYSQL, "9.7.4")
+
+
+def test_a_vendor_may_allow_less() -> None:
+    delay = knobs.find("server.innodb_spin_wait_delay")
+    delay.check_on(Vendor.MARIADB, 6000)
+    with pytest.raises(PlanError, match="at most 1000"):
+        delay.check_on(Vendor.MYSQL, 1001)
+
+
+def test_a_running_applier_takes_no_other_number_of_threads() -> None:
+    for name in ("replica_parallel_workers", "slave_parallel_threads", "replica_preserve_commit_order"):
+        assert "STOP REPLICA SQL_THREAD" in knobs.find(f"server.{name}").never
 
 
 def test_the_path_of_a_queue_knob_needs_a_device() -> None:

@@ -44,9 +44,8 @@ def test_the_recursion_gives_back_a_published_boundary(monkeypatch: pytest.Monke
     is_over = sums > 2.413
     cumulative = [float(is_over[:, : k + 1].any(axis=1).mean()) for k in range(5)]
     assert cumulative[-1] == pytest.approx(0.025, rel=0.02)
-    monkeypatch.setattr(looks, "FIRST", 1)
     monkeypatch.setattr(looks, "spent", lambda look: cumulative[look - 1] / 0.025)
-    found = looks._Looks(0.025)
+    found = looks._Looks(0.025, 1)
     assert [norm.isf(found.level(k)) for k in range(1, 6)] == pytest.approx([2.413] * 5, abs=0.02)
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from headrace import cli
+from headrace import cli, tune
 from headrace.cli.shell import app
 from headrace.errors import NothingMeasured, PlanError
 from headrace.experiment import labs
 from headrace.experiment.kinds import search
 from headrace.model import Treatment, TrialState
-from headrace.plan import size_in_bytes
+from headrace.plan import Settings, size_in_bytes
 from headrace.store import ExperimentFolder
 from tests import fake_lab
 from tests.fake_lab import FakeHost, Killed
@@ -67,12 +67,18 @@ class Tuning:
         async def is_root(_: object) -> bool:
             return True
 
+        async def advice(_bench: object, _table: object) -> list[Settings]:
+            return self.advice
+
+        #: What the rules suggest, as one starting point.
+        self.advice: list[Settings] = []
+        patch.setattr(tune, "_advice", advice)
         patch.setattr(labs, "open_laboratory", self.host.open)
         patch.setattr(labs, "is_root", is_root)
 
     def run(self, *more: str) -> Result:
-        given = ["tune", str(self.plan), "-o", str(self.output), "--no-advise", *more]
-        return CliRunner().invoke(app, given)
+        advised = [] if self.advice else ["--no-advise"]
+        return CliRunner().invoke(app, ["tune", str(self.plan), "-o", str(self.output), *advised, *more])
 
     def sound(self, *more: str) -> dict[str, Any]:
         answer = self.run(*more)
@@ -164,6 +170,74 @@ def test_its_time_ends_the_search_and_it_can_go_on_with_more(
     # Other points are best now; the earlier confirmation is kept.
     assert (tuning.output / "confirm").exists()
     assert (tuning.output / "confirm-2").exists()
+
+
+SPIN: Settings = {"server.innodb_sync_spin_loops": 60}
+
+
+def test_the_advice_alone_is_confirmed_even_if_its_one_trial_looked_poor(make: Make) -> None:
+    tuning = make("a")
+    tuning.advice = [SPIN]
+    report = tuning.sound()
+    assert report["advice"] == [SPIN]
+    confirmed = {each["name"]: each["settings"] for each in report["confirmed"]}
+    assert confirmed["ADVICE"] == SPIN
+    best = next(settings for name, settings in confirmed.items() if name.startswith("P"))
+    assert best != SPIN
+    verdicts = {each["name"]: each["effects"][0]["verdict"] for each in report["confirmed"]}
+    assert verdicts["ADVICE"] != "better"
+    before = list(tuning.host.measured)
+    assert tuning.sound() == report
+    assert tuning.host.measured == before
+
+
+def test_its_verdict_is_told(make: Make, tmp_path: Path) -> None:
+    tuning = make("a")
+    tuning.sound("--tell", f"markdown:{tmp_path / 'said.md'}", "--tell", f"junit:{tmp_path / 'said.xml'}")
+    said = (tmp_path / "said.md").read_text()
+    assert "headrace tune: shop" in said
+    assert "**better.**" in said
+    assert "<testsuite" in (tmp_path / "said.xml").read_text()
+
+
+def test_json_and_markdown_on_one_output_are_refused_before_the_work(make: Make) -> None:
+    tuning = make("a")
+    answer = tuning.run("--json", "--tell", "markdown:-")
+    assert answer.exit_code == 2
+    assert "would mix on standard output" in answer.output
+    assert tuning.host.measured == []
+    assert tuning.run("--tell", "markdown:-").exit_code == 0
+
+
+def test_a_candidate_that_is_worse_is_no_regression(make: Make) -> None:
+    tuning = make("a")
+    tuning.advice = [SPIN]
+    tuning.host.speeds = lambda treatment: 1000.0 if not treatment.settings else 500.0
+    report = tuning.sound()
+    assert report["confirmed"][0]["effects"][0]["verdict"] == "worse"
+    assert report["notice"]["conclusion"] == "nothing found"
+
+
+def test_the_advice_is_confirmed_where_no_point_looked_better(make: Make) -> None:
+    tuning = make("a")
+    tuning.advice = [SPIN]
+    tuning.host.speeds = lambda treatment: 1000.0 if not treatment.settings else 900.0
+    assert [each["name"] for each in tuning.sound()["confirmed"]] == ["ADVICE"]
+
+
+def test_advice_that_is_the_best_point_is_confirmed_once(make: Make) -> None:
+    tuning = make("a")
+    tuning.advice = [{"server.innodb_buffer_pool_size": "4G"}]
+    report = tuning.sound()
+    assert report["confirmed"][0]["name"] == "P002"
+    assert "ADVICE" not in [each["name"] for each in report["confirmed"]]
+
+
+def test_advice_with_which_the_server_did_not_start_is_not_confirmed(make: Make) -> None:
+    tuning = make("a")
+    tuning.advice = [SPIN]
+    tuning.host.fates[2] = ["fail"]
+    assert "ADVICE" not in [each["name"] for each in tuning.sound()["confirmed"]]
 
 
 def _hurried(tuning: Tuning) -> Callable[[], float]:

@@ -39,6 +39,14 @@ seconds = 10
 warmup_s = 2
 """
 
+SYSBENCH = """kind = "sysbench-oltp"
+script = "oltp_read_write"
+threads = 4"""
+
+DRIVEN = """kind = "oltp"
+script = "read_write"
+connections = 4"""
+
 LADDER = """
 [design]
 kind = "cumulative"
@@ -90,6 +98,9 @@ def plan_of(kind: str) -> str:
     if kind == "pool":
         target = '[target]\naddresses = ["root@a", "root@b"]\n'
         return head + target + DESIGN.format(kind="factorial", blocks=4, more="") + FACTOR
+    if kind == "switchback":
+        head = head.replace(SYSBENCH, DRIVEN)
+        return head + DESIGN.format(kind=kind, blocks=8, more="blocks_per_start = 4") + FACTOR
     more = "duet = true" if kind == "duet" else ""
     blocks = 6 if kind == "race" else 2
     named = kind if kind == "race" else "factorial"
@@ -103,8 +114,12 @@ SPEEDS = {
     "duet": by_name(**{"100": 1000, "200": 1500, "400": 2000}),
     "pool": by_name(**{"100": 1000, "200": 1500, "400": 2000}),
     "sweep": scaling("workload.threads", 800),
+    "switchback": by_name(**{"100": 1000, "200": 1500, "400": 2000}),
 }
 KINDS = tuple(SPEEDS)
+
+#: Turns after one start of the switchback, which are measured together.
+TOGETHER = 16
 
 #: Of a pool: nobody waits for anybody here.
 PATIENCE = pool.Patience(0.001, 1, 3, 0)
@@ -170,6 +185,7 @@ SAID = {
     "duet": "400",
     "pool": "400",
     "sweep": "8",
+    "switchback": "400",
 }
 
 
@@ -218,7 +234,9 @@ def test_killed_in_a_trial_and_run_again_it_is_the_same_experiment(
     repeated = [n for n, times in Counter(again.host.measured).items() if times > 1]
     # The other side of a pair, and in a pool what ran at the same moment, may be lost with it.
     assert number in repeated
-    assert len(repeated) <= (2 if bench.kind in ("duet", "pool") else 1)
+    assert len(repeated) <= (
+        TOGETHER if bench.kind == "switchback" else 2 if bench.kind in ("duet", "pool") else 1
+    )
     assert ran == again.host.measured[: len(ran)]
 
 
@@ -241,7 +259,7 @@ def test_killed_between_two_trials_and_run_again_it_is_the_same_experiment(
     assert again.trials() == whole
     repeated = [n for n, times in Counter(again.host.measured).items() if times > 1]
     if bench.kind != "pool":
-        assert len(repeated) == (2 if is_half else 0)
+        assert len(repeated) == (TOGETHER if bench.kind == "switchback" else 2 if is_half else 0)
 
 
 def kill_after(number: int, patch: pytest.MonkeyPatch) -> None:
@@ -282,8 +300,8 @@ def test_a_trial_that_is_disturbed_all_the_time_is_left_as_it_is(bench: Bench) -
     record = bench.folder.trial(2)
     assert record is not None
     assert record.state is TrialState.INVALID
-    # A sweep measures every level in each pass: it repeats none.
-    assert bench.host.measured.count(2) == (1 if bench.kind == "sweep" else 3)
+    # A sweep measures every level in each pass, a switchback every treatment in each block.
+    assert bench.host.measured.count(2) == (1 if bench.kind in ("sweep", "switchback") else 3)
 
 
 def test_retry_measures_what_is_not_complete_and_nothing_else(bench: Bench) -> None:
@@ -299,7 +317,7 @@ def test_retry_measures_what_is_not_complete_and_nothing_else(bench: Bench) -> N
     bench.sound("--retry")
     extra = bench.host.measured[before:]
     assert number in extra
-    assert len(extra) <= (2 if bench.kind == "duet" else 1)
+    assert len(extra) <= {"duet": 2, "switchback": TOGETHER}.get(bench.kind, 1)
     assert all(r.state is TrialState.COMPLETE for r in bench.folder.trials())
 
 
@@ -363,3 +381,85 @@ def _design(bench: Bench) -> Any:
     from headrace.experiment import kinds
 
     return kinds.build(plans.load(bench.plan).plan, place="p")
+
+
+@of_kind("switchback")
+def test_where_a_treatment_shows_in_the_next_turn_turns_become_longer(bench: Bench) -> None:
+    bench.host.lasts_s = 4.0
+    found = bench.sound()
+    # Each start at its planned length, then all of it again, until nothing shows.
+    assert bench.host.lengths[0] == 10.0
+    assert bench.host.lengths[-1] > 10.0
+    stretch = found["switchback"]["stretch"]
+    assert stretch == bench.host.lengths[-1] / 10
+    assert all(r.window_end_ns - r.window_start_ns == stretch * 10**10 for r in bench.folder.trials())
+    assert len(bench.folder.trials()) == len(_design(bench).trials)
+    assert f"{stretch} times as long as planned" in " ".join(found["switchback"]["notes"])
+    before = len(bench.host.measured)
+    assert bench.sound() == found
+    assert len(bench.host.measured) == before
+
+
+@of_kind("switchback")
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('knob = "server.back_log"\nlevels = [4, 8, 16]', "back_log (restart)"),
+        ('knob = "server.sort_buffer_size"\nlevels = ["64K", "128K", "256K"]', "only new connections"),
+        ('knob = "workload.connections"\nlevels = [1, 2, 4]', "another load"),
+    ],
+)
+def test_what_cannot_be_switched_is_refused_with_the_kind_that_can(
+    bench: Bench, line: str, said: str
+) -> None:
+    text = bench.plan.read_text()
+    level = line.split("[")[1].split(",")[0].strip('"')
+    old = 'knob = "server.innodb_io_capacity"\nlevels = [100, 200, 400]'
+    bench.plan.write_text(text.replace(old, line).replace('capacity = "100"', f'capacity = "{level}"'))
+    error = bench.run().exception
+    assert isinstance(error, HeadraceError)
+    assert said in error.message
+    assert 'kind = "factorial"' in (error.hint or "")
+    assert not bench.output.exists()
+
+
+AUTO = """
+[design]
+kind = "auto"
+baseline = { capacity = "100" }
+blocks = 2
+seed = 3
+"""
+
+
+def _auto(bench: Bench, factor: str = FACTOR) -> None:
+    head = HEAD.replace("{name}", "auto").replace(SYSBENCH, DRIVEN)
+    bench.plan.write_text(head + AUTO + factor)
+
+
+@of_kind("switchback")
+def test_the_way_that_the_noise_chose_is_frozen(bench: Bench) -> None:
+    _auto(bench)
+    bench.sound()
+    design = bench.folder.design
+    assert design.kind == "factorial"
+    (chosen,) = (note for note in design.notes if note.startswith("chosen by a minute of noise"))
+    way = {"fixed": "restart"}.get(design.experiment, design.experiment)
+    assert chosen.startswith(f"chosen by a minute of noise: {way}.")
+    assert all(f"{way} " in chosen for way in ("restart", "duet", "switchback"))
+    noise = bench.output.with_name("out-noise")
+    assert len(ExperimentFolder.open(noise / "restart").trials()) == 4
+    before = len(bench.host.measured)
+    bench.host.noise = 0.5
+    bench.sound()
+    assert bench.folder.design == design
+    assert len(bench.host.measured) == before
+
+
+@of_kind("switchback")
+def test_a_way_that_the_settings_do_not_allow_is_not_chosen(bench: Bench) -> None:
+    _auto(bench, FACTOR.replace("innodb_io_capacity", "back_log"))
+    answer = bench.run()
+    assert answer.exit_code == 0, (answer.output, answer.exception)
+    assert bench.folder.design.experiment in ("duet", "fixed")
+    assert "back_log (restart)" in bench.folder.design.notes[0]

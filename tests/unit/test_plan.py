@@ -11,6 +11,7 @@ from headrace import plan as plans
 from headrace.design import Design, Skipped
 from headrace.errors import PlanError
 from headrace.experiment import design as designs
+from headrace.experiment import kinds, space
 from headrace.model import Role
 from tests.folders import ROOT
 
@@ -65,7 +66,7 @@ def build(text: str, *, is_root: bool = True) -> Design:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_every_example_is_a_valid_design(path: Path) -> None:
     plan = plans.load(path).plan
-    design = designs.build(plan, place=str(path))
+    design = kinds.build(plan, place=str(path))
     assert design.trials
 
 
@@ -160,6 +161,7 @@ def test_the_hash_changes_with_anything_that_is_measured() -> None:
     [
         ("seconds = 5", "seconds = -1", ["workload.seconds = -1", "greater than 0"]),
         ("seconds = 5", "", ["workload.seconds", "required"]),
+        ("seconds = 5", "secs = 5", ["workload.seconds", "required", "is it 'secs' that was meant?"]),
         ("blocks = 3", 'blocks = "many"', ["design.blocks = 'many'", "integer"]),
         ("blocks = 3", "block = 3", ["design.block = 3", "no such key"]),
         ('kind = "cumulative"', 'kind = "leader"', ["design.kind = 'leader'", "factorial", "cumulative"]),
@@ -187,6 +189,56 @@ def test_an_error_names_file_key_value_and_what_was_allowed(old: str, new: str, 
     assert text.startswith("t.toml: ")
     for part in said:
         assert part in text
+
+
+@pytest.mark.parametrize("levels", ['["1M", "2M", "1024K"]', "[1, 2, 1]", '["none", "none"]'])
+def test_levels_that_mean_the_same_are_refused(levels: str) -> None:
+    same = FACTORIAL.replace('levels = ["randread", "randwrite"]', f"levels = {levels}")
+    with pytest.raises(PlanError, match=r"factors\.io\.levels: .* are the same"):
+        build(same)
+
+
+@pytest.mark.parametrize(
+    ("knob", "levels"),
+    [
+        ("server.innodb_buffer_pool_size", '["8192K", 8388608]'),
+        ("server.innodb_flush_neighbors", '[1, "1"]'),
+        ("server.performance_schema", '[true, "ON"]'),
+        ("workload.size", '["16M", 16777216]'),
+    ],
+)
+def test_two_spellings_of_one_setting_are_one_level(knob: str, levels: str) -> None:
+    text = FACTORIAL.replace('knob = "workload.rw"', f'knob = "{knob}"')
+    if not knob.startswith("workload."):
+        text = text.replace('mount = "plain"', 'mount = "plain", io = "x"')
+    with pytest.raises(PlanError, match=r"factors\.io\.levels: .* are the same"):
+        build(text.replace('levels = ["randread", "randwrite"]', f"levels = {levels}"))
+
+
+def test_one_spelling_in_a_search_too() -> None:
+    levels = {"pool": plans.KnobRange(knob="server.innodb_buffer_pool_size", levels=["1G", "1024M"])}
+    with pytest.raises(PlanError, match=r"tune\.knobs\.pool\.levels: '1G' and '1024M' are the same"):
+        space.check(levels, [])
+
+
+def test_a_factor_needs_two_levels() -> None:
+    with pytest.raises(PlanError, match=r"factors\.io: must be at least two levels"):
+        build(FACTORIAL.replace('"randread", "randwrite"', '"randread"'))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"1G"', '"900T"', "server.innodb_buffer_pool_size = '900T'"),
+        ("[workload]", '[volume]\ndevice = "loop"\nsize = "900T"\n[workload]', "volume.size = '900T'"),
+        ("[workload]", '[machine]\nmemory = "900T"\n[workload]', "machine.memory = '900T'"),
+    ],
+)
+def test_a_size_of_no_machine_is_refused(old: str, new: str, said: str) -> None:
+    with pytest.raises(PlanError, match="no machine has") as caught:
+        build(LADDER.replace(old, new))
+    assert said in str(caught.value)
+    assert build(LADDER.replace('"1G"', '"12T"')).treatments
 
 
 def test_weaker_durability_is_accepted_when_the_plan_allows_it_by_name() -> None:

@@ -20,6 +20,7 @@ from headrace.analysis.result import Verdict
 from headrace.errors import PlanError
 from headrace.experiment.runner import Event, Note
 from headrace.report import proof as views
+from headrace.report.notice import Conclusion, Notice
 from headrace.rules.evidence import Evidence
 from headrace.rules.rule import Confidence, Match, Remedy, Rule, Severity
 from headrace.store import ExperimentFolder
@@ -41,6 +42,7 @@ levels = [4, 8]
 
 #: How much faster the server is with each of these, over the stock one.
 GAINS = {
+    ("server.read_buffer_size", "1M"): 1.04,
     ("server.innodb_buffer_pool_size", "1G"): 2.0,
     ("server.innodb_io_capacity", 2000): 1.0,
     ("host.vm.swappiness", 1): 1.0,
@@ -79,7 +81,16 @@ def by_hand(evidence: Evidence) -> Iterator[Match]:
     yield Match("", "A cable is loose.", (), (Remedy(steps=("plug it in",)),))
 
 
+def slow_and_safe(evidence: Evidence) -> Iterator[Match]:
+    yield Match("", "Commits may be lost.", (), (Remedy({"server.sync_binlog": 1}),))
+
+
+def hardly_faster(evidence: Evidence) -> Iterator[Match]:
+    yield Match("", "It may help.", (), (Remedy({"server.read_buffer_size": "1M"}),))
+
+
 RULES = [
+    rule("EEE01", Severity.RISK, slow_and_safe),
     rule("AAA01", Severity.LIMIT, small_pool),
     rule("AAA02", Severity.LIMIT, small_log),
     rule("BBB01", Severity.ADVICE, old_advice),
@@ -235,3 +246,67 @@ async def test_the_proof_as_text_and_as_json(laboratory: Laboratory, tmp_path: P
     content = json.loads(json.dumps(views.to_json(found, "throughput")))
     assert content["final"]["verdict"] == "better"
     assert [step["kept"] for step in content["steps"]] == [True, False, True]
+
+
+async def test_the_verdict_of_a_proof_is_told(laboratory: Laboratory, tmp_path: Path) -> None:
+    found = await prove.prove_all(bench(laboratory, tmp_path))
+    notice = views.notice(found, "p: throughput", "throughput", "headrace prove --plan p", tmp_path)
+    assert notice.conclusion is Conclusion.BETTER
+    assert notice.headline.startswith("Proven: throughput")
+    assert notice.next.startswith("headrace apply server.innodb_buffer_pool_size=1G ")
+    assert [each.note for each in notice.effects] == ["kept", "", "kept", ""]
+    content = json.loads(json.dumps(views.to_json(found, "throughput", "", notice)))
+    assert Notice.from_json(content, "proof.json") == notice
+
+
+async def test_a_proof_without_a_verdict_tells_how_to_get_one(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prove, "all_rules", lambda: [rule("FFF01", Severity.ADVICE, hardly_faster)])
+    found = await prove.prove_all(bench(laboratory, tmp_path, blocks=3))
+    notice = views.notice(found, "p", "throughput", "headrace prove --plan p", tmp_path)
+    assert notice.conclusion is Conclusion.NOT_ENOUGH_DATA
+    assert notice.next.startswith("headrace prove --plan p FFF01 --blocks ")
+    monkeypatch.setattr(prove, "all_rules", list)
+    (tmp_path / "none").mkdir()
+    nothing = await prove.prove_all(bench(laboratory, tmp_path / "none"))
+    assert views.notice(nothing, "p", "throughput", "", tmp_path).conclusion is Conclusion.NOTHING_FOUND
+
+
+async def test_each_experiment_has_its_report_when_it_ends(laboratory: Laboratory, tmp_path: Path) -> None:
+    from headrace.cli.prove import _write_report
+
+    await prove.prove_all(bench(laboratory, tmp_path, report=_write_report), only=["AAA01"])
+    written = sorted(path.parent.name for path in (tmp_path / "proof").rglob("report.html"))
+    assert written == ["00-survey", "01-AAA01", "02-final"]
+
+
+async def test_what_keeps_data_safe_is_never_refuted_by_throughput(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    found = await prove.prove_all(bench(laboratory, tmp_path), only=["EEE01"])
+    assert found.steps == ()
+    assert "keeps data or the server safe" in dict(found.skipped)["EEE01"]
+
+
+async def test_a_step_without_a_verdict_says_how_many_blocks_and_the_command(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prove, "all_rules", lambda: [rule("FFF01", Severity.ADVICE, hardly_faster)])
+    found = await prove.prove_all(bench(laboratory, tmp_path, blocks=3))
+    effect = found.steps[0].effect
+    assert effect is not None
+    assert effect.verdict is Verdict.NOT_ENOUGH_DATA
+    assert effect.blocks_needed
+    wanted = f"headrace prove --plan p FFF01 --blocks {effect.blocks_needed}"
+    assert views.to_json(found, "throughput", "headrace prove --plan p")["settle"] == wanted
+    assert wanted in shown(found, "headrace prove --plan p")
+    assert f"about {effect.blocks_needed} blocks would settle it" in shown(found, "")
+
+
+def shown(found: prove.Proof, command: str) -> str:
+    from rich.console import Console
+
+    console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(views.terminal(found, "throughput", command))
+    return console.export_text()

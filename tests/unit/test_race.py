@@ -171,7 +171,8 @@ def test_the_same_trials_for_the_same_decisions() -> None:
     ("text", "said"),
     [
         (
-            PLAN.format(more="").replace("levels = [100, 200, 400, 800]", "levels = [100]"),
+            PLAN.format(more="").partition("[factors")[0]
+            + """[factors.sizes]\nlevels = { "100" = {}, big = {} }\n[[design.exclude]]\nsizes = "big"\n""",
             "at least two treatments",
         ),
         (PLAN.format(more='response = "p98"'), "design.response = 'p98'"),

@@ -133,8 +133,8 @@ def test_the_page_has_the_verdict_and_every_treatment_and_trial(ladder: Written)
     assert f"Every comparison ({len(ladder.analysis.effects)})" in outline.text
     ids = [attrs.get("id") for tag, attrs in outline.tags if tag == "section"]
     assert ids == [
-        "result", "table", "settle", "choice", "time", "latency", "machine", "configuration", "host", "trials",
-        "method",
+        "result", "table", "settle", "choice", "matters", "time", "latency", "machine", "configuration", "host",
+        "trials", "adopt", "method",
     ]  # fmt: skip
 
 
@@ -143,8 +143,8 @@ def test_every_place_for_a_chart_has_its_figure_and_every_figure_a_place(ladder:
     places = {attrs["data-figure"] for _, attrs in outline.tags if "data-figure" in attrs}
     choices = {attrs["value"] for tag, attrs in outline.tags if tag == "option"}
     assert places | choices == set(outline.figures())
-    # 8 treatments: pace, heat map, strips; then 6 of the ladder, the distribution and the drift.
-    assert len(outline.figures()) == 3 * 8 + 6 + 2 + 3
+    # 8 treatments: pace, heat map, strips; 6 of the ladder, the distribution and the drift; 10 of its parts.
+    assert len(outline.figures()) == 3 * 8 + 6 + 2 + 3 + 10
 
 
 def test_differences_show_only_what_differs(ladder: Written) -> None:
@@ -221,7 +221,8 @@ def test_json_has_the_documented_form(ladder: Written) -> None:
     found = ladder.json
     assert set(found) == {
         "format", "headrace", "experiment", "headline", "treatments", "effects", "noise", "trials",
-        "cautions", "planned_trials", "versions", "factors", "choice", "duet", "machines",
+        "cautions", "planned_trials", "versions", "factors", "choice", "duet", "switchback", "machines",
+        "adopt", "notice",
     }  # fmt: skip
     assert found["format"] == 1
     assert found == json.loads(json.dumps(jsonform.render(ladder.report)))
@@ -621,6 +622,27 @@ def test_blocks_that_share_their_time_and_host_need_no_caution(ladder: Written) 
     assert ladder.json["cautions"] == []
 
 
+def test_trials_selected_by_the_drivers_delay_are_a_caution(ladder: Written) -> None:
+    records = ladder.folder.trials()
+    names = list(dict.fromkeys(r.treatment for r in records))
+
+    def late(treatment: str, number: int) -> list[store.TrialRecord]:
+        own = [r.number for r in records if r.treatment == treatment and r.state is TrialState.COMPLETE]
+        reason = "the driver was late: p99 2.10 ms of its own delay"
+        return [
+            replace(r, state=TrialState.INVALID, reason=reason) if r.number in own[:number] else r
+            for r in records
+        ]
+
+    assert tables.cautions(late(names[1], 1)) == []
+    (caution,) = tables.cautions(late(names[1], 2))
+    assert caution.startswith("the load driver itself made 2 of ")
+    assert f"trials of {names[1]} invalid, and 0 of " in caution
+    # All alike: nothing is selected.
+    alike = [replace(r, state=TrialState.INVALID, reason="the driver was saturated") for r in records]
+    assert not any("selected" in text for text in tables.cautions(alike))
+
+
 def test_a_block_measured_over_days_is_a_caution(ladder: Written, tmp_path: Path) -> None:
     records = ladder.folder.trials()
     in_3 = next(r for r in records if r.block == 3 and r.state is TrialState.COMPLETE)
@@ -863,3 +885,9 @@ def test_many_warnings_do_not_bury_the_table(tmp_path: Path) -> None:
     assert "7 more warnings: see report.html" in shown(written, 100)
     outline = Outline(written.html)
     assert all(warning in outline.text for warning in warnings.values())
+
+
+def test_an_interval_of_two_blocks_is_said_in_words() -> None:
+    assert text.between(Interval(1.7, 0.0007, 4250.0)) == "too wide to say"
+    assert text.between(Interval(1.7, 0.5, 6.65)) == "0.500 – 6.650"
+    assert text.between(Interval(1.7, None, None)) == "–"

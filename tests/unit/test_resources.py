@@ -155,8 +155,12 @@ def test_a_spindle_that_never_rests_is() -> None:
         {f"block_devices.{DISK}.driver": "virtio_blk", f"block_devices.{DISK}.rotational": True},
         {f"block_devices.{DISK}.rotational": True, f"block_devices.{DISK}.slaves": ["sda", "sdb"]},
         {f"block_devices.{DISK}.driver": "loop", f"block_devices.{DISK}.rotational": True},
+        {**SPINDLE, f"block_devices.{DISK}.controller_driver": "virtio_scsi"},
+        {**SPINDLE, f"block_devices.{DISK}.controller_driver": "vmw_pvscsi"},
+        {**SPINDLE, f"block_devices.{DISK}.controller_driver": "megaraid_sas"},
+        {**SPINDLE, f"block_devices.{DISK}.model": "LOGICAL VOLUME"},
     ],
-    ids=["virtio calls itself rotational", "an array", "loop"],
+    ids=["virtio calls itself rotational", "an array", "loop", "virtio_scsi", "pvscsi", "RAID", "a volume"],
 )
 def test_virtual_and_stacked_devices_are_no_spindles(changes: dict[str, Any]) -> None:
     evidence = unwell(facts=changes, rates=disk(io_ms=990.0, weighted_io_ms=6_000.0))
@@ -169,6 +173,61 @@ def test_slow_requests_behind_a_deep_queue_are_saturation() -> None:
     assert limiting(evidence) == f"block {DISK}"
     assert "24.0 requests in flight" in device.saturation
     assert device.limit == "about 2,300 operations/s with this mix: requests queue in it"
+
+
+def reading(in_flight: float, each_ms: float, **more: Any) -> Evidence:
+    """Reads of 64 KiB, as many as these numbers allow."""
+    reads = 1e3 * in_flight / each_ms
+    rates = disk(
+        io_ms=1_000.0,
+        weighted_io_ms=1e3 * in_flight,
+        reads=reads,
+        read_ms=1e3 * in_flight,
+        sectors_read=128 * reads,
+        writes=0.0,
+        write_ms=0.0,
+    )
+    return unwell(rates=rates, **more)
+
+
+VIRTUAL = {f"block_devices.{DISK}.driver": "virtio_blk"}
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "each_ms", "facts", "alone_ms", "against"),
+    [
+        (62, 3.47, {}, {}, "against 0.18 ms usual for an NVMe drive"),
+        (62, 3.47, VIRTUAL, {}, "against 1.13 ms usual for a virtual disk"),
+        (12, 0.9, VIRTUAL, {DISK: 0.1}, "against 0.10 ms measured without load"),
+        (62, 3.47, {}, {DISK: 3.0}, ""),
+        (62, 0.40, {}, {}, ""),
+        (12, 3.47, VIRTUAL, {}, ""),
+    ],
+    ids=["NVMe", "virtual", "measured", "it is as slow alone", "many at once are served", "a slow volume"],
+)
+def test_a_queue_is_judged_against_one_request_alone(
+    in_flight: float, each_ms: float, facts: dict[str, Any], alone_ms: dict[str, float], against: str
+) -> None:
+    device = use(reading(in_flight, each_ms, facts=facts, alone_ms=alone_ms), "block", DISK)
+    assert (device.level is Level.SATURATED) == bool(against)
+    assert device.saturation.endswith(against) if against else "against" not in device.saturation
+
+
+def test_quiet_seconds_of_the_window_say_what_a_request_takes_alone() -> None:
+    """A volume of 0.1 ms, which its class would let take 1: loaded for the last two thirds of the window."""
+    quiet = [step < STEPS // 3 for step in range(STEPS)]
+    evidence = unwell(
+        facts=VIRTUAL,
+        rates=disk(io_ms=1_000.0, writes=0.0, write_ms=0.0),
+        series={
+            f"disk.reads.{DISK}": [500.0 if q else 16_000.0 for q in quiet],
+            f"disk.read_ms.{DISK}": [50.0 if q else 24_000.0 for q in quiet],
+            f"disk.weighted_io_ms.{DISK}": [50.0 if q else 24_000.0 for q in quiet],
+        },
+    )
+    device = use(evidence, "block", DISK)
+    assert device.level is Level.SATURATED
+    assert device.saturation.endswith("against 0.10 ms in its quiet seconds")
 
 
 def growing_queue(last_writes: float) -> Evidence:

@@ -9,9 +9,10 @@ import pytest
 from headrace import knobs
 from headrace.rules import AREAS, all_rules, judge
 from headrace.rules.evidence import NotEnough
-from headrace.rules.rule import Rule
+from headrace.rules.rule import Confidence, Rule, Severity
 from tests.rules.case import Case
 from tests.rules.hosts import healthy
+from tests.rules.well import COUNT, well
 
 RULES = {rule.code: rule for rule in all_rules()}
 CASES: list[Case] = [
@@ -32,6 +33,14 @@ def test_case(case: Case) -> None:
     assert tuple(hit.subject for hit in hits) == case.subjects
     for part in case.says:
         assert part in hits[0].summary
+    if case.sets is not None:
+        assert tuple(dict(remedy.settings) for remedy in hits[0].remedies) == case.sets
+    if case.severity is not None:
+        assert (hits[0].severity or rule.severity) is case.severity
+    steps = " ".join(step for hit in hits[:1] for remedy in hit.remedies for step in remedy.steps)
+    for part in case.steps:
+        assert part in steps
+        steps = steps.partition(part)[2]
     for hit in hits:
         assert hit.evidence, "a finding without numbers"
         assert hit.remedies, "a finding without a remedy"
@@ -58,6 +67,30 @@ def test_a_healthy_host_gives_no_warning(vendor: str) -> None:
     assert [f"{finding.id}: {finding.hit.summary}" for finding in judgement.findings] == []
     assert evidence.verdict.limiting is None
     assert "Nothing limits this host" in evidence.verdict.sentence
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_hosts_with_nothing_wrong_hear_of_no_bottleneck_risk_or_cost(number: int) -> None:
+    """A suggestion may stand if its rule has little confidence in it, and what is to be tidied up some day."""
+    host = well(number)
+    judgement = judge(host.evidence, RULES.values())
+    cries = [
+        f"{finding.id} ({severity}, {finding.rule.confidence}): {finding.hit.summary}"
+        for finding in judgement.findings
+        if (severity := finding.hit.severity or finding.rule.severity) is not Severity.HOUSEKEEPING
+        and not (severity is Severity.ADVICE and finding.rule.confidence is Confidence.LOW)
+    ]
+    assert cries == [], host.name
+    assert host.evidence.verdict.limiting is None, host.name
+    assert len(judgement.blind) < len(RULES) / 4, "they were silent for want of data"
+
+
+def test_the_same_hosts_with_a_fault_hear_of_it() -> None:
+    """What makes them ill is seen at each load, so their silence is no deafness."""
+    for number in range(0, COUNT, 5):
+        ill = well(number, {"cgroup.nr_throttled.system.slice/mysql.service": 8.0})
+        found = {finding.rule.code for finding in judge(ill.evidence, RULES.values()).findings}
+        assert "CPU03" in found, ill.name
 
 
 def test_a_rule_that_lacks_data_never_stops_the_others() -> None:

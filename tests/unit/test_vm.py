@@ -536,3 +536,10 @@ def test_images_that_are_used_stay(other: subprocess.Popen[bytes]) -> None:
     assert [item.used_by for item in stock.items()] == [("lab",), ()]
     assert "6.12.1-x" in lab("images", "--remove-unused").stderr
     assert [item.name for item in stock.items()] == ["6.1.0-9-x"]
+
+
+def test_what_each_boot_said_is_kept(tmp_path: Path) -> None:
+    for words in ("first\n", "Oops: 0002\n"):
+        (tmp_path / "console.log").write_text(words)
+        machine._keep_console(tmp_path)
+    assert (tmp_path / "console.old.log").read_text() == "first\nOops: 0002\n"

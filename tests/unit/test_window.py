@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
+from headrace.analysis.resources import cores
 from headrace.analysis.window import Window
 from headrace.arrow import SAMPLES, samples_of, table_of
 from headrace.samples import Samples
@@ -32,7 +33,14 @@ def test_a_counter_is_its_growth_a_second() -> None:
 
 
 def test_a_counter_that_fell_began_anew() -> None:
-    assert window(counter([1000, 1010, 5, 15])).growth("cpu", "user", "cpu0") == 25
+    rows = [
+        (float(second), "disk", "reads", "sda", float(value))
+        for second, value in enumerate([1000, 1010, 5, 15])
+    ]
+    assert window(rows).growth("disk", "reads", "sda") == 25
+    # What falls by little has stepped back: nothing since boot is counted again.
+    rows[2:] = [(2.0, "disk", "reads", "sda", 1008.0), (3.0, "disk", "reads", "sda", 1030.0)]
+    assert window(rows).growth("disk", "reads", "sda") == 30
 
 
 def test_what_was_not_sampled_twice_has_no_rate() -> None:
@@ -90,3 +98,23 @@ def test_samples_and_their_table_are_the_same_window() -> None:
 @pytest.mark.parametrize("metric", ["headrace_ok", "headrace_cost_ns"])
 def test_a_sampler_that_only_failed_gave_nothing(metric: str) -> None:
     assert window([(0.0, "psi", metric, "", 0.0), (1.0, "psi", metric, "", 0.0)]).samplers() == set()
+
+
+def test_ticks_that_iowait_gives_back_are_not_hours_of_it() -> None:
+    """Ten seconds at 96% busy after a long uptime."""
+    rows: list[Row] = []
+    for metric, start, step in (("user", 9e6, 96.0), ("idle", 8e7, 4.0), ("iowait", 5e6, 0.0)):
+        # Idle and iowait fall in one second each, which both get back.
+        steps = {"idle": {6: -9.0, 7: 17.0}, "iowait": {5: -1.0}}.get(metric, {})
+        value = start
+        for second in range(11):
+            value += steps.get(second, step) if second else 0.0
+            rows.append((float(second), "cpu", metric, "cpu0", value))
+    found = window(rows)
+    growth = {metric: found.growth("cpu", metric, "cpu0") for metric in ("user", "idle", "iowait")}
+    assert growth == {"user": 960, "idle": 40, "iowait": 0}
+    series = found.series("cpu", "iowait", "cpu0")
+    assert series is not None
+    assert not series.rate.any()
+    (core,) = cores(found)
+    assert core.busy == pytest.approx(0.96)

@@ -26,6 +26,8 @@ enum Command {
     Flamegraph(stacks::FlamegraphArguments),
     /// Print what a server executes now and which statements took the most time, as JSON
     Statements(host::server::statements::StatementsArguments),
+    /// Print how often each latency of a statement occurred since the server started, as JSON
+    Histograms(host::server::histograms::HistogramsArguments),
     /// Print the plan of a statement that runs now, or of a digest, as JSON
     Explain(host::server::explain::ExplainArguments),
     /// Play a recording again on a server of yours, and compare the answers
@@ -63,6 +65,7 @@ fn main() -> std::process::ExitCode {
         Command::Stacks(arguments) => stacks::run(&arguments),
         Command::Flamegraph(arguments) => stacks::draw(&arguments),
         Command::Statements(arguments) => host::server::statements::run(&arguments),
+        Command::Histograms(arguments) => host::server::histograms::run(&arguments),
         Command::Explain(arguments) => host::server::explain::run(&arguments),
         Command::Replay(arguments) => traffic::replay::run(&arguments),
         Command::Drive(command) => drive::run(&command),

@@ -11,18 +11,29 @@ pub enum AgentError {
     /// Another controller holds this host.
     #[error("busy: {0}")]
     Busy(String),
+    /// It could not run as asked, and what it would measure says nothing.
+    #[error("too late: {0}")]
+    Late(String),
     /// What the caller gave is not valid input.
     #[error("bad input: {0}")]
     Input(String),
 }
 
 impl AgentError {
+    /// The error for a file that the caller named and that cannot be opened. What fails while it is read is the
+    /// machine's fault, not the caller's.
+    #[must_use]
+    pub fn unreadable(what: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
+        Self::Input(format!("cannot read {what}{}: {error}", path.display()))
+    }
+
     /// The numbers are those of `headrace` itself, so that one table documents both.
     fn exit_code(&self) -> u8 {
         match self {
             AgentError::Input(_) => 2,
             AgentError::Refused(_) => 5,
             AgentError::Busy(_) => 7,
+            AgentError::Late(_) => 14,
         }
     }
 }

@@ -38,11 +38,16 @@ pub struct Histogram {
 impl Histogram {
     #[inline]
     pub fn record(&mut self, value_ns: u64) {
+        self.record_many(value_ns, 1);
+    }
+
+    #[inline]
+    pub fn record_many(&mut self, value_ns: u64, times: u32) {
         let bucket = bucket_of(value_ns) as usize;
         if bucket >= self.counts.len() {
             self.counts.resize(bucket + 1, 0);
         }
-        self.counts[bucket] += 1;
+        self.counts[bucket] += times;
         if self.count == 0 {
             self.min_ns = value_ns;
             self.max_ns = value_ns;
@@ -50,7 +55,7 @@ impl Histogram {
             self.min_ns = self.min_ns.min(value_ns);
             self.max_ns = self.max_ns.max(value_ns);
         }
-        self.count += 1;
+        self.count += u64::from(times);
     }
 
     /// Hands out what was recorded and begins anew.

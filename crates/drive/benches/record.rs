@@ -5,6 +5,7 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use drive::digits::{C_LENGTH, groups};
 use drive::script::Random;
+use engine::Schedule;
 use engine::keys::{Distribution, Keys};
 use engine::recorder::{Recorder, Times};
 use mysql::request::{Requests, Statement, Type};
@@ -15,7 +16,8 @@ fn record(criterion: &mut Criterion) {
     let mut random = Random::seed_from_u64(1);
     let latencies: Vec<u64> =
         (0..4096).map(|_| 50_000 + (random.random::<f64>().powi(8) * 5e6) as u64).collect();
-    let mut recorder = Recorder::new(2, 0, 0);
+    let schedule = Schedule { start_ns: 0, window_start_ns: 0, end_ns: u64::MAX };
+    let mut recorder = Recorder::new(2, schedule);
     let mut place = 0;
     criterion.bench_function("record an operation", |bencher| {
         bencher.iter(|| {
@@ -33,6 +35,7 @@ fn draw(criterion: &mut Criterion) {
         ("pareto", Distribution::Pareto { h: 0.2 }),
         ("zipf", Distribution::Zipf { exponent: 0.8 }),
         ("gaussian", Distribution::Gaussian),
+        ("special", Distribution::Special),
         ("hot", Distribution::Hot { keys: 0.01, operations: 0.75 }),
     ];
     let mut random = Random::seed_from_u64(1);

@@ -120,7 +120,11 @@ impl<'a> MysqlClient<'a> {
         self.bytes += self.answers.bytes;
         match (std::mem::replace(&mut self.phase, Phase::Idle), error) {
             (Phase::Working, None) => self.step(false, out, random),
-            (Phase::Working, Some(error)) => self.fail(Failure::from(&error), out),
+            (Phase::Working, Some(error)) => {
+                let mut failure = Failure::from(&error);
+                failure.is_lost_race |= self.workload.may_lose_race(failure.code);
+                self.fail(failure, out)
+            }
             (Phase::RollingBack(failure), None) => Progress::Failed(failure),
             (Phase::Preparing, None) => {
                 self.statement_ids.push(self.answers.statement_id());

@@ -19,7 +19,7 @@ use base::output::Output;
 use base::stop::StopSignal;
 use engine::arrivals::Think;
 use engine::client::{Client, Failure};
-use engine::lines::{Lines, ThreadEnd, Title};
+use engine::lines::{CLOSED, Lines, ThreadEnd, Title};
 use engine::net::Address;
 use engine::recorder::Second;
 use engine::stopping::{StopsAtEnd, watch};
@@ -111,10 +111,9 @@ fn drive_part<C: Client, M: Fn(usize) -> C>(
         }
         Pacing::Open { .. } => (0, Think::Constant),
     };
-    let share = spec.share;
     let rules = Rules {
         address: load.address.clone(),
-        arrivals: spec.arrivals(share.index * of + index, share.of * of).map_err(|e| failure(&e))?,
+        arrivals: spec.arrivals(index, of).map_err(|e| failure(&e))?,
         is_given: false,
         think_ns,
         think,
@@ -171,7 +170,7 @@ fn conduct<M>(
         offset_ns,
         connections: load.spec.share.clients(load.spec.connections).len(),
         pacing: match load.spec.pacing {
-            Pacing::Closed { .. } => "closed",
+            Pacing::Closed { .. } => CLOSED,
             Pacing::Open { .. } => "open",
         },
     };
@@ -208,7 +207,7 @@ fn agree_on_start(spec: &Spec, offset_ns: i64, stop: &AtomicBool) -> anyhow::Res
     let Some(at_ns) = agreed else { return Ok(now_ns() + START_DELAY_NS) };
     let start_ns = at_ns.checked_add_signed(-offset_ns).filter(|start| *start >= now_ns());
     start_ns.ok_or_else(|| {
-        AgentError::Input(format!("the start, {at_ns} ns since the epoch, was over when all clients stood"))
+        AgentError::Late(format!("the start, {at_ns} ns since the epoch, was over when all clients stood"))
             .into()
     })
 }

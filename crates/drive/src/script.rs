@@ -18,6 +18,11 @@ pub trait Workload: Send + Sync {
         true
     }
 
+    /// Whether an error of this code is a lost race in this workload, besides those that always are.
+    fn may_lose_race(&self, _code: u16) -> bool {
+        false
+    }
+
     /// The script of one connection. `client` counts over all connections of all driver processes of the trial,
     /// from 0; `clients` is how many there are.
     fn script(&self, client: usize, clients: usize) -> Box<dyn Script>;

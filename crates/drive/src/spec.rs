@@ -177,8 +177,11 @@ impl Spec {
         }
     }
 
-    /// The schedule of part `index` of `of`; None in a closed loop.
-    pub fn arrivals(&self, index: usize, of: usize) -> Result<Option<Arrivals>, String> {
+    /// The schedule of a thread of `threads` of this driver; None in a closed loop.
+    pub fn arrivals(&self, thread: usize, threads: usize) -> Result<Option<Arrivals>, String> {
+        // Drivers may have unequal numbers of threads. Counted like this, no two threads of theirs have one number,
+        // which would be one and the same schedule, and even steps lie between each other's.
+        let (index, of) = (self.share.index + self.share.of * thread, self.share.of * threads);
         let Pacing::Open { arrivals, rate_ops_s, profile } = &self.pacing else { return Ok(None) };
         let pieces = match (rate_ops_s, profile.is_empty()) {
             (Some(rate), true) => {
@@ -210,4 +213,47 @@ fn a_minute() -> f64 {
 
 fn ten_retries() -> u32 {
     10
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spec;
+
+    const DRIVERS: [usize; 2] = [4, 2];
+
+    /// The arrivals of the first second, of each thread of two drivers with unequal numbers of threads.
+    fn arrivals(law: &str) -> Vec<Vec<u64>> {
+        let mut all = Vec::new();
+        for (index, threads) in DRIVERS.into_iter().enumerate() {
+            let spec: Spec = serde_json::from_str(&format!(
+                r#"{{"workload": {{"kind": "oltp"}}, "connections": 8, "share": {{"index": {index}, "of": 2}},
+                    "pacing": {{"kind": "open", "arrivals": "{law}", "rate_ops_s": 800}}}}"#
+            ))
+            .unwrap();
+            for thread in 0..threads {
+                let own = spec.arrivals(thread, threads).unwrap().unwrap();
+                all.push(own.take_while(|at_ns| *at_ns < 1_000_000_000).collect());
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn threads_of_unequal_drivers_have_schedules_of_their_own() {
+        let schedules = arrivals("poisson");
+        // In units of its own rate: a schedule that is another's at twice the rate is no other.
+        let mean_ns = |index: usize| if index < DRIVERS[0] { 10_000_000.0 } else { 5_000_000.0 };
+        let firsts: Vec<_> = schedules.iter().enumerate().map(|(i, s)| s[0] as f64 / mean_ns(i)).collect();
+        for (i, first) in firsts.iter().enumerate() {
+            assert!(firsts[..i].iter().all(|other| (other - first).abs() > 1e-6), "{firsts:?}");
+        }
+    }
+
+    #[test]
+    fn even_steps_of_unequal_drivers_lie_between_each_other() {
+        let mut all = arrivals("constant").concat();
+        all.sort_unstable();
+        assert_eq!(all.len(), 800);
+        assert!(all.windows(2).all(|pair| (pair[1] - pair[0]).abs_diff(1_250_000) < 10));
+    }
 }

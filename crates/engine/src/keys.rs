@@ -9,8 +9,12 @@ use crate::client::Random;
 /// sysbench's number of uniform draws that are averaged for its gaussian law (its default iterations); the variance is
 /// that of a bell from end to end.
 const GAUSSIAN_DRAWS: u32 = 12;
+/// sysbench's defaults for its special law: the share of the draws that are special, and the share of the keys on
+/// which they fall.
+const SPECIAL_DRAWS: f64 = 0.75;
+const SPECIAL_KEYS: f64 = 0.01;
 
-/// A law over keys. Except for `gaussian`, whose bell stands in the middle, low keys are the popular ones, as in
+/// A law over keys. Except for `gaussian` and `special`, which favour the middle, low keys are the popular ones, as in
 /// sysbench: neighbours in popularity are neighbours in the primary key, so popular rows share pages.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
@@ -29,6 +33,10 @@ pub enum Distribution {
     },
     /// The mean of 12 uniform draws.
     Gaussian,
+    /// sysbench 1.0's default: three draws in four fall on a hundredth of the keys in the middle, evenly, the others as
+    /// in `gaussian`. As there, one uniform draw decides which and then where, so that only the upper three quarters
+    /// of the hundredth are hit.
+    Special,
     /// A share of the keys gets a share of the operations; within and without all are alike.
     Hot {
         #[serde(default = "hot_keys")]
@@ -52,6 +60,7 @@ enum Law {
     Pareto { power: f64 },
     Zipf(Zipf<f64>),
     Gaussian,
+    Special,
     Hot { hot: u64, operations: f64 },
 }
 
@@ -73,6 +82,7 @@ impl Keys {
             }
             Distribution::Zipf { exponent } => return Err(format!("exponent = {exponent}: must be above 0")),
             Distribution::Gaussian => Law::Gaussian,
+            Distribution::Special => Law::Special,
             Distribution::Hot { keys, operations } => {
                 for (name, share) in [("keys", keys), ("operations", operations)] {
                     if !(0.0..=1.0).contains(&share) {
@@ -98,9 +108,16 @@ impl Keys {
             Law::Pareto { power } => self.scaled(random.random::<f64>().powf(*power)),
             // Ranks begin at 1.
             Law::Zipf(zipf) => zipf.sample(random) as u64 - 1,
-            Law::Gaussian => {
-                let sum: f64 = (0..GAUSSIAN_DRAWS).map(|_| random.random::<f64>()).sum();
-                self.scaled(sum / f64::from(GAUSSIAN_DRAWS))
+            Law::Gaussian => self.scaled(bell(random)),
+            Law::Special => {
+                let span = (self.count - 1) as f64;
+                let unit = random.random::<f64>();
+                if unit < 1.0 - SPECIAL_DRAWS {
+                    (bell(random) * span) as u64
+                } else {
+                    let band = SPECIAL_KEYS * span;
+                    ((span - band) / 2.0 + unit * (band + 1.0)) as u64
+                }
             }
             Law::Hot { hot, operations } => {
                 if *hot == self.count || random.random::<f64>() < *operations {
@@ -117,6 +134,11 @@ impl Keys {
     fn scaled(&self, unit: f64) -> u64 {
         (unit * self.count as f64) as u64
     }
+}
+
+/// The mean of some uniform draws.
+fn bell(random: &mut Random) -> f64 {
+    (0..GAUSSIAN_DRAWS).map(|_| random.random::<f64>()).sum::<f64>() / f64::from(GAUSSIAN_DRAWS)
 }
 
 fn pareto_h() -> f64 {
@@ -173,6 +195,25 @@ mod tests {
     }
 
     #[test]
+    fn the_special_law_is_that_of_sysbench() {
+        // `sysbench.rand.special(1, 1000)` of sysbench 1.0.20, 200,000 draws: these keys, and how many fell on each.
+        let found =
+            [(498, 13835), (499, 18474), (502, 18346), (505, 18222), (506, 9054), (488, 280), (496, 226)];
+        let keys = Keys::new(&Distribution::Special, 1, 1000).unwrap();
+        let mut random = Random::seed_from_u64(7);
+        let mut counts = vec![0_u64; 1001];
+        for _ in 0..DRAWS {
+            counts[keys.draw(&mut random) as usize] += 1;
+        }
+        for (key, expected) in found {
+            let off = counts[key].abs_diff(expected);
+            // The two differ by chance: four standard deviations of a difference.
+            assert!(off.pow(2) < 16 * 2 * expected, "{key}: {} and not {expected}", counts[key]);
+        }
+        assert!(counts[..150].iter().chain(&counts[850..]).sum::<u64>() < 20);
+    }
+
+    #[test]
     fn what_is_no_law_is_refused() {
         for distribution in [
             Distribution::Pareto { h: 0.0 },
@@ -197,6 +238,7 @@ mod tests {
                 (0.001..0.999).prop_map(|h| Distribution::Pareto { h }),
                 (0.01..5.0).prop_map(|exponent| Distribution::Zipf { exponent }),
                 Just(Distribution::Gaussian),
+                Just(Distribution::Special),
                 (0.0..=1.0, 0.0..=1.0).prop_map(|(keys, operations)| Distribution::Hot { keys, operations }),
             ],
         ) {

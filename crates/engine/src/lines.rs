@@ -1,5 +1,5 @@
 //! The lines of JSON that `drive run` writes, merged over the threads: `start`, an `interval` for each operation
-//! and second, `end`.
+//! and second, `drain` for what ended after the window, `end`.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -8,21 +8,31 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::engine::{Outcome, Schedule};
-use crate::recorder::{Errors, Row, Second};
+use crate::recorder::{Row, Second, Whole};
 use crate::usage::{Used, max_rss_bytes};
 use base::histogram::Sparse;
 use base::output::Output;
 
 const SECOND_NS: i64 = 1_000_000_000;
+/// Operations that end longer after the window than this are worth a word.
+const WARN_DRAIN_NS: i64 = SECOND_NS;
 /// A rest at the end that is shorter is joined to the second before it: a rate over some ms is noise.
 const SHORTEST_ROW_NS: i64 = SECOND_NS / 2;
-/// Above it the driver did not keep its own schedule, and its times answer another question.
-const LARGEST_LATENESS_NS: u64 = 1_000_000;
-/// Above it a thread is so busy that replies wait for it.
-const LARGEST_CPU_SHARE: f64 = 0.85;
+/// The p99 of the driver's own delay is worth a warning above this share of the median response, or above
+/// `WARN_OWN_NS` where that is more, and makes a trial invalid above the share or `LARGEST_OWN_NS`: a thread with a core
+/// of its own is woken in less, on most machines.
+const LARGEST_OWN_SHARE: f64 = 0.05;
+const WARN_OWN_NS: u64 = 50_000;
+const LARGEST_OWN_NS: u64 = 200_000;
+/// In place of `LARGEST_OWN_NS` where the threads had to wait for a core, and in a replay, which has a schedule to keep.
+const LARGEST_SHARED_NS: u64 = 1_000_000;
+/// A thread that uses less of a core than this is not saturated, whatever an operation costs it.
+const LEAST_BUSY_SHARE: f64 = 0.5;
 /// Above it the driver waited for a core for a good part of the time: what it adds to latencies is not nothing.
 const WARN_WAITED_SHARE: f64 = 0.2;
 const CONNECT: &str = "connect";
+const INTERVAL: &str = "interval";
+const DRAIN: &str = "drain";
 
 /// What the `start` line says.
 pub struct Title<'a> {
@@ -36,11 +46,13 @@ pub struct Title<'a> {
     pub pacing: &'static str,
 }
 
+/// A `Title::pacing` by which own delays are judged.
+pub const CLOSED: &str = "closed";
+pub const RECORDED: &str = "recorded";
+
 /// What one thread leaves.
 pub struct ThreadEnd {
-    errors: Errors,
-    lateness: Sparse,
-    pub lag: Sparse,
+    pub whole: Whole,
     end_ns: u64,
     connections_lost: u64,
     unfinished: u64,
@@ -50,12 +62,11 @@ pub struct ThreadEnd {
 impl ThreadEnd {
     pub fn new(outcome: Outcome, used: Used) -> Self {
         let Outcome { recorder, connections_lost, unfinished, end_ns } = outcome;
-        let (errors, lateness, lag) = recorder.finish();
-        Self { errors, lateness, lag, end_ns, connections_lost, unfinished, used }
+        Self { whole: recorder.finish(), end_ns, connections_lost, unfinished, used }
     }
 }
 
-/// An `interval` line.
+/// An `interval` line, or a `drain` line.
 #[derive(Serialize)]
 struct Interval<'a> {
     kind: &'static str,
@@ -78,6 +89,10 @@ pub struct Lines<'a> {
     /// Those of the workload, and `connect`.
     operations: Vec<&'a str>,
     gathered: BTreeMap<i64, Gathered>,
+    /// What ended after the window's planned end.
+    drain: Option<Vec<Row>>,
+    /// Of all operations of the window.
+    response: Sparse,
     ends: Vec<ThreadEnd>,
     shows_progress: bool,
 }
@@ -92,6 +107,8 @@ impl<'a> Lines<'a> {
             title,
             operations,
             gathered: BTreeMap::new(),
+            drain: None,
+            response: Sparse::default(),
             ends: Vec::new(),
             shows_progress: shows_progress || std::io::stderr().is_terminal(),
         };
@@ -110,7 +127,18 @@ impl<'a> Lines<'a> {
 
     /// Takes a second of one thread; writes what is whole.
     pub fn add(&mut self, second: Second) -> anyhow::Result<()> {
+        if second.number >= 0 {
+            for row in &second.rows[..second.rows.len() - 1] {
+                self.response.add(&row.response);
+            }
+        }
         let rows = vec![Row::default(); self.operations.len()];
+        if second.is_drain {
+            for (sum, row) in self.drain.get_or_insert(rows).iter_mut().zip(&second.rows) {
+                sum.add(row);
+            }
+            return Ok(());
+        }
         let gathered = self.gathered.entry(second.number).or_insert(Gathered { threads: 0, rows });
         gathered.threads += 1;
         for (sum, row) in gathered.rows.iter_mut().zip(&second.rows) {
@@ -139,7 +167,9 @@ impl<'a> Lines<'a> {
     /// `also` is what else there is to say of the whole; its lists `invalid` and `warnings` are added to ours.
     pub fn finish(mut self, was_stopped: bool, also: Map<String, Value>) -> anyhow::Result<()> {
         let end_ns = self.ends.iter().map(|end| end.end_ns).max().expect("a trial has a thread");
-        let end_ns = self.since_window(end_ns);
+        let drained_ns = self.since_window(end_ns);
+        // Without a drain the end was not the planned one: a stop, or a recording's last statement.
+        let end_ns = if self.drain.is_some() { self.planned_end() } else { drained_ns };
         self.join_short_rest(end_ns);
         let rest = std::mem::take(&mut self.gathered);
         let last = rest.keys().next_back().copied();
@@ -147,7 +177,10 @@ impl<'a> Lines<'a> {
             let until = if Some(number) == last { end_ns } else { self.end_of(number) };
             self.write_rows(number, until, &rows)?;
         }
-        self.write_end(end_ns, was_stopped, also)
+        if let Some(rows) = self.drain.take() {
+            self.write_lines(DRAIN, (end_ns, drained_ns), &rows)?;
+        }
+        self.write_end(end_ns, drained_ns - end_ns, was_stopped, also)
     }
 
     /// Joins the seconds that are too short, or behind the end, to the one before them.
@@ -168,23 +201,39 @@ impl<'a> Lines<'a> {
 
     fn write_rows(&self, number: i64, end_ns: i64, rows: &[Row]) -> anyhow::Result<()> {
         let start_ns = (number * SECOND_NS).max(self.since_window(self.title.schedule.start_ns));
+        self.write_lines(INTERVAL, (start_ns, end_ns), rows)
+    }
+
+    fn write_lines(
+        &self,
+        kind: &'static str,
+        (start_ns, end_ns): (i64, i64),
+        rows: &[Row],
+    ) -> anyhow::Result<()> {
         for (operation, row) in self.operations.iter().zip(rows) {
-            // A trial in which nobody had to reconnect says nothing of it.
-            if *operation == CONNECT && row.count + row.errors == 0 {
+            // A trial in which nobody had to reconnect says nothing of it, nor one in which nothing was left to end.
+            if (*operation == CONNECT || kind == DRAIN) && row.count + row.errors == 0 {
                 continue;
             }
             let (t_s, duration_s) = (seconds(start_ns), seconds(end_ns - start_ns));
-            self.write(&Interval { kind: "interval", t_s, duration_s, operation, row })?;
+            self.write(&Interval { kind, t_s, duration_s, operation, row })?;
         }
         Ok(())
     }
 
-    fn write_end(&self, end_ns: i64, was_stopped: bool, also: Map<String, Value>) -> anyhow::Result<()> {
+    fn write_end(
+        &self,
+        end_ns: i64,
+        drain_ns: i64,
+        was_stopped: bool,
+        also: Map<String, Value>,
+    ) -> anyhow::Result<()> {
         let mut errors: BTreeMap<(usize, u16), (&str, u64)> = BTreeMap::new();
-        let mut lateness = Sparse::default();
+        let (mut lateness, mut unseen) = (Sparse::default(), Sparse::default());
         for end in &self.ends {
-            lateness.add(&end.lateness);
-            for ((operation, code), (message, count)) in &end.errors {
+            lateness.add(&end.whole.lateness);
+            unseen.add(&end.whole.unseen);
+            for ((operation, code), (message, count)) in &end.whole.errors {
                 errors.entry((*operation, *code)).or_insert((message, 0)).1 += count;
             }
         }
@@ -200,23 +249,34 @@ impl<'a> Lines<'a> {
         let busiest = self.largest_share(|used| used.cpu_ns);
         let waited = self.largest_share(|used| used.waited_ns);
         let unfinished: u64 = self.ends.iter().map(|end| end.unfinished).sum();
-        let (invalid, warnings) = judge(&lateness, busiest, waited, was_stopped);
+        let mut found = self.own_delay(&lateness, &unseen, busiest, waited).judge();
+        if was_stopped {
+            found.invalid.push("stopped before its end".to_owned());
+        }
+        if drain_ns > WARN_DRAIN_NS {
+            found.warnings.push(format!(
+                "the last operation ended {:.1} s after the window: it counts in the latencies, not in the throughput",
+                seconds(drain_ns)
+            ));
+        }
         let mut line = json!({
             "kind": "end",
             "window_start_ns": self.epoch_ns(self.title.schedule.window_start_ns),
             // Stopped in the warm-up: there was no window.
             "window_end_ns": self.epoch_ns(self.title.schedule.window_start_ns) + end_ns.max(0),
+            "drain_s": seconds(drain_ns.max(0)),
             "cpu_user_s": seconds((cpu_ns - system_ns) as i64),
             "cpu_system_s": seconds(system_ns as i64),
             "busiest_thread": busiest,
             "waited_for_cpu": waited,
             "max_rss_bytes": max_rss_bytes(),
             "lateness": summary(&lateness),
+            "unseen": summary(&unseen),
             "errors": errors,
             "connections_lost": self.ends.iter().map(|end| end.connections_lost).sum::<u64>(),
             "unfinished": unfinished,
-            "invalid": invalid,
-            "warnings": warnings,
+            "invalid": found.invalid,
+            "warnings": found.warnings,
         });
         for (key, value) in also {
             match (line.get_mut(&key).and_then(Value::as_array_mut), value) {
@@ -225,6 +285,24 @@ impl<'a> Lines<'a> {
             }
         }
         self.write(&line)
+    }
+
+    /// What this driver added to the times of its operations.
+    fn own_delay(&self, lateness: &Sparse, unseen: &Sparse, busiest: f64, waited: f64) -> OwnDelay {
+        let p99 = |delays: &Sparse| delays.percentile_ns(0.99).unwrap_or(0);
+        let operations = |end: &ThreadEnd| end.whole.lateness.count();
+        let queued_ns = self.ends.iter().map(|end| queued_p99_ns(&end.used, operations(end)));
+        OwnDelay {
+            pacing: self.title.pacing,
+            late_p99_ns: p99(lateness),
+            unseen_p99_ns: p99(unseen),
+            queued_p99_ns: queued_ns.max().unwrap_or(0),
+            response_p50_ns: self.response.percentile_ns(0.5).unwrap_or(0),
+            operations: self.ends.iter().map(operations).sum(),
+            waited_ns: self.ends.iter().map(|end| end.used.waited_ns).sum(),
+            busiest,
+            waited,
+        }
     }
 
     /// Of the thread that has most of it.
@@ -280,34 +358,161 @@ pub fn summary(histogram: &Sparse) -> Value {
     })
 }
 
+/// How long a reply waits for a busy thread, by its p99: replies that come independently, each with the same work
+/// (M/D/1, whose tail is nearly exponential).
+fn queued_p99_ns(used: &Used, operations: u64) -> u64 {
+    let share = (used.cpu_ns as f64 / used.elapsed_ns.max(1) as f64).min(0.999);
+    if operations == 0 || share < LEAST_BUSY_SHARE {
+        return 0;
+    }
+    let work_ns = used.cpu_ns as f64 / operations as f64;
+    (work_ns / (2.0 * (1.0 - share)) * (100.0 * share).ln()) as u64
+}
+
+/// What a driver added to its operations' times, and how it came to that.
+#[derive(Clone, Default)]
+struct OwnDelay {
+    pacing: &'static str,
+    late_p99_ns: u64,
+    unseen_p99_ns: u64,
+    queued_p99_ns: u64,
+    response_p50_ns: u64,
+    operations: u64,
+    /// All threads, ready without a core.
+    waited_ns: u64,
+    /// Shares of the time: of the busiest thread, and of the one that waited longest for a core.
+    busiest: f64,
+    waited: f64,
+}
+
 /// Why this driver's numbers must not be believed, and what a reader should know.
-fn judge(lateness: &Sparse, busiest: f64, waited: f64, was_stopped: bool) -> (Vec<String>, Vec<String>) {
-    let (mut invalid, mut warnings) = (Vec::new(), Vec::new());
-    if let Some(p99_ns) = lateness.percentile_ns(0.99)
-        && p99_ns > LARGEST_LATENESS_NS
-    {
-        let ms = p99_ns as f64 / 1e6;
-        invalid.push(format!(
-            "the driver was late: p99 {ms:.2} ms after an operation could be sent (limit 1 ms)"
-        ));
+#[derive(Default)]
+struct Judged {
+    invalid: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl OwnDelay {
+    fn judge(&self) -> Judged {
+        let mut found = Judged::default();
+        // A closed loop's operations begin when they are sent: nobody waits for a send that is late.
+        let own_ns = match self.pacing {
+            CLOSED => self.unseen_p99_ns,
+            _ => self.late_p99_ns.max(self.unseen_p99_ns),
+        };
+        let relative_ns = (LARGEST_OWN_SHARE * self.response_p50_ns as f64) as u64;
+        let warn_ns = relative_ns.max(WARN_OWN_NS);
+        // Enough waiting for the latest hundredth of the operations: then the delay is the host's. It depends on the
+        // load there, and with it on the treatment, whose trials must not be chosen by that.
+        let lacks_core = self.waited_ns > self.operations / 100 * warn_ns;
+        let is_shared = lacks_core || self.pacing == RECORDED;
+        let limit_ns = relative_ns.max(if is_shared { LARGEST_SHARED_NS } else { LARGEST_OWN_NS });
+        let ms = |ns: u64| ns as f64 / 1e6;
+        if own_ns > limit_ns && !(lacks_core && self.pacing == CLOSED) {
+            found.invalid.push(format!(
+                "the driver was late: p99 {:.2} ms of its own delay (limit {:.2} ms)",
+                ms(own_ns),
+                ms(limit_ns)
+            ));
+        } else if own_ns > warn_ns && self.pacing != RECORDED {
+            found.warnings.push(format!(
+                "the driver's own delay has a p99 of {:.2} ms, beside a median response of {:.2} ms",
+                ms(own_ns),
+                ms(self.response_p50_ns)
+            ));
+        }
+        if self.queued_p99_ns > warn_ns && !lacks_core {
+            let percent = self.busiest * 100.0;
+            found.invalid.push(format!(
+                "the driver was saturated: a thread used {percent:.0}% of a core, which keeps replies waiting for \
+                 {:.2} ms (p99; limit {:.2} ms); give it more threads",
+                ms(self.queued_p99_ns),
+                ms(warn_ns)
+            ));
+        }
+        if self.waited > WARN_WAITED_SHARE {
+            let percent = self.waited * 100.0;
+            found.warnings.push(format!(
+                "the driver waited for a core {percent:.0}% of the time: latencies include that"
+            ));
+        }
+        found
     }
-    if busiest > LARGEST_CPU_SHARE {
-        let percent = busiest * 100.0;
-        invalid.push(format!(
-            "the driver was saturated: a thread used {percent:.0}% of a core (limit 85%); give it more threads"
-        ));
-    }
-    if waited > WARN_WAITED_SHARE {
-        let percent = waited * 100.0;
-        warnings
-            .push(format!("the driver waited for a core {percent:.0}% of the time: latencies include that"));
-    }
-    if was_stopped {
-        invalid.push("stopped before its end".to_owned());
-    }
-    (invalid, warnings)
 }
 
 fn seconds(ns: i64) -> f64 {
     ns as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CLOSED, Judged, OwnDelay, RECORDED, queued_p99_ns};
+    use crate::usage::Used;
+
+    const US: u64 = 1000;
+
+    /// An open loop of fast operations on a thread with a core of its own.
+    fn open() -> OwnDelay {
+        OwnDelay { pacing: "open", response_p50_ns: 300 * US, operations: 100_000, ..OwnDelay::default() }
+    }
+
+    fn counts(found: &Judged) -> (usize, usize) {
+        (found.invalid.len(), found.warnings.len())
+    }
+
+    #[test]
+    fn own_delays_are_judged_beside_the_response() {
+        let late = |late_us: u64, response_p50_us: u64| {
+            let own = OwnDelay { late_p99_ns: late_us * US, response_p50_ns: response_p50_us * US, ..open() };
+            counts(&own.judge())
+        };
+        assert_eq!(late(40, 300), (0, 0));
+        assert_eq!(late(60, 300), (0, 1));
+        assert_eq!(late(300, 300), (1, 0));
+        assert_eq!(late(240, 5_000), (0, 0));
+        assert_eq!(late(300, 5_000), (1, 0));
+        assert_eq!(late(900, 20_000), (0, 0));
+        assert_eq!(late(1_100, 20_000), (1, 0));
+    }
+
+    #[test]
+    fn in_a_closed_loop_only_replies_can_be_late() {
+        let own = OwnDelay { pacing: CLOSED, late_p99_ns: 5_000 * US, ..open() };
+        assert_eq!(counts(&own.judge()), (0, 0));
+        assert_eq!(counts(&OwnDelay { unseen_p99_ns: 300 * US, ..own }.judge()), (1, 0));
+    }
+
+    #[test]
+    fn a_delay_of_the_host_does_not_choose_trials() {
+        let own = OwnDelay { unseen_p99_ns: 500 * US, waited_ns: 100_000 * US, ..open() };
+        assert_eq!(counts(&own.judge()), (0, 1));
+        let closed = OwnDelay { pacing: CLOSED, unseen_p99_ns: 5_000 * US, ..own.clone() };
+        assert_eq!(counts(&closed.judge()), (0, 1));
+        assert_eq!(counts(&OwnDelay { unseen_p99_ns: 1_100 * US, ..own }.judge()), (1, 0));
+    }
+
+    #[test]
+    fn a_replay_has_a_millisecond() {
+        let own = OwnDelay { pacing: RECORDED, late_p99_ns: 900 * US, ..open() };
+        assert_eq!(counts(&own.judge()), (0, 0));
+        assert_eq!(counts(&OwnDelay { late_p99_ns: 1_100 * US, ..own }.judge()), (1, 0));
+    }
+
+    #[test]
+    fn a_busy_thread_is_judged_by_the_wait_for_it() {
+        let queued = |share: f64| {
+            let used = Used { cpu_ns: (share * 1e9) as u64, elapsed_ns: 1_000_000_000, ..Used::default() };
+            queued_p99_ns(&used, (share * 1e9) as u64 / (8 * US))
+        };
+        assert_eq!(queued(0.3), 0);
+        // 8 us of work: a mean wait of 8 / (2 x 0.2) x 0.8 = 16 us, and a tail of 4.4 times 20 us.
+        assert!(queued(0.8).abs_diff(87_600) < 1_000, "{}", queued(0.8));
+        let own = |response_p50_us: u64| OwnDelay {
+            queued_p99_ns: queued(0.9),
+            response_p50_ns: response_p50_us * US,
+            ..open()
+        };
+        assert!(own(300).judge().invalid[0].contains("the driver was saturated"));
+        assert_eq!(counts(&own(5_000).judge()), (0, 0));
+    }
 }

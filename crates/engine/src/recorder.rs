@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::client::{Failure, NO_ANSWER};
+use crate::engine::Schedule;
 use base::histogram::{Histogram, Sparse};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -37,9 +38,12 @@ impl Row {
     }
 }
 
-/// The rows of one second, one an operation. Second 0 begins with the window; the warm-up's are negative.
+/// The rows of one second, one an operation. Second 0 begins with the window; the warm-up's are negative. The last one
+/// is shorter where the window does not end with a second.
 pub struct Second {
     pub number: i64,
+    /// Not a second, but all that ended after the window's planned end.
+    pub is_drain: bool,
     pub rows: Vec<Row>,
 }
 
@@ -65,29 +69,44 @@ pub struct Times {
 /// Operation and error code -> the first message, and how many came.
 pub type Errors = HashMap<(usize, u16), (String, u64)>;
 
+/// Of the whole window: errors by operation and code, and the driver's own delays.
+pub struct Whole {
+    pub errors: Errors,
+    pub lateness: Sparse,
+    pub unseen: Sparse,
+    pub lag: Sparse,
+}
+
 /// The recorder of one thread.
 pub struct Recorder {
     window_start_ns: u64,
+    window_end_ns: u64,
     second: i64,
+    is_drain: bool,
     operations: Vec<Counts>,
     /// Of the window.
     errors: Errors,
     lateness: Histogram,
+    /// Replies, by how long at most they lay before we saw them.
+    unseen: Histogram,
     /// Behind a given schedule, whoever is to blame.
     lag: Histogram,
     last_end_ns: u64,
 }
 
 impl Recorder {
-    /// `operations` is their number; `window_start_ns` and `start_ns` (of the warm-up) are of the driver's clock.
+    /// `operations` is their number; the times are of the driver's clock.
     #[must_use]
-    pub fn new(operations: usize, start_ns: u64, window_start_ns: u64) -> Self {
+    pub fn new(operations: usize, schedule: Schedule) -> Self {
         Self {
-            window_start_ns,
-            second: second_of(start_ns, window_start_ns),
+            window_start_ns: schedule.window_start_ns,
+            window_end_ns: schedule.end_ns,
+            second: second_of(schedule.start_ns, schedule.window_start_ns),
+            is_drain: false,
             operations: (0..operations).map(|_| Counts::default()).collect(),
             errors: HashMap::new(),
             lateness: Histogram::default(),
+            unseen: Histogram::default(),
             lag: Histogram::default(),
             last_end_ns: 0,
         }
@@ -96,19 +115,25 @@ impl Recorder {
     /// When the second at work is over: `take_second` then hands it out.
     #[must_use]
     pub fn second_end_ns(&self) -> u64 {
-        self.window_start_ns.saturating_add_signed((self.second + 1) * SECOND_NS as i64)
+        if self.is_drain {
+            return u64::MAX;
+        }
+        let end_ns = self.window_start_ns.saturating_add_signed((self.second + 1) * SECOND_NS as i64);
+        end_ns.min(self.window_end_ns)
     }
 
     /// Hands out the second at work and begins the next.
     pub fn take_second(&mut self) -> Second {
+        let is_last = self.second_end_ns() == self.window_end_ns;
         let rows = self.operations.iter_mut().map(|counts| Row {
             response: counts.response.take(),
             service: counts.service.take(),
             failed: counts.failed.take(),
             ..std::mem::take(&mut counts.row)
         });
-        let second = Second { number: self.second, rows: rows.collect() };
+        let second = Second { number: self.second, is_drain: self.is_drain, rows: rows.collect() };
         self.second += 1;
+        self.is_drain |= is_last;
         second
     }
 
@@ -164,6 +189,14 @@ impl Recorder {
         }
     }
 
+    /// So many replies may have lain for so long before they were seen.
+    #[inline]
+    pub fn unseen(&mut self, longest_ns: u64, replies: u32) {
+        if self.second >= 0 && replies > 0 {
+            self.unseen.record_many(longest_ns, replies);
+        }
+    }
+
     /// How much later than it was given for an operation was sent.
     #[inline]
     pub fn lagged(&mut self, lag_ns: u64) {
@@ -177,9 +210,14 @@ impl Recorder {
         self.last_end_ns
     }
 
-    /// What was counted over the whole window: errors by operation and code, the lateness, and the lag.
-    pub fn finish(mut self) -> (Errors, Sparse, Sparse) {
-        (self.errors, self.lateness.take(), self.lag.take())
+    /// What was counted over the whole window.
+    pub fn finish(mut self) -> Whole {
+        Whole {
+            errors: self.errors,
+            lateness: self.lateness.take(),
+            unseen: self.unseen.take(),
+            lag: self.lag.take(),
+        }
     }
 }
 
@@ -192,12 +230,15 @@ fn second_of(time_ns: u64, window_start_ns: u64) -> i64 {
 mod tests {
     use super::{Recorder, Times};
     use crate::client::Failure;
+    use crate::engine::Schedule;
 
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
     fn seconds_begin_with_the_warm_up() {
-        let mut recorder = Recorder::new(2, 10 * SECOND + 1, 12 * SECOND);
+        let schedule =
+            Schedule { start_ns: 10 * SECOND + 1, window_start_ns: 12 * SECOND, end_ns: 20 * SECOND };
+        let mut recorder = Recorder::new(2, schedule);
         let failure = Failure::new(1064, "no");
         recorder.error(0, &failure, false);
         assert_eq!(recorder.second_end_ns(), 11 * SECOND);
@@ -212,6 +253,21 @@ mod tests {
         assert_eq!(second.rows[1].service.min_ns, Some(20));
         assert_eq!((second.rows[0].errors, second.rows[0].retries), (1, 1));
         // Errors of the warm-up are in its rows, not in the sum.
-        assert_eq!(recorder.finish().0[&(0, 1064)], ("no".to_owned(), 1));
+        assert_eq!(recorder.finish().errors[&(0, 1064)], ("no".to_owned(), 1));
+    }
+
+    #[test]
+    fn what_ends_after_the_window_is_apart() {
+        for (end_ns, seconds) in [(2 * SECOND, 2), (2 * SECOND + 1, 3)] {
+            let mut recorder = Recorder::new(1, Schedule { start_ns: 0, window_start_ns: 0, end_ns });
+            for number in 0..seconds {
+                assert!(recorder.second_end_ns() <= end_ns);
+                let second = recorder.take_second();
+                assert_eq!((second.number, second.is_drain), (number, false));
+            }
+            // However long it takes.
+            assert_eq!(recorder.second_end_ns(), u64::MAX);
+            assert!(recorder.take_second().is_drain);
+        }
     }
 }

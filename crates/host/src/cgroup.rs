@@ -1,4 +1,4 @@
-//! What control groups did to a server: CPU time refused, memory limits met. Of its own group and those above it.
+//! What control groups did to a server: CPU time refused, memory limits met, tasks. Of its own group and those above it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use super::servers::Servers;
 
 pub const CGROUP: Kind = Kind::host(
     "cgroup",
-    "CPU throttling and memory events of the servers' control groups and those above; label group",
+    "CPU throttling, memory events and tasks of the servers' control groups and those above; label group",
     |host: &Host| Box::new(Groups { root: host.root.clone(), servers: Servers::new(&host.root) }),
 )
 .every(10);
@@ -71,7 +71,9 @@ fn read_all(
                 ] {
                     add(&folder, "memory.events", key, metric, 1, counters);
                 }
+                read_tasks(&folder, counters);
             }
+            "pids" => read_tasks(&folder, counters),
             "cpu" => read_cpu(&folder, counters),
             "memory" => {
                 insert(&folder, "memory_max", folder.number("memory.failcnt"), counters);
@@ -79,6 +81,16 @@ fn read_all(
             }
             _ => {}
         }
+    }
+}
+
+/// Threads count as tasks. A group without a limit has `max` there, and no number.
+fn read_tasks(folder: &Folder, counters: &mut Counters) {
+    let limit = folder.line("pids.max").and_then(|limit| limit.trim().parse().ok());
+    if let Some(limit) = limit {
+        insert(folder, "tasks", folder.number("pids.current"), counters);
+        insert(folder, "tasks_limit", Some(limit), counters);
+        add(folder, "pids.events", "max", "tasks_refused", 1, counters);
     }
 }
 
@@ -145,6 +157,11 @@ mod tests {
             "sys/fs/cgroup/db/mysql/memory.events",
             "low 0\nhigh 3\nmax 5\noom 1\noom_kill 2\n",
         );
+        write(root.path(), "sys/fs/cgroup/db/pids.current", "31\n");
+        write(root.path(), "sys/fs/cgroup/db/pids.max", "max\n");
+        write(root.path(), "sys/fs/cgroup/db/mysql/pids.current", "30\n");
+        write(root.path(), "sys/fs/cgroup/db/mysql/pids.max", "32\n");
+        write(root.path(), "sys/fs/cgroup/db/mysql/pids.events", "max 4\n");
         assert_eq!(
             sample(root.path()),
             json!({
@@ -152,6 +169,8 @@ mod tests {
                 "throttled_us": {"/sys/fs/cgroup/db": 34567},
                 "memory_high": {"/sys/fs/cgroup/db/mysql": 3}, "memory_max": {"/sys/fs/cgroup/db/mysql": 5},
                 "memory_oom": {"/sys/fs/cgroup/db/mysql": 1}, "memory_oom_kill": {"/sys/fs/cgroup/db/mysql": 2},
+                "tasks": {"/sys/fs/cgroup/db/mysql": 30}, "tasks_limit": {"/sys/fs/cgroup/db/mysql": 32},
+                "tasks_refused": {"/sys/fs/cgroup/db/mysql": 4},
             })
         );
     }

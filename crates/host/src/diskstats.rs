@@ -13,7 +13,7 @@ pub const DISK: Kind = Kind::host(
 );
 
 /// Column after the device's name. 11 until 4.17; discards came with 4.18 (15), flushes with 5.5 (17).
-const COLUMNS: [(&str, usize); 14] = [
+const COLUMNS: [(&str, usize); 15] = [
     ("reads", 0),
     ("reads_merged", 1),
     ("sectors_read", 2),
@@ -26,6 +26,7 @@ const COLUMNS: [(&str, usize); 14] = [
     ("io_ms", 9),
     ("weighted_io_ms", 10),
     ("discards", 11),
+    ("discard_ms", 14),
     ("flushes", 15),
     ("flush_ms", 16),
 ];
@@ -86,6 +87,7 @@ mod tests {
         assert_eq!(values["reads"], json!({"vda": 675197, "nvme0n1p1": 1}));
         assert_eq!(values["weighted_io_ms"], json!({"vda": 208586, "nvme0n1p1": 11}));
         assert_eq!(values["discards"], json!({"vda": 9587, "nvme0n1p1": 12}));
+        assert_eq!(values["discard_ms"], json!({"vda": 842, "nvme0n1p1": 15}));
         assert_eq!(values["flushes"], json!({"vda": 21000, "nvme0n1p1": 16}));
         assert_eq!(values["flush_ms"], json!({"vda": 1648, "nvme0n1p1": 17}));
     }

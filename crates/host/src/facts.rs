@@ -7,6 +7,7 @@
 mod attachment;
 mod block;
 pub(crate) mod cgroup;
+mod counters;
 mod cpu;
 pub(crate) mod files;
 mod filesystems;
@@ -14,6 +15,7 @@ mod irqs;
 mod md;
 mod memory;
 mod network;
+mod origins;
 mod platform;
 mod pretty;
 mod processes;

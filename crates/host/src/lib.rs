@@ -25,6 +25,7 @@ pub mod softirqs;
 pub mod softnet;
 pub mod stacks;
 pub mod stat;
+pub mod taint;
 pub mod thermal;
 pub mod threads;
 pub mod vmstat;
@@ -47,6 +48,7 @@ const HOST_SAMPLERS: &[&Kind] = &[
     &process::PROCESS,
     &md::MD,
     &thermal::THERMAL,
+    &taint::TAINT,
     &threads::THREADS,
     &cgroup::CGROUP,
     &server_process::SERVER_PROCESS,

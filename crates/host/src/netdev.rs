@@ -1,15 +1,57 @@
 //! /proc/net/dev: bytes, packets, errors and drops of each network interface.
+//!
+//! Its drops are two counters in one: packets that the kernel did not want, and those for which the card had no
+//! room. The second is a file of its own in /sys, read for cards only.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 
-use super::sample::sampler::Kind;
-use super::sample::source::{numbers, text};
+use super::sample::sampler::{Kind, Sample};
+use super::sample::source::{KeptFile, numbers};
 use super::sample::values::Values;
 
-pub const NETWORK: Kind =
-    Kind::host("network", "bytes, packets, errors, drops of each interface (/proc/net/dev)", |host| {
-        text(&host.root, "proc/net/dev", write)
-    });
+pub const NETWORK: Kind = Kind::host(
+    "network",
+    "bytes, packets, errors, drops of each interface (/proc/net/dev); rx_missed of cards (/sys/class/net)",
+    |host| {
+        Box::new(Interfaces {
+            devices: KeptFile::new(&host.root, "proc/net/dev"),
+            missed: HashMap::new(),
+            root: host.root.clone(),
+        })
+    },
+);
+
+struct Interfaces {
+    devices: KeptFile,
+    /// Of each interface seen: its counter of packets that found no room; None where it is not a card.
+    missed: HashMap<String, Option<KeptFile>>,
+    root: PathBuf,
+}
+
+impl Sample for Interfaces {
+    fn sample(&mut self, values: &mut Values) -> anyhow::Result<()> {
+        let text = self.devices.read()?;
+        write(text, values)?;
+        let names = text.lines().skip(2).filter_map(|line| Some(line.rsplit_once(':')?.0.trim()));
+        values.metric("rx_missed");
+        for name in names {
+            let counter = self.missed.entry(name.to_owned()).or_insert_with(|| {
+                let folder = self.root.join("sys/class/net").join(name);
+                let is_card = folder.join("device").exists();
+                is_card.then(|| KeptFile::new(&folder, "statistics/rx_missed_errors"))
+            });
+            // A card may go away between two files.
+            let text = counter.as_mut().and_then(|file| file.read().ok());
+            if let Some(count) = text.and_then(|text| text.trim().parse().ok()) {
+                values.value(name, count);
+            }
+        }
+        Ok(())
+    }
+}
 
 const COLUMNS: [&str; 16] = [
     "rx_bytes",

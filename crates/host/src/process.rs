@@ -38,7 +38,7 @@ const KEPT_FILES: u64 = 400;
 /// them read on every fourth tick. They are counters, so nothing is lost between.
 const THREADS_PER_TICK: u64 = 16;
 
-const METRICS: [&str; 8] = [
+const METRICS: [&str; 9] = [
     "utime_ticks",
     "stime_ticks",
     "rss_bytes",
@@ -47,6 +47,7 @@ const METRICS: [&str; 8] = [
     "write_bytes",
     "voluntary_switches",
     "involuntary_switches",
+    "start_ticks",
 ];
 
 struct Processes {
@@ -165,6 +166,8 @@ impl Processes {
         row[1] = Some(stat.stime_ticks);
         row[2] = Some(stat.rss_pages * page_size() as u64);
         row[3] = Some(stat.threads);
+        // Once, so that a process that began after the first tick is known to have used all its time since.
+        row[8] = before.is_none().then_some(stat.start_ticks);
         let threads = stat.threads;
         // The first sight of a process that nobody asked for is only the base of its CPU time.
         if process.is_followed || process.is_active {

@@ -78,6 +78,11 @@ impl Answers {
         self.checksum.map(RowsChecksum::value)
     }
 
+    /// The number of the answer's first packet, where the request took more than one (`request::write_command`).
+    pub fn begin_at(&mut self, number: u8) {
+        self.sequence = number;
+    }
+
     /// Before a COM_STMT_PREPARE goes out.
     pub fn expect_prepared(&mut self) {
         self.start(Stage::Prepared);

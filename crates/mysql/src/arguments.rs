@@ -87,7 +87,13 @@ impl ServerArguments {
                 (None, host) => host.map(tcp),
             },
         };
-        let Some(endpoint) = endpoint else { return Ok(None) };
+        let Some(endpoint) = endpoint else {
+            if self.mysql_password_file.is_some() {
+                let message = "--mysql-password-file needs a server: --mysql-socket or --mysql-host";
+                return Err(AgentError::Input(message.to_owned()).into());
+            }
+            return Ok(None);
+        };
         if matches!(self.mysql_tls, TlsMode::VerifyCa | TlsMode::VerifyIdentity)
             && self.mysql_tls_ca.is_none()
         {

@@ -41,13 +41,14 @@ impl<'a> Login<'a> {
             AuthPlugin::MysqlNativePassword
                 | AuthPlugin::CachingSha2Password
                 | AuthPlugin::Ed25519
+                | AuthPlugin::Parsec
                 | AuthPlugin::Sha256Password
         );
         let unknown = || {
             let name = String::from_utf8_lossy(plugin);
             Error::Login(format!(
                 "the server wants the plugin {name:?}; spoken are mysql_native_password, caching_sha2_password, \
-                 sha256_password and client_ed25519"
+                 sha256_password, client_ed25519 and parsec"
             ))
         };
         if !is_spoken {
@@ -239,7 +240,7 @@ YQIDAQAB
             // A key with a damaged middle is nearer to what could break the decoder than random bytes.
             let mut key = KEY.to_owned();
             key.replace_range(place..place + garbage.len(), &garbage);
-            for plugin in [&b"mysql_native_password"[..], b"caching_sha2_password", b"sha256_password", b"client_ed25519"] {
+            for plugin in [&b"mysql_native_password"[..], b"caching_sha2_password", b"sha256_password", b"client_ed25519", b"parsec"] {
                 for challenge in [&challenge[..], key.as_bytes()] {
                     let Ok(mut login) = Login::start(plugin, &nonce, &password, Channel::Plain) else { continue };
                     let _ = login.first_answer();

@@ -5,8 +5,6 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
-
 use base::error::AgentError;
 
 pub struct Options {
@@ -85,7 +83,7 @@ impl Password {
     /// Reads a file that holds the password and nothing else; a line end after it is not part of it.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let mut bytes = std::fs::read(path)
-            .with_context(|| format!("cannot read the password file {}", path.display()))?;
+            .map_err(|error| AgentError::unreadable("the password file ", path, &error))?;
         if bytes.last() == Some(&b'\n') {
             bytes.pop();
             if bytes.last() == Some(&b'\r') {
@@ -108,8 +106,8 @@ impl fmt::Debug for Password {
 
 /// The options of the section `[client]` of a my.cnf: `user`, `password`, `socket`, `host`, `port` and the rest.
 pub fn read_defaults(path: &Path) -> anyhow::Result<HashMap<String, String>> {
-    let context = || format!("cannot read the defaults file {}", path.display());
-    let text = std::fs::read_to_string(path).with_context(context)?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| AgentError::unreadable("the defaults file ", path, &error))?;
     parse_defaults(&text).map_err(|line| {
         AgentError::Input(format!("{}:{line}: neither a section, an option nor a comment", path.display()))
             .into()

@@ -114,6 +114,12 @@ impl ReplyState {
         self.status & IN_TRANSACTION != 0
     }
 
+    /// Whether the last status said that the rows wait in a cursor.
+    #[must_use]
+    pub fn has_cursor(&self) -> bool {
+        self.status & CURSOR_EXISTS != 0
+    }
+
     /// Whether a packet is a row, by its first byte and its length. A row that begins as an end does is at least 16 MiB
     /// long: its first value's length takes eight bytes.
     #[inline]

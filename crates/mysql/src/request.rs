@@ -121,18 +121,19 @@ pub fn write_query(sql: &str, out: &mut Vec<u8>) {
     write_command(COMMAND_QUERY, sql.as_bytes(), out);
 }
 
-pub fn write_command(command: u8, content: &[u8], out: &mut Vec<u8>) {
-    write_parts(command, &[content], out);
+/// Returns the number of the answer's first packet, which counts on from those of the request.
+pub fn write_command(command: u8, content: &[u8], out: &mut Vec<u8>) -> u8 {
+    write_parts(command, &[content], out)
 }
 
-/// A command whose content comes in parts.
-pub fn write_parts(command: u8, parts: &[&[u8]], out: &mut Vec<u8>) {
+/// The same for content that comes in parts.
+pub fn write_parts(command: u8, parts: &[&[u8]], out: &mut Vec<u8>) -> u8 {
     let start = out.len();
     out.extend_from_slice(&[0, 0, 0, 0, command]);
     for part in parts {
         out.extend_from_slice(part);
     }
-    finish(out, start);
+    finish(out, start)
 }
 
 /// Whether a request executes a prepared statement: its rows come in the binary protocol then.
@@ -261,16 +262,20 @@ impl Drop for Values<'_> {
     }
 }
 
-/// Puts the length of the payload into its frame. Requests are far below 16 MiB; a longer one is cut into frames.
-fn finish(out: &mut Vec<u8>, start: usize) {
+/// Puts the length of the payload into its frame. Most requests are far below 16 MiB; a longer one is cut into frames.
+/// Returns the number that comes after the last frame's.
+fn finish(out: &mut Vec<u8>, start: usize) -> u8 {
     let length = out.len() - start - HEADER;
     if length < LARGEST_FRAME {
         let header = u32::try_from(length).expect("24 bits").to_le_bytes();
         out[start..start + 3].copy_from_slice(&header[..3]);
+        1
     } else {
         let payload = out.split_off(start + HEADER);
         out.truncate(start);
-        frames::encode(&payload, &mut 0, out);
+        let mut number = 0;
+        frames::encode(&payload, &mut number, out);
+        number
     }
 }
 
@@ -289,7 +294,7 @@ fn write_quoted(value: &[u8], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Requests, Statement, Type, split_at_parameters};
+    use super::{Requests, Statement, Type, split_at_parameters, write_command};
 
     fn request(statement: &Statement, ids: &[u32], give: impl FnOnce(&mut super::Values<'_>)) -> Vec<u8> {
         let (mut out, mut keeps_rows) = (vec![], false);
@@ -337,6 +342,15 @@ mod tests {
         let second = 4 + 0xFF_FFFF;
         assert_eq!(bytes[second + 3], 1);
         assert_eq!(bytes.len(), 8 + 1 + 4 + 1 + 4 + 1 + 1 + 2 + 9 + long.len());
+    }
+
+    #[test]
+    fn the_answers_number_follows_the_frames_of_the_request() {
+        const FULL: usize = 0xFF_FFFF;
+        // With the command's byte: just below one frame, one and an empty one, the same with two.
+        for (length, number) in [(0, 1), (FULL - 2, 1), (FULL - 1, 2), (FULL, 2), (2 * FULL - 1, 3)] {
+            assert_eq!(write_command(3, &vec![b'x'; length], &mut Vec::new()), number, "{length}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::deadline::Deadline;
 use super::journal::{Journal, Undo};
 use super::kernel_files::{self, KernelFiles};
 use super::keys::{keys, must_be_free};
-use super::undo;
+use super::undo::{self, Foreigners};
 use super::variables::{self, Server};
 use super::{remounts, watcher, whole_files};
 use base::error::AgentError;
@@ -78,15 +78,12 @@ impl<'a> Hands<'a> {
         };
         // A connection that broke must not stand between us and the restoring of the server.
         self.server = None;
-        for id in ids.into_iter().rev() {
-            let Some(entry) = journal.entry(id).cloned() else { continue };
-            // What cannot be restored now stays open in the journal, and the others are restored all the same.
-            let undone = undo::perform_change(&entry, self.kernel).and_then(|_| journal.done(owner, id));
-            if let Err(failure) = undone {
-                error = error.context(format!("not undone, stays in the journal: {failure:#}"));
-            }
+        // What cannot be restored now stays open in the journal, and the others are restored all the same.
+        let undone =
+            undo::rollback_those(journal, self.kernel, Foreigners::Keep, |entry| ids.contains(&entry.id))?;
+        for failure in undone.into_iter().filter_map(|each| each.error) {
+            error = error.context(format!("not undone, stays in the journal: {failure}"));
         }
-        journal.tidy()?;
         Err(error)
     }
 
@@ -99,6 +96,8 @@ impl<'a> Hands<'a> {
         ids: &mut Vec<u64>,
     ) -> anyhow::Result<Vec<Applied>> {
         let mut applied: Vec<(usize, Applied)> = Vec::new();
+        // Until all are made, whoever finds them without us undoes them.
+        let over = deadline.map(|_| Deadline::passed());
         for at in self.order(changes)? {
             let change = &changes[at];
             let before = self.read(change)?;
@@ -109,7 +108,7 @@ impl<'a> Hands<'a> {
                     watcher::start(&journal.state, owner, self.kernel.root())?;
                 }
                 let lasts = !change.is_file() && changes.iter().any(Change::is_file);
-                let id = journal.add_change(owner, deadline, change.wanted(), lasts, undo.clone())?;
+                let id = journal.add_change(owner, over.as_ref(), change.wanted(), lasts, undo.clone())?;
                 ids.push(id);
                 if change.is_deferred(deadline) {
                     let text = before.clone().unwrap_or_default();
@@ -118,6 +117,9 @@ impl<'a> Hands<'a> {
                     continue;
                 }
                 self.write(change)?;
+                if let Undo::Variable { restore, .. } = &undo {
+                    self.server()?.prove_new_session(restore)?;
+                }
                 let became = self.became(&undo)?;
                 also = taken_along(&undo, &became, changes);
                 if !became.is_empty() {
@@ -132,6 +134,9 @@ impl<'a> Hands<'a> {
         // A later change may have undone an earlier one: nr_requests, then scheduler.
         for change in changes.iter().filter(|change| !change.is_deferred(deadline)) {
             self.verify(change, "a later setting of this call made it")?;
+        }
+        if let Some(deadline) = deadline.filter(|deadline| !ids.is_empty() && !deadline.has_passed()) {
+            journal.set_deadline(owner, ids.clone(), deadline)?;
         }
         applied.sort_by_key(|(at, _)| *at);
         Ok(applied.into_iter().map(|(_, applied)| applied).collect())
@@ -175,7 +180,12 @@ impl<'a> Hands<'a> {
                 self.kernel.check(path, value, others)
             }
             Change::Variable { variable, .. } => self.server()?.read(variable).map(drop),
-            Change::File { file, .. } => {
+            Change::File { file, content } => {
+                // The journal notes what is written, and the empty text for a file that is taken away.
+                if content.as_deref() == Some("") {
+                    let text = format!("{}: empty: without content it is taken away", file.display());
+                    return Err(AgentError::Input(text).into());
+                }
                 whole_files::missing_folders(self.kernel.root(), file)?;
                 whole_files::read(self.kernel.root(), file).map(drop)
             }
@@ -195,7 +205,7 @@ impl<'a> Hands<'a> {
     fn undo(&mut self, change: &Change, before: Option<&str>) -> anyhow::Result<Undo> {
         let text = before.unwrap_or_default();
         Ok(match change {
-            Change::Kernel { path, .. } => Undo::Setting { restore: self.kernel.restoring(path, text) },
+            Change::Kernel { path, .. } => Undo::Setting { restore: self.kernel.restoring(path, text)? },
             Change::Variable { variable, .. } => self.server()?.undo(variable, before)?,
             Change::File { file, .. } => Undo::File {
                 path: file.clone(),
@@ -230,7 +240,7 @@ impl<'a> Hands<'a> {
     /// What the values of an undo are after the write; nothing where that is what was written.
     fn became(&mut self, undo: &Undo) -> anyhow::Result<Vec<Option<String>>> {
         match undo {
-            Undo::Setting { restore } => Ok(self.kernel.read_all(restore)),
+            Undo::Setting { restore } => self.kernel.read_all(restore),
             Undo::Variable { restore, .. } => self.server()?.read_all(restore),
             _ => Ok(vec![]),
         }

@@ -1,9 +1,10 @@
 //! Until when a change must be confirmed.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+
+use super::world::{since_boot, since_epoch};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Deadline {
@@ -14,15 +15,23 @@ pub struct Deadline {
 }
 
 impl Deadline {
+    /// Of changes that are undone unless whoever makes them, or confirms them, comes to an end.
+    pub fn passed() -> Deadline {
+        Deadline { t_ns: nanoseconds(since_epoch()), uptime_ns: 0 }
+    }
+
+    pub fn has_passed(&self) -> bool {
+        since_boot().as_nanos() >= u128::from(self.uptime_ns)
+    }
+
     pub fn after(patience: Duration) -> Deadline {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let nanoseconds = |t: Duration| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX);
-        Deadline { t_ns: nanoseconds(now + patience), uptime_ns: nanoseconds(uptime() + patience) }
+        Deadline {
+            t_ns: nanoseconds(since_epoch() + patience),
+            uptime_ns: nanoseconds(since_boot() + patience),
+        }
     }
 }
 
-/// The time since boot, suspended or not.
-pub fn uptime() -> Duration {
-    let now = clock_gettime(ClockId::Boottime);
-    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -2,19 +2,20 @@
 //!
 //! Nothing undoes them by itself, but everything that undoes them is here. The file is rewritten whole.
 
-use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use super::journal::{Journal, Open, Undo, sync_folder};
+use super::kernel_files::KernelFiles;
 use super::keys::{keys, must_be_free};
 use super::owner::belongs_to;
+use super::variables;
 use super::whole_files;
+use super::world::fs::{self, OpenOptions, OpenOptionsExt};
+use super::world::since_epoch;
 use base::error::AgentError;
 
 const FILE_NAME: &str = "history.jsonl";
@@ -49,7 +50,7 @@ pub fn read(state: &Path) -> anyhow::Result<Vec<Kept>> {
 /// Keep the open changes of `owner`: from now on only a rollback by name undoes them. The set.
 ///
 /// Files of a change that awaited this are written now. Killed in between, all of it is still to be confirmed.
-pub fn confirm(journal: &mut Journal, owner: &str, root: &Path) -> anyhow::Result<Kept> {
+pub fn confirm(journal: &mut Journal, owner: &str, kernel: &KernelFiles) -> anyhow::Result<Kept> {
     let entries: Vec<Open> =
         journal.content.open.iter().filter(|e| belongs_to(&e.owner, owner)).cloned().collect();
     if entries.is_empty() {
@@ -60,6 +61,16 @@ pub fn confirm(journal: &mut Journal, owner: &str, root: &Path) -> anyhow::Resul
         let text = format!("{owner} has more than settings to undo ({:?}): that cannot be kept", other.undo);
         return Err(AgentError::Refused(text).into());
     }
+    for entry in &entries {
+        match &entry.undo {
+            Undo::Setting { restore } => kernel.must_not_be_restored(restore)?,
+            Undo::Variable { login, restore, start } => {
+                variables::must_not_be_restored(login, restore, start.as_ref())?;
+            }
+            _ => {}
+        }
+    }
+    let root = kernel.root();
     for entry in entries.iter().filter(|entry| entry.deadline.is_some()) {
         if let Undo::File { path, content, made } = &entry.undo {
             whole_files::check_foreign(root, path, content.as_deref(), &entry.wrote)?;
@@ -70,8 +81,7 @@ pub fn confirm(journal: &mut Journal, owner: &str, root: &Path) -> anyhow::Resul
             }
         }
     }
-    let t_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
-    let kept = Kept { owner: owner.to_owned(), t_ns, entries };
+    let kept = Kept { owner: owner.to_owned(), t_ns: since_epoch().as_nanos() as u64, entries };
     // First into the history: whoever dies in between leaves an open entry, never a change without an undo.
     let mut sets = read(&journal.state)?;
     sets.retain(|set| set.owner != owner);
@@ -83,11 +93,22 @@ pub fn confirm(journal: &mut Journal, owner: &str, root: &Path) -> anyhow::Resul
     Ok(kept)
 }
 
-/// Close the entries that a confirmation had written into the history when it was killed: they are kept.
-pub fn finish_confirmed(journal: &mut Journal) -> anyhow::Result<()> {
-    // Where the history cannot be read nothing counts as confirmed.
-    let sets = read(&journal.state).unwrap_or_default();
-    for set in sets {
+/// Finish what a killed call had begun between the history and the journal: a confirmation that had written its set is
+/// one, and of a set that was being opened again nothing is kept any more.
+pub fn finish(journal: &mut Journal) -> anyhow::Result<()> {
+    if !journal.content.open.iter().any(|entry| is_change(&entry.undo)) {
+        return Ok(());
+    }
+    // It may have been killed before its new history was sure to stay.
+    sync_folder(&journal.state)?;
+    let mut sets = match read(&journal.state) {
+        Ok(sets) => sets,
+        // Of one that cannot be read now nobody knows what it says. One that is damaged says nothing, and must keep
+        // nobody from undoing what is open.
+        Err(error) if is_unread(&error) => return Err(error),
+        Err(_) => return Ok(()),
+    };
+    for set in &sets {
         let is_open = |entry: &&Open| journal.content.open.contains(entry);
         let ids: Vec<u64> = set.entries.iter().filter(is_open).map(|entry| entry.id).collect();
         if !ids.is_empty() {
@@ -95,7 +116,15 @@ pub fn finish_confirmed(journal: &mut Journal) -> anyhow::Result<()> {
             journal.tidy()?;
         }
     }
-    Ok(())
+    let reopened = |set: &Kept| set.entries.iter().any(|kept| journal.is_reopened(kept));
+    let Some(at) = sets.iter().position(reopened) else { return Ok(()) };
+    let set = sets.remove(at);
+    journal.reopen(&set.entries)?;
+    write(&journal.state, &sets)
+}
+
+fn is_unread(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() != ErrorKind::InvalidData)
 }
 
 /// Open a kept set again, so that a rollback undoes it. `None` is the last one. Its owner.
@@ -117,10 +146,7 @@ pub fn reopen(journal: &mut Journal, owner: Option<&str>) -> anyhow::Result<Opti
     }
     must_be_free(journal, &sets[at].owner, &ours)?;
     let set = sets.remove(at);
-    let open: Vec<Open> = journal.content.open.clone();
-    if !open.iter().any(|e| belongs_to(&e.owner, &set.owner)) {
-        journal.reopen(&set.entries)?;
-    }
+    journal.reopen(&set.entries)?;
     write(&journal.state, &sets)?;
     Ok(Some(set.owner))
 }

@@ -16,13 +16,12 @@ use super::lock;
 ///
 /// A controller far away writes a number of seconds there, and again before they are over: a connection that
 /// nobody knows to be dead would hold the host for ever.
-pub fn hold(state: &Path, owner: &str) -> anyhow::Result<()> {
+pub fn hold(state: &Path, owner: &str, out: &mut dyn Write) -> anyhow::Result<()> {
     // The journal's own lock is taken first, so that nobody takes the host in the middle of a rollback.
     let journal = Journal::open(state)?;
     let _taken = lock::take(state, owner)?;
     drop(journal);
 
-    let mut out = std::io::stdout().lock();
     out.write_all(b"held\n")?;
     out.flush()?;
     listen(std::io::stdin().as_fd())

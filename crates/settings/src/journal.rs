@@ -5,23 +5,22 @@
 //! when the machine or the process died: the write had not returned, nobody acted on it, it is dropped.
 //! When no entry is open the file is emptied.
 
-use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use super::deadline::Deadline;
 use super::lock;
+use super::world::fs::{self, DirBuilder, DirBuilderExt, File, MetadataExt, OpenOptions, OpenOptionsExt};
+use super::world::since_epoch;
 use base::error::AgentError;
 use mysql::ServerArguments;
 
 /// 2: server variables, whole files, remounts, deadlines. 3: arrays, mapped devices. 4: which start of a server,
-/// NULL, what a change became.
-const FORMAT: u32 = 4;
+/// NULL, what a change became. 5: later deadlines of earlier entries.
+const FORMAT: u32 = 5;
 const FILE_NAME: &str = "journal.jsonl";
 
 /// How to undo one change.
@@ -121,6 +120,9 @@ struct Line {
     undo: Vec<Numbered>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     became: Vec<Became>,
+    /// Earlier entries that have the deadline of this line from now on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    due: Vec<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     done: Vec<u64>,
 }
@@ -218,6 +220,9 @@ impl Content {
                 entry.became = values;
             }
         }
+        for entry in self.open.iter_mut().filter(|entry| line.due.contains(&entry.id)) {
+            entry.deadline.clone_from(&line.deadline);
+        }
         self.open.retain(|entry| !line.done.contains(&entry.id));
     }
 }
@@ -226,6 +231,7 @@ impl Content {
 #[derive(Debug)]
 pub struct Journal {
     file: File,
+    boot_id: String,
     pub state: PathBuf,
     pub content: Content,
 }
@@ -250,7 +256,6 @@ impl Journal {
     pub fn open(state: &Path) -> anyhow::Result<Journal> {
         make_private_folder(state)?;
         let path = state.join(FILE_NAME);
-        let is_new = !path.exists();
         let mut file = OpenOptions::new()
             .read(true)
             .append(true)
@@ -259,22 +264,24 @@ impl Journal {
             .open(&path)
             .with_context(|| path.display().to_string())?;
         lock::wait_for(&file, &path)?;
-        if is_new {
-            sync_folder(state)?;
-        }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).with_context(|| path.display().to_string())?;
+        if bytes.is_empty() {
+            // Whoever made the file or the folder may have been killed before this.
+            sync_folder(state)?;
+            sync_folder(state.parent().unwrap_or(Path::new("/")))?;
+        }
         let content = Content::parse(&bytes).with_context(|| path.display().to_string())?;
         if content.valid_bytes < bytes.len() {
             file.set_len(content.valid_bytes as u64).context("dropping the torn last line")?;
         }
-        Ok(Journal { file, state: state.to_owned(), content })
+        Ok(Journal { file, boot_id: this_boot()?, state: state.to_owned(), content })
     }
 
     /// Add undo entries (and scratch folders): on disk when this returns. The ids of the entries.
     pub fn add(&mut self, owner: &str, scratch: Vec<PathBuf>, undo: Vec<Undo>) -> anyhow::Result<Vec<u64>> {
         let undo = undo.into_iter().map(|undo| Numbered::new(String::new(), undo)).collect();
-        self.add_line(Line { scratch, ..Line::of(owner) }, undo)
+        self.add_line(Line { scratch, ..self.line(owner) }, undo)
     }
 
     /// Add how to undo one change, with what is about to be written: on disk when this returns. Its id.
@@ -286,25 +293,43 @@ impl Journal {
         lasts: bool,
         undo: Undo,
     ) -> anyhow::Result<u64> {
-        let line = Line { deadline: deadline.cloned(), ..Line::of(owner) };
+        let line = Line { deadline: deadline.cloned(), ..self.line(owner) };
         Ok(self.add_line(line, vec![Numbered { lasts, ..Numbered::new(wrote.to_owned(), undo) }])?[0])
     }
 
     /// Note what the values of an entry are after its write: from then on another value is somebody else's.
     pub fn note_became(&mut self, owner: &str, id: u64, values: Vec<Option<String>>) -> anyhow::Result<()> {
-        self.append(Line { became: vec![Became { id, values }], ..Line::of(owner) })
+        self.append(Line { became: vec![Became { id, values }], ..self.line(owner) })
     }
 
-    /// Open again what was confirmed, as old as it is: on disk when this returns.
+    /// From now on these entries have this deadline: on disk when this returns.
+    pub fn set_deadline(&mut self, owner: &str, due: Vec<u64>, deadline: &Deadline) -> anyhow::Result<()> {
+        self.append(Line { due, deadline: Some(deadline.clone()), ..self.line(owner) })
+    }
+
+    /// Open again what was confirmed, as old as it is: on disk when this returns. To be undone by whoever comes next,
+    /// if not by us.
     pub fn reopen(&mut self, entries: &[Open]) -> anyhow::Result<()> {
         for entry in entries {
-            let line = Line { boot_id: entry.boot_id.clone(), t_ns: entry.t_ns, ..Line::of(&entry.owner) };
+            // Opened before, by a call that was killed or failed.
+            if self.is_reopened(entry) {
+                continue;
+            }
+            let (boot_id, deadline) = (entry.boot_id.clone(), Some(Deadline::passed()));
+            let line = Line { boot_id, deadline, t_ns: entry.t_ns, ..self.line(&entry.owner) };
             let became = entry.became.clone();
             let lasts = entry.lasts;
             let again = Numbered { became, lasts, ..Numbered::new(entry.wrote.clone(), entry.undo.clone()) };
             self.add_line(line, vec![again])?;
         }
         Ok(())
+    }
+
+    /// Whether a kept entry was opened again.
+    pub fn is_reopened(&self, kept: &Open) -> bool {
+        let is_it =
+            |open: &Open| open.t_ns == kept.t_ns && open.owner == kept.owner && open.undo == kept.undo;
+        self.content.open.iter().any(is_it)
     }
 
     fn add_line(&mut self, line: Line, mut undo: Vec<Numbered>) -> anyhow::Result<Vec<u64>> {
@@ -333,7 +358,7 @@ impl Journal {
 
     /// Mark several at once: all of them or none.
     pub fn all_done(&mut self, owner: &str, done: Vec<u64>) -> anyhow::Result<()> {
-        self.append(Line { done, ..Line::of(owner) })
+        self.append(Line { done, ..self.line(owner) })
     }
 
     /// Empty the file when nothing in it matters any more.
@@ -351,6 +376,21 @@ impl Journal {
         Ok(lock::holder(&self.state)?.map(|holder| holder.pid))
     }
 
+    fn line(&self, owner: &str) -> Line {
+        Line {
+            format: FORMAT,
+            t_ns: since_epoch().as_nanos() as u64,
+            owner: owner.to_owned(),
+            boot_id: self.boot_id.clone(),
+            deadline: None,
+            scratch: vec![],
+            undo: vec![],
+            became: vec![],
+            due: vec![],
+            done: vec![],
+        }
+    }
+
     fn append(&mut self, line: Line) -> anyhow::Result<()> {
         let mut bytes = serde_json::to_vec(&line)?;
         bytes.push(b'\n');
@@ -363,23 +403,6 @@ impl Journal {
         self.content.valid_bytes += bytes.len();
         self.content.take(line);
         Ok(())
-    }
-}
-
-impl Line {
-    fn of(owner: &str) -> Line {
-        let t_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
-        Line {
-            format: FORMAT,
-            t_ns,
-            owner: owner.to_owned(),
-            boot_id: this_boot(),
-            deadline: None,
-            scratch: vec![],
-            undo: vec![],
-            became: vec![],
-            done: vec![],
-        }
     }
 }
 
@@ -397,22 +420,26 @@ fn is_false(value: &bool) -> bool {
 
 impl Open {
     /// Whether the host was booted since; false if either boot is unknown.
-    pub fn is_of_another_boot(&self) -> bool {
-        let boot = this_boot();
-        !self.boot_id.is_empty() && !boot.is_empty() && self.boot_id != boot
+    pub fn is_of_another_boot(&self) -> anyhow::Result<bool> {
+        let boot = this_boot()?;
+        Ok(!self.boot_id.is_empty() && !boot.is_empty() && self.boot_id != boot)
     }
 }
 
 /// What tells this boot from every other; empty where the kernel does not say.
-pub fn this_boot() -> String {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    text.trim().to_owned()
+pub fn this_boot() -> anyhow::Result<String> {
+    let path = "/proc/sys/kernel/random/boot_id";
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(text.trim().to_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(error).context(path),
+    }
 }
 
 /// The open entries, without a lock: a line that is being written now is a torn last line to us.
 pub fn read_open(state: &Path) -> anyhow::Result<Vec<Open>> {
     let path = state.join(FILE_NAME);
-    match std::fs::read(&path) {
+    match fs::read(&path) {
         Ok(bytes) => Ok(Content::parse(&bytes).with_context(|| path.display().to_string())?.open),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(vec![]),
         Err(error) => Err(error).with_context(|| path.display().to_string()),
@@ -422,15 +449,15 @@ pub fn read_open(state: &Path) -> anyhow::Result<Vec<Open>> {
 /// The journal says what root shall undo, so nobody else may be able to write it.
 fn make_private_folder(state: &Path) -> anyhow::Result<()> {
     let place = || state.display().to_string();
-    if !state.exists() {
+    if fs::metadata(state).is_err() {
         let parent = state.parent().unwrap_or(Path::new("/"));
-        std::fs::create_dir_all(parent).with_context(place)?;
+        fs::create_dir_all(parent).with_context(place)?;
         match DirBuilder::new().mode(0o700).create(state) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error).with_context(place),
-            _ => sync_folder(parent)?,
+            _ => {}
         }
     }
-    let metadata = state.metadata().with_context(place)?;
+    let metadata = fs::metadata(state).with_context(place)?;
     let us = rustix::process::geteuid().as_raw();
     if !metadata.is_dir() || metadata.uid() != us || metadata.mode() & 0o022 != 0 {
         return Err(AgentError::Refused(format!(
@@ -536,7 +563,7 @@ mod tests {
 
     #[test]
     fn a_newer_format_is_not_guessed_at() {
-        let error = Content::parse(b"{\"format\":5,\"t_ns\":1,\"changes\":[]}\n").unwrap_err();
+        let error = Content::parse(b"{\"format\":6,\"t_ns\":1,\"changes\":[]}\n").unwrap_err();
         assert!(error.to_string().contains("newer"), "{error}");
     }
 
@@ -554,7 +581,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("a/b");
         Journal::open(&state).unwrap();
-        assert_eq!(state.metadata().unwrap().mode() & 0o777, 0o700);
-        assert_eq!(state.join(FILE_NAME).metadata().unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(&state).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(fs::metadata(state.join(FILE_NAME)).unwrap().mode() & 0o777, 0o600);
     }
 }

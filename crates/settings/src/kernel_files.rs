@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 
 use super::foreign;
 use super::journal::{FileValue, Open};
+use super::world::fs;
 use base::error::AgentError;
 use host::cpulist;
 
 /// Writing one of these changes the others, which sit in the same folder.
 ///
 /// A new scheduler sets the depth and the writeback throttling anew and drops the old one's tunables;
-/// vm.dirty_ratio and vm.dirty_bytes are two ways to say one thing; intel_pstate's `performance` governor takes
-/// the energy preference along.
+/// vm.dirty_ratio and vm.dirty_bytes are two ways to say one thing, as are vm.overcommit_ratio and
+/// vm.overcommit_kbytes; intel_pstate's `performance` governor takes the energy preference along.
 const COUPLED: &[(&str, &[&str])] = &[
     ("queue/scheduler", &["nr_requests", "wbt_lat_usec", "iosched"]),
     ("queue/max_sectors_kb", &["read_ahead_kb"]),
@@ -20,6 +21,8 @@ const COUPLED: &[(&str, &[&str])] = &[
     ("vm/dirty_bytes", &["dirty_ratio"]),
     ("vm/dirty_background_ratio", &["dirty_background_bytes"]),
     ("vm/dirty_background_bytes", &["dirty_background_ratio"]),
+    ("vm/overcommit_ratio", &["overcommit_kbytes"]),
+    ("vm/overcommit_kbytes", &["overcommit_ratio"]),
     ("cpufreq/scaling_governor", &["energy_performance_preference"]),
 ];
 
@@ -61,7 +64,7 @@ impl KernelFiles {
             let missing = AgentError::Refused(format!("{path}: this host has no such setting"));
             return Err(if is_gone(&error) { missing.into() } else { error });
         }
-        if path.contains("/vm/dirty_") && coupled(path).iter().any(|name| others(&sibling(path, name))) {
+        if is_of_a_pair(path) && coupled(path).iter().any(|name| others(&sibling(path, name))) {
             let text = format!("{path}: two settings of this call contradict each other");
             return Err(AgentError::Input(text).into());
         }
@@ -75,7 +78,7 @@ impl KernelFiles {
     fn must_be_movable(&self, path: &str, irq: &str) -> anyhow::Result<()> {
         let state = self.root.join(format!("sys/kernel/debug/irq/irqs/{irq}"));
         // Without debugfs only the write tells.
-        if std::fs::read_to_string(state).is_ok_and(|text| text.contains("IRQD_AFFINITY_MANAGED")) {
+        if fs::read_to_string(state).is_ok_and(|text| text.contains("IRQD_AFFINITY_MANAGED")) {
             let text = format!("{path}: interrupt {irq} is managed by the kernel and cannot be moved");
             return Err(AgentError::Refused(text).into());
         }
@@ -88,49 +91,67 @@ impl KernelFiles {
     }
 
     /// The values that bring back the state of `path` and of all that is coupled with it, in order.
-    pub fn restoring(&self, path: &str, before: &str) -> Vec<FileValue> {
+    pub fn restoring(&self, path: &str, before: &str) -> anyhow::Result<Vec<FileValue>> {
         let mut values = vec![FileValue { path: path.to_owned(), value: chosen(before).to_owned() }];
         for name in coupled(path) {
             let sibling = sibling(path, name);
-            for file in self.files_at(&sibling) {
-                // Unreadable means not supported by this device: then nobody can change it, either.
-                if let Ok(value) = self.read(&file) {
-                    values.push(FileValue { path: file, value: chosen(&value).to_owned() });
+            for file in self.files_at(&sibling)? {
+                if let Some(value) = self.readable(&file)? {
+                    values.push(FileValue { path: file, value });
                 }
             }
         }
         // Of a pair of which one is 0 because the other is set, 0 is no value that can be written.
-        if path.contains("/vm/dirty_") && values[0].value == "0" && values.iter().any(|v| v.value != "0") {
+        if is_of_a_pair(path) && values[0].value == "0" && values.iter().any(|v| v.value != "0") {
             values.rotate_left(1);
         }
-        values
+        Ok(values)
+    }
+
+    /// The value of a file; None where it cannot be read: it is not supported by this device, or gone with it. Then
+    /// nobody can change it, either.
+    fn readable(&self, path: &str) -> anyhow::Result<Option<String>> {
+        match self.chosen(path) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.downcast_ref().is_some_and(is_passing) => Err(error),
+            Err(_) => Ok(None),
+        }
     }
 
     /// The file itself, or the writable files of a folder.
-    fn files_at(&self, path: &str) -> Vec<String> {
-        let Ok(entries) = std::fs::read_dir(self.below_root(path)) else {
-            return vec![path.to_owned()];
+    fn files_at(&self, path: &str) -> anyhow::Result<Vec<String>> {
+        let failed = |error| anyhow::Error::new(error).context(path.to_owned());
+        let entries = match fs::read_dir(self.below_root(path)) {
+            Ok(entries) => entries,
+            Err(error) if is_passing(&error) => return Err(failed(error)),
+            Err(_) => return Ok(vec![path.to_owned()]),
         };
-        let mut files: Vec<String> = entries
-            .flatten()
-            .filter(|e| e.metadata().is_ok_and(|m| m.is_file() && !m.permissions().readonly()))
-            .map(|e| format!("{path}/{}", e.file_name().to_string_lossy()))
-            .collect();
+        let mut files = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            match entry.metadata() {
+                Ok(found) if found.is_file() && !found.permissions().readonly() => {
+                    files.push(format!("{path}/{}", entry.file_name().to_string_lossy()));
+                }
+                Err(error) if is_passing(&error) => return Err(failed(error)),
+                _ => {}
+            }
+        }
         files.sort();
-        files
+        Ok(files)
     }
 
     /// The values of now, in the order of `values`; None where there is no such file (any more).
-    pub fn read_all(&self, values: &[FileValue]) -> Vec<Option<String>> {
-        values.iter().map(|value| self.chosen(&value.path).ok()).collect()
+    pub fn read_all(&self, values: &[FileValue]) -> anyhow::Result<Vec<Option<String>>> {
+        values.iter().map(|value| self.readable(&value.path)).collect()
     }
 
     /// Fail if somebody else has set one of these values since `entry` was journaled.
     pub fn check_foreign(&self, values: &[FileValue], entry: &Open) -> anyhow::Result<()> {
-        let now = self.read_all(values);
-        // After a boot a file has set the first value again; its effect on the others was not recorded.
-        let noted = if entry.is_of_another_boot() { 1 } else { values.len() };
-        let became = entry.became.iter().take(noted).map(Some).chain(std::iter::repeat(None));
+        let now = self.read_all(values)?;
+        // After a boot a file has set again what was written; its effect on the others was not recorded.
+        let noted = if entry.is_of_another_boot()? { &[][..] } else { entry.became.as_slice() };
+        let became = noted.iter().map(Some).chain(std::iter::repeat(None));
         // A value that vanished with its device cannot be anyone else's; an empty one was never set.
         let is_set = |now: &Option<String>| now.as_ref().is_some_and(|text| !text.is_empty());
         let there: Vec<_> = values.iter().zip(&now).zip(became).filter(|((_, now), _)| is_set(now)).collect();
@@ -161,6 +182,17 @@ impl KernelFiles {
             }
         }
         Ok(None)
+    }
+
+    /// Refuse to keep a change of which the original is back: it was undone, which could not be noted on a full disk.
+    pub fn must_not_be_restored(&self, values: &[FileValue]) -> anyhow::Result<()> {
+        match values.first() {
+            Some(first) if self.stands(first)? == Some(true) => {
+                let FileValue { path, value } = first;
+                Err(AgentError::Refused(format!("{path} is {value:?} again: what was set was undone")).into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether a file has this value; nothing where there is no such file (any more).
@@ -217,12 +249,12 @@ impl KernelFiles {
             return Err(refused(why).into());
         }
         let io = |e: std::io::Error| anyhow::Error::new(e).context(path.to_owned());
-        let root = self.root.canonicalize().map_err(io)?;
-        let real = self.below_root(path).canonicalize().map_err(io)?;
+        let root = fs::canonicalize(&self.root).map_err(io)?;
+        let real = fs::canonicalize(self.below_root(path)).map_err(io)?;
         if !below(&real, &root) {
             return Err(refused("a symbolic link leads elsewhere").into());
         }
-        if !real.metadata().map_err(io)?.is_file() {
+        if !fs::metadata(&real).map_err(io)?.is_file() {
             return Err(refused("is not a file").into());
         }
         Ok(real)
@@ -230,7 +262,7 @@ impl KernelFiles {
 
     fn read(&self, path: &str) -> anyhow::Result<String> {
         let real = self.resolve(path)?;
-        let bytes = std::fs::read(&real).map_err(|e| anyhow::Error::new(e).context(path.to_owned()))?;
+        let bytes = fs::read(&real).map_err(|e| anyhow::Error::new(e).context(path.to_owned()))?;
         Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
@@ -238,13 +270,13 @@ impl KernelFiles {
         let real = self.resolve(path)?;
         // The kernel takes one write as one value: no second write may follow.
         let line = format!("{value}\n");
-        let put = |mut file: std::fs::File| {
+        let put = |mut file: fs::File| {
             file.write_all(line.as_bytes())?;
             // Of a plain file, in tests, the rest of a longer value must go; the kernel's own have no length.
             let _ = file.set_len(line.len() as u64);
             Ok(())
         };
-        std::fs::OpenOptions::new().write(true).open(&real).and_then(put).map_err(|error| {
+        fs::OpenOptions::new().write(true).open(&real).and_then(put).map_err(|error| {
             let accepted = match self.read(path) {
                 _ if interrupt_of(path).is_some() && is_io_error(&error) => {
                     "; the kernel does not let this interrupt be moved (it may be managed)".to_owned()
@@ -260,6 +292,11 @@ impl KernelFiles {
 
 fn coupled(path: &str) -> &'static [&'static str] {
     COUPLED.iter().find(|(end, _)| path.ends_with(end)).map_or(&[], |(_, names)| names)
+}
+
+/// Whether writing it makes its companion 0: two ways to say one thing, of which only one can be in force.
+fn is_of_a_pair(path: &str) -> bool {
+    path.contains("/vm/dirty_") || path.contains("/vm/overcommit_")
 }
 
 fn sibling(path: &str, name: &str) -> String {
@@ -282,6 +319,13 @@ fn interrupt_of(path: &str) -> Option<&str> {
 
 fn is_io_error(error: &std::io::Error) -> bool {
     rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::IO)
+}
+
+/// Whether a failure is of this process or this moment: it says nothing about the file.
+fn is_passing(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    let passing = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];
+    Errno::from_io_error(error).is_some_and(|errno| passing.contains(&errno))
 }
 
 fn is_gone(error: &anyhow::Error) -> bool {
@@ -417,14 +461,18 @@ mod tests {
 
     #[test]
     fn of_a_coupled_pair_the_one_that_was_set_is_restored_first() {
-        for (ratio, bytes, first) in [("20", "0", "dirty_ratio"), ("0", "4096000", "dirty_bytes")] {
-            let mut host =
-                Host::new(&[("proc/sys/vm/dirty_ratio", ratio), ("proc/sys/vm/dirty_bytes", bytes)]);
-            host.apply(&[("/proc/sys/vm/dirty_bytes", "8192000")]).unwrap();
-            let Undo::Setting { restore } = &host.journal.content.open[0].undo else { panic!() };
-            assert!(restore[0].path.ends_with(first), "{restore:?}");
-            let both = [("/proc/sys/vm/dirty_bytes", "1"), ("/proc/sys/vm/dirty_ratio", "2")];
-            assert!(host.apply(&both).unwrap_err().to_string().contains("contradict"));
+        for (share, amount) in [("dirty_ratio", "dirty_bytes"), ("overcommit_ratio", "overcommit_kbytes")] {
+            for (ratio, bytes, first) in [("20", "0", share), ("0", "4096000", amount)] {
+                let [share, amount] = [share, amount].map(|name| format!("proc/sys/vm/{name}"));
+                let mut host = Host::new(&[(&share, ratio), (&amount, bytes)]);
+                let [share, amount] = [share, amount].map(|path| format!("/{path}"));
+                host.apply(&[(&amount, "8192000")]).unwrap();
+                let Undo::Setting { restore } = &host.journal.content.open[0].undo else { panic!() };
+                assert!(restore[0].path.ends_with(first), "{restore:?}");
+                assert_eq!(restore.len(), 2, "{restore:?}");
+                let both = [(&*amount, "1"), (&*share, "2")];
+                assert!(host.apply(&both).unwrap_err().to_string().contains("contradict"));
+            }
         }
     }
 

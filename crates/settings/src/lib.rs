@@ -27,6 +27,7 @@ mod undo;
 mod variables;
 mod watcher;
 mod whole_files;
+mod world;
 mod zram;
 
 use std::io::{Read, Write};
@@ -44,6 +45,7 @@ use journal::Journal;
 use kernel_files::KernelFiles;
 use mysql::ServerArguments;
 use undo::Foreigners;
+use world::fs;
 
 #[derive(Subcommand)]
 pub enum JournalCommand {
@@ -73,6 +75,16 @@ pub enum JournalCommand {
         caller: Caller,
         #[command(flatten)]
         root: Root,
+    },
+    /// Put off the deadline of the open changes of ID: TIME from now, unless `confirm` comes before
+    Extend {
+        #[command(flatten)]
+        caller: Caller,
+        #[command(flatten)]
+        root: Root,
+        /// Never earlier than the deadline they have
+        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+        confirm_within: std::time::Duration,
     },
     /// Undo the changes of ID at their deadline; `apply --confirm-within` starts it
     #[command(hide = true)]
@@ -131,47 +143,59 @@ pub struct Root {
 }
 
 pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
+    answer(command, &mut std::io::stdin(), &mut std::io::stdout().lock())
+}
+
+fn answer(command: &JournalCommand, input: &mut dyn Read, out: &mut dyn Write) -> anyhow::Result<()> {
     match command {
-        JournalCommand::Hold(caller) => hold::hold(&caller.state.dir, &caller.owner),
+        JournalCommand::Hold(caller) => hold::hold(&caller.state.dir, &caller.owner, out),
         JournalCommand::Record(caller) => {
-            let requests = standard_input()?;
+            let requests = read_json(input)?;
             undo::record(&mut Journal::open_as(&caller.state.dir, &caller.owner)?, &caller.owner, requests)
         }
         JournalCommand::Apply { caller, root, confirm_within, keep, server } => {
-            let changes: Vec<Change> = standard_input()?;
+            let changes: Vec<Change> = read_json(input)?;
             let kernel = KernelFiles::new(&root.root);
             let mut journal = Journal::open_as(&caller.state.dir, &caller.owner)?;
             watcher::revert_overdue(&mut journal, &kernel)?;
             leftovers::must_be_none(&journal, &caller.owner)?;
             // Until this call confirms, its deadline is over: whoever finds the entry without us undoes it.
-            let patience = if *keep { Some(std::time::Duration::ZERO) } else { *confirm_within };
-            let deadline = patience.map(Deadline::after);
+            let deadline = if *keep { Some(Deadline::passed()) } else { confirm_within.map(Deadline::after) };
             let mut hands = Hands::new(&kernel, server);
             let applied = hands.apply(&mut journal, &caller.owner, &changes, deadline.as_ref())?;
             if *keep && journal.content.open.iter().any(|entry| entry.owner == caller.owner) {
-                history::confirm(&mut journal, &caller.owner, &root.root)?;
+                history::confirm(&mut journal, &caller.owner, &kernel)?;
             }
-            print_json(&applied)
+            print_json(out, &applied)
         }
         JournalCommand::Confirm { caller, root } => {
             let mut journal = Journal::open_as(&caller.state.dir, &caller.owner)?;
+            let kernel = KernelFiles::new(&root.root);
+            watcher::revert_overdue(&mut journal, &kernel)?;
+            watcher::must_be_in_time(&journal, &caller.owner)?;
+            print_json(out, &history::confirm(&mut journal, &caller.owner, &kernel)?)
+        }
+        JournalCommand::Extend { caller, root, confirm_within } => {
+            let mut journal = Journal::open_as(&caller.state.dir, &caller.owner)?;
             watcher::revert_overdue(&mut journal, &KernelFiles::new(&root.root))?;
-            print_json(&history::confirm(&mut journal, &caller.owner, &root.root)?)
+            watcher::must_be_in_time(&journal, &caller.owner)?;
+            print_json(out, &watcher::extend(&mut journal, &caller.owner, *confirm_within)?)
         }
         JournalCommand::Watch { caller, root } => {
             watcher::watch(&caller.state.dir, &caller.owner, &KernelFiles::new(&root.root))
         }
-        JournalCommand::History(state) => print_json(&history::read(&state.dir)?),
+        JournalCommand::History(state) => print_json(out, &history::read(&state.dir)?),
         JournalCommand::Rollback { state, owner, everyone, kept, accept_foreign, root } => {
             // Nothing was ever changed from here, and asking must leave nothing behind.
-            if !state.dir.try_exists().with_context(|| state.dir.display().to_string())? {
-                return print_json(&[(); 0]);
+            if !fs::exists(&state.dir).with_context(|| state.dir.display().to_string())? {
+                return print_json(out, &[(); 0]);
             }
             let kernel = KernelFiles::new(&root.root);
             let mut journal = match owner {
                 Some(owner) => Journal::open_as(&state.dir, owner)?,
                 None => Journal::open_unheld(&state.dir)?,
             };
+            history::finish(&mut journal)?;
             let foreign = if *accept_foreign { Foreigners::Accept } else { Foreigners::Keep };
             let mut undone = match (kept, everyone) {
                 // All of these are undone below, so a failure is reported once.
@@ -188,12 +212,12 @@ pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
                     undo::rollback(&mut journal, whose, &kernel, foreign)?
                 }
             });
-            print_json(&undone)?;
+            print_json(out, &undone)?;
             let failed = undone.iter().filter(|u| !u.done).count();
             anyhow::ensure!(failed == 0, "{failed} of {} changes could not be undone", undone.len());
             Ok(())
         }
-        JournalCommand::Show(state) => print_json(&journal::read_open(&state.dir)?),
+        JournalCommand::Show(state) => print_json(out, &journal::read_open(&state.dir)?),
     }
 }
 
@@ -217,15 +241,17 @@ fn undo_kept(
     undo::rollback(journal, Some(&owner), kernel, foreign)
 }
 
-fn standard_input<T: for<'a> Deserialize<'a>>() -> anyhow::Result<Vec<T>> {
+fn read_json<T: for<'a> Deserialize<'a>>(input: &mut dyn Read) -> anyhow::Result<Vec<T>> {
     let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).context("standard input")?;
+    input.read_to_string(&mut text).context("standard input")?;
     serde_json::from_str(&text).map_err(|e| AgentError::Input(format!("standard input: {e}")).into())
 }
 
-fn print_json<T: serde::Serialize + ?Sized>(value: &T) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer(&mut out, value)?;
+fn print_json<T: serde::Serialize + ?Sized>(out: &mut dyn Write, value: &T) -> anyhow::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
     out.write_all(b"\n")?;
     Ok(out.flush()?)
 }
+
+#[cfg(test)]
+mod simulation;

@@ -1,16 +1,16 @@
 //! Who may change this host: one controller at a time, by a lock that dies with its process.
 
-use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::Context;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::world::fs::{File, OpenOptions, OpenOptionsExt};
+use super::world::{self, since_boot, since_epoch};
 use base::error::AgentError;
 
 /// Longer than any undo takes that makes progress.
@@ -37,12 +37,12 @@ impl Holder {
 /// Take the host for this process, or fail because another one has it. Its death frees it.
 pub fn take(state: &Path, owner: &str) -> anyhow::Result<File> {
     let mut file = open(state)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    match world::lock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => return Err(read(&mut file)?.busy().into()),
         Err(error) => return Err(error).context("locking the host"),
     }
-    let since_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
+    let since_s = since_epoch().as_secs();
     let holder = Holder { pid: std::process::id(), owner: owner.to_owned(), since_s };
     file.set_len(0)?;
     file.rewind()?;
@@ -53,7 +53,7 @@ pub fn take(state: &Path, owner: &str) -> anyhow::Result<File> {
 /// Who holds the host now. Ask with the journal open: then the answer stays true.
 pub fn holder(state: &Path) -> anyhow::Result<Option<Holder>> {
     let mut file = open(state)?;
-    match flock(&file, FlockOperation::NonBlockingLockShared) {
+    match world::lock(&file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(None),
         Err(Errno::WOULDBLOCK) => Ok(Some(read(&mut file)?)),
         Err(error) => Err(error).context("asking for the host's lock"),
@@ -62,12 +62,12 @@ pub fn holder(state: &Path) -> anyhow::Result<Option<Holder>> {
 
 /// Lock the journal file itself, for the length of one command.
 pub fn wait_for(file: &File, path: &Path) -> anyhow::Result<()> {
-    let deadline = Instant::now() + JOURNAL_WAIT;
+    let deadline = since_boot() + JOURNAL_WAIT;
     loop {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        match world::lock(file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
-            Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(10));
+            Err(Errno::WOULDBLOCK | Errno::INTR) if since_boot() < deadline => {
+                world::sleep(Duration::from_millis(10));
             }
             Err(Errno::WOULDBLOCK) => {
                 let text = format!("{}: another headrace-agent works on it", path.display());

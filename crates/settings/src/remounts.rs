@@ -39,7 +39,9 @@ pub fn read(path: &Path) -> anyhow::Result<String> {
     let has = |name: &str| mount.super_options.iter().any(|o| o == name);
     options.push(if has("lazytime") { "lazytime" } else { "nolazytime" }.to_owned());
     if matches!(mount.kind.as_str(), "ext4" | "ext3" | "btrfs") {
-        options.push(if has("discard") || has("discard=async") { "discard" } else { "nodiscard" }.to_owned());
+        // As it is written: btrfs has two ways to discard.
+        let discard = mount.super_options.iter().find(|o| kind(o) == "discard");
+        options.push(discard.cloned().unwrap_or_else(|| "nodiscard".to_owned()));
         let commit = mount.super_options.iter().find(|o| o.starts_with("commit="));
         // The kernel does not print its default: 5 s (ext4), 30 s (btrfs).
         let default = if mount.kind == "btrfs" { "commit=30" } else { "commit=5" };
@@ -57,7 +59,8 @@ pub fn undo(path: &Path, wanted: &str, before: &str) -> Undo {
 
 /// Whether all the wanted options hold.
 pub fn holds(wanted: &str, now: &str) -> bool {
-    wanted.split(',').all(|option| now.split(',').any(|o| o == option))
+    let is = |option: &str, seen: &str| option == seen || option == "discard" && seen == "discard=async";
+    wanted.split(',').all(|option| now.split(',').any(|seen| is(option, seen)))
 }
 
 /// Fail if somebody else has given the mount an option since: neither one of `wrote` nor one of `original`.
@@ -139,7 +142,7 @@ fn kind(option: &str) -> &str {
     match option {
         "noatime" | "relatime" | "strictatime" => "atime",
         "lazytime" | "nolazytime" => "lazytime",
-        "discard" | "nodiscard" => "discard",
+        "discard" | "discard=async" | "discard=sync" | "nodiscard" => "discard",
         _ if option.starts_with("commit=") => "commit",
         _ => "",
     }

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::deadline::Deadline;
 use super::foreign::Foreign;
 use super::journal::{Journal, Open, Undo};
 use super::kernel_files::KernelFiles;
+use super::keys::keys;
 use super::mounts::{self, is_mounted};
 use super::owner::{self, belongs_to};
 use super::remove::{self, real_parent, scratch_of};
@@ -20,7 +22,7 @@ pub struct Undone {
     kind: &'static str,
     what: String,
     pub done: bool,
-    error: Option<String>,
+    pub error: Option<String>,
 }
 
 impl std::fmt::Display for Undone {
@@ -145,14 +147,26 @@ pub fn rollback_those(
     // Processes first, out of turn: they keep mounts busy, and a `mount` still under way would win over us.
     entries.sort_by_key(|entry| !matches!(entry.undo, Undo::Process { .. }));
     let holder = journal.holder_pid()?;
+    // What is undone in part can no longer be confirmed. Where the disk is full this cannot be noted.
+    let pending: Vec<u64> = entries.iter().filter(|e| e.deadline.is_some()).map(|e| e.id).collect();
+    if let Some(first) = entries.iter().find(|entry| entry.deadline.as_ref().is_some_and(|d| !d.has_passed()))
+    {
+        let _ = journal.set_deadline(&first.owner, pending, &Deadline::passed());
+    }
     let mut undone = Vec::new();
+    // Never an older one before a newer one of the same key, nor its mark: the newer one's undo, repeated, would bring
+    // back what the older one had made.
+    let mut held: Vec<String> = Vec::new();
     let mut unmarked = Vec::new();
     for entry in entries {
-        let subject = subject(&entry.undo);
-        let result = if ended_with_its_boot(&entry) {
-            Ok(Some("the host was booted since".to_owned()))
-        } else {
-            perform(&entry, journal, kernel, holder)
+        let (subject, keys) = (subject(&entry.undo), keys(&entry.undo));
+        let result = match ended_with_its_boot(&entry) {
+            _ if keys.iter().any(|key| held.contains(key)) => {
+                Err(anyhow::anyhow!("a later change of the same setting must be undone first"))
+            }
+            Ok(true) => Ok(Some("the host was booted since".to_owned())),
+            Ok(false) => perform(&entry, journal, kernel, holder),
+            Err(error) => Err(error),
         };
         let (what, error) = match result {
             Ok(None) => (subject, None),
@@ -162,16 +176,22 @@ pub fn rollback_those(
             }
             Err(error) => (subject, Some(format!("{error:#}"))),
         };
-        if error.is_none() && journal.done(&entry.owner, entry.id).is_err() {
+        if error.is_some() {
+            held.extend(keys);
+        } else if !unmarked.is_empty() || journal.done(&entry.owner, entry.id).is_err() {
             unmarked.push((undone.len(), entry.owner, entry.id));
         }
         undone.push(Undone { kind: kind(&entry.undo), what, done: error.is_none(), error });
     }
     // On a full disk there is room for the marks once a volume's file is gone.
+    let mut failure = None;
     for (index, owner, id) in unmarked {
-        if let Err(error) = journal.done(&owner, id) {
+        if failure.is_none() {
+            failure = journal.done(&owner, id).err().map(|error| format!("{error:#}"));
+        }
+        if let Some(error) = &failure {
             undone[index].done = false;
-            undone[index].error = Some(format!("undone, but this cannot be noted: {error:#}"));
+            undone[index].error = Some(format!("undone, but this cannot be noted: {error}"));
         }
     }
     journal.tidy()?;
@@ -221,7 +241,7 @@ pub fn subject(undo: &Undo) -> String {
 
 /// Whether a reboot has undone this change. `sdb`, `zram1` or a sysctl may be somebody else's by now, so the
 /// undo would harm. Files on disk are still there, and what udev puts together again is known by its UUID or name.
-fn ended_with_its_boot(entry: &Open) -> bool {
+fn ended_with_its_boot(entry: &Open) -> anyhow::Result<bool> {
     // A server may run on another machine, or have been told to persist what was set.
     let lasts = matches!(
         entry.undo,
@@ -232,7 +252,7 @@ fn ended_with_its_boot(entry: &Open) -> bool {
             | Undo::File { .. }
             | Undo::Variable { .. }
     );
-    !lasts && !entry.lasts && entry.is_of_another_boot()
+    Ok(!lasts && !entry.lasts && entry.is_of_another_boot()?)
 }
 
 /// Undo one entry; what was done already is no error. The note tells what a person should know.
@@ -263,7 +283,9 @@ pub fn perform_change(entry: &Open, kernel: &KernelFiles) -> anyhow::Result<Opti
     match &entry.undo {
         Undo::Setting { restore } => {
             kernel.check_foreign(restore, entry)?;
-            Ok(kernel.restore(restore)?.map(str::to_owned))
+            // After a boot the companions are what the boot made them.
+            let ours = if entry.is_of_another_boot()? { restore.len().min(1) } else { restore.len() };
+            Ok(kernel.restore(&restore[..ours])?.map(str::to_owned))
         }
         Undo::Variable { login, restore, start } => variables::restore(login, restore, start.as_ref(), entry),
         Undo::File { path, content, made } => {
@@ -304,7 +326,7 @@ mod tests {
         let kernel = KernelFiles::new(&top);
         let restore = json!([{"path": "/sys/block/sdb/queue/scheduler", "value": "none"}]);
         let undo: Undo = serde_json::from_value(json!({"kind": "setting", "restore": restore})).unwrap();
-        for (boot_id, expected) in [("an-earlier-boot".to_owned(), "kyber"), (this_boot(), "none")] {
+        for (boot_id, expected) in [("an-earlier-boot".to_owned(), "kyber"), (this_boot().unwrap(), "none")] {
             let (wrote, undo) = ("kyber".to_owned(), undo.clone());
             let entry = Open {
                 id: 7,
@@ -346,6 +368,27 @@ mod tests {
         assert_eq!(rollback(&mut journal, None, &kernel, Foreigners::Keep).unwrap().len(), 1);
         assert!(!scratch.join("3").exists());
         assert_eq!(fs::metadata(top.join("state/journal.jsonl")).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn an_older_change_waits_for_the_newer_one_of_its_key() {
+        let (_keep, mut journal, top) = journal();
+        fs::create_dir(top.join("sys")).unwrap();
+        let kernel = KernelFiles::new(&top);
+        let mut change = |values: &[(&str, &str)], wrote: &str| {
+            let restore: Vec<Value> = values.iter().map(|(p, v)| json!({"path": p, "value": v})).collect();
+            let undo = serde_json::from_value(json!({"kind": "setting", "restore": restore})).unwrap();
+            journal.add_change("a", None, wrote, false, undo).unwrap();
+        };
+        change(&[("/sys/x", "1")], "2");
+        change(&[("/sys/y", "1"), ("/sys/x", "2")], "5");
+        fs::write(top.join("sys/x"), "2").unwrap();
+        for (theirs, left) in [("9", "2"), ("1", "1")] {
+            fs::write(top.join("sys/y"), theirs).unwrap();
+            let undone = rollback(&mut journal, Some("a"), &kernel, Foreigners::Keep).unwrap();
+            assert_eq!(undone.iter().filter(|each| each.done).count(), if theirs == "9" { 0 } else { 2 });
+            assert_eq!(fs::read_to_string(top.join("sys/x")).unwrap().trim(), left);
+        }
     }
 
     #[test]

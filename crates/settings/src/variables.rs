@@ -1,13 +1,14 @@
 //! Variables of a live server: read, set, read back, and put back from what the journal says alone.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 
 use super::foreign::{self, Foreign};
 use super::journal::{Open, ServerStart, Undo, VariableValue};
+use super::world::{self, Connection, since_boot};
 use base::error::AgentError;
-use mysql::{Connection, ServerArguments};
+use mysql::ServerArguments;
 
 /// A buffer pool that becomes smaller must first write pages; the statement itself returns sooner.
 const STATEMENT: Duration = Duration::from_secs(60);
@@ -20,16 +21,44 @@ const LONGEST_BYTES: usize = 64 << 10;
 /// ER_UNKNOWN_SYSTEM_VARIABLE.
 const UNKNOWN_VARIABLE: u16 = 1193;
 
+/// ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS, ER_USER_LIMIT_REACHED: once we are gone, there is room for one.
+const NO_ROOM: [u16; 3] = [1040, 1203, 1226];
+
+/// What our session has of its own, because global values may be among those that we set: an undo must not depend on
+/// them. Quotes and backslashes mean what we think they mean, whatever init_connect has set. A server lacks some.
+const SESSION: &[(&str, &str)] = &[
+    ("max_execution_time", "0"),
+    ("max_statement_time", "0"),
+    ("sql_big_selects", "1"),
+    ("sql_mode", "''"),
+    ("sql_select_limit", "18446744073709551615"),
+    ("wait_timeout", "28800"),
+];
+
 /// Setting one of these may move the others: servers keep them in order.
 const COUPLED: &[(&str, &[&str])] = &[
+    ("binlog_cache_size", &["max_binlog_cache_size"]),
+    ("binlog_stmt_cache_size", &["max_binlog_stmt_cache_size"]),
+    ("character_set_connection", &["collation_connection"]),
+    ("character_set_database", &["collation_database"]),
+    ("character_set_server", &["collation_server"]),
+    ("collation_connection", &["character_set_connection"]),
+    ("collation_database", &["character_set_database"]),
+    ("collation_server", &["character_set_server"]),
     ("innodb_io_capacity", &["innodb_io_capacity_max"]),
     ("innodb_io_capacity_max", &["innodb_io_capacity"]),
     ("innodb_max_dirty_pages_pct", &["innodb_max_dirty_pages_pct_lwm"]),
     ("innodb_max_dirty_pages_pct_lwm", &["innodb_max_dirty_pages_pct"]),
+    ("max_binlog_cache_size", &["binlog_cache_size"]),
+    ("max_binlog_stmt_cache_size", &["binlog_stmt_cache_size"]),
+    ("read_only", &["super_read_only"]),
+    ("super_read_only", &["read_only"]),
 ];
 
 /// The first may never be above the second.
 pub const PAIRS: &[(&str, &str)] = &[
+    ("binlog_cache_size", "max_binlog_cache_size"),
+    ("binlog_stmt_cache_size", "max_binlog_stmt_cache_size"),
     ("innodb_io_capacity", "innodb_io_capacity_max"),
     ("innodb_max_dirty_pages_pct_lwm", "innodb_max_dirty_pages_pct"),
 ];
@@ -48,10 +77,15 @@ impl Server {
         };
         let mut connection =
             Connection::open(&options).with_context(|| format!("the server at {}", options.endpoint))?;
-        // Quotes and backslashes mean what we think they mean, whatever init_connect has set.
-        for statement in ["SET NAMES utf8mb4", "SET SESSION sql_mode = ''"] {
-            connection.execute(statement).context("the server")?;
+        for (name, value) in SESSION {
+            match connection.execute(&format!("SET SESSION {name} = {value}")) {
+                Err(error) if error.code() != Some(UNKNOWN_VARIABLE) => {
+                    return Err(error).context("the server");
+                }
+                _ => {}
+            }
         }
+        connection.execute("SET NAMES utf8mb4").context("the server")?;
         Ok(Server { connection, login: login.pinned(&options)? })
     }
 
@@ -74,6 +108,10 @@ impl Server {
     /// Refuse values that could not be restored later: each is set to what it is, which changes nothing.
     pub fn prove_way_back(&mut self, values: &[VariableValue]) -> anyhow::Result<()> {
         for VariableValue { name, value } in values {
+            // To set one to itself would give it the default collation. Its name is one that the server knows.
+            if name.starts_with("character_set_") && values.len() > 1 {
+                continue;
+            }
             let written = self.write(name, value.as_deref());
             let seen = self.read(name)?;
             let why = match written {
@@ -87,6 +125,24 @@ impl Server {
             return Err(AgentError::Refused(text).into());
         }
         Ok(())
+    }
+
+    /// Undo a change at once that locks new sessions of this account out: later nothing could undo it.
+    pub fn prove_new_session(&mut self, values: &[VariableValue]) -> anyhow::Result<()> {
+        let Err(cause) = Server::connect(&self.login).and_then(|mut server| server.start()) else {
+            return Ok(());
+        };
+        let code = cause.chain().find_map(|cause| cause.downcast_ref::<mysql::Error>()?.code());
+        if code.is_some_and(|code| NO_ROOM.contains(&code)) {
+            return Ok(());
+        }
+        for VariableValue { name, value } in values {
+            self.write(name, value.as_deref())?;
+        }
+        let name = values.first().map_or("", |value| &value.name);
+        let text =
+            format!("{name}: it was undone, because a new session could not have undone it: {cause:#}");
+        Err(AgentError::Refused(text).into())
     }
 
     /// One column of the only row of an answer.
@@ -162,7 +218,7 @@ impl Server {
 
     /// Until all hold: the second may be what keeps the first from its place, or the server still be at work.
     fn restore(&mut self, values: &[VariableValue]) -> anyhow::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = since_boot() + PATIENCE;
         loop {
             let mut wrong = None;
             for VariableValue { name, value } in values {
@@ -180,8 +236,8 @@ impl Server {
             }
             match wrong {
                 None => return Ok(()),
-                Some(text) if Instant::now() > deadline => return Err(AgentError::Refused(text).into()),
-                Some(_) => std::thread::sleep(Duration::from_millis(50)),
+                Some(text) if since_boot() > deadline => return Err(AgentError::Refused(text).into()),
+                Some(_) => world::sleep(Duration::from_millis(50)),
             }
         }
     }
@@ -195,7 +251,7 @@ pub fn restore(
     entry: &Open,
 ) -> anyhow::Result<Option<String>> {
     let mut server = Server::connect(login)?;
-    let mut became = entry.became.as_slice();
+    let (mut ours, mut became) = (values, entry.became.as_slice());
     if let Some(start) = start {
         let now = server.start()?;
         if now.server != start.server {
@@ -206,8 +262,8 @@ pub fn restore(
             if !entry.lasts {
                 return Ok(Some("the server was restarted since".to_owned()));
             }
-            // It started with our file: the first one is ours again, and the others are as the server made them.
-            became = &became[..became.len().min(1)];
+            // It started with our file: what was written is ours again, and the others are what the start made them.
+            (ours, became) = (&values[..values.len().min(1)], &[]);
         }
     }
     let now = server.read_all(values)?;
@@ -217,7 +273,29 @@ pub fn restore(
         .map(|(v, now)| foreign::Value { name: &v.name, original: v.value.as_deref(), now: now.as_deref() })
         .collect();
     foreign::check(&values_now, became, &entry.wrote, |_, wanted, seen| same(wanted, seen))?;
-    server.restore(values).map(|()| None)
+    server.restore(ours).map(|()| None)
+}
+
+/// Refuse to keep a change of which the original is back, or of another start of the server, or of another server.
+pub fn must_not_be_restored(
+    login: &ServerArguments,
+    values: &[VariableValue],
+    start: Option<&ServerStart>,
+) -> anyhow::Result<()> {
+    let mut server = Server::connect(login)?;
+    let refused = |text: String| Err(AgentError::Refused(text).into());
+    let Some(VariableValue { name, value }) = values.first() else { return Ok(()) };
+    let now = server.start()?;
+    if start.is_some_and(|start| start.server != now.server) {
+        return refused(format!("{name}: another server answers now: {}", now.server));
+    }
+    if start.is_some_and(|start| start.started_s != now.started_s) {
+        return refused(format!("{name}: the server was restarted since, which undid what was set"));
+    }
+    if is(value.as_deref(), server.read(name)?.as_deref()) {
+        return refused(format!("{name} is {} again: what was set was undone", shown(value.as_deref())));
+    }
+    Ok(())
 }
 
 /// Whether a variable has this value; None is NULL.

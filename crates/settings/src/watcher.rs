@@ -11,12 +11,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::deadline::uptime;
+use super::deadline::Deadline;
 use super::history;
-use super::journal::{self, Journal, Open, this_boot};
+use super::journal::{self, Journal, Open};
 use super::kernel_files::KernelFiles;
+use super::owner::belongs_to;
 use super::survival;
 use super::undo::{self, Foreigners, Undone};
+use super::world::{self, since_boot, sleep};
+use base::error::AgentError;
 
 const GLANCE: Duration = Duration::from_secs(1);
 /// A failed undo (the server is down) is retried with growing pauses, for a day after the deadline, then left to the
@@ -26,28 +29,67 @@ const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 const READY: &str = "watching\n";
 
 /// Whether nobody confirmed it in time. A host that was booted since was not confirmed, either.
-fn is_overdue(entry: &Open) -> bool {
-    let boot = this_boot();
-    let same_boot = entry.boot_id == boot || entry.boot_id.is_empty() || boot.is_empty();
-    entry
-        .deadline
-        .as_ref()
-        .is_some_and(|deadline| !same_boot || uptime().as_nanos() >= u128::from(deadline.uptime_ns))
+fn is_overdue(entry: &Open) -> anyhow::Result<bool> {
+    let Some(deadline) = &entry.deadline else { return Ok(false) };
+    Ok(deadline.has_passed() || entry.is_of_another_boot()?)
+}
+
+/// The numbers of the overdue ones among these.
+fn overdue<'a>(entries: impl IntoIterator<Item = &'a Open>) -> anyhow::Result<Vec<u64>> {
+    let mut found = Vec::new();
+    for entry in entries {
+        if is_overdue(entry)? {
+            found.push(entry.id);
+        }
+    }
+    Ok(found)
 }
 
 /// Undo what is overdue, whoever opened the journal and for whatever reason, and say so.
 pub fn revert_overdue(journal: &mut Journal, kernel: &KernelFiles) -> anyhow::Result<Vec<Undone>> {
-    if !journal.content.open.iter().any(is_overdue) {
+    if overdue(&journal.content.open)?.is_empty() {
         return Ok(vec![]);
     }
-    history::finish_confirmed(journal)?;
-    let overdue: Vec<u64> = journal.content.open.iter().filter(|e| is_overdue(e)).map(|e| e.id).collect();
+    history::finish(journal)?;
+    let overdue = overdue(&journal.content.open)?;
     let undone =
         undo::rollback_those(journal, kernel, Foreigners::Keep, |entry| overdue.contains(&entry.id))?;
     for each in &undone {
-        eprintln!("headrace-agent: not confirmed in time, or by a call that was killed: {each}");
+        world::warn(&format!("not confirmed in time, or by a call that was killed: {each}"));
     }
     Ok(undone)
+}
+
+/// Refuse to confirm what should have been undone, all or in part.
+pub fn must_be_in_time(journal: &Journal, owner: &str) -> anyhow::Result<()> {
+    let ours = journal.content.open.iter().filter(|entry| belongs_to(&entry.owner, owner));
+    let late = overdue(ours)?;
+    let Some(entry) = late.first().and_then(|id| journal.entry(*id)) else { return Ok(()) };
+    let what = undo::subject(&entry.undo);
+    let text = format!(
+        "{owner}: too late to confirm: an undo of it has begun ({what} is still open): `headrace rollback --everyone` finishes it"
+    );
+    Err(AgentError::Refused(text).into())
+}
+
+/// Put off the deadline of the open changes of `owner`, never to an earlier one. How many there are.
+///
+/// Their watcher reads the journal again every second.
+pub fn extend(journal: &mut Journal, owner: &str, patience: Duration) -> anyhow::Result<usize> {
+    let later = Deadline::after(patience);
+    let ours: Vec<&Open> = journal.content.open.iter().filter(|entry| is_watched(entry, owner)).collect();
+    if ours.is_empty() {
+        let text =
+            format!("{owner} has nothing that awaits confirmation: it was confirmed, or undone, before");
+        return Err(AgentError::Refused(text).into());
+    }
+    let is_earlier = |entry: &&&Open| entry.deadline.as_ref().is_some_and(|d| d.uptime_ns < later.uptime_ns);
+    let due: Vec<u64> = ours.iter().filter(is_earlier).map(|entry| entry.id).collect();
+    let found = ours.len();
+    if !due.is_empty() {
+        journal.set_deadline(owner, due, &later)?;
+    }
+    Ok(found)
 }
 
 /// Start the process that undoes the changes of `owner` at their deadline, before the first of them is journaled.
@@ -65,32 +107,35 @@ pub fn start(state: &Path, owner: &str, root: &Path) -> anyhow::Result<()> {
         .env_remove("HEADRACE_COMMAND")
         .current_dir("/")
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
         .stderr(Stdio::null());
     // SAFETY: setsid is async-signal-safe, and nothing else happens between fork and exec.
     unsafe {
         command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into));
     }
-    let mut child = command.spawn().context("starting the watcher")?;
+    let out = world::start(&mut command).context("starting the watcher")?;
     // Nothing is written to the host before the watcher is safe from what could end us.
     let mut said = String::new();
-    let out = child.stdout.take().context("starting the watcher")?;
     std::io::BufReader::new(out).read_line(&mut said).context("the watcher")?;
     anyhow::ensure!(said == READY, "the watcher of the deadline did not start");
     Ok(())
 }
 
-/// The watcher itself: ends when there is nothing left to watch, or a day after the last deadline.
+/// The watcher itself.
 pub fn watch(state: &Path, owner: &str, kernel: &KernelFiles) -> anyhow::Result<()> {
     survival::outlive_the_unit();
     survival::outlive_a_shortage();
     say_ready();
+    keep_watch(state, owner, kernel)
+}
+
+/// Watch until nothing is left to be watched, or a day after the last deadline.
+pub fn keep_watch(state: &Path, owner: &str, kernel: &KernelFiles) -> anyhow::Result<()> {
     let mut pause = GLANCE;
-    let mut give_up = uptime() + PATIENCE;
-    while uptime() < give_up {
+    let mut give_up = since_boot() + PATIENCE;
+    while since_boot() < give_up {
         // The cause of a failed read (no descriptors, a failing disk) may be temporary.
         let Ok(open) = journal::read_open(state) else {
-            std::thread::sleep(GLANCE);
+            sleep(GLANCE);
             continue;
         };
         let deadlines_ns: Vec<u64> = open
@@ -104,22 +149,25 @@ pub fn watch(state: &Path, owner: &str, kernel: &KernelFiles) -> anyhow::Result<
                 Ok(journal) if journal.content.open.iter().all(|entry| !is_watched(entry, owner)) => {
                     return Ok(());
                 }
-                _ => std::thread::sleep(GLANCE),
+                _ => sleep(GLANCE),
             }
             continue;
         };
-        give_up = Duration::from_nanos(*last_ns) + PATIENCE;
-        if open.iter().any(|entry| is_watched(entry, owner) && is_overdue(entry)) {
+        // Never earlier than before: while a change is being made its deadline is the start of the machine, and
+        // where that is longer ago than our patience, the watcher would leave before the change has its own.
+        give_up = give_up.max(Duration::from_nanos(*last_ns) + PATIENCE);
+        let ours = open.iter().filter(|entry| is_watched(entry, owner));
+        if overdue(ours).map_or(true, |late| !late.is_empty()) {
             // Not `open_as`: another controller's lock must not keep an unconfirmed change.
             let failed = Journal::open(state)
                 .and_then(|mut journal| revert_overdue(&mut journal, kernel))
                 .map_or(1, |undone| undone.iter().filter(|u| !u.done).count());
             if failed > 0 {
-                std::thread::sleep(pause);
+                sleep(pause);
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         } else {
-            std::thread::sleep(Duration::from_nanos(*next_ns).saturating_sub(uptime()).min(GLANCE));
+            sleep(Duration::from_nanos(*next_ns).saturating_sub(since_boot()).min(GLANCE));
         }
     }
     Ok(())

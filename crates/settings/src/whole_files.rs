@@ -2,9 +2,7 @@
 //!
 //! Only files of our own (`headrace` is in their name), in the folders where a host's administrator puts such files.
 
-use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -12,6 +10,8 @@ use anyhow::Context;
 
 use super::foreign::Foreign;
 use super::journal::sync_folder;
+use super::world;
+use super::world::fs::{self, OpenOptions, OpenOptionsExt};
 use base::error::AgentError;
 
 const LONGEST_BYTES: usize = 64 << 10;
@@ -40,13 +40,13 @@ pub fn read(root: &Path, path: &Path) -> anyhow::Result<Option<String>> {
 
 /// The folders that must be made for it, the outermost first.
 pub fn missing_folders(root: &Path, path: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let mut missing: Vec<PathBuf> = path
-        .ancestors()
-        .skip(1)
-        .take_while(|folder| !below(root, folder).exists())
-        .map(Path::to_owned)
-        .collect();
-    missing.reverse();
+    let mut missing: Vec<PathBuf> = Vec::new();
+    for folder in path.ancestors().skip(1) {
+        if fs::exists(below(root, folder)).with_context(|| folder.display().to_string())? {
+            break;
+        }
+        missing.insert(0, folder.to_owned());
+    }
     if missing.len() > 1 {
         let text = format!("{}: this host has no {}", path.display(), missing[0].display());
         return Err(AgentError::Refused(text).into());
@@ -60,13 +60,18 @@ pub fn write(root: &Path, path: &Path, content: &str) -> anyhow::Result<()> {
         return Err(AgentError::Input(format!("{}: too long, or no text", path.display())).into());
     }
     for folder in missing_folders(root, path)? {
-        fs::create_dir(below(root, &folder)).with_context(|| folder.display().to_string())?;
+        let place = below(root, &folder);
+        fs::create_dir(&place).with_context(|| folder.display().to_string())?;
+        // Whatever the umask: a server reads its options as another user.
+        world::open_to_readers(&place).with_context(|| folder.display().to_string())?;
+        sync_folder(place.parent().unwrap_or(root))?;
     }
     let target = real(root, path)?;
     let folder = target.parent().unwrap_or(Path::new("/"));
     let draft = folder.join(".headrace.part");
     let written = (|| {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&draft)?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        world::dress(&file, &target)?;
         file.write_all(content.as_bytes())?;
         file.sync_all()?;
         fs::rename(&draft, &target)
@@ -93,15 +98,25 @@ pub fn check_foreign(root: &Path, path: &Path, original: Option<&str>, wrote: &s
 
 /// Put back the content, or take the file away with the folders that were made for it and are empty.
 pub fn restore(root: &Path, path: &Path, content: Option<&str>, made: &[PathBuf]) -> anyhow::Result<()> {
-    if read(root, path).ok().flatten().as_deref() != content {
-        match content {
-            Some(text) => write(root, path, text)?,
-            None => match fs::remove_file(real(root, path)?) {
-                Ok(()) => announce(root, path),
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(error).with_context(|| path.display().to_string()),
-            },
-        }
+    let is_there = read(root, path)?.as_deref() == content;
+    match content {
+        Some(text) if !is_there => write(root, path, text)?,
+        None if !is_there => match fs::remove_file(real(root, path)?) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).with_context(|| path.display().to_string());
+            }
+            _ => {}
+        },
+        _ => {}
+    }
+    // Also if it was there: whoever wrote or removed it may have been killed before this. Else a power cut brings the
+    // other one back, and the boot after that applies it.
+    let folder = below(root, path.parent().unwrap_or(Path::new("/")));
+    if fs::exists(&folder).with_context(|| folder.display().to_string())? {
+        sync_folder(&folder)?;
+    }
+    if content.is_none() && !is_there {
+        announce(root, path);
     }
     for folder in made.iter().rev() {
         match fs::remove_dir(below(root, folder)) {
@@ -126,15 +141,15 @@ fn real(root: &Path, path: &Path) -> anyhow::Result<PathBuf> {
     }
     let folder = path.parent().unwrap_or(Path::new("/"));
     let place = below(root, folder);
-    let true_root = root.canonicalize().with_context(|| root.display().to_string())?;
-    match place.canonicalize() {
+    let true_root = fs::canonicalize(root).with_context(|| root.display().to_string())?;
+    match fs::canonicalize(&place) {
         Ok(real) if real == below(&true_root, folder) => {}
         Ok(_) => return Err(refused("a symbolic link leads elsewhere").into()),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(|| folder.display().to_string()),
     }
     let file = place.join(path.file_name().unwrap_or_default());
-    if file.symlink_metadata().is_ok_and(|m| !m.is_file()) {
+    if fs::symlink_metadata(&file).is_ok_and(|m| !m.is_file()) {
         return Err(refused("is no plain file").into());
     }
     Ok(file)
@@ -197,6 +212,8 @@ fn announce(root: &Path, path: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,5 +1,6 @@
 //! Functions that only compute, and words that stand in front of a parenthesis without being a function.
 
+use super::lexer::{Kind, Lexer};
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
@@ -12,6 +13,40 @@ pub fn only_computes(name: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(lower) else { return false };
     KNOWN.contains(name) || name.starts_with("st_")
 }
+
+/// Whether a statement reads the clock, chance, or what is peculiar to a server or a connection: then its answers may differ
+/// on the same data.
+#[must_use]
+pub fn varies(text: &[u8]) -> bool {
+    let mut lexer = Lexer::new(text);
+    let mut function = false;
+    let mut shows = false;
+    while let Some(token) = lexer.next() {
+        let word = &text[token.start..token.end];
+        let is_of = |words: &str| {
+            words.split_ascii_whitespace().any(|each| word.eq_ignore_ascii_case(each.as_bytes()))
+        };
+        match token.kind {
+            Kind::Open if function => return true,
+            Kind::Variable if word.starts_with(b"@@") => return true,
+            Kind::Word if is_of(VARYING_WORDS) || shows && is_of(SHOWN_STATE) => return true,
+            _ => {}
+        }
+        shows |= token.kind == Kind::Word && is_of("show");
+        function = token.kind == Kind::Word && is_of(VARYING);
+    }
+    false
+}
+
+const VARYING: &str = "uuid uuid_short sys_guid rand random_bytes now sysdate curdate curtime unix_timestamp localtime \
+    localtimestamp utc_date utc_time utc_timestamp connection_id ps_current_thread_id version user current_user \
+    session_user system_user";
+
+const VARYING_WORDS: &str = "current_timestamp current_date current_time utc_timestamp utc_date utc_time current_user \
+    performance_schema processlist";
+
+const SHOWN_STATE: &str =
+    "status variables processlist engine master slave replica replicas binary open profile profiles";
 
 static KNOWN: LazyLock<HashSet<&str>> = LazyLock::new(|| {
     let groups = [WORDS, TYPES, AGGREGATES, NUMBERS, STRINGS, TIMES, JSON, OTHERS, PLACES];
@@ -70,3 +105,31 @@ const PLACES: &str = "area asbinary astext aswkb aswkt boundary buffer centroid 
     mbrdisjoint mbrequal mbrequals mbrintersects mbroverlaps mbrtouches mbrwithin multilinestring multipoint multipolygon \
     numgeometries numinteriorrings numpoints overlaps point pointfromtext pointn pointonsurface polyfromtext polygon \
     relate srid startpoint touches within x y";
+
+#[cfg(test)]
+mod tests {
+    use super::varies;
+
+    #[test]
+    fn clocks_and_chance_vary() {
+        for text in [
+            "SELECT UUID()",
+            "select a from t where at > now() - interval 1 day",
+            "SELECT CURRENT_TIMESTAMP",
+            "select @@hostname",
+            "SHOW GLOBAL STATUS LIKE 'Threads%'",
+            "select connection_id ( )",
+        ] {
+            assert!(varies(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "select user, version, rand from t",
+            "select 'now()'",
+            "show tables",
+            "select @now",
+            "select `now` from t",
+        ] {
+            assert!(!varies(text.as_bytes()), "{text}");
+        }
+    }
+}

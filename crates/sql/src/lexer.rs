@@ -372,7 +372,22 @@ impl<'a> Lexer<'a> {
         self.text[from..at].iter().rev().take_while(|&&byte| byte > 0x80).count() % 2 == 1
     }
 
+    #[inline(always)]
     fn backticks(&mut self, start: usize) -> Option<Token> {
+        let is_behind_ascii = start.checked_sub(1).is_none_or(|before| self.text[before] < 0x80);
+        if let Some(length) = memchr(b'`', &self.text[start + 1..])
+            && is_behind_ascii
+            && self.text[start + length] < 0x80
+            && self.byte(start + length + 2) != b'`'
+        {
+            return self.name(Kind::Quoted, start, start + length + 2);
+        }
+        self.rare_backticks(start)
+    }
+
+    /// Names with backticks in them, and with bytes from 0x80 before one.
+    #[cold]
+    fn rare_backticks(&mut self, start: usize) -> Option<Token> {
         let mut at = start + 1;
         let mut is_certain = !self.may_be_second(start);
         while let Some(length) = memchr(b'`', &self.text[at..]) {
@@ -388,7 +403,6 @@ impl<'a> Lexer<'a> {
 
     /// Whether the backtick at `at` may belong to the character before it, as in GBK. Then nothing from there on can be
     /// told from a name. What is whole characters of UTF-8 is not GBK.
-    #[inline(always)]
     fn may_be_second(&self, at: usize) -> bool {
         at > 0 && self.text[at - 1] > 0x80 && self.is_second(0, at) && {
             let ascii = self.text[..at].iter().rposition(u8::is_ascii).map_or(0, |last| last + 1);

@@ -6,6 +6,7 @@ mod definition;
 mod functions;
 pub mod lexer;
 mod places;
+mod pseudonyms;
 mod pt;
 pub mod readings;
 mod redact;
@@ -13,9 +14,10 @@ mod statements;
 mod strict;
 mod tables;
 
-pub use anonymise::{anonymise, anonymise_string};
+pub use anonymise::{anonymise, anonymise_string, kept_placeholders};
+pub use functions::varies;
 pub use redact::redact;
-pub use statements::{is_read_only, verb};
+pub use statements::{ends_others, is_read_only, verb};
 pub use tables::tables;
 
 /// Whose classes: our own, or percona-toolkit's for those who have a history of them.

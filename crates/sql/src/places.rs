@@ -41,9 +41,25 @@ impl Places {
     /// Looks at the next token; `is_secret_name` says so of a name. True if the token is in the place of a secret.
     #[inline]
     pub fn is_secret(&mut self, part: &[u8], token: Token, is_secret_name: impl Fn(&[u8]) -> bool) -> bool {
-        if self.stage == Stage::Off && token.kind != Kind::Word {
+        if self.stage == Stage::Off {
+            // Most tokens of most statements.
+            if token.kind == Kind::Word && matches!(part.len(), 6 | 7) {
+                self.begin(part);
+            }
             return false;
         }
+        self.follow(part, token, is_secret_name)
+    }
+
+    #[inline(never)]
+    fn begin(&mut self, word: &[u8]) {
+        if word.eq_ignore_ascii_case(b"insert") || word.eq_ignore_ascii_case(b"replace") {
+            *self = Self { stage: Stage::Table { is_named: false }, ..Self::default() };
+        }
+    }
+
+    #[inline(never)]
+    fn follow(&mut self, part: &[u8], token: Token, is_secret_name: impl Fn(&[u8]) -> bool) -> bool {
         match token.kind {
             Kind::Word | Kind::Quoted => self.name(part, token.kind == Kind::Word, is_secret_name),
             Kind::Open => self.open(),
@@ -68,11 +84,6 @@ impl Places {
     fn name(&mut self, name: &[u8], is_plain: bool, is_secret_name: impl Fn(&[u8]) -> bool) {
         let is = |word: &str| is_plain && name.eq_ignore_ascii_case(word.as_bytes());
         match self.stage {
-            Stage::Off => {
-                if is("insert") || is("replace") {
-                    *self = Self { stage: Stage::Table { is_named: false }, ..Self::default() };
-                }
-            }
             Stage::Columns { is_empty: true } if is("select") => self.rows(Stage::Select, self.depth),
             Stage::Columns { is_empty } => {
                 if is_empty {
@@ -93,7 +104,7 @@ impl Places {
             Stage::Rows if self.depth == 0 && !is("row") => self.stage = Stage::Off,
             Stage::Select if self.depth == self.base && is("select") => self.element = 0,
             Stage::Select if self.depth == self.base && is("from") => self.element = usize::MAX,
-            Stage::Rows | Stage::Select => {}
+            Stage::Off | Stage::Rows | Stage::Select => {}
         }
     }
 

@@ -259,8 +259,28 @@ const ENDS: &[&str] = &[
     "select",
 ];
 
-fn is_any(word: &[u8], words: &[&str]) -> bool {
+/// Whether it is one of them, in any letter case.
+pub(super) fn is_any(word: &[u8], words: &[&str]) -> bool {
     words.iter().any(|any| word.eq_ignore_ascii_case(any.as_bytes()))
+}
+
+/// What names of passwords and of functions that encrypt have in them.
+const PARTS: &[&str] =
+    &["passw", "passphrase", "secret", "sst_auth", "auth_string", "authentication_string", "crypt"];
+/// Of each byte, which of `PARTS` have it first, and second: a bit each. Most names are done after these.
+const FIRST: [u8; 256] = parts_with(0);
+const SECOND: [u8; 256] = parts_with(1);
+
+const fn parts_with(place: usize) -> [u8; 256] {
+    let mut table = [0; 256];
+    let mut part = 0;
+    while part < PARTS.len() {
+        let byte = PARTS[part].as_bytes()[place];
+        table[byte as usize] |= 1 << part;
+        table[byte.to_ascii_uppercase() as usize] |= 1 << part;
+        part += 1;
+    }
+    table
 }
 
 /// Names of passwords, and of functions whose arguments are keys or passwords.
@@ -268,12 +288,9 @@ fn is_secret_name(name: &[u8]) -> bool {
     if name.len() < 6 {
         return false;
     }
-    let is_part = name.iter().enumerate().any(|(at, byte)| match byte | 0x20 {
-        b'p' => starts(&name[at..], "passw") || starts(&name[at..], "passphrase"),
-        b's' => starts(&name[at..], "secret") || starts(&name[at..], "sst_auth"),
-        b'a' => starts(&name[at..], "auth_string") || starts(&name[at..], "authentication_string"),
-        b'c' => starts(&name[at..], "crypt"),
-        _ => false,
+    let is_part = name.windows(2).enumerate().any(|(at, pair)| {
+        FIRST[usize::from(pair[0])] & SECOND[usize::from(pair[1])] != 0
+            && PARTS.iter().any(|part| starts(&name[at..], part))
     });
     is_part || is_any(name, &["encode", "decode", "keyring_key_store", "create_asymmetric_priv_key", "kdf"])
 }

@@ -24,6 +24,12 @@ pub fn by_name(name: &[u8]) -> Command {
     by_byte(index.and_then(|index| u8::try_from(index).ok()).or_else(renamed).unwrap_or(UNKNOWN))
 }
 
+/// Whether a server writes this name.
+#[must_use]
+pub fn is_name(name: &[u8]) -> bool {
+    by_name(name) != Command::Other(UNKNOWN)
+}
+
 /// The command of a byte of the protocol.
 #[must_use]
 pub fn by_byte(byte: u8) -> Command {

@@ -16,6 +16,9 @@ pub struct Coverage {
     pub skipped_bytes: u64,
     /// Lines, packets or frames that made no sense.
     pub damaged: u64,
+    /// Events that were there and could not be read, as far as anything tells: those of damaged blocks, and what
+    /// clients said while their session was not understood. There may be more.
+    pub lost_events: u64,
     /// The first of them.
     pub places: Vec<Place>,
     /// Sessions seen; of these, encrypted ones and ones that began before the capture did.
@@ -68,6 +71,7 @@ impl Coverage {
         self.bytes += other.bytes;
         self.skipped_bytes += other.skipped_bytes;
         self.damaged += other.damaged;
+        self.lost_events += other.lost_events;
         self.places.extend(other.places.iter().cloned());
         self.places.truncate(KEPT_PLACES);
         self.sessions += other.sessions;

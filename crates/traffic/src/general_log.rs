@@ -1,7 +1,9 @@
 //! General query logs of MySQL, Percona Server and MariaDB: what clients sent, as it came.
 //!
 //! A line is `time TAB thread command TAB argument`, with the time in front of each since MySQL 5.7 and once a second
-//! before that and in MariaDB, where two TABs stand in its place and it is the server's local time. Nothing tells where
+//! before that and in MariaDB, where two TABs stand in its place and it is the server's local time. MySQL 5.0 pads commands
+//! to twelve columns instead of ending them with a TAB, and logs that went through an editor have blanks for TABs: there,
+//! only the names of commands that exist begin an event. Nothing tells where
 //! an argument ends: it goes on until a line that looks like another event. What no general log knows is `None`: how
 //! long it took, what came back. Who is asking stands on the line of the login and is remembered for each thread.
 //! Values stand in the text of executed statements. A login that is refused has two lines: `Connect`, and `Connect`
@@ -11,7 +13,7 @@ mod sessions;
 
 use std::io::Read;
 
-use memchr::{memchr, memchr_iter};
+use memchr::{memchr, memchr_iter, memmem};
 
 use self::sessions::Sessions;
 use super::commands;
@@ -24,6 +26,8 @@ use super::slow_log::time::{self, Stamp};
 const BUFFER_BYTES: usize = 512 << 10;
 /// What stands before an argument is not longer.
 const PREFIX_BYTES: usize = 96;
+/// Columns of a command with the blanks behind it, up to MySQL 5.0.
+const PADDED_BYTES: usize = 12;
 const ACCESS_DENIED: u16 = 1045;
 
 /// How to read what the log does not say.
@@ -96,10 +100,19 @@ enum Found<'a> {
 
 fn prefix(text: &[u8], at_end: bool) -> Found<'_> {
     let window = &text[..text.len().min(PREFIX_BYTES)];
+    // Most lines that begin with a blank are a statement's: these are told without a look for their ends.
+    if window.first() == Some(&b' ')
+        && window.iter().find(|byte| **byte != b' ').is_some_and(|byte| !matches!(byte, b'\t' | b'0'..=b'9'))
+    {
+        return Found::Nothing;
+    }
     let line = match memchr(b'\n', window) {
         Some(length) => &window[..length],
         None if at_end || window.len() == PREFIX_BYTES => window,
-        None if window.first().is_none_or(|first| *first == b'\t' || first.is_ascii_digit()) => {
+        None if window
+            .first()
+            .is_none_or(|first| matches!(first, b'\t' | b' ') || first.is_ascii_digit()) =>
+        {
             return Found::Unknown;
         }
         None => return Found::Nothing,
@@ -108,29 +121,54 @@ fn prefix(text: &[u8], at_end: bool) -> Found<'_> {
 }
 
 fn parts(line: &[u8]) -> Option<Prefix<'_>> {
-    let (time, rest) = match line.strip_prefix(b"\t\t") {
-        Some(rest) => (None, rest),
-        None => {
-            let (stamp, rest) = time::stamp(line)?;
-            (Some(stamp), rest.strip_prefix(b"\t")?)
-        }
+    let is_blank = |byte: &u8| matches!(byte, b'\t' | b' ');
+    let (time, rest) = match line.first()? {
+        b'\t' | b' ' => (None, line),
+        _ => time::stamp(line).map(|(stamp, rest)| (Some(stamp), rest))?,
     };
-    let rest = rest.trim_ascii_start();
+    let blanks = rest.iter().take_while(|byte| is_blank(byte)).count();
+    let has_tabs = if time.is_some() { rest.starts_with(b"\t") } else { rest.starts_with(b"\t\t") };
+    if blanks < 2 && !has_tabs {
+        return None;
+    }
+    let rest = &rest[blanks..];
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if digits == 0 || digits > 19 {
         return None;
     }
     let thread = rest[..digits].iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
     let rest = rest[digits..].strip_prefix(b" ")?;
+    let begin = line.len() - rest.len();
+    if let Some((command, length)) = padded(rest) {
+        return Some(Prefix { time, thread, command, length: begin + length });
+    }
     // A command without an argument still has its TAB, unless an editor took it.
     let length = memchr(b'\t', rest).unwrap_or_else(|| without_return(rest).len());
     let command = &rest[..length];
     let is_word = |byte: &u8| byte.is_ascii_alphabetic() || matches!(byte, b' ' | b'_');
-    if !command.first()?.is_ascii_alphabetic() || !command.iter().all(is_word) {
-        return None;
-    }
-    let end = line.len() - rest.len() + length;
-    Some(Prefix { time, thread, command, length: (end + 1).min(line.len()) })
+    let is_command = match has_tabs {
+        true => command.first()?.is_ascii_alphabetic() && command.iter().all(is_word),
+        false => commands::is_name(command),
+    };
+    is_command.then(|| Prefix { time, thread, command, length: (begin + length + 1).min(line.len()) })
+}
+
+/// A command that blanks follow, and the length of both.
+fn padded(rest: &[u8]) -> Option<(&[u8], usize)> {
+    let word = rest.iter().take_while(|byte| byte.is_ascii_alphabetic() || **byte == b' ').count();
+    // Names have single blanks in them.
+    let length = memmem::find(&rest[..word], b"  ").unwrap_or(word.min(PADDED_BYTES - 1));
+    let command = rest[..length].trim_ascii_end();
+    let end = rest.len().min(PADDED_BYTES);
+    let is_padded = end > command.len() && rest[command.len()..end].iter().all(|byte| *byte == b' ');
+    (is_padded && commands::is_name(command)).then_some((command, end))
+}
+
+/// The statement behind the `[number]` that MySQL up to 5.1 writes before prepared ones.
+fn without_number(argument: &[u8]) -> &[u8] {
+    let Some(rest) = argument.strip_prefix(b"[") else { return argument };
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    rest[digits..].strip_prefix(b"] ").filter(|_| digits > 0).unwrap_or(argument)
 }
 
 impl<'n> Parser<'n> {
@@ -251,9 +289,11 @@ impl<'n> Parser<'n> {
         let session = self.sessions.update(prefix.thread, command, argument);
         let mut event = Event::new(self.time_ns, prefix.thread, command);
         event.is_cut = is_cut;
-        if matches!(command, Command::Query | Command::Prepare | Command::Execute) {
-            event.text = argument;
-        }
+        event.text = match command {
+            Command::Query => argument,
+            Command::Prepare | Command::Execute => without_number(argument),
+            _ => b"",
+        };
         if command == Command::Connect && argument.starts_with(b"Access denied") {
             event.outcome = Outcome::Error(ACCESS_DENIED);
         }

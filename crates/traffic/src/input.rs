@@ -66,7 +66,7 @@ fn source(path: &Path, is_standard_input: bool, stop: Option<StopSignal>) -> any
         // Not `Stdin`: its buffer would hide from `poll` what was read ahead.
         File::from(io::stdin().as_fd().try_clone_to_owned()?)
     } else {
-        File::open(path)?
+        File::open(path).map_err(unreadable)?
     };
     let Some(stop) = stop else { return decompress(Start::of(Box::new(file))?) };
     if is_standard_input || !file.metadata()?.is_file() {
@@ -78,18 +78,25 @@ fn source(path: &Path, is_standard_input: bool, stop: Option<StopSignal>) -> any
     Ok(Source::File(FollowedFile::open(path, stop)?))
 }
 
+/// The caller named the file: if it cannot be opened, the caller was wrong.
+#[allow(clippy::needless_pass_by_value)]
+fn unreadable(error: io::Error) -> AgentError {
+    AgentError::Input(error.to_string())
+}
+
 /// Whether a file is a plain one: no pipe, no device, not compressed. Only such a file can be read in parts.
 ///
 /// # Errors
 /// It cannot be opened or read.
-pub fn is_plain(path: &Path) -> io::Result<bool> {
+pub fn is_plain(path: &Path) -> anyhow::Result<bool> {
     if path == Path::new("-") {
         return Ok(false);
     }
-    if !std::fs::metadata(path)?.is_file() {
+    // A pipe must not be opened: its writer would find it closed.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Ok(false);
     }
-    let start = Start::of(Box::new(File::open(path)?))?;
+    let start = Start::of(Box::new(File::open(path).map_err(unreadable)?))?;
     Ok(!start.is_gzip() && !start.is_zstd())
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::coverage::Coverage;
 use super::event::{Event, Sink};
 use super::packets::PacketOptions;
+use super::pieces::without_banners;
 use super::recording::{MAGIC, Reader};
 use super::wire::{Decoder, WireOptions};
 use super::{general_log, input, packets, slow_log};
@@ -102,8 +103,9 @@ pub fn read_recording(
     options: &SourceOptions,
     sink: &mut dyn Sink,
 ) -> anyhow::Result<Coverage> {
-    let mut events = 0;
+    let (mut events, mut read) = (0, 0);
     while let Some(event) = reader.next()? {
+        read += 1;
         if event.is_state && !options.state {
             continue;
         }
@@ -113,6 +115,10 @@ pub fn read_recording(
     let mut coverage = coverage_of(reader, name);
     // What was recorded may have been cut since, or damaged.
     coverage.events = events;
+    // Of a block whose header is damaged, only the recorder's sum tells what stood in it.
+    let written: Option<u64> = reader.info().iter().map(|info| Some(info.totals.as_ref()?.events)).sum();
+    let missing = written.unwrap_or(0).saturating_sub(read);
+    coverage.lost_events += missing.saturating_sub(reader.damage().lost_events);
     Ok(coverage)
 }
 
@@ -150,7 +156,8 @@ fn head(input: &mut impl Read, name: &str) -> anyhow::Result<(Kind, Vec<u8>)> {
         {
             return Ok((kind, head));
         }
-        if bytes == 0 && is_head_of_log(&head) {
+        // What a server writes when it opens a log of either kind, and nothing more.
+        if bytes == 0 && without_banners(&head).is_empty() {
             return Ok((Kind::Empty, head));
         }
         if bytes == 0 || head.len() >= HEAD_BYTES {
@@ -176,28 +183,7 @@ fn kind_of_line(line: &[u8]) -> Option<Kind> {
     if SLOW.iter().any(|begin| line.starts_with(begin)) {
         return Some(Kind::SlowLog);
     }
-    is_general(line).then_some(Kind::GeneralLog)
-}
-
-/// Whether a line has a time or none, a tab, the number of a connection and a command.
-fn is_general(line: &[u8]) -> bool {
-    let Some(tab) = line.iter().position(|byte| *byte == b'\t') else {
-        return false;
-    };
-    let (time, rest) = line.split_at(tab);
-    let is_time = time.iter().all(|byte| byte.is_ascii_digit() || b" :-+.TZ".contains(byte));
-    let rest = rest.trim_ascii_start();
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let command = &rest[digits..];
-    is_time && digits > 0 && command.len() > 1 && command[0] == b' ' && command[1].is_ascii_uppercase()
-}
-
-/// What a server writes when it opens a log of either kind, and nothing more.
-fn is_head_of_log(head: &[u8]) -> bool {
-    head.is_empty()
-        || head
-            .split(|byte| *byte == b'\n')
-            .any(|line| line.starts_with(b"Time") && line.ends_with(b"Argument"))
+    general_log::is_event(line).then_some(Kind::GeneralLog)
 }
 
 #[cfg(test)]
@@ -233,10 +219,15 @@ mod tests {
                 "2026-11-21T10:00:00.123456Z\t    8 Query\tselect 1\n",
                 "261121 15:00:00\t     4 Connect\troot@localhost on  using Socket\n",
                 "\t\t     4 Query\tselect\n",
+                "070207 21:55:24\t     42 Connect     root@localhost on db1\n",
+                "070207  0:55:24      51 Query       SELECT a\n",
+                "2016-06-07T19:07:02.558338Z    3 Connect\troot@localhost on  using Socket\n",
             ] {
                 assert_eq!(kind(format!("{begin}{line}").as_bytes()), Some(Kind::GeneralLog), "{line}");
             }
             assert_eq!(kind(begin.as_bytes()), Some(Kind::Empty));
+            // Something that nobody can read is not nothing.
+            assert_eq!(kind(format!("{begin}something else\n").as_bytes()), None);
         }
         assert_eq!(kind(b"\x89HRREC\r\nand more"), Some(Kind::Recording));
         assert_eq!(kind(b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0"), Some(Kind::Capture));

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from headrace.agent.program import PROGRAM
-from headrace.errors import Busy, CommandFailed, DiskFull, HeadraceError, NotReady, PlanError, Refused
+from headrace.errors import (
+    Busy,
+    CommandFailed,
+    DiskFull,
+    HeadraceError,
+    NotAsAsked,
+    NotReady,
+    PlanError,
+    Refused,
+)
 from headrace.target.command import signal_name
 
 #: The agent's exit codes are those of ``headrace`` itself (docs/reference/exit-codes.md), except for wrong
@@ -14,6 +23,7 @@ _ERRORS: dict[int, type[HeadraceError]] = {
     5: Refused,
     7: Busy,
     8: DiskFull,
+    14: NotAsAsked,
     126: NotReady,
     127: NotReady,
 }
@@ -24,7 +34,7 @@ _HINTS = {
     127: "run the same command again, which installs it; `headrace doctor` looks closer",
 }
 #: Prefix of the agent's errors, which headrace's error class already implies.
-_MARKS = ("refused: ", "busy: ", "bad input: ", "error: ")
+_MARKS = ("refused: ", "busy: ", "bad input: ", "too late: ", "error: ")
 
 
 def words_of(error_text: str) -> str:

@@ -260,6 +260,15 @@ class Journal:
         words = await self._words("confirm", "--owner", self._owner)
         await self._agent.text(*words, stdin=b"[]", timeout_s=JOURNAL_TIMEOUT_S)
 
+    async def extend(self, confirm_within_s: float) -> None:
+        """Put off the deadline of our changes that await ``confirm``: so long from now, never less than they have.
+
+        Raises Refused where there are none (any more).
+        """
+        words = await self._words("extend", "--owner", self._owner)
+        within = f"{round(confirm_within_s * 1000)}ms"
+        await self._agent.text(*words, "--confirm-within", within, stdin=b"[]", repeatable=True)
+
     async def history(self) -> list[dict[str, Any]]:
         """What was kept, oldest first: owner, when, and how to undo it."""
         kept: list[dict[str, Any]] = await self._ask("history", repeatable=True)

@@ -37,6 +37,7 @@ CHANGES_BY_ITSELF = frozenset(
         "irqbalance.pid",
         # Depends on the memory that was free at boot.
         "sysctls.fs.file-max",
+        "sysctls.net.netfilter.nf_conntrack_count",
         "sysctls.vm.user_reserve_kbytes",
         "cgroup.groups",
         "cgroup.io.*.path",
@@ -48,8 +49,15 @@ CHANGES_BY_ITSELF = frozenset(
         "servers.*.cgroup.groups",
         "servers.*.cgroup.io.*.path",
         "server_settings.engines",
+        "server_settings.innodb_size",
         "server_settings.tables_without_primary_key",
+        "server_settings.auto_increment",
+        "server_settings.temporary_tablespace_bytes",
         "server_settings.replication",
+        "server_settings.replicas",
+        "server_settings.replica_addresses",
+        # A setting that was changed and changed back.
+        "server_settings.set_since_start",
         "server_settings.pid",
         "server_settings.variables.timestamp",
         "server_settings.variables.insert_id",

@@ -1,19 +1,85 @@
 """Each treatment relative to the baseline of its condition, and the baseline to itself.
 
 A block runs every treatment close together in time, so slow drift cancels in the ratio of two trials of a block.
-The data are the blocks' log ratios, nothing finer.
+The data are the trials' logs, nothing finer.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.analysis import intervals
+from headrace.analysis.estimate import One, fit_one
 from headrace.analysis.intervals import Interval
+from headrace.analysis.observed import answered, blocks_of, is_unanswered, seen_of
 from headrace.analysis.result import Effect, NoiseFloor, Verdict
 from headrace.analysis.trials import THROUGHPUT, TrialResponse
 from headrace.model import Role
+
+
+def effects(
+    response: str,
+    trials: Mapping[str, Sequence[TrialResponse]],
+    baseline: str,
+    *,
+    condition: str = "",
+    alpha: float = 0.05,
+    equivalence: float = 0.03,
+    comparisons: int = 1,
+) -> tuple[list[Effect], One | None]:
+    """Every treatment of one condition relative to its baseline, and the fit that says so: see ``estimate``.
+
+    ``trials`` are by treatment. A treatment is missing if it shares no block with the baseline, or if a comparison
+    would require selecting trials: one that did work but has no value for the response (too few operations for a
+    percentile) is a slow one, so dropping it would be optimistic. With fewer than 2 common blocks there is an
+    estimate, but neither interval nor verdict.
+
+    The level is alpha / ``comparisons`` (Bonferroni; Dunn 1961): all intervals of one response jointly cover their
+    true ratios with probability 1 - alpha, regardless of the dependence through the shared baseline. Holm's
+    procedure would reject more, but as a sequence of tests it yields no simultaneous intervals of the usual form,
+    and reports show intervals. Dunnett's intervals assume a common variance, but a treatment may be more or less
+    variable than the baseline.
+    """
+    sound = answered(response, trials, baseline)
+    if baseline not in sound or len(sound) < 2:
+        return [], None
+    seen = [one for own in sound.values() for one in seen_of(response, own)]
+    found = fit_one(seen)
+    contrasts = found.to(baseline)
+    half = contrasts.half_width(alpha / comparisons / 2)
+    own_resolution = {name: _resolution(own, response) for name, own in sound.items()}
+    result = []
+    for i, name in enumerate(found.names):
+        blocks = len(blocks_of(sound[name]) & blocks_of(sound[baseline]))
+        if name == baseline or not blocks:
+            continue
+        resolution = own_resolution[name] + own_resolution[baseline]
+        error = float(contrasts.error[i])
+        is_known = blocks > 1 and not math.isnan(error)
+        log = float(contrasts.estimate[i])
+        ratio = intervals.around(log, float(half[i]) + resolution if is_known else None)
+        needed = None
+        own_verdict = verdict(response, ratio, equivalence)
+        if own_verdict is Verdict.NOT_ENOUGH_DATA and is_known:
+            degrees = float(contrasts.degrees[i])
+            needed = intervals.blocks_needed(
+                log, error, degrees, blocks, alpha / comparisons, equivalence, resolution
+            )
+        result.append(
+            Effect(
+                response=response,
+                treatment=name,
+                baseline=baseline,
+                condition=condition,
+                ratio=ratio,
+                verdict=own_verdict,
+                blocks=blocks,
+                blocks_needed=needed,
+                comparisons=comparisons,
+            )
+        )
+    return result, found
 
 
 def paired_effect(
@@ -26,41 +92,20 @@ def paired_effect(
     equivalence: float = 0.03,
     comparisons: int = 1,
 ) -> Effect | None:
-    """One treatment relative to its baseline; None if that would require selecting trials.
-
-    Both baseline trials of a block are averaged in log first. A block that lacks a side is dropped; None if no
-    block has both. Also None if a trial of such a block did work but has no value for the response (too few
-    operations for a percentile): slow trials have the fewest operations, so dropping them would be optimistic.
-    With fewer than 2 whole blocks there is an estimate, but neither interval nor verdict.
-
-    The level is alpha / ``comparisons`` (Bonferroni; Dunn 1961): all intervals of one response jointly cover their
-    true ratios with probability 1 - alpha, regardless of the dependence through the shared baseline. Holm's
-    procedure would reject more, but as a sequence of tests it yields no simultaneous intervals of the usual form,
-    and reports show intervals. Dunnett's intervals assume a common variance, but a treatment may be more or less
-    variable than the baseline; here each comparison has its own variance.
-    """
-    blocks = _blocks(treated) & _blocks(baseline)
-    if not blocks or _has_unanswered([*treated, *baseline], response, blocks):
+    """One treatment relative to its baseline, without the trials of others: see ``effects``."""
+    if not treated or not baseline:
         return None
-    a, b = _logs(baseline, response), _logs(treated, response)
-    level = alpha / comparisons
-    resolution = _resolution(treated, response) + _resolution(baseline, response)
-    ratios = {block: b[block] - a[block] for block in sorted(blocks)}
-    ratio = intervals.geometric(ratios, level, resolution)
-    found = verdict(response, ratio, equivalence)
-    open_question = found is Verdict.NOT_ENOUGH_DATA
-    needed = intervals.blocks_needed(ratios, level, equivalence, resolution) if open_question else None
-    return Effect(
-        response=response,
-        treatment=treated[0].treatment,
-        baseline=baseline[0].treatment,
+    trials = {baseline[0].treatment: baseline, treated[0].treatment: treated}
+    found, _ = effects(
+        response,
+        trials,
+        baseline[0].treatment,
         condition=condition,
-        ratio=ratio,
-        verdict=found,
-        blocks=len(ratios),
-        blocks_needed=needed,
+        alpha=alpha,
+        equivalence=equivalence,
         comparisons=comparisons,
     )
+    return found[0] if found else None
 
 
 def unpaired_effect(
@@ -74,11 +119,11 @@ def unpaired_effect(
     comparisons: int = 1,
 ) -> Effect | None:
     """One treatment in two experiments, as b / a with Welch's interval; None if a side or a trial lacks a value
-    (see ``paired_effect``). The unit is the block (its trials averaged in log), because trials of a block share
+    (see ``effects``). The unit is the block (its trials averaged in log), because trials of a block share
     conditions.
     """
     logs_a, logs_b = _logs(a, response), _logs(b, response)
-    if not logs_a or not logs_b or _has_unanswered([*a, *b], response, _blocks(a) | _blocks(b)):
+    if not logs_a or not logs_b or _has_unanswered([*a, *b], response, blocks_of(a) | blocks_of(b)):
         return None
     resolution = _resolution(a, response) + _resolution(b, response)
     ratio = intervals.welch(logs_a, logs_b, alpha / comparisons, resolution)
@@ -100,13 +145,13 @@ def noise_floor(
 ) -> NoiseFloor | None:
     """The A/A comparison: the baseline's second trial of each block relative to its first, at level 1 - alpha.
 
-    None without a block in which both were measured, or if one lacks a value (see ``paired_effect``). The order of
+    None without a block in which both were measured, or if one lacks a value (see ``effects``). The order of
     the two within their block is random, so a ratio other than 1 is noise (or, with probability alpha, bad luck),
     never an effect.
     """
     firsts = [t for t in baseline if t.role is Role.BASELINE]
     seconds = [t for t in baseline if t.role is Role.REPEAT]
-    blocks = _blocks(firsts) & _blocks(seconds)
+    blocks = blocks_of(firsts) & blocks_of(seconds)
     if not blocks or _has_unanswered([*firsts, *seconds], response, blocks):
         return None
     first, second = _logs(firsts, response), _logs(seconds, response)
@@ -142,16 +187,9 @@ def verdict(response: str, ratio: Interval, equivalence: float) -> Verdict:
     return Verdict.NOT_ENOUGH_DATA
 
 
-def _blocks(trials: Iterable[TrialResponse]) -> set[int]:
-    """The blocks in which a trial did any work."""
-    return {t.block for t in trials if t.value(THROUGHPUT) is not None}
-
-
 def _has_unanswered(trials: Iterable[TrialResponse], response: str, blocks: set[int]) -> bool:
     """Whether a trial of these blocks did work but has no value for the response."""
-    return any(
-        t.block in blocks and t.value(THROUGHPUT) is not None and t.value(response) is None for t in trials
-    )
+    return any(t.block in blocks and is_unanswered(t, response) for t in trials)
 
 
 def _logs(trials: Iterable[TrialResponse], response: str) -> dict[int, float]:

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.analysis import intervals, race
+from headrace.analysis import intervals, observed
+from headrace.analysis.estimate import Seen, fit_one
 from headrace.analysis.intervals import Interval
 from headrace.analysis.trials import THROUGHPUT, TrialResponse
 from headrace.model import Treatment
@@ -50,8 +51,9 @@ class Question:
     """One response in one condition.
 
     ``logs`` maps each configuration to its natural logs by block; ``is_paired`` is False if these are only
-    repeats. ``resolution``: the precision of the measurement, in log units. ``left_out`` lack data: they have no
-    value in some trial (using the other trials would be optimistic), or only one block when others have several.
+    repeats. ``trials`` are behind them, if there are several to a block, or some were disturbed. ``resolution``:
+    the precision of the measurement, in log units. ``left_out`` lack data: they have no value in some trial (using
+    the other trials would be optimistic), or only one block when others have several.
     """
 
     response: str
@@ -61,6 +63,7 @@ class Question:
     is_paired: bool = True
     resolution: Mapping[str, float] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    trials: Sequence[Seen] = ()
 
     @property
     def name(self) -> str:
@@ -161,11 +164,14 @@ class Decision:
     robusts: tuple[Robust, ...]
 
 
-def decide(questions: Sequence[Question], *, alpha: float = 0.05, margin: float = 0.03) -> Decision:
+def decide(
+    questions: Sequence[Question], *, alpha: float = 0.05, margin: float = 0.03, comparisons: int = 0
+) -> Decision:
     """The choices that the answers allow.
 
     Questions with fewer than two configurations offer no choice. Each best, and each robust choice, is a separate
-    claim at ``alpha``.
+    claim at ``alpha``, shared among at least ``comparisons``: with those of the verdicts, the best never
+    contradicts them.
     """
     asked = [q for q in map(_sound, questions) if len(q.logs) > 1]
     robusts = []
@@ -176,7 +182,7 @@ def decide(questions: Sequence[Question], *, alpha: float = 0.05, margin: float 
     return Decision(
         alpha,
         margin,
-        tuple(_best(q, alpha, margin) for q in asked),
+        tuple(_best(q, alpha * (len(q.logs) - 1) / max(comparisons, len(q.logs) - 1), margin) for q in asked),
         tuple(_fronts(asked, alpha)),
         tuple(robusts),
     )
@@ -194,38 +200,55 @@ def _sound(question: Question) -> Question:
     return replace(question, logs=logs, left_out=(*question.left_out, *short))
 
 
-def of_trials(treatments: Sequence[Treatment], trials: Sequence[TrialResponse]) -> list[Question]:
-    """An experiment's questions: throughput and p99 of each condition, one value per treatment and block (the
-    baseline's two averaged in log).
+def of_trials(
+    treatments: Sequence[Treatment],
+    trials: Sequence[TrialResponse],
+    baselines: Mapping[str, str] | None = None,
+) -> list[Question]:
+    """An experiment's questions: throughput and p99 of each condition. With ``baselines`` (by condition) they rest
+    on the trials of the verdicts: see ``observed.answered``.
     """
     found = []
     for condition in dict.fromkeys(t.condition for t in treatments):
         names = {t.name: t.configuration for t in treatments if t.condition == condition}
-        own = [t for t in trials if t.treatment in names]
+        own = {name: [t for t in trials if t.treatment == name] for name in names}
+        own = {name: mine for name, mine in own.items() if mine}
         for response in (THROUGHPUT, TAIL):
-            logs: dict[str, dict[int, list[float]]] = {}
-            resolution: dict[str, list[float]] = {}
-            silent = set()
-            for trial in own:
-                name, value = names[trial.treatment], trial.value(response)
-                if value is None:
-                    silent.add(name)
-                    continue
-                value = value if response == THROUGHPUT else value / _NS_PER_MS
-                logs.setdefault(name, {}).setdefault(trial.block, []).append(math.log(value))
-                resolution.setdefault(name, []).append(trial.resolution_log(response))
-            order = [name for name in names.values() if name in logs and name not in silent]
-            found.append(
-                Question(
-                    response if response == THROUGHPUT else f"{response}_ms",
-                    condition,
-                    response == THROUGHPUT,
-                    {name: {b: sum(v) / len(v) for b, v in logs[name].items()} for name in order},
-                    resolution={name: sum(resolution[name]) / len(resolution[name]) for name in order},
-                    left_out=tuple(name for name in names.values() if name in silent),
-                )
-            )
+            found.append(_question(response, condition, names, own, (baselines or {}).get(condition, "")))
     return found
+
+
+def _question(
+    response: str,
+    condition: str,
+    names: Mapping[str, str],
+    own: Mapping[str, Sequence[TrialResponse]],
+    baseline: str,
+) -> Question:
+    if baseline in own:
+        sound: Mapping[str, Sequence[TrialResponse]] = observed.answered(response, own, baseline)
+    else:
+        sound = {n: ts for n, ts in own.items() if all(t.value(response) is not None for t in ts)}
+    is_latency = response != THROUGHPUT
+    unit = math.log(_NS_PER_MS) if is_latency else 0.0
+    seen = [
+        one._replace(treatment=names[name], log=one.log - unit)
+        for name, mine in sound.items()
+        for one in observed.seen_of(response, mine)
+    ]
+    logs: dict[str, dict[int, list[float]]] = {names[name]: {} for name in sound}
+    for one in seen:
+        logs[one.treatment].setdefault(one.block, []).append(one.log)
+    resolution = {names[n]: [t.resolution_log(response) for t in ts] for n, ts in sound.items()}
+    return Question(
+        f"{response}_ms" if is_latency else response,
+        condition,
+        not is_latency,
+        {name: {b: sum(v) / len(v) for b, v in blocks.items()} for name, blocks in logs.items()},
+        resolution={name: sum(v) / len(v) for name, v in resolution.items()},
+        left_out=tuple(names[name] for name in own if name not in sound),
+        trials=seen,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,16 +277,28 @@ def _pairs(question: Question) -> _Pairs:
     resolution = own[:, None] + own[None, :]
     if not question.is_paired:
         return _unpaired(question, sign, resolution)
-    blocks = sorted({b for logs in question.logs.values() for b in logs})
-    table = np.array([[sign * question.logs[n].get(b, math.nan) for b in blocks] for n in names])
-    found = race.pairs(table, race.pool(table))
-    # One common block gives an estimate but no interval.
-    differences = table[:, None, :] - table[None, :, :]
-    there = ~np.isnan(differences)
-    single = np.where(there, differences, 0).sum(axis=2) / np.where(
-        there.any(axis=2), there.sum(axis=2), np.nan
-    )
-    return _Pairs(single, found.error, found.degrees, resolution, len(blocks))
+    seen = question.trials or [
+        Seen(name, block, log) for name, logs in question.logs.items() for block, log in logs.items()
+    ]
+    found = fit_one(seen)
+    places = [found.names.index(name) for name in names]
+    first, second = np.triu_indices(len(names), 1)
+    weights = np.zeros((len(first), len(found.names)))
+    each = np.arange(len(first))
+    weights[each, np.array(places)[first]] = 1
+    weights[each, np.array(places)[second]] = -1
+    ratios = found.ratios(weights)
+    matrices = []
+    for values, mirror in ((sign * ratios.estimate, -1), (ratios.error, 1), (ratios.degrees, 1)):
+        matrix = np.zeros((len(names), len(names)))
+        matrix[first, second], matrix[second, first] = values, mirror * values
+        matrices.append(matrix)
+    mean, error, degrees = matrices
+    blocks = {block for logs in question.logs.values() for block in logs}
+    if len(blocks) < 2:
+        error[:] = np.nan
+    np.fill_diagonal(degrees, 1.0)
+    return _Pairs(mean, error, degrees, resolution, len(blocks))
 
 
 def _unpaired(question: Question, sign: float, resolution: Floats) -> _Pairs:
@@ -350,25 +385,34 @@ def _best(question: Question, alpha: float, margin: float) -> Best:
     for i in found.order:
         logs = question.logs[names[i]].values()
         mean = math.exp(math.fsum(logs) / len(logs))
-        may_be = bool(found.unbeaten[i]) if found.has_intervals else None
+        # One that is beaten is, even if another's noise is unknown.
+        is_known = found.has_intervals or not found.unbeaten.all()
+        may_be = bool(found.unbeaten[i]) if is_known else None
         candidates.append(Candidate(names[i], mean, found.kept(i), may_be))
     needed = None
     if certainty is Certainty.NOT_ENOUGH_DATA and found.has_intervals and question.is_paired:
-        needed = _blocks_needed(question, candidates, alpha, margin)
+        needed = _blocks_needed(question, found.pairs, candidates, alpha, margin)
     return Best(question, tuple(candidates), certainty, found.pairs.blocks, needed)
 
 
 def _blocks_needed(
-    question: Question, candidates: Sequence[Candidate], alpha: float, margin: float
+    question: Question, pairs: _Pairs, candidates: Sequence[Candidate], alpha: float, margin: float
 ) -> int | None:
     """As many as the rival that is hardest to distinguish from the leader needs."""
+    names = list(question.logs)
     leader, *rest = candidates
-    most = 0
+    i, most = names.index(leader.name), 0
     for rival in (c for c in rest if c.may_be_best):
-        a, b = question.logs[leader.name], question.logs[rival.name]
-        ratios = {block: b[block] - a[block] for block in a if block in b}
-        resolution = question.resolution.get(leader.name, 0.0) + question.resolution.get(rival.name, 0.0)
-        needed = intervals.blocks_needed(ratios, alpha / len(rest), margin, resolution)
+        j = names.index(rival.name)
+        needed = intervals.blocks_needed(
+            float(pairs.mean[i, j]),
+            float(pairs.error[i, j]),
+            float(pairs.degrees[i, j]),
+            min(len(question.logs[leader.name]), len(question.logs[rival.name])),
+            alpha / len(rest),
+            margin,
+            float(pairs.resolution[i, j]),
+        )
         if needed is None:
             return None
         most = max(most, needed)

@@ -2,7 +2,9 @@
 
 If something other than the treatment affected the numbers, they answer a different question.
 
-Events that only the outside can cause (another process, the hypervisor, an array's resync) make a trial invalid.
+Events that only the outside can cause (another process, the hypervisor, an array's resync) make a trial invalid,
+unless their cost is measured: the verdicts account for the CPU time that others took (``estimate``), up to half of
+it. Designs whose results decide what runs next do not, so there a smaller share is enough.
 Events that the treatment itself may cause (swapping, deadlocks, work still in flight at the end) are warnings:
 dropping those trials would hide exactly the treatments that misbehave. The one exception is a kill for lack of
 memory: such a trial measures nothing.
@@ -19,6 +21,7 @@ import numpy as np
 
 from headrace.analysis.steady import unsteady
 from headrace.analysis.trials import window_seconds
+from headrace.analysis.window import RESET_SHARE
 from headrace.design import Design
 from headrace.store import RECONNECT, TrialRecord
 
@@ -37,6 +40,9 @@ WARN_ERROR_SHARE = 0.001
 
 #: Above this share of CPU time stolen by the hypervisor, the loss alone exceeds the default equivalence margin.
 MAX_STEAL = 0.05
+
+#: Where verdicts account for what was lost, up to this share: with more, little of the machine was measured.
+MAX_LOST = 0.5
 
 #: Below it, steal still explains part of the noise: worth a warning.
 WARN_STEAL = 0.01
@@ -68,6 +74,9 @@ WARN_FOREIGN_CORES = 0.1
 #: /proc counts CPU time in USER_HZ, which is 100 on every architecture that Linux servers use: proc(5).
 TICKS_PER_SECOND = 100
 
+#: TAINT_DIE, "kernel has oopsed before": Documentation/admin-guide/tainted-kernels.rst.
+OOPSED = 1 << 7
+
 #: Programs that drive load or measure for headrace. The kernel cuts names to 15 characters. On another machine
 #: the agent is named after its content: agent.py.
 OWN_PROGRAMS = re.compile(r"headrace|headrace-agent|agent-[0-9a-f]{9}|fio|sysbench")
@@ -78,20 +87,29 @@ SERVER_PROGRAMS = frozenset({"mariadbd", "memcached", "mysqld"})
 
 #: Input of the checks: all counters of these samplers, and these counters of any sampler.
 _SAMPLERS = frozenset({"cpu", "md", "thermal"})
-_METRICS = frozenset({"headrace_ok", "oom_kill", "pswpin", "utime_ticks", "stime_ticks", "rss_bytes"})
+_METRICS = frozenset(
+    {"headrace_ok", "oom_kill", "pswpin", "tainted", "utime_ticks", "stime_ticks", "rss_bytes"}
+)
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Why a trial must not be analysed (``invalid``), and warnings for the reader (``warnings``)."""
+    """Why a trial must not be analysed (``invalid``), and warnings for the reader (``warnings``).
+
+    ``lost_share`` is the CPU time that others took, if verdicts account for it.
+    """
 
     invalid: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    lost_share: float = 0.0
 
 
 class _Reason(NamedTuple):
+    """``lost`` is the share of the machine's CPU time that it took, where that is known."""
+
     text: str
     is_invalid: bool
+    lost: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -106,10 +124,11 @@ class _Counter:
 
     @property
     def growth(self) -> float:
-        """Last minus first; or the value itself if the counter fell because it was reset (a new device or
-        process).
-        """
-        return self.last - self.first if self.last >= self.first else self.last
+        """Last minus first; the value itself if the counter was reset (a new device or process), and nothing if it
+        stepped back."""
+        if self.last < RESET_SHARE * self.first:
+            return self.last
+        return max(self.last - self.first, 0.0)
 
 
 @dataclass(frozen=True)
@@ -159,15 +178,20 @@ def find_disturbance(
     # If headrace does not drive the load, every program on the host belongs to it.
     is_live = design.workload.kind == "observe"
     checks = [check for check in _CHECKS if not (is_live and check is _foreign_programs)]
-    # Outside events hit both sides of a duet at the same moment: a duet exists to cancel them.
-    kept = _SHARED if is_duet else _TAKES_CPU if design.target.disturbed == "keep" else ()
-    reasons = [
-        reason._replace(is_invalid=reason.is_invalid and check not in kept)
-        for check in checks
-        for reason in check(trial)
-    ]
+    # Outside events hit both sides of a duet at the same moment: a duet exists to cancel them. The turns of a
+    # switchback have a random order within seconds, so that none is hit more than another.
+    is_shared = is_duet or design.blocks_per_start > 0
+    kept = _SHARED if is_shared else _TAKES_CPU if design.target.disturbed == "keep" else ()
+    found = [(check, reason) for check in checks for reason in check(trial)]
+    is_adjusted = not is_shared and not design.adaptive
+    lost = min(sum(reason.lost for _, reason in found), 1.0) if is_adjusted else 0.0
+    if is_adjusted and lost <= MAX_LOST:
+        kept = (*kept, *_MEASURED)
+    reasons = [reason._replace(is_invalid=reason.is_invalid and check not in kept) for check, reason in found]
     return Disturbance(
-        tuple(r.text for r in reasons if r.is_invalid), tuple(r.text for r in reasons if not r.is_invalid)
+        tuple(r.text for r in reasons if r.is_invalid),
+        tuple(r.text for r in reasons if not r.is_invalid),
+        lost,
     )
 
 
@@ -206,6 +230,11 @@ def _work(intervals: pa.Table, seconds: float) -> tuple[int, int, NDArray[np.flo
     if not inside.any() or abs(float(np.median(duration_s[inside])) - 1.0) > MAX_SECOND_ERROR:
         return operations, failed, None
     return operations, failed, _per_second(t_s, duration_s, count, int(seconds))
+
+
+def per_second(intervals: pa.Table, seconds: float) -> NDArray[np.float64] | None:
+    """Operations in each second of a window; None if the rows are not about seconds."""
+    return _work(intervals, seconds)[2]
 
 
 def _per_second(
@@ -269,6 +298,15 @@ def _oom_kill(trial: _Trial) -> Iterator[_Reason]:
         yield _Reason(f"the kernel killed {kills:.0f} process(es) for lack of memory", is_invalid=True)
 
 
+def _oops(trial: _Trial) -> Iterator[_Reason]:
+    for flags in trial.select("taint", "tainted").values():
+        if int(flags.first) & OOPSED:
+            text = "the kernel has had an Oops since it booted, and is not reliable until it is rebooted"
+            yield _Reason(text, is_invalid=False)
+        elif int(flags.last) & OOPSED:
+            yield _Reason("the kernel had an Oops: its log says where", is_invalid=True)
+
+
 def _throttling(trial: _Trial) -> Iterator[_Reason]:
     events = sum(
         counter.growth
@@ -293,7 +331,7 @@ def _steal(trial: _Trial) -> Iterator[_Reason]:
     if share > WARN_STEAL:
         is_invalid = share > MAX_STEAL
         limit = MAX_STEAL if is_invalid else WARN_STEAL
-        yield _Reason(f"the hypervisor took {share:.1%} of CPU time (limit {limit:.0%})", is_invalid)
+        yield _Reason(f"the hypervisor took {share:.1%} of CPU time (limit {limit:.0%})", is_invalid, share)
 
 
 def _swap_in(trial: _Trial) -> Iterator[_Reason]:
@@ -351,7 +389,8 @@ def _foreign_programs(trial: _Trial) -> Iterator[_Reason]:
         is_invalid = used > MAX_FOREIGN_CORES and used / trial.cpus > MAX_FOREIGN_SHARE
         limit = MAX_FOREIGN_CORES if is_invalid else WARN_FOREIGN_CORES
         # Without process ids, so that the same cause in several trials reads as one.
-        yield _Reason(f"another program, {program}, used {used:.2f} cores (limit {limit:g})", is_invalid)
+        text = f"another program, {program}, used {used:.2f} cores (limit {limit:g})"
+        yield _Reason(text, is_invalid, used / trial.cpus)
 
 
 def _program(label: str) -> str:
@@ -362,6 +401,9 @@ def _program(label: str) -> str:
 #: Checks of what takes CPU time from a trial. On a shared machine a plan may keep such trials.
 _TAKES_CPU = (_throttling, _steal, _foreign_programs)
 
+#: Of these, the share is measured, so that the verdicts can account for it.
+_MEASURED = (_steal, _foreign_programs)
+
 #: Checks of events that affect the whole machine.
 _SHARED = (_array_resync, *_TAKES_CPU)
 
@@ -371,6 +413,7 @@ _CHECKS: tuple[Callable[[_Trial], Iterator[_Reason]], ...] = (
     _steady,
     _array_resync,
     _oom_kill,
+    _oops,
     _throttling,
     _steal,
     _swap_in,

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 #: With more observations than this, residuals are not drawn individually.
 MOST_FOR_REST = 500
 
+#: A column with more values than this is no factor.
+MOST_LEVELS = 200
+
 #: A term: the names of its factors, in the order of the table.
 Term = tuple[str, ...]
 
@@ -121,6 +124,14 @@ class Stratum:
 
 
 @dataclass(frozen=True)
+class Same:
+    """``term`` cannot be told apart from ``others`` in these cells, and is left out of the analysis."""
+
+    term: Term
+    others: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
 class Conditional:
     """The levels of ``factor`` while ``by`` is at ``at``: marginal geometric means by level."""
 
@@ -142,8 +153,9 @@ class Effects:
     ``error`` is the source of the error term: ``repeats``, ``interactions`` (of three or more factors),
     ``residual`` (everything outside the chosen model) or ``none``; ``deviation`` is its standard deviation in log
     units. ``strata`` are those of hard factors, outermost first. ``unknown`` are levels that cannot be compared
-    with the first level of their factor. ``singles`` are the degrees of freedom of all terms tested against trials
-    and, if no cell was repeated, of the residuals.
+    with the first level of their factor, ``same`` the terms that are others by another name. ``singles`` are the
+    degrees of freedom of all terms tested against trials and, if no cell was repeated (``is_single``), of the
+    residuals.
     """
 
     factors: Mapping[str, tuple[str, ...]]
@@ -159,6 +171,8 @@ class Effects:
     strata: tuple[Stratum, ...] = ()
     unknown: tuple[tuple[str, str], ...] = ()
     singles: tuple[Single, ...] = ()
+    same: tuple[Same, ...] = ()
+    is_single: bool = True
 
 
 def analyse(
@@ -171,17 +185,30 @@ def analyse(
 ) -> Effects:
     """Effects of all factors that vary, and of ``pairs`` (default: all that were measured completely).
 
-    ``hard`` are factors that were kept while others changed, outermost first, and set up again in each block.
-    ``planned`` are the cells of the design (default: all combinations). Raises ValueError with fewer than two
-    observations, or if no factor has two levels.
+    Without ``pairs`` the design is unknown, and may be less than it seems: a factor that another determines, and a
+    pair that others explain, wholly or in part, are left out and named in ``same``. ``hard`` are factors that were
+    kept while others changed, outermost first, and set up again in each block. ``planned`` are the cells of the
+    design (default: all combinations). Raises ValueError with fewer than two observations, if no factor has two
+    levels, and if one has more than MOST_LEVELS.
     """
     factors = _factors(observations)
     if not factors or len(observations) < 2:
         raise ValueError("effects need a factor with two levels")
+    for name, own in factors.items():
+        if len(own) > MOST_LEVELS:
+            raise ValueError(
+                f"{name} has {len(own):,} levels, and {MOST_LEVELS} is the most: is it a measurement?"
+            )
+    same: tuple[Same, ...] = ()
+    if pairs is None:
+        factors, same = _free(factors, observations)
     model = _Model(factors, observations, [name for name in hard if name in factors])
     chosen = itertools.combinations(factors, 2) if pairs is None else pairs
     terms = [(name,) for name in factors] + [t for t in chosen if set(t) <= set(factors)]
     terms = [t for t in terms if len(t) == 1 or model.can_fit(t)]
+    if pairs is None:
+        terms, more = model.told_apart(terms)
+        same += more
     error, variance, degrees = model.error(terms, "interactions" if pairs is None else "residual")
     errors = [*model.strata(), (variance, degrees)]
     found = _terms(model, terms, errors)
@@ -203,6 +230,33 @@ def analyse(
         ),
         unknown=unknown,
         singles=_singles(model, terms, with_rest=error != "repeats"),
+        same=same,
+        is_single=len(model.cells) == len(observations),
+    )
+
+
+def _free(
+    factors: dict[str, tuple[str, ...]], observations: Sequence[Observation]
+) -> tuple[dict[str, tuple[str, ...]], tuple[Same, ...]]:
+    """The factors that no other determines, and the rest. Of two that determine each other the first stays."""
+    kept = dict(factors)
+    order = list(factors)
+    same = []
+    for name in sorted(factors, key=lambda name: (len(factors[name]), -order.index(name))):
+        others = [other for other in kept if other != name]
+        one = next((other for other in others if _determines([other], name, observations)), None)
+        if one is not None:
+            same.append(Same((name,), ((one,),)))
+            del kept[name]
+    return kept, tuple(same)
+
+
+def _determines(names: Sequence[str], name: str, observations: Sequence[Observation]) -> bool:
+    """Whether each combination of the levels of ``names`` came with one level of ``name`` only."""
+    seen: dict[tuple[str, ...], str] = {}
+    return all(
+        seen.setdefault(tuple(o.levels[n] for n in names), o.levels[name]) == o.levels[name]
+        for o in observations
     )
 
 
@@ -245,14 +299,17 @@ class _Model:
         ]
         self._fits: dict[tuple[tuple[Term, ...], int], tuple[float, int, Floats]] = {}
 
+    @property
+    def cells(self) -> set[tuple[str, ...]]:
+        return set(self._cells)
+
     def missing(self, planned: Sequence[Mapping[str, str]] | None) -> tuple[Mapping[str, str], ...]:
-        there = set(self._cells)
         cells = (
             itertools.product(*self.factors.values())
             if planned is None
             else dict.fromkeys(tuple(cell[name] for name in self.factors) for cell in planned)
         )
-        return tuple(dict(zip(self.factors, cell, strict=True)) for cell in cells if cell not in there)
+        return tuple(dict(zip(self.factors, cell, strict=True)) for cell in cells if cell not in self.cells)
 
     def depth(self, term: Term) -> int:
         """How many hard factors were kept between two changes of this term's levels, which determines its
@@ -296,14 +353,39 @@ class _Model:
         there = {tuple(self._codes[name][i] for name in term) for i in range(len(self.y))}
         return len(there) == math.prod(len(self.factors[name]) for name in term)
 
+    def told_apart(self, terms: Sequence[Term]) -> tuple[list[Term], tuple[Same, ...]]:
+        """The factors and those pairs that no terms before them explain even in part; the other pairs."""
+        kept: list[Term] = []
+        same = []
+        rank = self.fit([])[1]
+        for term in terms:
+            columns = self.columns(term)
+            now = self.fit([*kept, term])[1]
+            if len(term) == 1 or now - rank == columns.shape[1]:
+                kept.append(term)
+                rank = now
+            else:
+                same.append(Same(term, tuple(t for t in kept if self._share(t, term, kept))))
+        return kept, tuple(same)
+
+    def _share(self, one: Term, term: Term, kept: Sequence[Term]) -> bool:
+        """Whether ``term`` explains a part of ``one`` beyond what the other ``kept`` terms do."""
+        others = [t for t in kept if t != one]
+        without = self.fit([*others, term])[1]
+        return self.fit([*others, one, term])[1] - without < self.fit([*others, one])[1] - self.fit(others)[1]
+
     def error(self, terms: Sequence[Term], instead: str) -> tuple[str, float | None, int]:
         """The trials' error term (``instead``, if no cell was repeated), its variance and degrees of freedom."""
         depth = len(self.hard)
-        if len(set(self._cells)) < len(self.y):
+        if len(self.cells) < len(self.y):
             squares, rank = self._within_cells(depth)
             degrees = len(self.y) - rank
-            if degrees > 0:
+            # Repeats that are equal to the last digit are copies, or too coarse to show any noise.
+            if degrees > 0 and squares > 1e-20 * float(self.y @ self.y):
                 return "repeats", squares / degrees, degrees
+        if instead == "interactions":
+            # Pairs that are not in the model, because some of their levels never met, are no noise.
+            terms = [*terms, *(t for t in itertools.combinations(self.factors, 2) if t not in terms)]
         squares, rank, _ = self.fit(terms, depth)
         degrees = len(self.y) - rank
         if degrees > 0 and len(self.factors) > 2:

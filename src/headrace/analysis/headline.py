@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.analysis.result import Analysis, Effect, NoiseFloor, Verdict
@@ -20,17 +22,22 @@ def of_experiment(
     done: int,
     planned: int,
     failed: Mapping[str, tuple[int, int]],
+    invalid: Sequence[str] = (),
+    again: str = "",
 ) -> str:
     """The headline of ``analysis``. ``baselines`` maps condition to treatment; ``done`` of ``planned`` trials.
 
+    ``invalid`` are the reasons of the invalid trials, and ``again`` is the command that measures them again.
     ``failed`` maps a treatment to (failed trials, trials): the remaining trials of a treatment that often fails
     are its good ones, so the conclusion must mention it.
     """
     names = {name: treatment.configuration for name, treatment in treatments.items()}
-    parts = [_conclusion(analysis, names, baselines)]
+    parts = [_conclusion(analysis, names, baselines), *_adjusted(analysis)]
     if failed:
         listed = ", ".join(f"{name} in {n} of {total}" for name, (n, total) in failed.items())
         parts.append(f"Failed: {listed} trials.")
+    if invalid:
+        parts.append(_invalid(invalid, done, again))
     measured = {summary.treatment for summary in analysis.summaries}
     hopeless = {name for name, (n, total) in failed.items() if n == total}
     missing = [name for name in treatments if name not in measured | hopeless]
@@ -39,6 +46,18 @@ def of_experiment(
     elif missing and analysis.summaries:
         parts.append(f"Without a valid trial: {', '.join(missing)}.")
     return " ".join(parts)
+
+
+def _invalid(reasons: Sequence[str], done: int, again: str) -> str:
+    """How many trials do not count, what was most often the cause, and what to do."""
+    # Equal but for their numbers.
+    kinds = [re.sub(r"[\d.,]+", "", reason.split("; ")[0]) for reason in reasons]
+    kind, count = Counter(kinds).most_common(1)[0]
+    example = reasons[kinds.index(kind)].split("; ")[0]
+    cause = example if len(reasons) == 1 else f"{count} of them as in: {example}"
+    trials = "trial" if done == 1 else "trials"
+    what = f" To measure them again: {again}" if again else ""
+    return f"Not counted: {len(reasons)} of {done} {trials}, {cause}.{what}"
 
 
 def of_left_out(effects: Iterable[Effect], names: Mapping[str, str], equivalence: float) -> str:
@@ -83,6 +102,19 @@ def of_comparison(a: str, b: str, effects: Iterable[Effect], equivalence: float)
     return f"Unpaired, and run at different times: {b} relative to {a} is {'; '.join(texts)}."
 
 
+def _adjusted(analysis: Analysis) -> Iterable[str]:
+    """What others took from the machine, and how the ratios account for it."""
+    found = [a for a in analysis.adjustments if a.response == THROUGHPUT]
+    if trials := sum(a.trials for a in found):
+        most = max(a.most_lost for a in found if a.trials)
+        yield f"Ratios account for CPU time that others took: up to {most:.0%}, in {trials} trials."
+    if left := sum(a.left_out for a in found):
+        yield (
+            f"Not compared: {left} trials in which others took CPU time, because it slows the treatments "
+            "differently."
+        )
+
+
 def _conclusion(analysis: Analysis, names: Mapping[str, str], baselines: Mapping[str, str]) -> str:
     effects = [e for e in analysis.effects if e.response == THROUGHPUT]
     if not analysis.summaries:
@@ -90,7 +122,7 @@ def _conclusion(analysis: Analysis, names: Mapping[str, str], baselines: Mapping
     if not effects:
         return "Nothing can be compared: no block has valid trials of both a treatment and its baseline."
     noise = _noise([n for n in analysis.noise if n.response == THROUGHPUT])
-    best = {condition: _best(effects, condition) for condition in baselines}
+    best = {condition: best_proven(effects, condition) for condition in baselines}
     if not any(best.values()):
         return _nothing_better(analysis, effects, names) + noise
     level = f"{1 - analysis.alpha:.0%}"
@@ -110,7 +142,7 @@ def _conclusion(analysis: Analysis, names: Mapping[str, str], baselines: Mapping
     return f"Most throughput, with {level} intervals: {'; '.join(texts)}{noise}"
 
 
-def _best(effects: Iterable[Effect], condition: str) -> Effect | None:
+def best_proven(effects: Iterable[Effect], condition: str) -> Effect | None:
     """The proven treatment with the largest gain in throughput."""
     better = [e for e in effects if e.condition == condition and e.verdict is Verdict.BETTER]
     return max(better, key=lambda e: e.ratio.estimate, default=None)

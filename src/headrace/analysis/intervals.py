@@ -88,17 +88,41 @@ def welch(a: ByBlock, b: ByBlock, alpha: float, resolution: float = 0.0) -> Inte
     return Interval(ratio, scaled(ratio, -half), scaled(ratio, half))
 
 
-def blocks_needed(logs: ByBlock, alpha: float, equivalence: float, resolution: float = 0.0) -> int | None:
+def around(log: float, half: float | None) -> Interval:
+    """The ratio of a log with its half-width; without bounds if there is none."""
+    ratio = math.exp(log)
+    if half is None:
+        return Interval(ratio, None, None)
+    return Interval(ratio, scaled(ratio, -half), scaled(ratio, half))
+
+
+def blocks_needed(
+    effect: float,
+    error: float,
+    degrees: float,
+    blocks: int,
+    alpha: float,
+    equivalence: float,
+    resolution: float = 0.0,
+) -> int | None:
     """The total number of blocks that would settle the question with probability POWER, more than there are now.
 
-    Assumes that the true effect and spread are the observed ones. The question is settled when the interval
-    excludes 1 or is within the equivalence margin, whichever takes fewer blocks. None with fewer than 2 blocks,
-    without any spread, or if MAX_BLOCKS is not enough.
+    Assumes that the true effect and spread are the observed ones: ``effect`` with its standard ``error`` and
+    ``degrees`` of freedom after ``blocks``. The question is settled when the interval excludes 1 or is within the
+    equivalence margin, whichever takes fewer blocks. None with fewer than 2 blocks, without any spread, or if
+    MAX_BLOCKS is not enough.
     """
-    if len(logs) < 2 or variance(logs) == 0:
+    if blocks < 2 or not error > 0:
         return None
-    deviation, margin = math.sqrt(variance(logs)), math.log1p(equivalence)
-    return blocks_to_settle(mean(logs), deviation, margin, alpha, resolution=resolution, more_than=len(logs))
+    return blocks_to_settle(
+        effect,
+        error * math.sqrt(blocks),
+        math.log1p(equivalence),
+        alpha,
+        resolution=resolution,
+        more_than=blocks,
+        degrees=degrees / (blocks - 1),
+    )
 
 
 def blocks_to_settle(
@@ -110,18 +134,21 @@ def blocks_to_settle(
     power: float = POWER,
     resolution: float = 0.0,
     more_than: int = 1,
+    degrees: float = 1.0,
 ) -> int | None:
-    """How many blocks a paired t interval at level 1 - ``alpha`` needs to exclude 0 or to be within ``margin``,
+    """How many blocks a t interval at level 1 - ``alpha`` needs to exclude 0 or to be within ``margin``,
     with probability ``power``; None if MAX_BLOCKS is not enough. ``effect`` is the true effect, ``deviation`` the
-    standard deviation of a block's log ratio; all in log units.
+    standard deviation of a block's log ratio, all in log units; each block beyond the first adds ``degrees`` of
+    freedom (1 if a treatment is paired with its baseline and nothing else is known).
     """
     effect = abs(effect)
 
     def settled(n: int) -> bool:
-        critical = t_quantile(n - 1, alpha)
+        own = degrees * (n - 1)
+        critical = t_quantile(own, alpha)
 
         def reach(distance: float) -> float:
-            return chance_beyond(critical, n - 1, (distance - resolution) * math.sqrt(n) / deviation)
+            return chance_beyond(critical, own, (distance - resolution) * math.sqrt(n) / deviation)
 
         differs = reach(effect)
         # Both bounds must be inside: by Bonferroni's inequality at least this probability, and nearly exactly.
@@ -139,7 +166,7 @@ def blocks_to_settle(
     return high
 
 
-def chance_beyond(critical: float, degrees: int, noncentrality: float) -> float:
+def chance_beyond(critical: float, degrees: float, noncentrality: float) -> float:
     """P(T > critical) for a noncentral t."""
     from scipy.special import nctdtr
 

@@ -22,12 +22,16 @@ if TYPE_CHECKING:
 
 #: Seconds kept: the longest window in use, and a little more.
 KEPT_S = 75.0
+#: Two samples of a sampler that rests as long as the agent's samplers of every tick may: 15 s.
+RESTING_S = 31.0
 
 
 @dataclass
 class _Sampler:
     ticks: deque[tuple[float, Names, NDArray[np.float64]]] = field(default_factory=deque)
     error: str = ""
+    #: When it failed last: what came before is not joined to what came after.
+    failed_s: float = 0.0
 
 
 class Ring:
@@ -47,6 +51,7 @@ class Ring:
         sampler = self._samplers.setdefault(name, _Sampler())
         if not record.get("ok"):
             sampler.error = str(record.get("error", "it failed"))
+            sampler.failed_s = record["t_ns"] / 1e9
             return
         sampler.error = ""
         t_s = record["t_ns"] / 1e9
@@ -71,7 +76,10 @@ class Ring:
         return {name: sampler.error for name, sampler in self._samplers.items() if sampler.error}
 
     def window(self, seconds: float, samplers: Iterable[str] | None = None) -> Window:
-        """The last seconds of all samplers, or of these: ``3.0`` at one sample a second has three or four."""
+        """The last seconds of all samplers, or of these: ``3.0`` at one sample a second has three or four.
+
+        A sampler that the agent lets rest, because its answers cost a big server much, has its last two samples.
+        """
         since = self.newest_s - seconds
         wanted = set(self._samplers if samplers is None else samplers)
         parts = []
@@ -79,6 +87,9 @@ class Ring:
         number = 0
         for name, sampler in self._samplers.items():
             ticks = [tick for tick in sampler.ticks if tick[0] >= since]
+            if len(ticks) < 2 and not sampler.error:
+                oldest = max(self.newest_s - RESTING_S, sampler.failed_s)
+                ticks = [tick for tick in sampler.ticks if tick[0] >= oldest][-2:]
             if name not in wanted or not ticks:
                 continue
             names, values = _matrix([(tick[1], tick[2]) for tick in ticks])

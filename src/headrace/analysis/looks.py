@@ -34,29 +34,29 @@ def spent(look: int) -> float:
     return 1.0 - 1.0 / math.sqrt(look) if look >= FIRST else 0.0
 
 
-def nominal_level(alpha: float, look: int) -> float:
+def nominal_level(alpha: float, look: int, first: int = FIRST) -> float:
     """The one-sided level of the look after ``look`` blocks; all looks up to it jointly err with probability
-    ``alpha * spent(look)``. 0 before the first look.
+    ``alpha * spent(look)``. 0 before the ``first`` look.
     """
-    return _Looks.of(alpha).level(look) if look >= FIRST else 0.0
+    return _Looks.of(alpha, first).level(look) if look >= first else 0.0
 
 
 class _Looks:
-    """The levels for one alpha, computed on demand."""
+    """The levels for one alpha and first look, computed on demand."""
 
-    def __init__(self, alpha: float) -> None:
+    def __init__(self, alpha: float, begins: int) -> None:
         from scipy.special import ndtri
 
         self._alpha = alpha
-        first = alpha * spent(FIRST)
-        self._levels = {FIRST: first}
-        self._sums, weights = _quadrature(-float(ndtri(first)), FIRST)
-        self._mass = weights * np.exp(-(self._sums**2) / (2 * FIRST)) / math.sqrt(2 * math.pi * FIRST)
+        first = alpha * spent(begins)
+        self._levels = {begins: first}
+        self._sums, weights = _quadrature(-float(ndtri(first)), begins)
+        self._mass = weights * np.exp(-(self._sums**2) / (2 * begins)) / math.sqrt(2 * math.pi * begins)
 
     @staticmethod
     @lru_cache(maxsize=64)
-    def of(alpha: float) -> _Looks:
-        return _Looks(alpha)
+    def of(alpha: float, begins: int) -> _Looks:
+        return _Looks(alpha, begins)
 
     def level(self, look: int) -> float:
         for following in range(max(self._levels) + 1, look + 1):

@@ -7,10 +7,12 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from headrace.analysis import aliasing
+from headrace.analysis import aliasing, whole
 from headrace.analysis.effects import Observation, Term
+from headrace.analysis.estimate import fit_one
 from headrace.analysis.factors import Study, study
 from headrace.analysis.intervals import t_quantile
+from headrace.analysis.observed import seen_of
 from headrace.analysis.trials import THROUGHPUT, TrialResponse
 from headrace.model import Treatment
 
@@ -35,13 +37,16 @@ def studies(
 
     An observation is a treatment in a block: the baseline's two trials are averaged in log, so that it has no
     double weight and the design stays orthogonal. A response without a value in some trial (too few operations for
-    a percentile) has no study, because the other trials would be a biased selection.
+    a percentile) has no study, because the other trials would be a biased selection. A cumulative design that
+    holds all combinations of its parts is analysed as the factorial that it is.
     """
     if adaptive:
         return []
     found = []
     for condition in dict.fromkeys(t.condition for t in treatments):
         own = [t for t in treatments if t.condition == condition]
+        if kind == "cumulative" and len({name for t in own for name in t.levels}) == 1:
+            own = whole.parts_of(own)
         planned = [t.levels for t in own]
         factors = aliasing.varying(planned)
         if len(factors) < 2:
@@ -70,9 +75,25 @@ def studies(
                 continue  # nothing varies in the trials so far
             if len(one.factors) < 2:
                 continue
+            if pairs is None and not hard:
+                one = _adjusted(one, response, own, trials, alpha)
             names = {tuple(t.levels[f] for f in one.factors): t.configuration for t in own}
             found.append(replace(one, condition=condition, names=names, aliasing=confounded))
     return found
+
+
+def _adjusted(
+    one: Study, response: str, treatments: Sequence[Treatment], trials: Sequence[TrialResponse], alpha: float
+) -> Study:
+    """With the intervals of the verdicts' estimator, if the treatments are a whole factorial."""
+    cells = {t.name: t.levels for t in treatments}
+    name = response if response == THROUGHPUT else "p99"
+    seen = [s for t in cells for s in seen_of(name, [trial for trial in trials if trial.treatment == t])]
+    if not whole.is_whole(one.effects, cells) or len({s.treatment for s in seen}) < len(cells):
+        return one
+    if len({s.block for s in seen}) < 2:
+        return one
+    return replace(one, effects=whole.with_own_variances(one.effects, fit_one(seen), cells, alpha))
 
 
 def _observations(

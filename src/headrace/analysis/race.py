@@ -4,22 +4,22 @@ Of ``K`` treatments the best is eliminated with probability at most alpha, whene
 1`` others can eliminate it, each with probability at most ``alpha / (K - 1)`` over all its looks (``looks.py``
 spends it over them). So neither the number of looks nor the stopping time has to be fixed in advance.
 
-The test is Student's, on the paired differences of two treatments over the blocks that both ran. With two or three
-blocks a pair's own variance is imprecise, so it is moderated: shrunk towards the variance of all treatments, the
-more the treatments' variances agree. If all are equally variable, it is the pooled variance; otherwise it is close
-to each pair's own.
+The test is Student's, on the paired differences of two treatments over the blocks that both ran. Each treatment
+has its own variance. With two or three blocks that is imprecise, so it is drawn towards the variance of all
+treatments, the more the treatments' variances agree, but only upwards: below its own estimate a noisy treatment
+would look certain. With fewer than four treatments, each pair has the variance of its own differences.
 
 Sources: Even-Dar, Mannor & Mansour 2006, Action elimination and stopping conditions for the multi-armed bandit,
 JMLR 7 (successive elimination); Smyth 2004, Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol.
-Biol. 3 (moderated t, section 6.2 for the prior's degrees of freedom). tests/unit/test_race_simulation.py checks
-this on simulated races; benches/race.py compares the cost of other tests.
+Biol. 3 (moderated t, section 6.2 for the prior's degrees of freedom); Grubbs 1948, JASA 43 (variances of rows).
+tests/unit/test_race_simulation.py checks this on simulated races; benches/race.py compares the cost of others.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +29,12 @@ from headrace.analysis.looks import nominal_level
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+#: Degrees of freedom that the common spread lends per degree of freedom of a pair.
+MOST_LENT = 1.5
+
+#: A treatment's own variance is corrected for noise of the others down to this share of what is there.
+LEAST_OWN = 0.35
 
 #: With fewer treatments, the agreement of their variances cannot be estimated: every pair has its own.
 MIN_TO_POOL = 4
@@ -106,7 +112,7 @@ class Judge:
         self._pooled = pool(self._table)
         if len(alive) > 1:
             alpha = self._alpha / (len(self._names) - 1)
-            for i, j in _drops(self._table[alive], self._pooled, alpha):
+            for i, j in _drops(self._table[alive], self._pooled.of(alive), alpha):
                 self._left[alive[i]] = (number, alive[j])
 
     def race(self) -> Race:
@@ -142,6 +148,14 @@ class Pooled:
     variance: float
     prior_degrees: float
     degrees: int
+    own: NDArray[np.float64] | None = None
+    own_degrees: NDArray[np.float64] | None = None
+
+    def of(self, rows: Sequence[int]) -> Pooled:
+        """For some of the rows."""
+        if self.own is None or self.own_degrees is None:
+            return self
+        return replace(self, own=self.own[rows], own_degrees=self.own_degrees[rows])
 
 
 def pool(table: NDArray[np.float64]) -> Pooled:
@@ -150,7 +164,25 @@ def pool(table: NDArray[np.float64]) -> Pooled:
     if degrees < 1:
         return Pooled(0.0, 0.0, 0)
     variance = float(np.nansum(residuals**2)) / degrees
-    return Pooled(variance, _prior_degrees(residuals, degrees), degrees)
+    return Pooled(variance, _prior_degrees(residuals, degrees), degrees, *_own(residuals, degrees, variance))
+
+
+def _own(
+    residuals: NDArray[np.float64], degrees: int, variance: float
+) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
+    """Each row's variance and its degrees of freedom; None with too few rows to separate them."""
+    present = ~np.isnan(residuals)
+    counts = present.sum(axis=1)
+    blocks = np.maximum(present.sum(axis=0), 1)
+    if int((counts > 1).sum()) < MIN_TO_POOL:
+        return None, None
+    # A row's residuals also hold a share of the others' noise, through the blocks (Grubbs 1948, JASA 43).
+    width = (present * blocks[None, :]).sum(axis=1) / np.maximum(counts, 1)
+    left = np.maximum(counts - 1.0, 1.0)
+    squares = np.nansum(residuals**2, axis=1) / left
+    share = 1 / np.maximum(width, 3.0)
+    own = np.maximum((squares - share * variance) / (1 - 2 * share), LEAST_OWN * squares)
+    return np.where(counts > 1, own, np.nan), left * (1 - share)
 
 
 def _residuals(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
@@ -173,23 +205,24 @@ def _residuals(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
 
 
 def _prior_degrees(residuals: NDArray[np.float64], degrees: int) -> float:
+    counts = (~np.isnan(residuals)).sum(axis=1)
+    used = counts > 1
+    if int(used.sum()) < MIN_TO_POOL:
+        return 0.0
+    # Each row's share of the residual degrees of freedom.
+    own = (counts[used] - 1) * degrees / (counts[used] - 1).sum()
+    return prior_degrees(np.nansum(residuals[used] ** 2, axis=1) / own, own)
+
+
+def prior_degrees(variances: NDArray[np.float64], degrees: NDArray[np.float64]) -> float:
     """The weight of the common variance relative to a treatment's own, in degrees of freedom (Smyth 2004, section
     6.2). Infinite if the treatments' variances differ no more than by chance.
     """
     from scipy.special import polygamma
 
-    counts = (~np.isnan(residuals)).sum(axis=1)
-    used = counts > 1
-    total = int(used.sum())
-    if total < MIN_TO_POOL:
-        return 0.0
-    # Each row's share of the residual degrees of freedom.
-    own = (counts[used] - 1) * degrees / (counts[used] - 1).sum()
-    squares = np.nansum(residuals[used] ** 2, axis=1) / own
-    z = np.log(np.maximum(squares, np.finfo(float).tiny))
-    expected = polygamma(0, own / 2) - np.log(own / 2)
-    e = z - expected
-    excess = float(np.var(e, ddof=1) - polygamma(1, own / 2).mean())
+    z = np.log(np.maximum(variances, np.finfo(float).tiny))
+    e = z - (polygamma(0, degrees / 2) - np.log(degrees / 2))
+    excess = float(np.var(e, ddof=1) - polygamma(1, degrees / 2).mean())
     return math.inf if excess <= 0 else 2 * _inverse_trigamma(excess)
 
 
@@ -244,11 +277,20 @@ def pairs(rows: NDArray[np.float64], pooled: Pooled) -> Pairs:
     n[n < 2] = np.nan
     filled = np.where(present, differences, 0.0)
     mean = filled.sum(axis=2) / n
-    squares = (np.where(present, differences - mean[:, :, None], 0.0) ** 2).sum(axis=2)
-    # The prior must not weigh more than the data it came from.
+    if pooled.own is None or pooled.own_degrees is None:
+        squares = (np.where(present, differences - mean[:, :, None], 0.0) ** 2).sum(axis=2)
+        return Pairs(n, mean, np.sqrt(squares / (n - 1) / n), n - 1)
+    own, left = pooled.own, pooled.own_degrees
+    # The prior must not weigh more than the data it came from, nor more than the few blocks of a pair allow: the
+    # agreement of a few spreads is itself uncertain. Below its own variance a noisy pair would look certain.
     prior = min(pooled.prior_degrees, float(pooled.degrees))
-    variance = (prior * 2 * pooled.variance + squares) / (prior + n - 1)
-    degrees = np.minimum(prior + n - 1, np.maximum(float(pooled.degrees), n - 1))
+    drawn = (prior * pooled.variance + left * own) / (prior + left)
+    variance = own[:, None] + own[None, :]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        degrees = variance**2 / ((own**2 / left)[:, None] + (own**2 / left)[None, :])
+    degrees = np.where(variance > 0, degrees, n - 1)
+    degrees = np.minimum(degrees + np.minimum(prior, MOST_LENT * degrees), np.maximum(pooled.degrees, n - 1))
+    variance = np.maximum(variance, drawn[:, None] + drawn[None, :])
     return Pairs(n, mean, np.sqrt(variance / n), degrees)
 
 

@@ -11,8 +11,18 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-import numpy as np
-
+from headrace.analysis import users
+from headrace.analysis.devices import (
+    DEEP_QUEUE,
+    NEVER_RESTS,
+    Device,
+    Unloaded,
+    devices,
+    scaling,
+    serves_one_at_a_time,
+    unloaded,
+    waits_of_queue,
+)
 from headrace.analysis.window import Window
 from headrace.facts import HostFacts
 
@@ -37,25 +47,14 @@ LOST = 1e-4
 RETRANSMITTED = 0.01
 #: Connections per second that a full accept queue refuses; less often it is a burst.
 REFUSED_S = 1.0
-#: %util assumes one request at a time: that a device was never idle means something for a single spindle only.
-NEVER_RESTS = 0.95
-#: Mean requests in flight above which a device that serves many concurrently has a queue.
-DEEP_QUEUE = 8.0
 #: Requests in flight up to which a device gets one request at a time.
 FEW_AT_ONCE = 2.0
-#: Twice the queue should bring more throughput from a device that has room; a gain below this factor is none.
-FLAT = 1.10
-#: A read or write on flash that takes this long on average waited for others. Above the slowest p99 data sheets.
-FLASH_SLOW_MS = 5.0
-SECTOR_BYTES = 512
 #: Threads at work in a server above which they are more than a hand-over between two statements ...
 MANY_RUNNING = 4.0
 #: ... and more than this many times the CPUs that they use: most of them wait.
 TIMES_CORES = 2.0
 #: A server that uses less than this share of a CPU is not mentioned.
 MENTIONED = 0.2
-#: /proc counts CPU time in USER_HZ, which is 100 on every architecture that Linux servers use: proc(5).
-TICKS_PER_SECOND = 100
 #: States of the CPU that are work for it, in /proc/stat.
 WORKING = ("user", "nice", "system", "irq", "softirq")
 
@@ -77,7 +76,7 @@ class ResourceUsage:
     ``resource`` is its kind (cpu, core, block, memory, network, ...), ``instance`` which one. ``utilisation`` is
     0 to 1 or None if it cannot be known; ``saturation`` and ``errors`` are sentences with numbers, empty if there
     is nothing to say; ``load`` is what it did; ``limit`` what it can do, with the source of that number; ``traps``
-    say how the bare number would mislead a reader.
+    say how the bare number would mislead a reader; ``users`` who uses it, the most first, where it is short.
     """
 
     resource: str
@@ -90,6 +89,7 @@ class ResourceUsage:
     limit: str = ""
     traps: tuple[str, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
+    users: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -98,25 +98,49 @@ class ResourceUsage:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``limiting`` is the bottleneck, None if there is none or it is unknown; ``sentence`` says it."""
+    """``limiting`` is the saturated resource, None if there is none or it is unknown; ``sentence`` says it, and
+    ``causes`` are the ids of the findings that it names."""
 
     sentence: str
     limiting: ResourceUsage | None
     uses: tuple[ResourceUsage, ...]
+    causes: tuple[str, ...] = ()
 
 
-def judge(window: Window, facts: HostFacts, limits: Mapping[str, float] | None = None) -> Verdict:
-    """The verdict on a window. ``limits`` are measured limits: device -> operations per second."""
+def judge(
+    window: Window,
+    facts: HostFacts,
+    limits: Mapping[str, float] | None = None,
+    alone_ms: Mapping[str, float] | None = None,
+) -> Verdict:
+    """The verdict on a window. ``limits`` are measured limits: device -> operations per second; ``alone_ms`` what
+    a request of a device was measured to take without load."""
     uses = [
         *_cpu(window),
         *_softirq(window),
-        *_block(window, facts, limits or {}),
+        *_block(window, facts, limits or {}, alone_ms or {}),
         *_memory(window),
         *_network(window, facts),
     ]
+    uses = [_with_users(window, use) for use in uses]
     uses.sort(key=lambda use: (_WORST_FIRST.index(use.level), -(use.utilisation or 0.0)))
     limiting = next((use for use in uses if use.level is Level.SATURATED), None)
     return Verdict(_sentence(window, uses, limiting), limiting, tuple(uses))
+
+
+def _with_users(window: Window, use: ResourceUsage) -> ResourceUsage:
+    """Who uses it, where it is short and the host counts that per process."""
+    if use.level not in (Level.SATURATED, Level.BUSY):
+        return use
+    if use.resource == "cpu":
+        return replace(use, users=users.of_cpu(window, use.numbers["busy"] * (len(cores(window)) - 1)))
+    if use.resource == "core" and use.numbers["softirq"] < use.numbers["busy"] / 2:
+        return replace(use, users=users.of_core(window))
+    if use.resource == "block":
+        return replace(use, users=users.of_io(window))
+    if use.resource == "memory" and "total_bytes" in use.numbers:
+        return replace(use, users=users.of_memory(window, use.numbers["total_bytes"]))
+    return use
 
 
 def _percent(share: float) -> str:
@@ -283,67 +307,9 @@ def _softirq(window: Window) -> Iterator[ResourceUsage]:
             )
 
 
-@dataclass(frozen=True)
-class Device:
-    """What a block device did: rates per second, and means over its requests."""
-
-    name: str
-    utilisation: float
-    reads: float
-    writes: float
-    flushes: float
-    bytes_s: float
-    read_ms: float | None
-    write_ms: float | None
-    queue: float
-
-    @property
-    def operations(self) -> float:
-        return self.reads + self.writes
-
-    @property
-    def wait_ms(self) -> float:
-        """From the request to its completion, the mean over reads and writes."""
-        time = (self.read_ms or 0.0) * self.reads + (self.write_ms or 0.0) * self.writes
-        return time / self.operations if self.operations else 0.0
-
-
-def devices(window: Window) -> list[Device]:
-    """Every block device that did anything in the window."""
-    found = []
-    for name in window.labels("disk", "reads"):
-
-        def rate(metric: str, name: str = name) -> float:
-            return window.rate("disk", metric, name) or 0.0
-
-        reads, writes, flushes = rate("reads"), rate("writes"), rate("flushes")
-        if reads + writes + flushes <= 0:
-            continue
-        found.append(
-            Device(
-                name,
-                min(rate("io_ms") / 1e3, 1.0),
-                reads,
-                writes,
-                flushes,
-                (rate("sectors_read") + rate("sectors_written")) * SECTOR_BYTES,
-                rate("read_ms") / reads if reads else None,
-                rate("write_ms") / writes if writes else None,
-                rate("weighted_io_ms") / 1e3,
-            )
-        )
-    return found
-
-
-def serves_one_at_a_time(device: Mapping[str, Any] | None) -> bool:
-    """Whether %util means what its name says: a spindle of its own. Virtual and stacked ones may not be."""
-    if device is None or device.get("kind") != "disk" or device.get("slaves"):
-        return False
-    virtual = str(device.get("driver") or "") in ("virtio_blk", "vbd", "nvme", "loop", "zram", "nbd")
-    return bool(device.get("rotational")) and not virtual
-
-
-def _block(window: Window, facts: HostFacts, limits: Mapping[str, float]) -> Iterator[ResourceUsage]:
+def _block(
+    window: Window, facts: HostFacts, limits: Mapping[str, float], alone_ms: Mapping[str, float]
+) -> Iterator[ResourceUsage]:
     if "disk" not in window.samplers():
         yield ResourceUsage("block", "", Level.UNKNOWN, None, saturation="block devices were not sampled")
         return
@@ -356,11 +322,15 @@ def _block(window: Window, facts: HostFacts, limits: Mapping[str, float]) -> Ite
         record = facts.block_device(device.name)
         if record is not None and record.get("kind") == "partition":
             continue
-        yield _one_device(window, device, record, limits.get(device.name))
+        yield _one_device(window, device, record, limits.get(device.name), alone_ms.get(device.name))
 
 
 def _one_device(
-    window: Window, device: Device, record: Mapping[str, Any] | None, limit: float | None
+    window: Window,
+    device: Device,
+    record: Mapping[str, Any] | None,
+    limit: float | None,
+    alone_ms: float | None,
 ) -> ResourceUsage:
     load = f"{device.reads:,.0f} reads/s, {device.writes:,.0f} writes/s, {device.bytes_s / 1e6:,.1f} MB/s"
     waiting = [
@@ -379,7 +349,10 @@ def _one_device(
             f"%util {100 * device.utilisation:.0f} only says that it was rarely idle: it serves many "
             "requests concurrently",
         )
-    level, known = _level_of(window, device, spindle, limit)
+    alone = unloaded(window, device, record, alone_ms)
+    level, known = _level_of(window, device, spindle, limit, alone)
+    if level is Level.SATURATED and not spindle and device.main_ms > alone.ms:
+        saturation += f", against {alone.ms:.2f} ms {alone.source}"
     utilisation = device.utilisation if spindle else None
     if limit:
         utilisation = device.operations / limit
@@ -396,51 +369,34 @@ def _one_device(
         "flushes": device.flushes,
         "writes": device.writes,
         "reads": device.reads,
+        "alone_ms": alone.ms,
     }
     return ResourceUsage(
         "block", device.name, level, utilisation, load, saturation, "", known, traps, numbers
     )
 
 
-def _level_of(window: Window, device: Device, spindle: bool, limit: float | None) -> tuple[Level, str]:
+def _level_of(
+    window: Window, device: Device, spindle: bool, limit: float | None, alone: Unloaded
+) -> tuple[Level, str]:
     """The level, and what the device can do with the source of that number."""
     measured = f"{limit:,.0f} operations/s, measured" if limit else ""
     if limit and device.operations >= FULL * limit:
         return Level.SATURATED, measured
-    is_flat = _is_flat(window, device.name)
-    full_queue = device.queue >= DEEP_QUEUE and device.wait_ms >= FLASH_SLOW_MS
     if spindle and device.utilisation >= NEVER_RESTS and device.queue >= 2:
         mix = f"about {device.operations:,.0f} operations/s with this mix: it is never idle"
         return Level.SATURATED, measured or mix
     # A limit holds for the mix that it was measured with, so current waits weigh more.
-    if (
-        not spindle
-        and device.utilisation >= NEVER_RESTS
-        and (full_queue or (is_flat and device.queue >= DEEP_QUEUE))
-    ):
-        why = "more requests in flight brought no more throughput" if is_flat else "requests queue in it"
-        return Level.SATURATED, measured or (
-            f"about {device.operations:,.0f} operations/s with this mix: {why}"
-        )
+    if not spindle and device.utilisation >= NEVER_RESTS and device.queue >= DEEP_QUEUE:
+        more = scaling(window, device.name)
+        if more == "flat" or (more != "room" and waits_of_queue(device, alone)):
+            is_flat = more == "flat"
+            why = "more requests in flight brought no more throughput" if is_flat else "requests queue in it"
+            return Level.SATURATED, measured or (
+                f"about {device.operations:,.0f} operations/s with this mix: {why}"
+            )
     is_busy = device.operations >= BUSY * limit if limit else spindle and device.utilisation >= BUSY
     return Level.BUSY if is_busy else Level.FINE, measured
-
-
-def _is_flat(window: Window, name: str) -> bool:
-    """Whether throughput stayed the same while the queue at least doubled, over the intervals of the window."""
-    parts = [window.series("disk", metric, name) for metric in ("weighted_io_ms", "reads", "writes")]
-    if any(part is None or len(part.rate) < 6 for part in parts):
-        return False
-    queue, reads, writes = (part.rate for part in parts if part is not None)
-    if not len(queue) == len(reads) == len(writes):
-        return False
-    order = np.argsort(queue)
-    third = len(order) // 3
-    low, high = order[:third], order[-third:]
-    done = reads + writes
-    if queue[low].mean() <= 0 or done[low].mean() <= 0:
-        return False
-    return bool(queue[high].mean() >= 2 * queue[low].mean() and done[high].mean() <= FLAT * done[low].mean())
 
 
 def _memory(window: Window) -> Iterator[ResourceUsage]:
@@ -553,7 +509,8 @@ def _interface(window: Window, facts: HostFacts, name: str, received: float, sen
 def _sentence(window: Window, uses: list[ResourceUsage], limiting: ResourceUsage | None) -> str:
     if limiting is not None:
         what = "; ".join(filter(None, (limiting.load, limiting.errors or limiting.saturation)))
-        return f"{_titled(limiting)} limits this host: {what}."
+        used = f" Used by {', '.join(limiting.users)}." if limiting.users else ""
+        return f"{_titled(limiting)} limits this host: {what}.{used}"
     cpu = next((use for use in uses if use.resource == "cpu"), None)
     if cpu is None or cpu.utilisation is None:
         return "The bottleneck of this host is unknown: its CPUs were not sampled."
@@ -571,14 +528,14 @@ def _sentence(window: Window, uses: list[ResourceUsage], limiting: ResourceUsage
             f"Nothing is saturated; {core.name} is {core.load} ({core.saturation}), and will saturate "
             f"next.{blind}"
         )
-    program, used = _busiest_server(window)
+    program, cpus = users.busiest_server(window)
     running = window.gauge("mysql_status", "threads_running")
-    if running is not None and running.mean - 1 >= max(MANY_RUNNING, TIMES_CORES * used):
+    if running is not None and running.mean - 1 >= max(MANY_RUNNING, TIMES_CORES * cpus):
         return (
             f"No hardware is saturated: the CPUs are {idle} idle, but {running.mean:.0f} active server "
-            f"threads use only {used:.1f} CPUs: they wait on each other (locks or hot code paths).{blind}"
+            f"threads use only {cpus:.1f} CPUs: they wait on each other (locks or hot code paths).{blind}"
         )
-    works = f", {program} uses {used:.1f} of {len(cores(window)) - 1}" if used >= MENTIONED else ""
+    works = f", {program} uses {cpus:.1f} of {len(cores(window)) - 1}" if cpus >= MENTIONED else ""
     nothing = "No bottleneck found in the available data" if unknown else "Nothing limits this host"
     return f"{nothing}: the CPUs are {idle} idle{works}.{blind}"
 
@@ -611,14 +568,3 @@ def _titled(use: ResourceUsage) -> str:
     names = {"cpu": "CPU time", "memory": "Memory", "tcp": "TCP", "core": "Core", "block": "The device"}
     names |= {"network": "The interface", "softirq": "Packet receive work on"}
     return f"{names.get(use.resource, use.resource)} {use.instance}".strip()
-
-
-def _busiest_server(window: Window) -> tuple[str, float]:
-    """Its program, and how many CPUs it uses."""
-    used: dict[str, float] = {}
-    for label, user in window.rates("process", "utime_ticks").items():
-        program = label.partition("/")[2]
-        if program in ("mysqld", "mariadbd", "memcached"):
-            ticks = user + (window.rate("process", "stime_ticks", label) or 0.0)
-            used[program] = max(used.get(program, 0.0), ticks / TICKS_PER_SECOND)
-    return max(used.items(), key=lambda pair: pair[1], default=("", 0.0))

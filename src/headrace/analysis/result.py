@@ -12,6 +12,7 @@ from headrace.analysis.intervals import Interval
 from headrace.analysis.machines import Spread
 
 __all__ = [
+    "Adjustment",
     "Analysis",
     "Comparison",
     "Effect",
@@ -31,7 +32,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Effect:
-    """One treatment relative to its baseline in one response, as a ratio treatment / baseline paired by block.
+    """One treatment relative to its baseline in one response, as a ratio treatment / baseline: see ``estimate``.
 
     ``response`` is ``throughput`` or a percentile (``p99``). The interval is simultaneous: adjusted for
     ``comparisons``. ``blocks`` counts those in which both sides were measured. ``blocks_needed`` is the number of
@@ -88,6 +89,23 @@ class NoiseFloor:
 
 
 @dataclass(frozen=True)
+class Adjustment:
+    """How the comparisons of one condition and response account for CPU time that others took.
+
+    ``slope`` relates the log of the response to the log of the share that was left, in ``trials``. It is None if
+    slopes clearly differ between treatments: then the disturbed trials (``left_out``) take no part. ``most_lost``
+    is the largest share that others took.
+    """
+
+    condition: str
+    response: str
+    slope: float | None
+    trials: int
+    left_out: int
+    most_lost: float
+
+
+@dataclass(frozen=True)
 class Analysis:
     """Everything concluded about one experiment. ``excluded`` maps a trial's number to why it is not analysed.
 
@@ -95,7 +113,7 @@ class Analysis:
     omitted there if none of a kind succeeded in some trial: a mean over the other trials would be optimistic.
     ``studies`` are of the factors, for each condition and response: see ``matters.studies``. ``decision`` says
     which configuration to choose; None with only two in one condition, because their effect suffices. ``machines``
-    is how far several machines differ; None for one.
+    is how far several machines differ; None for one. ``adjustments`` are of the comparisons in which it mattered.
     """
 
     name: str
@@ -110,6 +128,7 @@ class Analysis:
     studies: tuple[Study, ...] = ()
     decision: Decision | None = None
     machines: Spread | None = None
+    adjustments: tuple[Adjustment, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,19 @@ folder.
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headrace.analysis import decision, headline, machines, matters
-from headrace.analysis.compare import geometric_mean, noise_floor, paired_effect, unpaired_effect
+from headrace.analysis import decision, headline, machines, matters, sequential
+from headrace.analysis.compare import effects as effects_of
+from headrace.analysis.compare import geometric_mean, noise_floor, unpaired_effect
 from headrace.analysis.history import Point
 from headrace.analysis.intervals import Interval
 from headrace.analysis.percentiles import PERCENTILES, jackknife, merge
-from headrace.analysis.result import Analysis, Comparison, Effect, NoiseFloor, TreatmentSummary
+from headrace.analysis.result import Adjustment, Analysis, Comparison, Effect, NoiseFloor, TreatmentSummary
 from headrace.analysis.trials import (
     EMULATED,
     RESPONSES,
@@ -40,8 +42,9 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
     shrink when treatments fail, nor grow while an experiment runs. Raises StoreError when the folder is damaged;
     an experiment without a complete trial gives an Analysis without summaries.
     """
-    design = folder.design
     records = folder.trials()
+    design = sequential.begun(folder.design, records)
+    judged = replace(design, alpha=sequential.level(design, records, _comparisons(design)))
     responses, excluded = _usable_trials(folder, records, tables)
     by_treatment = _by_treatment(responses)
     summaries = tuple(
@@ -49,7 +52,8 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
         for name, treatment in design.by_name.items()
         if name in by_treatment
     )
-    effects = tuple(_effects(design, by_treatment))
+    found, adjustments = _effects(judged, by_treatment)
+    effects = tuple(found)
     noise = tuple(_noise(design, by_treatment))
     analysis = Analysis(
         name=design.name,
@@ -69,12 +73,13 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
                 adaptive=design.adaptive,
                 hard=design.hard,
                 interactions=design.interactions,
-                alpha=design.alpha,
+                alpha=judged.alpha,
                 margin=design.equivalence,
             )
         ),
-        decision=_decision(design, responses),
+        decision=_decision(judged, responses),
         machines=_machines(folder, design, by_treatment, records),
+        adjustments=tuple(adjustments),
     )
     done = len(responses) + len(excluded)
     text = headline.of_experiment(
@@ -84,6 +89,8 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
         done=done,
         planned=len(design.trials),
         failed=_failed(records),
+        invalid=[r.reason or "no reason was recorded" for r in records if r.state is TrialState.INVALID],
+        again=shlex.join(["headrace", "run", f"{folder.path}/plan.toml", "-o", str(folder.path), "--retry"]),
     )
     return replace(analysis, headline=f"{_left_out(design, effects)} {text}".strip())
 
@@ -91,8 +98,10 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
 def _decision(design: Design, responses: Sequence[TrialResponse]) -> decision.Decision | None:
     if len(design.treatments) < 3 or design.adaptive:
         return None
-    questions = decision.of_trials(design.treatments, responses)
-    found = decision.decide(questions, alpha=design.alpha, margin=design.equivalence)
+    questions = decision.of_trials(design.treatments, responses, design.baselines)
+    found = decision.decide(
+        questions, alpha=design.alpha, margin=design.equivalence, comparisons=_comparisons(design)
+    )
     return found if found.bests else None
 
 
@@ -300,23 +309,38 @@ def _operations(
     return dict(sorted(found.items(), key=lambda item: -sum(summary.operations for summary in item[1])))
 
 
-def _effects(design: Design, by_treatment: Mapping[str, Sequence[TrialResponse]]) -> Iterable[Effect]:
-    for treatment in design.treatments:
-        baseline = design.baselines[treatment.condition]
-        if treatment.name == baseline:
-            continue
+def _comparisons(design: Design) -> int:
+    return max(len(design.treatments) - len(design.baselines), 1)
+
+
+def _effects(
+    design: Design, by_treatment: Mapping[str, Sequence[TrialResponse]]
+) -> tuple[list[Effect], list[Adjustment]]:
+    found: list[Effect] = []
+    adjustments: list[Adjustment] = []
+    for condition, baseline in design.baselines.items():
+        own = {
+            t.name: by_treatment[t.name]
+            for t in design.treatments
+            if t.condition == condition and t.name in by_treatment
+        }
         for response in RESPONSES:
-            effect = paired_effect(
+            effects, one = effects_of(
                 response,
-                by_treatment.get(treatment.name, []),
-                by_treatment.get(baseline, []),
-                condition=treatment.condition,
+                own,
+                baseline,
+                condition=condition,
                 alpha=design.alpha,
                 equivalence=design.equivalence,
-                comparisons=max(len(design.treatments) - len(design.baselines), 1),
+                comparisons=_comparisons(design),
             )
-            if effect is not None:
-                yield effect
+            found += effects
+            if one is not None and (one.adjusted or one.left_out):
+                adjustments.append(
+                    Adjustment(condition, response, one.slope, one.adjusted, one.left_out, one.most_lost)
+                )
+    order = {t.name: i for i, t in enumerate(design.treatments)}
+    return sorted(found, key=lambda e: order[e.treatment]), adjustments
 
 
 def _noise(design: Design, by_treatment: Mapping[str, Sequence[TrialResponse]]) -> Iterable[NoiseFloor]:

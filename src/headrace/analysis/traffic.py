@@ -7,6 +7,7 @@ and disks and are not independent trials, so pooling them into a test would make
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ import numpy as np
 from headrace.analysis.percentiles import MIN_BEYOND
 from headrace.buckets import bucket_value
 from headrace.digests.classes import Buckets
+from headrace.digests.table import SQUARES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,7 +38,7 @@ ORDERS: Mapping[str, Callable[[QueryClass], float]] = {
     "sent": lambda each: each.number("rows_sent").sum,
     "bytes": lambda each: each.number("response_bytes").sum,
     "lock": lambda each: each.number("lock_ns").sum,
-    "errors": lambda each: each.failed,
+    "errors": lambda each: each.failed or 0,
 }
 PERCENTILES: Mapping[str, tuple[int, int]] = {
     "p50": (50, 100), "p90": (90, 100), "p95": (95, 100), "p99": (99, 100), "p99.9": (999, 1000),
@@ -92,12 +94,42 @@ def dispersion_s(each: QueryClass) -> float | None:
 
     0 if all calls take equally long; large if a few take much longer than the rest.
     """
-    timed, squares = each.number("response_ns"), each.number("response_ns_squares").sum
+    timed, squares = each.number("response_ns"), each.number("response_ns" + SQUARES).sum
     if not timed.count or not timed.sum:
         return None
     # Integers until the end: the difference of two nearly equal squares would lose all precision.
     scaled = timed.count * squares - timed.sum**2
     return scaled / (timed.count * timed.sum) / 1e9
+
+
+def deviation(each: QueryClass, name: str = "response_ns") -> float | None:
+    """Standard deviation of the response times or of a measure, exact; None if the source does not have it."""
+    known, squares = each.number(name), each.numbers.get(name + SQUARES)
+    if not known.count or squares is None:
+        return None
+    return math.sqrt(max(known.count * squares.sum - known.sum**2, 0)) / known.count
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A measure over the events of which it is known, in its own unit.
+
+    ``p95`` is at most 3.2% off. It and ``deviation`` are None in digests of agents that did not count them.
+    """
+
+    total: int
+    least: int | None
+    mean: float
+    p95: float | None
+    most: int | None
+    deviation: float | None
+
+
+def attribute(each: QueryClass, name: str) -> Attribute:
+    """One of ``each.measures``."""
+    known = each.number(name)
+    p95 = value_at(each.buckets(name), "p95", known.least, known.most)
+    return Attribute(known.sum, known.least, known.sum / known.count, p95, known.most, deviation(each, name))
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class TrialResponse:
 
     ``operations`` (successful ones) and ``errors`` count the measured window. ``latency`` covers all operations of
     ``latency_kind``; if that is ``response``, including failed ones. ``parts`` is the same for each kind of
-    operation separately, by name.
+    operation separately, by name. ``lost`` is the share of CPU time that others took during the window.
     """
 
     number: int
@@ -53,6 +53,7 @@ class TrialResponse:
     latency: Histogram = field(default_factory=lambda: Histogram.of(_NONE, _NONE.astype(np.int64)))
     latency_kind: str = "service"
     parts: Mapping[str, TrialResponse] = field(default_factory=dict)
+    lost: float = 0.0
 
     def value(self, response: str) -> float | None:
         """A response by name, in ops/s or ns; None if the trial has no value, or 0."""
@@ -179,6 +180,7 @@ def _response(
             errors=round(total.errors),
             latency=_histogram(latency, kind, total.min_ns, total.max_ns),
             latency_kind=kind,
+            lost=record.lost_share,
         )
 
     whole = of(_Total.of_all(totals.values()), rows)

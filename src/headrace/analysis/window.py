@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 #: The agent records for each sampler and tick whether it succeeded.
 SUCCESS = "headrace_ok"
 
+#: A counter that falls below this share of its value was reset: a new process or device. One that falls by less
+#: has stepped back, as idle and iowait do by a tick when a CPU's sleep is shared out anew: proc_stat(5).
+RESET_SHARE = 0.5
+
+#: Samplers whose counters begin with the boot, so that none is ever reset.
+NEVER_RESET = frozenset({"cpu"})
+
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 
@@ -66,11 +73,15 @@ class Window:
             return
         self.start_s = float(self._t.min())
         self.seconds = float(self._t.max()) - self.start_s
-        steps = np.diff(self._value, prepend=self._value[0])
-        # A counter that fell was reset (a new process or device), so its value is its growth.
-        grown = np.where(steps < 0, self._value, steps)
+        before = np.concatenate([self._value[:1], self._value[:-1]])
+        lengths = self._ends - self._starts
+        may_reset = np.ones(len(self._starts), dtype=bool)
+        for (sampler, _), numbers in self._index.items():
+            if sampler in NEVER_RESET:
+                may_reset[list(numbers.values())] = False
+        grown = _grown(before, self._value, np.repeat(may_reset, lengths))
         grown[self._starts] = 0.0
-        self._growth = np.add.reduceat(grown, self._starts)
+        self._growth = np.maximum(np.add.reduceat(grown, self._starts), 0.0)
         self._span = self._t[self._ends - 1] - self._t[self._starts]
         self._mean = np.add.reduceat(self._value, self._starts) / (self._ends - self._starts)
         self._low = np.minimum.reduceat(self._value, self._starts)
@@ -129,8 +140,7 @@ class Window:
             return None
         part = slice(self._starts[number], self._ends[number])
         t, value = self._t[part], self._value[part]
-        steps = np.diff(value)
-        grown = np.where(steps < 0, value[1:], steps)
+        grown = np.maximum(_grown(value[:-1], value[1:], np.bool_(sampler not in NEVER_RESET)), 0.0)
         width = np.diff(t)
         keep = width > 0
         return Series(t[1:][keep] - self.start_s, grown[keep] / width[keep])
@@ -144,3 +154,11 @@ class Window:
 
     def _of(self, sampler: str, metric: str) -> Mapping[str, int]:
         return self._index.get((sampler, metric), _NONE)
+
+
+def _grown(
+    before: NDArray[np.float64], value: NDArray[np.float64], may_reset: NDArray[np.bool_] | np.bool_
+) -> NDArray[np.float64]:
+    """By how much counters grew between samples: from 0 if they were reset, and below 0 if they stepped back."""
+    is_reset = may_reset & (value < RESET_SHARE * before)
+    return np.where(is_reset, value, value - before)

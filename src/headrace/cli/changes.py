@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.options import NO_LOGIN, grouped
+from headrace.cli.options import NO_LOGIN, AllowWeaker, grouped, seconds_of
 from headrace.cli.shell import (
     Json,
     TargetOption,
@@ -53,10 +53,7 @@ def apply(
         typer.Option("--persist", help="Also make it permanent: files, or a TuneD profile."),
     ] = Persist.NO,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done.")] = False,
-    allow_weaker: Annotated[
-        list[str] | None,
-        typer.Option("--allow-weaker", metavar="KNOB", help="Allow this knob to reduce durability."),
-    ] = None,
+    allow_weaker: AllowWeaker = None,
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
@@ -65,8 +62,8 @@ def apply(
     from headrace.agent import Agent
     from headrace.hunt import usual_login
 
-    seconds = _seconds(confirm_within)
-    wanted = rollout.settings_of(settings, _remedies)
+    seconds = seconds_of(confirm_within)
+    wanted = rollout.settings_of(settings, finding_settings)
     server_there = login if login.is_named else None
     lasting = "" if persist is Persist.NO else persist.value
 
@@ -238,7 +235,7 @@ def _show_knobs(names: list[str], *, as_json: bool) -> None:
             stdout().print(views.page(knob), soft_wrap=True, highlight=False)
 
 
-def _remedies(text: str) -> Mapping[str, Value] | None:
+def finding_settings(text: str) -> Mapping[str, Value] | None:
     """The settings of a finding of the last hunt."""
     from headrace import hunt as hunts
     from headrace.snapshot import last_path, load
@@ -305,16 +302,6 @@ def _asks_and_counts_down(seconds: float) -> bool:
                 return False
     stderr().print("\nnobody confirmed: the host undoes it", style="yellow")
     return False
-
-
-def _seconds(text: str) -> float | None:
-    if not text:
-        return None
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
-    number, unit = text[:-1], text[-1]
-    if unit not in units or not number.isdigit() or not 1 <= int(number) * units[unit] <= 86_400:
-        raise typer.BadParameter(f"{text!r}: write a whole number with s, m or h, from 1s to 24h")
-    return int(number) * units[unit]
 
 
 def _line(text: str) -> str:

@@ -15,8 +15,17 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "hunt": "Find what limits a host, why, and what would help.",
         "rules": "List the rules that hunt evaluates, and explain one.",
     },
+    "fleet": {
+        "fleet": "Ask many hosts at once, and compare them.",
+    },
+    "rollout": {
+        "rollout": "Change a fleet in stages that are judged.",
+    },
     "top": {
         "top": "A live view of a host and its server.",
+    },
+    "serve": {
+        "serve": "Hosts, queries, experiments and changes as pages.",
     },
     "prove": {
         "prove": "Test the fixes of findings on a workload; keep what is proven.",
@@ -44,6 +53,18 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "watch": "Detect changes in a series of results.",
         "audit": "Measure the false-alarm rate of headrace's verdicts.",
     },
+    "verify": {
+        "verify": "Compare production before and after a change.",
+    },
+    "histograms": {
+        "histograms": "Save a server's own histograms of latencies, for `verify`.",
+    },
+    "tell": {
+        "tell": "Tell a verdict to chats, mail, dashboards and pipelines.",
+    },
+    "mcp": {
+        "mcp": "Serve saved evidence to assistants.",
+    },
     "imports": {
         "import": "Analyse results measured elsewhere: tables, benchmark output.",
     },
@@ -56,6 +77,9 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     },
     "replay": {
         "replay": "Replay recorded traffic on a server, and compare its answers.",
+    },
+    "size": {
+        "size": "What calls cost, what hosts carry, when they are full, what to merge.",
     },
     "ladder": {
         "ladder": "Measure this machine's latencies, from CPU cache to commit.",

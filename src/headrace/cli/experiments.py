@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.shell import Json, app, on_target, print_json, run_until_signal, say, stderr, stdout
+from headrace.cli.shell import (
+    Json,
+    TellOption,
+    app,
+    on_target,
+    opened_places,
+    print_json,
+    run_until_signal,
+    say,
+    stderr,
+    stdout,
+    tell_and_exit,
+    told,
+)
 from headrace.errors import PlanError, TargetError
 
 if TYPE_CHECKING:
+    from headrace.design import Design
     from headrace.plan import PlanFile as PlanFileRead
     from headrace.store import ExperimentFolder
+    from headrace.tell.places import Place
 
 plan_app = typer.Typer(no_args_is_help=True, help="Inspect plan files without running them.")
 app.add_typer(plan_app, name="plan")
@@ -52,17 +68,31 @@ def plan_show(
     sd: Annotated[
         float, typer.Option("--sd", min=1e-4, max=2.0, help="Spread between trials, 0.02 is 2%.")
     ] = 0.02,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure", help="Run the baseline for a minute, and say which way of measuring decides soonest."
+        ),
+    ] = False,
+    effect: Annotated[
+        float, typer.Option("--effect", min=0.001, max=10, help="With --measure: to be found, 0.05 is 5%.")
+    ] = 0.05,
     as_json: Json = False,
 ) -> None:
     """Show a plan's treatments and trials, how long they take, and which effects they can detect."""
     from headrace import plan as plans
     from headrace.experiment import kinds
-    from headrace.experiment.runner import boot_seconds, trial_seconds
+    from headrace.experiment.runner import boot_seconds, planned_seconds
     from headrace.report import designs
 
     path = find_plan(plan)
-    design = kinds.build(plans.load(path).plan, place=str(path))
-    seconds = trial_seconds(design.workload) * len(design.trials) / design.at_once + boot_seconds(design)
+    file = plans.load(path)
+    if measure:
+        _measure_noise(file, effect, as_json)
+        return
+    is_open = file.plan.design.kind == plans.AUTO
+    design = _possible(file) if is_open else kinds.build(file.plan, place=str(path))
+    seconds = planned_seconds(design) + boot_seconds(design)
     hours = seconds * design.share_of_one_machine / 3600
     outlook = None if design.adaptive else designs.outlook(design, sd)
     if as_json:
@@ -73,6 +103,42 @@ def plan_show(
         stdout().print(views.design(design, hours))
         if outlook:
             stdout().print(designs.terminal(outlook))
+
+
+def _possible(file: PlanFileRead) -> Design:
+    """Says in which ways a plan of kind auto can be measured; returns its design by restarts."""
+    from headrace.analysis.ways import RESTART
+    from headrace.design import Design
+    from headrace.experiment import auto
+
+    ways = auto.ways_of(file.plan, file.place)
+    for name, found in ways.items():
+        answer = f"not possible: {found}" if isinstance(found, str) else "possible"
+        stderr().print(f"{name}: {answer}", soft_wrap=True, highlight=False, markup=False)
+    stderr().print("headrace run measures the noise and chooses. By restarts it is:", highlight=False)
+    design = ways[RESTART]
+    assert isinstance(design, Design)  # otherwise ``ways_of`` raised
+    return design
+
+
+def _measure_noise(file: PlanFileRead, effect: float, as_json: bool) -> None:
+    """The ways to measure a plan, with their hours on this machine."""
+    from dataclasses import asdict
+
+    from headrace.experiment import auto
+    from headrace.report import designs, progress
+
+    if file.plan.design.kind not in ("auto", "factorial", "cumulative", "switchback"):
+        raise PlanError(
+            "--measure: for plans of kind auto, factorial, cumulative and switchback", place=file.place
+        )
+    folder = Path("experiments") / f"{file.plan.name}-noise"
+    with progress.Watcher(stderr()) as watcher:
+        choice = run_until_signal(lambda: auto.measure(file, folder, watcher.listen, effect))
+    if as_json:
+        print_json({"effect": effect, "best": choice.best.name, "ways": [asdict(way) for way in choice.ways]})
+    else:
+        stdout().print(designs.ways(choice.ways, choice.best, effect))
 
 
 @plan_app.command("options", epilog="Example: headrace plan options fio")
@@ -90,7 +156,10 @@ def plan_options(kind: Annotated[str, typer.Argument(help="A workload.", metavar
     stdout().print(table)
 
 
-@app.command(epilog="Example: headrace run filesystems -o experiments/fs-2")
+@app.command(
+    epilog="Example: headrace run filesystems -o experiments/fs-2; "
+    "headrace run stock-to-all --until-decided --budget 30m; headrace run PLAN -o FOLDER --blocks +5",
+)
 def run(
     plan: PlanFile,
     output: Output = None,
@@ -103,38 +172,119 @@ def run(
             "--on", metavar="WHERE", help="Executor for several machines: here, ray, or ray://HOST:PORT."
         ),
     ] = "here",
+    until_decided: Annotated[
+        bool,
+        typer.Option(
+            "--until-decided", help="Add blocks until each comparison has a verdict; not for races."
+        ),
+    ] = False,
+    budget: Annotated[
+        str, typer.Option("--budget", help="With --until-decided: at most this long, such as 30m or 4h.")
+    ] = "",
+    blocks: Annotated[
+        str, typer.Option("--blocks", help="Add blocks to the experiment in --output, such as +5.")
+    ] = "",
+    to: TellOption = None,
     as_json: Json = False,
 ) -> None:
     """Run a plan, or continue it where it stopped, and write the report."""
-    _run_plan(find_plan(plan), output, retry, as_json, on)
+    from headrace import plan as plans
+
+    places = opened_places(to, as_json)
+    file = plans.load(find_plan(plan))
+    if until_decided or budget:
+        if not (until_decided or file.plan.design.until_decided):
+            raise PlanError("--budget: only with --until-decided")
+        file = _decided(file, budget)
+    file = _resolved(file, output)
+    if blocks:
+        from headrace.experiment.extend import extend
+
+        extend(file, output or Path("experiments") / file.plan.name, _more(blocks))
+    _run_plan(file, output, retry, as_json, on, places)
+
+
+def _resolved(file: PlanFileRead, output: Path | None) -> PlanFileRead:
+    """A plan of kind auto as the way that decides soonest."""
+    if file.plan.design.kind != "auto":
+        return file
+    from headrace.experiment import auto
+    from headrace.report import progress
+
+    folder = output or Path("experiments") / file.plan.name
+    with progress.Watcher(stderr()) as watcher:
+        return run_until_signal(lambda: auto.resolved(file, folder, watcher.listen))
+
+
+def _more(text: str) -> int:
+    if not (text.startswith("+") and text[1:].isdecimal() and 0 < int(text[1:]) <= 1000):
+        raise PlanError(f"--blocks {text}: how many more, such as +5")
+    return int(text[1:])
+
+
+def _decided(file: PlanFileRead, budget: str, asked: Sequence[str] = ()) -> PlanFileRead:
+    """The file with a plan that runs until it is decided."""
+    from dataclasses import replace
+
+    from pydantic import ValidationError
+
+    from headrace.cli.options import DAY_S, seconds_of
+    from headrace.plan import DesignTable, describe
+
+    own = file.plan.design
+    seconds = seconds_of(budget, 30 * DAY_S)
+    minutes = own.minutes if seconds is None else seconds / 60
+    table = {**own.model_dump(exclude_unset=True), "until_decided": True, "minutes": minutes}
+    table |= {"asked": list(asked)} if asked else {}
+    try:
+        design = DesignTable.model_validate(table)
+    except ValidationError as error:
+        reason = describe(error).removeprefix(": must be ")
+        raise PlanError(f"--until-decided: {reason}", place=file.place) from error
+    return replace(file, plan=file.plan.model_copy(update={"design": design}))
 
 
 @app.command()
 def demo(output: Output = Path("experiments/stock-to-all"), as_json: Json = False) -> None:
-    """Tune a private stock MariaDB and prove the gain, in about 8 minutes."""
-    _run_plan(find_plan(Path("stock-to-all")), output, False, as_json)
-
-
-def _run_plan(plan: Path, output: Path | None, retry: bool, as_json: bool, on: str = "here") -> None:
+    """Tune a private stock MariaDB and prove the gain: in about 10 minutes, on a noisy machine in at most 15."""
     from headrace import plan as plans
+
+    file = plans.load(find_plan(Path("stock-to-all")))
+    _run_plan(_decided(file, "15m", asked=["ALL"]), output, False, as_json)
+
+
+def _run_plan(
+    file: PlanFileRead,
+    output: Path | None,
+    retry: bool,
+    as_json: bool,
+    on: str = "here",
+    places: Sequence[Place] = (),
+) -> None:
     from headrace.experiment import kinds
 
-    file = plans.load(plan)
     kind = kinds.of_plan(file.plan)
     if kind.command != "run":
         raise PlanError(
             f"a {kind.name} has its own command", place=file.place, hint=f"headrace {kind.command} PLAN"
         )
-    _run_file(file, output, retry, as_json, on)
+    _run_file(file, output, retry, as_json, on, places)
 
 
-def _run_file(file: PlanFileRead, output: Path | None, retry: bool, as_json: bool, on: str = "here") -> None:
+def _run_file(
+    file: PlanFileRead,
+    output: Path | None,
+    retry: bool,
+    as_json: bool,
+    on: str = "here",
+    places: Sequence[Place] = (),
+) -> None:
     from headrace.experiment.run import run as run_plan
     from headrace.report import progress
 
     with progress.Watcher(stderr()) as watcher:
         folder = run_until_signal(lambda: run_plan(file, output, watcher.listen, retry=retry, on=on))
-    _conclude(folder, as_json)
+    _conclude(folder, as_json, places)
 
 
 @app.command(
@@ -150,6 +300,7 @@ def sweep(
     retry: Annotated[
         bool, typer.Option("--retry", help="Measure disturbed and failed trials again.")
     ] = False,
+    to: TellOption = None,
     as_json: Json = False,
 ) -> None:
     """Raise connections (or the rate) until throughput stops growing: knee, scalability law, objectives."""
@@ -158,18 +309,21 @@ def sweep(
     from headrace import plan as plans
     from headrace.experiment.kinds.sweep import asked
 
+    places = opened_places(to, as_json)
     file = plans.load(find_plan(plan))
     file = replace(file, plan=asked(file.plan, objective or (), passes, file.place))
-    _run_file(file, output, retry, as_json)
+    _run_file(file, output, retry, as_json, places=places)
 
 
-def _conclude(folder: ExperimentFolder, as_json: bool) -> None:
+def _conclude(folder: ExperimentFolder, as_json: bool, places: Sequence[Place] = ()) -> None:
     from headrace import report
 
     page = report.of(folder)
     path = report.write(page, folder)
     say(page, as_json)
     stderr().print(f"report: {path}", soft_wrap=True, highlight=False)
+    if page.notice is not None:
+        told(page.notice, places)
 
 
 @app.command(
@@ -221,16 +375,22 @@ def status(folder: Folder, as_json: Json = False) -> None:
 @app.command(
     epilog="Example: headrace compare experiments/kernel-6.1 experiments/kernel-6.12",
 )
-def compare(a: Folder, b: Folder, as_json: Json = False) -> None:
-    """Compare two experiments with the same workload: each treatment of B relative to A's (unpaired)."""
+def compare(a: Folder, b: Folder, to: TellOption = None, as_json: Json = False) -> None:
+    """Compare two experiments with the same workload: each treatment of B relative to A's (unpaired).
+
+    Exits with 13 if any treatment is worse, and with 15 if the data allow no verdict.
+    """
     from dataclasses import asdict
 
     from headrace.analysis.study import compare_experiments
-    from headrace.report import views
+    from headrace.report import jsonform, views
     from headrace.store import ExperimentFolder
 
+    places = opened_places(to, as_json)
     comparison = compare_experiments(ExperimentFolder.open(a), ExperimentFolder.open(b))
+    notice = views.comparison_notice(comparison)
     if as_json:
-        print_json(asdict(comparison))
+        print_json({**asdict(comparison), "notice": jsonform.plain(notice)})
     else:
         stdout().print(views.comparison(comparison))
+    tell_and_exit(notice, places)

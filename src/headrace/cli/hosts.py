@@ -49,6 +49,11 @@ def facts(target: TargetOption = "local", login: ServerLogin = NO_LOGIN, as_json
     """Show how a host and its servers are configured."""
     from headrace.agent import Agent
 
+    if login != NO_LOGIN and not login.is_named:
+        raise typer.BadParameter(
+            "the login names no server: add --mysql-socket, --mysql-host or a defaults file"
+        )
+
     async def work(host: Any) -> Any:
         return await (await Agent.install(host)).facts(login if login.is_named else None)
 

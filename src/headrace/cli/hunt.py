@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -57,7 +57,11 @@ def hunt(
     ] = None,
     limit: Annotated[
         list[str] | None,
-        typer.Option("--limit", help="A device's measured limit, such as nvme0n1=85000 (operations/s)."),
+        typer.Option(
+            "--limit",
+            help="A device's measured limit, such as nvme0n1=85000 (operations/s), or what a request takes "
+            "without load: nvme0n1=0.1ms.",
+        ),
     ] = None,
     profile: Annotated[
         bool, typer.Option("--profile", help="Also record where the server's CPU time goes (perf).")
@@ -78,12 +82,15 @@ def hunt(
     from headrace.snapshot import last_path
     from headrace.snapshot import save as write
 
-    limits = _limits(limit or [])
+    limits = Measured.of(limit or [])
     if source:
         paths = _files(source)
         _print_saved(paths, limits, as_json=as_json, brief=brief, everything=everything)
         found = _examine(paths[0], limits) if save or page else None
     else:
+        from headrace.ladder import remembered
+
+        limits = replace(limits, alone_ms={**remembered(target), **limits.alone_ms})
         found = hunts.examine(_watch(target, seconds, login, limits, profile))
         # `headrace apply` and `headrace prove` resolve finding ids against this.
         write(found.snapshot, last_path())
@@ -124,7 +131,7 @@ def _files(sources: list[Path]) -> list[Path]:
 
 
 def _print_saved(
-    paths: list[Path], limits: dict[str, float], *, as_json: bool, brief: bool, everything: bool
+    paths: list[Path], limits: Measured, *, as_json: bool, brief: bool, everything: bool
 ) -> None:
     from headrace.report import terminal
     from headrace.report.hunt import words as views
@@ -148,7 +155,7 @@ def _content(hunt: Hunt) -> dict[str, Any]:
     return jsonform.render(page_of(hunt))
 
 
-def _judge_all(paths: list[Path], limits: dict[str, float], tell: Callable[[Hunt], T]) -> list[T]:
+def _judge_all(paths: list[Path], limits: Measured, tell: Callable[[Hunt], T]) -> list[T]:
     """``tell`` of each host. Nothing else is kept, because hundreds do not fit into memory."""
     from concurrent.futures import ProcessPoolExecutor
 
@@ -159,22 +166,26 @@ def _judge_all(paths: list[Path], limits: dict[str, float], tell: Callable[[Hunt
         return list(processes.map(judge, paths, chunksize=4))
 
 
-def _judge(path: Path, limits: dict[str, float], tell: Callable[[Hunt], T]) -> T:
+def _judge(path: Path, limits: Measured, tell: Callable[[Hunt], T]) -> T:
     return tell(_examine(path, limits))
 
 
-def _examine(path: Path, limits: dict[str, float]) -> Hunt:
+def _examine(path: Path, limits: Measured) -> Hunt:
     """A saved host; ``limits`` override the saved ones."""
     from headrace import hunt as hunts
     from headrace.snapshot import load
 
     snapshot = load(path)
-    return hunts.examine(replace(snapshot, limits={**snapshot.limits, **limits}))
+    return hunts.examine(
+        replace(
+            snapshot,
+            limits={**snapshot.limits, **limits.limits},
+            alone_ms={**snapshot.alone_ms, **limits.alone_ms},
+        )
+    )
 
 
-def _watch(
-    target: str, seconds: float, login: ServerLogin, limits: dict[str, float], profile: bool
-) -> Snapshot:
+def _watch(target: str, seconds: float, login: ServerLogin, limits: Measured, profile: bool) -> Snapshot:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from headrace import hunt as hunts
@@ -189,7 +200,8 @@ def _watch(
                 host,
                 seconds,
                 login,
-                limits=limits,
+                limits=limits.limits,
+                alone_ms=limits.alone_ms,
                 profile=profile,
                 listen=lambda done, _: progress.update(task, completed=done),
             )
@@ -197,15 +209,27 @@ def _watch(
         return on_target(target, work)
 
 
-def _limits(texts: list[str]) -> dict[str, float]:
-    found = {}
-    for text in texts:
-        device, _, number = text.partition("=")
-        try:
-            found[device.removeprefix("/dev/")] = float(number.replace(",", ""))
-        except ValueError:
-            raise typer.BadParameter(f"{text!r}: write DEVICE=OPERATIONS_PER_SECOND") from None
-    return found
+@dataclass(frozen=True)
+class Measured:
+    """What the user measured: device -> operations per second, and -> ms of a request without load."""
+
+    limits: dict[str, float]
+    alone_ms: dict[str, float]
+
+    @classmethod
+    def of(cls, texts: list[str]) -> Measured:
+        limits: dict[str, float] = {}
+        alone_ms: dict[str, float] = {}
+        for text in texts:
+            device, _, number = text.partition("=")
+            found = alone_ms if number.endswith("ms") else limits
+            try:
+                found[device.removeprefix("/dev/")] = float(number.removesuffix("ms").replace(",", ""))
+            except ValueError:
+                raise typer.BadParameter(
+                    f"{text!r}: write DEVICE=OPERATIONS_PER_SECOND or DEVICE=MILLISECONDSms"
+                ) from None
+        return cls(limits, alone_ms)
 
 
 @rules_app.callback(invoke_without_command=True)

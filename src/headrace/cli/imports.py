@@ -64,6 +64,7 @@ def import_command(
     responses = {**dict.fromkeys(response or (), True), **dict.fromkeys(latency or (), False)}
     if not responses:
         raise PlanError("nothing to analyse", hint=f"name the measured columns: {EXAMPLE}")
+    notes: list[str] = []
     if names:
         rows = foreign.read_outputs(files, names)
         factors = factor or list(rows[0].levels)
@@ -71,11 +72,13 @@ def import_command(
         if not factor:
             raise PlanError("no factor is named", hint=EXAMPLE)
         factors = factor
-        rows = [row for path in files for row in foreign.read_csv(path, factors, list(responses))]
+        tables = [foreign.read_csv(path, factors, list(responses)) for path in files]
+        rows = [row for table in tables for row in table.rows]
+        notes = [note for table in tables for note in table.notes]
     kept = [name for name in factors if name != condition]
     studies = studies_of(rows, kept, responses, block=block, condition=condition, alpha=alpha, margin=margin)
     decision = decide(questions_of(studies), alpha=alpha, margin=margin)
-    content = page_of(studies, files, decision)
+    content = page_of(studies, files, decision, notes)
     if page is not None:
         write_page(page, content)
     say(content, as_json)

@@ -51,6 +51,7 @@ def ladder(
                 status.update(f"round {row['round']} is done, {row['left_s']:.0f} s left")
 
         found = on_target(target, work)
+    ladders.remember(target, found)
     if as_json:
         print_json(report.to_json(found))
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -17,7 +16,7 @@ from textual.widget import Widget
 
 from headrace.errors import HeadraceError
 from headrace.live import Feed, ask
-from headrace.report.live import screen
+from headrace.report.live import plan, screen
 from headrace.report.live.screen import Pages, Position
 from headrace.report.live.shot import FINDINGS_S, Shot, take
 from headrace.rules import Evidence, Judgement, all_rules, judge
@@ -25,6 +24,8 @@ from headrace.rules import Evidence, Judgement, all_rules, judge
 #: Statements and the processlist are queried this often while they are on screen.
 LIST_EVERY_S = 2.0
 FINDINGS_EVERY_S = 10.0
+#: Screens that show what the server executes, or what follows from it.
+ASKS = ("statements", "processlist", "overview", "findings")
 
 
 class Lines(Widget):
@@ -71,7 +72,7 @@ class Live(App[None]):
         self.failure: HeadraceError | None = None
         self.shot: Shot | None = None
         self._judgement: Judgement | None = None
-        self._listed_at = self._judged_at = 0.0
+        self._listed_at = self._judged_at = -FINDINGS_EVERY_S
         self._lines = Lines(colours=colours)
         self._asking: set[asyncio.Task[None]] = set()
 
@@ -81,6 +82,7 @@ class Live(App[None]):
     def on_mount(self) -> None:
         self.run_worker(self._follow())
         self.set_interval(1.0, self.tick)
+        self.set_interval(0.1, self._begin)
         self.draw()
 
     async def _follow(self) -> None:
@@ -89,6 +91,11 @@ class Live(App[None]):
         except HeadraceError as error:
             self.failure = error
             self.exit()
+
+    def _begin(self) -> None:
+        """Shows the first shot as soon as there is one."""
+        if self.shot is None:
+            self.tick()
 
     def tick(self) -> None:
         """Once per second: take a new shot, unless the view is paused."""
@@ -101,7 +108,7 @@ class Live(App[None]):
 
     def draw(self) -> None:
         shot = replace(self.shot, paused=True) if self.shot and self.paused else self.shot
-        wait = self.feed.problem or f"{self.feed.link} to {self.feed.name or 'the host'} ..."
+        wait = self.feed.problem or f"{self.feed.step} ..."
         self._lines.show(screen.draw(shot, self.at, self.pages, self.size.width, self.size.height, wait))
 
     @property
@@ -125,26 +132,31 @@ class Live(App[None]):
             if self.at.page and self.at.page != before.page:
                 self._open()
             if self.at.screen != before.screen:
-                self._listed_at = self._judged_at = 0.0
+                self._listed_at = self._judged_at = -FINDINGS_EVERY_S
                 if not self.paused:
                     self.tick()
         self.draw()
 
     def _judge(self) -> None:
-        """Evaluate the rules every ten seconds, only while the findings are on screen."""
+        """Evaluate the rules every ten seconds, only while the verdict or the findings are on screen."""
         now = time.monotonic()
         if (
-            self.at.screen != "findings"
+            self.at.screen not in ("overview", "findings")
             or now - self._judged_at < FINDINGS_EVERY_S
             or self.feed.facts is None
         ):
             return
         self._judged_at = now
-        self._judgement = judge(Evidence(self.feed.facts, self.feed.ring.window(FINDINGS_S)), all_rules())
+        window = self.feed.ring.window(FINDINGS_S)
+        if window.seconds < FINDINGS_EVERY_S / 2:
+            self._judged_at = -FINDINGS_EVERY_S
+            return
+        evidence = Evidence(self.feed.facts, window, activity=self.feed.activity)
+        self._judgement = judge(evidence, all_rules())
 
     def _list(self) -> None:
-        name = self.at.screen
-        if name not in ("statements", "processlist") or time.monotonic() - self._listed_at < LIST_EVERY_S:
+        every_s = LIST_EVERY_S if self.at.screen in ("statements", "processlist") else FINDINGS_EVERY_S
+        if self.at.screen not in ASKS or time.monotonic() - self._listed_at < every_s:
             return
         self._listed_at = time.monotonic()
         self._spawn(self._fetch())
@@ -152,6 +164,7 @@ class Live(App[None]):
     async def _fetch(self) -> None:
         """One query serves both lists: running statements have an id, finished ones a digest."""
         answer = await ask(self.feed, "statements")
+        self.feed.looked(answer)
         for name, key in (("processlist", "id"), ("statements", "digest")):
             told = [row for row in answer if key in row] if isinstance(answer, list) else str(answer)
             self.feed.listed[name] = told
@@ -163,11 +176,17 @@ class Live(App[None]):
 
     async def _explain(self, name: str, row: str) -> None:
         self.pages.texts[(name, row)] = None
-        answer: Any = await ask(
-            self.feed, "explain", "--thread" if name == "processlist" else "--digest", row
-        )
-        self.pages.texts[(name, row)] = answer if isinstance(answer, str) else json.dumps(answer, indent=2)
+        thread = row if name == "processlist" else self._thread_of(row)
+        wanted = ("--thread", thread) if thread else ("--digest", row)
+        answer: Any = await ask(self.feed, "explain", *wanted)
+        self.pages.texts[(name, row)] = answer if isinstance(answer, str) else "\n".join(plan.tree(answer))
         self.draw()
+
+    def _thread_of(self, text: str) -> str:
+        """A connection that executes a class of statements now; empty if there is none, or it is a digest."""
+        listed = self.feed.listed.get("processlist")
+        rows = listed if isinstance(listed, list) else []
+        return next((str(row["id"]) for row in rows if row.get("class") == text), "")
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)

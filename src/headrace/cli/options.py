@@ -16,6 +16,11 @@ import typer
 
 from headrace.model import ServerLogin
 
+AllowWeaker = Annotated[
+    list[str] | None,
+    typer.Option("--allow-weaker", metavar="KNOB", help="Allow this knob to reduce durability."),
+]
+
 
 @dataclasses.dataclass(frozen=True)
 class LoginOptions:
@@ -90,3 +95,19 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     with_groups.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_groups
+
+
+#: Units of a duration on the command line, in seconds.
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+DAY_S = 86_400
+
+
+def seconds_of(text: str, most_s: float = DAY_S) -> float | None:
+    """A duration such as 90s, 10m or 2h; None for an empty text."""
+    if not text:
+        return None
+    number, unit = text[:-1], text[-1]
+    if unit not in UNITS or not number.isdecimal() or not 1 <= int(number) * UNITS[unit] <= most_s:
+        most = f"{most_s / 3600:g}h"
+        raise typer.BadParameter(f"{text!r}: write a whole number with s, m or h, from 1s to {most}")
+    return int(number) * UNITS[unit]

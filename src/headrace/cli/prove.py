@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,16 +15,27 @@ from headrace.cli.options import NO_LOGIN, grouped
 from headrace.cli.shell import (
     Json,
     TargetOption,
+    TellOption,
     app,
+    on_target,
+    opened_places,
     print_json,
     run_until_signal,
     stderr,
     stdout,
+    told,
 )
 from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
+    from headrace.hunt import Hunt
     from headrace.plan import Plan
+    from headrace.prove import Bench, Proof
+    from headrace.store import ExperimentFolder
+    from headrace.tell.places import Place
+
+#: Differences to name.
+MOST_MOVED = 5
 
 
 Findings = Annotated[
@@ -63,6 +77,14 @@ Weaker = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class End:
+    """How the proof is shown, and where it is told."""
+
+    places: Sequence[Place]
+    as_json: bool
+
+
 @app.command(
     epilog="Example: headrace prove --auto --plan stock-to-all; headrace prove POOL01 --plan my.toml --blocks 6",
 )
@@ -83,6 +105,7 @@ def prove(
     counter: Counter = "mysql_status.questions",
     login: ServerLogin = NO_LOGIN,
     allow_weaker: Weaker = None,
+    to: TellOption = None,
     as_json: Json = False,
 ) -> None:
     """Hunt on a plan's workload, test each finding's fix against the current settings, keep what is proven.
@@ -93,15 +116,16 @@ def prove(
     from headrace import prove as proofs
 
     weaker = tuple(allow_weaker or ())
+    end = End(opened_places(to, as_json), as_json)
     if not live:
         if not findings and not auto:
             raise typer.BadParameter("name findings, or use --auto for all")
-        _prove_plan(findings or [], find_plan(plan), output, blocks, response, budget, weaker, as_json)
+        _prove_plan(findings or [], find_plan(plan), output, blocks, response, budget, weaker, end)
         return
     if not findings or len(findings) != 1:
         raise typer.BadParameter("--live tests one finding at a time")
     plan_of_it = proofs.live_plan(target, login, counter, seconds=seconds, settle_s=settle)
-    _prove_live(findings[0], source, plan_of_it, output, blocks, weaker, as_json)
+    _prove_live(findings[0], source, plan_of_it, login, output, blocks, weaker, end)
 
 
 def _prove_plan(
@@ -112,22 +136,27 @@ def _prove_plan(
     response: str,
     budget: float | None,
     allow_weaker: tuple[str, ...],
-    as_json: bool,
+    end: End,
 ) -> None:
     from headrace import prove as proofs
-    from headrace.report import progress, proof
+    from headrace.report import progress
 
     with progress.Watcher(stderr()) as watcher:
         bench = proofs.Bench.open(
-            plan, output, watcher.listen, blocks=blocks, response=response, allow_weaker=allow_weaker
+            plan,
+            output,
+            watcher.listen,
+            blocks=blocks,
+            response=response,
+            allow_weaker=allow_weaker,
+            report=_write_report,
         )
         budget_s = budget * 60 if budget is not None else None
         found = run_until_signal(lambda: proofs.prove_all(bench, only=findings, budget_s=budget_s))
-    if as_json:
-        print_json(proof.to_json(found, response))
-    else:
-        stdout().print(proof.terminal(found, response))
-    stderr().print(f"experiments: {bench.folder}", soft_wrap=True, highlight=False)
+    again = ["headrace", "prove", "--plan", str(plan), "--output", f"{bench.folder}-more"]
+    again += ["--response", response] if response != "throughput" else []
+    again += _weaker(allow_weaker)
+    _show(found, bench, f"{plan.stem}: {response}", shlex.join(again), end)
     if findings and not found.steps:
         named = ", ".join(findings)
         stderr().print(
@@ -136,20 +165,75 @@ def _prove_plan(
         raise typer.Exit(10)
 
 
+def _weaker(knobs: tuple[str, ...]) -> list[str]:
+    return [word for knob in knobs for word in ("--allow-weaker", knob)]
+
+
+def _show(found: Proof, bench: Bench, subject: str, again: str, end: End) -> None:
+    from headrace.report import proof
+
+    notice = proof.notice(found, subject, bench.response, again, bench.folder)
+    if end.as_json:
+        print_json(proof.to_json(found, bench.response, again, notice))
+    else:
+        stdout().print(proof.terminal(found, bench.response, again))
+    stderr().print(f"experiments: {bench.folder}", soft_wrap=True, highlight=False)
+    for step in found.steps:
+        if (step.folder / "report.html").exists():
+            stderr().print(f"report: {step.folder / 'report.html'}", soft_wrap=True, highlight=False)
+    told(notice, end.places)
+
+
+def _write_report(folder: ExperimentFolder) -> None:
+    """The report of one experiment; that it cannot be written does not end the proof."""
+    from headrace import report
+    from headrace.errors import HeadraceError
+
+    try:
+        report.write(report.of(folder), folder)
+    except HeadraceError as error:
+        stderr().print(f"no report of {folder.path}: {error}", soft_wrap=True, highlight=False)
+
+
+def _refuse_if_moved(hunt: Hunt, target: str, login: ServerLogin, finding: str) -> None:
+    """Raises Refused if the host is not what the finding saw: the baseline would be another."""
+    from headrace.agent import Agent
+    from headrace.errors import Refused
+    from headrace.hunt import usual_login
+    from headrace.moved import moved
+
+    async def facts(host: Any) -> Any:
+        agent = await Agent.install(host)
+        own: ServerLogin | None = login
+        if hunt.evidence.has_server and not login.is_named:
+            own, _ = await usual_login(agent, login)
+        return await agent.facts(own)
+
+    found = moved(hunt.snapshot.facts, on_target(target, facts))
+    if found:
+        more = f"; and {len(found) - MOST_MOVED} more" if len(found) > MOST_MOVED else ""
+        raise Refused(
+            f"the host is not what the finding saw: {'; '.join(found[:MOST_MOVED])}{more}",
+            place=finding,
+            hint="run headrace hunt again",
+        )
+
+
 def _prove_live(
     wanted: str,
     source: Path | None,
     plan: Plan,
+    login: ServerLogin,
     output: Path | None,
     blocks: int,
     allow_weaker: tuple[str, ...],
-    as_json: bool,
+    end: End,
 ) -> None:
     """Test one finding of a hunt on the host where it was found."""
     from headrace import hunt as hunts
     from headrace import prove as proofs
     from headrace.errors import PlanError
-    from headrace.report import progress, proof
+    from headrace.report import progress
     from headrace.snapshot import last_path, load
 
     hunt = hunts.examine(load(source or last_path()))
@@ -158,14 +242,20 @@ def _prove_live(
         known = ", ".join(each.id for each in hunt.judgement.findings) or "none"
         raise PlanError("no such finding in that hunt", place=wanted, hint=f"it has: {known}")
     options = proofs.live_options(finding, hunt.evidence.facts, allow_weaker)
+    _refuse_if_moved(hunt, plan.target.address, login, finding.id)
     folder = output or Path("experiments") / f"live-{finding.rule.code}"
     with progress.Watcher(stderr()) as watcher:
         bench = proofs.Bench(
-            plan, "the live host", folder, watcher.listen, blocks=blocks, allow_weaker=allow_weaker
+            plan,
+            "the live host",
+            folder,
+            watcher.listen,
+            blocks=blocks,
+            allow_weaker=allow_weaker,
+            report=_write_report,
         )
         found = run_until_signal(lambda: proofs.prove_live(bench, finding, options))
-    if as_json:
-        print_json(proof.to_json(found, "throughput"))
-    else:
-        stdout().print(proof.terminal(found, "throughput"))
-    stderr().print(f"experiments: {folder}", soft_wrap=True, highlight=False)
+    again = ["headrace", "prove", "--live", "--target", plan.target.address, "--output", f"{folder}-more"]
+    again += ["--from", str(source)] if source else []
+    again += _weaker(allow_weaker)
+    _show(found, bench, f"{finding.id} on {plan.target.address}", shlex.join(again), end)

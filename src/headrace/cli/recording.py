@@ -141,6 +141,7 @@ def _missed(coverage: dict[str, Any]) -> list[tuple[str, str]]:
     """What the source could not see; empty if it saw everything."""
     names = {
         "damaged": "places of damage",
+        "lost_events": "events lost with them, at least",
         "tls_sessions": "sessions with TLS",
         "midstream_sessions": "sessions already open at the start",
         "dropped_packets": "packets dropped",
@@ -201,6 +202,8 @@ def _made(arguments: list[str], output: Path, force: bool, as_json: bool) -> Non
     )
     rows += [("places of damage", f"{found['damaged']:,}")] * bool(found["damaged"])
     stdout().print(_table(rows))
+    if found["events_read"] and not found["events"]:
+        stderr().print(f"no event matches: all {found['events_read']:,} were left out")
 
 
 @recordings.command(short_help="Show its contents.")

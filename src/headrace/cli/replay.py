@@ -19,7 +19,7 @@ from headrace.cli.shell import (
     stderr,
     stdout,
 )
-from headrace.errors import PlanError, WorkloadFailed
+from headrace.errors import NotAsAsked, PlanError, WorkloadFailed
 from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
@@ -63,6 +63,10 @@ MaxLagOption = Annotated[
 DatabaseMapOption = Annotated[
     list[str] | None, typer.Option(metavar="A=B", help="Replay in database B what was sent to A; repeatable.")
 ]
+DatabaseOption = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="Database of sessions whose own is not in the recording."),
+]
 UserMapOption = Annotated[
     str, typer.Option(metavar="FILE", help="File on the target, mode 0600: accounts by recorded user.")
 ]
@@ -92,6 +96,7 @@ def replay(
     memory: MemoryOption = "",
     max_lag: MaxLagOption = "",
     database_map: DatabaseMapOption = None,
+    mysql_database: DatabaseOption = "",
     user_map: UserMapOption = "",
     found_rows: FoundRowsOption = False,
     login: ServerLogin = NO_LOGIN,
@@ -99,7 +104,8 @@ def replay(
 ) -> None:
     """Send a recording to a server again, with the same sessions at the same times, and report how it went.
 
-    Exits with 12 if --check or --compare-with finds different answers.
+    Exits with 12 if --check or --compare-with finds different answers, and with 14 if the replay is invalid: lost
+    connections, or statements sent too late.
     """
     from headrace.report import replay as report
 
@@ -119,6 +125,7 @@ def replay(
         ("--duration", duration),
         ("--memory", memory),
         ("--max-lag", max_lag),
+        ("--mysql-database", mysql_database),
         ("--user-map", user_map),
         *(("--database-map", pair) for pair in database_map or ()),
     ]
@@ -138,6 +145,8 @@ def replay(
         print_json({"first": report.to_json(first), "second": found} if other else found)
     else:
         stdout().print(report.both(first, replayed) if other else report.terminal(first))
+    if any(each.end.get("invalid") for each in (first, replayed)):
+        raise typer.Exit(NotAsAsked.exit_code)
     if replayed.end.get("comparison", {}).get("different"):
         raise typer.Exit(WorkloadFailed.exit_code)
 

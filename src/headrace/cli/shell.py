@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
@@ -15,13 +17,15 @@ import typer.core
 
 from headrace import __version__, extras
 from headrace.cli.commands import COMMANDS
-from headrace.errors import DiskFull, HeadraceError, StoreError
+from headrace.errors import DiskFull, HeadraceError, TargetError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from headrace.report.notice import Notice
     from headrace.report.parts import Page
     from headrace.target import TargetSpec
+    from headrace.tell.places import Place
 
 
 T = TypeVar("T")
@@ -39,6 +43,27 @@ class _Commands(typer.core.TyperGroup):
         }
 
 
+#: How characters that an output's encoding lacks are written.
+PLAINER = "headrace-plainer"
+_PLAIN = {
+    "–": "-",
+    "—": "-",
+    "−": "-",
+    "×": "x",
+    "±": "+-",
+    "…": "...",
+    "·": "-",
+    "≥": ">=",
+    "≤": "<=",
+    "µ": "u",
+}
+
+#: Exit codes if what was measured is worse than before, and if the data allow no verdict.
+REGRESSION, INCONCLUSIVE = 13, 15
+
+#: A place that is standard output.
+MARKDOWN_HERE = "markdown:-"
+
 app = typer.Typer(
     name="headrace",
     cls=_Commands,
@@ -50,6 +75,15 @@ app = typer.Typer(
     epilog="Start with `headrace doctor`, then `headrace demo`. Exit codes: `headrace docs exit-codes`.",
 )
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+TellOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tell",
+        metavar="KIND:PLACE",
+        help="Tell the verdict: junit:FILE, markdown:FILE, apprise:FILE ... (`headrace docs tell`); repeatable.",
+        show_default=False,
+    ),
+]
 PageFile = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML report.")]
 TargetOption = Annotated[
     str,
@@ -59,6 +93,10 @@ TargetOption = Annotated[
 
 def main() -> None:
     """Entry point: run the command and turn an error into one clear message and its exit code."""
+    codecs.register_error(PLAINER, _plainer)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=PLAINER)
     try:
         # With standalone_mode=False, typer returns the code of an Exit instead of ending the process.
         code = app(standalone_mode=False)
@@ -92,6 +130,13 @@ def main() -> None:
             raise
         show()
         sys.exit(getattr(error, "exit_code", 2))
+
+
+def _plainer(error: UnicodeError) -> tuple[str, int]:
+    """What a terminal without a character gets instead of it: a locale of C is no reason to end."""
+    assert isinstance(error, UnicodeEncodeError)
+    missing = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(character, "?") for character in missing), error.end
 
 
 def _forget_output() -> None:
@@ -148,14 +193,54 @@ def say(page: Page, as_json: bool) -> None:
 def write_page(path: Path, page: Page, *, is_private: bool = False) -> None:
     """Write an HTML page and print its path; ``is_private``: readable only by the user."""
     from headrace.report import html
+    from headrace.tell.files import write_whole
 
-    try:
-        if is_private:
-            path.touch(mode=0o600)
-        path.write_text(html.render(page), encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"cannot be written: {error.strerror or error}", place=str(path)) from error
+    write_whole(path, html.render(page), 0o600 if is_private else None)
     stderr().print(f"page: {path}", soft_wrap=True, highlight=False, markup=False)
+
+
+def opened_places(words: Sequence[str] | None, as_json: bool) -> list[Place]:
+    """Where to tell the verdict, checked before the work, which may take hours. Raises PlanError."""
+    if not words:
+        return []
+    from headrace.tell.places import places_of
+
+    if as_json and MARKDOWN_HERE in words:
+        raise typer.BadParameter(
+            f"--json and --tell {MARKDOWN_HERE} would mix on standard output: name a file for one of them, "
+            "such as markdown:/dev/stderr"
+        )
+    return places_of(words)
+
+
+def tell_and_exit(notice: Notice, places: Sequence[Place], *, must_tell: bool = False) -> None:
+    """Tell the verdict, and end with its exit code. A place that fails is reported; only with ``must_tell`` does
+    it change the exit code.
+    """
+    from headrace.report.notice import Conclusion
+
+    is_told = told(notice, places)
+    if notice.conclusion is Conclusion.WORSE:
+        raise typer.Exit(REGRESSION)
+    if must_tell and not is_told:
+        raise typer.Exit(TargetError.exit_code)
+    if notice.conclusion is Conclusion.NOT_ENOUGH_DATA:
+        raise typer.Exit(INCONCLUSIVE)
+
+
+def told(notice: Notice, places: Sequence[Place]) -> bool:
+    """Tell the verdict, and report places that failed; whether all were told."""
+    if not places:
+        return True
+    from headrace.tell.places import tell as tell_all
+
+    failures = tell_all(notice, places)
+    for failure in failures:
+        error = failure.error
+        where = f"{error.place}: " if error.place else ""
+        hint = f" (try: {error.hint})" if error.hint else ""
+        tell(f"not told {failure.place}: {where}{error.message}{hint}")
+    return not failures
 
 
 def run_until_signal(

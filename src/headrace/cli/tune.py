@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.experiments import PlanFile, find_plan
-from headrace.cli.shell import Json, app, run_until_signal, say, stderr
+from headrace.cli.shell import Json, TellOption, app, opened_places, run_until_signal, say, stderr, told
 
 
 @app.command(
@@ -34,6 +34,7 @@ def tune(
     retry: Annotated[
         bool, typer.Option("--retry", help="Measure disturbed and failed points again.")
     ] = False,
+    to: TellOption = None,
     as_json: Json = False,
 ) -> None:
     """Search the knobs of a plan's [tune] for the best settings, then confirm them in interleaved blocks.
@@ -46,7 +47,9 @@ def tune(
     from headrace.prove import Bench
     from headrace.report import html, jsonform, progress
     from headrace.report.tune.page import page_of
+    from headrace.tell.files import write_whole
 
+    places = opened_places(to, as_json)
     path = find_plan(plan)
     with progress.Watcher(stderr()) as watcher:
         bench = Bench.open(path, output, watcher.listen, suffix="tune")
@@ -58,8 +61,10 @@ def tune(
         )
         tuned = run_until_signal(lambda: tuning.tune(bench, advise=advise, retry=retry))
     page = page_of(tuned, bench.plan.name)
-    (tuned.folder / "report.json").write_text(json.dumps(jsonform.render(page), indent=2) + "\n")
+    write_whole(tuned.folder / "report.json", json.dumps(jsonform.render(page), indent=2) + "\n", None)
     path = tuned.folder / "report.html"
-    path.write_text(html.render(page), encoding="utf-8")
+    write_whole(path, html.render(page), None)
     say(page, as_json)
     stderr().print(f"report: {path}", soft_wrap=True, highlight=False)
+    if page.notice is not None:
+        told(page.notice, places)

@@ -7,11 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.shell import Json, PageFile, app, print_json, say, stderr, stdout, write_page
+from headrace.cli.shell import (
+    Json,
+    PageFile,
+    TellOption,
+    app,
+    opened_places,
+    print_json,
+    say,
+    stderr,
+    stdout,
+    tell_and_exit,
+    write_page,
+)
 from headrace.errors import PlanError
-
-#: Exit code if the latest level is worse than the one before it.
-REGRESSION = 13
 
 
 @app.command(
@@ -40,26 +49,43 @@ def watch(
     margin: Annotated[
         float, typer.Option("--margin", min=0.0, max=1.0, help="Ignore smaller changes.")
     ] = 0.03,
+    independent: Annotated[
+        bool,
+        typer.Option(
+            "--independent",
+            help="Points share nothing: measured in random order, or each beside its own baseline.",
+        ),
+    ] = False,
     page: PageFile = None,
+    to: TellOption = None,
     as_json: Json = False,
 ) -> None:
-    """Find changes in a series of results and separate them from noise. Exits with 13 if the latest is worse."""
+    """Find changes in a series of results and separate them from noise.
+
+    Exits with 13 if the latest is worse, and with 15 if there are too few points.
+    """
     from headrace.analysis import history
-    from headrace.analysis.result import Verdict
     from headrace.report.history.page import page_of
 
+    places = opened_places(to, as_json)
     if len(sources) == 1 and sources[0].is_file():
         points, is_higher_better = _table(sources[0], name, response), not lower
     else:
         points, is_higher_better = _experiments(sources, treatment, response), response == "throughput"
-    found = history.watch(points, alpha=alpha, margin=margin, is_higher_better=is_higher_better)
+    found = history.watch(
+        points,
+        alpha=alpha,
+        margin=margin,
+        is_higher_better=is_higher_better,
+        is_independent=independent,
+    )
     is_time_ns = response != "throughput" and not (len(sources) == 1 and sources[0].is_file())
     content = page_of(found, response, alpha=alpha, margin=margin, is_time_ns=is_time_ns)
     if page is not None:
         write_page(page, content)
     say(content, as_json)
-    if found.latest is not None and found.latest.verdict is Verdict.WORSE:
-        raise typer.Exit(REGRESSION)
+    assert content.notice is not None
+    tell_and_exit(content.notice, places)
 
 
 def _table(path: Path, name: str, response: str) -> list[Any]:
@@ -69,7 +95,7 @@ def _table(path: Path, name: str, response: str) -> list[Any]:
     from headrace.analysis.history import Point
 
     logs: dict[str, list[float]] = {}
-    for row in foreign.read_csv(path, [name], [response]):
+    for row in foreign.read_csv(path, [name], [response]).rows:
         if response in row.responses:
             logs.setdefault(row.levels[name], []).append(math.log(row.responses[response]))
     return [Point(point, tuple(values)) for point, values in logs.items()]
@@ -83,7 +109,7 @@ def _experiments(sources: list[Path], treatment: str, response: str) -> list[Any
 
 
 @app.command(
-    epilog="Example: headrace audit; headrace audit experiments/stock-to-all",
+    epilog="Example: headrace audit; headrace audit experiments/stock-to-all; headrace audit --rollouts",
 )
 def audit(
     folder: Annotated[
@@ -92,22 +118,29 @@ def audit(
     studies: Annotated[
         int, typer.Option("--studies", min=100, max=1_000_000, help="Simulated studies of each kind.")
     ] = 2000,
+    rollouts: Annotated[
+        bool, typer.Option("--rollouts", help="Simulate rollouts over fleets instead.")
+    ] = False,
     alpha: Annotated[float, typer.Option("--alpha", min=0.0001, max=0.5)] = 0.05,
     seed: Annotated[int, typer.Option("--seed")] = 1,
     as_json: Json = False,
 ) -> None:
     """Measure the false-alarm rate of compare, race and watch when nothing differs: simulated, or on an
-    experiment's trials.
+    experiment's trials. `--rollouts`: of the judge of a rollout.
 
     Exits with 1 if a rate exceeds alpha by more than chance allows.
     """
     from headrace.analysis import audit as audits
+    from headrace.analysis import fleets, paired_fleets
     from headrace.report import terminal
     from headrace.report.history import words as report
 
+    if folder is not None and rollouts:
+        raise typer.BadParameter("give a FOLDER or --rollouts")
     if folder is None:
         stderr().print(f"{studies} studies of each kind ...", style="dim")
-        rates = list(audits.simulate(studies, alpha=alpha, seed=seed))
+        kinds = (fleets.simulate, paired_fleets.simulate) if rollouts else (audits.simulate,)
+        rates = [rate for simulate in kinds for rate in simulate(studies, alpha=alpha, seed=seed)]
     else:
         rates = _audit_folder(folder, alpha, seed)
     if as_json:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.digests.table import ALL, OTHERS, TABLE
+from headrace.digests.table import ALL, OTHERS, SQUARES, TABLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +32,15 @@ NOTHING = Number()
 
 #: Numbers that every class has; others are measures named by the agent.
 _OF_EVERY_CLASS = frozenset(
-    ("events", "response_ns", "response_ns_squares", "first_byte_ns", "start_ns", "failed", "unanswered")
+    (
+        "events",
+        "response_ns",
+        "first_byte_ns",
+        "start_ns",
+        "failed",
+        "unanswered",
+        "unjudged",
+    )
 )
 
 
@@ -79,12 +87,23 @@ class QueryClass:
     numbers: Mapping[str, Number] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, tuple[Label, ...]] = field(default_factory=dict)
-    response: Buckets = NO_BUCKETS
-    first_byte: Buckets = NO_BUCKETS
+    histograms: Mapping[str, Buckets] = field(default_factory=dict)
     slices: Slices = NO_SLICES
 
     def number(self, name: str) -> Number:
         return self.numbers.get(name, NOTHING)
+
+    def buckets(self, name: str) -> Buckets:
+        """The histogram of a number; of measures 16 buckets per power of two, and none from earlier agents."""
+        return self.histograms.get(name, NO_BUCKETS)
+
+    @property
+    def response(self) -> Buckets:
+        return self.buckets("response_ns")
+
+    @property
+    def first_byte(self) -> Buckets:
+        return self.buckets("first_byte_ns")
 
     @cached_property
     def measures(self) -> dict[str, Number]:
@@ -94,15 +113,30 @@ class QueryClass:
         for which it holds.
         """
         known = {name: each for name, each in self.numbers.items() if each.count}
-        return {name: known[name] for name in sorted(known) if name not in _OF_EVERY_CLASS}
+        return {
+            name: known[name]
+            for name in sorted(known)
+            if name not in _OF_EVERY_CLASS and not name.endswith(SQUARES)
+        }
 
     @property
     def count(self) -> int:
         return self.number("events").count
 
     @property
-    def failed(self) -> int:
-        return self.number("failed").count
+    def failed(self) -> int | None:
+        """None if the source does not report of any event whether it failed."""
+        failed = self.number("failed").count
+        return None if self.count and not failed and self.number("unjudged").count >= self.count else failed
+
+    @property
+    def failed_share(self) -> float | None:
+        """Of the events of which it is known; None for a source that reports failures only, as general logs do."""
+        unjudged = self.number("unjudged").count
+        judged = self.count - unjudged
+        if self.failed is None or judged <= 0 or (unjudged and judged == self.failed):
+            return None
+        return self.failed / judged
 
     @property
     def total_ns(self) -> int:
@@ -247,7 +281,7 @@ def _classes(parts: Mapping[str, pa.Table]) -> dict[str, QueryClass]:
                 )
         else:
             buckets = Buckets(piece["bucket"].to_numpy(), piece["count"].to_numpy())
-            cells["response" if kind == "response_ns" else "first_byte"] = buckets
+            cells.setdefault("histograms", {})[kind] = buckets
     for cells in content.values():
         ordered = {
             kind: tuple(sorted(found, key=lambda label: (-label.count, label.text)))

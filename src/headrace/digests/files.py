@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import zstandard
 
 from headrace.digests import table as tables
-from headrace.digests.lines import read_lines
+from headrace.digests.lines import read_each, read_lines
 from headrace.digests.merge import merge
 from headrace.errors import StoreError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
 
 #: Files that are merged together.
 AT_ONCE = 8
@@ -54,6 +56,16 @@ def load_all(paths: Sequence[Path]) -> pa.Table:
 
 def load(path: Path) -> pa.Table:
     """One digest. Raises StoreError."""
+    return _opened(path, read_lines)
+
+
+def load_each(path: Path) -> list[pa.Table]:
+    """The digests of a file one by one: those of ``--every`` are not merged. Raises StoreError."""
+    found = _opened(path, read_each)
+    return found if isinstance(found, list) else [found]
+
+
+def _opened(path: Path, read: Callable[[BinaryIO, str], T]) -> T | pa.Table:
     try:
         with path.open("rb") as file:
             head = file.read(4)
@@ -62,7 +74,7 @@ def load(path: Path) -> pa.Table:
             file.seek(0)
             if head == _ZSTD:
                 reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-                return read_lines(io.BufferedReader(reader), str(path))
-            return read_lines(file, str(path))
+                return read(io.BufferedReader(reader), str(path))
+            return read(file, str(path))
     except (OSError, zstandard.ZstdError) as error:
         raise StoreError(f"cannot be read: {error}", place=str(path)) from error

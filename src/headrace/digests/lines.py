@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.digests.merge import merge
-from headrace.digests.table import ALL, OTHER_ERRORS, OTHERS, SECOND_NS, Rows
+from headrace.digests.table import ALL, OTHER_ERRORS, OTHERS, SECOND_NS, SQUARES, Rows
 from headrace.errors import StoreError
 
 if TYPE_CHECKING:
@@ -26,6 +26,15 @@ def read_lines(lines: Iterable[str | bytes], place: str) -> pa.Table:
 
 def read_rows(rows: Iterable[Mapping[str, Any]], place: str) -> pa.Table:
     """The same for parsed lines."""
+    return merge(_digests(rows, place))
+
+
+def read_each(lines: Iterable[str | bytes], place: str) -> list[pa.Table]:
+    """The digests of a stream one by one: ``--every`` writes one per interval."""
+    return [merge([each]) for each in _digests(map(json.loads, lines), place)]
+
+
+def _digests(rows: Iterable[Mapping[str, Any]], place: str) -> list[pa.Table]:
     reader = _Reader()
     number = 1
     try:
@@ -38,7 +47,7 @@ def read_rows(rows: Iterable[Mapping[str, Any]], place: str) -> pa.Table:
         ) from error
     if reader.is_open or not reader.finished:
         raise StoreError("it ends before its last line", place=place, hint="did the agent stop half-way?")
-    return merge(reader.finished)
+    return reader.finished
 
 
 class _Reader:
@@ -116,14 +125,16 @@ def _class(rows: Rows, name: str, line: Mapping[str, Any], measures: Iterable[st
         least=line["response_min_ns"], most=line["response_max_ns"],
     )  # fmt: skip
     rows.add(
-        "number", name, "response_ns_squares", count=line["timed"], sum=int(line["response_sum_squares"])
+        "number", name, "response_ns" + SQUARES, count=line["timed"], sum=int(line["response_sum_squares"])
     )
     rows.add("number", name, "start_ns", least=line["first_ns"], most=line["last_ns"])
     for key in ("failed", "unanswered"):
         rows.add("number", name, key, count=line[key])
+    # Lines written before it was counted lack it.
+    rows.add("number", name, "unjudged", count=line.get("unjudged", 0))
     for key in measures:
         if known := line.get(key):
-            rows.add("number", name, key, count=known["known"], sum=known["sum"], most=known["max"])
+            _measure(rows, name, key, known)
     rows.extend("latency", name, "response_ns", len(line["buckets"]), **_pairs(line["buckets"]))
     if first := line.get("first_byte"):
         rows.add(
@@ -141,6 +152,15 @@ def _class(rows: Rows, name: str, line: Mapping[str, Any], measures: Iterable[st
             rows.add("label", name, label, text=text, count=count, sum=sum_ns, least=rank)
     if name != ALL:
         _described(rows, name, line)
+
+
+def _measure(rows: Rows, name: str, key: str, known: Mapping[str, Any]) -> None:
+    # Digests of earlier agents have only these three and no "min".
+    n = known["known"]
+    rows.add("number", name, key, count=n, sum=known["sum"], least=known.get("min"), most=known["max"])
+    if (squares := known.get("sum_squares")) is not None:
+        rows.add("number", name, key + SQUARES, count=n, sum=int(squares))
+        rows.extend("latency", name, key, len(known["buckets"]), **_pairs(known["buckets"]))
 
 
 def _described(rows: Rows, name: str, line: Mapping[str, Any]) -> None:

@@ -11,8 +11,9 @@ All are whole numbers, so the merge of the parts is exactly the digest of the wh
     coverage        counter                           what was read, or missed (docs/reference/digest-format.md)
     place           JSON                                                     one place of damage
     number          response_ns, rows_sent ...        events that told it, their sum, the extremes
+                    response_ns_squares ...           the same events, the sum of the squares
     text            fingerprint, verb, tables, key, sample                   in ``text``
-    latency         response_ns, first_byte_ns        events in ``bucket``
+    latency         response_ns, rows_sent ...        events in ``bucket``
     label           user, host, database, error       events, their response times; ``least`` orders what is kept
     slice           response_ns, failed   as number, of one class from ``slice_ns`` on
     heat            response_ns           events of all classes in ``bucket`` from ``slice_ns`` on
@@ -60,6 +61,8 @@ SECOND_NS = 1_000_000_000
 MOST_SLICES, MOST_CLASS_SLICES = 512, 262_144
 MOST_NAMES, MOST_NAMES_OF_ALL, MOST_ERRORS = 32, 1_024, 64
 MOST_PLACES = 20
+#: Ends the name of a number whose sum is that of the squares.
+SQUARES = "_squares"
 #: Stands for errors beyond the lowest numbers.
 OTHER_ERRORS = "other"
 

@@ -28,6 +28,7 @@ class Clocks:
         self._marks_ns: dict[str, int] = {}
         self._began: dict[str, Clock] = {}
         self._ended: dict[str, Clock] = {}
+        self._own_began_ns = self._own_ended_ns = _own_offset_ns()
 
     def mark(self, step: str) -> None:
         """Note when a step started, for the record and for finding slow steps."""
@@ -35,11 +36,13 @@ class Clocks:
 
     async def read(self) -> None:
         """Read the clocks at the start of the trial."""
+        self._own_began_ns = self._own_ended_ns = _own_offset_ns()
         self._began = await self._read()
 
     async def compare(self) -> None:
         """Read the clocks at the end: if one was set meanwhile, samples and the window may not match."""
         self._ended = await self._read()
+        self._own_ended_ns = _own_offset_ns()
 
     async def _read(self) -> dict[str, Clock]:
         return {target.name: await _read(target) for target in self._targets}
@@ -55,14 +58,25 @@ class Clocks:
 
     def warnings(self) -> list[str]:
         found = []
-        for name, after in self._ended.items():
-            before = self._began[name]
-            moved_ns = after.offset_ns - before.offset_ns
-            if abs(moved_ns) > MOST_DRIFT_NS and after.differs_from(before):
+        own_ns = self._own_ended_ns - self._own_began_ns
+        own_ns = own_ns if abs(own_ns) > MOST_DRIFT_NS else 0
+        for target in self._targets:
+            if target.name not in self._ended:
+                continue
+            before, after = self._began[target.name], self._ended[target.name]
+            # Offsets count from our clock. If that was set, every other one appears to be set the other way.
+            moved_ns = after.offset_ns - before.offset_ns + own_ns
+            differs = bool(own_ns) if isinstance(target, LocalTarget) else after.differs_from(before)
+            if abs(moved_ns) > MOST_DRIFT_NS and differs:
                 found.append(
-                    f"the clock of {name} was set by {moved_ns / 1e6:+,.0f} ms during the trial: samples and "
-                    "the window may not match"
+                    f"the clock of {target.name} was set by {moved_ns / 1e6:+,.0f} ms during the trial: samples "
+                    "and the window may not match"
                 )
+        if own_ns and not any(isinstance(target, LocalTarget) for target in self._targets):
+            found.append(
+                f"the controller's clock was set by {own_ns / 1e6:+,.0f} ms during the trial: the times of its "
+                "steps may be wrong"
+            )
         for target, known in zip(self._targets, self._lost, strict=True):
             for lost_ns, back_ns in target.interruptions[known:]:
                 found.append(
@@ -70,6 +84,11 @@ class Clocks:
                     "processes there kept running"
                 )
         return found
+
+
+def _own_offset_ns() -> int:
+    """How far the time of day here is ahead of a clock that nobody sets. Slewing moves both."""
+    return time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 async def _read(target: Target) -> Clock:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from headrace import knobs, workloads
 from headrace.design import Design, Skipped, kernel_of, options_of
 from headrace.errors import PlanError
 from headrace.experiment import fractions, volume
+from headrace.experiment.settle import PIECE_S
 from headrace.model import Role, Treatment, TrialSpec, Value
 from headrace.plan import ALL, NONE, VM, FactorTable, Plan, Settings
 from headrace.server import LAYOUT_VARIABLES
 from headrace.target import TargetSpec
 
 CONFIGURATION = "configuration"
+
+#: Workloads that can warm up in pieces.
+SETTLES = ("oltp", "sql", "tpcc", "sysbench-oltp")
 
 
 def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
@@ -28,6 +34,7 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
         plan = _with_reboots_hard(plan, levels_by_factor)
         treatments, baselines = _treatments(plan, levels_by_factor)
         _check_kernels(plan, treatments)
+        _check_settling(plan)
         for treatment in treatments:
             check(plan, treatment)
     except PlanError as error:
@@ -50,6 +57,7 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
                 hint="run as root",
             )
     table = plan.design
+    notes += [table.chosen] if table.chosen else []
     design = Design(
         name=plan.name,
         description=plan.description,
@@ -142,8 +150,7 @@ def _factor_levels(plan: Plan, name: str, factor: FactorTable) -> dict[str, Sett
     if isinstance(factor.levels, list):
         assert factor.knob is not None  # the table's own check
         named = {_level_name(value): {factor.knob: value} for value in factor.levels}
-        if len(named) != len(factor.levels):
-            raise PlanError(f"factors.{name}.levels: a value is listed twice")
+        knobs.must_differ(f"factors.{name}.levels", factor.levels, partial(_meaning, plan, factor.knob))
         return named
     levels = {}
     for level, content in factor.levels.items():
@@ -153,6 +160,18 @@ def _factor_levels(plan: Plan, name: str, factor: FactorTable) -> dict[str, Sett
             names = [content] if isinstance(content, str) else content
             levels[level] = _bundle(plan, f"factors.{name}.levels.{level}", names)
     return levels
+
+
+def _meaning(plan: Plan, knob: str, level: Value) -> str:
+    """Equal for levels that set the same. ``check`` reports invalid ones."""
+    area, _, option = knob.partition(".")
+    if area == "workload":
+        with contextlib.suppress(PlanError, AttributeError):
+            options = {**plan.workload.options, option: level}
+            return repr(workloads.option(plan.workload.kind, options, option))
+    with contextlib.suppress(PlanError, ValueError):
+        return repr(knobs.find(knob.partition("@")[0]).meaning(level))
+    return _level_name(level)
 
 
 def _level_name(value: Value) -> str:
@@ -312,6 +331,23 @@ def _check_kernels(plan: Plan, treatments: list[Treatment]) -> None:
         raise PlanError(
             f"machine.kernel: {without[0]} names no kernel",
             hint='[machine] kernel = "6.12" applies to all treatments without their own',
+        )
+
+
+def _check_settling(plan: Plan) -> None:
+    """A warm-up in pieces needs a load that can be begun again."""
+    table = plan.workload
+    if not table.steady_within_s:
+        return
+    if table.kind not in SETTLES:
+        raise PlanError(
+            f"workload.steady_within_s: not with {table.kind}, whose load cannot run in pieces",
+            hint=f"warmup_s; or workload.kind = {', '.join(SETTLES)}",
+        )
+    if table.steady_within_s < 2 * PIECE_S:
+        raise PlanError(
+            f"workload.steady_within_s = {table.steady_within_s:g}: at least {2 * PIECE_S:g}, because pieces of "
+            f"{PIECE_S:g} s are compared"
         )
 
 

@@ -47,5 +47,10 @@ class Laboratory(Protocol):
     ) -> list[Measured]:
         """Measure two trials concurrently, each on its half of the machine."""
 
+    async def measure_turns(
+        self, design: Design, turns: Sequence[TrialSpec], drafts: Sequence[TrialDraft], tell: Tell
+    ) -> list[Measured]:
+        """Measure the turns of a switchback one after the other, under one load on one server."""
+
     async def lost(self, error: BaseException) -> str:
         """Close the lab after a failed trial. Returns why, if the machine died; raises the error otherwise."""

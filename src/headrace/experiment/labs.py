@@ -16,7 +16,7 @@ from headrace.agent import Agent, Journal
 from headrace.design import Design
 from headrace.errors import HeadraceError, NotReady, PlanError, Refused, TargetError, TreatmentFailed
 from headrace.experiment import pair as pairs
-from headrace.experiment import readiness
+from headrace.experiment import readiness, switch
 from headrace.experiment.boot import Tell, boot_id, is_kernel
 from headrace.experiment.laboratory import Laboratory, Measured
 from headrace.experiment.machine import Machine, is_there, open_machine, target_spec
@@ -85,6 +85,11 @@ class Labs:
     ) -> list[Measured]:
         lab = replace(self.current, design=design)
         return await pairs.measure_pair(lab, pair, drafts, await self.halves(), tell)
+
+    async def measure_turns(
+        self, design: Design, turns: Sequence[TrialSpec], drafts: Sequence[TrialDraft], tell: Tell
+    ) -> list[Measured]:
+        return await switch.measure_turns(replace(self.current, design=design), turns, drafts, tell)
 
     async def begin(self) -> None:
         """Prepare the lab for the first remaining trial, so that missing requirements are reported before it."""

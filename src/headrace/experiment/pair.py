@@ -13,9 +13,9 @@ from typing import Any
 
 from headrace.errors import NotReady
 from headrace.experiment.boot import Tell
+from headrace.experiment.cores import as_text, usable, whole_cores
 from headrace.experiment.laboratory import Measured
 from headrace.experiment.trial import Lab, LeftAlone, Side, live_changes, restore, run_trial
-from headrace.facts import HostFacts
 from headrace.model import TrialSpec, TrialState
 from headrace.store import TrialDraft, TrialRecord
 from headrace.target import to_the_end
@@ -29,31 +29,18 @@ def halves(cpu: Mapping[str, Any], allowed: Sequence[int]) -> tuple[list[int], l
 
     ``cpu`` is from the host's facts. Raises NotReady with fewer than two CPUs.
     """
-    place = {row["cpu"]: (row.get("socket") or 0, row.get("core") or 0) for row in cpu.get("topology") or ()}
-    cores: dict[tuple[int, int], list[int]] = {}
-    for number in sorted(allowed):
-        cores.setdefault(place.get(number, (0, number)), []).append(number)
-    if len(cores) < 2:
+    ordered = whole_cores(cpu, allowed)
+    if len(ordered) < 2:
         # Two threads of one core: not ideal, but equal for both sides.
-        cores = {(0, number): [number] for number in sorted(allowed)}
-    if len(cores) < 2:
+        ordered = [[number] for number in sorted(allowed)]
+    if len(ordered) < 2:
         raise NotReady(
             f"a duet needs two CPUs, one per side: headrace may use {len(allowed)} on this machine",
             hint="duet = false: run one after the other, in random order",
         )
-    ordered = [cores[key] for key in sorted(cores)]
     half = len(ordered) // 2
     first, second = ordered[:half], ordered[half : 2 * half]
     return [n for core in first for n in core], [n for core in second for n in core]
-
-
-def cpu_list(text: str) -> list[int]:
-    """``0-3,8`` -> [0, 1, 2, 3, 8]."""
-    found: list[int] = []
-    for part in text.strip().split(","):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
 
 
 class Meeting:
@@ -133,13 +120,9 @@ async def _side(
 
 async def cpu_halves(lab: Lab) -> tuple[str, str]:
     """The CPUs of either half, as taskset lists them. Raises NotReady with fewer than two CPUs."""
-    status = (await lab.target.read("/proc/self/status")).decode("ascii", "replace")
-    allowed = next(
-        (cpu_list(line.partition(":")[2]) for line in status.splitlines() if "Cpus_allowed_list" in line),
-        HostFacts(lab.facts).online_cpus,
-    )
+    allowed = await usable(lab.target, lab.facts)
     first, second = halves(lab.facts.data.get("cpu") or {}, allowed)
-    return ",".join(map(str, first)), ",".join(map(str, second))
+    return as_text(first), as_text(second)
 
 
 def as_pair(records: Sequence[TrialRecord]) -> list[TrialRecord]:

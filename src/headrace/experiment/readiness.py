@@ -98,9 +98,9 @@ async def _tool(target: Target, tool: Tool) -> Check:
     path = await find_tool(target, tool)
     if path is None:
         return Check(tool.program, False, "not found", install_command([tool]))
-    if not tool.version_argv:
+    if not tool.version_options:
         return Check(tool.program, True, path)
-    answer = await target.run([path, *tool.version_argv[1:]], check=False)
+    answer = await target.run([path, *tool.version_options], check=False)
     # MariaDB's client prints its own version before the distribution's, which is the well-known one.
     text = (answer.text + answer.error_text).rpartition("Distrib ")[2]
     version = re.search(r"(\d+\.\d+(\.\d+)*)", text)

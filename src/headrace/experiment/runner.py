@@ -10,7 +10,7 @@ import fcntl
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from headrace.experiment import pair as pairs
 from headrace.experiment.kinds.kind import Ask, Kind, Moment
 from headrace.experiment.laboratory import Laboratory, Measured
 from headrace.experiment.retries import Retries, replacing
+from headrace.experiment.settle import PIECE_S
 from headrace.model import Role, TrialSpec, TrialState
 from headrace.plan import PlanFile, WorkloadTable
 from headrace.store import RECONNECT, ExperimentFolder, TrialDraft, TrialRecord
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 #: Overhead of a trial in addition to warm-up and measuring [s], for planning before one has been timed.
 OVERHEAD_WITH_SERVER_S = 3.0
 OVERHEAD_S = 4.0
+PIECE_OVERHEAD_S = 0.7
 #: Duration of a boot with preparing the lab [s], on a machine that is not emulated.
 BOOT_S = 30.0
 
@@ -79,12 +81,35 @@ class TrialEnded(Event):
 
 Listener = Callable[[Event], None]
 
+#: How several trials are measured together, and what they say about each other.
+Measure = Callable[
+    [Design, Sequence[TrialSpec], Sequence[TrialDraft], Callable[[str], None]], Awaitable[list[Measured]]
+]
+JudgeAll = Callable[[list[TrialRecord]], list[TrialRecord]]
+
 
 def trial_seconds(table: WorkloadTable) -> float:
     """The expected wall time of one trial, before one has been timed."""
     needs_server = workloads.make_workload(table.kind, table.options).needs_server
     overhead = OVERHEAD_WITH_SERVER_S if needs_server else OVERHEAD_S
-    return precondition.least_seconds(table.options) + table.warmup_s + table.seconds + overhead
+    settling = 2 * (PIECE_S + PIECE_OVERHEAD_S) if table.steady_within_s else 0.0
+    return precondition.least_seconds(table.options) + settling + table.warmup_s + table.seconds + overhead
+
+
+def planned_seconds(design: Design) -> float:
+    """The expected wall time of all trials one after the other, without boots, before one has been timed."""
+    table = design.workload
+    if not design.blocks_per_start:
+        return trial_seconds(table) * len(design.trials) / design.at_once
+    starts = len({(trial.block - 1) // design.blocks_per_start for trial in design.trials})
+    turns = len(design.trials) * (design.washout_s + table.seconds)
+    return turns + starts * (table.warmup_s + OVERHEAD_WITH_SERVER_S)
+
+
+def stretched(design: Design, times: int) -> Design:
+    """A switchback with turns and wash-outs this many times as long."""
+    workload = design.workload.model_copy(update={"seconds": design.workload.seconds * times})
+    return replace(design, workload=workload, washout_s=design.washout_s * times)
 
 
 def boot_seconds(design: Design) -> float:
@@ -124,6 +149,13 @@ def opened(file: PlanFile, design: Design, path: Path | None, listen: Listener) 
         listen(Note(note))
     folder = open_folder(path or Path("experiments") / file.plan.name, file.text, design)
     with exclusive(folder.path):
+        if folder.design.extended:
+            design = replace(
+                design,
+                blocks=folder.design.blocks,
+                trials=folder.design.trials,
+                extended=folder.design.extended,
+            )
         if folder.design.target != design.target:
             # It continues with other machines than before.
             folder.renew(design)
@@ -220,14 +252,21 @@ class Run:
         """Measure and store the trials of one moment."""
         design = self._kind.design
         self._design = replace(design, treatments=(*design.treatments, *ask.treatments))
-        names = " | ".join(spec.treatment for spec in moment)
+        if ask.stretch > 1:
+            self._design = stretched(self._design, ask.stretch)
+        is_duet = design.at_once > 1
+        names = " | ".join(spec.treatment for spec in moment) if is_duet else moment[0].treatment
+        if len(moment) > 1 and not is_duet:
+            names = f"{len(moment)} turns in blocks {moment[0].block} to {moment[-1].block}"
         left_s = self._left_s(ask, done)
         self._listen(TrialStarted(replace(moment[0], treatment=names), done, ask.total, left_s))
         began = time.monotonic()
         if len(moment) == 1:
             measured = [await self._alone(moment[0])]
-        else:
+        elif is_duet:
             measured = await self._side_by_side(moment)
+        else:
+            measured = await self._together(moment, self._lab.measure_turns, lambda records: records)
         self._durations_s += [(time.monotonic() - began) / len(moment)] * len(moment)
         for count, (record, data) in enumerate(measured, start=done + 1):
             left_s = self._left_s(ask, count)
@@ -239,12 +278,14 @@ class Run:
         if not self._durations_s:
             first, second = await self._lab.halves()
             self._say(f"side by side, on CPUs {first} and {second}")
+        return await self._together(moment, self._lab.measure_pair, pairs.as_pair)
+
+    async def _together(self, moment: Moment, measure: Measure, judge_all: JudgeAll) -> list[Measured]:
+        """Measure and store the trials of a moment, all or none."""
         drafts = [self._folder.begin_trial(spec.number) for spec in moment]
         try:
-            measured = await self._lab.measure_pair(
-                self._design, moment, drafts, lambda text: self._listen(Step(text))
-            )
-            judged = pairs.as_pair([self._judged(record, data) for record, data in measured])
+            measured = await measure(self._design, moment, drafts, lambda text: self._listen(Step(text)))
+            judged = judge_all([self._judged(record, data) for record, data in measured])
             old = [self._folder.trial(spec.number) for spec in moment]
             for spec in moment:
                 self._folder.remove_trial(spec.number)
@@ -310,7 +351,9 @@ class Run:
 
     def _left_s(self, ask: Ask, done: int) -> float:
         durations = self._durations_s
-        each = sum(durations) / len(durations) if durations else trial_seconds(self._design.workload)
+        design = self._design
+        planned = planned_seconds(design) * design.at_once / max(len(design.trials), 1)
+        each = sum(durations) / len(durations) if durations else planned
         return max(0.0, min(each * (ask.total - done), ask.until - time.monotonic()))
 
 
@@ -375,4 +418,5 @@ def judge(record: TrialRecord, disturbance: Disturbance) -> TrialRecord:
         state=TrialState.INVALID if reasons else record.state,
         reason="; ".join(reasons),
         warnings=[*record.warnings, *disturbance.warnings],
+        lost_share=round(disturbance.lost_share, 4),
     )

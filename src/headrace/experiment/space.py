@@ -14,6 +14,7 @@ import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,11 @@ def check(space: Mapping[str, KnobRange], allow_weaker: Sequence[str]) -> None:
                     f"tune.knobs.{name}: {found.knob} = {value!r} reduces durability: {reason}",
                     hint=f'if you mean it: tune.allow_weaker_durability = ["{found.knob}"]',
                 )
+        knobs.must_differ(f"tune.knobs.{name}.levels", found.levels or (), partial(_meaning, found.knob))
+
+
+def _meaning(knob: str, level: Value) -> str:
+    return repr(knobs.find(knob).meaning(level))
 
 
 def point_of(space: Mapping[str, KnobRange], settings: Mapping[str, Value]) -> dict[str, Value]:

@@ -11,7 +11,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace import __version__, knobs, workloads
 from headrace.agent import Agent, Journal
@@ -19,12 +19,14 @@ from headrace.design import Design
 from headrace.errors import (
     ConnectionLost,
     HeadraceError,
+    NotAsAsked,
     Refused,
     ServerStartFailed,
     TreatmentFailed,
     WorkloadFailed,
 )
-from headrace.experiment import connection
+from headrace.experiment import connection, cores
+from headrace.experiment.settle import settle
 from headrace.experiment.volume import spec_of
 from headrace.facts import HostFacts
 from headrace.knobs.change import Change, changes
@@ -62,6 +64,24 @@ class Side:
     cpus: str
     meet: Callable[[], Awaitable[None]]
     agree: Callable[[int], Awaitable[int]]
+
+
+class Course(Protocol):
+    """What changes while one load runs: ``start`` has the settings that hold throughout, ``seconds`` is how long
+    the load is measured. ``agree`` hears when the load starts; ``beside`` makes the changes while it runs.
+    """
+
+    @property
+    def start(self) -> Treatment: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+    async def agree(self, at_ns: int) -> int: ...
+
+    def beside(
+        self, volume: Volume, server: PrivateServer | None
+    ) -> contextlib.AbstractAsyncContextManager[None]: ...
 
 
 @dataclass(frozen=True)
@@ -111,16 +131,21 @@ def live_changes(treatment: Treatment, facts: Facts, *, areas: tuple[str, ...] =
 
 
 async def run_trial(
-    lab: Lab, spec: TrialSpec, draft: TrialDraft, on_step: Callable[[str], None]
+    lab: Lab,
+    spec: TrialSpec,
+    draft: TrialDraft,
+    on_step: Callable[[str], None],
+    course: Course | None = None,
 ) -> tuple[TrialRecord, TrialData]:
-    """Run one trial; the host is restored when this returns or raises.
+    """Run one trial; the host is restored when this returns or raises. With a ``course`` its changes are made
+    while the load runs, and the result is that of all of it.
 
     A treatment that fails (the server does not start, the kernel refuses an option) gives state ``failed``; a
     workload that did not run as requested (its driver was late, a client was lost), ``invalid``.
     """
-    treatment = lab.design.treatment(spec.treatment)
+    treatment = course.start if course else lab.design.treatment(spec.treatment)
     clock = connection.Clocks([lab.target, *lab.clients.values()])
-    steps = _Steps(lab, treatment, draft, clock, on_step)
+    steps = _Steps(lab, treatment, spec.block, draft, clock, on_step, course)
     clock.mark("started")
     state, reason = TrialState.COMPLETE, ""
     from headrace.arrow import empty_data
@@ -135,7 +160,7 @@ async def run_trial(
             state, reason = TrialState.INVALID, "; ".join(steps.invalid)
     except OBSERVATIONS as error:
         state, reason = TrialState.FAILED, error.message
-    except (LeftAlone, ConnectionLost) as error:
+    except (LeftAlone, ConnectionLost, NotAsAsked) as error:
         state, reason = TrialState.INVALID, error.message
     finally:
         # Restore the host first, even when cancelled.
@@ -159,6 +184,7 @@ async def run_trial(
         clocks=clock.offsets(),
         cpus=HostFacts(lab.facts).cpu_count,
         accel=lab.accel,
+        settled_s=steps.settled_s,
         machine=lab.target.name,
     )
     return record, data
@@ -187,16 +213,24 @@ class _Steps:
         self,
         lab: Lab,
         treatment: Treatment,
+        block: int,
         draft: TrialDraft,
         clock: connection.Clocks,
         on_step: Callable[[str], None],
+        course: Course | None = None,
     ) -> None:
         self._lab = lab
+        self._course = course
         self._treatment = treatment
+        self._block = block
         self._draft = draft
         self._clock = clock
         self._on_step = on_step
+        #: The CPUs of driver and server, as taskset takes them; empty: all.
+        self._cpus = (lab.side.cpus, lab.side.cpus) if lab.side else ("", "")
         self.window_ns = (0, 0)
+        self.settled_s = 0.0
+        self._running: PrivateServer | None = None
         self.knobs: dict[str, dict[str, Any]] = {}
         self.warnings: list[str] = []
         self.invalid: tuple[str, ...] = ()
@@ -224,6 +258,7 @@ class _Steps:
             for applied in await lab.journal.change(live_changes(treatment, lab.facts, areas=areas), login):
                 self.knobs[applied.path] = {"before": applied.before, "after": applied.after}
             endpoint = None
+            await self._separate(workload)
             if workload.needs_server:
                 endpoint = await stack.enter_async_context(self._server(volume))
             context = workloads.Context(
@@ -231,23 +266,32 @@ class _Steps:
                 owner=lab.owner,
                 folder=f"{volume.path}/files",
                 endpoint=endpoint,
-                seconds=lab.design.workload.seconds,
+                seconds=self._course.seconds if self._course else lab.design.workload.seconds,
                 warmup_s=lab.design.workload.warmup_s,
                 raw=self._draft.raw,
                 clients=tuple(lab.clients[address] for address in workloads.driven_from(workload)[0]),
-                cpus=lab.side.cpus if lab.side else "",
-                agree=lab.side.agree if lab.side else None,
+                cpus=self._cpus[0],
+                block=self._block,
+                agree=lab.side.agree if lab.side else self._course.agree if self._course else None,
             )
             if not workload.needs_server and not live:
                 self._step("prepare", "files")
                 await workload.prepare(context)
                 await drop_cached(lab.target, context.folder)
+            if within_s := lab.design.workload.steady_within_s:
+                self._step("settle", "warming up")
+                settled = await settle(workload, context, within_s, self._on_step)
+                self.settled_s = settled.seconds
+                self.warnings += [settled.warning] if settled.warning else []
             if lab.side is not None:
                 self._step("meet", "waiting for the other side")
                 await lab.side.meet()
             async with self._sampled(endpoint):
                 self._step("workload", "measuring")
-                measurement = await workload.run(context)
+                async with (
+                    self._course.beside(volume, self._running) if self._course else contextlib.nullcontext()
+                ):
+                    measurement = await workload.run(context)
                 if lab.side is not None:
                     # Taking one side down would disturb the other.
                     await lab.side.meet()
@@ -285,6 +329,18 @@ class _Steps:
             if not change.honoured:
                 self.warnings.append(f"{name}: asked {change.asked}, the server has {change.after}")
 
+    async def _separate(self, workload: workloads.Workload) -> None:
+        """Give driver and server cores of their own if they run on one machine that has enough."""
+        lab = self._lab
+        if lab.side is not None or not workloads.has_own_cores(workload):
+            return
+        allowed = await cores.usable(lab.target, lab.facts)
+        found = cores.of_driver_and_server(lab.facts.data.get("cpu") or {}, allowed)
+        if found is not None:
+            driver, server = self._cpus = (cores.as_text(found[0]), cores.as_text(found[1]))
+            for name, cpus in (("driver", driver), ("server", server)):
+                self.knobs[f"{name}.cpus"] = {"before": cores.as_text(allowed), "after": cpus}
+
     @contextlib.asynccontextmanager
     async def _server(self, volume: Volume) -> AsyncIterator[ServerEndpoint]:
         lab = self._lab
@@ -297,7 +353,7 @@ class _Steps:
         spec = server_spec(lab.design, self._treatment)
         server = PrivateServer(
             lab.target,
-            replace(spec, cpus=lab.side.cpus) if lab.side else spec,
+            replace(spec, cpus=self._cpus[1]),
             datadir=datadir,
             rundir=f"{lab.scratch}/run",
             owner=lab.owner,
@@ -306,6 +362,7 @@ class _Steps:
         endpoint = await server.start()
         try:
             self._note_server(server)
+            self._running = server
             self.versions[str(endpoint.vendor)] = endpoint.version
             yield endpoint
         except WorkloadFailed as error:

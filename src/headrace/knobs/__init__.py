@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable, Iterable
 
 from headrace.errors import PlanError
 from headrace.knobs import devices, engine, host, machine, replication, server, session, volume
@@ -61,6 +62,19 @@ def find(name: str) -> Knob:
 def check(name: str, value: Value) -> None:
     """Raises PlanError unless the knob exists and may have this value."""
     find(name).check(value)
+
+
+def must_differ(place: str, levels: Iterable[Value], meaning: Callable[[Value], str]) -> None:
+    """Two spellings of one setting would be two treatments that differ by noise only. Raises PlanError.
+
+    ``meaning`` is equal for levels that set the same.
+    """
+    seen: dict[str, Value] = {}
+    for level in levels:
+        meant = meaning(level)
+        if meant in seen:
+            raise PlanError(f"{place}: {seen[meant]!r} and {level!r} are the same")
+        seen[meant] = level
 
 
 def weakens_durability(name: str, value: Value) -> str | None:

@@ -23,8 +23,9 @@ def changes(knob: Knob, instance: str, value: Value, facts: HostFacts) -> list[C
         raise Refused(knob.never, place=place)
     area, _, variable = knob.name.partition(".")
     if area == "server":
-        if knob.cost is not Cost.DYNAMIC:
-            raise Refused(f"a live server cannot change it: it needs a {knob.cost}", place=place)
+        cost = knob.cost_on(facts.vendor, facts.server_version or "")
+        if cost is not Cost.DYNAMIC:
+            raise Refused(f"a live server cannot change it: it needs a {cost}", place=place)
         return [{"variable": variable, "value": text_of(knob, value)}]
     if knob.name == "volume.mount_options":
         return [{"mount": instance, "options": text_of(knob, value)}]

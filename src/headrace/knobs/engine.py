@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.knobs.knob import Cost, Kind, Versions
-from headrace.knobs.server import ALL, INNODB, MYSQL, only, variable
+from headrace.knobs.knob import MOST_MEMORY_BYTES, Cost, Kind, Versions
+from headrace.knobs.server import BEFORE_9_7, INNODB, MYSQL, only, variable
 
 _I, _S, _B = Kind.INTEGER, Kind.SIZE, Kind.SWITCH
 _DYNAMIC, _RESTART = Cost.DYNAMIC, Cost.RESTART
@@ -16,6 +16,7 @@ KNOBS = (
         "The step in which the buffer pool is resized.",
         source=INNODB,
         unit="bytes",
+        high=MOST_MEMORY_BYTES,
     ),
     variable(
         "innodb_old_blocks_time",
@@ -272,7 +273,7 @@ KNOBS = (
         source=INNODB,
         low=2,
         high=100,
-        applies_to=only(Versions(until="10.5"), ALL),
+        applies_to=only(Versions(until="10.5"), BEFORE_9_7),
     ),
     variable(
         "innodb_fill_factor",

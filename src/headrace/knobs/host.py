@@ -117,7 +117,24 @@ KNOBS = (
     _sysctl(
         "net.ipv4.ip_local_port_range", "First and last port for outgoing connections.", _IP, kind=Kind.TEXT
     ),
-    _sysctl("vm.overcommit_ratio", "The share of memory that mode 2 lets programs commit.", _VM, unit="%"),
+    _sysctl(
+        "vm.overcommit_ratio",
+        "The share of memory that mode 2 lets programs commit; writing it makes vm.overcommit_kbytes 0.",
+        _VM,
+        unit="%",
+    ),
+    _sysctl(
+        "vm.overcommit_kbytes",
+        "As vm.overcommit_ratio, absolute; writing it makes vm.overcommit_ratio 0.",
+        _VM,
+        unit="KiB",
+    ),
+    _sysctl(
+        "net.ipv4.ip_local_reserved_ports",
+        "Ports that no outgoing connection takes, as the kernel writes them: 3306,4567-4568.",
+        _IP,
+        kind=Kind.TEXT,
+    ),
     _sysctl("vm.nr_overcommit_hugepages", "Huge pages that may be allocated beyond the reserved ones.", _VM),
     _sysctl("vm.dirtytime_expire_seconds", "The age at which a lazy access time is written.", _VM, unit="s"),
     _sysctl("vm.compaction_proactiveness", "How eagerly memory is compacted in advance.", _VM, high=100),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from headrace.errors import PlanError
@@ -20,6 +20,11 @@ class Kind(StrEnum):
     TEXT = "text"
     LIST = "list"  # accumulates over base, bundles and factors
     ANY = "any"  # a knob without a record: one value, or a list
+
+
+#: No machine has more memory. Linux on x86 addresses 64 TiB with four levels of page tables (kernel documentation,
+#: 5-level paging), and no server has more with five.
+MOST_MEMORY_BYTES = 64 * 1024**4
 
 
 class Cost(StrEnum):
@@ -66,8 +71,9 @@ class Knob:
     ``weak_values`` is a pattern of the values (lower case) that weaken durability, ``weak_reason`` says how.
     ``applies_to`` maps vendors to versions; empty if the knob is not a server's. ``location`` is the file of
     a host knob, with a name in braces for what a host may have several of: ``{device}``, ``{rx}``, ``{irq}`` (see
-    ``instance``). ``formerly`` is its name in older advice, and what became of that. ``never``
-    says why headrace does not set it on a live host, regardless of permission.
+    ``instance``). ``dynamic_in`` lists servers that take the value without the restart that ``cost`` says,
+    ``high_in`` vendors whose maximum is lower than ``high``. ``formerly`` is its name in older advice, and what
+    became of that. ``never`` says why headrace does not set it on a live host, regardless of permission.
     """
 
     name: str
@@ -83,6 +89,8 @@ class Knob:
     weak_values: str = ""
     weak_reason: str = ""
     applies_to: Mapping[Vendor, Versions] = field(default_factory=dict)
+    dynamic_in: Mapping[Vendor, Versions] = field(default_factory=dict)
+    high_in: Mapping[Vendor, float] = field(default_factory=dict)
     location: str = ""
     formerly: str = ""
     never: str = ""
@@ -93,9 +101,24 @@ class Knob:
         found = re.search(r"\{(\w+)\}", self.location)
         return found[1] if found else ""
 
+    @property
+    def sysctl(self) -> str:
+        """Its name for sysctl; empty if it is none."""
+        name = self.location.removeprefix("/proc/sys/")
+        return "" if name == self.location or self.placeholder else name.replace("/", ".")
+
     def applies(self, vendor: Vendor, version: str) -> bool:
         """Whether a server of this version has the variable; True if nothing is known."""
         return not self.applies_to or (vendor in self.applies_to and version in self.applies_to[vendor])
+
+    def cost_on(self, vendor: Vendor | None, version: str) -> Cost:
+        """What must happen on a server of this version before a new value takes effect."""
+        versions = self.dynamic_in.get(vendor) if vendor else None
+        return Cost.DYNAMIC if versions and version in versions else self.cost
+
+    def check_on(self, vendor: Vendor, value: Value) -> None:
+        """As ``check``, for what this vendor allows less of."""
+        replace(self, high=self.high_in.get(vendor, self.high)).check(value)
 
     def path(self, device: str | None = None) -> str:
         """The file that holds the setting; ``device`` is a block device's name, as ``sda`` or ``/dev/sda``."""
@@ -115,6 +138,17 @@ class Knob:
         if problem:
             unit = f" ({self.unit})" if self.unit else ""
             raise PlanError(f"{self.name} = {value!r}: must be {problem}{unit}", hint=self.doc)
+
+    def meaning(self, value: Value) -> Value:
+        """Equal for values that are one setting in two spellings, such as 8192K and 8388608."""
+        if isinstance(value, list):
+            return value
+        text = value_text(value).lower()
+        if self.kind is Kind.SWITCH:
+            return text in ("on", "1", "true")
+        if self.kind is Kind.SIZE or (self.kind is Kind.ANY and re.fullmatch(r"\d+[kmgtpe]", text)):
+            return size_bytes(text)
+        return float(text) if self.kind in (Kind.INTEGER, Kind.NUMBER) else _plain(text)
 
     def weakness(self, value: Value) -> str | None:
         """How this value reduces durability; None if it does not, as far as is known."""
@@ -156,7 +190,8 @@ class Knob:
         if self.low is not None and number < self.low:
             return f"{wanted} of at least {self.low:g}"
         if self.high is not None and number > self.high:
-            return f"{wanted} of at most {self.high:g}"
+            most = "64T, which no machine has" if self.high == MOST_MEMORY_BYTES else f"{self.high:g}"
+            return f"{wanted} of at most {most}"
         return None
 
 

@@ -8,6 +8,13 @@ from headrace.knobs.server import ALL, BINLOG, MARIADB, MYSQL, only, variable
 _I, _S, _B, _C, _T = Kind.INTEGER, Kind.SIZE, Kind.SWITCH, Kind.CHOICE, Kind.TEXT
 _DYNAMIC, _RESTART = Cost.DYNAMIC, Cost.RESTART
 
+#: MariaDB refuses the change while an applier runs, MySQL keeps the old value until the next start of it.
+APPLIER = (
+    "a running applier does not take it: STOP REPLICA SQL_THREAD, SET GLOBAL, START REPLICA SQL_THREAD, which "
+    "headrace does not do"
+)
+UNSYNCED = "after a power cut the replica's position or relay log may be older than what it applied"
+
 KNOBS = (
     variable(
         "binlog_cache_size",
@@ -127,7 +134,13 @@ KNOBS = (
         weak=("none", "a damaged event of the binary log goes unnoticed"),
     ),
     variable(
-        "sync_relay_log", _I, _DYNAMIC, "Events after which the relay log is synced.", source=BINLOG, low=0
+        "sync_relay_log",
+        _I,
+        _DYNAMIC,
+        "Events after which the relay log is synced.",
+        source=BINLOG,
+        low=0,
+        weak=(r"(?!1$).*", UNSYNCED),
     ),
     variable(
         "sync_relay_log_info",
@@ -136,6 +149,7 @@ KNOBS = (
         "Transactions after which the position in the relay log is synced.",
         source=BINLOG,
         low=0,
+        weak=(r"(?!1$).*", UNSYNCED),
     ),
     variable(
         "sync_master_info",
@@ -144,6 +158,7 @@ KNOBS = (
         "Events after which the position in the source is synced.",
         source=BINLOG,
         low=0,
+        weak=(r"(?!1$).*", UNSYNCED),
     ),
     variable(
         "relay_log_recovery",
@@ -151,6 +166,7 @@ KNOBS = (
         _RESTART,
         "A replica that crashed fetches its relay log again.",
         source=BINLOG,
+        weak=(r"off|0|false", "after a crash a replica applies relay logs that may be torn"),
     ),
     variable(
         "replica_parallel_workers",
@@ -162,6 +178,7 @@ KNOBS = (
         high=1024,
         applies_to=only(mysql=Versions(since="8.0.26")),
         formerly="slave_parallel_workers",
+        never=APPLIER,
     ),
     variable(
         "replica_preserve_commit_order",
@@ -171,6 +188,7 @@ KNOBS = (
         source=BINLOG,
         applies_to=only(mysql=Versions(since="8.0.26")),
         formerly="slave_preserve_commit_order",
+        never=APPLIER,
     ),
     variable(
         "replica_pending_jobs_size_max",
@@ -181,6 +199,7 @@ KNOBS = (
         unit="bytes",
         applies_to=only(mysql=Versions(since="8.0.26")),
         formerly="slave_pending_jobs_size_max",
+        never=APPLIER,
     ),
     variable(
         "replica_net_timeout",
@@ -202,6 +221,7 @@ KNOBS = (
         low=0,
         high=16383,
         applies_to=MARIADB,
+        never=APPLIER,
     ),
     variable(
         "slave_parallel_mode",
@@ -210,6 +230,7 @@ KNOBS = (
         "Which transactions may be applied in parallel.",
         source=BINLOG,
         applies_to=MARIADB,
+        never=APPLIER,
     ),
     variable(
         "slave_parallel_max_queued",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.knobs.knob import Cost, Durability, Kind, Knob, Versions
+from headrace.knobs.knob import MOST_MEMORY_BYTES, Cost, Durability, Kind, Knob, Versions
 from headrace.model import Vendor
 
 ALL = Versions()
@@ -22,6 +22,10 @@ def only(mariadb: Versions | None = None, mysql: Versions | None = None) -> Mapp
 EVERYWHERE = only(ALL, ALL)
 MARIADB = only(mariadb=ALL)
 MYSQL = only(mysql=ALL)
+#: MySQL 9.7 no longer has the two variables that innodb_redo_log_capacity replaced.
+BEFORE_9_7 = Versions(until="9.7")
+SINCE_MYSQL_8 = only(mysql=Versions(since="8.0.11"))
+SINCE_MARIADB_10_11 = only(mariadb=Versions(since="10.11"))
 
 INNODB = (
     "MySQL Reference Manual, InnoDB Startup Options and System Variables; MariaDB, InnoDB System Variables"
@@ -47,7 +51,10 @@ def variable(
     high: float | None = None,
     weak: tuple[str, str] = ("", ""),
     applies_to: Mapping[Vendor, Versions] = EVERYWHERE,
+    dynamic_in: Mapping[Vendor, Versions] | None = None,
+    high_in: Mapping[Vendor, float] | None = None,
     formerly: str = "",
+    never: str = "",
 ) -> Knob:
     return Knob(
         f"server.{name}",
@@ -63,7 +70,10 @@ def variable(
         weak_values=weak[0],
         weak_reason=weak[1],
         applies_to=applies_to,
+        dynamic_in=dynamic_in or {},
+        high_in=high_in or {},
         formerly=formerly,
+        never=never,
     )
 
 
@@ -113,7 +123,7 @@ _REDO_AND_FLUSHING = (
         "A page is written twice, so that one torn by a power cut can be repaired.",
         allowed=("ON", "OFF", "1", "0", "true", "false", "fast", "DETECT_AND_RECOVER", "DETECT_ONLY"),
         weak=(
-            r"off|0|false|detect_only",
+            r"off|0|false|detect_only|fast|2",
             "a page torn by a power cut cannot be repaired: the data may be unreadable",
         ),
     ),
@@ -135,6 +145,8 @@ _REDO_AND_FLUSHING = (
         "The redo log: a larger one spreads checkpoints. MySQL 8.0.30 replaced it by innodb_redo_log_capacity.",
         unit="bytes",
         low=1 << 20,
+        applies_to=only(ALL, BEFORE_9_7),
+        dynamic_in=only(mariadb=Versions(since="10.9")),
     ),
     variable(
         "innodb_redo_log_capacity",
@@ -147,9 +159,22 @@ _REDO_AND_FLUSHING = (
         formerly="innodb_log_file_size times innodb_log_files_in_group",
     ),
     variable(
-        "innodb_log_buffer_size", _S, _RESTART, "Memory for redo that is not yet written.", unit="bytes"
+        "innodb_log_buffer_size",
+        _S,
+        _RESTART,
+        "Memory for redo that is not yet written.",
+        unit="bytes",
+        high=MOST_MEMORY_BYTES,
+        dynamic_in=SINCE_MYSQL_8,
     ),
-    variable("innodb_log_write_ahead_size", _S, _RESTART, "The block size of redo writes.", unit="bytes"),
+    variable(
+        "innodb_log_write_ahead_size",
+        _S,
+        _RESTART,
+        "The block size of redo writes.",
+        unit="bytes",
+        dynamic_in=SINCE_MYSQL_8,
+    ),
     variable(
         "innodb_log_checksums",
         _B,
@@ -223,8 +248,24 @@ _REDO_AND_FLUSHING = (
     ),
     variable("innodb_flush_sync", _B, _DYNAMIC, "Checkpoints ignore innodb_io_capacity."),
     variable("innodb_page_cleaners", _I, _RESTART, "Threads that flush.", low=1, high=64, applies_to=MYSQL),
-    variable("innodb_read_io_threads", _I, _RESTART, "Threads for asynchronous reads.", low=1, high=64),
-    variable("innodb_write_io_threads", _I, _RESTART, "Threads for asynchronous writes.", low=1, high=64),
+    variable(
+        "innodb_read_io_threads",
+        _I,
+        _RESTART,
+        "Threads for asynchronous reads.",
+        low=1,
+        high=64,
+        dynamic_in=SINCE_MARIADB_10_11,
+    ),
+    variable(
+        "innodb_write_io_threads",
+        _I,
+        _RESTART,
+        "Threads for asynchronous writes.",
+        low=1,
+        high=64,
+        dynamic_in=SINCE_MARIADB_10_11,
+    ),
     variable("innodb_use_native_aio", _B, _RESTART, "Asynchronous I/O of the kernel instead of threads."),
     variable(
         "innodb_use_fdatasync",
@@ -243,6 +284,7 @@ _MEMORY = (
         "The cache of pages; the first thing to size.",
         unit="bytes",
         low=5 << 20,
+        high=MOST_MEMORY_BYTES,
     ),
     variable(
         "innodb_buffer_pool_instances",
@@ -279,7 +321,15 @@ _MEMORY = (
         low=0,
         high=64,
     ),
-    variable("key_buffer_size", _S, _DYNAMIC, "The cache of MyISAM indexes.", source=SERVER, unit="bytes"),
+    variable(
+        "key_buffer_size",
+        _S,
+        _DYNAMIC,
+        "The cache of MyISAM indexes.",
+        source=SERVER,
+        unit="bytes",
+        high=MOST_MEMORY_BYTES,
+    ),
     variable("tmp_table_size", _S, _DYNAMIC, "In-memory temporary tables.", source=SERVER, unit="bytes"),
     variable(
         "max_heap_table_size",
@@ -304,6 +354,7 @@ _MEMORY = (
         "Results of queries; one lock for all.",
         source=SERVER,
         unit="bytes",
+        high=MOST_MEMORY_BYTES,
         applies_to=MARIADB,
     ),
     variable(
@@ -327,9 +378,25 @@ _CONCURRENCY = (
         high=1000,
         applies_to=MYSQL,
     ),
-    variable("innodb_spin_wait_delay", _I, _DYNAMIC, "Pause between polls of a spin lock.", low=0, high=6000),
+    variable(
+        "innodb_spin_wait_delay",
+        _I,
+        _DYNAMIC,
+        "Pause between polls of a spin lock.",
+        low=0,
+        high=6000,
+        high_in={Vendor.MYSQL: 1000, Vendor.PERCONA: 1000},
+    ),
     variable("innodb_sync_spin_loops", _I, _DYNAMIC, "Polls before a thread sleeps.", low=0),
-    variable("innodb_purge_threads", _I, _RESTART, "Threads that remove old row versions.", low=1, high=32),
+    variable(
+        "innodb_purge_threads",
+        _I,
+        _RESTART,
+        "Threads that remove old row versions.",
+        low=1,
+        high=32,
+        dynamic_in=SINCE_MARIADB_10_11,
+    ),
     variable("innodb_deadlock_detect", _B, _DYNAMIC, "Every wait is checked for deadlocks."),
     variable(
         "innodb_autoinc_lock_mode",
@@ -406,14 +473,19 @@ _LOGGING_AND_LAYOUT = (
         _RESTART,
         "The binary log: needed for replicas and point-in-time recovery.",
         source=BINLOG,
+        weak=(r"off|0|false", "nothing is there to recover a backup to a point in time, and replicas end"),
     ),
     variable(
         "binlog_format",
         _C,
         _DYNAMIC,
-        "The format of the binary log.",
+        "The format of the binary log. STATEMENT is not safe with innodb_autoinc_lock_mode 2.",
         source=BINLOG,
         allowed=("ROW", "MIXED", "STATEMENT"),
+        weak=(
+            r"statement",
+            "replicas diverge where a statement is not deterministic, or AUTO_INCREMENT needs no lock (mode 2)",
+        ),
     ),
     variable("binlog_row_image", _T, _DYNAMIC, "Which columns of a row are logged.", source=BINLOG),
     variable(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from headrace.knobs.knob import Cost, Kind, Versions
+from headrace.knobs.knob import MOST_MEMORY_BYTES, Cost, Kind, Versions
 from headrace.knobs.server import ALL, MARIADB, MYSQL, POOL, SERVER, only, variable
 
 _I, _N, _S, _B, _C, _T = Kind.INTEGER, Kind.NUMBER, Kind.SIZE, Kind.SWITCH, Kind.CHOICE, Kind.TEXT
 _DYNAMIC, _RESTART = Cost.DYNAMIC, Cost.RESTART
+
+WRITABLE = (r"off|0|false", "a replica that clients may write to diverges from its source")
 
 KNOBS = (
     variable(
@@ -368,6 +370,7 @@ KNOBS = (
         "The cache of Aria tables, temporary ones too.",
         source=SERVER,
         unit="bytes",
+        high=MOST_MEMORY_BYTES,
         applies_to=MARIADB,
     ),
     variable(
@@ -449,8 +452,14 @@ KNOBS = (
         source=SERVER,
         allowed=("ON", "OFF", "DISABLED", "1", "0"),
     ),
-    variable("read_only", _B, _DYNAMIC, "Only administrators may write.", source=SERVER),
+    variable("read_only", _B, _DYNAMIC, "Only administrators may write.", source=SERVER, weak=WRITABLE),
     variable(
-        "super_read_only", _B, _DYNAMIC, "Not even administrators may write.", source=SERVER, applies_to=MYSQL
+        "super_read_only",
+        _B,
+        _DYNAMIC,
+        "Not even administrators may write.",
+        source=SERVER,
+        weak=WRITABLE,
+        applies_to=MYSQL,
     ),
 )

@@ -178,7 +178,8 @@ KNOBS = (
     _queue(
         "io_poll",
         Kind.INTEGER,
-        "Whether a reader may poll for its completion instead of sleeping.",
+        "Whether a reader may poll for its completion. Linux 5.16 and later ignore writes: polled queues "
+        "are an option of the driver (nvme.poll_queues).",
         low=0,
         high=1,
     ),

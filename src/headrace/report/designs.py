@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from headrace.analysis import aliasing, power
 from headrace.analysis.aliasing import Aliasing
 from headrace.analysis.intervals import POWER
 from headrace.analysis.power import Detectable
+from headrace.analysis.ways import Way
 from headrace.design import Design
 from headrace.report import text
 from headrace.report.effects import words as effects
@@ -136,6 +137,24 @@ def _detects(found: Outlook) -> list[RenderableType]:
         f"treatment spread by {100 * found.sd:g}% (--sd)."
     )
     return ["", table, Text(told, style="dim")]
+
+
+def ways(found: Sequence[Way], best: Way, effect: float) -> RenderableType:
+    """How long each way of measuring takes on this machine."""
+    table = tables.of_columns(
+        ("measured by", False), ("spread of a block", True), ("blocks", True), ("time", True)
+    )
+    notes = []
+    for way in found:
+        if way.why_not:
+            notes.append(Text(text.clean(f"{way.name}: not possible: {way.why_not}"), style="dim"))
+            continue
+        took = "never" if way.hours is None else text.seconds(3600 * way.hours)
+        table.add_row(way.name, f"{100 * way.sd:.2g}%", str(way.blocks or "–"), took)
+    told = (
+        f"Until a change of {100 * effect:g}% (--effect) is found four times out of five: a rough estimate."
+    )
+    return Group(table, *notes, Text(told, style="dim"), Text(f"soonest: {best.name}", style="bold"))
 
 
 def percent(ratio: float | None) -> str:

@@ -20,6 +20,8 @@ def render(page: Page) -> dict[str, Any]:
     found = dict(page.data)
     for section in page.sections:
         found |= section.data
+    if page.notice is not None:
+        found["notice"] = page.notice
     return {key: plain(value) for key, value in found.items()}
 
 

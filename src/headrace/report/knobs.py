@@ -109,7 +109,7 @@ def _details(knob: Knob) -> list[tuple[str, str]]:
     values = " ".join(knob.allowed) or str(knob.kind)
     if knob.low is not None or knob.high is not None:
         low = "" if knob.low is None else f"{knob.low:.12g}"
-        high = "" if knob.high is None else f"{knob.high:.12g}"
+        high = "" if knob.high is None else f"{knob.high:.15g}"
         values += f", {low} to {high}" if high else f", from {low}"
     details = [("values", f"{values} {knob.unit}".rstrip()), ("cost", str(knob.cost))]
     if knob.placeholder:
@@ -122,6 +122,11 @@ def _details(knob: Knob) -> list[tuple[str, str]]:
     ):
         if value:
             details.append((label, value))
+    if knob.dynamic_in:
+        there = ", ".join(f"{v} {_versions(r)}".rstrip() for v, r in knob.dynamic_in.items())
+        details.append(("dynamic in", there))
+    if knob.high_in:
+        details.append(("at most", ", ".join(f"{high:g} ({v})" for v, high in knob.high_in.items())))
     if knob.applies_to:
         details.append(
             ("servers", ", ".join(f"{v} {_versions(r)}".rstrip() for v, r in knob.applies_to.items()))

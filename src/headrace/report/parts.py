@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 
 from markupsafe import Markup
 
+from headrace.report.notice import Notice
+
 #: A figure as plotly.js reads it.
 Figure = dict[str, Any]
 
@@ -383,7 +385,8 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """``data``: the JSON in addition to that of the sections.
+    """``data``: the JSON in addition to that of the sections. ``notice``: the verdict to tell others, if there is
+    one.
 
     ``is_verdict_brief``: a terminal shows the verdicts first.
     """
@@ -398,3 +401,4 @@ class Page:
     footer: str = ""
     is_verdict_brief: bool = True
     data: Mapping[str, Any] = field(default_factory=dict)
+    notice: Notice | None = None

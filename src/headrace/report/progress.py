@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn
 from rich.text import Text
 
 from headrace.experiment.pool import On
@@ -27,13 +28,15 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
-class Watcher:
-    """Shows the runner's events. A context manager, so that the terminal is always restored."""
+class Live:
+    """A line on a terminal: what, a bar, how many of how many, the time left.
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    A context manager, so that the terminal is always restored.
+    """
+
+    def __init__(self, console: Console, what: str, total: int | None, *first: ProgressColumn) -> None:
         self._progress = Progress(
-            SpinnerColumn(),
+            *first,
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
@@ -42,12 +45,9 @@ class Watcher:
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task = self._progress.add_task("starting", total=None, left="")
-        self._current = ""
-        #: Current trial of each of several machines.
-        self._on: dict[str, str] = {}
+        self._task = self._progress.add_task(what, total=total, left="")
 
-    def __enter__(self) -> Watcher:
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
@@ -55,6 +55,17 @@ class Watcher:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._progress.stop()
+
+
+class Watcher(Live):
+    """Shows the runner's events."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console, "starting", None, SpinnerColumn())
+        self._console = console
+        self._current = ""
+        #: Current trial of each of several machines.
+        self._on: dict[str, str] = {}
 
     def listen(self, event: Event) -> None:
         match event:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -9,9 +11,14 @@ from rich.padding import Padding
 from rich.text import Text
 
 from headrace.analysis.result import Effect, Verdict
+from headrace.report.jsonform import plain
+from headrace.report.notice import Conclusion, Notice, Told
 from headrace.report.text import between, clean, ratio, setting
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from headrace.model import Value
     from headrace.prove import Proof, Step
 
 _STYLE = {
@@ -22,18 +29,16 @@ _STYLE = {
 }
 
 
-def terminal(proof: Proof, response: str) -> RenderableType:
-    """The steps in order, then the claim."""
+def terminal(proof: Proof, response: str, command: str = "") -> RenderableType:
+    """The steps in order, then the claim. ``command`` repeats the proof, for steps that need more blocks."""
     parts: list[RenderableType] = [step for each in proof.steps for step in _step(each, response)]
-    if not proof.steps:
-        parts.append(Text("No finding has a fix that this plan can test.", style="yellow"))
-    parts.append("")
+    parts += ["", Text(headline(proof, response), style="bold" if proof.steps else "yellow")]
     if proof.final is not None:
-        parts += [Text(claim(proof.final, response), style="bold"), Text(f"with {_settings(proof.kept)}")]
-    elif any(step.kept for step in proof.steps):
-        parts.append(Text("Better under this load: `headrace apply` makes it permanent.", style="bold"))
-    elif proof.steps:
-        parts.append(Text("Nothing is proven better; the configuration stays unchanged.", style="bold"))
+        parts.append(Text(f"with {_settings(proof.kept)}"))
+    if open_ones := unsettled(proof):
+        most = max(open_ones.values())
+        parts.append(Text(f"About {most} blocks would settle {', '.join(open_ones)}:"))
+        parts.append(Text(f"  {more_blocks(command, open_ones)}", style="bold"))
     for finding, why in proof.skipped:
         parts.append(Text(f"not tested: {clean(finding)}: {clean(why)}", style="dim"))
     return Group(*parts)
@@ -54,7 +59,36 @@ def _step(step: Step, response: str) -> list[RenderableType]:
         line,
         Padding(Text(_settings(step.settings), style="dim"), (0, 0, 0, 6)),
         Padding(verdict, (0, 0, 0, 6)),
+        *_needed(step),
     ]
+
+
+def _needed(step: Step) -> list[RenderableType]:
+    effect = step.effect
+    if effect is None or effect.verdict is not Verdict.NOT_ENOUGH_DATA:
+        return []
+    needed = (
+        f"about {effect.blocks_needed} blocks"
+        if effect.blocks_needed
+        else "more blocks than can be estimated"
+    )
+    return [Padding(Text(f"{effect.blocks} blocks; {needed} would settle it", style="dim"), (0, 0, 0, 6))]
+
+
+def unsettled(proof: Proof) -> dict[str, int]:
+    """Finding -> blocks that would probably settle it, of the steps without a verdict."""
+    return {
+        step.finding: step.effect.blocks_needed
+        for step in proof.steps
+        if step.effect is not None
+        and step.effect.verdict is Verdict.NOT_ENOUGH_DATA
+        and step.effect.blocks_needed is not None
+    }
+
+
+def more_blocks(command: str, open_ones: Mapping[str, int]) -> str:
+    """The command that tests these again with enough blocks, in a directory of its own."""
+    return f"{command} {' '.join(map(shlex.quote, open_ones))} --blocks {max(open_ones.values())}".strip()
 
 
 def claim(effect: Effect, response: str) -> str:
@@ -69,18 +103,78 @@ def claim(effect: Effect, response: str) -> str:
     }[effect.verdict]
 
 
+def notice(proof: Proof, subject: str, response: str, command: str, folder: Path) -> Notice:
+    """The verdict as it is told. ``next`` applies what was kept, or brings the missing blocks."""
+    effects = [
+        Told(step.finding, response, step.effect.ratio, step.effect.verdict, _note(step))
+        for step in proof.steps
+        if step.effect is not None
+    ]
+    if proof.final is not None:
+        final = proof.final
+        effects.append(Told("all that were kept", response, final.ratio, final.verdict))
+    open_ones = unsettled(proof)
+    next_ = f"{more_blocks(command, open_ones)}\n" if open_ones and command else ""
+    if proof.kept and conclusion(proof) is Conclusion.BETTER:
+        words = [f"{name}={_written(value)}" for name, value in proof.kept.items()]
+        next_ = f"{shlex.join(['headrace', 'apply', *words])}\n"
+    return Notice(
+        kind="prove",
+        subject=subject,
+        conclusion=conclusion(proof),
+        headline=headline(proof, response),
+        effects=tuple(effects),
+        next=next_,
+        link=str(folder),
+    )
+
+
+def conclusion(proof: Proof) -> Conclusion:
+    """That of the end relative to the start, or of the steps if nothing was kept."""
+    if proof.final is not None:
+        return Conclusion(proof.final.verdict)
+    if any(step.kept for step in proof.steps):
+        return Conclusion.BETTER
+    verdicts = {step.effect.verdict for step in proof.steps if step.effect is not None}
+    return Conclusion.NOT_ENOUGH_DATA if Verdict.NOT_ENOUGH_DATA in verdicts else Conclusion.NOTHING_FOUND
+
+
+def headline(proof: Proof, response: str) -> str:
+    """The claim in one sentence, or why there is none."""
+    if proof.final is not None:
+        return claim(proof.final, response)
+    if any(step.kept for step in proof.steps):
+        return "Better under this load: `headrace apply` makes it permanent."
+    if proof.steps:
+        return "Nothing is proven better; the configuration stays unchanged."
+    return "No finding has a fix that this plan can test."
+
+
+def _note(step: Step) -> str:
+    return "kept" if step.kept else ""
+
+
+def _written(value: Value) -> str:
+    if isinstance(value, list):
+        return ",".join(value)
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+
+
 def _settings(values: Any) -> str:
     return ", ".join(f"{name} = {setting(value)}" for name, value in values.items())
 
 
-def to_json(proof: Proof, response: str) -> dict[str, Any]:
+def to_json(proof: Proof, response: str, command: str = "", notice: Notice | None = None) -> dict[str, Any]:
+    open_ones = unsettled(proof)
     return {
         "response": response,
         "steps": [_step_json(step) for step in proof.steps],
         "kept": dict(proof.kept),
         "final": _effect_json(proof.final),
         "final_folder": str(proof.final_folder) if proof.final_folder else None,
+        "settle": more_blocks(command, open_ones) if open_ones else None,
         "skipped": [{"finding": finding, "reason": why} for finding, why in proof.skipped],
+        "notice": plain(notice),
     }
 
 
@@ -93,6 +187,7 @@ def _step_json(step: Step) -> dict[str, Any]:
         "kept": step.kept,
         "reason": step.reason,
         "folder": str(step.folder),
+        "report": str(step.folder / "report.html"),
     }
 
 

@@ -18,6 +18,8 @@ from headrace.report.text import clean, count, milliseconds
 SHOWN = ("p50", "p99", "max")
 #: Classes in the table of response time.
 CLASSES = 10
+#: Classes named whose differences are set apart.
+MOST_SET_APART = 3
 _KINDS = ("response", "service", "failed")
 _DIFFERENT = {
     "different_error": "error",
@@ -221,13 +223,19 @@ def _differences(replayed: Replayed, reference: Reference) -> list[RenderableTyp
     if not comparison:
         return []
     compared, different = comparison["compared"], comparison["different"]
+    apart = _set_apart(replayed, comparison.get("set_apart", 0))
     if not different:
+        others = " others" if apart else ""
         return [
             Text(),
-            Text(f"compared {count(compared)} answers: all equal those of {reference.whole}", "green"),
+            Text(
+                f"compared {count(compared)} answers: all{others} equal those of {reference.whole}", "green"
+            ),
+            *apart,
         ]
     parts: list[RenderableType] = [
         Text(),
+        *apart,
         Text.assemble(
             (f"{count(different)} of {count(compared)} answers differ", "bold red"),
             f" from those of {reference.whole}, in {count(comparison['classes_different'])} classes",
@@ -254,6 +262,20 @@ def _differences(replayed: Replayed, reference: Reference) -> list[RenderableTyp
     return parts
 
 
+def _set_apart(replayed: Replayed, number: int) -> list[RenderableType]:
+    """Differences that any two runs have."""
+    if not number:
+        return []
+    classes = [clean(line["fingerprint"][:60]) for line in replayed.classes if line.get("set_apart")]
+    more = f" and {len(classes) - MOST_SET_APART} more" if len(classes) > MOST_SET_APART else ""
+    return [
+        Text(
+            f"set apart: {count(number)} answers that differ because their statements ask for the time, chance or "
+            f"the server itself ({'; '.join(classes[:MOST_SET_APART])}{more})"
+        )
+    ]
+
+
 def _answer(answer: Mapping[str, Any]) -> str:
     if answer["error"]:
         return f"error {answer['error']}"
@@ -264,7 +286,9 @@ def _left_out(replay: Mapping[str, Any]) -> list[str]:
     words = {
         "writes": "statements that do more than read",
         "without_text": "statements with incomplete text",
-        "unsupported": "commands that cannot be replayed (cursors, administration)",
+        "unsupported": "commands that cannot be replayed (fetches from cursors, administration)",
+        "kills": "KILL, SHUTDOWN and RESTART statements: they name connections of the recorded server",
+        "too_long": "statements longer than this server's max_allowed_packet",
         "refused_logins": "logins that were refused when recorded",
         "unknown_statements": "executions of unknown statements",
     }

@@ -6,7 +6,7 @@ import math
 import unicodedata
 from collections.abc import Callable
 
-from headrace.analysis.result import Interval
+from headrace.analysis.result import Interval, Verdict
 
 #: A function that formats a number.
 Form = Callable[[float], str]
@@ -69,10 +69,24 @@ def ratio(value: float | None) -> str:
     return f"{value:.1f}" if value >= 100 else f"{value:.3f}" if value < 10 else f"{value:.2f}"
 
 
+#: Verdict -> its class in the style sheet.
+CHIP = {
+    Verdict.BETTER: "better",
+    Verdict.WORSE: "worse",
+    Verdict.EQUIVALENT: "equivalent",
+    Verdict.NOT_ENOUGH_DATA: "unsure",
+}
+
+#: An interval whose ends differ by more than this says nothing that its width does not.
+USELESS = 100
+
+
 def between(interval: Interval, form: Form = ratio) -> str:
-    """``1.021 – 1.044``, or a dash where no interval is possible."""
+    """``1.021 – 1.044``; a dash where no interval is possible, and words where it says nothing (two blocks)."""
     if interval.low is None or interval.high is None:
         return "–"
+    if interval.low > 0 and interval.high > USELESS * interval.low:
+        return "too wide to say"
     return f"{form(interval.low)} – {form(interval.high)}"
 
 

@@ -10,11 +10,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from headrace.analysis.headline import TAIL
 from headrace.analysis.result import Comparison, Effect, Interval
+from headrace.analysis.trials import THROUGHPUT
 from headrace.design import Design
 from headrace.facts import HostFacts
 from headrace.model import Facts
 from headrace.report.experiment import tables
+from headrace.report.notice import Conclusion, Notice, Told
 from headrace.report.progress import duration
 from headrace.report.text import clean, clean_lines
 from headrace.store import ExperimentFolder
@@ -43,9 +46,17 @@ def design(content: Design, hours: float) -> RenderableType:
         table.add_row(Text(clean(name)), Text(_settings(own) or "nothing"))
     workload = content.workload
     trials = content.trials
+    warmup = f"{workload.warmup_s:g} s warm-up"
+    if workload.steady_within_s:
+        warmup += f" (before it up to {workload.steady_within_s:g} s until it is steady)"
+    each = f"trials of {warmup} and {workload.seconds:g} s measuring"
+    if content.blocks_per_start:
+        each = (
+            f"turns of {workload.seconds:g} s, each after {content.washout_s} s that do not count, and {warmup} "
+            f"for every {content.blocks_per_start} blocks"
+        )
     summary = (
-        f"{len(content.treatments)} treatments, {content.blocks} blocks, {len(trials)} trials of "
-        f"{workload.warmup_s:g} s warm-up and {workload.seconds:g} s measuring ({workload.kind}); "
+        f"{len(content.treatments)} treatments, {content.blocks} blocks, {len(trials)} {each} ({workload.kind}); "
         f"seed {content.seed}; about {duration(hours * 3600)}."
     )
     first = clean(", ".join(t.treatment for t in trials if t.block == 1))
@@ -110,6 +121,18 @@ def comparison(found: Comparison) -> RenderableType:
         )
     notes = [Text(clean(note), style="yellow") for note in found.notes]
     return Group(table, "", Text(clean(found.headline)), *notes)
+
+
+def comparison_notice(found: Comparison) -> Notice:
+    return Notice(
+        kind="compare",
+        subject=f"{found.b} relative to {found.a}",
+        conclusion=Conclusion.worst(
+            each.verdict for each in found.effects if each.response in (THROUGHPUT, TAIL)
+        ),
+        headline=found.headline,
+        effects=tuple(Told.of(each) for each in found.effects if each.response in (THROUGHPUT, TAIL)),
+    )
 
 
 def interval(ratio: Interval) -> str:

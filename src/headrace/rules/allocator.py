@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.analysis.resources import TICKS_PER_SECOND
+from headrace.analysis.users import TICKS_PER_SECOND
 from headrace.rules.evidence import Evidence, NotEnough, number
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -32,9 +32,7 @@ def allocator_of_glibc(evidence: Evidence) -> Iterator[Match]:
     Every statement allocates and frees memory. How well threads do so concurrently, and how much memory is lost to
     fragmentation, depends on the library and its version, so a result holds for that build only.
     """
-    process = evidence.process
-    if process is None:
-        raise NotEnough("no server process was found on this host")
+    process = evidence.server_process
     name = (process.get("allocator") or {}).get("name")
     if name is None:
         raise NotEnough("the server's allocator is unknown")

@@ -50,7 +50,8 @@ def commits_share_no_sync(evidence: Evidence) -> Iterator[Match]:
             "server.binlog_commit_wait_count": int(running),
         }
     else:
-        commits = evidence.status_rate("com_commit")
+        # Transactions in the log: Com_commit does not count those that commit by themselves.
+        commits = evidence.status_rate("binlog_cache_use") + evidence.status_rate("binlog_stmt_cache_use")
         groups = evidence.status_rate("innodb_os_log_fsyncs")
         waits = evidence.number("binlog_group_commit_sync_delay")
         settings = {"server.binlog_group_commit_sync_delay": DELAY_US}
@@ -85,8 +86,13 @@ def whole_rows_logged(evidence: Evidence) -> Iterator[Match]:
     """
     if not evidence.is_on("log_bin") or evidence.variable("binlog_row_image") != "FULL":
         return
+    if evidence.variable("binlog_format") == "STATEMENT":
+        return
     logged = evidence.status_rate("binlog_bytes_written")
     rows = sum(evidence.status_rate(f"handler_{kind}") for kind in ("update", "delete"))
+    # A new row is logged whole whatever the image is: where most are new, nothing would be saved.
+    if evidence.status_rate("handler_write") > rows:
+        return
     if logged < LOGGED_S or rows <= 0 or logged / rows < WIDE_ROW:
         return
     yield Match(
@@ -105,27 +111,43 @@ def whole_rows_logged(evidence: Evidence) -> Iterator[Match]:
     "BLOG03",
     severity=Severity.RISK,
     confidence=Confidence.HIGH,
-    source="MySQL Reference Manual and MariaDB, binlog_expire_logs_seconds",
+    source="MySQL Reference Manual, binlog_expire_logs_seconds and binlog_expire_logs_auto_purge; MariaDB, "
+    "binlog_expire_logs_seconds",
     refute="Something else purges the binary logs.",
 )
 def never_expires(evidence: Evidence) -> Iterator[Match]:
     """Binary logs never expire.
 
-    Eventually their file system fills up, and then every transaction waits.
+    Eventually their file system fills up, and then every transaction waits. Expiry looks at neither replicas nor
+    backups: a replica whose next file is gone must be built again.
     """
     if not evidence.is_on("log_bin"):
         return
     names = [n for n in ("binlog_expire_logs_seconds", "expire_logs_days") if evidence.has_variable(n)]
-    if any(evidence.number(name) > 0 for name in names):
+    switch = "binlog_expire_logs_auto_purge"
+    is_manual = evidence.has_variable(switch) and not evidence.is_on(switch)
+    if any(evidence.number(name) > 0 for name in names) and not is_manual:
         return
     if evidence.has_variable("max_binlog_total_size") and evidence.number("max_binlog_total_size") > 0:
         return
     name, value = (
         ("binlog_expire_logs_seconds", WEEK_S) if names[:1] != ["expire_logs_days"] else (names[0], 7)
     )
+    why = f"{switch} is OFF" if is_manual else f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'} 0"
     yield Match(
         "",
-        f"the binary log is on, and {' and '.join(names) or name} {'are' if len(names) > 1 else 'is'} 0.",
-        tuple(number(n, evidence.variable(n)) for n in names) or (number(name, "not present"),),
-        (Remedy({f"server.{name}": value}),),
+        f"the binary log is on, and {why}.",
+        tuple(number(n, evidence.variable(n)) for n in (*names, *((switch,) if is_manual else ()))),
+        # No setting: it would remove files as soon as the log rotates.
+        (
+            Remedy(
+                steps=(
+                    "Find the oldest file that is still needed: by each replica, also one that is stopped "
+                    "(its Relay_Source_Log_File or Relay_Master_Log_File), and to recover from the oldest backup.",
+                    f"Then keep more than that: SET GLOBAL {name} = {value}, or longer"
+                    + (f", and {switch} = ON." if is_manual else "."),
+                ),
+                is_faster=False,
+            ),
+        ),
     )

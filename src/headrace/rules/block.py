@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.analysis.resources import FLASH_SLOW_MS, SECTOR_BYTES, Device, Level
+from headrace.analysis.devices import FLASH_SLOW_MS, Device
+from headrace.analysis.resources import Level
+from headrace.analysis.users import programs
 from headrace.rules.evidence import MIB, Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -24,10 +26,8 @@ FLUSH_MS = 1.0
 FLUSHES_S = 20.0
 #: The largest discard before it is split. No manual names a size: the experiment decides.
 SMALL_DISCARD = 64 * MIB
-#: The device reads this many times what the server asks for: the rest is read ahead and not used.
-READ_TOO_MUCH = 2.0
-#: Reads below this rate do not matter.
-MANY_BYTES_S = 10e6
+#: Share of the time that the device works on discards: what few ones cost is not felt.
+DISCARDING = 0.05
 #: Share of the measured limit, and requests in flight, below which a device is underused; share of time spent
 #: waiting.
 FAR_BELOW, HARDLY_ASKED, WAITS_FOR_IO = 0.25, 2.0, 0.25
@@ -302,7 +302,7 @@ def no_forced_unit_access(evidence: Evidence) -> Iterator[Match]:
 
 @rule(
     "BLK08",
-    severity=Severity.COST,
+    severity=Severity.HOUSEKEEPING,
     confidence=Confidence.HIGH,
     source=f"{_SYSFS}, iostats",
     refute="With iostats 1, throughput is lower by more than the noise floor.",
@@ -365,53 +365,21 @@ def large_discards(evidence: Evidence) -> Iterator[Match]:
     for device, _, queue in _worked(evidence, 0.0):
         largest = queue.get("discard_max_bytes") or 0
         discards = evidence.window.rate("disk", "discards", device.name) or 0.0
-        if largest <= SMALL_DISCARD or discards <= 0 or max(device.wait_ms, 0.0) < FLASH_SLOW_MS:
+        spent = (evidence.window.rate("disk", "discard_ms", device.name) or 0.0) / 1e3
+        if largest <= SMALL_DISCARD or spent < DISCARDING or max(device.wait_ms, 0.0) < FLASH_SLOW_MS:
             continue
         yield Match(
             device.name,
             f"{discards:,.1f} discards/s of up to {size(largest)} run on {device.name} while a request takes "
             f"{device.wait_ms:.1f} ms.",
-            (*_numbers(device), number("discards/s", f"{discards:,.1f}"), number("largest", size(largest))),
+            (
+                *_numbers(device),
+                number("discards/s", f"{discards:,.1f}"),
+                number("of the time in discards", share(spent)),
+                number("largest", size(largest)),
+            ),
             (Remedy({f"volume.discard_max_bytes@{device.name}": SMALL_DISCARD}),),
         )
-
-
-@rule(
-    "BLK11",
-    severity=Severity.COST,
-    confidence=Confidence.MEDIUM,
-    source=f"{_SYSFS}, read_ahead_kb; Linux Documentation/filesystems/vfs.rst, readahead (page cache only)",
-    refute="With read_ahead_kb set to the page size, the device reads as much and p99 is equivalent.",
-)
-def reads_more_than_asked(evidence: Evidence) -> Iterator[Match]:
-    """The device reads much more than the server asks for: read-ahead of random reads.
-
-    Reads through the page cache may also fetch the pages that follow. For random reads this wastes bandwidth and
-    memory. With O_DIRECT the setting has no effect.
-    """
-    if not reads_buffered(evidence):
-        return
-    asked = evidence.status_rate("innodb_data_read")
-    name = evidence.beneath(evidence.data_directory)[0]
-    device = evidence.devices.get(name)
-    if device is None or asked <= 0:
-        return
-    brought = evidence.rate("disk", "sectors_read", name) * SECTOR_BYTES
-    ahead = ((evidence.facts.block_device(name) or {}).get("queue") or {}).get("read_ahead_kb")
-    page_kib = int(evidence.number("innodb_page_size")) // 1024
-    if brought < MANY_BYTES_S or brought < READ_TOO_MUCH * asked or ahead is None or ahead <= page_kib:
-        return
-    yield Match(
-        name,
-        f"{name} reads {brought / 1e6:,.1f} MB/s while the server asks for {asked / 1e6:,.1f} MB/s; read-ahead is "
-        f"{ahead} KiB.",
-        (
-            number("read by the device, MB/s", f"{brought / 1e6:,.1f}"),
-            number("asked by InnoDB, MB/s", f"{asked / 1e6:,.1f}"),
-            number("read_ahead_kb", ahead),
-        ),
-        (Remedy({f"volume.read_ahead_kb@{name}": page_kib}),),
-    )
 
 
 @rule(
@@ -438,6 +406,10 @@ def device_saturated(evidence: Evidence) -> Iterator[Match]:
             if kind == "reads"
             else "Write less: a larger redo log, fewer secondary indexes, a binary log on another device."
         )
+        if _is_of_others(evidence):
+            less = (
+                "Most of it is not the server's: see which programs read and write, and move or limit them."
+            )
         yield Match(
             use.instance,
             f"{use.instance}: {use.load}; {use.saturation}.",
@@ -449,6 +421,13 @@ def device_saturated(evidence: Evidence) -> Iterator[Match]:
             ),
             (Remedy(steps=(less, "Or use a faster device: measure both under the same load.")),),
         )
+
+
+def _is_of_others(evidence: Evidence) -> bool:
+    """Whether programs other than the servers do most of the host's reads and writes."""
+    found = programs(evidence.window)
+    own = sum(program.io_bytes_s for program in found if program.is_server)
+    return own < sum(program.io_bytes_s for program in found) / 2
 
 
 def _waited_for_io(evidence: Evidence) -> str:
@@ -513,7 +492,7 @@ def far_below_its_limit(evidence: Evidence) -> Iterator[Match]:
 
 @rule(
     "BLK14",
-    severity=Severity.ADVICE,
+    severity=Severity.HOUSEKEEPING,
     confidence=Confidence.HIGH,
     source="Linux block/elevator.c: elevator= does not have any effect anymore (no single queue since 5.0)",
     refute="/sys/block/*/queue/scheduler changes with the parameter at the next boot.",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.analysis.resources import OTHERS_IDLE, STEAL_HIGH, STEAL_SEEN, TICKS_PER_SECOND
+from headrace.analysis.resources import OTHERS_IDLE, STEAL_HIGH, STEAL_SEEN
+from headrace.analysis.users import TICKS_PER_SECOND
 from headrace.rules.evidence import Evidence, NotEnough, number, share
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -40,6 +41,8 @@ POOLS = (
     ("rpl_rca_wkr", "replica_parallel_workers", "applies the source's changes"),
     ("slave_sql", "slave_parallel_threads", "applies the source's changes"),
 )
+#: Share of the CPUs that other processes must use before the shares of sessions matter.
+OTHERS_NOTICED = 0.10
 
 
 @rule(
@@ -361,7 +364,7 @@ def numa_balancing(evidence: Evidence) -> Iterator[Match]:
 
 @rule(
     "CPU08",
-    severity=Severity.ADVICE,
+    severity=Severity.HOUSEKEEPING,
     confidence=Confidence.LOW,
     source="Linux sched(7), The autogroup feature",
     refute="With kernel.sched_autogroup_enabled 0, throughput and p99 are equivalent to before.",
@@ -373,15 +376,17 @@ def autogroup(evidence: Evidence) -> Iterator[Match]:
     gets no more than a single-threaded job in another session. Processes in their own CPU control group, such as
     systemd services with CPU accounting, are not affected.
     """
-    process = evidence.process
-    if process is None:
-        raise NotEnough("no server process was found on this host")
+    process = evidence.server_process
     groups = (process.get("cgroup") or {}).get("groups") or {}
     if evidence.sysctl("kernel.sched_autogroup_enabled") != "1" or not groups:
         return
     own = groups.get("cpu", groups.get("cpu,cpuacct", groups.get("", "/")))
     waited = evidence.rate("psi", "some_total_us", "cpu") / 1e6
-    if own != "/" or waited < WAITED_FOR:
+    if (
+        own != "/"
+        or waited < WAITED_FOR
+        or _others_cpus(evidence, process) < OTHERS_NOTICED * len(evidence.cores)
+    ):
         return
     yield Match(
         "",
@@ -393,6 +398,16 @@ def autogroup(evidence: Evidence) -> Iterator[Match]:
             number("waited for a CPU", share(waited)),
         ),
         (Remedy({"host.kernel.sched_autogroup_enabled": 0}),),
+    )
+
+
+def _others_cpus(evidence: Evidence, process: Mapping[str, Any]) -> float:
+    """CPUs that other processes use: without rivals there is nothing to share fairly."""
+    ticks = [evidence.window.rates("process", f"{kind}_ticks") for kind in ("utime", "stime")]
+    own = f"{process.get('pid')}/"
+    return (
+        sum(rate for one in ticks for label, rate in one.items() if not label.startswith(own))
+        / TICKS_PER_SECOND
     )
 
 

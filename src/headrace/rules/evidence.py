@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from headrace.activity import Activity, StatementClass, cut
 from headrace.analysis import resources
-from headrace.analysis.resources import Core, Device, ResourceUsage, Verdict
+from headrace.analysis.devices import Device, devices
+from headrace.analysis.resources import Core, ResourceUsage, Verdict
 from headrace.analysis.window import Gauge, Window
 from headrace.facts import HostFacts
 from headrace.knobs.knob import Versions
@@ -38,29 +40,35 @@ class Number:
 
 class Evidence:
     """``facts`` are those of the agent, ``window`` the counters; ``limits`` measured limits of devices,
-    in operations per second."""
+    in operations per second; ``alone_ms`` the measured time of one request of a device without load;
+    ``activity`` what the server executed, None if it was not looked at."""
 
     def __init__(
         self,
         facts: Facts,
         window: Window,
         limits: Mapping[str, float] | None = None,
+        alone_ms: Mapping[str, float] | None = None,
+        activity: Activity | None = None,
     ) -> None:
         self.raw: Mapping[str, Any] = facts.data
         self.facts = HostFacts(facts)
         self.window = window
         self.limits = dict(limits or {})
+        self.alone_ms = dict(alone_ms or {})
+        self.activity = activity
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Evidence:
         """The evidence of a saved snapshot of a host, or of a trial."""
-        return cls(snapshot.facts, Window(snapshot.samples, snapshot.errors), snapshot.limits)
+        window = Window(snapshot.samples, snapshot.errors)
+        return cls(snapshot.facts, window, snapshot.limits, snapshot.alone_ms, snapshot.activity)
 
     # The host
 
     @cached_property
     def verdict(self) -> Verdict:
-        return resources.judge(self.window, self.facts, self.limits)
+        return resources.judge(self.window, self.facts, self.limits, self.alone_ms)
 
     @cached_property
     def cores(self) -> list[Core]:
@@ -75,7 +83,7 @@ class Evidence:
         """Every block device that served requests in the window."""
         if "disk" not in self.window.samplers():
             raise NotEnough("block devices were not sampled")
-        return {device.name: device for device in resources.devices(self.window)}
+        return {device.name: device for device in devices(self.window)}
 
     def use(self, resource: str, instance: str = "") -> ResourceUsage | None:
         uses = self.verdict.uses
@@ -193,6 +201,16 @@ class Evidence:
         """Growth per second in the window, or since the server's start if nothing happened in the window."""
         return self.status_rate(name) or self.status(name) / max(self.status("uptime"), 1.0)
 
+    def executed(self, most: int = 3) -> list[StatementClass]:
+        """The classes of statements on tables that were seen most often; empty if nobody looked."""
+        classes = self.activity.classes if self.activity is not None else ()
+        return [each for each in classes if each.tables][:most]
+
+    def statement(self, digest: str) -> str:
+        """The text of a digest without its values, as far as the server was asked for it; else its name."""
+        known = self.activity.digest(digest) if self.activity is not None else None
+        return cut(known.text) if known is not None and known.text else f"digest {digest}"
+
     @property
     def process(self) -> Mapping[str, Any] | None:
         """The queried server's process among ``servers`` of the facts, if it runs on this host."""
@@ -202,9 +220,19 @@ class Evidence:
         return found[0] if found else databases[0] if len(databases) == 1 else None
 
     @property
+    def server_process(self) -> Mapping[str, Any]:
+        """The same for rules that need it. Raises NotEnough without one."""
+        if (process := self.process) is None:
+            raise NotEnough("no server process was found on this host")
+        return process
+
+    @property
     def data_bytes(self) -> float:
         """Data and indexes of InnoDB. Raises NotEnough if the server did not report it."""
         engines = self.settings.get("engines")
+        own = self.settings.get("innodb_size")
+        if engines is None and own is not None:
+            engines = [own]
         if engines is None:
             raise NotEnough("the server did not report the size of its tables")
         sizes = (

@@ -37,6 +37,8 @@ NOT_FOR_DATA = {
     "virtiofs": "every request is a message to the hypervisor",
     "tmpfs": "nothing survives a restart of the host",
 }
+#: Share of the time that a device works on discards above which other requests feel it.
+FELT_DISCARDS = 0.05
 
 
 def _data_mount(evidence: Evidence) -> Mapping[str, Any]:
@@ -145,7 +147,7 @@ def no_barriers(evidence: Evidence) -> Iterator[Match]:
 
 @rule(
     "FS03",
-    severity=Severity.ADVICE,
+    severity=Severity.HOUSEKEEPING,
     confidence=Confidence.MEDIUM,
     source="Linux Documentation/admin-guide/xfs.rst, discard (fstrim is recommended); ext4(5)",
     refute="Without discard, p99 while tables and binary logs are dropped is equivalent.",
@@ -174,8 +176,13 @@ def discard_at_once(evidence: Evidence) -> Iterator[Match]:
                 ("systemctl enable --now fstrim.timer",),
             ),
         ),
-        Severity.COST if discards else None,
+        Severity.COST if _share_of_discards(evidence, name) >= FELT_DISCARDS else None,
     )
+
+
+def _share_of_discards(evidence: Evidence, name: str) -> float:
+    """Share of the window that the device spent on discards; 0 before Linux 4.18, which does not count them."""
+    return (evidence.window.rate("disk", "discard_ms", name) or 0.0) / 1e3
 
 
 @rule(
@@ -236,7 +243,7 @@ def access_times(evidence: Evidence) -> Iterator[Match]:
     )
 
 
-def _places(evidence: Evidence) -> dict[str, str]:
+def places(evidence: Evidence) -> dict[str, str]:
     """What the server writes -> where. Without a server to query, only the data directory."""
     data = evidence.data_directory
     found = {"data": data}
@@ -266,7 +273,7 @@ def nearly_full(evidence: Evidence) -> Iterator[Match]:
     that cannot grow fails its statement.
     """
     mounts: dict[str, list[str]] = {}
-    for what, path in _places(evidence).items():
+    for what, path in places(evidence).items():
         mount = evidence.facts.file_system_of(path)
         if mount is not None:
             mounts.setdefault(str(mount["mount_point"]), []).append(what)
@@ -355,7 +362,7 @@ def logs_beside_data(evidence: Evidence) -> Iterator[Match]:
         return
     there = [
         what
-        for what, path in _places(evidence).items()
+        for what, path in places(evidence).items()
         if what.endswith("log") and evidence.disk_of(evidence.device_of(path) or "") == device
     ]
     if not there:

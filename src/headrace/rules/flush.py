@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace import knobs
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
+from headrace.rules import sizes
 from headrace.rules.evidence import Evidence, NotEnough, number, share, size
+from headrace.rules.pool import MISSES_S, growth
 from headrace.rules.redo import checkpoint_age
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -14,10 +17,6 @@ from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 OLD_DEFAULT = 200
 #: Flushing is behind when this much of the redo log waits for pages; adaptive flushing works hard by then.
 BEHIND = 0.50
-#: The manual asks for a value as low as practical: at most this share of the measured limit.
-SHARE_OF_DEVICE = 0.50
-#: The first step from the default on flash: MariaDB Cloud's and many vendors' smallest setting for solid state.
-FIRST_STEP = 1_000
 #: Fewer page writes per second than this cost nothing noticeable.
 FEW_WRITES_S = 50.0
 #: Page reads and writes per second above which caching them twice is noticeable.
@@ -31,26 +30,6 @@ _FLUSH = "MySQL Reference Manual, Configuring Buffer Pool Flushing"
 _DURABLE = (
     "MySQL Reference Manual, innodb_flush_log_at_trx_commit and sync_binlog; MariaDB, Binary Log Group Commit"
 )
-
-
-def _is_flash(evidence: Evidence) -> bool:
-    """Whether the data is on solid state only. Raises NotEnough if a device does not report it."""
-    kinds = []
-    for name in evidence.beneath(evidence.data_directory):
-        record = evidence.facts.block_device(name)
-        if record is None or record.get("rotational") is None:
-            raise NotEnough(f"the host does not report whether {name} rotates")
-        kinds.append(bool(record["rotational"]))
-    return not any(kinds)
-
-
-def _capacity(evidence: Evidence, wanted: float) -> dict[str, Value]:
-    """Both settings, the maximum first: a capacity above its maximum is cut."""
-    limits = [evidence.limits.get(name) for name in evidence.beneath(evidence.data_directory)]
-    known = [limit for limit in limits if limit]
-    value = int(min([wanted, *(SHARE_OF_DEVICE * limit for limit in known)]))
-    most = int(max(evidence.number("innodb_io_capacity_max"), 2 * value))
-    return {"server.innodb_io_capacity_max": most, "server.innodb_io_capacity": value}
 
 
 @rule(
@@ -71,11 +50,10 @@ def capacity_of_a_disk(evidence: Evidence) -> Iterator[Match]:
     flushed = evidence.status_rate("innodb_buffer_pool_pages_flushed")
     age, most = checkpoint_age(evidence)
     is_behind = most > 0 and age >= BEHIND * most
-    if capacity > OLD_DEFAULT or not _is_flash(evidence) or not is_behind:
+    if capacity > OLD_DEFAULT or not sizes.is_flash(evidence) or not is_behind:
         return
-    wanted = max(FIRST_STEP, 2 * flushed)
-    settings = _capacity(evidence, wanted)
-    if float(str(settings["server.innodb_io_capacity"])) <= capacity:
+    settings = sizes.io_capacity(evidence)
+    if not settings:
         return
     yield Match(
         "",
@@ -94,8 +72,10 @@ def capacity_of_a_disk(evidence: Evidence) -> Iterator[Match]:
     "FLUSH02",
     severity=Severity.COST,
     confidence=Confidence.HIGH,
-    source="MySQL Reference Manual, innodb_flush_neighbors: no seek time, no need; MariaDB, InnoDB Page Flushing",
+    source="MySQL Reference Manual, innodb_flush_neighbors: no seek time; MariaDB, MDEV-17380: ignored on "
+    "solid state from 10.4",
     refute="With innodb_flush_neighbors at 0, pages written per second, throughput and p99 are equivalent.",
+    applies_to={Vendor.MYSQL: Versions(), Vendor.PERCONA: Versions(), Vendor.MARIADB: Versions(until="10.4")},
 )
 def neighbours_on_flash(evidence: Evidence) -> Iterator[Match]:
     """Pages are flushed along with their dirty neighbours on solid state.
@@ -104,7 +84,7 @@ def neighbours_on_flash(evidence: Evidence) -> Iterator[Match]:
     """
     setting = evidence.variable("innodb_flush_neighbors")
     written = evidence.status_rate("innodb_pages_written")
-    if setting in ("0", "OFF") or written < FEW_WRITES_S or not _is_flash(evidence):
+    if setting in ("0", "OFF") or written < FEW_WRITES_S or not sizes.is_flash(evidence):
         return
     yield Match(
         "",
@@ -145,6 +125,16 @@ def pages_cached_twice(evidence: Evidence) -> Iterator[Match]:
     if "data=journal" in options:
         return
     setting: dict[str, Value] = {f"server.{name}": False if by_switch else "O_DIRECT"}
+    misses, pool = (
+        evidence.status_rate("innodb_buffer_pool_reads"),
+        evidence.number("innodb_buffer_pool_size"),
+    )
+    if misses >= MISSES_S and pool < evidence.data_bytes:
+        # The page cache answers reads that the pool misses: they need their memory in the pool first.
+        larger, _ = growth(evidence)
+        if larger <= pool:
+            return
+        setting["server.innodb_buffer_pool_size"] = int(larger)
     yield Match(
         "",
         f"{name} is {value or 'fsync'}: {pages:,.0f} pages/s pass through the page cache, which holds "
@@ -233,7 +223,7 @@ def fewer_cleaners_than_parts(evidence: Evidence) -> Iterator[Match]:
     "FLUSH06",
     severity=Severity.COST,
     confidence=Confidence.HIGH,
-    source=_FLUSH,
+    source=f"{_FLUSH}; InnoDB, buf0flu.cc: nothing is flushed for the redo log before its asynchronous limit",
     refute="With innodb_adaptive_flushing on, the spread of throughput between seconds is equivalent.",
 )
 def not_adaptive(evidence: Evidence) -> Iterator[Match]:
@@ -245,11 +235,18 @@ def not_adaptive(evidence: Evidence) -> Iterator[Match]:
     written = evidence.status_rate("innodb_pages_written")
     if evidence.is_on("innodb_adaptive_flushing") or written < FEW_WRITES_S:
         return
+    age, most = checkpoint_age(evidence)
     yield Match(
         "",
-        f"innodb_adaptive_flushing is off, with {written:,.0f} pages/s written.",
-        (number("innodb_adaptive_flushing", "OFF"), number("pages written/s", f"{written:,.0f}")),
+        f"innodb_adaptive_flushing is off, with {written:,.0f} pages/s written; the checkpoint age reaches "
+        f"{share(age / max(most, 1.0))} of its limit.",
+        (
+            number("innodb_adaptive_flushing", "OFF"),
+            number("pages written/s", f"{written:,.0f}"),
+            number("age of the checkpoint", f"{size(age)} of {size(most)}"),
+        ),
         (Remedy({"server.innodb_adaptive_flushing": True}),),
+        None if age >= BEHIND * most else Severity.HOUSEKEEPING,
     )
 
 
@@ -257,20 +254,30 @@ def not_adaptive(evidence: Evidence) -> Iterator[Match]:
     "FLUSH07",
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
-    source="MySQL Reference Manual, Using Asynchronous I/O on Linux",
+    source="MySQL Reference Manual, Using Asynchronous I/O on Linux; MariaDB, innodb_use_native_aio (io_uring or "
+    "libaio)",
     refute="With innodb_use_native_aio on, throughput and p99 are equivalent.",
 )
 def without_asynchronous_io(evidence: Evidence) -> Iterator[Match]:
     """InnoDB's I/O threads do background reads and writes one at a time.
 
     With the kernel's asynchronous I/O each thread can have hundreds in flight. The server turns it off
-    automatically if the system allows no more requests (fs.aio-max-nr) or the temporary directory does not support
-    it.
+    automatically if the system allows no more requests (fs.aio-max-nr), forbids io_uring, or the temporary
+    directory does not support it; then the option alone changes nothing.
     """
     written = evidence.status_rate("innodb_pages_written")
     if evidence.is_on("innodb_use_native_aio") or written < PAGES_S:
         return
     threads = evidence.number("innodb_write_io_threads")
+    pending = evidence.window.gauge("mysql_status", "innodb_data_pending_writes")
+    waits = pending is not None and pending.mean >= threads
+    forbidden = evidence.facts.sysctl("kernel.io_uring_disabled") in ("1", "2")
+    by_ring = evidence.vendor is Vendor.MARIADB and evidence.version in Versions(since="10.6")
+    causes = (
+        "Read the error log of its start: if the server turned it off, remove the cause first: "
+        + ("kernel.io_uring_disabled, LimitMEMLOCK= of the service" if by_ring else "fs.aio-max-nr (LIM02)")
+        + ", or a tmpdir on a file system without it.",
+    )
     yield Match(
         "",
         f"innodb_use_native_aio is off: {threads:.0f} threads write {written:,.0f} pages/s one at a time.",
@@ -278,8 +285,15 @@ def without_asynchronous_io(evidence: Evidence) -> Iterator[Match]:
             number("innodb_use_native_aio", "OFF"),
             number("innodb_write_io_threads", f"{threads:.0f}"),
             number("pages written/s", f"{written:,.0f}"),
+            number("writes pending, mean", f"{pending.mean:.1f}" if pending is not None else "unknown"),
+            *((number("kernel.io_uring_disabled", 1),) if by_ring and forbidden else ()),
         ),
-        (Remedy({"server.innodb_use_native_aio": True}),),
+        (
+            Remedy(steps=causes)
+            if by_ring and forbidden
+            else Remedy({"server.innodb_use_native_aio": True}, causes),
+        ),
+        None if waits else Severity.HOUSEKEEPING,
     )
 
 
@@ -328,19 +342,21 @@ def commits_are_not_durable(evidence: Evidence) -> Iterator[Match]:
     "FLUSH09",
     severity=Severity.RISK,
     confidence=Confidence.HIGH,
-    source="MySQL Reference Manual, Doublewrite Buffer; innodb_checksum_algorithm",
+    source="MySQL Reference Manual, Doublewrite Buffer; innodb_checksum_algorithm; MariaDB, innodb_doublewrite "
+    "(fast: no sync of the data files before the copy is overwritten)",
     refute="The device and the file system write a whole page or none: untorn writes are configured for the data.",
 )
 def pages_unprotected(evidence: Evidence) -> Iterator[Match]:
     """A torn or damaged page cannot be repaired, or goes unnoticed.
 
     Without the doublewrite buffer, a 16 KiB page left half written by a power cut is lost, and the table with it.
+    MariaDB's fast keeps the copy, but does not sync the page before it overwrites the copy.
     Without checksums, the server does not notice. Both are safe to turn off only if a layer below does their work.
     """
     weak: dict[str, Value] = {}
     doublewrite = evidence.variable("innodb_doublewrite")
     checksums = evidence.variable("innodb_checksum_algorithm")
-    if doublewrite.lower() in ("off", "0", "false", "detect_only"):
+    if knobs.weakens_durability("server.innodb_doublewrite", doublewrite):
         weak["server.innodb_doublewrite"] = "ON"
     if checksums.lower() in ("none", "strict_none"):
         weak["server.innodb_checksum_algorithm"] = "crc32"

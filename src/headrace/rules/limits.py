@@ -16,13 +16,8 @@ MEMORY_NEAR = 0.95
 HELD_BACK = 0.90
 #: Requests that InnoDB sets up for each of its I/O threads: 8 x OS_AIO_N_PENDING_IOS_PER_THREAD of its source.
 REQUESTS_A_THREAD = 256
-
-
-def _process(evidence: Evidence) -> Mapping[str, Any]:
-    process = evidence.process
-    if process is None:
-        raise NotEnough("no server process was found on this host")
-    return process
+#: The limit of threads and processes of a control group.
+PIDS_MAX = "pids.max"
 
 
 def _name(process: Mapping[str, Any]) -> str:
@@ -42,7 +37,7 @@ def open_files(evidence: Evidence) -> Iterator[Match]:
     At the limit the server cannot open a table or accept a connection: errors 23 and 24, and a listener that
     spins.
     """
-    process = _process(evidence)
+    process = evidence.server_process
     used = evidence.window.gauge("server_process", "open_files", _name(process))
     if used is None:
         raise NotEnough("the server's open files were not sampled (sampler server_process)")
@@ -108,19 +103,24 @@ def asynchronous_requests(evidence: Evidence) -> Iterator[Match]:
     "LIM03",
     severity=Severity.RISK,
     confidence=Confidence.MEDIUM,
-    source="Linux Documentation/admin-guide/sysctl/kernel.rst, pid_max and threads-max",
+    source="Linux Documentation/admin-guide/sysctl/kernel.rst, pid_max and threads-max; "
+    "Documentation/admin-guide/cgroup-v2.rst, pids.max",
     refute="With all connections in use, threads stay far below both limits.",
 )
 def threads(evidence: Evidence) -> Iterator[Match]:
-    """The server has nearly as many threads as the system allows.
+    """The server has nearly as many threads as the system, or its control group, allows.
 
-    A connection needs a thread; at the limit it is refused with error 1135, and no shell can start either.
+    A connection needs a thread; at the limit it is refused with error 1135. systemd limits the group of a service
+    (TasksMax) far below what the system allows.
     """
-    process = _process(evidence)
+    process = evidence.server_process
     running = process.get("threads")
     if running is None:
         raise NotEnough("the host does not report how many threads the server has")
     limits = {name: int(evidence.sysctl(name)) for name in ("kernel.pid_max", "kernel.threads-max")}
+    of_group = (process.get("cgroup") or {}).get("pids_max")
+    if isinstance(of_group, int):
+        limits[PIDS_MAX] = of_group
     least = min(limits, key=lambda name: limits[name])
     if running < NEAR * limits[least]:
         return
@@ -129,7 +129,14 @@ def threads(evidence: Evidence) -> Iterator[Match]:
         f"{process['program']} has {running:,} threads; {least} is {limits[least]:,}.",
         (number("threads", f"{running:,}"), *(number(name, f"{value:,}") for name, value in limits.items())),
         (
-            Remedy({f"host.{least}": 4 * limits[least]}, label="allow more"),
+            Remedy(
+                steps=(
+                    f"systemctl set-property UNIT TasksMax={4 * limits[least]} (with --runtime until the boot).",
+                ),
+                label="allow more",
+            )
+            if least == PIDS_MAX
+            else Remedy({f"host.{least}": 4 * limits[least]}, label="allow more"),
             Remedy(
                 steps=("Fewer threads: a connection pool, or the server's thread pool.",), label="need fewer"
             ),
@@ -150,7 +157,7 @@ def memory_of_the_group(evidence: Evidence) -> Iterator[Match]:
     The host may have memory to spare: at the group's limit the kernel drops the group's page cache, then swaps,
     then kills the server. MemAvailable does not show it.
     """
-    process = _process(evidence)
+    process = evidence.server_process
     limit = (process.get("cgroup") or {}).get("memory_max_bytes")
     resident = process.get("rss_bytes")
     if not isinstance(limit, int) or resident is None:
@@ -187,7 +194,7 @@ def io_of_the_group(evidence: Evidence) -> Iterator[Match]:
     The device has room and its latencies look good, yet the server waits: the kernel queues the requests above the
     device, where no device counter sees them.
     """
-    for entry in (_process(evidence).get("cgroup") or {}).get("io") or ():
+    for entry in (evidence.server_process.get("cgroup") or {}).get("io") or ():
         device = next(
             (d for d in evidence.rows("block_devices") if d["device_number"] == entry["device_number"]), None
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from headrace.activity import cut
 from headrace.analysis.resources import MANY_RUNNING, PRESSURE_HIGH, TIMES_CORES, Level
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
@@ -32,6 +33,8 @@ HISTORY = 100_000.0
 OLD_TRANSACTION_S = 600.0
 #: Rows inserted per second above which the AUTO_INCREMENT lock can be contended.
 INSERTED_S = 1_000.0
+#: Threads that wait to enter InnoDB, on average, above which its limit is felt.
+HELD_OUTSIDE = 1.0
 #: Names of the adaptive hash index's latches, as instruments and in SHOW ENGINE INNODB MUTEX.
 HASH_LATCHES = ("btr_search", "hash_table_locks", "ahi", "btr0sea")
 TOP = 4
@@ -98,6 +101,32 @@ def _numbers(evidence: Evidence) -> tuple[Number, ...]:
     }
     found += [number(f"waiters at {name}", f"{mean:.1f}") for name, mean in waiters.items() if mean > 0]
     return tuple(found)
+
+
+def _holders(evidence: Evidence, lock: str) -> tuple[str, tuple[Number, ...]]:
+    """Who holds what sessions wait for: to end a sentence, and as numbers; nothing if nobody looked."""
+    activity = evidence.activity
+    waits = activity.waits_for(lock) if activity is not None else ()
+    if activity is None or not waits:
+        return "", ()
+    worst = waits[0]
+    table = f" on {worst.table}" if worst.table else ""
+    likely = "" if worst.is_certain else "probably "
+    if worst.holder_open_s >= 1 or not worst.is_certain:
+        told = f"; the lock{table} is {likely}held by {worst.who}"
+    else:
+        told = f"; the lock{table} is held by transactions that last less than a second"
+    if worst.holder_class:
+        told += f", which executes {cut(worst.holder_class)}"
+    numbers = [
+        number(
+            f"waiting{f' for {w.table}' if w.table else ''}",
+            f"{cut(w.waiter_class)}: {activity.threads(w):.1f}",
+        )
+        for w in waits[:TOP]
+    ]
+    holder = number("holder", f"{'' if worst.is_certain else 'probably '}{worst.who}")
+    return told, (holder, number("the holder's statement", worst.what), *numbers)
 
 
 def _row_wait_ms_s(evidence: Evidence) -> float:
@@ -186,11 +215,14 @@ def sessions_wait_for_rows(evidence: Evidence) -> Iterator[Match]:
     if waited < ROW_WAIT_MS_S:
         return
     mean = evidence.status_rate("innodb_row_lock_time") / waits if waits else 0.0
+    held, holders = _holders(evidence, "row")
     yield Match(
         "",
         f"{waited / 1e3:.1f} sessions wait for a row at any time; {waits:,.1f} waits/s start"
-        + (f", {mean:,.0f} ms each." if mean else "."),
+        + (f", {mean:,.0f} ms each" if mean else "")
+        + f"{held}.",
         (
+            *holders,
             number("Innodb_row_lock_waits/s", f"{waits:,.1f}"),
             number("waiting, in seconds a second", f"{waited / 1e3:.2f}"),
             number("mean wait", f"{mean:,.1f} ms"),
@@ -214,17 +246,19 @@ def sessions_wait_for_rows(evidence: Evidence) -> Iterator[Match]:
     "LOCK03",
     severity=Severity.COST,
     confidence=Confidence.HIGH,
-    source="MySQL Reference Manual, How to Minimize and Handle Deadlocks; MariaDB, Innodb_deadlocks",
+    source="MySQL Reference Manual, How to Minimize and Handle Deadlocks; INNODB_METRICS, lock_deadlocks; "
+    "MariaDB, Innodb_deadlocks",
     refute="With rows locked in the same order everywhere, deadlocks stop, but throughput and p99 are "
     "equivalent.",
-    applies_to={Vendor.MARIADB: Versions(since="10.5")},
 )
 def deadlocks(evidence: Evidence) -> Iterator[Match]:
     """Transactions are repeatedly rolled back because of deadlocks.
 
     Their work is lost, and the client has to retry.
     """
-    rate = evidence.status_rate("innodb_deadlocks")
+    counted = evidence.window.rate("mysql_status", "innodb_deadlocks")  # MariaDB, and Percona Server
+    evidence.settings  # noqa: B018 - raises NotEnough without a server
+    rate = counted if counted is not None else evidence.rate("innodb_metrics", "lock_deadlocks")
     if rate < DEADLOCKS_S:
         return
     yield Match(
@@ -232,7 +266,7 @@ def deadlocks(evidence: Evidence) -> Iterator[Match]:
         f"{rate:,.1f} transactions/s end in a deadlock, against {evidence.status_rate('com_commit'):,.0f} "
         "commits/s.",
         (
-            number("Innodb_deadlocks/s", f"{rate:,.2f}"),
+            number("deadlocks/s", f"{rate:,.2f}"),
             number("Com_commit/s", f"{evidence.status_rate('com_commit'):,.1f}"),
         ),
         (
@@ -266,16 +300,27 @@ def sessions_wait_for_metadata(evidence: Evidence) -> Iterator[Match]:
     total = sum(waiting.values())
     if total < METADATA_WAITERS:
         return
+    held, holders = _holders(evidence, "metadata")
+    known = [
+        w.holder for w in (evidence.activity.waits_for("metadata") if evidence.activity else ()) if w.holder
+    ]
+    end = f"End that transaction (KILL {known[0]})" if known else "End that transaction"
     yield Match(
         "",
-        f"{total:.1f} sessions wait for a metadata lock.",
-        tuple(number(f"threads: {state}", f"{mean:.1f}") for state, mean in waiting.items()),
+        f"{total:.1f} sessions wait for a metadata lock{held}.",
+        (*holders, *(number(f"threads: {state}", f"{mean:.1f}") for state, mean in waiting.items())),
         (
             Remedy(
                 steps=(
-                    "Find the holder: performance_schema.metadata_locks, sys.schema_table_lock_waits "
-                    "(MariaDB: plugin metadata_lock_info).",
-                    "End that transaction; give ALTER a short lock_wait_timeout, so that it gives up instead.",
+                    *(
+                        ()
+                        if known
+                        else (
+                            "Find the holder: performance_schema.metadata_locks, sys.schema_table_lock_waits "
+                            "(MariaDB: plugin metadata_lock_info).",
+                        )
+                    ),
+                    f"{end}; give ALTER a short lock_wait_timeout, so that it gives up instead.",
                 )
             ),
         ),
@@ -401,16 +446,22 @@ def threads_held_outside(evidence: Evidence) -> Iterator[Match]:
     """
     limit = evidence.number("innodb_thread_concurrency")
     running = evidence.gauge("mysql_status", "threads_running").mean
-    if limit <= 0 or running <= limit:
+    queue = evidence.window.gauge("innodb_status", "threads_queued")
+    queued = queue.mean if queue is not None else 0.0
+    if limit <= 0 or (running <= limit and queued < HELD_OUTSIDE):
         return
     yield Match(
         "",
-        f"innodb_thread_concurrency lets {limit:.0f} threads in, and {running:.0f} are running.",
+        f"innodb_thread_concurrency lets {limit:.0f} threads in; {running:.0f} are running"
+        + (f", and {queued:.0f} wait to enter." if queued else "."),
         (
             number("innodb_thread_concurrency", f"{limit:.0f}"),
             number("threads running, mean", f"{running:.1f}"),
+            number("waiting to enter, mean", f"{queued:.1f}" if queue is not None else "unknown"),
         ),
         (Remedy({"server.innodb_thread_concurrency": 0}),),
+        # A queue that is longer than what is let in is no protection any more.
+        Severity.LIMIT if queued >= max(HELD_OUTSIDE, limit) else None,
     )
 
 

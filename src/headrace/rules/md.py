@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.analysis.resources import SECTOR_BYTES
+from headrace.analysis.devices import SECTOR_BYTES
 from headrace.rules.evidence import Evidence, NotEnough, number, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -156,7 +156,7 @@ def one_parity_thread(evidence: Evidence) -> Iterator[Match]:
 
 @rule(
     "RAID04",
-    severity=Severity.COST,
+    severity=Severity.ADVICE,
     confidence=Confidence.HIGH,
     source=f"{_MD}, chunk_size; mdadm(8), --chunk (default 512 KiB)",
     refute="On an array with chunks of 512 KiB, requests to the members and p99 are equivalent.",
@@ -297,7 +297,7 @@ def degraded(evidence: Evidence) -> Iterator[Match]:
 
 @rule(
     "RAID08",
-    severity=Severity.COST,
+    severity=Severity.ADVICE,
     confidence=Confidence.MEDIUM,
     source="Linux xfs(5) and mkfs.xfs(8), sunit and swidth; Documentation/admin-guide/xfs.rst",
     refute="On a file system made for the geometry, requests to the members and p99 are equivalent.",

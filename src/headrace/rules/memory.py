@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from headrace.analysis.resources import PRESSURE_SEEN
+from headrace.model import Value
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -26,8 +28,14 @@ ENOUGH_AVAILABLE = 0.10
 TABLES_SHARE, TABLES_BYTES = 0.01, 1 * GIB
 #: One direct reclaim or compaction per second: one statement per second waits for it.
 STALLS_S = 1.0
+#: Share of the available memory that kswapd may be told to keep free.
+MOST_KEPT_FREE = 0.25
+#: Huge pages of the server below this change neither its memory nor its page walks.
+LEAST_HUGE = 1 * GIB
 #: Share of the commit limit above which the next large allocation may be refused.
 COMMITTED = 0.90
+#: A raised limit leaves this much of itself free, and the kernel this share of the memory.
+COMMIT_SPARE, HIGHEST_RATIO = 0.20, 95
 #: Share of a node for the buffer pool: the rest is for the kernel and the threads.
 OF_A_NODE = 0.90
 
@@ -114,6 +122,8 @@ def swappiness(evidence: Evidence) -> Iterator[Match]:
             Remedy({"host.vm.swappiness": 1}, label="almost never"),
             Remedy({"host.vm.swappiness": SWAPPINESS}, label="rarely"),
         ),
+        # What was swapped out and is not read back is nobody's loss.
+        None if (evidence.window.rate("vmstat", "pswpin") or 0.0) > 0 else Severity.HOUSEKEEPING,
     )
 
 
@@ -152,7 +162,7 @@ def much_dirty_memory(evidence: Evidence) -> Iterator[Match]:
 
 @rule(
     "MEM04",
-    severity=Severity.COST,
+    severity=Severity.ADVICE,
     confidence=Confidence.HIGH,
     source=f"{_VM}, zone_reclaim_mode",
     refute="With vm.zone_reclaim_mode 0, direct reclaim and p99 are equivalent.",
@@ -186,7 +196,7 @@ def zone_reclaim(evidence: Evidence) -> Iterator[Match]:
     "well.",
 )
 def huge_pages_always(evidence: Evidence) -> Iterator[Match]:
-    """Transparent huge pages are on for every program.
+    """Transparent huge pages are on for every program, and the server's memory is in them.
 
     A huge page saves page tables, but costs time to find or to compact, and memory if an allocator touches only
     part of it. Which effect dominates depends on the allocator and the load.
@@ -197,15 +207,21 @@ def huge_pages_always(evidence: Evidence) -> Iterator[Match]:
     process = evidence.process
     if selected != "always" or process is None:
         return
-    huge = process.get("huge_pages_bytes")
-    anonymous = evidence.last("memory", "AnonHugePages")
+    anonymous, resident = evidence.last("memory", "AnonHugePages"), process.get("rss_bytes")
+    if resident is None:
+        raise NotEnough("the host does not report the server's memory")
+    # Only smaps has it by process, and reading that stops a large server. What others cannot have is its own.
+    others = max(evidence.last("memory", "AnonPages") - resident, 0.0)
+    own = anonymous - others
+    if own < LEAST_HUGE:
+        return
     yield Match(
         "",
-        f"transparent huge pages are always on; {size(anonymous)} of anonymous memory is in them.",
+        f"transparent huge pages are always on; at least {size(own)} of {process['program']} is in them.",
         (
             number("transparent huge pages", selected),
             number("anonymous memory in them", size(anonymous)),
-            number(f"of {process['program']}", size(huge) if huge is not None else "unknown"),
+            number(f"of {process['program']}, at least", size(own)),
             number("allocator", (process.get("allocator") or {}).get("name") or "unknown"),
         ),
         (
@@ -217,7 +233,7 @@ def huge_pages_always(evidence: Evidence) -> Iterator[Match]:
 
 @rule(
     "MEM06",
-    severity=Severity.COST,
+    severity=Severity.ADVICE,
     confidence=Confidence.MEDIUM,
     source="Linux numa(7) and set_mempolicy(2), MPOL_INTERLEAVE; MySQL Reference Manual, innodb_numa_interleave",
     refute="With the pool interleaved, after a restart, throughput and p99 are equivalent.",
@@ -335,8 +351,8 @@ def killed_for_memory(evidence: Evidence) -> Iterator[Match]:
     "MEM09",
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
-    source="Linux Documentation/admin-guide/mm/hugetlbpage.rst; "
-    "MySQL Reference Manual, Enabling Large Page Support",
+    source="Linux Documentation/admin-guide/mm/hugetlbpage.rst (most reliable at boot, before memory is "
+    "fragmented); MySQL Reference Manual, Enabling Large Page Support",
     refute="With the pool in huge pages, PageTables shrink, but throughput and p99 are equivalent.",
 )
 def large_page_tables(evidence: Evidence) -> Iterator[Match]:
@@ -360,9 +376,15 @@ def large_page_tables(evidence: Evidence) -> Iterator[Match]:
             number("vm.nr_hugepages", evidence.sysctl("vm.nr_hugepages")),
         ),
         (
+            # Never at run time: the pool's own memory is not free, so the kernel would have to reclaim, swap or
+            # kill to find as much again.
             Remedy(
-                {"server.large_pages": True, "host.vm.nr_hugepages": pages},
-                ("Let the server lock memory (LimitMEMLOCK=infinity), and restart it right after a boot.",),
+                steps=(
+                    f"Reserve them at boot, while memory is free: vm.nr_hugepages = {pages} in /etc/sysctl.d, or "
+                    f"hugepages={pages} on the kernel command line; not on the running host, where the pool "
+                    "already holds that memory.",
+                    "Set large_pages=ON for the server and LimitMEMLOCK=infinity for its service, then boot.",
+                ),
             ),
         ),
     )
@@ -398,7 +420,22 @@ def direct_reclaim(evidence: Evidence) -> Iterator[Match]:
             number("available, the least", size(available)),
             number("vm.watermark_scale_factor", factor),
         ),
-        (Remedy({"host.vm.watermark_scale_factor": max(100, min(1_000, 5 * factor))}),),
+        (_earlier_kswapd(evidence, factor, available),),
+    )
+
+
+def _earlier_kswapd(evidence: Evidence, factor: int, available: float) -> Remedy:
+    """Twice the factor, in 1/10,000 of the memory, is what kswapd then keeps free: only a part of what is
+    available, or it would reclaim for ever and swap out the pool."""
+    most = int(MOST_KEPT_FREE * available / _memory_bytes(evidence) / 2 * 10_000)
+    wanted = min(max(100, 4 * factor), most, 1_000)
+    if wanted > factor:
+        return Remedy({"host.vm.watermark_scale_factor": wanted})
+    return Remedy(
+        steps=(
+            f"kswapd starts early enough (vm.watermark_scale_factor is {factor}): find what allocates in bursts, "
+            "and leave it more memory.",
+        )
     )
 
 
@@ -457,19 +494,40 @@ def nearly_all_promised(evidence: Evidence) -> Iterator[Match]:
     promised = evidence.gauge("memory", "Committed_AS").high
     if promised < COMMITTED * limit:
         return
+    ratio, kib = (evidence.facts.sysctl(f"vm.overcommit_{name}") for name in ("ratio", "kbytes"))
+    higher = _higher_limit(evidence, promised, limit, int(kib or 0))
     yield Match(
         "",
         f"{size(promised)} of {size(limit)} is committed, and vm.overcommit_memory is 2.",
         (
             number("Committed_AS", size(promised)),
             number("CommitLimit", size(limit)),
-            number("vm.overcommit_ratio", evidence.facts.sysctl("vm.overcommit_ratio") or "unknown"),
+            number("vm.overcommit_ratio", ratio or "unknown"),
+            number("vm.overcommit_kbytes", kib or "unknown"),
         ),
         (
-            Remedy({"host.vm.overcommit_ratio": 90}, label="a higher limit"),
+            *((Remedy(higher, label="a higher limit"),) if higher else ()),
             Remedy({"host.vm.overcommit_memory": 0}, label="let the kernel estimate"),
         ),
     )
+
+
+def _higher_limit(evidence: Evidence, promised: float, limit: float, kib: int) -> dict[str, Value]:
+    """The setting that makes room for what is committed: the one of the two that is in force, and only upwards.
+
+    The limit is a share of the memory without huge pages, or an amount, and swap comes on top. Writing one of the
+    two makes the other 0.
+    """
+    huge = evidence.window.last("memory", "Hugetlb") or 0.0
+    usable = _memory_bytes(evidence) - huge
+    wanted = min(
+        promised / (1 - COMMIT_SPARE) - evidence.last("memory", "SwapTotal"), HIGHEST_RATIO / 100 * usable
+    )
+    if kib > 0:
+        return {"host.vm.overcommit_kbytes": int(wanted) >> 10} if wanted > kib << 10 else {}
+    ratio = int(evidence.sysctl("vm.overcommit_ratio"))
+    share_of_memory = min(math.ceil(100 * wanted / usable), HIGHEST_RATIO)
+    return {"host.vm.overcommit_ratio": share_of_memory} if share_of_memory > ratio else {}
 
 
 @rule(
@@ -504,13 +562,22 @@ def swap_beside_data(evidence: Evidence) -> Iterator[Match]:
                 number("swap", f"{swap['path']}, {size(swap['used_bytes'])} used"),
                 number("data directory", f"{evidence.data_directory} on {data}"),
             ),
-            (Remedy(steps=(f"swapoff {swap['path']}, and move the swap to another device.",)),),
+            (
+                Remedy(
+                    steps=(
+                        "Stop the swapping first: configure less memory (MEM01).",
+                        "Add swap on another device with a higher priority: swapon -p 10.",
+                        f"Only then swapoff {swap['path']}, when more memory is available than the "
+                        f"{size(swap['used_bytes'])} in it: swapoff reads all of it back into memory.",
+                    )
+                ),
+            ),
         )
 
 
 @rule(
     "MEM14",
-    severity=Severity.ADVICE,
+    severity=Severity.HOUSEKEEPING,
     confidence=Confidence.LOW,
     source="Linux Documentation/admin-guide/mm/ksm.rst",
     refute="With KSM stopped, CPU time and p99 are equivalent, and memory is not short.",

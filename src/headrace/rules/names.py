@@ -56,6 +56,10 @@ GONE = (
         }.items()
     ),
     *(
+        Gone(name, _MYSQL, "9.7", "innodb_redo_log_capacity, for the whole log")
+        for name in ("innodb_log_file_size", "innodb_log_files_in_group")
+    ),
+    *(
         Gone(name, _MARIADB, "10.6", now)
         for name, now in {
             "innodb_buffer_pool_instances": "nothing: there is one pool",
@@ -131,7 +135,7 @@ def _options(evidence: Evidence) -> dict[str, str]:
 
 @rule(
     "NAME01",
-    severity=Severity.ADVICE,
+    severity=Severity.HOUSEKEEPING,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, Variables Added, Deprecated, or Removed; MariaDB, Removed System Variables",
     refute="SHOW VARIABLES lists the name.",
@@ -159,7 +163,7 @@ def options_that_are_gone(evidence: Evidence) -> Iterator[Match]:
 
 @rule(
     "NAME02",
-    severity=Severity.ADVICE,
+    severity=Severity.HOUSEKEEPING,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, Server System Variables, Deprecated; MariaDB, InnoDB Flush Method",
     refute="The manual of this version does not call the variable deprecated.",

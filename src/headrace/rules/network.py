@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headrace.analysis import resources
 from headrace.analysis.resources import BUSY, FULL, LOST, OTHERS_IDLE
 from headrace.model import Value
 from headrace.rules.evidence import Evidence, NotEnough, number, share
@@ -22,7 +23,9 @@ FEW_PACKETS_S = 5_000
 SQUEEZED_S = 1.0
 #: The table's size that worked fairly well on a moderately loaded server: scaling.rst.
 FLOW_ENTRIES = 32_768
-#: The kernel also counts unwanted frames here (unknown protocols): a few are not a loss.
+#: A backlog of this many packets is a tenth of a second of work for a core: longer only delays them.
+LONGEST_BACKLOG = 65_536
+#: Below this share of all packets, drops are not a loss that anybody notices.
 DROPPED_SHARE = 1e-4
 
 
@@ -122,6 +125,15 @@ def backlog_full(evidence: Evidence) -> Iterator[Match]:
         return
     backlog = int(evidence.sysctl("net.core.netdev_max_backlog"))
     worst = max(dropped, key=lambda cpu: dropped[cpu])
+    # Without the CPUs' times nothing speaks against a burst.
+    is_late = any(core.name == worst and core.busy >= BUSY for core in resources.cores(evidence.window)[1:])
+    longer = min(4 * backlog, LONGEST_BACKLOG)
+    spread = Remedy(
+        steps=(
+            f"{worst} cannot keep up, and a longer queue only delays its packets: spread them over more cores "
+            "(NET01, NET04).",
+        )
+    )
     yield Match(
         "",
         f"{total:,.1f} packets/s are dropped before the protocol sees them, most on {worst}; "
@@ -131,7 +143,7 @@ def backlog_full(evidence: Evidence) -> Iterator[Match]:
             number("worst", worst),
             number("net.core.netdev_max_backlog", backlog),
         ),
-        (Remedy({"host.net.core.netdev_max_backlog": backlog * 4}),),
+        (spread if is_late or longer <= backlog else Remedy({"host.net.core.netdev_max_backlog": longer}),),
     )
 
 
@@ -274,7 +286,8 @@ def _is_steered(queue: Mapping[str, Any]) -> bool:
     "NET06",
     severity=Severity.RISK,
     confidence=Confidence.HIGH,
-    source="Linux Documentation/networking/statistics.rst, rx_fifo_errors, rx_missed_errors; ethtool(8) -G",
+    source="Linux include/uapi/linux/if_link.h: rx_missed_errors (no buffer) and rx_dropped (not wanted, or no "
+    "resources); ethtool(8) -G",
     refute="With the largest ring, the interface drops at the same rate.",
 )
 def ring_full(evidence: Evidence) -> Iterator[Match]:
@@ -289,9 +302,11 @@ def ring_full(evidence: Evidence) -> Iterator[Match]:
         name = str(nic["name"])
         rate = {
             metric: evidence.window.rate("network", metric, name) or 0.0
-            for metric in ("rx_packets", "rx_dropped", "rx_fifo")
+            for metric in ("rx_packets", "rx_dropped", "rx_missed", "rx_fifo")
         }
-        dropped = rate["rx_dropped"] + rate["rx_fifo"]
+        # Not rx_dropped: the kernel counts there what it did not want, and a driver may count a packet in both of
+        # the others.
+        dropped = max(rate["rx_missed"], rate["rx_fifo"])
         if not nic.get("physical") or dropped <= 0 or dropped < DROPPED_SHARE * rate["rx_packets"]:
             continue
         yield Match(
@@ -299,8 +314,9 @@ def ring_full(evidence: Evidence) -> Iterator[Match]:
             f"{name} drops {dropped:,.1f} of {rate['rx_packets']:,.0f} packets/s before they reach the "
             "kernel.",
             (
+                number("rx_missed/s", f"{rate['rx_missed']:,.1f}"),
                 number("rx_fifo/s", f"{rate['rx_fifo']:,.1f}"),
-                number("rx_dropped/s", f"{rate['rx_dropped']:,.1f}"),
+                number("all drops, wanted or not/s", f"{rate['rx_dropped']:,.1f}"),
                 number("packets/s", f"{rate['rx_packets']:,.0f}"),
             ),
             (

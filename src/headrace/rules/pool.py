@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
+from headrace.rules import sizes
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -48,10 +49,26 @@ SIZE_SOURCE = "MySQL Reference Manual, Configuring InnoDB Buffer Pool Size; Opti
 
 
 def memory_bytes(evidence: Evidence) -> float:
-    """What the server may have: the host's memory, or its control group's limit."""
-    total = evidence.last("memory", "MemTotal")
+    """What the server may have: the host's memory without what other servers and idle huge pages hold, or its
+    control group's limit."""
+    total = evidence.last("memory", "MemTotal") - _held_by_others(evidence)
+    limit = _group_limit(evidence)
+    return total if limit is None else min(total, limit)
+
+
+def _group_limit(evidence: Evidence) -> float | None:
     limit = ((evidence.process or {}).get("cgroup") or {}).get("memory_max_bytes")
-    return min(total, float(limit)) if isinstance(limit, int) and limit > 0 else total
+    return float(limit) if isinstance(limit, int) and limit > 0 else None
+
+
+def _held_by_others(evidence: Evidence) -> float:
+    """Resident memory of the host's other servers, and huge pages if this server does not use them."""
+    own = (evidence.process or {}).get("pid")
+    others = [s for s in evidence.rows("servers") if own is not None and s.get("pid") != own]
+    huge = 0.0
+    if not evidence.has_variable("large_pages") or not evidence.is_on("large_pages"):
+        huge = evidence.window.last("memory", "Hugetlb") or 0.0
+    return huge + sum(float(s.get("rss_bytes") or 0) for s in others)
 
 
 def _misses_s(evidence: Evidence) -> float:
@@ -73,15 +90,37 @@ def _is_full(evidence: Evidence) -> bool:
     return _free_share(evidence) <= max(PAGES_FREE, KEPT_FREE * kept)
 
 
-def _growth(evidence: Evidence) -> tuple[float, float]:
+def growth(evidence: Evidence) -> tuple[float, float]:
     """The recommended pool size, in whole steps and within what memory allows, and the idle memory."""
     pool = evidence.number("innodb_buffer_pool_size")
     total = memory_bytes(evidence)
     available = evidence.gauge("memory", "MemAvailable").low
+    limit, resident = _group_limit(evidence), (evidence.process or {}).get("rss_bytes")
+    if limit is not None and resident is not None:
+        available = min(available, max(limit - resident, 0.0))
     idle = max(available - RESERVE * total, 0.0)
-    most = min(pool + idle, SHARE_OF_MEMORY * total) // STEP_BYTES * STEP_BYTES
-    enough = -(-ROOM_BESIDE_DATA * evidence.data_bytes // STEP_BYTES) * STEP_BYTES
-    return max(min(most, enough), pool), idle
+    most = min(pool + idle, SHARE_OF_MEMORY * total)
+    if evidence.has_variable("innodb_buffer_pool_size_max"):  # MariaDB 10.11.12: set at the start
+        most = min(most, evidence.number("innodb_buffer_pool_size_max"))
+    step = _step(evidence)
+    enough = -(-ROOM_BESIDE_DATA * evidence.data_bytes // step) * step
+    return max(min(most // step * step, enough), pool), idle
+
+
+def _step(evidence: Evidence) -> float:
+    """The server rounds the pool up to whole chunks in every instance."""
+    chunk = parts = 0.0
+    if evidence.has_variable("innodb_buffer_pool_chunk_size"):
+        chunk = evidence.number("innodb_buffer_pool_chunk_size")
+    if evidence.has_variable("innodb_buffer_pool_instances"):
+        parts = evidence.number("innodb_buffer_pool_instances")
+    return max(chunk, 1.0) * max(parts, 1.0) if chunk > 0 else STEP_BYTES
+
+
+def that_fits(evidence: Evidence) -> float:
+    """The largest pool that the server's memory allows, in whole steps."""
+    step = _step(evidence)
+    return max(SHARE_OF_MEMORY * memory_bytes(evidence) // step * step, step)
 
 
 def _is_starved(evidence: Evidence) -> bool:
@@ -109,7 +148,7 @@ def smaller_than_data(evidence: Evidence) -> Iterator[Match]:
     """
     pool, data = evidence.number("innodb_buffer_pool_size"), evidence.data_bytes
     misses = _misses_s(evidence)
-    wanted, idle = _growth(evidence)
+    wanted, idle = growth(evidence)
     if pool >= data or misses < MISSES_S or not _is_full(evidence):
         return
     if wanted < (1 + WORTH_GROWING) * pool:
@@ -146,19 +185,19 @@ def larger_than_memory(evidence: Evidence) -> Iterator[Match]:
     structures come on top of the pool.
     """
     pool, total = evidence.number("innodb_buffer_pool_size"), memory_bytes(evidence)
-    in_group = total < evidence.last("memory", "MemTotal")
+    limit = _group_limit(evidence)
+    in_group = limit is not None and limit <= total
     if pool < (TOO_LARGE_IN_GROUP if in_group else TOO_LARGE) * total:
         return
-    wanted = SHARE_OF_MEMORY * total // STEP_BYTES * STEP_BYTES
     yield Match(
         "",
         f"the buffer pool takes {size(pool)} of the {size(total)} available to the server "
         f"({share(pool / total)}).",
         (
             number("innodb_buffer_pool_size", size(pool)),
-            number("memory, or the control group's limit", size(total)),
+            number("memory without other servers', or the control group's limit", size(total)),
         ),
-        (Remedy({"server.innodb_buffer_pool_size": int(max(wanted, STEP_BYTES))}),),
+        (Remedy({"server.innodb_buffer_pool_size": int(that_fits(evidence))}),),
     )
 
 
@@ -181,7 +220,7 @@ def waits_for_free_pages(evidence: Evidence) -> Iterator[Match]:
         return
     depth = int(evidence.number("innodb_lru_scan_depth"))
     capacity = int(evidence.number("innodb_io_capacity"))
-    most = int(evidence.number("innodb_io_capacity_max"))
+    earlier = sizes.io_capacity(evidence)
     yield Match(
         "",
         f"{waits:,.1f} times per second a statement waits for a free page; the buffer pool is "
@@ -193,14 +232,10 @@ def waits_for_free_pages(evidence: Evidence) -> Iterator[Match]:
             number("innodb_io_capacity", capacity),
         ),
         (
-            Remedy({"server.innodb_lru_scan_depth": 2 * depth}, label="more pages freed ahead"),
             Remedy(
-                {
-                    "server.innodb_io_capacity_max": max(most, 4 * capacity),
-                    "server.innodb_io_capacity": 2 * capacity,
-                },
-                label="flush more in the background",
+                {"server.innodb_lru_scan_depth": sizes.scan_depth(evidence)}, label="more pages freed ahead"
             ),
+            *((Remedy(earlier, label="flush more in the background"),) if earlier else ()),
         ),
     )
 
@@ -209,7 +244,8 @@ def waits_for_free_pages(evidence: Evidence) -> Iterator[Match]:
     "POOL04",
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
-    source="MySQL Reference Manual, Configuring Buffer Pool Flushing, innodb_max_dirty_pages_pct",
+    source="MySQL Reference Manual, Configuring Buffer Pool Flushing, innodb_max_dirty_pages_pct; InnoDB, "
+    "buf0flu.cc: a share of the pages with data and the free ones",
     refute="With more background writes, the share of dirty pages falls, but p99 is equivalent.",
 )
 def dirty_pages_near_limit(evidence: Evidence) -> Iterator[Match]:
@@ -219,12 +255,16 @@ def dirty_pages_near_limit(evidence: Evidence) -> Iterator[Match]:
     load on the device. Writing earlier spreads the same work evenly.
     """
     dirty = evidence.status("innodb_buffer_pool_pages_dirty")
-    total = max(evidence.status("innodb_buffer_pool_pages_data"), 1.0)
+    # As the server counts: of the pages with data and the free ones.
+    total = max(
+        evidence.status("innodb_buffer_pool_pages_data") + evidence.status("innodb_buffer_pool_pages_free"),
+        1.0,
+    )
     limit = evidence.number("innodb_max_dirty_pages_pct") / 100
     if dirty / total < NEAR_DIRTY_LIMIT * limit or limit <= 0:
         return
     capacity = int(evidence.number("innodb_io_capacity"))
-    most = int(evidence.number("innodb_io_capacity_max"))
+    earlier = sizes.io_capacity(evidence)
     yield Match(
         "",
         f"{share(dirty / total)} of the buffer pool's pages are dirty; flushing turns aggressive at "
@@ -235,12 +275,9 @@ def dirty_pages_near_limit(evidence: Evidence) -> Iterator[Match]:
             number("innodb_io_capacity", capacity),
         ),
         (
-            Remedy(
-                {
-                    "server.innodb_io_capacity_max": max(most, 4 * capacity),
-                    "server.innodb_io_capacity": 2 * capacity,
-                }
-            ),
+            Remedy(earlier)
+            if earlier
+            else Remedy(steps=("The device does no more: change fewer pages, or use a faster device.",)),
         ),
     )
 
@@ -287,7 +324,7 @@ def one_instance(evidence: Evidence) -> Iterator[Match]:
 
 @rule(
     "POOL06",
-    severity=Severity.COST,
+    severity=Severity.HOUSEKEEPING,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, Configuring InnoDB Buffer Pool Chunk Size",
     refute="With at most 1,000 chunks, throughput, p99 and the time of a resize are equivalent.",
@@ -322,7 +359,7 @@ def too_many_chunks(evidence: Evidence) -> Iterator[Match]:
 
 @rule(
     "POOL07",
-    severity=Severity.ADVICE,
+    severity=Severity.HOUSEKEEPING,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, Saving and Restoring the Buffer Pool State",
     refute="After a restart with the saved state, the time until throughput is steady is equivalent.",
@@ -363,7 +400,7 @@ def data_do_not_fit(evidence: Evidence) -> Iterator[Match]:
     requests = evidence.status_rate("innodb_buffer_pool_read_requests")
     if pool >= data or misses < MANY_MISSES_S or misses < MISS_SHARE * requests:
         return
-    wanted, idle = _growth(evidence)
+    wanted, idle = growth(evidence)
     if wanted >= (1 + WORTH_GROWING) * pool:
         return
     yield Match(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
+from headrace.rules import sizes
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -13,10 +14,16 @@ from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 HOUR_S = 3600.0
 #: Below this much per hour, checkpoints do not disturb the load.
 LITTLE_AN_HOUR = 256 * MIB
+#: From this checkpoint age on the log, not the pool, decides what is flushed: a shorter round costs writes.
+PRESSED = 0.50
+#: Without the age: a round of fewer minutes than this writes busy pages again and again.
+SHORT_ROUND = 10.0
 #: Above this share of the capacity flushing is forced, and above about 90% statements wait.
 FULL = 0.80
 #: Recovery reads the redo log: a larger one makes a crash cost minutes, so that is left to a person.
 LARGEST = 64 * GIB
+#: Both vendors' default, rounded: nothing smaller is worth a setting.
+DEFAULT_BYTES = 100 * MIB
 #: Only very large transactions fill a log buffer of this size.
 LARGEST_BUFFER = 256 * MIB
 #: Share of free space that the log may take: the data grows too.
@@ -30,14 +37,19 @@ def _mysql(evidence: Evidence) -> bool:
 
 
 def by_capacity(evidence: Evidence) -> bool:
-    """Whether innodb_redo_log_capacity decides, and innodb_log_file_size is only a relic."""
+    """Whether innodb_redo_log_capacity sets the size; innodb_log_file_size counts only where it alone was set."""
     return _mysql(evidence) and evidence.version in ONE_CAPACITY
 
 
 def capacity_bytes(evidence: Evidence) -> float:
-    """All of the redo log."""
+    """All of the redo log, as the server runs with it.
+
+    innodb_redo_log_capacity shows its default where the server took the size from innodb_log_file_size and
+    innodb_log_files_in_group, which it does if only they are set.
+    """
     if by_capacity(evidence):
-        return evidence.number("innodb_redo_log_capacity")
+        in_force = evidence.window.last("mysql_status", "innodb_redo_log_capacity_resized")
+        return in_force or evidence.number("innodb_redo_log_capacity")
     files = (
         evidence.number("innodb_log_files_in_group")
         if evidence.has_variable("innodb_log_files_in_group")
@@ -61,6 +73,33 @@ def _setting(evidence: Evidence, capacity: float) -> dict[str, Value]:
         else 1
     )
     return {"server.innodb_log_file_size": whole // max(files, 1)}
+
+
+def wanted_bytes(evidence: Evidence) -> float:
+    """The one size that every rule about the redo log asks for: an hour of redo, twice the largest checkpoint age,
+    and what innodb_log_file_size asks for in vain; never less than the default."""
+    hour = (evidence.window.rate("mysql_status", "innodb_os_log_written") or 0.0) * HOUR_S
+    try:
+        age, _ = checkpoint_age(evidence)
+    except NotEnough:
+        age = 0.0
+    asked = 0.0
+    if by_capacity(evidence) and evidence.has_variable("innodb_log_file_size"):
+        asked = evidence.number("innodb_log_file_size") * evidence.number("innodb_log_files_in_group")
+    return max(min(max(hour, 2 * age, DEFAULT_BYTES), LARGEST), asked, capacity_bytes(evidence))
+
+
+def _larger(evidence: Evidence, label: str = "") -> Remedy:
+    """The knob of this version for that size, or why it cannot be had."""
+    settings = _setting(evidence, wanted_bytes(evidence))
+    if all(
+        evidence.has_variable(n.partition(".")[2]) and evidence.number(n.partition(".")[2]) >= float(str(v))
+        for n, v in settings.items()
+    ):
+        return Remedy(
+            steps=("The log may take no more of its file system: make room there first.",), label=label
+        )
+    return Remedy(settings, label=label)
 
 
 def checkpoint_age(evidence: Evidence) -> tuple[float, float]:
@@ -99,6 +138,11 @@ def less_than_an_hour(evidence: Evidence) -> Iterator[Match]:
     if written <= max(capacity, LITTLE_AN_HOUR):
         return
     minutes = 60 * capacity / written
+    try:
+        age, most = checkpoint_age(evidence)
+        presses = age >= PRESSED * most
+    except NotEnough:
+        presses = minutes < SHORT_ROUND
     yield Match(
         "",
         f"{size(written)} of redo is written per hour; the log holds {size(capacity)}, "
@@ -108,7 +152,8 @@ def less_than_an_hour(evidence: Evidence) -> Iterator[Match]:
             number("redo log", size(capacity)),
             number("once round, in minutes", f"{minutes:,.1f}"),
         ),
-        (Remedy(_setting(evidence, min(written, LARGEST))),),
+        (_larger(evidence),),
+        None if presses else Severity.HOUSEKEEPING,
     )
 
 
@@ -117,7 +162,7 @@ def less_than_an_hour(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.LIMIT,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, Configuring Buffer Pool Flushing; MariaDB, InnoDB Page Flushing",
-    refute="With twice the redo log, the checkpoint age falls below 80%, but throughput and p99 are "
+    refute="With the larger redo log, the checkpoint age falls below 80%, but throughput and p99 are "
     "equivalent.",
 )
 def checkpoint_near_end(evidence: Evidence) -> Iterator[Match]:
@@ -129,8 +174,7 @@ def checkpoint_near_end(evidence: Evidence) -> Iterator[Match]:
     age, most = checkpoint_age(evidence)
     if most <= 0 or age < FULL * most:
         return
-    capacity = int(evidence.number("innodb_io_capacity"))
-    highest = int(evidence.number("innodb_io_capacity_max"))
+    earlier = sizes.io_capacity(evidence)
     yield Match(
         "",
         f"the checkpoint age is {size(age)}, {share(age / most)} of its limit of {size(most)}.",
@@ -138,17 +182,11 @@ def checkpoint_near_end(evidence: Evidence) -> Iterator[Match]:
             number("age of the checkpoint, the most", size(age)),
             number("limit", size(most)),
             number("redo log", size(capacity_bytes(evidence))),
-            number("innodb_io_capacity", capacity),
+            number("innodb_io_capacity", evidence.variable("innodb_io_capacity")),
         ),
         (
-            Remedy(_setting(evidence, min(2 * capacity_bytes(evidence), LARGEST)), label="a larger log"),
-            Remedy(
-                {
-                    "server.innodb_io_capacity_max": max(highest, 4 * capacity),
-                    "server.innodb_io_capacity": 2 * capacity,
-                },
-                label="earlier flushing",
-            ),
+            _larger(evidence, "a larger log"),
+            *((Remedy(earlier, label="earlier flushing"),) if earlier else ()),
         ),
     )
 
@@ -169,6 +207,7 @@ def buffer_too_small(evidence: Evidence) -> Iterator[Match]:
     buffer = evidence.number("innodb_log_buffer_size")
     if waits <= 0 or buffer >= LARGEST_BUFFER:
         return
+    larger = sizes.log_buffer(evidence, LARGEST_BUFFER)
     yield Match(
         "",
         f"{waits:,.1f} times per second the log buffer of {size(buffer)} is full.",
@@ -177,7 +216,11 @@ def buffer_too_small(evidence: Evidence) -> Iterator[Match]:
             number("innodb_log_buffer_size", size(buffer)),
             number("redo written/s", size(evidence.status_rate("innodb_os_log_written"))),
         ),
-        (Remedy({"server.innodb_log_buffer_size": int(min(4 * buffer, LARGEST_BUFFER))}),),
+        (
+            Remedy(larger)
+            if larger
+            else Remedy(steps=("Free memory for a larger one, or make the transactions smaller.",)),
+        ),
     )
 
 
@@ -185,17 +228,20 @@ def buffer_too_small(evidence: Evidence) -> Iterator[Match]:
     "REDO04",
     severity=Severity.ADVICE,
     confidence=Confidence.HIGH,
-    source="MySQL Reference Manual, innodb_redo_log_capacity: innodb_log_file_size is ignored where it is set",
+    source="MySQL Reference Manual, innodb_redo_log_capacity: innodb_log_file_size is ignored where it is set; "
+    "Innodb_redo_log_capacity_resized: the capacity in force",
     refute="With innodb_redo_log_capacity removed, Innodb_redo_log_capacity_resized is unchanged.",
     applies_to={Vendor.MYSQL: ONE_CAPACITY, Vendor.PERCONA: ONE_CAPACITY},
 )
 def size_without_effect(evidence: Evidence) -> Iterator[Match]:
-    """The redo log is sized by a variable that this version no longer reads.
+    """The redo log is smaller than innodb_log_file_size asks for, because another variable overrides it.
 
-    innodb_log_file_size and innodb_log_files_in_group can still be set, but innodb_redo_log_capacity overrides
-    them. A log meant to be gigabytes may be the default of 100 MB.
+    innodb_log_file_size and innodb_log_files_in_group count only if innodb_redo_log_capacity is not set.
     """
-    real = evidence.number("innodb_redo_log_capacity")
+    real = evidence.window.last("mysql_status", "innodb_redo_log_capacity_resized")
+    if real is None:
+        evidence.settings  # noqa: B018 - raises NotEnough without a server
+        raise NotEnough("Innodb_redo_log_capacity_resized was not sampled: the capacity in force is unknown")
     if not evidence.has_variable("innodb_log_file_size"):
         return
     asked = evidence.number("innodb_log_file_size") * evidence.number("innodb_log_files_in_group")
@@ -206,7 +252,8 @@ def size_without_effect(evidence: Evidence) -> Iterator[Match]:
         f"innodb_log_file_size asks for {size(asked)} of redo log, but the server has {size(real)}.",
         (
             number("innodb_log_file_size x innodb_log_files_in_group", size(asked)),
-            number("innodb_redo_log_capacity", size(real)),
+            number("innodb_redo_log_capacity", size(evidence.number("innodb_redo_log_capacity"))),
+            number("Innodb_redo_log_capacity_resized", size(real)),
         ),
-        (Remedy({"server.innodb_redo_log_capacity": int(asked)}),),
+        (_larger(evidence),),
     )

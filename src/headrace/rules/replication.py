@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.knobs.knob import Versions
-from headrace.model import Value, Vendor
+from headrace.model import Vendor
 from headrace.rules.evidence import GIB, Evidence, NotEnough, number, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -16,6 +16,9 @@ WORKERS = 4
 REPLICA_NAMES = Versions(since="8.0.26")
 #: Relay log that was fetched but not applied.
 RELAY_BYTES = 10 * GIB
+
+#: Without it the server refuses the change, or makes it wait for the next start of the applier.
+RESTART_APPLIER = "STOP REPLICA SQL_THREAD; SET GLOBAL {} = {}; START REPLICA SQL_THREAD"
 
 _STATUS = "MySQL Reference Manual, SHOW REPLICA STATUS; MariaDB, SHOW REPLICA STATUS"
 
@@ -36,8 +39,9 @@ def _last(evidence: Evidence, metric: str, channel: str) -> float | None:
 
 
 def _lag(evidence: Evidence, channel: str) -> float:
+    """Seconds behind, beyond the delay that was asked for (MASTER_DELAY, SOURCE_DELAY)."""
     found = evidence.window.gauge("replication", "lag_s", channel)
-    return found.low if found is not None else 0.0
+    return max(found.low - (_last(evidence, "delay_s", channel) or 0.0), 0.0) if found is not None else 0.0
 
 
 def _workers(evidence: Evidence) -> tuple[str, float]:
@@ -51,20 +55,11 @@ def _workers(evidence: Evidence) -> tuple[str, float]:
     return name, evidence.number(name)
 
 
-def bound(evidence: Evidence, channel: str) -> str:
-    """What a late replica waits for: ``apply``, ``network`` or ``source``; empty if positions are unknown.
-
-    Events fetched but not applied are in the relay log: applying is too slow. If all fetched events are applied
-    and the replica is still late, it receives too little.
-    """
+def _is_behind_its_relay_log(evidence: Evidence, channel: str) -> bool:
+    """Whether events that were fetched wait to be applied."""
     read = (_last(evidence, "read_file", channel), _last(evidence, "read_position_bytes", channel))
     done = (_last(evidence, "exec_file", channel), _last(evidence, "exec_position_bytes", channel))
-    if None in (*read, *done):
-        return ""
-    if read == done:
-        return "network"
-    is_behind = (read[0] or 0, read[1] or 0) > (done[0] or 0, done[1] or 0)
-    return "apply" if is_behind else ""
+    return None not in (*read, *done) and (read[0] or 0, read[1] or 0) > (done[0] or 0, done[1] or 0)
 
 
 @rule(
@@ -75,47 +70,44 @@ def bound(evidence: Evidence, channel: str) -> str:
     refute="With the fix for its bottleneck, the lag grows as before.",
 )
 def behind(evidence: Evidence) -> Iterator[Match]:
-    """A replica is behind its source.
+    """A replica is behind its source in what it applies.
 
     If the relay log holds events that are not yet applied, applying is the limit: one thread, rows without a key,
-    or the device. If it holds none, the network or the source is. A lag that comes every night with a job is
-    caused by that job's statement.
+    or the device. A lag that comes every night with a job is caused by that job's statement. The server counts
+    from the last event that it fetched: a replica that only fetches too slowly shows a lag of 0, and only a
+    comparison of its position with the source's shows it.
     """
     for channel in _channels(evidence):
         lag = _lag(evidence, channel)
         if lag < LAG_S:
             continue
-        what = bound(evidence, channel)
+        is_apply = _is_behind_its_relay_log(evidence, channel)
         io = evidence.window.rate("psi", "some_total_us", "io")
         name, workers = _workers(evidence)
-        waits_for_device = what == "apply" and io is not None and io / 1e6 >= 0.25
-        says = {
-            "apply": "apply-bound, and tasks wait for I/O" if waits_for_device else "apply-bound",
-            "network": "network-bound: everything fetched is applied",
-            "": "for an unknown reason",
-        }[what]
-        settings: dict[str, Value] = (
-            {f"server.{name}": WORKERS} if what == "apply" and workers < WORKERS else {}
-        )
-        steps = {
-            "apply": (
-                "Look for large transactions and for tables without a primary key; make its flushes faster.",
-            ),
-            "network": ("Compare bytes received with the source's binary log; compress the protocol.",),
-            "": ("Check SHOW REPLICA STATUS: positions, states and errors.",),
-        }[what]
+        waits_for_device = is_apply and io is not None and io / 1e6 >= 0.25
+        says = "apply-bound" if is_apply else "for an unknown reason"
+        if waits_for_device:
+            says += ", and tasks wait for I/O"
+        steps = ["Look for large transactions and for tables without a primary key; make its flushes faster."]
+        if not is_apply:
+            steps = ["Check SHOW REPLICA STATUS: positions, states and errors."]
+        elif workers < WORKERS:
+            # No setting: a running applier refuses it (MariaDB) or goes on as before (MySQL).
+            steps.insert(0, f"Apply with more threads: {RESTART_APPLIER.format(name, WORKERS)}.")
+        delay = _last(evidence, "delay_s", channel) or 0.0
         yield Match(
             channel,
             f"the replica is at least {lag:,.0f} s behind, {says}; {name} is {workers:.0f}.",
             (
-                number("lag, the least", f"{lag:,.0f} s"),
+                number("lag beyond the delay asked for, the least", f"{lag:,.0f} s"),
+                number("delay asked for", f"{delay:,.0f} s"),
                 number("relay log", size(_last(evidence, "relay_space_bytes", channel) or 0)),
                 number(name, f"{workers:.0f}"),
                 number(
                     "some task waited for I/O", f"{(io or 0) / 1e4:.0f}%" if io is not None else "unknown"
                 ),
             ),
-            (Remedy(settings, steps if not settings else ()),),
+            (Remedy(steps=tuple(steps)),),
         )
 
 

@@ -25,6 +25,7 @@ class Severity(StrEnum):
     RISK = "risk"  # data, or the server itself, is in danger
     COST = "cost"  # it works, at a price that can be measured
     ADVICE = "suggestion"  # sources say that another value may be better: only the experiment decides
+    HOUSEKEEPING = "housekeeping"  # nothing on this host was seen to wait for it: to be tidied up some day
 
 
 class Confidence(StrEnum):
@@ -114,6 +115,10 @@ class Finding:
     @property
     def severity(self) -> Severity:
         return self.hit.severity or self.rule.severity
+
+    def promises_speed(self, remedy: Remedy) -> bool:
+        """Whether an experiment could show it. A risk's remedy keeps data or the server safe, at some price."""
+        return remedy.is_faster and self.severity is not Severity.RISK
 
 
 @dataclass(frozen=True)

@@ -6,27 +6,20 @@ from collections.abc import Iterator
 
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
-from headrace.rules.evidence import MIB, Evidence, number, share, size
+from headrace.rules import sizes
+from headrace.rules.evidence import Evidence, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-KIB = 1 << 10
-#: Buffers of each session and their defaults (MySQL, MariaDB): Server System Variables of both manuals.
-BUFFERS = {
-    "sort_buffer_size": (256 * KIB, 2 * MIB),
-    "join_buffer_size": (256 * KIB, 256 * KIB),
-    "read_buffer_size": (128 * KIB, 128 * KIB),
-    "read_rnd_buffer_size": (256 * KIB, 256 * KIB),
-}
 #: This many times the default is no longer rounding. The manual: a larger one only in sessions that need it.
 TIMES_DEFAULT = 8
+#: MySQL takes memory for sorts from 8.0.12 on, and for hash joins from 8.0.18 on, as the rows come.
+IN_STEPS = {"sort_buffer_size": Versions(since="8.0.12"), "join_buffer_size": Versions(since="8.0.18")}
 #: Merge passes per second above which the sort buffer is in use and too small.
 MERGES_S = 10.0
-#: Sorts that need more than this are better served by an index or a session-level setting.
-LARGEST_SORT = 8 * MIB
+#: As many merge passes, and one per sort, cost more than a remark: each writes and reads the sort's rows again.
+MERGES_COST_S = 200.0
 #: Temporary tables on disk: per second, and as a share of all.
 DISK_TABLES_S, DISK_TABLES = 5.0, 0.25
-#: A temporary table in memory beyond this, times the sessions, endangers the host.
-LARGEST_TABLE = 256 * MIB
 #: Changes per second; each invalidates the query cache's entries for its table, under its one lock.
 CHANGES_S = 10.0
 #: Threads created per second above which their cost shows; the manual says "many".
@@ -38,7 +31,7 @@ NEAR = 0.85
 #: Failed connections per second: more than typing errors.
 ABORTED_S = 1.0
 #: Transactions too large for the binary log cache: as a share of all, and per second.
-SPILLED, SPILLED_S = 0.05, 0.1
+SPILLED, SPILLED_S = 0.05, 5.0
 #: Joins per second that read a whole table for each row of another.
 FULL_JOINS_S = 5.0
 #: Rows read by scans per second, and as a share of all rows read, above which most of the work is scanning.
@@ -50,39 +43,54 @@ _STATUS = "MySQL Reference Manual, Server Status Variables"
 
 @rule(
     "SESS01",
-    severity=Severity.COST,
+    severity=Severity.HOUSEKEEPING,
     confidence=Confidence.HIGH,
-    source="MySQL Reference Manual, sort_buffer_size, join_buffer_size; ORDER BY Optimization",
+    source="MySQL Reference Manual, sort_buffer_size (allocated as needed from 8.0.12), join_buffer_size; Hash "
+    "Join Optimization (8.0.18: a hash join that does not fit goes to files)",
     refute="With the default, throughput is lower or p99 higher, or Sort_merge_passes rises.",
 )
 def buffers_of_every_session(evidence: Evidence) -> Iterator[Match]:
-    """A per-session buffer is set high for all sessions.
+    """Per-session buffers are set high for all sessions.
 
-    It is allocated for each sort, join or scan, and above 256 KiB and 2 MiB allocation itself gets slower.
-    Sessions that need more can set it themselves.
+    They are allocated for each sort, join or scan, and above 256 KiB and 2 MiB allocation itself gets slower;
+    newer MySQL takes only what a sort or a hash join needs. If all sessions use theirs together, all count.
     """
     merges = evidence.status_per_second("sort_merge_passes")
-    connected = evidence.status("max_used_connections")
-    is_mariadb = evidence.vendor is Vendor.MARIADB
-    for name, defaults in BUFFERS.items():
-        value, default = evidence.number(name), defaults[is_mariadb]
-        if value < TIMES_DEFAULT * default or (name == "sort_buffer_size" and merges >= MERGES_S):
-            continue
-        at_once = value * connected
-        is_risk = at_once > evidence.gauge("memory", "MemAvailable").low
-        yield Match(
-            name,
-            f"{name} is {size(value)} for every session, the default {size(default)}; {connected:.0f} "
-            f"concurrent sessions could take {size(at_once)}, and sorts make {merges:,.1f} merge passes/s.",
-            (
-                number(name, size(value)),
-                number("default", size(default)),
-                number("Max_used_connections", f"{connected:.0f}"),
-                number("Sort_merge_passes/s", f"{merges:,.2f}"),
-            ),
-            (Remedy({f"server.{name}": default}),),
-            Severity.RISK if is_risk else None,
-        )
+    connected = sizes.sessions(evidence)
+    values = {name: evidence.number(name) for name in sizes.SESSION_BUFFERS}
+    high = [
+        name
+        for name, value in values.items()
+        if value >= TIMES_DEFAULT * sizes.default(evidence, name)
+        and not (name == "sort_buffer_size" and merges >= MERGES_S)
+    ]
+    total = sum(values.values()) * connected
+    is_risk = total > evidence.gauge("memory", "MemAvailable").low
+    wasted = [name for name in high if evidence.version not in _taken_as_needed(evidence, name)]
+    if not high or not (is_risk or wasted):
+        return
+    named = high if is_risk else wasted
+    shown = ", ".join(f"{name} {size(values[name])}" for name in named)
+    yield Match(
+        "",
+        f"{shown}: {connected:.0f} concurrent sessions could take {size(total)} for their buffers, and sorts make "
+        f"{merges:,.1f} merge passes/s.",
+        (
+            *(number(name, size(value)) for name, value in values.items()),
+            number("Max_used_connections", f"{connected:.0f}"),
+            number("all buffers of all sessions", size(total)),
+            number("available, the least", size(evidence.gauge("memory", "MemAvailable").low)),
+            number("Sort_merge_passes/s", f"{merges:,.2f}"),
+        ),
+        (Remedy({f"server.{name}": sizes.default(evidence, name) for name in named}),),
+        Severity.RISK if is_risk else None,
+    )
+
+
+def _taken_as_needed(evidence: Evidence, name: str) -> Versions:
+    """The versions that allocate this buffer in steps, as far as a statement needs it."""
+    nowhere = Versions(until="0")
+    return nowhere if evidence.vendor is Vendor.MARIADB else IN_STEPS.get(name, nowhere)
 
 
 @rule(
@@ -90,7 +98,7 @@ def buffers_of_every_session(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.ADVICE,
     confidence=Confidence.LOW,
     source=f"{_STATUS}, Sort_merge_passes; sort_buffer_size",
-    refute="With twice the buffer, Sort_merge_passes falls, but throughput and p99 are equivalent.",
+    refute="With the larger buffer, Sort_merge_passes falls, but throughput and p99 are equivalent.",
 )
 def sorts_in_parts(evidence: Evidence) -> Iterator[Match]:
     """Sorts do not fit into their buffer and are merged from files.
@@ -99,8 +107,10 @@ def sorts_in_parts(evidence: Evidence) -> Iterator[Match]:
     """
     merges = evidence.status_rate("sort_merge_passes")
     buffer = evidence.number("sort_buffer_size")
-    if merges < MERGES_S or buffer >= LARGEST_SORT:
+    if merges < MERGES_S or buffer >= sizes.LARGEST_SORT:
         return
+    larger = sizes.sort_buffer(evidence)
+    sorts = evidence.status_rate("sort_scan") + evidence.status_rate("sort_range")
     yield Match(
         "",
         f"sorts make {merges:,.0f} merge passes/s with a buffer of {size(buffer)}.",
@@ -109,7 +119,8 @@ def sorts_in_parts(evidence: Evidence) -> Iterator[Match]:
             number("sort_buffer_size", size(buffer)),
             number("rows sorted/s", f"{evidence.status_rate('sort_rows'):,.0f}"),
         ),
-        (Remedy({"server.sort_buffer_size": int(min(2 * buffer, LARGEST_SORT))}),),
+        (Remedy(larger) if larger else Remedy(steps=("Add an index in the requested order.",)),),
+        Severity.COST if larger and merges >= max(MERGES_COST_S, sorts) else None,
     )
 
 
@@ -117,7 +128,8 @@ def sorts_in_parts(evidence: Evidence) -> Iterator[Match]:
     "SESS03",
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
-    source="MySQL Reference Manual, Internal Temporary Table Use in MySQL; MariaDB, tmp_memory_table_size",
+    source="MySQL Reference Manual, Internal Temporary Table Use in MySQL (TempTable: temptable_max_ram, and "
+    "tmp_table_size from 8.0.28); MariaDB, tmp_memory_table_size",
     refute="With the larger limit, fewer temporary tables are created on disk, but throughput and p99 are "
     "equivalent.",
 )
@@ -130,8 +142,11 @@ def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
     on_disk, made = (evidence.status_rate(name) for name in ("created_tmp_disk_tables", "created_tmp_tables"))
     if on_disk < DISK_TABLES_S or on_disk < DISK_TABLES * made:
         return
-    limits = {name: evidence.number(name) for name in ("tmp_table_size", "max_heap_table_size")}
-    wanted = int(min(4 * min(limits.values()), LARGEST_TABLE))
+    names = ("tmp_table_size", "max_heap_table_size")
+    if sizes.is_temptable(evidence):
+        names = ("tmp_table_size", "temptable_max_ram")
+    limits = {name: evidence.number(name) for name in names}
+    grown = sizes.temporary_tables(evidence)
     steps = Remedy(
         steps=(
             "Find the statements (performance_schema.events_statements_summary_by_digest, "
@@ -140,8 +155,7 @@ def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
         ),
         label="statements",
     )
-    grows = wanted > min(limits.values())
-    larger = (Remedy({f"server.{name}": wanted for name in limits}, label="more memory"),) if grows else ()
+    larger = (Remedy(grown, label="more memory"),) if grown else ()
     yield Match(
         "",
         f"{on_disk:,.0f} of {made:,.0f} temporary tables/s are created on disk; the limit is "
@@ -205,11 +219,17 @@ def threads_created(evidence: Evidence) -> Iterator[Match]:
     Keeping the threads of disconnected clients costs little memory. A connection pool in the application also
     saves the login.
     """
-    created = evidence.status_rate("threads_created")
+    # Threads for connections that stay are needed once, whatever is cached.
+    connected = evidence.gauge("mysql_status", "threads_connected")
+    staying = (connected.high - connected.low) / max(evidence.window.seconds, 1.0)
+    created = evidence.status_rate("threads_created") - staying
     cache = evidence.number("thread_cache_size")
     if evidence.variable("thread_handling") != "one-thread-per-connection" or created < CREATED_S:
         return
     most = evidence.status("max_used_connections")
+    if cache >= most:
+        # There is room for every thread so far: these serve connections that came for the first time.
+        return
     wanted = int(max(2 * cache, most, 16))
     yield Match(
         "",
@@ -241,7 +261,7 @@ def tables_opened_again(evidence: Evidence) -> Iterator[Match]:
     if opened < OPENED_S or is_open < NEAR * cache:
         return
     files = evidence.number("open_files_limit")
-    wanted = 2 * int(cache)
+    wanted = sizes.table_cache(evidence)
     fits = files <= 0 or wanted * 2 < files
     steps = (
         ()
@@ -285,7 +305,7 @@ def definitions_read_again(evidence: Evidence) -> Iterator[Match]:
             number("Open_table_definitions", f"{is_open:,.0f}"),
             number("table_definition_cache", f"{cache:,.0f}"),
         ),
-        (Remedy({"server.table_definition_cache": 2 * int(cache)}),),
+        (Remedy({"server.table_definition_cache": sizes.definition_cache(evidence)}),),
     )
 
 
@@ -306,6 +326,7 @@ def connections_near_limit(evidence: Evidence) -> Iterator[Match]:
     refused = evidence.growth("mysql_status", "connection_errors_max_connections")
     if most < NEAR * limit and refused <= 0:
         return
+    more = sizes.connections(evidence)
     yield Match(
         "",
         f"up to {most:,.0f} of {limit:,.0f} connections were used; {refused:,.0f} were refused during the "
@@ -317,7 +338,7 @@ def connections_near_limit(evidence: Evidence) -> Iterator[Match]:
             number("Threads_running, mean", f"{evidence.gauge('mysql_status', 'threads_running').mean:.1f}"),
         ),
         (
-            Remedy({"server.max_connections": min(2 * int(limit), 100_000)}, label="more connections"),
+            *((Remedy(more, label="more connections"),) if more else ()),
             Remedy(
                 steps=("Share connections: a pool in the application, or a proxy.",), label="fewer needed"
             ),
@@ -376,6 +397,7 @@ def transactions_spill(evidence: Evidence) -> Iterator[Match]:
     if spilled < SPILLED_S or spilled < SPILLED * used:
         return
     cache = evidence.number("binlog_cache_size")
+    larger = sizes.binlog_cache(evidence)
     yield Match(
         "",
         f"{spilled:,.1f} of {used:,.1f} transactions/s do not fit into {size(cache)}.",
@@ -384,7 +406,13 @@ def transactions_spill(evidence: Evidence) -> Iterator[Match]:
             number("Binlog_cache_use/s", f"{used:,.1f}"),
             number("binlog_cache_size", size(cache)),
         ),
-        (Remedy({"server.binlog_cache_size": int(4 * cache)}),),
+        (
+            Remedy(larger)
+            if larger
+            else Remedy(
+                steps=("Make the large transactions smaller: this many sessions have no room for more.",)
+            ),
+        ),
     )
 
 
@@ -415,6 +443,14 @@ def joins_without_index(evidence: Evidence) -> Iterator[Match]:
     )
 
 
+def _find_scans(evidence: Evidence) -> str:
+    """sys has no rows where performance_schema is off."""
+    is_counted = bool(evidence.window.rates("statements", "count"))
+    if not is_counted and (seen := evidence.executed(1)):
+        return f"EXPLAIN what is seen most, and add the index: {seen[0].short}."
+    return "Find them: sys.statements_with_full_table_scans; EXPLAIN; add the index."
+
+
 @rule(
     "SESS12",
     severity=Severity.COST,
@@ -433,15 +469,18 @@ def most_rows_by_scans(evidence: Evidence) -> Iterator[Match]:
     others = sum(evidence.status_rate(name) for name in names)
     if scanned < SCANNED_S or scanned < SCANNED * (scanned + others):
         return
+    seen = evidence.executed()
     yield Match(
         "",
-        f"{scanned:,.0f} rows/s are read by scans, {others:,.0f} by an index.",
+        f"{scanned:,.0f} rows/s are read by scans, {others:,.0f} by an index"
+        + (f"; seen most: {seen[0].short}." if seen else "."),
         (
             number("Handler_read_rnd_next/s", f"{scanned:,.0f}"),
             number("by an index/s", f"{others:,.0f}"),
             number("Select_scan/s", f"{evidence.status_rate('select_scan'):,.1f}"),
+            *(number("often seen", each.short) for each in seen),
         ),
-        (Remedy(steps=("Find them: sys.statements_with_full_table_scans; EXPLAIN; add the index.",)),),
+        (Remedy(steps=(_find_scans(evidence),)),),
     )
 
 

@@ -1,16 +1,20 @@
-"""Rules about statements, by digest: which take the time, and what they spend it on. Never their text."""
+"""Rules about statements, by class: which take the time, and what they spend it on. Never a value in them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.rules.evidence import Evidence, NotEnough, number, share
+from headrace.rules.evidence import Evidence, NotEnough, Number, number, share
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Share of all statement time: a class that takes this much is where to start.
 MOST = 0.50
 #: Seconds of statements per second above which the server is busy with them.
 BUSY_S = 0.5
+#: Looks at the process list from which on shares mean something.
+ENOUGH_LOOKS = 5
+#: Threads that execute statements on average, above which the server is at work though nothing is saturated.
+RUNNING = 4.0
 #: Rows examined per row sent, and per second.
 EXAMINED_FOR_SENT, EXAMINED_S = 1_000.0, 100_000.0
 #: Share of a class's time spent waiting for table locks.
@@ -35,13 +39,31 @@ def _total_s(evidence: Evidence) -> float:
     return sum(_rates(evidence, "time_ns").values()) / 1e9
 
 
-def _explain(digest: str) -> Remedy:
+def _explain(evidence: Evidence, digest: str) -> Remedy:
+    known = evidence.activity.digest(digest) if evidence.activity is not None else None
+    read = (
+        "Read it: SELECT DIGEST_TEXT, QUERY_SAMPLE_TEXT FROM performance_schema."
+        f"events_statements_summary_by_digest WHERE DIGEST LIKE '{digest}%'."
+    )
     return Remedy(
         steps=(
-            "Read it: SELECT DIGEST_TEXT, QUERY_SAMPLE_TEXT FROM performance_schema."
-            f"events_statements_summary_by_digest WHERE DIGEST LIKE '{digest}%'.",
+            *(() if known is not None and known.text else (read,)),
             "EXPLAIN it; add the missing index, or ask for less.",
         )
+    )
+
+
+def _of(evidence: Evidence, digest: str) -> Iterator[Number]:
+    """The statement, its tables, its calls, and the rows that it examines for each that it sends."""
+    known = evidence.activity.digest(digest) if evidence.activity is not None else None
+    if known is not None:
+        yield number("statement", known.text or digest)
+        yield number("tables", ", ".join(known.tables) or "none")
+    yield number("digest", digest)
+    yield number("calls/s", f"{_rates(evidence, 'count').get(digest, 0.0):,.1f}")
+    examined, sent = (_rates(evidence, name).get(digest, 0.0) for name in ("rows_examined", "rows_sent"))
+    yield number(
+        "rows examined per row sent", f"{examined / sent:,.1f}" if sent else f"{examined:,.0f}/s, none sent"
     )
 
 
@@ -67,14 +89,15 @@ def one_class_takes_the_time(evidence: Evidence) -> Iterator[Match]:
     count = _rates(evidence, "count").get(worst, 0.0)
     yield Match(
         worst,
-        f"digest {worst} takes {share(seconds / total)} of the time of {others} classes: {count:,.0f} per "
-        f"second, {1e3 * seconds / max(count, 1e-9):,.2f} ms each.",
+        f"{evidence.statement(worst)} takes {share(seconds / total)} of the time of {others} classes: "
+        f"{count:,.0f} per second, {1e3 * seconds / max(count, 1e-9):,.2f} ms each.",
         (
+            *_of(evidence, worst),
             number("seconds a second", f"{seconds:.2f} of {total:.2f}"),
             number("statements/s", f"{count:,.1f}"),
             number("mean time", f"{1e3 * seconds / max(count, 1e-9):,.3f} ms"),
         ),
-        (_explain(worst),),
+        (_explain(evidence, worst),),
     )
 
 
@@ -82,29 +105,34 @@ def one_class_takes_the_time(evidence: Evidence) -> Iterator[Match]:
     "STMT02",
     severity=Severity.COST,
     confidence=Confidence.HIGH,
-    source=f"{_DIGESTS}: SUM_ROWS_EXAMINED, SUM_ROWS_SENT",
+    source=f"{_DIGESTS}: SUM_ROWS_EXAMINED, SUM_ROWS_SENT, SUM_ROWS_AFFECTED",
     refute="With a matching index, throughput and p99 are equivalent.",
 )
 def looks_at_many_rows(evidence: Evidence) -> Iterator[Match]:
-    """A class of statements examines thousands of rows for each that it sends.
+    """A class of statements examines thousands of rows for each that it sends or changes.
 
     Aggregates over many rows are legitimate; anything else lacks an index.
     """
     examined, sent = _rates(evidence, "rows_examined"), _rates(evidence, "rows_sent")
+    # Older agents did not count the rows that an UPDATE or DELETE changes: without them it seems to do nothing.
+    changed = _rates(evidence, "rows_affected")
     without = _rates(evidence, "no_index_used")
     for digest, rows in sorted(examined.items(), key=lambda pair: -pair[1])[:3]:
-        if rows < EXAMINED_S or rows < EXAMINED_FOR_SENT * max(sent.get(digest, 0.0), 1.0):
+        useful = sent.get(digest, 0.0) + changed.get(digest, 0.0)
+        if rows < EXAMINED_S or rows < EXAMINED_FOR_SENT * max(useful, 1.0):
             continue
         yield Match(
             digest,
-            f"digest {digest} examines {rows:,.0f} rows/s to send {sent.get(digest, 0.0):,.1f}; "
+            f"{evidence.statement(digest)} examines {rows:,.0f} rows/s to send or change {useful:,.1f}; "
             f"{without.get(digest, 0.0):,.1f} per second use no index.",
             (
+                *_of(evidence, digest),
                 number("rows examined/s", f"{rows:,.0f}"),
                 number("rows sent/s", f"{sent.get(digest, 0.0):,.1f}"),
+                number("rows changed/s", f"{changed.get(digest, 0.0):,.1f}"),
                 number("without an index/s", f"{without.get(digest, 0.0):,.1f}"),
             ),
-            (_explain(digest),),
+            (_explain(evidence, digest),),
         )
 
 
@@ -125,9 +153,9 @@ def class_makes_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
             continue
         yield Match(
             digest,
-            f"digest {digest} creates {rate:,.1f} temporary tables on disk per second.",
-            (number("temporary tables on disk/s", f"{rate:,.1f}"),),
-            (_explain(digest),),
+            f"{evidence.statement(digest)} creates {rate:,.1f} temporary tables on disk per second.",
+            (*_of(evidence, digest), number("temporary tables on disk/s", f"{rate:,.1f}")),
+            (_explain(evidence, digest),),
         )
 
 
@@ -151,10 +179,63 @@ def class_waits_for_locks(evidence: Evidence) -> Iterator[Match]:
             continue
         yield Match(
             digest,
-            f"digest {digest} waits for locks {share(locked / time)} of its {time / 1e9:.2f} s per second.",
+            f"{evidence.statement(digest)} waits for locks {share(locked / time)} of its {time / 1e9:.2f} s per "
+            "second.",
             (
+                *_of(evidence, digest),
                 number("waiting for locks, seconds a second", f"{locked / 1e9:.2f}"),
                 number("time, seconds a second", f"{time / 1e9:.2f}"),
             ),
-            (_explain(digest),),
+            (_explain(evidence, digest),),
         )
+
+
+@rule(
+    "STMT05",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, Accessing the Process List; MariaDB, Information Schema PROCESSLIST Table",
+    refute="With that class of statements faster, throughput and p99 of the workload are equivalent.",
+)
+def one_class_is_seen_most(evidence: Evidence) -> Iterator[Match]:
+    """One class of statements is what the server executes most of the time.
+
+    The server does not count statements, so this is from its process list, looked at once a second: the share of
+    sightings is the share of the time. It is where to start.
+    """
+    evidence.settings  # noqa: B018 - raises NotEnough without a server
+    if evidence.window.rates("statements", "count"):
+        return
+    activity = evidence.activity
+    if activity is None or activity.looks < ENOUGH_LOOKS:
+        raise NotEnough("the process list was not looked at" + (f": {activity.error}" if activity else ""))
+    total = sum(each.sightings for each in activity.classes)
+    if not activity.classes or (evidence.verdict.limiting is None and total < RUNNING * activity.looks):
+        return
+    worst = activity.classes[0]
+    threads = activity.threads(worst)
+    if threads < BUSY_S or worst.sightings < MOST * total:
+        return
+    yield Match(
+        ", ".join(worst.tables[:2]),
+        f"{worst.short} is what {threads:.1f} threads execute on average, {share(worst.sightings / total)} of all "
+        "that was seen.",
+        (
+            number("statement", worst.text),
+            number("tables", ", ".join(worst.tables) or "none"),
+            number("threads at it, mean", f"{threads:.2f} of {total / activity.looks:.2f}"),
+            number("accounts", ", ".join(worst.users)),
+            number(
+                "rows examined by one, at most", "unknown" if worst.rows is None else f"{worst.rows:,.0f}"
+            ),
+            number("looks", activity.looks),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "EXPLAIN it; add the missing index, or ask for less.",
+                    "For calls and rows by class: performance_schema=ON, and a restart.",
+                )
+            ),
+        ),
+    )

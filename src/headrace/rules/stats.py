@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.model import Value
 from headrace.rules.evidence import GIB, Evidence, NotEnough, number, share, size
+from headrace.rules.pool import that_fits
+from headrace.rules.redo import by_capacity, capacity_bytes
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Slow log lines per second above which writing them is noticeable work.
@@ -15,7 +18,7 @@ STATEMENTS_S = 100.0
 
 @rule(
     "STAT01",
-    severity=Severity.ADVICE,
+    severity=Severity.HOUSEKEEPING,
     confidence=Confidence.MEDIUM,
     source="MySQL Reference Manual, Performance Schema Startup Configuration; MariaDB: off by default",
     refute="With performance_schema on, throughput is lower by more than the knowledge is worth.",
@@ -88,19 +91,24 @@ def slow_log_of_everything(evidence: Evidence) -> Iterator[Match]:
 
 @rule(
     "STAT04",
-    severity=Severity.COST,
+    severity=Severity.HOUSEKEEPING,
     confidence=Confidence.HIGH,
-    source="MySQL Reference Manual, Enabling InnoDB Monitors: may result in some performance impact",
+    source="MySQL Reference Manual, Enabling InnoDB Monitors: may result in some performance impact; "
+    "innodb_stats_on_metadata: only for non-persistent statistics",
     refute="With the monitors off, throughput and p99 are equivalent.",
 )
 def monitors_left_on(evidence: Evidence) -> Iterator[Match]:
     """InnoDB's monitors print to the error log all the time, or metadata queries recalculate statistics.
 
-    The monitors list all transactions every 15 seconds. With innodb_stats_on_metadata a SHOW TABLE STATUS, or a
-    tool that reads information_schema, recalculates the statistics of every table.
+    The monitors list all transactions every 15 seconds; locks only along with the rest. With
+    innodb_stats_on_metadata a SHOW TABLE STATUS, or a tool that reads information_schema, recalculates the
+    statistics of every table whose statistics are not persistent.
     """
-    names = ("innodb_status_output", "innodb_status_output_locks", "innodb_stats_on_metadata")
-    on = [name for name in names if evidence.is_on(name)]
+    on = [name for name in ("innodb_status_output", "innodb_status_output_locks") if evidence.is_on(name)]
+    if on[:1] != ["innodb_status_output"]:
+        on = []
+    if evidence.is_on("innodb_stats_on_metadata") and not evidence.is_on("innodb_stats_persistent"):
+        on.append("innodb_stats_on_metadata")
     if not on:
         return
     yield Match(
@@ -162,7 +170,8 @@ def not_dedicated(evidence: Evidence) -> Iterator[Match]:
     """The server assumes that it has the host to itself, but it does not.
 
     innodb_dedicated_server takes up to three quarters of the memory for the buffer pool, regardless of other
-    programs.
+    programs. It also sets the redo log's size and, before 8.4, the flush method: turned off without naming them,
+    all fall back to their small defaults.
     """
     if not evidence.has_variable("innodb_dedicated_server"):
         evidence.settings  # noqa: B018 - raises NotEnough without a server
@@ -175,9 +184,28 @@ def not_dedicated(evidence: Evidence) -> Iterator[Match]:
         return
     shown = ", ".join(f"{s['program']} with {size(s['rss_bytes'])}" for s in large)
     pool = evidence.number("innodb_buffer_pool_size")
+    settings: dict[str, Value] = {
+        "server.innodb_dedicated_server": False,
+        "server.innodb_buffer_pool_size": int(min(pool, that_fits(evidence))),
+        **_set_along(evidence),
+    }
     yield Match(
         "",
         f"innodb_dedicated_server is on, next to {shown}; the buffer pool is {size(pool)}.",
         (number("innodb_dedicated_server", "ON"), number("others", shown)),
-        (Remedy({"server.innodb_dedicated_server": False, "server.innodb_buffer_pool_size": int(pool)}),),
+        (Remedy(settings),),
     )
+
+
+def _set_along(evidence: Evidence) -> dict[str, Value]:
+    """What innodb_dedicated_server set besides the pool, named so that it stays."""
+    found: dict[str, Value] = {}
+    if by_capacity(evidence):
+        found["server.innodb_redo_log_capacity"] = int(capacity_bytes(evidence))
+    else:
+        for name in ("innodb_log_file_size", "innodb_log_files_in_group"):
+            if evidence.has_variable(name):
+                found[f"server.{name}"] = int(evidence.number(name))
+    # 8.0 chooses O_DIRECT_NO_FSYNC, which trusts every cache below the server. O_DIRECT syncs.
+    found["server.innodb_flush_method"] = "O_DIRECT"
+    return found

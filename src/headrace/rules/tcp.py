@@ -11,6 +11,13 @@ from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: The default of somaxconn since Linux 5.4: listen(2).
 LONG_QUEUE = 4_096
+LONGEST_QUEUE = 65_535
+ACCEPTS_SLOWLY = ("The queue is as long as it may be: find what keeps the server from accepting.",)
+#: Ports that database servers and clusters listen on, which no outgoing connection may take.
+#: MySQL, its X protocol and its administrative port; Galera: state transfer, replication, incremental transfer.
+DATABASE_PORTS = (3306, 33060, 33062, 4444, 4567, 4568)
+#: Above the ports that most services listen on.
+FIRST_PORT, LAST_PORT = 10_000, 65_535
 #: Refused connections per second that are more than one burst per minute.
 SOME_REFUSED_S = 0.1
 #: Below this many segments per second a share of them means nothing.
@@ -27,7 +34,7 @@ PORTS_HELD = 0.5
 
 @rule(
     "TCP01",
-    severity=Severity.ADVICE,
+    severity=Severity.HOUSEKEEPING,
     confidence=Confidence.HIGH,
     source="Linux listen(2): a larger backlog is silently capped to net.core.somaxconn",
     refute="In a storm of new connections, with somaxconn raised, as many are refused or retried as before.",
@@ -59,41 +66,79 @@ def queue_is_capped(evidence: Evidence) -> Iterator[Match]:
     "TCP02",
     severity=Severity.LIMIT,
     confidence=Confidence.HIGH,
-    source="Linux listen(2); Documentation/networking/snmp_counter.rst, TcpExtListenOverflows",
+    source="Linux listen(2); Documentation/networking/snmp_counter.rst, TcpExtListenOverflows; sock_diag(7)",
     refute="With a longer queue, ListenOverflows grows as fast: accepting is too slow.",
 )
 def connections_refused(evidence: Evidence) -> Iterator[Match]:
-    """New connections are dropped because a server's accept queue is full.
+    """New connections are dropped because an accept queue is full.
 
-    The client gets no answer, and retries after one second, then two: that is the connect time that users see.
+    The client gets no answer, and retries after one second, then two: that is the connect time that users see. The
+    counter is the host's: whose queue it is shows in the queues of the ports.
     """
     overflows = evidence.rate("snmp", "TcpExt.ListenOverflows")
     if overflows < SOME_REFUSED_S:
         return
     allowed = int(evidence.sysctl("net.core.somaxconn"))
-    settings: dict[str, Value] = {"host.net.core.somaxconn": max(LONG_QUEUE, 4 * allowed)}
-    asked = None
-    if evidence.has_variable("back_log"):
-        asked = int(evidence.number("back_log"))
-        settings["server.back_log"] = max(LONG_QUEUE, 4 * asked)
-    yield Match(
-        "",
-        f"{overflows:,.1f} connections/s found a full queue; somaxconn is {allowed:,}, back_log "
-        f"{f'{asked:,}' if asked is not None else 'unknown'}.",
-        (
-            number("ListenOverflows/s", f"{overflows:,.2f}"),
-            number("net.core.somaxconn", allowed),
-            number("back_log", asked if asked is not None else "unknown"),
-        ),
-        (
-            Remedy(settings, label="a longer queue"),
-            Remedy(
-                steps=("Keep connections in the application, or put a pool in front of the server.",),
-                label="fewer new connections",
-            ),
-        ),
-        None if overflows >= REFUSED_S else Severity.COST,
+    own = evidence.variable("port") if evidence.has_variable("port") else ""
+    full = _full_queues(evidence)
+    asked = int(evidence.number("back_log")) if evidence.has_variable("back_log") else None
+    fewer = Remedy(
+        steps=("Keep connections in the application, or put a pool in front of the server.",),
+        label="fewer new connections",
     )
+    numbers = (
+        number("ListenOverflows/s", f"{overflows:,.2f}"),
+        number("net.core.somaxconn", allowed),
+        number("back_log", asked if asked is not None else "unknown"),
+        *(
+            number(f"port {port}, queue and its limit", f"{was:.0f} of {most:.0f}")
+            for port, (was, most) in full.items()
+        ),
+    )
+    for port, (_, most) in full.items():
+        is_own = port == own
+        whose = "the server's queue" if is_own else f"the queue of another program, on port {port},"
+        yield Match(
+            port,
+            f"{overflows:,.1f} connections/s found a full queue on this host: {whose} of {most:.0f} was full.",
+            numbers,
+            (_longer_queue(overflows, allowed, asked or 0), fewer)
+            if is_own
+            else (Remedy(steps=(f"Raise the backlog of the program that listens on port {port}.",)),),
+            None if is_own and overflows >= REFUSED_S else Severity.COST,
+        )
+    if not full:
+        yield Match(
+            "",
+            f"{overflows:,.1f} connections/s found a full queue on this host, of which program is unknown.",
+            numbers,
+            (Remedy(steps=("Find the port while it happens: ss -lnt, where Recv-Q exceeds Send-Q.",)),),
+            Severity.COST,
+        )
+
+
+def _full_queues(evidence: Evidence) -> dict[str, tuple[float, float]]:
+    """Port -> the longest accept queue seen, and its limit, of those that were full in a sample."""
+    found: dict[str, tuple[float, float]] = {}
+    for label in evidence.window.labels("listen", "queue"):
+        queue, limit = (evidence.window.gauge("listen", metric, label) for metric in ("queue", "queue_limit"))
+        if queue is not None and limit is not None and 0 < limit.high <= queue.high:
+            found[label.rpartition(":")[2]] = (queue.high, limit.high)
+    return found
+
+
+def _longer_queue(overflows: float, allowed: int, asked: int) -> Remedy:
+    """Room for what is there and what was refused in a second; the server's back_log ends at 65,535."""
+    wanted = min(
+        max(LONG_QUEUE, 1 << int(min(allowed, asked or allowed) + overflows).bit_length()), LONGEST_QUEUE
+    )
+    settings: dict[str, Value] = {}
+    if wanted > allowed:
+        settings["host.net.core.somaxconn"] = wanted
+    if wanted > asked:
+        settings["server.back_log"] = wanted
+    restart = ("The queue length is set when the server starts to listen: restart it.",)
+    return Remedy(settings, restart if settings else ACCEPTS_SLOWLY, label="a longer queue")
 
 
 @rule(
@@ -203,10 +248,41 @@ def ports_run_out(evidence: Evidence) -> Iterator[Match]:
                 steps=("Keep connections: a pool in the application, persistent ones in the proxy.",),
                 label="pool",
             ),
-            Remedy({"host.net.ipv4.ip_local_port_range": "1024 65535"}, label="more ports"),
+            *_more_ports(evidence, low, high),
             Remedy({"host.net.ipv4.tcp_tw_reuse": 1}, label="reuse"),
         ),
     )
+
+
+def _more_ports(evidence: Evidence, low: int, high: int) -> tuple[Remedy, ...]:
+    """A wider range, after the ports of services are taken out of it: an outgoing connection that holds one keeps
+    its service from starting."""
+    reserved = evidence.facts.sysctl("net.ipv4.ip_local_reserved_ports")
+    if reserved is None or (low <= FIRST_PORT and high >= LAST_PORT):
+        return ()
+    ports = {int(label.rpartition(":")[2]) for label in evidence.window.labels("listen", "queue")}
+    ports |= set(DATABASE_PORTS)
+    if evidence.has_variable("port"):
+        ports.add(int(evidence.number("port")))
+    for part in filter(None, reserved.split(",")):
+        first, _, last = part.partition("-")
+        ports |= set(range(int(first), int(last or first) + 1))
+    return (
+        Remedy(
+            {
+                "host.net.ipv4.ip_local_reserved_ports": _ranges(ports),
+                "host.net.ipv4.ip_local_port_range": f"{min(low, FIRST_PORT)} {max(high, LAST_PORT)}",
+            },
+            label="more ports",
+        ),
+    )
+
+
+def _ranges(ports: set[int]) -> str:
+    """As the kernel prints them: ``{3306, 4567, 4568}`` -> ``3306,4567-4568``."""
+    firsts = [port for port in sorted(ports) if port > 0 and port - 1 not in ports]
+    lasts = [port for port in sorted(ports) if port > 0 and port + 1 not in ports]
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(firsts, lasts, strict=True))
 
 
 @rule(

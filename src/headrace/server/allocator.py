@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.errors import NotReady
@@ -26,12 +26,14 @@ _FOLDERS = (
     "/usr/lib",
     "/usr/local/lib",
 )
+_LINKED = re.compile(r"^\s*lib(jemalloc|tcmalloc)\S*\.so", re.MULTILINE)
 _MAPPED = re.compile(r"(/\S*?/lib(jemalloc|tcmalloc)[^/\s]*\.so[^/\s]*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class AllocatorLibrary:
-    """``path`` is empty for the C library's own allocator. ``version`` is the package's, else empty."""
+    """``path`` is empty for the server's own: the C library's, or one that it is linked with, as Debian's MySQL
+    9.7 is with tcmalloc. ``version`` is the package's, else empty."""
 
     kind: str
     path: str
@@ -76,3 +78,12 @@ async def _describe(target: Target, kind: str, path: str) -> AllocatorLibrary:
 def mapped_allocators(maps: str) -> dict[str, str]:
     """Kind -> library, of the allocators in the text of ``/proc/PID/maps``; empty for the C library's own."""
     return {kind: path for path, kind in _MAPPED.findall(maps)}
+
+
+async def linked_allocators(target: Target, server: Sequence[str]) -> set[str]:
+    """The allocators that a server's program is linked with. ``server`` is the command that starts it."""
+    *prefix, program = server
+    # The dynamic linker lists what it would load, and starts nothing (ld.so(8)); a static program ignores it.
+    listing = ["env", "-u", "LD_PRELOAD", "LD_TRACE_LOADED_OBJECTS=1", program, "--version"]
+    found = await target.run([*prefix, *listing], check=False)
+    return set(_LINKED.findall(found.text))

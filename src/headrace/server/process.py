@@ -13,7 +13,12 @@ from collections.abc import Iterable, Mapping
 
 from headrace.errors import Busy, CommandFailed, NotReady, PlanError, Refused, ServerStartFailed, TargetError
 from headrace.model import OWNER_VARIABLE, NetworkLogin, ServerEndpoint, Vendor
-from headrace.server.allocator import AllocatorLibrary, find_allocator, mapped_allocators
+from headrace.server.allocator import (
+    AllocatorLibrary,
+    find_allocator,
+    linked_allocators,
+    mapped_allocators,
+)
 from headrace.server.error_log import excerpt, explanation
 from headrace.server.program import Program, locate
 from headrace.server.spec import Change, ServerSpec, render_options
@@ -144,7 +149,7 @@ class PrivateServer:
         self._exit = asyncio.create_task(self._process.wait())
         try:
             await self._wait_ready(program, timeout_s)
-            await self._verify_allocator(library)
+            await self._verify_allocator(program, library)
             await self._read_back(program)
             network = await self._admit_clients() if self._network_host else None
         except BaseException:
@@ -209,6 +214,24 @@ class PrivateServer:
         listed = ", ".join(f"'{name}'" for name in wanted)
         rows = await self.query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")
         return {row[0]: row[1] for row in rows}
+
+    async def set_variables(self, values: Mapping[str, str]) -> dict[str, Change]:
+        """Give the running server these global values. Raises Refused for one that it does not take."""
+        before = await self.variables(values)
+        for name, text in values.items():
+            if name not in before:
+                raise Refused("this server has no such variable", place=name)
+            literal = text if re.fullmatch(r"-?\d+(\.\d+)?", text) else _quoted(text)
+            try:
+                await self.query(f"SET GLOBAL {name} = {literal}")
+            except CommandFailed as error:
+                raise Refused(f"the running server refuses {text}: {error.message}", place=name) from error
+        after = await self.variables(values)
+        found = {name: Change(before[name], text, after.get(name)) for name, text in values.items()}
+        for name, change in found.items():
+            if not change.honoured:
+                raise Refused(f"asked {change.asked}, the running server has {change.after}", place=name)
+        return found
 
     async def query(self, statement: str, *, timeout_s: float | None = 60.0) -> list[list[str]]:
         """Run statements as root; the rows as text. Raises CommandFailed with the server's own words."""
@@ -381,11 +404,13 @@ class PrivateServer:
                 self._refusal = answer.error_text.strip()
             await asyncio.sleep(POLL_S)
 
-    async def _verify_allocator(self, library: AllocatorLibrary) -> None:
+    async def _verify_allocator(self, program: Program, library: AllocatorLibrary) -> None:
         maps = (await self._target.read(f"/proc/{self.pid}/maps")).decode("utf-8", "replace")
         mapped = mapped_allocators(maps)
+        # A server linked with an allocator has it mapped anyway; what is preloaded stands before it.
+        linked = await linked_allocators(self._target, [*program.prefix, program.server])
         asked = {library.kind} - {"system"}
-        if set(mapped) != asked:
+        if set(mapped) - linked != asked - linked or not asked <= set(mapped):
             found = ", ".join(mapped.values()) or "only the C library's own"
             raise ServerStartFailed(
                 f"asked for the allocator {library.kind}, but the process mapped {found}",
@@ -431,6 +456,10 @@ def _bind_address(host: str) -> str:
 
 
 _ESCAPES: Mapping[str, str] = {"n": "\n", "t": "\t", "0": "\0", "\\": "\\"}
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def _unescape(cell: str) -> str:

@@ -41,6 +41,10 @@ class NotLetIn(TargetError):
     """The host's identity is wrong. Retrying would be unsafe."""
 
 
+class NotRestored(TargetError):
+    """A connection was lost, and the host did not answer again in time."""
+
+
 @dataclass(frozen=True)
 class Hop:
     """One host of the path. ``options`` are asyncssh's; an empty tuple: as in ``~/.ssh/config``."""
@@ -288,7 +292,7 @@ class Link:
                 return problem
             now = time.monotonic()
             if now - began > self._seconds:
-                return TargetError(
+                return NotRestored(
                     f"the connection was lost and could not be restored within {self._patience}: "
                     f"{problem.message}",
                     place=self.name,

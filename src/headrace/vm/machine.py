@@ -118,8 +118,7 @@ class Vm:
             found = await steps.take(f"kernel {kernel}", kernels.kernel_of(host, kernel, tell))
             try:
                 await steps.take("halting", _halt(record, tell))
-                with contextlib.suppress(FileNotFoundError):
-                    os.replace(place / "console.log", place / "console.old.log")
+                _keep_console(place)
                 record = replace(record, spec=spec, phase="booting", release=found.release, pid=0)
                 self._record = await _boot(host, place, record, found, steps)
             except BaseException:
@@ -367,6 +366,16 @@ async def _wait_for_guest(place: Path, record: state.Record, kernel: kernels.Ker
         raise TargetError(text, place=name) from None
     if release != kernel.release:
         raise TargetError(f"kernel {release} came up instead of {kernel.release}", place=record.spec.name)
+
+
+def _keep_console(place: Path) -> None:
+    """Add what the boot that ends has said to that of those before it: an Oops is looked for later."""
+    with (
+        contextlib.suppress(FileNotFoundError),
+        (place / "console.log").open("rb") as said,
+        (place / "console.old.log").open("ab") as old,
+    ):
+        shutil.copyfileobj(said, old)
 
 
 async def _console_says(place: Path, record: state.Record, words: bytes) -> None:

@@ -53,7 +53,7 @@ DEVICES: Mapping[str, DeviceKind] = {
 #: The kinds built from several devices.
 MADE_OF_OTHERS = frozenset({"md", "lvm", "dm-stripe", "btrfs-raid"})
 
-_MOUNT_TOOLS = (Tool("mount", "mount", ("mount", "--version")), Tool("findmnt", "util-linux"))
+_MOUNT_TOOLS = (Tool("mount", "mount", ("--version",)), Tool("findmnt", "util-linux"))
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ STABLE = "/dev/disk/by-id/"
 
 class Block:
     tools: tuple[Tool, ...] = (
-        Tool("lsblk", "util-linux", ("lsblk", "--version")),
-        Tool("wipefs", "util-linux", ("wipefs", "--version")),
+        Tool("lsblk", "util-linux", ("--version",)),
+        Tool("wipefs", "util-linux", ("--version",)),
     )
 
     def check(self, spec: DeviceSpec) -> None:

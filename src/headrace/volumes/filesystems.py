@@ -72,7 +72,7 @@ _NO_XFS_BARRIER = "XFS dropped it in Linux 4.19; write barriers are always on"
 
 FILESYSTEMS: Mapping[str, Filesystem] = {
     "xfs": Filesystem(
-        tool=Tool("mkfs.xfs", "xfsprogs", ("mkfs.xfs", "-V")),
+        tool=Tool("mkfs.xfs", "xfsprogs", ("-V",)),
         options=("-q", "-f", "-L", LABEL),
         no_discard=("-K",),
         uuid=("-m", "uuid={}"),
@@ -87,7 +87,7 @@ FILESYSTEMS: Mapping[str, Filesystem] = {
         },
     ),
     "ext4": Filesystem(
-        tool=Tool("mkfs.ext4", "e2fsprogs", ("mkfs.ext4", "-V")),
+        tool=Tool("mkfs.ext4", "e2fsprogs", ("-V",)),
         # Made lazily, the inode tables would be written in the background, during the trial.
         options=("-q", "-F", "-L", LABEL, "-E", "lazy_itable_init=0,lazy_journal_init=0"),
         no_discard=("-E", "nodiscard"),
@@ -96,7 +96,7 @@ FILESYSTEMS: Mapping[str, Filesystem] = {
         traps={"delalloc": "ext4 refuses it together with data=journal"},
     ),
     "btrfs": Filesystem(
-        tool=Tool("mkfs.btrfs", "btrfs-progs", ("mkfs.btrfs", "--version")),
+        tool=Tool("mkfs.btrfs", "btrfs-progs", ("--version",)),
         options=("-q", "-f", "-L", LABEL),
         no_discard=("-K",),
         uuid=("-U", "{}"),

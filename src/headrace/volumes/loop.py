@@ -12,7 +12,7 @@ RESERVE_BYTES = 64 * 2**20
 
 class Loop:
     tools: tuple[Tool, ...] = (
-        Tool("losetup", "mount", ("losetup", "--version")),
+        Tool("losetup", "mount", ("--version",)),
         Tool("fallocate", "util-linux"),
     )
 

@@ -19,7 +19,7 @@ DEFAULT_CHUNK_BYTES = 64 * 1024
 
 _SECTOR_BYTES = 512
 _DRIVER = ("/sys/class/misc/device-mapper", "dm_mod")
-_DMSETUP = Tool("dmsetup", "dmsetup", ("dmsetup", "--version"))
+_DMSETUP = Tool("dmsetup", "dmsetup", ("--version",))
 
 #: LVM's archive of what was and its list of devices know nothing of a volume that lives as long as a trial.
 _LVM_CONFIG = "devices{use_devicesfile=0} backup{backup=0 archive=0}"
@@ -64,7 +64,7 @@ class Lvm:
     tools: tuple[Tool, ...] = (
         Tool("pvcreate", "lvm2"),
         Tool("vgcreate", "lvm2"),
-        Tool("lvcreate", "lvm2", ("lvcreate", "--version")),
+        Tool("lvcreate", "lvm2", ("--version",)),
         _DMSETUP,
         *BLOCK.tools,
         *LOOP.tools,

@@ -30,7 +30,7 @@ _SYNC_SCRIPT = 'cd "$0" && for f; do printf "%s %s\\n" "$f" "$(cat "$f" 2>/dev/n
 
 
 class Md:
-    tools: tuple[Tool, ...] = (Tool("mdadm", "mdadm", ("mdadm", "--version")), *BLOCK.tools, *LOOP.tools)
+    tools: tuple[Tool, ...] = (Tool("mdadm", "mdadm", ("--version",)), *BLOCK.tools, *LOOP.tools)
 
     def check(self, spec: DeviceSpec) -> None:
         members.check(spec, LEVELS)

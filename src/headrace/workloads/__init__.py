@@ -35,6 +35,7 @@ __all__ = [
     "has_preflight",
     "live_login",
     "make_workload",
+    "option",
     "option_docs",
     "preflight",
     "tools",
@@ -50,6 +51,11 @@ _REGISTRY: dict[str, _Kind] = {
 
 #: Allowed values of ``workload.kind``.
 KINDS: tuple[str, ...] = tuple(_REGISTRY)
+
+
+def option(kind: str, options: Mapping[str, Option], name: str) -> object:
+    """An option's value as the workload reads it: the same for 8192K and 8388608. Raises PlanError."""
+    return getattr(_options.parse(kind, _lookup(kind).Options, options), name)
 
 
 def make_workload(kind: str, options: Mapping[str, Option]) -> Workload:
@@ -83,6 +89,11 @@ def live_login(workload: Workload) -> ServerLogin | None:
 def watches(workload: Workload) -> bool:
     """Whether the load is the host's own, so that treatments change its live settings."""
     return isinstance(workload, Observe)
+
+
+def has_own_cores(workload: Workload) -> bool:
+    """Whether its driver should have cores apart from those of the server on the same machine."""
+    return isinstance(workload, ServerDriven) and not workload.clients and workload.options.separate_cores
 
 
 def has_preflight(workload: Workload) -> bool:

@@ -38,7 +38,7 @@ async def require_version(target: Target, tool: Tool, minimum: tuple[int, ...]) 
     """The version the program prints; raises NotReady when it is missing, unreadable or below ``minimum``."""
     wanted = ".".join(map(str, minimum))
     install = f"apt-get install -y {tool.package}"
-    answer = await target.run([tool.program, *tool.version_argv], check=False)
+    answer = await target.run([tool.program, *tool.version_options], check=False)
     if answer.exit_code != 0:
         raise NotReady(f"{tool.program} is missing", place=target.name, hint=install)
     match = re.search(r"\d+(?:\.\d+)+", answer.text)

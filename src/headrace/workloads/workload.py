@@ -21,8 +21,10 @@ class Context:
     ``folder`` is on the volume under test; the workload may write there and creates it if missing. ``raw`` is a
     local folder for the tool's own output. ``endpoint.database`` exists already. ``clients`` are the machines of
     ``clients_of``, in that order; one may be ``target`` itself. ``cpus`` are those of the load's driver, as
-    taskset lists them (empty: all). With ``agree`` another trial runs concurrently: the workload passes the time
-    when its load can start, in ns since the epoch on the controller, and gets the common start time.
+    taskset lists them (empty: all). Randomness comes from the workload's seed and ``block``: trials of one block
+    are asked the same, those of another block something else. With ``agree`` another trial runs concurrently: the
+    workload passes the time when its load can start, in ns since the epoch on the controller, and gets the common
+    start time.
     """
 
     target: Target
@@ -34,6 +36,7 @@ class Context:
     raw: Path
     clients: tuple[Target, ...] = ()
     cpus: str = ""
+    block: int = 0
     agree: Callable[[int], Awaitable[int]] | None = None
 
 

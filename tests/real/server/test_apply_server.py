@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from headrace import knobs, persist, rollout
+from headrace import rollout
 from headrace.agent import Agent
 from headrace.errors import PlanError, Refused
-from headrace.model import ServerLogin, Vendor
+from headrace.model import ServerLogin
 from headrace.target.local import LocalTarget
 from tests.agent.test_journal import Host
 from tests.mysqld import find_mysqld
@@ -278,7 +278,7 @@ def test_a_rollout_says_what_stood_there_and_what_stands_now(server: Server, tmp
     [
         ({"server.innodb_flush_log_at_trx_commit": 2}, Refused, "last second are lost"),
         ({"server.innodb_log_buffer_size_unheard": 2}, Refused, "no record of it"),
-        ({"server.innodb_purge_threads": 2}, Refused, "takes a restart"),
+        ({"server.back_log": 200}, Refused, "takes a restart"),
         ({"server.innodb_page_size": 8192}, Refused, "data directory is made"),
         ({"server.wait_timeout": "soon"}, PlanError, "a whole number"),
         ({"server.wait_timeout@x": 5}, PlanError, "no instances"),
@@ -317,65 +317,3 @@ def test_settings_are_knobs_or_findings() -> None:
         rollout.settings_of(["NET99"], findings.get)
     with pytest.raises(PlanError, match="asked for as"):
         rollout.settings_of(["host.thp=never", "host.thp=always"], findings.get)
-
-
-class Etc:
-    """A target of which only some files exist."""
-
-    def __init__(self, files: dict[str, str]) -> None:
-        self.files = files
-
-    async def exists(self, path: str) -> bool:
-        return any(name == path or name.startswith(f"{path}/") for name in self.files)
-
-    async def read(self, path: str) -> bytes:
-        if path not in self.files:
-            raise FileNotFoundError(path)
-        return self.files[path].encode()
-
-
-def lasting(name: str, text: str, instance: str = "", *paths: str) -> persist.Lasting:
-    knob = knobs.find(name)
-    found = knobs.Instance(knob, instance, paths or (knob.location,)) if knob.location else None
-    return persist.Lasting(f"{name}@{instance}" if instance else name, text, found)
-
-
-def test_what_lasts_stands_in_files_of_our_own() -> None:
-    etc = Etc(
-        {
-            persist.SYSCTL: "# comment\nvm.swappiness = 60\nvm.dirty_ratio = 5\n",
-            "/etc/mysql/mariadb.conf.d/50-server.cnf": "",
-            "/lib/systemd/system/mariadb.service": "",
-            "/etc/tuned/active_profile": "",
-        }
-    )
-    queue = "/sys/block/sda/queue/scheduler"
-    settings = [
-        lasting("host.vm.swappiness", "1"),
-        lasting("host.thp", "never"),
-        lasting("volume.scheduler", "none", "sda", queue),
-        lasting("host.rps_cpus", "f", "eth0", "/sys/class/net/eth0/queues/rx-0/rps_cpus"),
-        lasting("server.innodb_purge_threads", "8"),
-        lasting("server.open_files_limit", "65535"),
-    ]
-    found = asyncio.run(persist.files(etc, settings, Vendor.MARIADB))  # type: ignore[arg-type]
-    assert "vm.swappiness = 1\nvm.dirty_ratio = 5\n" in found[persist.SYSCTL]
-    assert found[persist.TMPFILES].endswith("w /sys/kernel/mm/transparent_hugepage/enabled - - - - never\n")
-    assert 'SUBSYSTEM=="block", KERNEL=="sda", ATTR{queue/scheduler}="none"' in found[persist.UDEV]
-    assert 'SUBSYSTEM=="net", KERNEL=="eth0", ATTR{queues/rx-0/rps_cpus}="f"' in found[persist.UDEV]
-    cnf = found["/etc/mysql/mariadb.conf.d/zz-headrace.cnf"]
-    assert cnf.endswith("[mysqld]\ninnodb_purge_threads = 8\nopen_files_limit = 65535\n")
-    assert found["/etc/systemd/system/mariadb.service.d/headrace.conf"].endswith(
-        "[Service]\nLimitNOFILE=65535\n"
-    )
-    again = Etc({**etc.files, **found})
-    assert asyncio.run(persist.files(again, settings, Vendor.MARIADB)) == found  # type: ignore[arg-type]
-
-    tuned = asyncio.run(persist.files(etc, settings[:3], None, tuned=True))  # type: ignore[arg-type]
-    [(path, text)] = tuned.items()
-    assert path == "/etc/tuned/headrace-mysql/tuned.conf"
-    assert "[sysctl]\nvm.swappiness=1\n" in text
-    assert f"{queue}=none\n" in text
-    irq = lasting("host.irq_affinity", "0", "24", "/proc/irq/24/smp_affinity_list")
-    with pytest.raises(Refused, match="other numbers after a boot"):
-        asyncio.run(persist.files(etc, [irq], None))  # type: ignore[arg-type]

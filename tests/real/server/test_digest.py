@@ -362,5 +362,5 @@ def test_what_is_no_traffic_is_refused(tmp_path: Path) -> None:
     assert subprocess.run(argv, check=False, capture_output=True).returncode == 2
     argv = [agent_path(), "digest", str(tmp_path / "missing")]
     found = subprocess.run(argv, check=False, capture_output=True, text=True)
-    assert found.returncode == 1
+    assert found.returncode == 2
     assert "missing" in found.stderr

@@ -95,6 +95,15 @@ def test_without_transactions(server: Server) -> None:
     assert grown["Com_begin"] == grown["Com_commit"] == 0
 
 
+def test_a_row_that_two_put_back_is_a_lost_race(server: Server) -> None:
+    """As in sysbench where it is told to ignore the error: without transactions it would end with the first."""
+    workload = {**TABLES, "tables": 1, "table_size": 2, "script": "write_only", "transactions": False}
+    run, _ = counted(server, {"workload": workload, "connections": 16, "retries": 1000, "seconds": 1})
+    assert 1062 in {error["code"] for error in run.end["errors"]}
+    assert run.sum("errors") == run.sum("retries") > 0
+    assert sum(run.histogram("failed").values()) == 0
+
+
 def test_rows_are_counted(server: Server) -> None:
     # The scripts before have deleted rows.
     for verb in ("clean", "load"):

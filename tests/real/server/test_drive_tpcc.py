@@ -63,12 +63,12 @@ def broken(server: Server, database: str = "tpcc", warehouses: int = WAREHOUSES)
 
 
 def counts(lines: str) -> tuple[Counter[str], dict[str, Any]]:
-    """How many operations of each kind ended well, warm-up included; and the last line."""
+    """How many operations of each kind ended well, before and after the window, too; and the last line."""
     ended: Counter[str] = Counter()
     last: dict[str, Any] = {}
     for line in lines.splitlines():
         last = json.loads(line)
-        if last["kind"] == "interval":
+        if last["kind"] in ("interval", "drain"):
             ended[last["operation"]] += last["count"]
             assert not last["failed"]["buckets"], last
     return ended, last

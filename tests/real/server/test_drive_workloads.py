@@ -177,11 +177,13 @@ class TestSql(OnServer):
         for row in measured.intervals.to_pylist():
             done[row["operation"]] += row["count"]
             assert row["errors"] == 0, measured.warnings
-        (found,) = self.server.sql(
+        ((sold, *found),) = self.server.sql(
             "SELECT COUNT(*), MIN(price) >= 0.5, MAX(price) <= 99.5, MIN(LENGTH(note)) >= 5, "
             "MAX(LENGTH(note)) <= 20, GROUP_CONCAT(DISTINCT shop ORDER BY shop) FROM bench.sale"
         )
-        assert found == (done["sell"], 1, 1, 1, 1, "north,south")
+        # What is under way when the window ends is done, and no operation of the window.
+        assert 0 <= int(str(sold)) - done["sell"] <= 2
+        assert found == [1, 1, 1, 1, "north,south"]
         assert done["read"] == pytest.approx(3 * done["sell"], rel=0.15)
 
     async def test_without_prepared_statements(self, context: Context) -> None:

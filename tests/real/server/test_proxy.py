@@ -6,10 +6,12 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -227,6 +229,27 @@ def test_the_command_line_client(server: Server, tmp_path: Path, options: tuple[
     assert seen.summary["coverage"]["damaged"] == 0
 
 
+@pytest.mark.needs("mariadb")
+@pytest.mark.parametrize("options", [(), ("--compress",)])
+def test_several_statements_in_one_request(server: Server, tmp_path: Path, options: tuple[str, ...]) -> None:
+    """MariaDB numbers the packets behind each flush as the frames of the compression are numbered."""
+    (tmp_path / "my.cnf").write_text(f'[client]\nuser=app\npassword="{PASSWORD}"\n')
+    several = "SELECT 1; SELECT REPEAT('abc', 100000); DO 1; SELECT 2; SELECT REPEAT('x', 70000) FROM t"
+    script = f"delimiter //\n{several}//\nSELECT 'between'//\n{several}; SELECT nope//\nSELECT 'the last'//\n"
+    with proxy(tmp_path, *target(server)) as seen:
+        subprocess.run(
+            ["mariadb", f"--defaults-file={tmp_path}/my.cnf", "--skip-ssl", "-h127.0.0.1", f"-P{seen.port}",
+             *options, "--force", "shop"], input=script, capture_output=True, check=False, text=True,
+        )  # fmt: skip
+    rows = {event["text"]: (event["errno"], event["rows_sent"]) for event in seen.of("Query")}
+    count = rows[several][1]
+    assert count >= 3
+    assert rows[f"{several}; SELECT nope"] == (1054, count)
+    assert rows["SELECT 'between'"] == rows["SELECT 'the last'"] == (None, 1)
+    assert seen.summary["coverage"]["damaged"] == 0
+    assert seen.summary["coverage"]["skipped_bytes"] == 0
+
+
 @pytest.fixture
 def stranger(folder: Path) -> tuple[Path, dict[str, Any]]:
     """A folder of a user without a database account, and what makes ``proxy`` run as that user."""
@@ -432,3 +455,95 @@ def test_a_capture_and_the_proxy_see_the_same(maria: Server, tmp_path: Path, mod
     by_proxy, by_capture = classes(recording, maria.port), classes(capture, maria.port)
     assert by_proxy == by_capture
     assert sum(counts[0] for counts in by_proxy.values()) > 4000
+
+
+class Silent:
+    """A server that takes connections and says ``says`` for ever, or nothing; it never reads."""
+
+    def __init__(self, says: bytes = b"") -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.says = says
+        self.links: list[socket.socket] = []
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    @property
+    def target(self) -> tuple[str, str]:
+        return "--server", f"127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                link, _ = self.listener.accept()
+                self.links.append(link)
+                fill(link, self.says)
+
+    def close(self) -> None:
+        # Closing alone does not wake who accepts.
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        for each in (self.listener, *self.links):
+            each.close()
+
+
+def fill(link: socket.socket, says: bytes) -> None:
+    """Send until nothing more goes through."""
+    link.settimeout(0.5)
+    with contextlib.suppress(OSError):
+        while says:
+            link.sendall(says)
+
+
+#: Answers without end, and statements without end.
+ROW, QUERY = b"\x01\x00\x00\x05x" * 20_000, b"\x09\x00\x00\x00\x03SELECT 1" * 8_000
+
+
+@pytest.mark.parametrize("signal_of_the_end", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("says", "asks"),
+    [(b"", b""), (b"", QUERY), (ROW, b""), (ROW, QUERY)],
+    ids=["silent", "asks", "tells", "both"],
+)
+@pytest.mark.parametrize("way", [(), ("--no-tls",)], ids=["plain", "login"])
+def test_wedged_on_both_sides_it_ends_in_time_and_leaves_nothing(
+    says: bytes, asks: bytes, signal_of_the_end: signal.Signals, way: tuple[str, ...], tmp_path: Path
+) -> None:
+    """A client that never reads, a server that never answers: after the grace both connections are closed."""
+    server = Silent(says)
+    argv = [agent_path(), "proxy", "--listen", "127.0.0.1:0", *server.target, *way, "--grace", "1s"]
+    argv += ["-o", str(tmp_path / "t.recording")]
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.close)
+        process = stack.enter_context(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True))
+        stack.callback(process.kill)
+        assert process.stdout
+        port = int(json.loads(process.stdout.readline())["address"].rpartition(":")[2])
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(3)]
+        for client in clients:
+            fill(client, asks)
+        end = time.monotonic() + 30
+        while len(server.links) < len(clients):
+            assert time.monotonic() < end, "the proxy connects to the server"
+            time.sleep(0.01)
+        started = time.monotonic()
+        process.send_signal(signal_of_the_end)
+        rest, _ = process.communicate(timeout=60)
+        took_s = time.monotonic() - started
+        assert process.returncode == 0
+        assert json.loads(rest)["sessions"] == 3
+        # The grace, and on a busy machine what a process takes to end.
+        assert took_s < 1 + 10
+        for each in (*clients, *server.links):
+            assert is_over(each)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+
+
+def is_over(link: socket.socket) -> bool:
+    link.settimeout(10)
+    try:
+        while link.recv(1 << 20):
+            pass
+    except ConnectionError:
+        pass
+    return True

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from headrace.hunt import Hunt, examine, watch
 from headrace.model import ServerLogin
+from headrace.rules.redo import capacity_bytes
 from headrace.target.local import LocalTarget
+from tests.loads import load, spec
 from tests.mysqld import find_mysqld
-from tests.programs import agent_path
 from tests.servers import Server, mariadb, mysql
 
 #: Rows of which four fit on a page of 16 KiB: twice as many in each of the doublings.
@@ -29,7 +26,6 @@ MIB = 1 << 20
 #: What a fresh server on a small, shared machine may be told beside what was made ill. Each is true of it.
 TRUE_OF_BOTH = {
     "REDO01",  # the redo log of a fresh server is small
-    "FLUSH02",  # MariaDB flushes neighbours unless told otherwise
     "FLUSH03",  # MySQL 8.0 goes through the page cache unless told otherwise
     "STMT01",  # the load is one statement
     "STMT04",
@@ -90,28 +86,6 @@ def fill(server: Server) -> Server:
     return server
 
 
-def spec(connections: int, *statements: dict[str, Any], transaction: bool = False) -> dict[str, Any]:
-    operation = {"name": "work", "transaction": transaction, "statements": list(statements)}
-    workload = {"kind": "sql", "prepared": False, "operations": [operation]}
-    return {"workload": workload, "connections": connections, "seconds": 60.0}
-
-
-@contextlib.contextmanager
-def load(server: Server, content: dict[str, Any]) -> Iterator[None]:
-    argv = [agent_path(), "drive", "run", "-", "--mysql-socket", server.socket, "--mysql-user", "root"]
-    with subprocess.Popen(
-        [*argv, "--mysql-database", "shop"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(content))
-        process.stdin.close()
-        try:
-            yield
-            assert process.poll() is None, "the load ended early"
-        finally:
-            process.terminate()
-
-
 def hunt(server: Server) -> Hunt:
     login = ServerLogin(socket=server.socket, user="root")
     return examine(asyncio.run(watch(LocalTarget(), SECONDS, login)))
@@ -147,17 +121,31 @@ def test_a_pool_smaller_than_the_data(server: Server) -> None:
     assert codes(found) - TRUE_OF_BOTH == {"POOL01"}, said(found)
 
 
-def test_a_global_sort_buffer(server: Server) -> None:
-    (before,) = server.sql("SELECT @@global.sort_buffer_size")
-    server.sql(f"SET GLOBAL sort_buffer_size = {256 * MIB}")
+def test_a_global_buffer_of_sessions(server: Server) -> None:
+    # Not sort_buffer_size: MySQL takes only as much of that as a sort needs.
+    (before,) = server.sql("SELECT @@global.read_rnd_buffer_size")
+    server.sql(f"SET GLOBAL read_rnd_buffer_size = {256 * MIB}")
     try:
         found = hunt(server)
     finally:
-        server.sql(f"SET GLOBAL sort_buffer_size = {before[0]}")
-    assert found.finding("SESS01@sort_buffer_size") is not None, said(found)
+        server.sql(f"SET GLOBAL read_rnd_buffer_size = {before[0]}")
+    finding = found.finding("SESS01")
+    assert finding is not None, said(found)
+    assert list(finding.hit.remedies[0].settings) == ["server.read_rnd_buffer_size"]
     # The pool is still small for its data, and was read from before.
     assert codes(found) - TRUE_OF_BOTH - {"POOL01"} == {"SESS01"}, said(found)
     assert "SESS01" not in codes(hunt(server))
+
+
+def test_the_redo_log_that_is_in_force(folder: Path) -> None:
+    program = find_mysqld()
+    if isinstance(program, str):
+        pytest.skip(program)
+    with mysql(program, folder / "r", "--innodb-log-file-size=100M") as server:
+        assert server.sql("SELECT @@innodb_redo_log_capacity") == [(100 * MIB,)]
+        found = hunt(server)
+    assert capacity_bytes(found.evidence) == 200 * MIB
+    assert found.finding("REDO04") is None, said(found)
 
 
 def test_one_contended_row(server: Server) -> None:

@@ -180,7 +180,7 @@ def test_a_changed_plan_is_refused_in_the_same_folder(bench: Callable[[str], Ben
 
 
 def test_a_full_disk_is_one_clear_line(bench: Callable[[str], Bench]) -> None:
-    lab = bench(FIO.replace('"400M"', '"900T"'))
+    lab = bench(FIO.replace('"400M"', '"60T"'))
     code, _, err = lab.finish()
     assert code == 8, err
     assert "Traceback" not in err

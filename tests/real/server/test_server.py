@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from headrace import knobs
 from headrace.errors import (
     Busy,
     CommandFailed,
@@ -29,11 +28,9 @@ from headrace.errors import (
     ServerStartFailed,
     StoreError,
 )
-from headrace.knobs import Cost
 from headrace.model import OWNER_VARIABLE, ServerEndpoint, Tool, Value, Vendor
 from headrace.server import PrivateServer, ServerSpec, build_dataset, dataset_folder, restore_dataset
 from headrace.server.allocator import find_allocator
-from headrace.server.program import locate
 from headrace.target import Completed, Process, Target
 from headrace.target.local import LocalTarget
 from tests import sshd
@@ -373,24 +370,6 @@ async def test_a_folder_that_the_servers_account_cannot_enter(mariadb: Bench) ->
     server = PrivateServer(mariadb.target, mariadb.spec(), "/d", f"{closed}/run", "o")
     with pytest.raises(NotReady, match="the server's account cannot reach it"):
         await server.start()
-
-
-async def test_the_catalogue_of_knobs_agrees_with_the_server(bench: Bench) -> None:
-    server = await bench.server()
-    endpoint = await server.start()
-    there = {row[0] for row in await server.query("SHOW GLOBAL VARIABLES")}
-    options = set((await locate(bench.target, bench.spec())).defaults)
-    listed = {n.removeprefix("server."): k for n, k in knobs.CATALOGUE.items() if k.applies_to}
-    assert len(listed) > 50
-    known = there | options  # a few options are not variables
-    assert [n for n, k in listed.items() if k.applies(bench.vendor, endpoint.version) != (n in known)] == []
-    for name in (n for n, k in listed.items() if n in there and k.cost is Cost.DYNAMIC):
-        said = ""
-        try:
-            await server.query(f"SET GLOBAL {name} = @@GLOBAL.{name}")
-        except CommandFailed as error:
-            said = str(error)
-        assert "read only" not in said, name
 
 
 # --- programs and allocators

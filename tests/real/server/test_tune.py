@@ -64,9 +64,18 @@ def test_a_search_killed_and_continued_is_confirmed(bench: Callable[[str], Bench
 
     found = json.loads(out)
     if found["winner"] is None:
-        # On a busy machine every trial may be invalid: that is no matter of searching and confirming.
+        # On a busy machine trials may be invalid, or too unlike each other in three blocks: that is no matter of
+        # searching and confirming, as long as the point that does not wait was the faster one where compared.
+        if trials[3]["state"] != "complete":
+            return
         records = [json.loads(p.read_text()) for p in lab.output.glob("confirm/trials/0*/trial.json")]
-        assert any("another program" in r["reason"] for r in records), found
+        seen = [(r["treatment"], r["state"], r["lost_share"], r["reason"]) for r in records]
+        (point,) = [
+            p for p in found["confirmed"] if p["settings"].get("server.binlog_commit_wait_usec") == 20
+        ]
+        ratios = [e["ratio"] for e in point["effects"] if e["response"] == "throughput" and e["ratio"]]
+        assert all(ratio["estimate"] > 1.5 for ratio in ratios), (point, seen)
+        assert ratios or any(r["state"] != "complete" for r in records), (point, seen)
         return
     (speed,) = [e for e in found["winner"]["effects"] if e["response"] == "throughput"]
     assert speed["ratio"]["low"] > 1.5, speed

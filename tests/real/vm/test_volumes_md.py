@@ -356,9 +356,10 @@ address = "{address}"
 identity_file = "{identity}"
 known_hosts = "{known_hosts}"
 [design]
-kind = "factorial"
-baseline = "64K"
+kind = "cumulative"
+baseline = "RAID5"
 blocks = 1
+rungs = {{ RAID5 = [] }}
 [workload]
 kind = "fio"
 seconds = 4
@@ -371,9 +372,7 @@ size = "500M"
 devices = {devices}
 [base]
 "volume.raid_level" = 5
-[factors.chunk]
-knob = "volume.raid_chunk"
-levels = ["64K"]
+"volume.raid_chunk" = "64K"
 """
 
 #: Slowly, so that it lasts longer than the trial.

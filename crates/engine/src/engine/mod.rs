@@ -4,20 +4,24 @@
 //! out before the next reply is looked at.
 
 mod guests;
+#[cfg(test)]
+mod tests;
 mod turns;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io::ErrorKind;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::thread::set_current_timer_slack;
 use rustls::ClientConnection;
 
 use self::turns::cannot_connect;
 use crate::arrivals::{Arrivals, Think};
 use crate::client::{CANNOT_CONNECT, Client, Failure, NO_ANSWER, Random};
-use crate::net::{Address, Net};
+use crate::net::{Address, Happened, Net};
 use crate::recorder::{Recorder, Second, Times};
 use base::clock::now_ns;
 
@@ -75,6 +79,8 @@ pub struct Engine<'a, C> {
     /// Clients that let others go first, and places whose client has left.
     held: Vec<usize>,
     vacant: Vec<usize>,
+    /// Places whose operation begins with the next submit.
+    unsent: Vec<usize>,
     /// Operations at work.
     busy: usize,
     schedule: Schedule,
@@ -102,6 +108,8 @@ struct Slot<C> {
     operation: usize,
     intended_ns: u64,
     sent_ns: u64,
+    /// The operation has begun, and its first request is not with the kernel.
+    is_unsent: bool,
     /// When the client became free, or began to connect.
     since_ns: u64,
     retries_left: u32,
@@ -144,7 +152,8 @@ impl<'a, C: Client> Engine<'a, C> {
         stop: &'a AtomicBool,
     ) -> anyhow::Result<Self> {
         let slots = clients.map(|(number, client)| Slot::new(client, number, rules.seed));
-        let recorder = Recorder::new(rules.operations + 1, 0, 0);
+        let schedule = Schedule { start_ns: 0, window_start_ns: 0, end_ns: 0 };
+        let recorder = Recorder::new(rules.operations + 1, schedule);
         let slots: Vec<_> = slots.collect();
         Ok(Self {
             net: Net::open(slots.len())?,
@@ -154,8 +163,9 @@ impl<'a, C: Client> Engine<'a, C> {
             next_arrival_ns: None,
             held: Vec::new(),
             vacant: Vec::new(),
+            unsent: Vec::new(),
             busy: 0,
-            schedule: Schedule { start_ns: 0, window_start_ns: 0, end_ns: 0 },
+            schedule,
             recorder,
             is_driving: false,
             reconnects: false,
@@ -219,8 +229,10 @@ impl<'a, C: Client> Engine<'a, C> {
         feed: &mut impl Feed<C>,
         mut over: impl FnMut(Second),
     ) -> Outcome {
+        // The default slack ends a wait up to 50 us late. If the kernel refuses less, it stays.
+        let _ = set_current_timer_slack(NonZeroU64::new(1));
         self.schedule = schedule;
-        self.recorder = Recorder::new(self.rules.operations + 1, schedule.start_ns, schedule.window_start_ns);
+        self.recorder = Recorder::new(self.rules.operations + 1, schedule);
         self.pauses.push(Reverse((schedule.start_ns, usize::MAX, 0)));
         self.reconnects = true;
         let mut next_round_ns = 0;
@@ -229,23 +241,25 @@ impl<'a, C: Client> Engine<'a, C> {
             let fed_ns = feed.feed(&mut self, now);
             self.go_on(now);
             if now >= next_round_ns {
-                while now >= self.recorder.second_end_ns() {
-                    over(self.recorder.take_second());
-                }
+                self.end_seconds(now, &mut over);
                 next_round_ns = (now + HOUSEKEEPING_NS).min(self.recorder.second_end_ns());
                 if !self.keep_house(now) {
                     break;
                 }
             }
+            self.stamp_sends();
             self.net.wait(self.next_due_ns(now).min(next_round_ns).min(fed_ns));
+            // What came belongs to the second in which it came.
+            self.end_seconds(self.net.came_ns(), &mut over);
+            let mut replies = 0;
             while let Some((place, happened)) = self.net.pop() {
+                replies += u32::from(matches!(happened, Happened::Received));
                 self.react(place, happened).expect("a lost connection is made anew");
             }
+            self.recorder.unseen(self.net.longest_unseen_ns(), replies);
         }
         let end_ns = self.recorder.last_end_ns().max(self.schedule.end_ns);
-        while end_ns >= self.recorder.second_end_ns() {
-            over(self.recorder.take_second());
-        }
+        self.end_seconds(end_ns, &mut over);
         over(self.recorder.take_second());
         let mut unfinished = self.busy as u64;
         // Nothing is due any more but where the driver was stopped.
@@ -255,6 +269,13 @@ impl<'a, C: Client> Engine<'a, C> {
             self.next_arrival_ns = self.arrival_after();
         }
         Outcome { recorder: self.recorder, connections_lost: self.connections_lost, unfinished, end_ns }
+    }
+
+    /// Hands out the seconds that are over at `now`.
+    fn end_seconds(&mut self, now: u64, over: &mut impl FnMut(Second)) {
+        while now >= self.recorder.second_end_ns() {
+            over(self.recorder.take_second());
+        }
     }
 
     /// Starts what is due: clients that have rested, and arrivals for which a client is free.

@@ -49,8 +49,8 @@ impl<C: Client> Engine<'_, C> {
     }
 
     fn receive(&mut self, place: usize) -> Result<(), Failure> {
-        // After the bytes are here, before they are looked at: our own work is not the server's.
-        let now = now_ns();
+        // Not when we get to it: our work on the replies that came with it is not the server's.
+        let now = self.net.came_ns();
         let slot = &mut self.slots[place];
         self.out.clear();
         let progress = match &mut slot.tls {
@@ -124,6 +124,9 @@ impl<C: Client> Engine<'_, C> {
         if self.out.is_empty() {
             return Ok(());
         }
+        if !self.net.queues() {
+            self.stamp_sends();
+        }
         let sent = match &mut self.slots[place].tls {
             None => self.net.send(place, &self.out),
             Some(session) => {
@@ -131,7 +134,34 @@ impl<C: Client> Engine<'_, C> {
                 seal(session, &self.out, &mut self.wire).and_then(|()| self.net.send(place, &self.wire))
             }
         };
+        if self.net.is_full() {
+            self.stamp_sends();
+            self.net.submit();
+        }
         sent.or_else(|error| self.connection_broke(place, lost(&error)))
+    }
+
+    /// What was begun is sent now. Operations begin when their requests go to the kernel, not when they are queued:
+    /// what passes in between is ours, and that is the lateness.
+    pub(super) fn stamp_sends(&mut self) {
+        if self.unsent.is_empty() {
+            return;
+        }
+        let now = now_ns();
+        for place in self.unsent.drain(..) {
+            let slot = &mut self.slots[place];
+            if !std::mem::take(&mut slot.is_unsent) {
+                continue;
+            }
+            slot.sent_ns = now;
+            self.recorder.late(now.saturating_sub(slot.intended_ns.max(slot.since_ns)));
+            if self.rules.is_given {
+                self.recorder.lagged(now.saturating_sub(slot.intended_ns));
+            } else if self.rules.arrivals.is_none() {
+                // Nobody has asked before: in a closed loop a user is there when it asks.
+                slot.intended_ns = now;
+            }
+        }
     }
 
     fn logged_in(&mut self, place: usize, now: u64) {
@@ -152,6 +182,7 @@ impl<C: Client> Engine<'_, C> {
         let slot = &mut self.slots[place];
         slot.since_ns = now;
         slot.set_state(State::Free);
+        slot.is_unsent = false;
         if self.rules.is_given {
             self.take_turn(place, now);
         } else if self.rules.arrivals.is_some() {
@@ -196,17 +227,15 @@ impl<C: Client> Engine<'_, C> {
         let slot = &mut self.slots[place];
         slot.rests_until_ns = None;
         slot.intended_ns = intended_ns;
+        slot.sent_ns = intended_ns.max(slot.since_ns);
+        slot.is_unsent = true;
+        self.unsent.push(place);
         slot.retries_left = self.rules.retries;
         slot.set_state(State::Busy);
         self.busy += 1;
         self.out.clear();
         let progress = slot.client.begin(&mut self.out, &mut slot.random);
-        let now = now_ns();
-        slot.sent_ns = now;
-        self.recorder.late(now - intended_ns.max(slot.since_ns).min(now));
-        if self.rules.is_given {
-            self.recorder.lagged(now.saturating_sub(intended_ns));
-        }
+        let now = slot.sent_ns;
         // Only before the trial does a lost connection end anything.
         let _ = self.follow(place, progress, now);
     }
@@ -260,6 +289,7 @@ impl<C: Client> Engine<'_, C> {
         let slot = &mut self.slots[place];
         self.net.close(place);
         slot.tls = None;
+        slot.is_unsent = false;
         slot.set_state(State::Down);
         slot.down_since_ns.get_or_insert(now);
         let rest_ns = slot.back_off_ns / 2 + slot.random.random_range(0..=slot.back_off_ns / 2);
@@ -280,6 +310,7 @@ impl<C: Client> Slot<C> {
             operation: 0,
             intended_ns: 0,
             sent_ns: 0,
+            is_unsent: false,
             since_ns: 0,
             retries_left: 0,
             back_off_ns: 0,

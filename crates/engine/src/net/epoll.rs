@@ -14,6 +14,7 @@ use rustix::time::{
 
 use super::address::Address;
 use super::happened::Happened;
+use base::clock::now_ns;
 
 const EVENTS_AT_ONCE: usize = 512;
 const RECEIVE_BUFFER: usize = 64 * 1024;
@@ -27,6 +28,9 @@ pub struct EpollNet {
     sockets: Vec<Option<Socket>>,
     events: Vec<Event>,
     looked_at: usize,
+    /// When the last wait returned, and how long before that the one before it had.
+    came_ns: u64,
+    longest_unseen_ns: u64,
     buffer: Vec<u8>,
     received: usize,
 }
@@ -52,6 +56,8 @@ impl EpollNet {
             sockets: (0..clients).map(|_| None).collect(),
             events: Vec::with_capacity(EVENTS_AT_ONCE),
             looked_at: 0,
+            came_ns: now_ns(),
+            longest_unseen_ns: 0,
             buffer: vec![0; RECEIVE_BUFFER],
             received: 0,
         })
@@ -85,6 +91,14 @@ impl EpollNet {
         self.sockets[place] = None;
     }
 
+    pub fn came_ns(&self) -> u64 {
+        self.came_ns
+    }
+
+    pub fn longest_unseen_ns(&self) -> u64 {
+        self.longest_unseen_ns
+    }
+
     pub fn wait(&mut self, until_ns: u64) {
         if until_ns != self.timer_ns {
             self.timer_ns = until_ns;
@@ -97,10 +111,12 @@ impl EpollNet {
         }
         self.events.clear();
         self.looked_at = 0;
+        self.longest_unseen_ns = now_ns() - self.came_ns;
         match epoll::wait(&self.epoll, spare_capacity(&mut self.events), None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => unreachable!("epoll_wait on an epoll of our own: {error}"),
         }
+        self.came_ns = now_ns();
     }
 
     pub fn pop(&mut self) -> Option<(usize, Happened)> {
@@ -137,6 +153,10 @@ impl EpollNet {
         if flags.contains(EventFlags::OUT) {
             let count = send_now(&socket.fd, &socket.unsent)?;
             socket.unsent.drain(..count);
+            if socket.unsent.is_empty() {
+                // Thousands may each send a long request once.
+                socket.unsent = Vec::new();
+            }
             self.watch(place)?;
         }
         if !flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {

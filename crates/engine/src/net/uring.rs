@@ -19,12 +19,15 @@ use super::happened::Happened;
 use base::clock::now_ns;
 
 const ENTRIES: u32 = 1024;
-/// Sends wait for each other at most in this number: each takes some microseconds, and the time of a send is taken
-/// when it is queued.
+/// Sends that one call submits at most: each takes the kernel some microseconds.
 const SENDS_AT_ONCE: usize = 8;
+/// A socket takes at least as much at once where nothing is left in it of what was sent before.
+const SURELY_SENT: usize = 16 * 1024;
 /// Small, because every connection has one; it grows where results are large.
 const FIRST_BUFFER: usize = 4 * 1024;
 const LARGEST_BUFFER: usize = 64 * 1024;
+/// A socket keeps no larger buffer of what it sends: thousands may each send a long request once.
+const KEPT_OUTPUT: usize = 16 * 1024;
 
 /// IORING_RECVSEND_POLL_FIRST (Linux 5.19): nothing is there yet when we ask for the reply to what we send only now.
 const POLL_FIRST: u16 = 1;
@@ -36,12 +39,21 @@ const KINDS: u64 = 4;
 
 pub struct UringNet {
     ring: IoUring,
+    /// Whether the kernel says that something waits to be taken.
+    tells_waiting: bool,
     /// Under the number that stands in what the kernel returns. A closed socket stays until all has returned.
     sockets: Vec<Option<Box<Socket>>>,
     vacant: Vec<usize>,
     /// Place of the client -> number of its socket.
     numbers: Vec<Option<usize>>,
     queued_sends: usize,
+    /// Sends that the kernel has not returned, and those of them that were made since the last wait.
+    sends_out: usize,
+    new_sends: usize,
+    /// When the last wait returned, and how many completions it brought: those that came later are the next one's.
+    came_ns: u64,
+    ready: usize,
+    longest_unseen_ns: u64,
     /// What came last is in this socket's buffer; the next receive waits until it was looked at.
     current: Option<(usize, usize)>,
 }
@@ -64,10 +76,15 @@ struct Socket {
 impl UringNet {
     pub fn open(clients: usize) -> io::Result<Self> {
         // Completions are worked off where we wait for them, not in interrupts of our own work (Linux 6.1).
-        let ring = IoUring::builder()
+        let deferred = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
-            .build(ENTRIES)
+            .setup_taskrun_flag()
+            .build(ENTRIES);
+        let tells_waiting = deferred.is_ok();
+        // From Linux 5.19 on at least without interrupts.
+        let ring = deferred
+            .or_else(|_| IoUring::builder().setup_coop_taskrun().build(ENTRIES))
             .or_else(|_| IoUring::new(ENTRIES))?;
         // Timeouts of a wait came with Linux 5.11; without them epoll is the better choice.
         if !ring.params().is_feature_ext_arg() {
@@ -75,10 +92,16 @@ impl UringNet {
         }
         Ok(Self {
             ring,
+            tells_waiting,
             sockets: Vec::new(),
             vacant: Vec::new(),
             numbers: vec![None; clients],
             queued_sends: 0,
+            sends_out: 0,
+            new_sends: 0,
+            came_ns: now_ns(),
+            ready: 0,
+            longest_unseen_ns: 0,
             current: None,
         })
     }
@@ -128,10 +151,19 @@ impl UringNet {
         socket.output.extend_from_slice(bytes);
         socket.sent = 0;
         self.push_send(number);
-        if self.queued_sends >= SENDS_AT_ONCE {
-            self.submit();
-        }
         Ok(())
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.queued_sends >= SENDS_AT_ONCE
+    }
+
+    pub fn came_ns(&self) -> u64 {
+        self.came_ns
+    }
+
+    pub fn longest_unseen_ns(&self) -> u64 {
+        self.longest_unseen_ns
     }
 
     pub fn close(&mut self, place: usize) {
@@ -149,18 +181,29 @@ impl UringNet {
         let limit = Timespec::new().sec(left_ns / 1_000_000_000).nsec((left_ns % 1_000_000_000) as u32);
         let arguments = SubmitArgs::new().timespec(&limit);
         self.queued_sends = 0;
+        // Sends complete in the call that makes them: it would return for them alone, and be called again at once.
+        // One that is left from before, or may be, is not waited for: replies would wait with it.
+        let wanted = if self.sends_out == self.new_sends { self.new_sends + 1 } else { 1 };
+        self.new_sends = 0;
+        let was_waiting = !self.tells_waiting || self.ring.submission().taskrun();
         // Time is over, a signal came, or there are so many completions that they must be taken first: all of
-        // that shows in what `next` finds.
-        let _ = self.ring.submitter().submit_with_args(1, &arguments);
+        // that shows in what `pop` finds.
+        let _ = self.ring.submitter().submit_with_args(wanted, &arguments);
+        let now = now_ns();
+        self.longest_unseen_ns = if was_waiting { now - self.came_ns } else { 0 };
+        self.came_ns = now;
+        self.ready = self.ring.completion().len();
     }
 
     pub fn pop(&mut self) -> Option<(usize, Happened)> {
         self.receive_again();
-        loop {
+        while self.ready > 0 {
+            self.ready -= 1;
             let entry = self.ring.completion().next()?;
             let number = (entry.user_data() / KINDS) as usize;
             let Some(socket) = &mut self.sockets[number] else { continue };
             socket.outstanding -= 1;
+            self.sends_out -= usize::from(entry.user_data() % KINDS == SEND);
             let Some(place) = socket.place else {
                 self.free_if_returned(number);
                 continue;
@@ -176,6 +219,7 @@ impl UringNet {
                 Err(error) => return Some((place, Happened::Broken(error))),
             }
         }
+        None
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -219,6 +263,10 @@ impl UringNet {
         }
         if socket.sent == socket.output.len() {
             if socket.unsent.is_empty() {
+                if socket.output.capacity() > KEPT_OUTPUT {
+                    socket.output = Vec::new();
+                    socket.sent = 0;
+                }
                 return Ok(None);
             }
             socket.output.clear();
@@ -256,6 +304,8 @@ impl UringNet {
         let Some(socket) = &mut self.sockets[number] else { return };
         socket.is_sending = true;
         let rest = &socket.output[socket.sent..];
+        self.sends_out += 1;
+        self.new_sends += usize::from(rest.len() <= SURELY_SENT);
         let entry = opcode::Send::new(Fd(socket.fd.as_raw_fd()), rest.as_ptr(), rest.len() as u32)
             .flags(SendFlags::NOSIGNAL.bits() as i32)
             .build();
@@ -279,7 +329,7 @@ impl UringNet {
     }
 
     /// Hands what is queued to the kernel, without waiting.
-    fn submit(&mut self) {
+    pub fn submit(&mut self) {
         self.queued_sends = 0;
         // Interrupted, or too many completions wait: the entries stay queued for the next time.
         let _ = self.ring.submit();

@@ -54,6 +54,8 @@ pub struct Limits {
     /// Version 2: swap alone. Version 1: memory and swap together.
     memory_swap_max_bytes: Option<Limit>,
     memory_and_swap_max_bytes: Option<Limit>,
+    /// Threads and processes of the group together.
+    pids_max: Option<Limit>,
     io: Vec<IoLimit>,
 }
 
@@ -143,6 +145,10 @@ pub fn read(host: &Folder, hierarchies: &Hierarchies, text: &str) -> Limits {
         memory = tightest(&folders, "memory.limit_in_bytes");
         both = tightest(&folders, "memory.memsw.limit_in_bytes");
     }
+    let pids = match v2("pids") {
+        Some(folders) => tightest(folders, "pids.max").or(Some(Limit::Max)),
+        None => v1("pids").and_then(|folders| tightest(&folders, "pids.max").or(Some(Limit::Max))),
+    };
     let io = if let Some(folders) = v2("io") {
         folders.iter().flat_map(io_max).collect()
     } else {
@@ -159,6 +165,7 @@ pub fn read(host: &Folder, hierarchies: &Hierarchies, text: &str) -> Limits {
         memory_high_bytes: high,
         memory_swap_max_bytes: swap,
         memory_and_swap_max_bytes: both,
+        pids_max: pids,
         io,
         groups,
     }
@@ -288,6 +295,8 @@ mod tests {
                 ("sys/fs/cgroup/system.slice/memory.max", "max\n"),
                 ("sys/fs/cgroup/system.slice/mysql.service/cpu.max", "400000 100000\n"),
                 ("sys/fs/cgroup/system.slice/mysql.service/cpu.weight", "100\n"),
+                ("sys/fs/cgroup/system.slice/pids.max", "9000\n"),
+                ("sys/fs/cgroup/system.slice/mysql.service/pids.max", "max\n"),
                 ("sys/fs/cgroup/system.slice/mysql.service/memory.max", "8589934592\n"),
                 ("sys/fs/cgroup/system.slice/mysql.service/cpuset.cpus.effective", "0-3\n"),
                 (
@@ -300,6 +309,7 @@ mod tests {
         assert_eq!(found["cpu_weight"], 100);
         assert_eq!(found["memory_max_bytes"], 8_589_934_592_u64);
         assert_eq!(found["memory_high_bytes"], "max");
+        assert_eq!(found["pids_max"], 9000);
         assert_eq!(found["cpuset_cpus"], "0-3");
         assert_eq!(found["io"][0]["write_bytes_s"], 1_048_576);
         assert_eq!(found["io"][0]["read_bytes_s"], "max");

@@ -9,11 +9,13 @@ use std::time::Duration;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::Serialize;
 
+use super::counters::{self, Counter};
 use super::files::ReadError;
+use super::origins;
 use super::processes::Server;
 use super::redact;
 use crate::server::query::rows;
-use crate::server::replication::{self, Channel};
+use crate::server::replication::{self, Channel, Replica};
 use mysql::{Connection, Endpoint, Error, Options};
 
 /// With more tables, sizes are left out: opening them takes the server seconds and evicts others from its cache.
@@ -34,15 +36,30 @@ pub struct Settings {
     version: String,
     version_text: String,
     version_comment: String,
-    /// SHOW GLOBAL VARIABLES, without whatever looks like a password.
+    /// SHOW GLOBAL VARIABLES, without whatever looks like a password; what it cuts is read as `@@GLOBAL`.
     variables: BTreeMap<String, String>,
+    /// Variables that a SET GLOBAL changed since the start, sorted; on MySQL only those that sessions do not have.
+    /// Null where it is not known.
+    set_since_start: Option<Vec<String>>,
+    /// MySQL: what mysqld-auto.cnf holds (SET PERSIST).
+    persisted: Option<BTreeMap<String, String>>,
     /// Names of the active ones, sorted.
     plugins: Option<Vec<String>>,
     /// Without the system's own schemas; null where it took too long.
     engines: Option<Vec<Engine>>,
+    /// InnoDB's part of it where `engines` is null, from what InnoDB keeps itself.
+    innodb_size: Option<Engine>,
     tables_without_primary_key: Option<u64>,
+    /// The fullest AUTO_INCREMENT columns; null where the tables were not looked at.
+    auto_increment: Option<Vec<Counter>>,
+    /// The file that holds all sessions' temporary InnoDB tables, which only a restart makes smaller.
+    temporary_tablespace_bytes: Option<u64>,
     /// One entry a channel; null where we may not know.
     replication: Option<Vec<Channel>>,
+    /// Those that are connected; null where we may not know.
+    replicas: Option<Vec<Replica>>,
+    /// Where they connect from.
+    replica_addresses: Option<Vec<String>>,
     performance_schema: Option<PerformanceSchema>,
     /// The server's process on this host; null where it is elsewhere or is not known.
     pid: Option<u32>,
@@ -92,24 +109,39 @@ pub fn read(
         version_comment: text("version_comment"),
         version_text,
         plugins: asked.plugins(&mut connection),
+        set_since_start: asked.quietly(&mut connection, origins::set_since_start),
+        persisted: asked.quietly(&mut connection, origins::persisted),
         replication: asked.replication(&mut connection),
+        replicas: asked.quietly(&mut connection, replication::replicas),
+        replica_addresses: asked.quietly(&mut connection, replication::replica_addresses),
         performance_schema: asked.performance_schema(&mut connection, &text("performance_schema")),
         // Last and dearest: a server that is cut short here has answered all else.
         engines: None,
+        innodb_size: None,
         tables_without_primary_key: None,
+        auto_increment: None,
+        temporary_tablespace_bytes: None,
         pid: pid(&connection, &options.endpoint, &variables, servers, hostname),
         privileges_missing: Vec::new(),
         variables,
     })
     .map(|mut settings| {
         asked.process_privilege(&mut connection);
+        settings.temporary_tablespace_bytes = asked.temporary_tablespace(&mut connection);
         if asked.sees_all_tables(&mut connection) && asked.has_few_tables(&mut connection) {
             settings.engines = asked.engines(&mut connection);
+        }
+        if settings.engines.is_none() {
+            let page_bytes = settings.variables.get("innodb_page_size").and_then(|size| size.parse().ok());
+            settings.innodb_size = asked.innodb_size(&mut connection, page_bytes.unwrap_or(16384));
         }
         let tables =
             settings.engines.as_ref().map(|engines| engines.iter().map(|engine| engine.tables).sum());
         settings.tables_without_primary_key =
             tables.and_then(|tables: u64| Some(tables.saturating_sub(asked.primary_keys(&mut connection)?)));
+        if settings.engines.is_some() {
+            settings.auto_increment = asked.auto_increment(&mut connection);
+        }
         settings.privileges_missing = asked.missing;
         settings
     })
@@ -172,19 +204,37 @@ impl Asked<'_> {
 
     fn variables(&mut self, connection: &mut Connection) -> Option<BTreeMap<String, String>> {
         let rows = self.ask(connection, "variables", "", "SHOW GLOBAL VARIABLES")?;
-        let pair = |row: Vec<Option<String>>| {
+        let mut found = Vec::new();
+        for row in rows {
             let mut cells = row.into_iter();
-            let name = cells.next()??;
-            let value = cells.next()?.unwrap_or_default();
+            let (Some(Some(name)), Some(value)) = (cells.next(), cells.next()) else { continue };
+            let shown = value.unwrap_or_default();
+            let whole = if origins::may_be_cut(&shown) && !self.is_lost {
+                origins::whole(connection, &name)
+            } else {
+                None
+            };
+            found.push((name, whole.unwrap_or(shown)));
+        }
+        let pair = |(name, value): (String, String)| {
             let is_statement = STATEMENTS.contains(&name.as_str()) && !value.is_empty();
             let value = if is_statement {
                 redact::REMOVED.to_owned()
             } else {
                 redact::value(&name, &value).to_owned()
             };
-            Some((name, value))
+            (name, value)
         };
-        Some(rows.into_iter().filter_map(pair).collect())
+        Some(found.into_iter().map(pair).collect())
+    }
+
+    /// What few accounts may know, and nothing depends on: that it is missing is no error.
+    fn quietly<T>(
+        &mut self,
+        connection: &mut Connection,
+        ask: impl FnOnce(&mut Connection) -> Option<T>,
+    ) -> Option<T> {
+        if self.is_lost { None } else { ask(connection) }
     }
 
     fn plugins(&mut self, connection: &mut Connection) -> Option<Vec<String>> {
@@ -281,6 +331,56 @@ impl Asked<'_> {
             Some(Engine { engine: row.first()?.clone()?, tables: number(1)?, rows, data_bytes, index_bytes })
         };
         Some(rows.into_iter().filter_map(engine).collect())
+    }
+
+    fn auto_increment(&mut self, connection: &mut Connection) -> Option<Vec<Counter>> {
+        let mut read = |sql: &str| {
+            let sql = format!("{sql} AND TABLE_SCHEMA NOT IN {SYSTEM_SCHEMAS}");
+            self.ask(connection, "AUTO_INCREMENT columns", "", &sql)
+        };
+        Some(counters::fullest(read(counters::COLUMNS)?, read(counters::NEXT)?))
+    }
+
+    /// Of what MySQL 8 has there, only the undo logs of temporary tables; each session's tables have their own file.
+    fn temporary_tablespace(&mut self, connection: &mut Connection) -> Option<u64> {
+        let sql = if connection.is_mariadb() {
+            "SELECT FILE_SIZE FROM information_schema.INNODB_SYS_TABLESPACES WHERE NAME = 'innodb_temporary'"
+        } else {
+            "SELECT TOTAL_EXTENTS * EXTENT_SIZE FROM information_schema.FILES \
+             WHERE TABLESPACE_NAME = 'innodb_temporary'"
+        };
+        let rows = self.ask(connection, "temporary tablespace", "PROCESS", sql)?;
+        rows.first()?.first()?.as_deref()?.parse().ok()
+    }
+
+    /// The sizes that InnoDB keeps of its tables for the optimiser, or of their files: a server that is too busy to open
+    /// its tables, or has too many, tells these at once. None where neither may be read.
+    fn innodb_size(&mut self, connection: &mut Connection, page_bytes: u64) -> Option<Engine> {
+        let statistics = "SELECT COUNT(*), SUM(n_rows), SUM(clustered_index_size), SUM(sum_of_other_index_sizes) \
+             FROM mysql.innodb_table_stats WHERE database_name NOT IN ('mysql', 'sys')";
+        let table = if connection.is_mariadb() { "INNODB_SYS_TABLESPACES" } else { "INNODB_TABLESPACES" };
+        let files = format!(
+            "SELECT COUNT(*), NULL, SUM(FILE_SIZE), 0 FROM information_schema.{table} \
+             WHERE NAME LIKE '%/%' AND NAME NOT LIKE 'mysql/%' AND NAME NOT LIKE 'sys/%'"
+        );
+        for (sql, unit) in [(statistics.to_owned(), page_bytes), (files, 1)] {
+            if self.is_lost {
+                return None;
+            }
+            // The error that matters is that of the sizes themselves.
+            let Ok(found) = rows(connection, &sql) else { continue };
+            let number = |column: usize| found.first()?.get(column)?.as_deref()?.parse::<u64>().ok();
+            if let (Some(tables @ 1..), Some(data)) = (number(0), number(2)) {
+                return Some(Engine {
+                    engine: "InnoDB".to_owned(),
+                    tables,
+                    rows: number(1),
+                    data_bytes: Some(data * unit),
+                    index_bytes: number(3).map(|size| size * unit),
+                });
+            }
+        }
+        None
     }
 
     fn primary_keys(&mut self, connection: &mut Connection) -> Option<u64> {

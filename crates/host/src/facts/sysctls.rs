@@ -6,13 +6,17 @@ use super::files::Folder;
 
 /// Folder under /proc/sys, prefixes of the names that matter in it, prefixes to leave out. By prefix, because
 /// what a subsystem offers differs between kernels, and a knob that is missing here could not be explained.
-const GROUPS: [(&str, &[&str], &[&str]); 6] = [
+const GROUPS: [(&str, &[&str], &[&str]); 7] = [
     // compact_memory and drop_caches only act; reading stat_refresh interrupts every CPU.
     ("vm", &[""], &["compact_memory", "drop_caches", "stat_refresh", "lowmem_reserve_ratio", "mmap_rnd_"]),
     // The key of the receive hash is nobody's business.
     ("net/core", &[""], &["netdev_rss_key", "bpf_jit_"]),
     // So is the key of fast open.
-    ("net/ipv4", &["tcp_", "udp_mem", "udp_rmem", "udp_wmem", "ip_local_port_range"], &["tcp_fastopen_key"]),
+    (
+        "net/ipv4",
+        &["tcp_", "udp_mem", "udp_rmem", "udp_wmem", "ip_local_port_range", "ip_local_reserved_ports"],
+        &["tcp_fastopen_key"],
+    ),
     (
         "kernel",
         &[
@@ -35,6 +39,7 @@ const GROUPS: [(&str, &[&str], &[&str]); 6] = [
     ),
     ("fs", &["aio-max-nr", "file-max", "nr_open"], &[]),
     ("fs/xfs", &[""], &["stats_clear"]),
+    ("net/netfilter", &["nf_conntrack_max", "nf_conntrack_count"], &[]),
 ];
 
 /// Name with dots -> value as the kernel prints it, columns separated by one space.

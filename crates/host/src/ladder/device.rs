@@ -179,6 +179,7 @@ pub fn rungs(place: &Place, size_bytes: u64, stop: &StopSignal) -> anyhow::Resul
         file: place.file(OFlags::empty())?,
         buffer: Aligned::random(4096),
         at: 0,
+        longest: LONGEST_APPEND,
         spoiled_by: place.spoiled_by.clone(),
     }));
     Ok((rungs, missing))
@@ -410,6 +411,7 @@ struct Append {
     file: File,
     buffer: Aligned,
     at: u64,
+    longest: u64,
     spoiled_by: Vec<String>,
 }
 
@@ -425,16 +427,41 @@ impl Rung for Append {
     }
 
     fn measure(&mut self, until: Instant, into: &mut Vec<f64>) -> anyhow::Result<()> {
-        time_each(until, into, || {
-            self.file.write_all_at(self.buffer.bytes(), self.at)?;
-            self.file.sync_all()?;
-            self.at += self.buffer.layout.size() as u64;
-            Ok(())
-        })?;
-        if self.at >= LONGEST_APPEND / 2 {
-            self.file.set_len(0)?;
-            self.at = 0;
+        loop {
+            let end = self.at + self.buffer.layout.size() as u64;
+            if end > self.longest {
+                // Between two measurements, so that freeing its blocks is in none of them.
+                self.file.set_len(0)?;
+                self.at = 0;
+                continue;
+            }
+            time_each(Instant::now(), into, || {
+                self.file.write_all_at(self.buffer.bytes(), self.at)?;
+                Ok(self.file.sync_all()?)
+            })?;
+            self.at = end;
+            if Instant::now() >= until {
+                return Ok(());
+            }
         }
-        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{Aligned, Append, Rung};
+
+    #[test]
+    fn however_long_it_is_measured_the_growing_file_stays_small() {
+        let (buffer, longest) = (Aligned::random(4096), 5 * 4096);
+        let file = tempfile::tempfile().unwrap();
+        let mut rung = Append { file, buffer, at: 0, longest, spoiled_by: Vec::new() };
+        let mut took = Vec::new();
+        while took.len() < 23 {
+            rung.measure(Instant::now() + Duration::from_millis(5), &mut took).unwrap();
+            assert!(rung.file.metadata().unwrap().len() <= longest);
+        }
     }
 }

@@ -10,7 +10,7 @@ pub mod selection;
 mod server;
 pub mod session;
 pub mod source;
-mod ticker;
+pub(crate) mod ticker;
 pub mod values;
 
 use std::io::ErrorKind;
@@ -53,6 +53,9 @@ pub struct SampleArguments {
     /// Comma-separated names of processes to list on every tick
     #[arg(long, default_value = FOLLOWED)]
     follow: String,
+    /// Ask the server on every tick, whatever its answers cost it
+    #[arg(long)]
+    every_tick: bool,
     #[command(flatten)]
     server: Box<ServerArguments>,
 }
@@ -81,7 +84,8 @@ pub fn run(arguments: &SampleArguments, all: &[&'static Kind]) -> anyhow::Result
     let server_loop = match server {
         Some(options) if kinds.iter().any(|kind| kind.is_server()) => {
             let ticker = Ticker::start(arguments.interval, last_tick, stop.clone(), missed.server)?;
-            Some(server::spawn(options, &kinds, ticker, stop.clone(), output.clone())?)
+            let rest = if arguments.every_tick { Rest::new } else { Rest::of_server };
+            Some(server::spawn(options, &kinds, rest, ticker, stop.clone(), output.clone())?)
         }
         _ => None,
     };

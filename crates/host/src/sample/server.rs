@@ -28,10 +28,11 @@ pub struct ServerLoop {
     stop: StopSignal,
 }
 
-/// Starts to sample the server; lines go to `output` as they come.
+/// Starts to sample the server; lines go to `output` as they come. `rest` says how often samplers are left out.
 pub fn spawn(
     options: Options,
     kinds: &[&'static Kind],
+    rest: fn(Duration) -> Rest,
     ticker: Ticker,
     stop: StopSignal,
     output: Arc<Output>,
@@ -41,9 +42,7 @@ pub fn spawn(
         samplers: kinds
             .iter()
             .filter_map(|kind| match kind.source {
-                Source::Server(sample) => {
-                    Some(Sampler { name: kind.name, sample, rest: Rest::new(kind.every) })
-                }
+                Source::Server(sample) => Some(Sampler { name: kind.name, sample, rest: rest(kind.every) }),
                 Source::Host(_) => None,
             })
             .collect(),

@@ -50,6 +50,9 @@ struct Status {
     active_transactions: u64,
     lock_wait_transactions: u64,
     oldest_transaction_s: Option<u64>,
+    /// MySQL: threads inside InnoDB, and those that `innodb_thread_concurrency` holds outside.
+    threads_inside: Option<u64>,
+    threads_queued: Option<u64>,
 }
 
 impl Status {
@@ -60,6 +63,7 @@ impl Status {
         status.read_file_io(section(text, "FILE I/O", true));
         status.read_log(section(text, "LOG", true));
         status.read_buffer_pool(section(text, "BUFFER POOL AND MEMORY", true));
+        status.read_row_operations(section(text, "ROW OPERATIONS", true));
         status
     }
 
@@ -149,6 +153,16 @@ impl Status {
         }
     }
 
+    /// `8 queries inside InnoDB, 24 queries in queue`
+    fn read_row_operations(&mut self, text: &str) {
+        for line in text.lines() {
+            if let Some((inside, rest)) = line.split_once(" queries inside InnoDB, ") {
+                self.threads_inside = self.threads_inside.or(first_number(inside));
+                self.threads_queued = self.threads_queued.or(first_number(rest));
+            }
+        }
+    }
+
     fn write(&self, values: &mut Values) {
         let age = |lsn: u64| Some(lsn.saturating_sub(self.checkpoint_lsn?));
         let singles = [
@@ -165,6 +179,8 @@ impl Status {
             ("active_transactions", Some(self.active_transactions)),
             ("lock_wait_transactions", Some(self.lock_wait_transactions)),
             ("oldest_transaction_s", Some(self.oldest_transaction_s.unwrap_or(0))),
+            ("threads_inside", self.threads_inside),
+            ("threads_queued", self.threads_queued),
         ];
         for (metric, number) in singles {
             if let Some(number) = number {
@@ -278,7 +294,7 @@ mod tests {
                 "pending_fsyncs": {"log": 1, "buffer pool": 0},
                 "pending_writes": {"LRU": 0, "flush list": 0, "single page": 0},
                 "active_transactions": {"": 4}, "lock_wait_transactions": {"": 1},
-                "oldest_transaction_s": {"": 3},
+                "oldest_transaction_s": {"": 3}, "threads_inside": {"": 0}, "threads_queued": {"": 0},
             })
         );
     }
@@ -317,7 +333,8 @@ mod tests {
             Max checkpoint age    7782360\nCheckpoint age target 7539162\n\
             ----------------------\nBUFFER POOL AND MEMORY\n----------------------\nPending reads      6\n\
             Pending writes: LRU 1, flush list 2, single page 0\n----------------------\n\
-            INDIVIDUAL BUFFER POOL INFO\n----------------------\n---BUFFER POOL 0\nPending reads 5\n";
+            INDIVIDUAL BUFFER POOL INFO\n----------------------\n---BUFFER POOL 0\nPending reads 5\n\
+            --------------\nROW OPERATIONS\n--------------\n8 queries inside InnoDB, 24 queries in queue\n";
         let status = Status::parse(text);
         let waiters: Vec<_> = status.semaphore_waiters.iter().map(|(name, n)| (name.as_str(), *n)).collect();
         assert_eq!(waiters, [("FLUSH_LIST", 1), ("btr0sea.cc:196", 2)]);
@@ -325,6 +342,7 @@ mod tests {
         assert_eq!((status.pending_aio_reads, status.pending_aio_writes), (Some(3), Some(4)));
         assert_eq!((status.pending_reads, status.max_checkpoint_age), (Some(6), Some(7_782_360)));
         assert_eq!(status.pending_fsyncs["buffer pool"], 3);
+        assert_eq!((status.threads_inside, status.threads_queued), (Some(8), Some(24)));
     }
 
     #[test]

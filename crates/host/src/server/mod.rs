@@ -1,14 +1,18 @@
 //! What a live server tells of itself: one statement of a vendor a file, and samplers of its counters.
 
 pub mod explain;
+pub mod histograms;
 pub mod innodb_mutex;
 pub mod innodb_status;
+mod lock_waits;
 pub mod performance_schema;
 pub mod processlist;
 pub mod query;
 pub mod replication;
+mod running;
 pub mod statements;
 pub mod status;
+pub mod thread_pool;
 
 use crate::sample::sampler::Kind;
 
@@ -22,4 +26,5 @@ pub const SAMPLERS: &[&Kind] = &[
     &performance_schema::STATEMENTS,
     &processlist::PROCESSLIST,
     &replication::REPLICATION,
+    &thread_pool::THREAD_POOL,
 ];

@@ -16,7 +16,7 @@ pub const MYSQL_WAITS: Kind = Kind::server(
 /// Not every second, because the server sums up all its digests for it: up to 10,000 by default.
 pub const STATEMENTS: Kind = Kind::server(
     "statements",
-    "count, times, rows, temporary tables of the 50 digests that took the most time (performance_schema)",
+    "count, times, rows, errors, temporary tables of the 50 digests that took the most time (performance_schema)",
     sample_statements,
 )
 .every(10);
@@ -27,18 +27,21 @@ const WAITS: &str = "SELECT EVENT_NAME, COUNT_STAR, SUM_TIMER_WAIT \
 
 /// A digest is counted once a schema; the beginning of its hash is enough to tell it.
 const DIGESTS: &str = "SELECT LEFT(DIGEST, 16), SUM(COUNT_STAR), SUM(SUM_TIMER_WAIT), SUM(SUM_LOCK_TIME), \
-    SUM(SUM_ROWS_EXAMINED), SUM(SUM_ROWS_SENT), SUM(SUM_CREATED_TMP_DISK_TABLES), SUM(SUM_NO_INDEX_USED), \
-    SUM(SUM_SORT_MERGE_PASSES) FROM performance_schema.events_statements_summary_by_digest \
+    SUM(SUM_ROWS_EXAMINED), SUM(SUM_ROWS_SENT), SUM(SUM_ROWS_AFFECTED), \
+    SUM(SUM_CREATED_TMP_DISK_TABLES), SUM(SUM_NO_INDEX_USED), \
+    SUM(SUM_SORT_MERGE_PASSES), SUM(SUM_ERRORS) FROM performance_schema.events_statements_summary_by_digest \
     WHERE DIGEST IS NOT NULL GROUP BY DIGEST ORDER BY SUM(SUM_TIMER_WAIT) DESC LIMIT 50";
-const DIGEST_METRICS: [&str; 8] = [
+const DIGEST_METRICS: [&str; 10] = [
     "count",
     "time_ns",
     "lock_ns",
     "rows_examined",
     "rows_sent",
+    "rows_affected",
     "tmp_disk_tables",
     "no_index_used",
     "sort_merge_passes",
+    "errors",
 ];
 const PS_PER_NS: u64 = 1000;
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::query::{Named, query_first};
+use super::query::{Named, query_first, rows};
 use crate::sample::sampler::Kind;
 use crate::sample::session::{Session, Trouble};
 use crate::sample::values::Values;
@@ -24,6 +24,11 @@ const MARIADB: [&str; 1] = ["SHOW ALL SLAVES STATUS"];
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub struct Channel {
     pub channel: String,
+    pub source_host: Option<String>,
+    pub source_port: Option<u64>,
+    pub source_server_id: Option<u64>,
+    /// MySQL's; MariaDB's servers have none.
+    pub source_uuid: Option<String>,
     pub source_log_file: Option<String>,
     pub read_position: Option<u64>,
     pub exec_log_file: Option<String>,
@@ -57,6 +62,10 @@ impl Channel {
     fn from_row(row: Named<'_>) -> Self {
         Self {
             channel: row.text(&["Channel_Name", "Connection_name"]).unwrap_or_default(),
+            source_host: row.text(&["Source_Host", "Master_Host"]),
+            source_port: row.number(&["Source_Port", "Master_Port"]),
+            source_server_id: row.number(&["Source_Server_Id", "Master_Server_Id"]),
+            source_uuid: row.text(&["Source_UUID", "Master_UUID"]),
             source_log_file: row.text(&["Source_Log_File", "Master_Log_File"]),
             read_position: row.number(&["Read_Source_Log_Pos", "Read_Master_Log_Pos"]),
             exec_log_file: row.text(&["Relay_Source_Log_File", "Relay_Master_Log_File"]),
@@ -75,6 +84,54 @@ impl Channel {
     }
 }
 
+/// A replica that is connected to this server. `host` is the name that it gave (`report_host`), empty without one.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Replica {
+    pub server_id: u64,
+    pub host: String,
+    pub port: Option<u64>,
+    pub uuid: Option<String>,
+}
+
+/// SHOW REPLICAS came with MySQL 8.0.22; MariaDB knows the older words only.
+const REPLICAS: [&str; 2] = ["SHOW REPLICAS", "SHOW SLAVE HOSTS"];
+
+/// The replicas that are connected; None where the account may not know them.
+pub fn replicas(connection: &mut Connection) -> Option<Vec<Replica>> {
+    let statements: &[&str] = if connection.is_mariadb() { &REPLICAS[1..] } else { &REPLICAS };
+    let mut replicas = Vec::new();
+    query_first(connection, statements, &mut 0, |columns, row| {
+        let row = Named::new(columns, row);
+        let Some(server_id) = row.number(&["Server_Id"]) else { return };
+        replicas.push(Replica {
+            server_id,
+            host: row.text(&["Host"]).unwrap_or_default(),
+            port: row.number(&["Port"]),
+            uuid: row.text(&["Replica_UUID", "Slave_UUID"]),
+        });
+    })
+    .ok()?;
+    Some(replicas)
+}
+
+/// The addresses from which replicas fetch the binary log: a replica that gave no name is found by its own.
+pub fn replica_addresses(connection: &mut Connection) -> Option<Vec<String>> {
+    let sql = "SELECT HOST FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'";
+    let hosts = rows(connection, sql).ok()?;
+    let mut hosts: Vec<String> = hosts.into_iter().flatten().flatten().map(without_port).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    Some(hosts)
+}
+
+/// `db2:41234` -> `db2`; an IPv6 address keeps its colons.
+fn without_port(host: String) -> String {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.parse::<u16>().is_ok() => name.to_owned(),
+        _ => host,
+    }
+}
+
 /// The number at the end of a log's name: `binlog.000042` is 42. Positions of two files are compared by it.
 pub fn file_number(name: &str) -> Option<u64> {
     name.rsplit_once('.')?.1.parse().ok()
@@ -88,8 +145,9 @@ fn sample(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
 /// Positions as the number of the file and the byte in it. States are counts of threads, by what they do.
 fn write(channels: &[Channel], values: &mut Values) {
     type Read = fn(&Channel) -> Option<u64>;
-    let metrics: [(&str, Read); 8] = [
+    let metrics: [(&str, Read); 9] = [
         ("lag_s", |channel| channel.lag_s),
+        ("delay_s", |channel| channel.delay_s),
         ("io_running", |channel| is_yes(&channel.io_running)),
         ("sql_running", |channel| is_yes(&channel.sql_running)),
         ("read_file", |channel| file_number(channel.source_log_file.as_deref()?)),
@@ -130,7 +188,7 @@ fn label(channel: &str, state: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Channel, file_number, write};
+    use super::{Channel, file_number, without_port, write};
     use crate::sample::values::collect;
     use serde_json::json;
 
@@ -140,6 +198,18 @@ mod tests {
         assert_eq!(file_number("host.example-bin.001000"), Some(1000));
         assert_eq!(file_number("binlog"), None);
         assert_eq!(file_number(""), None);
+    }
+
+    #[test]
+    fn an_address_of_a_client_ends_with_its_port() {
+        for (address, host) in [
+            ("db2:41234", "db2"),
+            ("10.0.0.2:1", "10.0.0.2"),
+            ("fe80::1:2:50000", "fe80::1:2"),
+            ("localhost", "localhost"),
+        ] {
+            assert_eq!(without_port(address.to_owned()), host);
+        }
     }
 
     #[test]
@@ -153,6 +223,7 @@ mod tests {
             sql_running: Some("Yes".to_owned()),
             sql_state: Some("Reading event from the relay log".to_owned()),
             lag_s: Some(7),
+            delay_s: Some(3),
             ..Channel::default()
         };
         let stopped = Channel {
@@ -166,7 +237,7 @@ mod tests {
         assert_eq!(
             values,
             json!({
-                "lag_s": {"": 7}, "io_running": {"": 1, "east": 0}, "sql_running": {"": 1, "east": 0},
+                "lag_s": {"": 7}, "delay_s": {"": 3}, "io_running": {"": 1, "east": 0}, "sql_running": {"": 1, "east": 0},
                 "read_file": {"": 2}, "read_position_bytes": {"": 900},
                 "exec_file": {"": 1}, "exec_position_bytes": {"": 300},
                 "io_state": {"east/Connecting to master": 1},

@@ -1,19 +1,28 @@
-//! `headrace-agent statements`: what the server executes now, and which statements took the most time, as one array.
+//! `headrace-agent statements`: what the server executes now, who waits for whose lock, and which statements took the
+//! most time, as one array; with `--every` one line of it again and again.
 //!
-//! Rows with `id` are running statements, rows with `digest` are classes of them. A statement's own text holds
-//! whatever its user wrote, so it is given only where it is asked for.
+//! Rows with `id` are running statements, rows with `lock` waits, rows with `digest` classes of statements. A
+//! statement's own text holds whatever its user wrote, so it is given only where it is asked for; its class has no values.
 
 use std::io::Write;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
 
+use super::lock_waits::{self, Wait};
 use super::performance_schema::is_on;
-use super::query::{Named, named_server};
-use mysql::{Connection, Error, ServerArguments};
+use super::query::{Named, named_server, rows};
+use super::running::{Running, running, tables_of};
+use crate::sample::ticker::{Ticker, elapsed_ns, now_ns};
+use base::duration::parse_duration;
+use base::stop::StopSignal;
+use mysql::{Connection, Error, Options, ServerArguments};
 
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// The server spends at most this part of the time on us: 1%.
+const COST_PART: u32 = 100;
 
 #[derive(Args)]
 pub struct StatementsArguments {
@@ -25,82 +34,127 @@ pub struct StatementsArguments {
     /// Also the text of running statements, with the values in it
     #[arg(long)]
     with_text: bool,
+    /// Again and again: one line each time, rarer where it costs the server more than 1% of the time; classes at the end
+    #[arg(long, value_parser = parse_duration, requires = "duration")]
+    every: Option<Duration>,
+    /// How long, with --every
+    #[arg(long, value_parser = parse_duration, requires = "every")]
+    duration: Option<Duration>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Statement {
-    Running {
-        id: u64,
-        user: String,
-        host: String,
-        db: Option<String>,
-        command: String,
-        time_s: u64,
-        state: String,
-        /// Null where it was not asked for, or there is none.
-        text: Option<String>,
-    },
+    Running(Running),
+    Wait(Wait),
     Digest {
         digest: String,
         schema: Option<String>,
         /// As the server normalised it: without values.
         digest_text: Option<String>,
+        tables: Vec<String>,
         count: u64,
         time_ns: u64,
     },
 }
 
+/// One line of `--every`.
+#[derive(Serialize)]
+struct Line {
+    t_ns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    statements: Vec<Statement>,
+}
+
 pub fn run(arguments: &StatementsArguments) -> anyhow::Result<()> {
     let options = named_server(&arguments.server, READ_TIMEOUT)?;
+    let mut output = std::io::stdout().lock();
+    if let (Some(every), Some(duration)) = (arguments.every, arguments.duration) {
+        return follow(&options, arguments, every, duration, &mut output);
+    }
     let mut connection = Connection::open(&options)?;
     let is_on = is_on(&mut connection)?;
-    let mut statements = running(&mut connection, is_on, arguments)?;
+    let mut statements = now(&mut connection, is_on, arguments)?;
     if is_on {
         statements.extend(digests(&mut connection, arguments.limit)?);
     }
-    let mut output = std::io::stdout().lock();
     serde_json::to_writer(&mut output, &statements)?;
     output.write_all(b"\n")?;
     Ok(output.flush()?)
 }
 
-/// The longest first. Not ourselves, and none that waits for its client or for events.
-fn running(
+fn follow(
+    options: &Options,
+    arguments: &StatementsArguments,
+    every: Duration,
+    duration: Duration,
+    output: &mut impl Write,
+) -> anyhow::Result<()> {
+    let every = every.max(Duration::from_millis(100));
+    let last = u64::try_from(duration.as_nanos() / every.as_nanos()).unwrap_or(u64::MAX);
+    let mut ticker = Ticker::start(every, last, StopSignal::install()?, Arc::default())?;
+    let mut session: Option<(Connection, bool)> = None;
+    let mut rests_until = Instant::now();
+    loop {
+        let start = Instant::now();
+        if start >= rests_until || ticker.is_last() {
+            let t_ns = now_ns();
+            let (statements, error) = match look(options, arguments, &mut session, ticker.is_last()) {
+                Ok(statements) => (statements, None),
+                Err(error) => {
+                    session = None;
+                    (Vec::new(), Some(error.to_string()))
+                }
+            };
+            serde_json::to_writer(&mut *output, &Line { t_ns, error, statements })?;
+            output.write_all(b"\n")?;
+            output.flush()?;
+            rests_until = start + Duration::from_nanos(elapsed_ns(start)) * COST_PART;
+        }
+        if !ticker.wait()? {
+            return Ok(());
+        }
+    }
+}
+
+fn look(
+    options: &Options,
+    arguments: &StatementsArguments,
+    session: &mut Option<(Connection, bool)>,
+    is_last: bool,
+) -> Result<Vec<Statement>, Error> {
+    if session.is_none() {
+        let mut connection = Connection::open(options)?;
+        let is_on = is_on(&mut connection)?;
+        *session = Some((connection, is_on));
+    }
+    let Some((connection, is_on)) = session else { return Ok(Vec::new()) };
+    let mut statements = now(connection, *is_on, arguments)?;
+    if is_last && *is_on {
+        statements.extend(digests(connection, arguments.limit)?);
+    }
+    Ok(statements)
+}
+
+/// What runs, and what of it waits for a lock.
+fn now(
     connection: &mut Connection,
     performance_schema: bool,
     arguments: &StatementsArguments,
 ) -> Result<Vec<Statement>, Error> {
-    let uses_threads = performance_schema && !connection.is_mariadb();
-    let (prefix, table) = if uses_threads {
-        ("PROCESSLIST_", "performance_schema.threads")
-    } else {
-        ("", "information_schema.PROCESSLIST")
+    let running = running(connection, performance_schema, arguments.limit, arguments.with_text)?;
+    let waits_for_rows = rows(connection, "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'")?
+        .first()
+        .and_then(|row| row.get(1)?.as_deref()?.parse().ok())
+        .unwrap_or(0);
+    let waits = match lock_waits::read(connection, performance_schema, &running, waits_for_rows) {
+        // Whoever may not read the locks is told of the statements.
+        Err(Error::Server { .. }) => Vec::new(),
+        waits => waits?,
     };
-    let text = if arguments.with_text { format!("LEFT({prefix}INFO, 16384)") } else { "NULL".to_owned() };
-    let sql = format!(
-        "SELECT {prefix}ID AS id, {prefix}USER AS user, {prefix}HOST AS host, {prefix}DB AS db, \
-         {prefix}COMMAND AS command, {prefix}TIME AS time_s, {prefix}STATE AS state, {text} AS text FROM {table} \
-         WHERE {prefix}ID <> CONNECTION_ID() AND {prefix}COMMAND NOT IN ('Sleep', 'Daemon') \
-         ORDER BY {prefix}TIME DESC LIMIT {}",
-        arguments.limit
-    );
-    let mut found = Vec::new();
-    connection.query(&sql, |columns, row| {
-        let row = Named::new(columns, row);
-        let text = |name| row.text(&[name]).unwrap_or_default();
-        found.push(Statement::Running {
-            id: row.number(&["id"]).unwrap_or(0),
-            user: text("user"),
-            host: text("host"),
-            db: row.text(&["db"]),
-            command: text("command"),
-            time_s: row.number(&["time_s"]).unwrap_or(0),
-            state: text("state"),
-            text: row.text(&["text"]),
-        });
-    })?;
-    Ok(found)
+    let running = running.into_iter().map(Statement::Running);
+    Ok(running.chain(waits.into_iter().map(Statement::Wait)).collect())
 }
 
 fn digests(connection: &mut Connection, limit: u32) -> Result<Vec<Statement>, Error> {
@@ -112,10 +166,12 @@ fn digests(connection: &mut Connection, limit: u32) -> Result<Vec<Statement>, Er
     let mut found = Vec::new();
     connection.query(&sql, |columns, row| {
         let row = Named::new(columns, row);
+        let text = row.text(&["DIGEST_TEXT"]);
         found.push(Statement::Digest {
             digest: row.text(&["DIGEST"]).unwrap_or_default(),
             schema: row.text(&["SCHEMA_NAME"]),
-            digest_text: row.text(&["DIGEST_TEXT"]),
+            tables: text.as_deref().map(tables_of).unwrap_or_default(),
+            digest_text: text,
             count: row.number(&["COUNT_STAR"]).unwrap_or(0),
             time_ns: row.number(&["time_ns"]).unwrap_or(0),
         });

@@ -2,37 +2,15 @@
 
 use std::cmp::Reverse;
 
+use crate::digest::measured::Measured;
 use crate::digest::names::{KEPT_PER_CLASS, Names, Who};
 use crate::digest::pages::Pages;
 use crate::digest::slices::{Activity, Slices};
 use crate::event::{Event, Outcome};
-use crate::measures::{Measure, Measures};
+use crate::measures::Measures;
 
 /// How many numbers of errors a class keeps.
 const KEPT_ERRORS: usize = 64;
-
-/// A measure of the events of which it is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summed {
-    pub known: u64,
-    pub sum: u64,
-    pub max: u64,
-}
-
-impl Summed {
-    #[inline]
-    fn add(&mut self, value: u64) {
-        self.known += 1;
-        self.sum = self.sum.saturating_add(value);
-        self.max = self.max.max(value);
-    }
-
-    fn merge(&mut self, other: &Summed) {
-        self.known += other.known;
-        self.sum = self.sum.saturating_add(other.sum);
-        self.max = self.max.max(other.max);
-    }
-}
 
 /// Errors by number: the lowest are kept, which depends on nothing but the numbers seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -155,11 +133,12 @@ pub struct ClassStats {
     pub count: u64,
     pub failed: u64,
     pub unanswered: u64,
+    /// Events of which the source does not say whether they failed.
+    pub unjudged: u64,
     pub errors: Errors,
     pub response: Times,
     pub first_byte: Option<Box<Times>>,
-    /// By their places in the table.
-    pub measures: [Summed; Measure::ALL.len()],
+    pub measures: Measured,
     /// u64::MAX and 0 without a dated event.
     pub first_ns: u64,
     pub last_ns: u64,
@@ -176,10 +155,11 @@ impl Default for ClassStats {
             count: 0,
             failed: 0,
             unanswered: 0,
+            unjudged: 0,
             errors: Errors::default(),
             response: Times::default(),
             first_byte: None,
-            measures: Default::default(),
+            measures: Measured::default(),
             first_ns: u64::MAX,
             last_ns: 0,
             slices: Slices::default(),
@@ -202,7 +182,8 @@ impl ClassStats {
                 self.errors.add(number, 1);
             }
             Outcome::Unanswered => self.unanswered += 1,
-            Outcome::Ok | Outcome::Unknown => {}
+            Outcome::Unknown => self.unjudged += 1,
+            Outcome::Ok => {}
         }
         if let Some(response_ns) = event.response_ns {
             self.response.add(response_ns);
@@ -210,9 +191,7 @@ impl ClassStats {
         if let Some(first_byte_ns) = event.first_byte_ns {
             self.first_byte.get_or_insert_default().add(first_byte_ns);
         }
-        for (measure, value) in event.measures.iter() {
-            self.measures[measure as usize].add(value);
-        }
+        self.measures.add(&event.measures);
         let sum_ns = event.response_ns.unwrap_or(0);
         self.users.add(&who.user, 1, sum_ns, KEPT_PER_CLASS);
         self.hosts.add(&who.host, 1, sum_ns, KEPT_PER_CLASS);
@@ -245,14 +224,13 @@ impl ClassStats {
         self.count += other.count;
         self.failed += other.failed;
         self.unanswered += other.unanswered;
+        self.unjudged += other.unjudged;
         self.errors.merge(&other.errors);
         self.response.merge(&other.response);
         if let Some(first_byte) = &other.first_byte {
             self.first_byte.get_or_insert_default().merge(first_byte);
         }
-        for (summed, other) in self.measures.iter_mut().zip(&other.measures) {
-            summed.merge(other);
-        }
+        self.measures.merge(&other.measures);
         self.first_ns = self.first_ns.min(other.first_ns);
         self.last_ns = self.last_ns.max(other.last_ns);
     }

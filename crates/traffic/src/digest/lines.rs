@@ -8,6 +8,7 @@ use crate::coverage::Coverage;
 use crate::digest::Digest;
 use crate::digest::class_stats::{ClassStats, Sample, Times};
 use crate::digest::group::read_key;
+use crate::digest::measured::Summed;
 use crate::digest::names::Names;
 use crate::digest::pages::Pages;
 use crate::digest::slices::width_ns;
@@ -145,6 +146,7 @@ fn put_counts(line: &mut Map<String, Value>, stats: &ClassStats) {
         ("errors", errors.into()),
         ("failed", stats.failed.into()),
         ("unanswered", stats.unanswered.into()),
+        ("unjudged", stats.unjudged.into()),
         ("response_sum_ns", wide(response.sum_ns)),
         ("response_sum_squares", response.sum_squares.to_string().into()),
         ("response_min_ns", extreme(response.min_ns)),
@@ -153,12 +155,24 @@ fn put_counts(line: &mut Map<String, Value>, stats: &ClassStats) {
         ("first_byte", stats.first_byte.as_deref().map_or(Value::Null, first_byte)),
     ];
     line.extend(fields.map(|(name, value)| (name.to_owned(), value)));
-    for (measure, summed) in Measure::ALL.into_iter().zip(&stats.measures) {
-        let value = json!({"known": summed.known, "sum": summed.sum, "max": summed.max});
-        line.insert(measure.name().to_owned(), if summed.known > 0 { value } else { Value::Null });
+    for measure in Measure::ALL {
+        let value = stats.measures.get(measure).as_ref().map_or(Value::Null, measured);
+        line.insert(measure.name().to_owned(), value);
     }
     line.insert("first_ns".to_owned(), dated(stats.first_ns, stats));
     line.insert("last_ns".to_owned(), dated(stats.last_ns, stats));
+}
+
+fn measured(summed: &Summed) -> Value {
+    let buckets: Value = summed.buckets.iter().map(|(bucket, count)| json!([bucket, count])).collect();
+    json!({
+        "known": summed.known,
+        "sum": summed.sum,
+        "sum_squares": summed.sum_squares.to_string(),
+        "min": summed.min,
+        "max": summed.max,
+        "buckets": buckets,
+    })
 }
 
 fn first_byte(times: &Times) -> Value {

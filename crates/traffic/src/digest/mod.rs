@@ -6,6 +6,7 @@ pub mod class_stats;
 pub mod command;
 pub mod group;
 pub mod lines;
+pub mod measured;
 pub mod names;
 pub mod pages;
 mod progress;

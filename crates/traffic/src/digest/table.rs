@@ -33,7 +33,7 @@ impl Digest {
             self.classes.len(),
             seconds(span_s),
             seconds(totals.response.sum_ns as f64 / 1e9),
-            totals.failed,
+            failed(&totals),
             if self.filtered > 0 {
                 format!("; {} left out by filters", self.filtered)
             } else {
@@ -100,11 +100,16 @@ impl Digest {
             percentile(0.95),
             percentile(0.99),
             response.variance_to_mean_s(),
-            stats.failed,
+            failed(stats),
         );
         let cut: String = line.chars().take(width).collect();
         let _ = writeln!(out, "{}", cut.trim_end());
     }
+}
+
+/// How many failed, where the source says it of any.
+fn failed(stats: &ClassStats) -> String {
+    if stats.unjudged == stats.count && stats.count > 0 { "?".to_owned() } else { stats.failed.to_string() }
 }
 
 /// What was read and what could not be: only what there is.

@@ -105,3 +105,59 @@ fn pieces_and_cuts() {
         assert_eq!(events[..count], whole[..count], "cut at {end}");
     }
 }
+
+/// What came out, in short: thread, command, text, database.
+fn short(log: &str) -> Vec<(u64, Command, String, String)> {
+    let (events, coverage) = parsed(log.as_bytes());
+    assert_eq!((coverage.damaged, coverage.skipped_bytes), (0, 0), "{coverage:?}");
+    events.into_iter().map(|event| (event.1, event.5, event.6, event.4)).collect()
+}
+
+fn owned(thread: u64, command: Command, text: &str, database: &str) -> (u64, Command, String, String) {
+    (thread, command, text.to_owned(), database.to_owned())
+}
+
+#[test]
+fn mysql_5_0_pads_commands_to_twelve_columns() {
+    let log = "070207 21:55:24\t     42 Connect     app@localhost on shop\n\
+        \t\t     42 Query       SELECT a \n                 FROM t\n                 WHERE b = 7\n\
+        \t\t     42 Change user other@localhost on third\n\
+        \t\t     42 Init DB     fourth\n\
+        \t\t     42 Prepare     [1] SELECT ?\n\
+        \t\t     42 Quit\n070207 21:55:25\t     11 Quit       \n";
+    let statement = "SELECT a \n                 FROM t\n                 WHERE b = 7";
+    assert_eq!(
+        short(log),
+        [
+            owned(42, Command::Connect, "", "shop"),
+            owned(42, Command::Query, statement, "shop"),
+            owned(42, Command::ChangeUser, "", "third"),
+            owned(42, Command::InitDb, "", "fourth"),
+            owned(42, Command::Prepare, "SELECT ?", "fourth"),
+            owned(42, Command::Quit, "", "fourth"),
+            owned(11, Command::Quit, "", ""),
+        ]
+    );
+}
+
+#[test]
+fn tabs_may_have_become_blanks() {
+    let log = "070207  0:55:24      51 Query       SELECT a\n            FROM t\n\
+        \x20                    51 Query       SELECT 'b',\n   12 Queries are no command\n   7 Query? no\n\
+        070207   1:00:00\t     11 Init DB     shop\n               \t     11 Quit       \n";
+    assert_eq!(
+        short(log),
+        [
+            owned(51, Command::Query, "SELECT a\n            FROM t", ""),
+            owned(51, Command::Query, "SELECT 'b',\n   12 Queries are no command\n   7 Query? no", ""),
+            owned(11, Command::InitDb, "", "shop"),
+            owned(11, Command::Quit, "", "shop"),
+        ]
+    );
+    let iso = "2016-06-07T19:07:02.558338Z    3 Connect\tapp@localhost on shop using Socket\n\
+        2016-06-07T19:07:02.558581Z    3 Query\tSELECT 1\n";
+    assert_eq!(
+        short(iso),
+        [owned(3, Command::Connect, "", "shop"), owned(3, Command::Query, "SELECT 1", "shop")]
+    );
+}

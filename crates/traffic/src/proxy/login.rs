@@ -54,15 +54,21 @@ enum Stage {
 pub struct Login {
     rules: Rules,
     stage: Stage,
-    from_client: Vec<u8>,
-    from_server: Vec<u8>,
+    from_client: Held,
+    from_server: Held,
     /// What to add to a number on its way to the server.
     shift: u8,
 }
 
 impl Login {
     pub fn new(rules: Rules) -> Self {
-        Login { rules, stage: Stage::default(), from_client: Vec::new(), from_server: Vec::new(), shift: 0 }
+        Login {
+            rules,
+            stage: Stage::default(),
+            from_client: Held::default(),
+            from_server: Held::default(),
+            shift: 0,
+        }
     }
 
     /// Takes what one side said.
@@ -72,13 +78,13 @@ impl Login {
             Side::Client => &mut self.from_client,
             Side::Server => &mut self.from_server,
         };
-        held.extend_from_slice(bytes);
+        held.add(bytes);
         loop {
             let held = match from {
                 Side::Client => &mut self.from_client,
                 Side::Server => &mut self.from_server,
             };
-            let Some(packet) = take_packet(held) else {
+            let Some(packet) = held.packet() else {
                 if held.len() > LONGEST {
                     acts.push(Act::Refuse("a packet of the login is too long"));
                 }
@@ -115,7 +121,7 @@ impl Login {
         // An error: too many connections.
         acts.push(Act::Record(Side::Server, packet.clone()));
         acts.push(Act::Send(Side::Client, packet));
-        acts.push(Act::Over(Side::Server, std::mem::take(&mut self.from_server)));
+        acts.push(Act::Over(Side::Server, self.from_server.rest()));
     }
 
     fn hello(&mut self, packet: Vec<u8>, acts: &mut Vec<Act>) {
@@ -123,7 +129,7 @@ impl Login {
         let wants_tls = packet.get(HEADER + 1).is_some_and(|flags| flags & SSL != 0);
         if length == FIXED && wants_tls {
             if self.rules.ends_tls {
-                return acts.push(Act::Encrypt(Side::Client, std::mem::take(&mut self.from_client)));
+                return acts.push(Act::Encrypt(Side::Client, self.from_client.rest()));
             }
             return acts.push(Act::Refuse("encryption was not offered"));
         }
@@ -148,7 +154,7 @@ impl Login {
         acts.push(Act::Send(Side::Server, login));
         self.stage = Stage::Login;
         if self.shift == 0 {
-            acts.push(Act::Over(Side::Client, std::mem::take(&mut self.from_client)));
+            acts.push(Act::Over(Side::Client, self.from_client.rest()));
         }
     }
 
@@ -165,22 +171,47 @@ impl Login {
                 acts.push(Act::Record(Side::Server, packet.clone()));
                 acts.push(Act::Send(Side::Client, packet));
                 if is_last {
-                    acts.push(Act::Over(Side::Server, std::mem::take(&mut self.from_server)));
+                    acts.push(Act::Over(Side::Server, self.from_server.rest()));
                 }
             }
         }
     }
 }
 
-/// The first whole packet, with its header.
-fn take_packet(held: &mut Vec<u8>) -> Option<Vec<u8>> {
-    let [a, b, c, _, ..] = held[..] else { return None };
-    let end = HEADER + u32::from_le_bytes([a, b, c, 0]) as usize;
-    if held.len() < end {
-        return None;
+/// What came from one side and is not looked at yet. A packet is taken by moving on: a megabyte of empty ones would
+/// be moved as often as there are any.
+#[derive(Debug, Default)]
+struct Held {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Held {
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.taken);
+        self.taken = 0;
+        self.bytes.extend_from_slice(bytes);
     }
-    let rest = held.split_off(end);
-    Some(std::mem::replace(held, rest))
+
+    fn len(&self) -> usize {
+        self.bytes.len() - self.taken
+    }
+
+    /// The first whole packet, with its header.
+    fn packet(&mut self) -> Option<Vec<u8>> {
+        let held = &self.bytes[self.taken..];
+        let [a, b, c, _, ..] = *held else { return None };
+        let packet = held.get(..HEADER + u32::from_le_bytes([a, b, c, 0]) as usize)?.to_vec();
+        self.taken += packet.len();
+        Some(packet)
+    }
+
+    /// All that is left.
+    fn rest(&mut self) -> Vec<u8> {
+        let rest = self.bytes.split_off(self.taken);
+        *self = Held::default();
+        rest
+    }
 }
 
 #[cfg(test)]

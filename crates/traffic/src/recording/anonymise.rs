@@ -84,6 +84,11 @@ fn is_statement(command: Command) -> bool {
         || command == Command::Other(0xfa)
 }
 
+fn is_number(kind: u8) -> bool {
+    use types::{DOUBLE, FLOAT, INT24, LONG, LONGLONG, SHORT, TINY};
+    [TINY, SHORT, INT24, LONG, LONGLONG, FLOAT, DOUBLE].contains(&kind)
+}
+
 /// Values get the pseudonyms that they would have as literals of a statement.
 #[derive(Default)]
 struct Pseudonyms {
@@ -137,6 +142,7 @@ impl Pseudonyms {
         }
         out.extend_from_slice(head);
         let kinds = &head[count.div_ceil(8) + 1..];
+        let stays = sql::kept_placeholders(event.text);
         let mut reader = Bytes { payload: values, at: 0 };
         for index in 0..count {
             if head[index / 8] & (1 << (index % 8)) != 0 {
@@ -148,7 +154,12 @@ impl Pseudonyms {
                 out.clear();
                 return false;
             }
-            self.value(kind, is_unsigned, &values[from..reader.at], out);
+            let value = &values[from..reader.at];
+            if is_number(kind) && stays.get(index) == Some(&true) {
+                out.extend_from_slice(value);
+            } else {
+                self.value(kind, is_unsigned, value, out);
+            }
         }
         true
     }
@@ -220,10 +231,8 @@ impl Pseudonyms {
             out[start + 2] = u8::try_from(month).unwrap_or(1);
             out[start + 3] = u8::try_from(day).unwrap_or(1);
         }
-        if let Some(clock) = rest.get(4..7) {
-            let clock = self.clock(clock);
-            out[start + 4..start + 7].copy_from_slice(&clock);
-            out[start + 7..].fill(0);
+        if rest.len() >= 7 {
+            self.clock(&mut out[start + 4..]);
         }
     }
 
@@ -231,22 +240,32 @@ impl Pseudonyms {
     fn time(&mut self, value: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(value);
-        if let Some(clock) = value.get(6..9) {
-            let clock = self.clock(clock);
-            out[start + 2..].fill(0);
-            out[start + 6..start + 9].copy_from_slice(&clock);
+        if value.len() >= 9 {
+            out[start + 2..start + 6].fill(0);
+            self.clock(&mut out[start + 6..]);
         }
     }
 
-    /// Hour, minute and second; microseconds are dropped beside them.
-    fn clock(&mut self, clock: &[u8]) -> [u8; 3] {
+    /// Hour, minute, second, and microseconds where there are any.
+    fn clock(&mut self, clock: &mut [u8]) {
+        let mut text = format!("{:02}:{:02}:{:02}", clock[0], clock[1], clock[2]);
+        if let Some(Ok(micros)) = clock.get(3..7).map(TryInto::try_into) {
+            text.push_str(&format!(".{:06}", u32::from_le_bytes(micros)));
+        }
         let mut replaced = Vec::new();
-        self.string(format!("{:02}:{:02}:{:02}", clock[0], clock[1], clock[2]).as_bytes(), &mut replaced);
-        let part = |at: usize, below: u8| {
-            let digits = replaced.get(at..at + 2).and_then(|digits| std::str::from_utf8(digits).ok());
-            digits.and_then(|digits| digits.parse::<u8>().ok()).unwrap_or(0) % below
+        self.string(text.as_bytes(), &mut replaced);
+        let part = |range: std::ops::Range<usize>| {
+            replaced
+                .get(range)
+                .and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u32>().ok())
+                .unwrap_or(0)
         };
-        [part(0, 24), part(3, 60), part(6, 60)]
+        for (place, below) in [24, 60, 60].into_iter().enumerate() {
+            clock[place] = (part(3 * place..3 * place + 2) % below) as u8;
+        }
+        if let Some(micros) = clock.get_mut(3..7) {
+            micros.copy_from_slice(&(part(9..15) % 1_000_000).to_le_bytes());
+        }
     }
 }
 

@@ -7,9 +7,14 @@ use std::hash::{BuildHasherDefault, Hasher};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::{COLUMNS, Column, join, measure_column, put_varint, zigzag};
+use super::frame::MAX_BLOCK_BYTES;
 use super::template::{NUMBER_HOLE, plain, split};
 use crate::event::{Command, Event, Outcome};
 use crate::measures::Measure;
+
+/// A split may double the bytes of a statement of nothing but numbers; a longer one is kept as it is, so that it fits
+/// into a block.
+const MAX_SPLIT_BYTES: usize = MAX_BLOCK_BYTES / 4;
 
 /// Bits of the column `Known`: which numbers an event has, and which of its parts are those of the last time.
 pub mod known {
@@ -280,7 +285,7 @@ impl Encoder {
     fn put_text(&mut self, event: &Event<'_>) -> usize {
         let mut template = std::mem::take(&mut self.scratch);
         // A prepared statement's literals are in its parameters.
-        if self.splits && event.command == Command::Query {
+        if self.splits && event.command == Command::Query && event.text.len() <= MAX_SPLIT_BYTES {
             split(event.text, &mut template, |kind, hole| {
                 let (length, bytes) = hole_columns(kind);
                 put_varint(&mut self.columns[length as usize], hole.len() as u64);

@@ -230,6 +230,7 @@ impl Reader {
                 Ok(false) => self.close(index),
                 Err(_) => {
                     let (entry, left) = (open.entry, open.block.left());
+                    self.damage.lost_events += u64::from(left);
                     self.damaged(&entry, &format!("a block makes no sense: its last {left} events are lost"));
                     self.close(index);
                 }
@@ -301,6 +302,7 @@ impl Reader {
             Err((reason, raw)) => {
                 self.keep_buffer(raw);
                 let lost = entry.header.events;
+                self.damage.lost_events += u64::from(lost);
                 self.damaged(&entry, &format!("{reason}: {lost} events are lost"));
                 self.damage.skipped_bytes += u64::from(entry.header.stored_bytes);
             }

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use anyhow::Context;
+use base::error::AgentError;
 use memchr::memmem;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -39,7 +40,7 @@ impl Entry {
 impl Source {
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let context = || format!("cannot read {}", path.display());
-        let file = File::open(path).with_context(context)?;
+        let file = File::open(path).map_err(|error| AgentError::unreadable("", path, &error))?;
         let metadata = file.metadata().with_context(context)?;
         anyhow::ensure!(
             metadata.is_file(),

@@ -11,6 +11,8 @@ use proptest::{collection, option, sample};
 
 use super::decode::Block;
 use super::encode::Encoder;
+use super::frame::MAX_BLOCK_BYTES;
+use super::writer::MAX_EVENT_BYTES;
 use super::{Header, Kind, Reader, Writer, WriterOptions};
 use crate::coverage::Coverage;
 use crate::event::{Command, Event, Outcome, Sink};
@@ -235,6 +237,17 @@ fn a_clock_of_whole_seconds_keeps_a_session_in_order() {
         texts.push(String::from_utf8(event.text.to_vec()).unwrap());
     }
     assert_eq!(texts, ["other", "first", "second"]);
+}
+
+#[test]
+fn the_longest_statement_fits_into_a_block() {
+    // Numbers of one digit: what a split makes most of.
+    let text = b"1,".repeat(MAX_EVENT_BYTES / 2);
+    let mut encoder = Encoder::new(true);
+    encoder.push(&Event { text: &text, ..Event::new(1, 1, Command::Query) });
+    let mut raw = Vec::new();
+    encoder.take(&mut raw);
+    assert!(raw.len() <= MAX_BLOCK_BYTES, "{}", raw.len());
 }
 
 #[test]

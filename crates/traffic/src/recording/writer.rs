@@ -20,7 +20,7 @@ use crate::event::{Event, Sink};
 use base::error::AgentError;
 
 /// A larger event keeps its numbers and the beginning of its statement, and loses its parameters.
-const MAX_EVENT_BYTES: usize = 32 << 20;
+pub(super) const MAX_EVENT_BYTES: usize = MAX_BLOCK_BYTES - (2 << 20);
 const BEGINNING_BYTES: usize = 64 << 10;
 /// A session's starts are moved forward by no more than this to keep their order: a clock of whole seconds needs it.
 const MAX_MOVE_NS: u64 = 2_000_000_000;

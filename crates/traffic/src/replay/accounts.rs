@@ -4,8 +4,6 @@ use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use anyhow::Context;
-
 use base::error::AgentError;
 use mysql::Options;
 use mysql::options::{Password, parse_value};
@@ -23,7 +21,7 @@ impl Accounts {
         let mut accounts = Self { options: vec![main], numbers: HashMap::new() };
         let Some(path) = map else { return Ok(accounts) };
         let mode = std::fs::metadata(path)
-            .with_context(|| format!("cannot read the user map {}", path.display()))?
+            .map_err(|error| AgentError::unreadable("the user map ", path, &error))?
             .permissions()
             .mode();
         if mode & 0o077 != 0 {
@@ -31,7 +29,7 @@ impl Accounts {
             return Err(AgentError::Refused(message).into());
         }
         let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the user map {}", path.display()))?;
+            .map_err(|error| AgentError::unreadable("the user map ", path, &error))?;
         for (recorded, user, password) in parse(&text)
             .map_err(|(line, reason)| AgentError::Input(format!("{}:{line}: {reason}", path.display())))?
         {

@@ -35,6 +35,7 @@ pub struct Known {
     pub operation: u16,
     pub class: u32,
     pub is_read_only: bool,
+    pub ends_others: bool,
     /// Whether others wait for it, and it for others, where the order of commits is kept.
     pub is_ordered: bool,
 }
@@ -44,6 +45,8 @@ pub struct Known {
 pub struct Class {
     pub id: String,
     pub fingerprint: Vec<u8>,
+    /// Its answers differ from server to server, or from one moment to the next.
+    pub varies: bool,
 }
 
 pub struct Classifier {
@@ -55,7 +58,8 @@ pub struct Classifier {
 
 impl Classifier {
     pub fn new() -> Self {
-        let rest = Class { id: "others".to_owned(), fingerprint: b"(all other classes)".to_vec() };
+        let rest =
+            Class { id: "others".to_owned(), fingerprint: b"(all other classes)".to_vec(), varies: false };
         Self {
             texts: Numbers::default(),
             numbers: HashMap::new(),
@@ -88,7 +92,8 @@ impl Classifier {
             None => {
                 let class = self.classes.len() as u32;
                 let id = sql::class_id(Mode::Strict, &self.fingerprint);
-                self.classes.push(Class { id, fingerprint: self.fingerprint.clone() });
+                let varies = sql::varies(&self.fingerprint);
+                self.classes.push(Class { id, fingerprint: self.fingerprint.clone(), varies });
                 self.numbers.insert(self.fingerprint.clone(), class);
                 class
             }
@@ -96,7 +101,7 @@ impl Classifier {
         let operation = operation_of(sql::verb(text));
         let is_read_only = sql::is_read_only(text);
         let is_ordered = !is_read_only || matches!(operation, COMMIT | ROLLBACK);
-        Known { operation, class, is_read_only, is_ordered }
+        Known { operation, class, is_read_only, is_ordered, ends_others: sql::ends_others(text) }
     }
 
     /// The classes by their numbers.

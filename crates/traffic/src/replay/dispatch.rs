@@ -86,6 +86,10 @@ pub struct Counts {
     pub without_text: u64,
     pub unsupported: u64,
     pub refused_logins: u64,
+    /// Sessions that began before the recording, and of which it does not know the database.
+    pub without_database: u64,
+    /// Statements that end other sessions, or the server.
+    pub kills: u64,
     pub first_ns: Option<u64>,
     pub last_ns: u64,
     /// Of the recording: what could not be read, and what came out of order.
@@ -102,11 +106,13 @@ impl Counts {
             "sent": self.sent,
             "sessions": self.sessions,
             "state_events": self.state_events,
+            "without_database": self.without_database,
             "skipped": {
                 "writes": self.filtered_writes,
                 "without_text": self.without_text,
                 "unsupported": self.unsupported,
                 "refused_logins": self.refused_logins,
+                "kills": self.kills,
             },
             "damaged": self.damaged,
             "unordered": self.unordered,
@@ -243,6 +249,10 @@ impl<'a> Dispatch<'a> {
             self.counts.filtered_writes += 1;
             return Ok(());
         }
+        if known.is_some_and(|known| known.ends_others) {
+            self.counts.kills += 1;
+            return Ok(());
+        }
         self.follow_database(event);
         let Some(request) = self.request(event) else { return Ok(()) };
         let answered = self.answers.map(|kept| kept.answer(self.counts.events)).transpose()?;
@@ -361,6 +371,8 @@ impl<'a> Dispatch<'a> {
 
     fn open(&mut self, event: &Event<'_>, is_first_event: bool) {
         self.counts.sessions += 1;
+        let has_database = !event.database.is_empty() || event.command == Command::InitDb;
+        self.counts.without_database += u64::from(is_first_event && !has_database);
         let step = match self.plan.speed {
             // As fast as possible, but not on more connections than there were.
             Speed::Max => self.closes.wait(event.start_ns, self.channel.closes),
@@ -469,7 +481,7 @@ impl<'a> Dispatch<'a> {
         }
         self.channel.budget.take(&item);
         seat.waiting.fetch_add(1, Ordering::Relaxed);
-        self.put(seat.thread, Delivery::Event(seat.key, item));
+        self.put(seat.thread, Delivery::Event(seat.key, Box::new(item)));
     }
 
     fn is_stopped(&self) -> bool {

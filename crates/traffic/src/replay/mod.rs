@@ -163,7 +163,23 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// From here on an allocation is mapped on its own, in bytes.
+#[cfg(target_env = "gnu")]
+const MAPPED_BYTES: libc::c_int = 128 << 10;
+
+/// Long statements are made by the reader and freed by those who play, in another order. glibc raises its limit for
+/// mapped allocations with each that is freed, and then they leave holes that nothing else fills: 320 MB of memory for 190
+/// MB of statements.
+fn map_long_statements() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it sets a parameter of the allocator; no other thread of ours runs yet.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES);
+    }
+}
+
 pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
+    map_long_statements();
     if arguments.sessions > 1 && !arguments.read_only && !arguments.scale_writes {
         let message = "copies of a session write the same rows: they wait for each other and collide where the \
                        recorded ones did not. Give --read-only, or --scale-writes if that is meant";
@@ -193,9 +209,10 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
     let missing = || AgentError::Input("no server: give --mysql-socket or --mysql-host".to_owned());
     let options = arguments.server.options(arguments.timeout)?.ok_or_else(missing)?;
     let accounts = Accounts::read(options, arguments.user_map.as_deref())?;
+    let mut max_allowed_packet = usize::MAX;
     for account in &accounts.options {
         // Before thousands of sessions find out.
-        Connection::open(account)?;
+        max_allowed_packet = longest_request(&mut Connection::open(account)?)?;
     }
     let answer_writer =
         arguments.keep_answers.as_deref().map(|path| AnswerWriter::create(path, scope)).transpose()?;
@@ -226,16 +243,27 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
         answers: answers.as_ref(),
         answer_writer: answer_writer.as_ref(),
         capabilities,
+        max_allowed_packet,
         planned_ns: planned_ns(arguments, span_ns),
         verdict: Verdict {
             max_lag_ns: arguments.max_lag.map(|lag| lag.as_nanos() as u64),
             is_checked,
+            has_database: accounts.options[0].database.is_some(),
             has_schedule: arguments.speed != Speed::Max,
         },
         shows_progress: arguments.progress,
     };
     play::run(&replay, &mut reader, arguments.output.as_deref())?;
     answer_writer.map_or(Ok(()), AnswerWriter::finish)
+}
+
+/// What the server takes at most, in bytes.
+fn longest_request(connection: &mut Connection) -> Result<usize, mysql::Error> {
+    let mut longest = None;
+    connection.query("SELECT @@global.max_allowed_packet", |_, row| {
+        longest = row.get(0).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+    })?;
+    Ok(longest.unwrap_or(usize::MAX))
 }
 
 /// How long it will take where the server is as fast as the recorded one, in ns.

@@ -1,6 +1,7 @@
 //! The threads of a replay: one reads, the others play, and the one that began it writes what they found.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +25,7 @@ use base::clock::{epoch_offset_ns, now_ns};
 use base::output::Output;
 use base::stop::StopSignal;
 use engine::arrivals::Think;
-use engine::lines::{Lines, ThreadEnd, Title};
+use engine::lines::{Lines, RECORDED, ThreadEnd, Title};
 use engine::net::Address;
 use engine::recorder::Second;
 use engine::stopping::{StopsAtEnd, watch};
@@ -58,6 +59,8 @@ pub struct Replay<'a> {
     pub answers: Option<&'a RecordedAnswers>,
     pub answer_writer: Option<&'a AnswerWriter>,
     pub capabilities: CapabilityFlags,
+    /// Of the server.
+    pub max_allowed_packet: usize,
     /// How long the replay is expected to take.
     pub planned_ns: u64,
     pub verdict: Verdict,
@@ -195,6 +198,7 @@ impl Stage<'_> {
             is_checked: replay.is_checked,
             answer_writer: replay.answer_writer,
             capabilities: replay.capabilities,
+            max_allowed_packet: replay.max_allowed_packet,
             budget: self.budget,
             writes: self.writes,
             closes: self.closes,
@@ -240,7 +244,7 @@ impl Stage<'_> {
             schedule: planned,
             offset_ns,
             connections: 0,
-            pacing: "recorded",
+            pacing: RECORDED,
         };
         let mut lines = Lines::begin(output, &title, replay.shows_progress)?;
         for start in starts {
@@ -296,7 +300,7 @@ struct SessionFeeder<'a> {
 
 enum Seat {
     Inside(usize),
-    Outside(Box<Opening>, Vec<Item>),
+    Outside(Box<Opening>, VecDeque<Box<Item>>),
 }
 
 impl<'a> Feed<Session<'a>> for SessionFeeder<'a> {
@@ -314,6 +318,7 @@ impl<'a> Feed<Session<'a>> for SessionFeeder<'a> {
                     // Places are not given away any more: who has left must not get another's events.
                     Delivery::Open(..) if is_enough => {}
                     Delivery::Event(_, item) if is_enough && !matches!(item.request, Request::Quit) => {
+                        self.stage.budget.begun(&item);
                         self.stage.budget.give_back(&item);
                     }
                     Delivery::Open(key, opening) => self.open(engine, key, opening),
@@ -355,7 +360,7 @@ impl<'a> SessionFeeder<'a> {
             self.seats.insert(key, Seat::Inside(place));
         } else {
             self.outside.push(key);
-            self.seats.insert(key, Seat::Outside(opening, Vec::new()));
+            self.seats.insert(key, Seat::Outside(opening, VecDeque::new()));
         }
     }
 
@@ -367,9 +372,9 @@ impl<'a> SessionFeeder<'a> {
         engine.enter(key as usize, session, due_ns)
     }
 
-    fn give(&mut self, engine: &mut Engine<'_, Session<'a>>, key: u32, item: Item, now: u64) {
+    fn give(&mut self, engine: &mut Engine<'_, Session<'a>>, key: u32, item: Box<Item>, now: u64) {
         match self.seats.get_mut(&key) {
-            Some(Seat::Outside(_, items)) => items.push(item),
+            Some(Seat::Outside(_, items)) => items.push_back(item),
             Some(Seat::Inside(place)) => {
                 let place = *place;
                 // Nothing comes after it, and the place will be somebody else's.

@@ -39,8 +39,11 @@ impl Hasher for NumberHasher {
     }
 }
 
-/// What the allocator and the queue add to an event, roughly.
-const OVERHEAD: usize = 48;
+/// The places of an event in the mail and in its session's queue, which may be twice as long as they are full.
+const PLACES: usize = 2 * (size_of::<Delivery>() + size_of::<Box<Item>>());
+/// A request that is longer is forgotten once it is on its way, except for what is shown of it.
+const LONG_REQUEST: usize = 64 << 10;
+const SHOWN_OF_LONG: usize = 16 << 10;
 
 /// One event of a session, as it is to be sent.
 #[derive(Debug)]
@@ -96,7 +99,22 @@ impl Expected {
     };
 }
 
+/// What stands before the parameters of an execution: command, number of the statement, flags, iterations.
+const EXECUTION_HEAD: usize = 10;
+
 impl Request {
+    /// The length of the request on the wire, without the headers of its packets.
+    pub fn payload_bytes(&self) -> usize {
+        match self {
+            Request::Query(bytes) | Request::InitDb(bytes) => 1 + bytes.len(),
+            Request::Prepare { text, .. } => 1 + text.len(),
+            Request::Execute { text, parameters, .. } => {
+                (EXECUTION_HEAD + parameters.len()).max(1 + text.len())
+            }
+            _ => EXECUTION_HEAD,
+        }
+    }
+
     /// The same for another session.
     pub fn copy(&self) -> Self {
         match self {
@@ -117,6 +135,18 @@ impl Request {
             Request::Quit => Request::Quit,
         }
     }
+
+    /// It is on its way in a buffer of the connection: a second copy of a long one would wait for the answer.
+    pub fn forget_long(&mut self) {
+        let (bytes, kept) = match self {
+            Request::Query(text) => (text, SHOWN_OF_LONG),
+            Request::Execute { parameters, .. } => (parameters, 0),
+            _ => return,
+        };
+        if bytes.len() > LONG_REQUEST {
+            *bytes = bytes[..kept].into();
+        }
+    }
 }
 
 impl Item {
@@ -132,8 +162,13 @@ impl Item {
             Request::Execute { parameters, .. } => parameters.len(),
             _ => 0,
         };
-        size_of::<Item>() + content + OVERHEAD
+        PLACES + allocated(size_of::<Item>()) + if content > 0 { allocated(content) } else { 0 }
     }
+}
+
+/// What the allocator takes for so many bytes: its own word, in steps of two words.
+const fn allocated(bytes: usize) -> usize {
+    (bytes + size_of::<usize>()).next_multiple_of(2 * size_of::<usize>())
 }
 
 /// The bytes of all queues, and their cap.
@@ -144,6 +179,7 @@ pub struct Budget {
     events: AtomicUsize,
 }
 
+/// Events count from when they are read until they are answered.
 impl Budget {
     pub fn new(cap: usize) -> Self {
         Self { cap, used: AtomicUsize::new(0), largest: AtomicUsize::new(0), events: AtomicUsize::new(0) }
@@ -161,6 +197,11 @@ impl Budget {
     /// The same for a reader that has waited: it goes on when it can do so for a while, not for every event.
     pub fn admits_many(&self, size: usize, waiting: usize) -> bool {
         waiting == 0 || (self.admits(size, waiting) && self.used() <= self.cap - self.cap / 8)
+    }
+
+    /// How far what sessions had to be given went beyond the cap.
+    pub fn excess(&self) -> usize {
+        self.largest().saturating_sub(self.cap)
     }
 
     pub fn is_half_full(&self) -> bool {
@@ -183,9 +224,14 @@ impl Budget {
         self.events.fetch_add(usize::from(item.is_sent()), Ordering::Relaxed);
     }
 
+    /// It waits no more.
+    pub fn begun(&self, item: &Item) {
+        self.events.fetch_sub(usize::from(item.is_sent()), Ordering::Relaxed);
+    }
+
+    /// It is over.
     pub fn give_back(&self, item: &Item) {
         self.used.fetch_sub(item.size, Ordering::Relaxed);
-        self.events.fetch_sub(usize::from(item.is_sent()), Ordering::Relaxed);
     }
 }
 
@@ -212,7 +258,7 @@ pub struct Opening {
 
 pub enum Delivery {
     Open(u32, Box<Opening>),
-    Event(u32, Item),
+    Event(u32, Box<Item>),
 }
 
 /// What the reader has for one thread.

@@ -17,6 +17,8 @@ pub struct Verdict {
     /// The largest p99 of the schedule lag, whoever is to blame.
     pub max_lag_ns: Option<u64>,
     pub is_checked: bool,
+    /// The account has a database of its own.
+    pub has_database: bool,
     /// As fast as possible there is no schedule to be behind.
     pub has_schedule: bool,
 }
@@ -30,7 +32,7 @@ pub struct Results {
 
 impl Results {
     pub fn add(&mut self, end: &ThreadEnd, stats: ReplayStats) {
-        self.lag.add(&end.lag);
+        self.lag.add(&end.whole.lag);
         self.threads.push(stats);
     }
 
@@ -45,7 +47,9 @@ impl Results {
         let total = |value: fn(&ReplayStats) -> u64| self.threads.iter().map(value).sum::<u64>();
         let prepared_late = total(|stats| stats.prepared_late);
         let unknown_statements = total(|stats| stats.unknown_statements);
+        let too_long = total(|stats| stats.too_long);
         let sessions_broken = total(|stats| stats.sessions_broken);
+        let unanswered = total(|stats| stats.unanswered);
         let (mut invalid, mut warnings) = (Vec::new(), Vec::new());
         if verdict.has_schedule {
             judge_lag(&self.lag, verdict, &mut invalid, &mut warnings);
@@ -55,6 +59,9 @@ impl Results {
                 "{sessions_broken} sessions lost their connection on the way, and with it their variables and \
                  transactions"
             ));
+        }
+        if unanswered > 0 {
+            invalid.push(format!("{unanswered} statements were due while their session had no connection"));
         }
         if counts.damaged > 0 {
             warnings.push(format!(
@@ -67,10 +74,30 @@ impl Results {
                 "{unknown_statements} executions of statements whose text the recording does not have were left out"
             ));
         }
+        if counts.without_database > 0 && !verdict.has_database {
+            warnings.push(format!(
+                "{} sessions began before the recording, which does not know their database: give --mysql-database",
+                counts.without_database
+            ));
+        }
+        if too_long > 0 {
+            warnings.push(format!(
+                "{too_long} statements are longer than this server's max_allowed_packet and were not sent"
+            ));
+        }
+        if budget.excess() > 0 {
+            warnings.push(format!(
+                "sessions had to be given {:.0} MB of statements more than --memory has room for: each keeps the \
+                 one that it waits for and the next",
+                budget.excess() as f64 / 1e6
+            ));
+        }
         let mut replay = counts.to_json();
         replay["prepared_late"] = prepared_late.into();
         replay["skipped"]["unknown_statements"] = unknown_statements.into();
+        replay["skipped"]["too_long"] = too_long.into();
         replay["sessions_broken"] = sessions_broken.into();
+        replay["unanswered"] = unanswered.into();
         replay["not_sent"] = budget.events().into();
         replay["max_queued_bytes"] = budget.largest().into();
         let (comparison, lines) = class_lines(self.threads, classes, verdict.is_checked);
@@ -82,6 +109,7 @@ impl Results {
                     "compared": comparison.compared,
                     "different": comparison.different,
                     "classes_different": comparison.classes_different,
+                    "set_apart": comparison.set_apart,
                 }),
             );
         }

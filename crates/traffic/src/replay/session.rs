@@ -44,6 +44,8 @@ pub struct Shared<'a> {
     pub is_checked: bool,
     pub answer_writer: Option<&'a AnswerWriter>,
     pub capabilities: CapabilityFlags,
+    /// The server's limit of a request, in bytes.
+    pub max_allowed_packet: usize,
     pub budget: &'a Budget,
     pub writes: &'a Order,
     pub closes: &'a Order,
@@ -55,8 +57,8 @@ pub struct Session<'a> {
     account: &'a Options,
     database: Option<String>,
     waiting: Arc<AtomicUsize>,
-    queue: VecDeque<Item>,
-    at_work: Option<Item>,
+    queue: VecDeque<Box<Item>>,
+    at_work: Option<Box<Item>>,
     begun_ns: u64,
     statements: HashMap<u32, Prepared>,
     /// What nobody answers goes out with the next request.
@@ -104,14 +106,21 @@ impl<'a> Session<'a> {
     }
 
     /// Another event; true where the session had none.
-    pub fn push(&mut self, item: Item) -> bool {
+    pub fn push(&mut self, item: Box<Item>) -> bool {
         self.queue.push_back(item);
         self.queue.len() == 1
     }
 
-    fn pop(&mut self) -> Option<Item> {
-        let item = self.queue.pop_front()?;
+    /// The first in the queue, which is over with that unless it is begun.
+    fn pop(&mut self) -> Option<Box<Item>> {
+        let item = self.take_first()?;
         self.shared.budget.give_back(&item);
+        Some(item)
+    }
+
+    fn take_first(&mut self) -> Option<Box<Item>> {
+        let item = self.queue.pop_front()?;
+        self.shared.budget.begun(&item);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         Some(item)
     }
@@ -125,12 +134,8 @@ impl<'a> Session<'a> {
     fn write(&mut self, item: &Item, out: &mut Vec<u8>) {
         out.append(&mut self.unsent);
         self.phase = Phase::Working;
-        match &item.request {
-            Request::Prepare { text, .. } => {
-                self.answers.expect_prepared();
-                write_command(PREPARE, text, out);
-                return;
-            }
+        let answer_number = match &item.request {
+            Request::Prepare { text, .. } => return self.prepare(text, out),
             Request::Execute { statement, text, parameters } => {
                 let prepared = statement.and_then(|recorded| self.statements.get(&recorded));
                 match prepared.filter(|prepared| text.is_empty() || prepared.text == *text) {
@@ -138,9 +143,7 @@ impl<'a> Session<'a> {
                     None => {
                         self.shared.stats.borrow_mut().prepared_late += 1;
                         self.phase = Phase::Preparing;
-                        self.answers.expect_prepared();
-                        write_command(PREPARE, text, out);
-                        return;
+                        return self.prepare(text, out);
                     }
                 }
             }
@@ -150,11 +153,21 @@ impl<'a> Session<'a> {
             Request::Ping => write_command(PING, b"", out),
             Request::ResetStatement(recorded) => {
                 let id = self.statements.get(recorded).map_or(u32::MAX, |prepared| prepared.id);
-                write_command(RESET_STATEMENT, &id.to_le_bytes(), out);
+                write_command(RESET_STATEMENT, &id.to_le_bytes(), out)
             }
             Request::Close(_) | Request::Quit => unreachable!("they are no turns"),
-        }
+        };
+        self.expect(item, answer_number);
+    }
+
+    fn prepare(&mut self, text: &[u8], out: &mut Vec<u8>) {
+        self.answers.expect_prepared();
+        self.answers.begin_at(write_command(PREPARE, text, out));
+    }
+
+    fn expect(&mut self, item: &Item, answer_number: u8) {
         self.answers.expect_checked(self.wants_checksum(item));
+        self.answers.begin_at(answer_number);
     }
 
     fn wants_checksum(&self, item: &Item) -> bool {
@@ -168,7 +181,6 @@ impl<'a> Session<'a> {
                 !text.is_empty() || self.statements.contains_key(recorded)
             }
             Request::Execute { statement: None, text, .. } => !text.is_empty(),
-            Request::ResetStatement(recorded) => self.statements.contains_key(recorded),
             _ => true,
         }
     }
@@ -182,10 +194,10 @@ impl<'a> Session<'a> {
                 self.remember(statement.unwrap_or(u32::MAX), text.clone());
                 let id = self.answers.statement_id();
                 if let Request::Execute { parameters, .. } = &item.request {
-                    write_execution(id, parameters, out);
+                    let answer_number = write_execution(id, parameters, out);
+                    self.expect(&item, answer_number);
                 }
                 self.phase = Phase::Working;
-                self.answers.expect_checked(self.wants_checksum(&item));
             }
             self.at_work = Some(item);
             return Progress::Waiting;
@@ -202,6 +214,7 @@ impl<'a> Session<'a> {
             answer_writer.keep(item.number, &got, service_ns);
         }
         self.shared.writes.over(item.step);
+        self.shared.budget.give_back(&item);
         match error {
             // What failed when it was recorded has to fail now.
             Some(error) if item.expected.outcome != Outcome::Error(code.unwrap_or(0)) => {
@@ -246,8 +259,19 @@ impl<'a> Session<'a> {
     /// Gives up what is at work: the connection is gone.
     fn drop_work(&mut self) {
         if let Some(item) = self.at_work.take() {
-            self.shared.writes.over(item.step);
+            self.shared.budget.give_back(&item);
+            self.lose_item(&item);
         }
+    }
+
+    fn lose_item(&self, item: &Item) {
+        self.shared.writes.over(item.step);
+        self.shared.stats.borrow_mut().lost(item, self.shared.is_checked);
+    }
+
+    /// Whether the server would refuse it for its length, and close the connection with that.
+    fn is_too_long(&self, item: &Item) -> bool {
+        item.request.payload_bytes() >= self.shared.max_allowed_packet
     }
 }
 
@@ -297,9 +321,12 @@ impl Client for Session<'_> {
     }
 
     fn begin(&mut self, out: &mut Vec<u8>, _random: &mut Random) -> Progress {
-        let item = self.pop().expect("its turn was asked for");
+        let mut item = self.take_first().expect("its turn was asked for");
         self.begun_ns = now_ns();
         self.write(&item, out);
+        if matches!(self.phase, Phase::Working) {
+            item.request.forget_long();
+        }
         self.at_work = Some(item);
         Progress::Waiting
     }
@@ -325,6 +352,16 @@ impl Client for Session<'_> {
                         return Turn::Over;
                     }
                     return Turn::Rest(at_ns);
+                }
+                // What is prepared here only when it is executed has nothing to reset before that.
+                Request::ResetStatement(recorded) if !self.statements.contains_key(&recorded) => {
+                    self.pop();
+                }
+                _ if self.is_too_long(item) => {
+                    if let Some(item) = self.pop() {
+                        self.shared.writes.over(item.step);
+                        self.shared.stats.borrow_mut().refused(&item, self.shared.is_checked);
+                    }
                 }
                 _ if !self.can_be_sent(item) => {
                     self.shared.stats.borrow_mut().unknown_statements += 1;
@@ -359,7 +396,7 @@ impl Client for Session<'_> {
             return None;
         }
         let item = self.pop()?;
-        self.shared.writes.over(item.step);
+        self.lose_item(&item);
         Some(Given { operation: usize::from(item.operation), intended_ns })
     }
 
@@ -369,6 +406,6 @@ impl Client for Session<'_> {
     }
 }
 
-fn write_execution(id: u32, parameters: &[u8], out: &mut Vec<u8>) {
-    write_parts(EXECUTE, &[&id.to_le_bytes(), &NO_CURSOR_ONCE, parameters], out);
+fn write_execution(id: u32, parameters: &[u8], out: &mut Vec<u8>) -> u8 {
+    write_parts(EXECUTE, &[&id.to_le_bytes(), &NO_CURSOR_ONCE, parameters], out)
 }

@@ -15,6 +15,11 @@ const EXAMPLES: usize = 3;
 /// An example shows so much of its statement, in bytes.
 const SHOWN_TEXT: usize = 2_000;
 
+/// The client libraries' own code for it.
+const CONNECTION_LOST: u16 = 2013;
+/// The servers' own for a request that is longer than `max_allowed_packet`.
+const PACKET_TOO_LARGE: u16 = 1153;
+
 /// How an answer may differ from the recorded one, the worst first.
 const KINDS: [&str; 5] = ["error", "rows", "checksum", "affected", "warnings"];
 
@@ -47,6 +52,10 @@ pub struct ReplayStats {
     pub prepared_late: u64,
     /// Executions of a statement whose text nobody knows.
     pub unknown_statements: u64,
+    /// Statements that were due and never answered: their connection was lost, or could not be made.
+    pub unanswered: u64,
+    /// Statements that are longer than the server takes; none of them was sent.
+    pub too_long: u64,
     /// Connections made anew in the middle of a session: their variables and transactions are lost.
     pub sessions_broken: u64,
 }
@@ -79,6 +88,7 @@ struct Sum {
     service: Sparse,
     compared: u64,
     different: u64,
+    set_apart: u64,
     kinds: [u64; KINDS.len()],
     examples: Vec<Example>,
 }
@@ -89,19 +99,54 @@ pub struct Comparison {
     pub compared: u64,
     pub different: u64,
     pub classes_different: u64,
+    /// Differences that are no news: of statements that ask for the clock, chance or the server itself.
+    pub set_apart: u64,
 }
 
 impl ReplayStats {
+    fn entry(&mut self, class: usize) -> &mut Entry {
+        if class >= self.classes.len() {
+            self.classes.resize_with(class + 1, Entry::default);
+        }
+        &mut self.classes[class]
+    }
+
+    /// No answer will come, because the connection is gone.
+    pub fn lost(&mut self, item: &Item, is_checked: bool) {
+        if item.class == NONE {
+            return;
+        }
+        self.unanswered += 1;
+        self.failed(item, CONNECTION_LOST, is_checked);
+    }
+
+    /// The server would refuse it for its length, so it was not sent.
+    pub fn refused(&mut self, item: &Item, is_checked: bool) {
+        self.too_long += 1;
+        if item.class != NONE {
+            self.failed(item, PACKET_TOO_LARGE, is_checked);
+        }
+    }
+
+    fn failed(&mut self, item: &Item, code: u16, is_checked: bool) {
+        let entry = self.entry(item.class as usize);
+        entry.count += 1;
+        entry.errors += 1;
+        // Where the recorded client did not wait for the answer either, nobody knows what would have come.
+        if is_checked && item.expected.outcome != Outcome::Unanswered {
+            let got = Got { error: Some(code), rows: 0, affected: 0, warnings: None, checksum: None };
+            let as_recorded = item.expected.outcome == Outcome::Error(code);
+            entry.compared += 1;
+            entry.differs(item, &got, [!as_recorded, false, false, false, false]);
+        }
+    }
+
     /// An answer is whole.
     pub fn answered(&mut self, item: &Item, service_ns: u64, got: &Got, is_checked: bool) {
         if item.class == NONE {
             return;
         }
-        let class = item.class as usize;
-        if class >= self.classes.len() {
-            self.classes.resize_with(class + 1, Entry::default);
-        }
-        let entry = &mut self.classes[class];
+        let entry = self.entry(item.class as usize);
         // A class is what is executed; that its statement was prepared is another matter.
         if !matches!(item.request, Request::Prepare { .. }) {
             entry.count += 1;
@@ -117,15 +162,22 @@ impl ReplayStats {
         }
         let (is_compared, differences) = compare(&item.expected, got);
         entry.compared += u64::from(is_compared);
+        entry.differs(item, got, differences);
+    }
+}
+
+impl Entry {
+    /// Counts and shows in what an answer differs, if it does.
+    fn differs(&mut self, item: &Item, got: &Got, differences: [bool; KINDS.len()]) {
         let Some(worst) = differences.iter().position(|differs| *differs) else { return };
-        entry.different += 1;
-        for (count, differs) in entry.kinds.iter_mut().zip(differences) {
+        self.different += 1;
+        for (count, differs) in self.kinds.iter_mut().zip(differences) {
             *count += u64::from(differs);
         }
-        if entry.examples.len() < EXAMPLES || entry.examples.iter().any(|example| example.kind > worst) {
+        if self.examples.len() < EXAMPLES || self.examples.iter().any(|example| example.kind > worst) {
             let value = example(item, worst, got);
-            entry.examples.push(Example { kind: worst, value });
-            keep_worst(&mut entry.examples);
+            self.examples.push(Example { kind: worst, value });
+            keep_worst(&mut self.examples);
         }
     }
 }
@@ -221,10 +273,16 @@ pub fn class_lines(
     }
     let mut comparison = Comparison::default();
     let mut lines = Vec::new();
-    for (sum, class) in sums.into_iter().zip(classes) {
+    for (mut sum, class) in sums.into_iter().zip(classes) {
         if sum.count == 0 && sum.different == 0 {
             continue;
         }
+        if class.varies {
+            // An error is one all the same.
+            sum.set_apart = sum.different - sum.kinds[0];
+            sum.different = sum.kinds[0];
+        }
+        comparison.set_apart += sum.set_apart;
         comparison.compared += sum.compared;
         comparison.different += sum.different;
         comparison.classes_different += u64::from(sum.different > 0);
@@ -265,6 +323,7 @@ impl Sum {
         if is_checked {
             line["compared"] = self.compared.into();
             line["different"] = self.different.into();
+            line["set_apart"] = self.set_apart.into();
             for (kind, count) in KINDS.iter().zip(self.kinds) {
                 line[format!("different_{kind}")] = count.into();
             }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::accounts::Accounts;
 use super::classes::OPERATIONS;
 use super::dispatch::{Channel, Counts, Dispatch, Events, Plan};
-use super::order::Order;
-use super::queue::{Budget, Delivery, Inbox, Item, Progress, Request};
+use super::order::{Order, Step};
+use super::queue::{Budget, Delivery, Expected, Inbox, Item, Progress, Request};
 use super::timeline::Speed;
 use crate::event::{Command, Event, Outcome};
 use mysql::options::{Password, TlsMode};
@@ -175,6 +175,24 @@ fn a_session_from_its_login_to_its_end() {
 }
 
 #[test]
+fn what_would_end_other_sessions_is_left_out_and_counted() {
+    let events = vec![
+        event(0, 1, Command::Query, "SELECT 1"),
+        event(10, 1, Command::Query, "KILL QUERY 8"),
+        with(event(20, 1, Command::Prepare, "KILL ?"), |e| e.statement = Some(7)),
+        with(event(30, 1, Command::Execute, "KILL ?"), |e| {
+            e.statement = Some(7);
+            e.parameter_count = 1;
+        }),
+        event(40, 1, Command::Query, "SHUTDOWN"),
+        event(50, 1, Command::Query, "SELECT 2"),
+    ];
+    let (words, counts) = played(&plan(), events);
+    assert_eq!(words.iter().filter(|line| line.to_lowercase().contains("kill")).count(), 0, "{words:?}");
+    assert_eq!((counts.kills, counts.sent), (4, 2));
+}
+
+#[test]
 fn a_log_tells_neither_logins_nor_changes_of_the_database() {
     let query = |at, text, database: &'static [u8]| {
         with(event(at, 5, Command::Query, text), |e| e.database = database)
@@ -298,7 +316,7 @@ fn the_cap_holds_and_nothing_waits_for_ever() {
         })
         .collect();
     let bench = Bench::new(1, 4_000);
-    let mut queues: HashMap<u32, VecDeque<Item>> = HashMap::new();
+    let mut queues: HashMap<u32, VecDeque<Box<Item>>> = HashMap::new();
     let mut waiting = HashMap::new();
     let (mut done, mut largest, mut largest_item) = (0, 0, 0);
     std::thread::scope(|scope| {
@@ -319,8 +337,9 @@ fn the_cap_holds_and_nothing_waits_for_ever() {
                 std::thread::yield_now();
                 continue;
             };
-            // What a session does when it begins an event.
+            // What a session does when it begins an event and has its answer.
             let item = queue.pop_front().unwrap();
+            bench.budget.begun(&item);
             bench.budget.give_back(&item);
             waiting[key].fetch_sub(1, Ordering::Relaxed);
             done += usize::from(!matches!(item.request, Request::Quit));
@@ -329,4 +348,49 @@ fn the_cap_holds_and_nothing_waits_for_ever() {
         assert_eq!(reader.join().unwrap().sent, EVENTS as u64);
     });
     assert!(largest <= 4_000 + SESSIONS * largest_item, "{largest}");
+}
+
+fn item(request: Request) -> Item {
+    let mut item = Item {
+        at_ns: 0,
+        recorded_ns: 0,
+        number: 0,
+        request,
+        operation: 0,
+        class: 0,
+        expected: Expected::NOTHING,
+        step: Step::default(),
+        size: 0,
+    };
+    item.size = item.own_size();
+    item
+}
+
+#[test]
+fn what_is_at_work_counts_until_it_is_over() {
+    let budget = Budget::new(1_000);
+    let long = item(Request::Query(vec![b'x'; 2_000].into()));
+    budget.take(&long);
+    budget.begun(&long);
+    assert_eq!(budget.events(), 0);
+    assert!(budget.used() > 2_000 && !budget.admits(100, 1) && budget.admits(100, 0));
+    assert_eq!(budget.excess(), budget.used() - 1_000);
+    budget.give_back(&long);
+    assert_eq!(budget.used(), 0);
+    assert!(budget.admits(100, 1) && budget.excess() > 0);
+}
+
+#[test]
+fn a_long_request_that_is_on_its_way_leaves_what_people_are_shown() {
+    let mut long = Request::Query([b"SELECT '", vec![b'x'; 1 << 20].as_slice(), b"'"].concat().into());
+    long.forget_long();
+    let Request::Query(text) = &long else { panic!() };
+    assert!(text.starts_with(b"SELECT 'x") && (2_000..100_000).contains(&text.len()));
+    let mut short = Request::Query(vec![b'x'; 10_000].into());
+    short.forget_long();
+    assert!(matches!(short, Request::Query(text) if text.len() == 10_000));
+    let (parameters, text) = (vec![7; 1 << 20].into(), b"SELECT ?".as_slice().into());
+    let mut execution = Request::Execute { statement: Some(1), text, parameters };
+    execution.forget_long();
+    assert!(matches!(execution, Request::Execute { parameters, .. } if parameters.is_empty()));
 }

@@ -204,17 +204,18 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Length of the line `use db;`. The name is not quoted: where the line does not end like one, it goes on to `SET`.
-/// `None` where the buffer ends too early to tell.
+/// Length of the line `use db;`. The name is not quoted: where the line does not end like one, it goes on to `SET`, but
+/// not past a line that begins another event. `None` where the buffer ends too early to tell.
 fn use_length(text: &[u8], at_end: bool) -> Option<usize> {
     let first = memchr(b'\n', text)?;
     if without_return(&text[..first]).ends_with(b";") {
         return Some(first);
     }
     let window = &text[..text.len().min(super::boundary::LINE_BYTES)];
-    match memmem::find(window, b";\nSET ") {
+    let next = memmem::find(window, b"\n# ");
+    match memmem::find(&window[..next.unwrap_or(window.len())], b";\nSET ") {
         Some(at) => Some(at + 1),
-        None if at_end || window.len() == super::boundary::LINE_BYTES => Some(first),
+        None if at_end || next.is_some() || window.len() == super::boundary::LINE_BYTES => Some(first),
         None => None,
     }
 }

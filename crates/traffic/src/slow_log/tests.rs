@@ -274,6 +274,21 @@ mod properties {
 
     use super::*;
 
+    #[test]
+    fn a_use_that_another_event_cuts_off_takes_no_part_of_it() {
+        let account = "# User@Host: a[a] @ localhost []  Id: 3\n";
+        let log = format!(
+            "{account}# administrator command: Ping;\n{account}use {}# Query_time: 1{};\n",
+            event(1, 8, "select 1"),
+            event(2, 8, "select 'open\n;").replace("SET t", "use x;\nSET t"),
+        );
+        for window_bytes in [1, 100, 309, 2000] {
+            super::super::parallel::tests::same(log.as_bytes(), window_bytes, 1);
+        }
+        let (seen, _) = parsed(log.as_bytes());
+        assert!(seen.iter().all(|event| !event.database.contains('\n')), "{seen:?}");
+    }
+
     /// Lines as they stand in logs, whole and damaged, in any order.
     fn lines() -> impl Strategy<Value = String> {
         let line = prop_oneof![

@@ -5,6 +5,9 @@ const S_PER_DAY: i64 = 86_400;
 /// Zones are whole multiples of this away from each other.
 const ZONE_STEP_S: i64 = 900;
 
+/// Between date and clock there is one blank, or one more where the hour has one digit; editors add some.
+const MAX_BLANKS: usize = 4;
+
 /// A moment in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
@@ -44,7 +47,8 @@ fn old(text: &[u8]) -> Option<(Stamp, &[u8])> {
     }
     let year = two(&head[0..2])?;
     let date = days(if year < 70 { 2000 + year } else { 1900 + year }, two(&head[2..4])?, two(&head[4..6])?)?;
-    let rest = text[7..].strip_prefix(b" ").unwrap_or(&text[7..]);
+    let blanks = text[7..].iter().take_while(|byte| **byte == b' ').count();
+    let rest = text.get(7 + blanks.min(MAX_BLANKS)..)?;
     let (hour, rest) = if rest.get(1) == Some(&b':') {
         (digit(rest[0])?, &rest[1..])
     } else {

@@ -29,6 +29,8 @@ impl Session {
         }
         if self.phase == Phase::Lost && from == Side::Client && follows_quiet {
             self.resume(bytes, inflated);
+            // Of those of a session that is seen from its middle on, nobody knows whether they were requests.
+            shared.coverage.lost_events += u64::from(self.phase == Phase::Lost && self.is_logged_in);
         }
         if matches!(self.phase, Phase::Lost | Phase::Ignored) {
             shared.coverage.skipped_bytes += bytes.len() as u64;
@@ -75,7 +77,10 @@ impl Session {
             bytes = &bytes[frame.used..];
             match from {
                 Side::Client => self.client.frame_bytes += frame.wire_bytes,
-                Side::Server => self.answer.bytes += frame.wire_bytes,
+                Side::Server => {
+                    self.answer.bytes += frame.wire_bytes;
+                    self.follow_flush(frame.number, inflated);
+                }
             }
             self.plain(frame.first_ns, time_ns, from, inflated, shared)?;
             if matches!(self.phase, Phase::Lost | Phase::Ignored) {
@@ -84,6 +89,14 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Behind each flush, as between two results of one request, servers number packets on from the compression's frames:
+    /// the packet that begins such a frame has its number.
+    fn follow_flush(&mut self, frame: u8, content: &[u8]) {
+        if self.server.is_between_packets() && self.server.skip == 0 && content.get(3) == Some(&frame) {
+            self.answer.sequence = frame;
+        }
     }
 
     /// Whether a connection may begin with these bytes: the server speaks first.

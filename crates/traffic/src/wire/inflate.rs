@@ -14,8 +14,9 @@ pub struct Inflate {
     partial_ns: u64,
 }
 
-/// One frame: when its first byte came, its bytes on the wire, and those of `input` that it took.
+/// One frame: when its first byte came, its number, its bytes on the wire, and those of `input` that it took.
 pub struct Frame {
+    pub number: u8,
     pub first_ns: u64,
     pub wire_bytes: u64,
     pub used: usize,
@@ -29,7 +30,8 @@ impl Inflate {
             self.partial_ns = now_ns;
             if let Some(length) = whole(input) {
                 decompress(&input[..length], out)?;
-                return Ok(Some(Frame { first_ns: now_ns, wire_bytes: length as u64, used: length }));
+                let (number, wire_bytes) = (input[3], length as u64);
+                return Ok(Some(Frame { first_ns: now_ns, number, wire_bytes, used: length }));
             }
         }
         let mut used = 0;
@@ -43,10 +45,10 @@ impl Inflate {
             used += count;
             if whole(&self.partial).is_some() {
                 decompress(&self.partial, out)?;
-                let wire_bytes = self.partial.len() as u64;
+                let (number, wire_bytes) = (self.partial[3], self.partial.len() as u64);
                 self.partial.clear();
                 self.partial.shrink_to(super::KEPT_BUFFER);
-                return Ok(Some(Frame { first_ns: self.partial_ns, wire_bytes, used }));
+                return Ok(Some(Frame { first_ns: self.partial_ns, number, wire_bytes, used }));
             }
             if used == input.len() {
                 return Ok(None);

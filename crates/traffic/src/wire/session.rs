@@ -372,12 +372,15 @@ impl Session {
             event.outcome = answer.outcome();
             event.response_ns = Some(end_ns.saturating_sub(request.start_ns));
             event.first_byte_ns = answer.first_byte_ns.map(|first| first.saturating_sub(request.start_ns));
-            event.measures.set(Measure::RowsSent, answer.reply.rows);
+            // The rows of a cursor come with its fetches: how many there are, the execution does not say.
+            let opens_cursor = request.command == Command::Execute && answer.reply.has_cursor();
+            event.measures.set(Measure::RowsSent, (!opens_cursor).then_some(answer.reply.rows));
             event.measures.set(Measure::RowsAffected, answer.reply.affected);
             event.measures.set(Measure::ResponseBytes, answer.bytes);
             let warnings = answer.reply.error.is_none().then_some(u64::from(answer.reply.warnings));
             event.measures.set(Measure::Warnings, warnings);
-            let is_summed = shared.options.checksum && answer.reply.error.is_none() && !self.server.has_hole;
+            let is_whole = answer.reply.error.is_none() && !self.server.has_hole && !opens_cursor;
+            let is_summed = shared.options.checksum && is_whole;
             event.checksum = is_summed.then(|| answer.checksum.value());
         }
         self.server.has_hole = false;

@@ -16,6 +16,7 @@ class Fixed(Kind):
 
     name = "fixed"
     spreads = True
+    extends = True
 
     @classmethod
     def is_of(cls, plan: Plan) -> bool:

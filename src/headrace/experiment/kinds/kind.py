@@ -19,7 +19,7 @@ from headrace.model import Treatment, TrialSpec, TrialState
 from headrace.plan import Plan
 from headrace.store import ExperimentFolder, TrialRecord
 
-#: The trials that run concurrently: one, or the two of a pair.
+#: The trials that are measured together: one, the two of a pair, or all turns after one start of a switchback.
 Moment = tuple[TrialSpec, ...]
 
 
@@ -38,6 +38,8 @@ class Ask:
     treatments: tuple[Treatment, ...] = ()
     #: End of the plan's time, by ``time.monotonic``.
     until: float = math.inf
+    #: How many times as long as planned the turns of a switchback are.
+    stretch: int = 1
 
 
 class Kind(ABC):
@@ -51,6 +53,8 @@ class Kind(ABC):
     command: ClassVar[str] = "run"
     #: No block depends on another's results, so several machines may share them.
     spreads: ClassVar[bool] = False
+    #: Blocks may be added to its experiments later.
+    extends: ClassVar[bool] = False
     #: A disturbed trial is repeated automatically.
     repeats: ClassVar[bool] = True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from headrace.report import text
 from headrace.report.digest import charts
 from headrace.report.digest.ranking import MOST_DETAILS
 from headrace.report.digest.words import (
+    ATTRIBUTE_COLUMNS,
     View,
+    attributes,
     class_lines,
     duration,
     percent,
@@ -67,8 +69,12 @@ def section(digest: Digest, view: View) -> Section:
 
 
 def _card(digest: Digest, view: View, rank: int, each: QueryClass) -> Card:
-    lines = [pair for pair in class_lines(digest, each, view) if pair[0] not in _IN_TABLES]
+    rows = attributes(each)
+    in_tables = {*_IN_TABLES, *(label for label, _ in rows)}
+    lines = [pair for pair in class_lines(digest, each, view) if pair[0] not in in_tables]
     parts: list[Part] = [Box("parts", [Facts(lines), Box("pictures", list(_pictures(digest, each)))])]
+    if rows:
+        parts.append(attribute_table(rows))
     if labels := list(_labels(each)):
         parts.append(Box("labels", labels))
     if each.sample.get("text"):
@@ -78,6 +84,12 @@ def _card(digest: Digest, view: View, rank: int, each: QueryClass) -> Card:
         parts.append(Details("Its plan", [Lines(plan)], is_open=True))
     name = (Span(str(rank), "rank"), Span(each.fingerprint, "code"))
     return Card(name, parts, "class", f"c{rank}")
+
+
+def attribute_table(rows: Sequence[tuple[str, list[str]]]) -> Table:
+    """Rows sent, examined and so on, per call."""
+    columns = [Column("per call"), *(Column(name, "n") for name in ATTRIBUTE_COLUMNS)]
+    return Table(columns, [[Cell(label), *map(Cell, cells)] for label, cells in rows])
 
 
 def _pictures(digest: Digest, each: QueryClass) -> Iterator[Part]:

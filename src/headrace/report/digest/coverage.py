@@ -9,10 +9,13 @@ import numpy as np
 from headrace.analysis import traffic
 from headrace.digests.classes import Digest
 from headrace.report import text
+from headrace.report.digest.classes import attribute_table
 from headrace.report.digest.words import (
     View,
+    attributes,
     coverage_lines,
     duration,
+    nothing_lines,
     overall,
     percent,
     place_text,
@@ -26,17 +29,22 @@ MOST_SOURCES, MOST_PLACES = 3, 5
 
 def section(digest: Digest, view: View) -> Section:
     said: list[Part] = [Gap(), Sentence(overall(digest, view), "verdict"), Gap()]
+    if rows := attributes(digest.all):
+        said += [attribute_table(rows), Gap()]
     brief = [*lines(digest), *said]
     return Section("coverage", "Coverage", "What was seen", lambda: _parts(digest, view), brief=brief)
 
 
 def _parts(digest: Digest, view: View) -> Iterator[Part]:
-    found = [(line, "lost" if is_loss else "") for line, is_loss in coverage_lines(digest)]
+    found = [(line, "lost") for line in nothing_lines(digest)]
+    found += [(line, "lost" if is_loss else "") for line, is_loss in coverage_lines(digest)]
     found += [(place_text(place), "lost place") for place in digest.places]
     found += [(f"filtered: {dict(each)}", "lost") for each in digest.filters]
     yield Sentences([line for line, _ in found], "coverage", [look for _, look in found])
     yield Sentence(overall(digest, View(objective_ns=view.objective_ns)), "verdict")
     yield Keys(list(_keys(digest, view)))
+    if rows := attributes(digest.all):
+        yield attribute_table(rows)
 
 
 def lines(digest: Digest) -> Iterator[Part]:
@@ -44,6 +52,8 @@ def lines(digest: Digest) -> Iterator[Part]:
     sources = [f"{name} ({host})" if host else name for name, host in digest.sources]
     more = f" and {len(sources) - MOST_SOURCES} more" if len(sources) > MOST_SOURCES else ""
     group = "" if digest.group == ("class",) else f", by {', '.join(digest.group)}"
+    for line in nothing_lines(digest):
+        yield Sentence(line, "attention")
     yield Sentence(f"{'; '.join(sources[:MOST_SOURCES])}{more} · {digest.mode} fingerprints{group}", "aside")
     for line, is_loss in coverage_lines(digest):
         yield Sentence(line, "attention" if is_loss else "aside")
@@ -66,10 +76,10 @@ def _keys(digest: Digest, view: View) -> Iterator[Key]:
         most = text.milliseconds(every.number("response_ns").most)
         yield Key("p99 response time", f"{p99} ms", f"mean {mean}, max {most} ms")
     yield Key("Classes", f"{len(digest.classes):,}", _concentration(digest))
-    failed = percent(every.failed / every.count) if every.count else "–"
     unanswered = every.number("unanswered").count
-    note = f"{every.failed:,} calls" + (f", {unanswered:,} unanswered" if unanswered else "")
-    yield Key("Failed", failed, note, "attention" if every.failed else "")
+    calls = "the source does not report it" if every.failed is None else f"{every.failed:,} calls"
+    note = calls + (f", {unanswered:,} unanswered" if unanswered else "")
+    yield Key("Failed", percent(every.failed_share), note, "attention" if every.failed else "")
     found = traffic.satisfaction(every, view.objective_ns) if view.objective_ns else None
     if found:
         aim = duration(view.objective_ns or 0)

@@ -28,6 +28,12 @@ def to_json(digest: Digest, view: View) -> dict[str, Any]:
     }
 
 
+def _attribute(each: QueryClass, name: str) -> dict[str, Any]:
+    found = traffic.attribute(each, name)
+    more = {"mean": found.mean, "p95": found.p95, "stddev": found.deviation}
+    return {**vars(each.number(name)), **more}
+
+
 def _class(digest: Digest, each: QueryClass, view: View) -> dict[str, Any]:
     timed = each.number("response_ns")
     objective = traffic.satisfaction(each, view.objective_ns) if view.objective_ns else None
@@ -42,6 +48,7 @@ def _class(digest: Digest, each: QueryClass, view: View) -> dict[str, Any]:
             "calls": timed.count,
             "sum": timed.sum,
             "mean": traffic.mean_ns(each),
+            "stddev": traffic.deviation(each),
             "min": timed.least,
             **{name: traffic.percentile_ns(each, name) for name in traffic.PERCENTILES},
             "max": timed.most,
@@ -51,7 +58,7 @@ def _class(digest: Digest, each: QueryClass, view: View) -> dict[str, Any]:
         "buckets": [
             list(map(int, pair)) for pair in zip(each.response.buckets, each.response.counts, strict=True)
         ],
-        **{name: vars(number) for name, number in each.measures.items()},
+        **{name: _attribute(each, name) for name in each.measures},
         "first_ns": each.number("start_ns").least,
         "last_ns": each.number("start_ns").most,
     }

@@ -12,7 +12,7 @@ from headrace.report import text
 from headrace.report.text import count
 
 if TYPE_CHECKING:
-    from headrace.digests.classes import Digest, Number, QueryClass
+    from headrace.digests.classes import Digest, QueryClass
 
 #: Maximum names of each kind in a class's detail.
 MOST_NAMES = 4
@@ -35,6 +35,22 @@ class View:
 def place_text(place: Mapping[str, object]) -> str:
     where = f"{place.get('input', '')}, item {place.get('item', '?')}, byte {place.get('offset', '?')}"
     return f"{where}: {place.get('reason', '')}"
+
+
+def nothing_lines(digest: Digest) -> list[str]:
+    """Why there is nothing to rank, if so: an empty result must not look like an idle server."""
+    of = digest.coverage
+    said = []
+    if of.get("sessions") and of.get("tls_sessions", 0) >= of["sessions"]:
+        said.append(
+            f"All {of['sessions']:,} sessions are encrypted (TLS), so no statement could be read: use the slow "
+            "log, or the proxy"
+        )
+    elif not digest.all.count and of.get("filtered"):
+        said.append(f"Nothing matches: --since, --until or --filter left out all {of['filtered']:,} events")
+    elif not digest.all.count:
+        said.append("No event was found")
+    return said
 
 
 def coverage_lines(digest: Digest) -> list[tuple[str, bool]]:
@@ -66,11 +82,17 @@ def coverage_lines(digest: Digest) -> list[tuple[str, bool]]:
         said.append((f"events: {', '.join(left)}", False))
     if of["damaged"]:
         said.append((f"damaged: {of['damaged']:,} lines, packets or frames were skipped", True))
+    if lost_events := of["lost_events"]:
+        share = percent(lost_events / (lost_events + of["read_events"]))
+        said.append(
+            (f"lost: at least {lost_events:,} events ({share}) that damage or holes made unreadable", True)
+        )
     return said
 
 
 COVERAGE = (
-    "read_events", "events", "bytes", "skipped_bytes", "damaged", "sessions", "tls_sessions", "midstream_sessions",
+    "read_events", "events", "bytes", "skipped_bytes", "damaged", "lost_events", "sessions", "tls_sessions",
+    "midstream_sessions",
     "unknown_statements", "unanswered", "packets", "dropped_packets", "cut_packets", "retransmitted_packets",
     "gaps", "gap_bytes", "other_packets", "filtered", "undated", "others",
 )  # fmt: skip
@@ -106,7 +128,8 @@ def overall(digest: Digest, view: View) -> str:
             "ms"
         )
     if every.failed:
-        parts.append(f"{every.failed:,} failed ({percent(every.failed / every.count)})")
+        share = every.failed_share
+        parts.append(f"{every.failed:,} failed" + (f" ({percent(share)})" if share is not None else ""))
     if apdex := apdex_text(every, view.objective_ns):
         parts.append(apdex)
     return "; ".join(parts)
@@ -196,14 +219,18 @@ def class_lines(digest: Digest, each: QueryClass, view: View) -> list[tuple[str,
     if spread is not None:
         known = [f"{name} {ms(each, name)}" for name in traffic.PERCENTILES]
         least = text.milliseconds(each.number("response_ns").least)
-        rows.append(("ms", f"min {least}, {', '.join(known)}, max {most_ms(each)}; V/M {spread:.3g} s"))
+        mean, deviation = traffic.mean_ns(each), traffic.deviation(each)
+        shape = f"mean {text.milliseconds(mean)}, stddev {text.milliseconds(deviation)}"
+        rows.append(
+            ("ms", f"min {least}, {', '.join(known)}, max {most_ms(each)}; {shape}, V/M {spread:.3g} s")
+        )
     if each.first_byte.total:
         first = each.number("first_byte_ns")
         bounds = (each.first_byte, "p99", first.least, first.most)
         top = text.milliseconds(traffic.value_at(*bounds))
         rows.append(("first byte", f"mean {text.milliseconds(first.sum / first.count)} ms, p99 {top}"))
-    rows += [_measure(name, number) for name, number in each.measures.items() if number.sum]
-    if each.failed or each.number("unanswered").count:
+    rows += [_measure(each, name) for name, number in each.measures.items() if number.sum]
+    if each.failed is not None and (each.failed or each.number("unanswered").count):
         numbers = ", ".join(f"{label.text} ×{label.count:,}" for label in each.labels.get("error", ())[:8])
         told = f"{each.failed:,} failed" + (f" (error {numbers})" if numbers else "")
         lost = each.number("unanswered").count
@@ -220,18 +247,37 @@ def _names(each: QueryClass, kind: str) -> str:
     return ", ".join(shown) + more
 
 
-def _measure(name: str, number: Number) -> tuple[str, str]:
-    """(label, text); the name of a measure includes its unit."""
-    mean = number.sum / number.count
+#: The columns of a table of attributes, after their names.
+ATTRIBUTE_COLUMNS = ("total", "min", "mean", "95%", "max", "stddev")
+
+
+def _measure(each: QueryClass, name: str) -> tuple[str, str]:
+    """(label, text)."""
     if name.startswith("is_"):
-        return name.removeprefix("is_").replace("_", " "), f"{percent(mean)} of calls"
-    label = name
-    form: Callable[[float], str] = count
+        number = each.number(name)
+        return name.removeprefix("is_").replace("_", " "), f"{percent(number.sum / number.count)} of calls"
+    label, (total, *cells) = attribute(each, name)
+    known = [f"{of} {cell}" for of, cell in zip(ATTRIBUTE_COLUMNS[1:], cells, strict=True) if cell != "–"]
+    return label, f"{', '.join(known)}; {total} in all"
+
+
+def attribute(each: QueryClass, name: str) -> tuple[str, list[str]]:
+    """A measure's label, and its cells under ATTRIBUTE_COLUMNS; the name of a measure includes its unit."""
+    form: Callable[[float], str] = short_number
     for suffix, of_unit in (("_ns", duration), ("_bytes", size)):
         if name.endswith(suffix):
-            label, form = name.removesuffix(suffix), of_unit
-    most = f", most {form(number.most)}" if number.most is not None else ""
-    return label.replace("_", " "), f"{form(mean)} per call{most}"
+            form = of_unit
+    # A response in bytes is no response time.
+    label = name.removesuffix("_ns")
+    found = traffic.attribute(each, name)
+    values = (found.total, found.least, found.mean, found.p95, found.most, found.deviation)
+    return label.replace("_", " "), [form(value) if value is not None else "–" for value in values]
+
+
+def attributes(each: QueryClass) -> list[tuple[str, list[str]]]:
+    """All that are more than a share of the calls and not always 0."""
+    known = [name for name, number in each.measures.items() if number.sum and not name.startswith("is_")]
+    return [attribute(each, name) for name in known]
 
 
 def slowest(each: QueryClass) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from headrace.analysis.effects import Effects
 from headrace.analysis.factors import Study
 from headrace.analysis.halfnormal import HalfNormal, half_normal
 from headrace.report import charts, text
@@ -64,9 +65,11 @@ def terms(study: Study) -> Table:
 
 
 def noise(study: Study) -> Chart | None:
-    """The half-normal plot, or bars if there are few effects; None if the noise is unknown."""
+    """The half-normal plot, or bars if there are few effects; None if the noise is unknown, or if the cells are so
+    unbalanced that its points, each beyond those before it, would contradict the shares.
+    """
     found = half_normal(study.effects, study.alpha)
-    if found is None:
+    if found is None or not _agrees(study.effects):
         return None
     source = {
         "repeats": "The line is the noise of the repeats",
@@ -95,6 +98,20 @@ def noise(study: Study) -> Chart | None:
     )
     figure = decision_charts.half_normal(rows, found.margin)
     return Chart(figure, "What stands out from the noise?", see, _NOISE_LEGEND)
+
+
+#: Points and shares agree to rounding errors in a balanced table; if a few trials are missing, to a few percent.
+MOST_DISAGREEMENT = 0.05
+
+
+def _agrees(found: Effects) -> bool:
+    """Whether each term has the same part of the points' squares as of the shares."""
+    squares = {t.term: math.fsum(s.size**2 for s in found.singles if s.term == t.term) for t in found.terms}
+    shares = {t.term: t.share for t in found.terms if squares[t.term]}
+    whole, total = math.fsum(squares.values()), math.fsum(shares.values())
+    if not whole or not total:
+        return True
+    return all(abs(squares[t] / whole - share / total) <= MOST_DISAGREEMENT for t, share in shares.items())
 
 
 _NOISE_LEGEND = (

@@ -24,6 +24,7 @@ from headrace.report.parts import (
     Part,
     Row,
     Section,
+    Sentence,
     Sentences,
     Table,
     method,
@@ -33,8 +34,10 @@ from headrace.report.parts import (
 MOST_RANKS = 40
 
 
-def page_of(studies: Sequence[Study], sources: Sequence[Path], decision: Decision) -> Page:
-    """The report of one table's responses."""
+def page_of(
+    studies: Sequence[Study], sources: Sequence[Path], decision: Decision, notes: Sequence[str] = ()
+) -> Page:
+    """The report of one table's responses; ``notes`` are what its reader assumed or left out."""
     names = ", ".join(path.name for path in sources[:3])
     more = f" and {len(sources) - 3} more" if len(sources) > 3 else ""
     sections = [s for i, study in enumerate(studies) for s in _sections(study, i, len(studies) > 1)]
@@ -45,19 +48,28 @@ def page_of(studies: Sequence[Study], sources: Sequence[Path], decision: Decisio
         verdicts=_verdicts(studies, decision),
         keys=list(_keys(studies, decision)),
         cautions=[
-            f"{len(study.effects.missing)} cells of {study.title} were not measured"
-            for study in studies
-            if study.effects.missing
+            *notes,
+            *(
+                f"{len(study.effects.missing)} cells of {study.title} were not measured"
+                for study in studies
+                if study.effects.missing
+            ),
         ],
         sections=[
             _choice(decision),
             *sections,
             _method(),
-            Section("brief", "", "", brief=choices.brief(decision)),
+            Section(
+                "brief",
+                "",
+                "",
+                brief=[*(Sentence(note, "attention") for note in notes), *choices.brief(decision)],
+            ),
         ],
         is_verdict_brief=False,
         footer="headrace import --json prints the numbers",
         data={
+            "notes": list(notes),
             "studies": [effects.to_json(study) for study in studies],
             "choice": choices.to_json(decision),
         },

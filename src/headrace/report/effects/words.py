@@ -11,6 +11,7 @@ from headrace.analysis import choice, matters
 from headrace.analysis.aliasing import Aliasing
 from headrace.analysis.effects import Conditional, Effects, Term
 from headrace.analysis.factors import Study
+from headrace.analysis.whole import WITH, WITHOUT
 from headrace.report import text
 from headrace.report.parts import Cell, Cells, Column, Gap, Part, Sentence, Sentences, Table
 
@@ -33,13 +34,34 @@ SHOWN_RANKS = 12
 def sentences(study: Study) -> list[str]:
     """What matters, what depends on what, which cells collapsed, and which levels are safe to choose."""
     found = [*_main(study), *_dependences(study), *_groups(study), *_levels(study)]
-    return [*(found or ["No factor makes a notable difference."]), *_unknown(study)]
+    return [
+        *(found or [f"No factor makes a notable difference to {study.response}."]),
+        *_unknown(study),
+        *aliased(study),
+    ]
 
 
 def _unknown(study: Study) -> Iterator[str]:
     names = [f"{factor} {level}" for factor, level in study.effects.unknown]
     if names:
         yield f"Never varied independently of other factors, so not compared: {', '.join(names)}."
+
+
+def aliased(study: Study) -> list[str]:
+    """What the cells of a table cannot tell apart, and what the reader can do about it."""
+    found = []
+    for one in study.effects.same:
+        others = " or ".join(_name(term) for term in one.others)
+        if len(one.term) == 1:
+            found.append(
+                f"{_name(one.term)} goes with {others} in every row: what is said of {others} may be due to "
+                f"{_name(one.term)}. Leave out --factor {others} to see it under the other name."
+            )
+        else:
+            found.append(
+                f"{_name(one.term)} cannot be told apart from {others}: what is said of {others} may be due to it."
+            )
+    return found
 
 
 def confounded(study: Study, *, is_sure: bool = False) -> list[str]:
@@ -86,6 +108,9 @@ def limits(study: Study) -> tuple[float, ...]:
 
 def error_words(effects: Effects) -> str:
     """What the intervals rest on."""
+    once = (
+        "Each cell was measured once" if effects.is_single else "The repeats of a cell do not differ at all"
+    )
     if effects.error == "repeats":
         return (
             f"The error is the spread of repeats within their cells: {100 * (effects.deviation or 0):.2g}%, "
@@ -99,15 +124,12 @@ def error_words(effects: Effects) -> str:
         )
     if effects.error == "interactions":
         return (
-            "Each cell was measured once, so the error is unknown. Interactions of three or more factors "
-            f"replace it ({100 * (effects.deviation or 0):.2g}%, {effects.error_degrees} degrees of freedom): "
+            f"{once}, so the error is unknown. Interactions of three or more factors replace it "
+            f"({100 * (effects.deviation or 0):.2g}%, {effects.error_degrees} degrees of freedom): "
             "p values and intervals assume that there are none. If there are, a real effect can look like "
             "chance."
         )
-    return (
-        "Each cell was measured once, so the error is unknown: these estimates have no intervals and no "
-        "verdict."
-    )
+    return f"{once}, so the error is unknown: these estimates have no intervals and no verdict."
 
 
 def strata_words(effects: Effects) -> list[str]:
@@ -134,13 +156,32 @@ def _main(study: Study) -> Iterator[str]:
         if len(term.term) > 1 or term.share < MIN_SHARE:
             continue
         levels = [e for e in study.effects.levels if e.factor == term.term[0]]
+        if len(levels) < 2:
+            continue
         order = sorted(levels, key=lambda e: -e.mean if study.is_higher_better else e.mean)
         best, worst = order[0], order[-1]
         ratio = max(best.mean, worst.mean) / min(best.mean, worst.mean)
         yield (
-            f"{term.name} explains {100 * term.share:.0f}% of the variation: {best.level} is {ratio:.2f} "
-            f"times as good as {worst.level} on average{_certainty(study, term.p_holm)}."
+            f"{term.name} explains {100 * term.share:.0f}% of the variation of {study.response}: "
+            f"{_it(best.level)} is {ratio:.2f} times as good as {_it(worst.level)} "
+            f"on average{_certainty(study, term.p_holm)}."
         )
+
+
+#: The levels of a ladder's parts.
+_PARTS = (WITH, WITHOUT)
+
+
+def _it(level: str) -> str:
+    return f"{level} it" if level in _PARTS else level
+
+
+def _cell(study: Study, factors: Sequence[str], cell: choice.Cell) -> str:
+    """The name of a cell of ``factors``, which may lack one of the study's."""
+    if not any(level in _PARTS for level in cell):
+        return study.name(cell)
+    pairs = zip(factors, cell, strict=True)
+    return " ".join(f"{level} {name}" if level in _PARTS else level for name, level in pairs)
 
 
 def _certainty(study: Study, p: float | None) -> str:
@@ -163,8 +204,8 @@ def _dependences(study: Study) -> Iterator[str]:
             continue
         high, low = max(own, key=lambda c: c.spread), min(own, key=lambda c: c.spread)
         yield (
-            f"The effect of {factor} depends on {by}: the best-to-worst ratio is {high.spread:.2f} at "
-            f"{high.at}, {low.spread:.2f} at {low.at}{_certainty(study, term.p_holm)}."
+            f"The effect of {factor} on {study.response} depends on {by}: the best-to-worst ratio is "
+            f"{high.spread:.2f} at {high.at}, {low.spread:.2f} at {low.at}{_certainty(study, term.p_holm)}."
         )
 
 
@@ -210,12 +251,15 @@ def _levels(study: Study) -> Iterator[str]:
         margin = f"{100 * study.margin:g}%"
         if not found.ratios:
             continue
+        others = [name for name in study.factors if name != factor]
+        what = f"{levels[1]} {factor} it" if levels[1] in _PARTS else f"{factor} {levels[1]}"
+        what = what[0].upper() + what[1:] if levels[1] in _PARTS else what
         if found.is_at_least_as_good:
-            yield f"{factor} {levels[1]} is at least as good as {levels[0]} in every cell, within {margin}."
+            yield f"{what} is at least as good as {levels[0]} in every cell, within {margin}."
         else:
-            where = ", ".join(f"{study.name(c)} ({found.ratios[c]:.2f})" for c in found.behind)
+            where = ", ".join(f"{_cell(study, others, c)} ({found.ratios[c]:.2f})" for c in found.behind)
             yield (
-                f"{factor} {levels[1]} is at least as good as {levels[0]} (within {margin}) in "
+                f"{what} is at least as good as {levels[0]} (within {margin}) in "
                 f"{len(found.ratios) - len(found.behind)} of {len(found.ratios)} cells, but not in: {where}."
             )
 
@@ -240,7 +284,7 @@ def to_json(study: Study) -> dict[str, Any]:
         "contrasts": [asdict(c) for c in effects.contrasts],
         "chance_ratio": next(iter(limits(study)), None),
         "unknown": [list(pair) for pair in effects.unknown],
-        "confounded": confounded(study),
+        "confounded": [*aliased(study), *confounded(study)],
         "observations": effects.observations,
         "terms": [{**asdict(t), "term": list(t.term)} for t in effects.terms],
         "levels": [asdict(level) for level in effects.levels],

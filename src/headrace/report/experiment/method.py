@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.experiment.settle import GROWTH, PIECE_S
 from headrace.report import text
 from headrace.report.experiment import tables
 from headrace.report.experiment.view import View
@@ -36,6 +37,16 @@ def workload(view: View) -> Iterator[tuple[str, Words]]:
     found = view.design.workload
     warmup, seconds = text.seconds(found.warmup_s), text.seconds(found.seconds)
     yield "workload", f"{found.kind}, {warmup} of warm-up dropped, {seconds} measured a trial"
+    if within := found.steady_within_s:
+        took = [r.settled_s for r in view.records if r.settled_s]
+        limit = sum("not steady after" in warning for r in view.records for warning in r.warnings)
+        most = f"; it took {min(took):g} to {max(took):g} s" if took else ""
+        never = f", and {limit} of {len(took)} trials were not steady by then" if limit else ""
+        yield (
+            "warm-up",
+            f"before that until throughput grew by at most {100 * GROWTH:g}% from {PIECE_S:g} s to the next, "
+            f"within {within:g} s{most}{never}",
+        )
     if options := view.workload_options:
         yield "options", options
 

@@ -79,7 +79,7 @@ def _every_comparison(view: View) -> Table:
             for effect in row.effects.values():
                 where = [group.condition] if has_conditions else []
                 ratio = [text.ratio(effect.ratio.estimate), text.between(effect.ratio)]
-                verdict = Cell(str(effect.verdict), tables.CHIP[effect.verdict])
+                verdict = Cell(str(effect.verdict), text.CHIP[effect.verdict])
                 known = [text.plus_minus(group.floor(effect.response)), str(effect.blocks)]
                 needed = str(effect.blocks_needed or "–")
                 rows.append([row.configuration, *where, effect.response, *ratio, verdict, *known, needed])
@@ -123,7 +123,7 @@ def _compared(group: tables.Group, row: tables.ResultRow, response: str) -> list
     effect = row.effects.get(response)
     if effect:
         needed = f"needs ~{effect.blocks_needed} blocks" if effect.blocks_needed else ""
-        verdict = Cell(str(effect.verdict), tables.CHIP[effect.verdict], needed)
+        verdict = Cell(str(effect.verdict), text.CHIP[effect.verdict], needed)
         ratio = Cell(text.ratio(effect.ratio.estimate), look="strong")
         return [
             ratio,
@@ -209,7 +209,7 @@ def _brief(view: View) -> Iterator[Part]:
             yield _operations(view, group)
             yield Gap()
     yield Sentence(_rests_on(view))
-    yield from (Sentence(line) for line in (*view.side_by_side, *view.between_machines))
+    yield from (Sentence(line) for line in (*view.together, *view.between_machines))
 
 
 def _rests_on(view: View) -> str:
@@ -261,7 +261,7 @@ def _short_row(group: tables.Group, row: tables.ResultRow) -> list[Cell]:
 
 def _style(effect: Effect | None) -> str:
     styles = {"better": "green", "worse": "red", "equivalent": "blue", "unsure": "yellow"}
-    return styles[tables.CHIP[effect.verdict]] if effect else "dim"
+    return styles[text.CHIP[effect.verdict]] if effect else "dim"
 
 
 def _operations(view: View, group: tables.Group) -> Table:

@@ -119,7 +119,7 @@ def _head(row: tables.ResultRow, sound: int, disturbed: int) -> list[str | Span]
     if row.is_baseline:
         head.append(Span("baseline", "chip"))
     elif effect:
-        head.append(Span(f"{text.ratio(effect.ratio.estimate)} ×", f"chip {tables.CHIP[effect.verdict]}"))
+        head.append(Span(f"{text.ratio(effect.ratio.estimate)} ×", f"chip {text.CHIP[effect.verdict]}"))
     counted = f"{sound} trial{'' if sound == 1 else 's'}" + (f", {disturbed} invalid" if disturbed else "")
     return [*head, Span(counted, "aside")]
 

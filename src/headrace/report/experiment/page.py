@@ -24,12 +24,17 @@ A new section needs its own file and a line here. ``report.json``: the page's co
                           (true: so are the absolute numbers), sides (pairs, bias of the second half over the
                           first, alone and together: how much a trial varied on its own and relative to the
                           other of its pair), notes[]
+    switchback            null, or for settings switched under a running load: blocks_per_start, washout_s, stretch
+                          (how many times as long as planned its turns became), carryover (null, or turns, p,
+                          size, stretch, shows: whether a turn shows in the next), notes[]
     machines              null, or for an experiment on several: between (largest ratio of two baselines),
                           within_sd_log (of baseline trials of one), set_aside (trials not used),
                           machines[] (machine, blocks, ratio to the mean of all)
+    adopt[]               for each condition what is proven best: treatment, settings, command
     cautions[]            why pairing by block may be unreliable: trials of a block far apart, or on a changed host
     planned_trials        trials in the design
     versions              program -> every version that trials ran
+    notice                the verdict as it is told: see docs/howto/tell.md
 
 An estimate is ``{"estimate", "low", "high"}``; ``low`` and ``high`` are null if no interval is possible.
 Numbers that do not exist are null, never NaN.
@@ -42,6 +47,7 @@ from collections.abc import Callable, Sequence
 from headrace import __version__
 from headrace.design import Design
 from headrace.report.experiment import (
+    adopt,
     choice,
     configuration,
     duet,
@@ -55,6 +61,8 @@ from headrace.report.experiment import (
     pace,
     result,
     settle,
+    switchback,
+    told,
     trials,
 )
 from headrace.report.experiment.view import View, opened
@@ -75,6 +83,7 @@ SECTIONS: tuple[Callable[[View], Section], ...] = (
     configuration.section,
     host.section,
     trials.section,
+    adopt.section,
     method.section,
 )
 
@@ -120,6 +129,8 @@ def page_of(view: View) -> Page:
             "duet": duet.to_json(view.folder, view.records, view.responses)
             if duet.is_duet(view.folder)
             else None,
+            "switchback": switchback.to_json(view.folder, view.records),
             "machines": machines.to_json(view.folder, view.analysis),
         },
+        notice=told.notice(view),
     )

@@ -38,9 +38,10 @@ def section(view: View) -> Section:
         "Result",
         "Which configuration is faster?",
         lambda: _parts(view),
-        f"Left: throughput, with its {view.confidence} interval. Right: the ratio to the baseline, paired by "
-        "block. An interval that excludes the dotted line at 1 is a difference; it is adjusted for all "
-        "comparisons. The grey band is the noise floor: how much two runs of the baseline differ.",
+        f"Left: throughput, each with a {view.confidence} interval of its own, not adjusted for comparisons: "
+        "whether two configurations differ is on the right. Right: the ratio to the baseline, paired by block. "
+        "An interval that excludes the dotted line at 1 is a difference; it is adjusted for all comparisons. The "
+        "grey band is the noise floor: how much two runs of the baseline differ.",
         data={
             "effects": [_effect(g, e) for g in view.groups for row in g.rows for e in row.effects.values()],
             "noise": view.analysis.noise,
@@ -76,7 +77,7 @@ def keys(view: View) -> Iterator[Key]:
 def _key(title: str, row: tables.ResultRow, effect: Effect, where: str) -> Key:
     name = f"{title}, {text.short(row.configuration, 60)}{where}"
     note = f"{text.between(effect.ratio)} · {effect.verdict}"
-    return Key(name, f"{text.ratio(effect.ratio.estimate)} ×", note, tables.CHIP[effect.verdict])
+    return Key(name, f"{text.ratio(effect.ratio.estimate)} ×", note, text.CHIP[effect.verdict])
 
 
 def _noise_key(noise: NoiseFloor | None) -> Key:
@@ -88,8 +89,8 @@ def _noise_key(noise: NoiseFloor | None) -> Key:
 
 
 def _parts(view: View) -> Iterator[Part]:
-    if view.side_by_side:
-        yield Note(" ".join(view.side_by_side))
+    if view.together:
+        yield Note(" ".join(view.together))
     yield from (Note(sentence) for sentence in view.between_machines)
     yield from (Note(f"Caution: {caution}.", is_attention=True) for caution in view.cautions)
     present = {e.response for e in view.analysis.effects}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from headrace.analysis.result import Effect, Verdict
+from headrace.design import Design
+from headrace.experiment.kinds import of_design
 from headrace.report import text
 from headrace.report.experiment.view import View
-from headrace.report.parts import Cell, Cells, Column, Part, Section, Sentence, Table
+from headrace.report.parts import Cell, Cells, Column, Part, Section, Sentence, Span, Table
 
 SEE = (
     "Each comparison without a verdict, the total number of blocks that would probably settle it, and how "
@@ -37,8 +40,32 @@ def _parts(view: View) -> Iterator[Part]:
         Column("blocks needed", "n"), Column("would take", "n"),
     )  # fmt: skip
     yield Table(columns, rows)
+    yield from _command(view, max(e.blocks_needed or 0 for e in open_ones), block_s)
     if any(effect.blocks_needed is None for effect in open_ones):
         yield Sentence("A dash: too few blocks for an estimate.", "aside")
+
+
+def _command(view: View, needed: int, block_s: float | None) -> Iterator[Part]:
+    """What brings the data, and how long that takes."""
+    design = view.design
+    more = needed - _blocks(design)
+    can_extend = of_design(design).extends and not design.target.addresses and 0 < more <= MOST_MORE
+    if not (can_extend or design.until_decided):
+        return
+    folder = view.folder.path
+    run = shlex.join(["headrace", "run", f"{folder}/plan.toml", "-o", str(folder)])
+    took = f" (about {text.seconds(more * block_s)})" if block_s and more > 0 else ""
+    how = " --until-decided" if design.until_decided else f" --blocks +{more}"
+    yield Sentence([f"To measure them{took}: ", Span(run + how, "code")])
+
+
+#: More blocks than this are no advice.
+MOST_MORE = 200
+
+
+def _blocks(design: Design) -> int:
+    """The plan's blocks; a duet numbers its pairs instead. Of one that runs until it is decided, those begun."""
+    return design.trials[-1].block if design.until_decided else design.blocks
 
 
 def _block_seconds(view: View) -> float | None:
@@ -46,7 +73,7 @@ def _block_seconds(view: View) -> float | None:
     lengths = [r.duration_s for r in view.records if r.duration_s is not None]
     if not lengths:
         return None
-    trials_a_block = len(view.design.trials) / view.design.blocks
+    trials_a_block = len(view.design.trials) / _blocks(view.design)
     return trials_a_block * sum(lengths) / len(lengths) / view.design.at_once
 
 

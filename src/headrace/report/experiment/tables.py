@@ -19,20 +19,16 @@ from headrace.store import TrialRecord
 
 THROUGHPUT = "throughput"
 
+#: In the reason of a trial that is invalid for its driver: ``judge`` in crates/engine/src/lines.rs.
+DRIVER = "the driver was"
+#: Invalid trials of one treatment, from which on others with fewer are worth a caution.
+LEAST_SELECTED = 2
+
 #: Trials of a block that are further apart than this did not share the machine's condition ...
 MAX_GAP_S = 3600.0
 
 #: ... nor did short trials with room for this many more between them.
 MAX_GAP_TRIALS = 20
-
-
-#: Verdict -> its class in the style sheet.
-CHIP = {
-    Verdict.BETTER: "better",
-    Verdict.WORSE: "worse",
-    Verdict.EQUIVALENT: "equivalent",
-    Verdict.NOT_ENOUGH_DATA: "unsure",
-}
 
 
 class Figure(NamedTuple):
@@ -286,12 +282,40 @@ def cautions(records: Sequence[TrialRecord]) -> list[str]:
         blocks.setdefault(record.block, []).append(record)
     found = [EMULATED] if is_emulated(records) else []
     found += _apart(blocks, records)
+    found += _selected(records)
     sound = [r for r in records if r.state is TrialState.COMPLETE]
     found += _changed(sound, {r.number: r.facts_hash for r in sound}, "on a host with different facts")
     for program in versions(sound):
         used = {r.number: r.versions[program] for r in sound if program in r.versions}
         found += _changed(sound, used, f"with different versions of {program}")
     return found
+
+
+def _selected(records: Sequence[TrialRecord]) -> list[str]:
+    """Trials that are invalid for the driver's delay more often in one treatment than in another.
+
+    On cores shared with the server, a treatment that needs more CPU delays the driver. The valid trials are then
+    those in which it needed less.
+    """
+    trials: dict[str, int] = {}
+    invalid: dict[str, int] = {}
+    for record in records:
+        if record.state in (TrialState.COMPLETE, TrialState.INVALID):
+            trials[record.treatment] = trials.get(record.treatment, 0) + 1
+            is_late = record.state is TrialState.INVALID and DRIVER in record.reason
+            invalid[record.treatment] = invalid.get(record.treatment, 0) + is_late
+    if not invalid:
+        return []
+    worst = max(invalid, key=lambda name: invalid[name] / trials[name])
+    least = min(invalid, key=lambda name: invalid[name] / trials[name])
+    # One trial more or less is chance.
+    if invalid[worst] / trials[worst] <= invalid[least] / trials[least] or invalid[worst] < LEAST_SELECTED:
+        return []
+    return [
+        f"the load driver itself made {invalid[worst]} of {trials[worst]} trials of {worst} invalid, and "
+        f"{invalid[least]} of {trials[least]} of {least}: the remaining trials are selected by treatment; give "
+        "the driver its own cores or machine"
+    ]
 
 
 def _apart(blocks: Mapping[int, Sequence[TrialRecord]], records: Sequence[TrialRecord]) -> list[str]:

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 
+from headrace.analysis import sequential
 from headrace.analysis.result import Analysis
 from headrace.analysis.study import analyse_experiment
 from headrace.analysis.trials import Tables, TrialResponse, read_tables, trial_responses
+from headrace.experiment.kinds.decided import Decided
 from headrace.model import TrialState
 from headrace.report import text
-from headrace.report.experiment import duet, evidence, machines, tables
+from headrace.report.experiment import duet, evidence, machines, switchback, tables
 from headrace.report.experiment.evidence import Evidence
 from headrace.report.parts import Span
 from headrace.store import ExperimentFolder
@@ -72,8 +74,11 @@ class View:
         return found if any(found.values()) else {}
 
     @cached_property
-    def side_by_side(self) -> list[str]:
-        return duet.sentences(self.folder, self.records, self.responses) if duet.is_duet(self.folder) else []
+    def together(self) -> list[str]:
+        """Of trials that share their moment or their server."""
+        if duet.is_duet(self.folder):
+            return duet.sentences(self.folder, self.records, self.responses)
+        return switchback.sentences(self.folder, self.records)
 
     @cached_property
     def between_machines(self) -> list[str]:
@@ -81,7 +86,19 @@ class View:
 
     @cached_property
     def cautions(self) -> list[str]:
-        return tables.cautions(self.records)
+        return [*tables.cautions(self.records), *self._extended()]
+
+    def _extended(self) -> list[str]:
+        """What looking before the end costs."""
+        design = self.design
+        if not design.extended:
+            return []
+        rate = sequential.rate_when_extended(design.alpha, [*design.extended, design.blocks])
+        return [
+            f"extended from {design.extended[0]} to {design.blocks} blocks after its result could be seen: where "
+            f"nothing differs, up to {100 * rate:.0f}% of comparisons, not {100 * design.alpha:g}%, are called a "
+            "difference at some point"
+        ]
 
     @property
     def period(self) -> str:
@@ -103,5 +120,6 @@ def opened(folder: ExperimentFolder) -> View:
 
     Its tables are read only once, because that dominates the time for a large study.
     """
+    folder = Decided.as_decided(folder)
     read = read_tables(folder, [r for r in folder.trials() if r.state is not TrialState.FAILED])
     return View(folder, analyse_experiment(folder, read), read)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from headrace.analysis.history import MIN_POINTS, ORDERS, Change, History
-from headrace.analysis.result import Verdict
+from headrace.analysis.history import MIN_POINTS, SERIES, Change, History
 from headrace.report import text
 from headrace.report.charts import decisions as decision_charts
 from headrace.report.history import words
+from headrace.report.notice import Conclusion, Notice, Told
 from headrace.report.parts import Cell, Cells, Chart, Key, Note, Page, Part, Section, Table, method
-
-_CHIP = {Verdict.BETTER: "better", Verdict.WORSE: "worse", Verdict.EQUIVALENT: "equivalent"}
 
 #: Width of a terminal's bar in characters.
 _BAR = 24
@@ -55,6 +53,26 @@ def page_of(found: History, response: str, *, alpha: float, margin: float, is_ti
             "segments": found.segments,
             "changes": found.changes,
         },
+        notice=_notice(found, response),
+    )
+
+
+def _notice(found: History, response: str) -> Notice:
+    """The latest change: earlier ones were told when they were the latest."""
+    change = found.latest
+    if change is not None:
+        conclusion = Conclusion(change.verdict)
+    else:
+        conclusion = (
+            Conclusion.NOTHING_FOUND if len(found.points) >= MIN_POINTS else Conclusion.NOT_ENOUGH_DATA
+        )
+    return Notice(
+        kind="watch",
+        subject=response,
+        conclusion=conclusion,
+        headline=words.headline(found),
+        effects=(Told(change.name, response, change.ratio, change.verdict),) if change else (),
+        counts={"points": len(found.points), "changes": len(found.changes)},
     )
 
 
@@ -74,7 +92,7 @@ def _brief(found: History, unit: str, scale: float) -> Table:
 
 
 def _chip(change: Change) -> str:
-    return _CHIP.get(change.verdict, "unsure")
+    return text.CHIP[change.verdict]
 
 
 def _level(found: History, start: int, end: int, scale: float) -> float:
@@ -140,7 +158,7 @@ def _legend(found: History) -> Sequence[tuple[str, str, str]]:
     legend = [("point", "@{accent}", "●"), ("level", "@{soft}", "")]
     legend += [("one trial", "@{muted}", "·")] if any(len(p.logs) > 1 for p in found.points) else []
     kinds = dict.fromkeys(c.verdict for c in found.changes)
-    return legend + [(f"change: {v}", f"@{{{_CHIP.get(v, 'unsure')}}}", "dash") for v in kinds]
+    return legend + [(f"change: {v}", f"@{{{text.CHIP[v]}}}", "dash") for v in kinds]
 
 
 def _changes(found: History, scale: float) -> Table:
@@ -189,9 +207,10 @@ def _method(alpha: float, margin: float) -> Section:
     lines = (
         (
             "A change",
-            "is a split of the series that is larger than the splits of the same points in random orders: "
-            f"larger than all but {100 * alpha:g}% of {ORDERS} of them. If there were only noise, the order "
-            "would carry no information.",
+            "is one that stands out more than the largest in noise: in all but "
+            f"{100 * alpha:g}% of {SERIES:,} noise series, fewer for short ones. They are made of this series: "
+            "the deviations of its points from their levels, with random signs, and with as much carried over "
+            "from point to point as the series itself may have.",
         ),
         ("One slow point is not a change:", "a level has at least two points."),
         (
@@ -206,13 +225,14 @@ def _method(alpha: float, margin: float) -> Section:
         ),
         (
             "A machine that drifts",
-            "violates the random order. If you do not trust the machine, measure the old version next to the "
-            "new one with headrace run.",
+            "changes, too. Slow waves look like noise that carries over and raise few alarms, but a lasting "
+            "step of the machine is a change like any other. Measure the old version next to the new one with "
+            "headrace run.",
         ),
         (
             "Sources:",
-            "Matteson and James 2014, JASA 109 (splits compared with random orders); Daly et al. 2020, ICPE "
-            "(in continuous integration); Page 1954, Biometrika 41 (CUSUM).",
+            "Wu 1986, Annals of Statistics 14 (random signs); Daly et al. 2020, ICPE (in continuous integration); "
+            "Page 1954, Biometrika 41 (CUSUM).",
         ),
     )
     return Section("method", "Method", "How to read it", [method(lines)])

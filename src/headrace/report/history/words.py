@@ -37,13 +37,15 @@ def rates(found: Sequence[Rate]) -> list[Part]:
          Cell("holds", "better") if r.holds else Cell("too many", "worse")]
         for r in found
     ]  # fmt: skip
-    columns = (("A/A studies of", ""), ("studies", "n"), ("alarms", "n"), ("rate", "n"), ("", ""))
+    columns = (("simulated studies of", ""), ("studies", "n"), ("count", "n"), ("rate", "n"), ("", ""))
     alpha = found[0].alpha if found else 0.05
     limit = max((rate.limit for rate in found), default=alpha)
     said = (
         f"Nothing differs in any of them: {100 * alpha:g}% alarms are allowed, up to {100 * limit:.1f}% can "
         "be chance."
     )
+    if any(rate.least is not None for rate in found):
+        said += " Power and coverage are wanted, not alarms: they must not be below their least."
     return [Table(columns, rows), Gap(), Sentence(said)]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headrace.hunt import Hunt
 from headrace.report.hunt.words import SEVERITY_STYLE, counted, notes_text, remedy_text, settings_text
 from headrace.report.parts import Card, Facts, Gap, Note, Part, Section, Sentence, Sentences, Span, Words
-from headrace.rules.rule import Finding, Remedy
+from headrace.rules.rule import Finding, Remedy, Severity
 
 
 def section(hunt: Hunt) -> Section:
@@ -23,12 +23,21 @@ def section(hunt: Hunt) -> Section:
     )
 
 
+TO_TIDY = "Housekeeping: nothing on this host was seen to wait for what follows."
+
+
+def _first_to_tidy(hunt: Hunt) -> Finding | None:
+    return next((f for f in hunt.judgement.findings if f.severity is Severity.HOUSEKEEPING), None)
+
+
 def _is_provable(finding: Finding) -> bool:
-    return any(remedy.settings and remedy.is_faster for remedy in finding.hit.remedies)
+    return any(remedy.settings and finding.promises_speed(remedy) for remedy in finding.hit.remedies)
 
 
 def _parts(hunt: Hunt) -> Iterator[Part]:
     for finding in hunt.judgement.findings:
+        if finding is _first_to_tidy(hunt):
+            yield Note(TO_TIDY)
         about = f"{finding.id} · {finding.severity} · confidence {finding.rule.confidence}"
         numbers = [(f"{n.what} ", Span(str(n.value), "strong")) for n in finding.hit.evidence]
         yield Card(
@@ -71,6 +80,9 @@ def _brief(hunt: Hunt) -> Iterator[Part]:
             f"{len(findings)} finding{'s' if len(findings) > 1 else ''} ({counted(hunt)})", "strong"
         )
     for finding in findings:
+        if finding is _first_to_tidy(hunt):
+            yield Gap()
+            yield Sentence(TO_TIDY, "strong")
         severity = Span(f"{finding.severity} ", style=SEVERITY_STYLE[finding.severity])
         title = (severity, Span(finding.id, "strong"), f"  {finding.rule.title}")
         yield Gap()

@@ -49,6 +49,7 @@ def page_of(hunt: Hunt, flame_graph: str = "", *, everything: bool = False) -> P
             "seconds": hunt.snapshot.seconds,
             "verdict": verdict,
             "limiting": hunt.verdict.limiting.name if hunt.verdict.limiting else None,
+            "causes": list(hunt.verdict.causes),
         },
     )
 

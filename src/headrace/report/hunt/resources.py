@@ -99,6 +99,6 @@ def _brief(hunt: Hunt, everything: bool) -> Iterator[Part]:
 
 
 def _json(use: ResourceUsage) -> dict[str, object]:
-    shown = ("name", "level", "utilisation", "load", "saturation", "errors", "limit", "traps")
+    shown = ("name", "level", "utilisation", "load", "saturation", "errors", "limit", "traps", "users")
     found: dict[str, object] = {name: getattr(use, name) for name in shown}
     return found | {"numbers": {k: v for k, v in use.numbers.items() if v == v}}

@@ -20,6 +20,7 @@ SEVERITY_STYLE = {
     Severity.RISK: "red",
     Severity.COST: "yellow",
     Severity.ADVICE: "cyan",
+    Severity.HOUSEKEEPING: "dim",
 }
 
 
@@ -50,7 +51,7 @@ def line(hunt: Hunt) -> Line:
         hunt.evidence.facts.hostname or hunt.snapshot.target,
         counted(hunt) or "none",
         hunt.verdict.sentence,
-        hunt.verdict.limiting is not None,
+        hunt.verdict.limiting is not None or bool(hunt.verdict.causes),
     )
 
 
@@ -74,8 +75,9 @@ def brief(lines: Iterable[Line]) -> Table:
 
 
 def waits(use: ResourceUsage) -> str:
-    """Waiting work, errors, and what is known about the limit."""
-    return "; ".join(part for part in (use.errors, use.saturation, use.limit) if part)
+    """Waiting work, errors, what is known about the limit, and who uses it."""
+    used = f"used by {', '.join(use.users)}" if use.users else ""
+    return "; ".join(part for part in (use.errors, use.saturation, use.limit, used) if part)
 
 
 def remedy_text(remedy: Remedy) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from headrace.analysis import resources
+from headrace.analysis import devices, resources
 from headrace.report.live.shot import Shot
 
 
@@ -39,7 +39,7 @@ def overview(shot: Shot) -> dict[str, Any]:
             for name in ("cpu", "io", "memory")
             for rate in [window.rate("psi", "some_total_us", name)]
         },
-        "devices": [asdict(device) for device in resources.devices(window)],
+        "devices": [asdict(device) for device in devices.devices(window)],
         "network": {
             name: {metric: window.rate("network", metric, name) for metric in metrics}
             for name in window.labels("network", "rx_bytes")

@@ -7,8 +7,10 @@ from typing import Any
 
 from rich.text import Text
 
-from headrace.analysis.resources import BUSY, FULL, TICKS_PER_SECOND
-from headrace.report.hunt.words import SEVERITY_STYLE
+from headrace.activity import Activity
+from headrace.analysis.resources import BUSY, FULL
+from headrace.analysis.users import TICKS_PER_SECOND
+from headrace.report.hunt.words import SEVERITY_STYLE, remedy_text
 from headrace.report.live import lines
 from headrace.report.live.lines import DIM, HOT, WARM, Cell, Column, gibibytes, rate
 from headrace.report.live.shot import Shot
@@ -74,36 +76,41 @@ def _processes(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
 def _threads(shot: Shot) -> tuple[list[Column], Rows]:
     """Labels are ``tid/name``.
 
-    Columns are the CPU time and the sampler's other metrics of a thread, per second.
+    Columns are its shares of a CPU's time, and of the time that it was ready and had none. A server with hundreds
+    of threads has each looked at once in a while, so the rates are over a longer time than the others'.
     """
-    window = shot.now
+    window = shot.recent
     times = ("utime_ticks", "stime_ticks")
-    others = [m for m in window.metrics("threads") if m not in times and not m.startswith("headrace_")]
     columns = [
         Column("thread", 8),
         Column("name", 0, right=False),
         Column("%cpu", 6),
         Column("%user", 6, keep=5),
         Column("%system", 7, keep=5),
+        Column("%waits for cpu", 14, keep=4),
     ]
-    columns += [Column(clean(name), max(len(name), 6), keep=4 - n) for n, name in enumerate(others)]
     rows: list[tuple[float, str, list[Cell]]] = []
     for label in window.labels("threads", "utime_ticks"):
         spent = [window.rate("threads", metric, label) for metric in times]
+        if not any(spent):
+            continue
         shares = [None if value is None else value / TICKS_PER_SECOND for value in spent]
         used = sum(share for share in shares if share is not None)
         tid, _, name = label.partition("/")
         style = HOT if used >= FULL else WARM if used >= BUSY else ""
         cells: list[Cell] = [tid, clean(name), (lines.percent(used).rstrip("%"), style)]
         cells += [lines.percent(share).rstrip("%") for share in shares]
-        cells += [rate(window.rate("threads", metric, label)) for metric in others]
+        waited_ns = window.rate("threads", "runqueue_ns", label)
+        cells.append(lines.percent(None if waited_ns is None else waited_ns / 1e9).rstrip("%"))
         rows.append((used, label, cells))
     rows.sort(key=lambda row: -row[0])
     return columns, [(label, cells) for _, label, cells in rows]
 
 
 def statements(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
-    """Digests by their cost per second since the last refresh."""
+    """Digests by their cost per second since the last refresh; without them, what was seen to run."""
+    if not _digests(shot) and shot.activity is not None and shot.activity.classes:
+        return _seen(shot.activity)
     columns = [
         Column("time/s", 8),
         Column("calls/s", 8),
@@ -129,6 +136,29 @@ def statements(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
             clean(row.get("text") or row.get("digest_text") or ""),
         ]
         found.append((str(row.get("digest") or row.get("text")), cells))
+    return columns, found
+
+
+def _seen(activity: Activity) -> tuple[list[Column], Rows]:
+    """Classes of running statements by how many threads were at them, over the last looks."""
+    columns = [
+        Column("threads", 8),
+        Column("longest s", 9, keep=5),
+        Column("rows seen", 11, keep=4),
+        Column("tables", 18, right=False, keep=2),
+        Column("statement (seen in the process list)", 0, right=False),
+    ]
+    found: Rows = []
+    for each in activity.classes:
+        threads = activity.threads(each)
+        cells: list[Cell] = [
+            (f"{threads:.1f}", HOT if threads >= 1 else ""),
+            f"{each.longest_s:,.0f}",
+            rate(each.rows),
+            clean(", ".join(each.tables)),
+            clean(each.text),
+        ]
+        found.append((each.text, cells))
     return columns, found
 
 
@@ -212,7 +242,7 @@ def processlist(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
             clean(row.get("db") or ""),
             (f"{time_s:,.1f}", HOT if time_s >= 10 else WARM if time_s >= 1 else ""),
             clean(row.get("state") or row.get("command") or ""),
-            clean(row.get("text") or ""),
+            clean(row.get("text") or row.get("class") or ""),
         ]
         found.append((str(row.get("id")), cells))
     return columns, found
@@ -249,9 +279,11 @@ def finding_page(shot: Shot, name: str, width: int) -> list[Text]:
     drawn += [Text(clean(f"  {number.what}: {number.value}")) for number in finding.hit.evidence]
     for title, text in (("Why", finding.rule.why), ("Refuted if", finding.rule.refute)):
         drawn += [Text(), Text(title, lines.HEADING), *lines.wrap(clean(text), width)]
-    for remedy in finding.hit.remedies:
-        settings = ", ".join(f"{name}={value}" for name, value in remedy.settings.items())
-        drawn += [Text(), Text("Fix", lines.HEADING), *lines.wrap(clean(settings or remedy.label), width)]
+    for number, remedy in enumerate(finding.hit.remedies):
+        title = "Or" if number else "Fix"
+        drawn += [Text(), Text(title, lines.HEADING), *lines.wrap(clean(remedy_text(remedy)), width)]
+    if any(remedy.settings and finding.promises_speed(remedy) for remedy in finding.hit.remedies):
+        drawn += [Text(), Text(clean(f"Prove: headrace prove {finding.id}"))]
     drawn += [Text(), Text(clean(f"Source: {finding.rule.source}"), DIM)]
     return drawn
 
@@ -265,7 +297,9 @@ def empty(shot: Shot, screen: str) -> str:
     """Why a list has no rows."""
     if screen in ("statements", "processlist"):
         if screen == "statements" and "statements" in shot.errors:
-            return shot.errors["statements"]
+            waiting = sum(wait.sightings for wait in shot.activity.waits) if shot.activity else 0
+            seen = "; all that was seen to run waits for locks: see the findings" if waiting else ""
+            return f"{shot.errors['statements']}{seen}"
         reason = shot.listed.get(screen)
         if isinstance(reason, str):
             return reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from headrace.analysis import resources
+from headrace.analysis import devices, resources
 from headrace.analysis.resources import Core, Level
 from headrace.report.live import lines, lists
 from headrace.report.live.lines import DIM, HEADING, HOT, WARM, Column, duration, gibibytes, percent, rate
@@ -172,11 +172,11 @@ def device_lines(shot: Shot, width: int, most: int) -> list[Text]:
     ]
     uses = {use.instance: use for use in shot.verdict.uses if use.resource == "block"}
     rows: list[list[lines.Cell]] = []
-    for device in sorted(resources.devices(shot.now), key=lambda d: -(d.operations + d.flushes)):
+    for device in sorted(devices.devices(shot.now), key=lambda d: -(d.operations + d.flushes)):
         record = shot.facts.block_device(device.name)
         if record is not None and record.get("kind") == "partition":
             continue
-        alone = resources.serves_one_at_a_time(record)
+        alone = devices.serves_one_at_a_time(record)
         use = uses.get(device.name)
         style = {Level.SATURATED: HOT, Level.BUSY: WARM}.get(use.level, "") if use else ""
         note = use.saturation or use.errors if use and use.level is Level.SATURATED else ""

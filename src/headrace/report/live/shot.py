@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.activity import Activity
 from headrace.analysis.resources import Verdict, judge
 from headrace.analysis.window import Window
 from headrace.facts import HostFacts
+from headrace.rules.cause import conclude
+from headrace.rules.evidence import Evidence
 
 if TYPE_CHECKING:
     from headrace.live import Feed
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 #: second.
 NOW_S, VERDICT_S, FINDINGS_S = 2.5, 10.5, 60.5
 #: Expensive samplers run every 5 or 10 s; this covers at least two of their samples.
-SELDOM, SELDOM_S = ("statements", "innodb_status", "mysql_waits", "innodb_mutex"), 25.5
+SELDOM, SELDOM_S = ("statements", "innodb_status", "mysql_waits", "innodb_mutex", "threads"), 25.5
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Shot:
     ``state`` is the state of the connection, ``problem`` its last error. ``listed`` are rows of the server that
     are not counters (processlist, statements): name -> rows, or the reason why there are none. ``interrupts`` says
     what a line is for. ``age_s`` is the time since the newest sample. ``seldom`` has the samplers that run rarely.
+    ``activity`` is what the server was seen to execute.
     """
 
     target: str
@@ -45,6 +49,7 @@ class Shot:
     listed: Mapping[str, Sequence[Mapping[str, Any]] | str] = field(default_factory=dict)
     interrupts: Mapping[str, str] = field(default_factory=dict)
     seldom: Window | None = None
+    activity: Activity | None = None
     paused: bool = False
 
     @property
@@ -59,6 +64,9 @@ def take(feed: Feed, clock: str, age_s: float, judgement: Judgement | None = Non
         return None
     facts = HostFacts(feed.facts)
     recent = feed.ring.window(VERDICT_S)
+    verdict = judge(recent, facts)
+    if judgement is not None:
+        verdict = conclude(Evidence(feed.facts, recent, activity=feed.activity), judgement)
     settings = feed.facts.data.get("server_settings") or {}
     lines = (feed.facts.data.get("irqs") or {}).get("lines") or ()
     return Shot(
@@ -69,7 +77,7 @@ def take(feed: Feed, clock: str, age_s: float, judgement: Judgement | None = Non
         facts,
         feed.ring.window(NOW_S),
         recent,
-        judge(recent, facts),
+        verdict,
         feed.ring.errors,
         server=f"{settings['vendor']} {settings['version']}" if settings else "",
         age_s=age_s,
@@ -77,4 +85,5 @@ def take(feed: Feed, clock: str, age_s: float, judgement: Judgement | None = Non
         listed=dict(feed.listed),
         interrupts={str(row.get("irq")): str(row.get("device") or row.get("action") or "") for row in lines},
         seldom=feed.ring.window(SELDOM_S, SELDOM),
+        activity=feed.activity,
     )

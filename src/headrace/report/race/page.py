@@ -2,8 +2,8 @@
 
 ``report.json``: format, headrace, experiment, is_over, trials, full_trials and same_trials (all treatments in all
 blocks of the plan, and in the blocks that the race ran), seconds, full_seconds, same_seconds, measured_again,
-races[] (condition, headline, blocks, is_decided, leader, survivors[], deviation, standings[]), cautions[], and
-versions.
+races[] (condition, headline, blocks, is_decided, leader, survivors[], deviation, standings[]), cautions[],
+notice and versions.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from headrace.report import charts, text
 from headrace.report.charts import decisions
 from headrace.report.experiment import tables
 from headrace.report.experiment.trials import STATE_CHIP
+from headrace.report.notice import Conclusion, Notice
 from headrace.report.parts import (
     Cell,
     Chart,
@@ -75,6 +76,19 @@ def page_of(view: View) -> Page:
             "cautions": tables.cautions(view.records),
             "versions": tables.versions(view.records),
         },
+        notice=_notice(view),
+    )
+
+
+def _notice(view: View) -> Notice:
+    races = view.progress.races
+    is_decided = bool(races) and all(race.is_decided and race.survivors for race in races.values())
+    return Notice(
+        kind="race",
+        subject=view.folder.design.name,
+        conclusion=Conclusion.DECIDED if is_decided else Conclusion.NOT_ENOUGH_DATA,
+        headline=" ".join(view.headline(c, race) for c, race in races.items()) or "No block is complete yet.",
+        link=str(view.folder.path / "report.html"),
     )
 
 

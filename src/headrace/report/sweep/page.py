@@ -24,6 +24,7 @@
     cautions[]            what makes pairing by pass doubtful: trials of a pass far apart, or on a changed host
     planned_trials        how many there are to be, as far as the search has decided
     versions              program -> every version that trials ran
+    notice                the verdict as it is told: see docs/howto/tell.md
 
 An estimate is ``{"estimate", "low", "high"}``; ``low`` and ``high`` are null where no interval is possible.
 Numbers that do not exist, or are infinite, are null.
@@ -36,6 +37,7 @@ from collections.abc import Callable
 from headrace import __version__
 from headrace.report.experiment import host
 from headrace.report.experiment.page import about
+from headrace.report.notice import Conclusion, Notice
 from headrace.report.parts import Page, Section
 from headrace.report.sweep import law, levels, method, result, series, trials
 from headrace.report.sweep.view import SweepView
@@ -86,4 +88,11 @@ def page_of(view: SweepView) -> Page:
                 "search_end": view.search.end,
             },
         },
+        notice=Notice(
+            kind="sweep",
+            subject=sweep.name,
+            conclusion=Conclusion.NOT_ENOUGH_DATA if sweep.knee is None else Conclusion.DECIDED,
+            headline=sweep.headline,
+            link=str(view.folder.path / "report.html"),
+        ),
     )

@@ -10,6 +10,7 @@ from headrace.experiment.kinds.search import Found, name_of
 from headrace.model import TrialState, Value
 from headrace.report import charts, text
 from headrace.report.charts import decisions as decision_charts
+from headrace.report.notice import Conclusion, Notice, Told
 from headrace.report.parts import (
     Cell,
     Cells,
@@ -33,8 +34,6 @@ FORMAT_VERSION = 1
 #: Maximum points of the search in a terminal.
 SHOWN_POINTS = 10
 
-_CHIP = {Verdict.BETTER: "better", Verdict.WORSE: "worse", Verdict.EQUIVALENT: "equivalent"}
-
 
 def page_of(tuned: Tuned, title: str) -> Page:
     verdicts = [words.headline(tuned)]
@@ -56,6 +55,22 @@ def page_of(tuned: Tuned, title: str) -> Page:
             "advice": tuned.advice,
             "folder": tuned.folder,
         },
+        notice=_notice(tuned, title),
+    )
+
+
+def _notice(tuned: Tuned, title: str) -> Notice:
+    effects = [each for one in tuned.confirmed for each in one.effects.values()]
+    open_ones = any(each.verdict is Verdict.NOT_ENOUGH_DATA for each in effects)
+    # A candidate that is worse is no regression: nothing was changed.
+    none_better = Conclusion.NOT_ENOUGH_DATA if open_ones else Conclusion.NOTHING_FOUND
+    return Notice(
+        kind="tune",
+        subject=title,
+        conclusion=Conclusion.BETTER if tuned.winner else none_better,
+        headline=words.headline(tuned),
+        effects=tuple(Told.of(each) for each in effects),
+        link=str(tuned.folder / "report.html"),
     )
 
 
@@ -94,7 +109,7 @@ def _keys(tuned: Tuned) -> Iterator[Key]:
 
 
 def _chip(effect: Effect) -> str:
-    return _CHIP.get(effect.verdict, "unsure")
+    return text.CHIP[effect.verdict]
 
 
 def _confirmed(tuned: Tuned) -> Section:
@@ -394,6 +409,11 @@ def _method(tuned: Tuned) -> Section:
             "LEAN",
             "is the best point without the knobs that mattered little. Its result shows whether they "
             "can stay unchanged: fewer settings, fewer surprises.",
+        ),
+        (
+            "ADVICE",
+            "sets only what the rules suggest for the workload. It is confirmed whatever the search found: the "
+            "gain of the search is the difference.",
         ),
         (
             "Sources:",

@@ -27,7 +27,7 @@ def headline(tuned: Tuned) -> str:
 def lean_sentence(tuned: Tuned) -> str:
     """Whether the less important knobs can be left unchanged; empty if not tested."""
     lean = next((c for c in tuned.confirmed if c.name == LEAN), None)
-    if lean is None or tuned.winner is None:
+    if lean is None or tuned.winner is None or not lean.settings.items() <= tuned.winner.settings.items():
         return ""
     response = tuned.table.objectives[0]
     own, best = lean.effects.get(response), tuned.winner.effects[response]

@@ -8,8 +8,8 @@ from headrace.model import Tool
 
 
 class MariaDB:
-    server = Tool("mariadbd", "mariadb-server", ("mariadbd", "--no-defaults", "--version"))
-    client = Tool("mariadb", "mariadb-client", ("mariadb", "--no-defaults", "--version"))
+    server = Tool("mariadbd", "mariadb-server", ("--no-defaults", "--version"))
+    client = Tool("mariadb", "mariadb-client", ("--no-defaults", "--version"))
     clients: tuple[str, ...] = ("mariadb", "mysql")
     installer: Tool | None = Tool("mariadb-install-db", "mariadb-server")
 

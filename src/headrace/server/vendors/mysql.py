@@ -8,8 +8,8 @@ from headrace.model import Tool
 
 
 class MySQL:
-    server = Tool("mysqld", "mysql-server", ("mysqld", "--no-defaults", "--version"))
-    client = Tool("mysql", "mysql-client", ("mysql", "--no-defaults", "--version"))
+    server = Tool("mysqld", "mysql-server", ("--no-defaults", "--version"))
+    client = Tool("mysql", "mysql-client", ("--no-defaults", "--version"))
     clients: tuple[str, ...] = ("mysql", "mariadb")
     installer: Tool | None = None
 

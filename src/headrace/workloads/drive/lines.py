@@ -230,14 +230,19 @@ def _run(source: Source, lines: Iterator[Any]) -> _Run:
     end: Any = None
     rows: list[dict[str, Any]] = []
     bars = [np.zeros((4, 0), dtype=np.int64)]
+    last: dict[str, int] = {}
     for line in lines:
         if line["kind"] == "end":
             end = {key: line[key] for key in _ENDING}
             break
+        if line["kind"] == "drain":
+            bars.append(_drained(rows, last, line))
+            continue
         if line["kind"] != "interval":
             raise ValueError(f"a line of an unknown kind, {line['kind']!r}")
         # Bucket lists become arrays immediately, because an hour of them would fill the memory.
         bars.append(_bars(len(rows), line))
+        last[line["operation"]] = len(rows)
         row = {key: line[key] for key in ("t_s", "duration_s", "operation", *_COUNTED)}
         rows.append(
             {
@@ -268,6 +273,22 @@ def _run(source: Source, lines: Iterator[Any]) -> _Run:
         max_ns=integers["max_ns"],
         bars=np.concatenate(bars, axis=1),
     )
+
+
+def _drained(rows: list[dict[str, Any]], last: Mapping[str, int], line: Any) -> NDArray[np.int64]:
+    """Operations that ended after the window: their latencies and errors belong to the operation's last row.
+
+    They began in the window, so that its percentiles include them. They are not part of its throughput.
+    """
+    number = last.get(line["operation"])
+    if number is None:
+        # Only reconnects have no row in every second.
+        return np.zeros((4, 0), dtype=np.int64)
+    row = rows[number]
+    row["errors"] += line["errors"]
+    row["min_ns"] = min(row["min_ns"], _extreme(line, "min_ns", min, _NONE_NS))
+    row["max_ns"] = max(row["max_ns"], _extreme(line, "max_ns", max, -1))
+    return _bars(number, line)
 
 
 def _extreme(row: Any, key: str, choose: Any, none: int) -> int:

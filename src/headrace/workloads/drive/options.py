@@ -56,7 +56,7 @@ class DriveOptions(Options):
         description="an operation without an answer for this long is an error, and its connection is reopened",
     )
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(
-        1, description="seed of all randomness in the load"
+        1, description="seed of all randomness in the load; each block has its own, made of it"
     )
 
     @model_validator(mode="after")
@@ -99,6 +99,11 @@ class ServerDriveOptions(DriveOptions):
         [],
         description="machines that share the load: local, user@host[:port]; none: the server's own",
     )
+    separate_cores: bool = Field(
+        True,
+        description="on the server's machine, with four cores or more: a quarter for the driver, the others for "
+        "the server",
+    )
     server_address: str = Field(
         "",
         description="where clients on other machines reach the server; empty: the host of the target's address",
@@ -126,8 +131,10 @@ class ServerDriveOptions(DriveOptions):
 class Keys(Options):
     """The distribution of keys, as part of other options."""
 
-    distribution: Literal["uniform", "pareto", "zipf", "gaussian", "hot"] = Field(
-        "uniform", description="the distribution of keys"
+    distribution: Literal["uniform", "pareto", "zipf", "gaussian", "special", "hot"] = Field(
+        "uniform",
+        description="the distribution of keys; `gaussian` and `special` (the default of sysbench 1.0) favour the "
+        "middle ones",
     )
     pareto_h: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.2, description="pareto: the share h of the keys gets the share 1 - h of the operations"

@@ -71,6 +71,9 @@ fn a_damaged_byte_costs_its_block_and_nothing_else() {
             assert_eq!(damage.damaged, 1, "byte {at}: {damage:?}");
             let place = &damage.places[0];
             assert_eq!(place.offset, blocks[hit].0 as u64, "byte {at}: {place:?}");
+            // A header that cannot be read tells of no events.
+            let is_told = hit > 0 && at >= blocks[hit].0 + HEADER_BYTES;
+            assert_eq!(damage.lost_events, if is_told { 2 } else { 0 }, "byte {at}: {damage:?}");
         }
     }
 }

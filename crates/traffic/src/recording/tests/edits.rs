@@ -302,3 +302,33 @@ fn pseudonyms_are_the_same_for_text_and_parameters() {
         (1..=12).contains(&date[3]) && (1..=31).contains(&date[4]) && date[1..5] != [0xea, 0x07, 0x0b, 0x15]
     );
 }
+
+#[test]
+fn parameters_of_limits_and_sleeps_stay_and_others_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (plain, hidden) = (folder.path().join("plain"), folder.path().join("hidden"));
+    let mut parameters = vec![0, 1];
+    parameters.extend([8, 0].repeat(3)); // three of BIGINT
+    for value in [5_i64, 71_234_567, 20] {
+        parameters.extend(value.to_le_bytes());
+    }
+    let mut writer = Writer::create(&plain, &with_literals()).unwrap();
+    writer
+        .event(&Event {
+            text: b"select sleep(?) from t where a = ? limit ?",
+            statement: Some(1),
+            parameter_count: 3,
+            parameters: &parameters,
+            ..Event::new(1, 1, Command::Execute)
+        })
+        .unwrap();
+    writer.finish(&Coverage::default()).unwrap();
+    anonymise::run(&plain, &hidden, false, &[7; 32]).unwrap();
+
+    let mut reader = Reader::open(&hidden).unwrap();
+    let event = reader.next().unwrap().unwrap();
+    let values: Vec<i64> =
+        event.parameters[8..].chunks(8).map(|value| i64::from_le_bytes(value.try_into().unwrap())).collect();
+    assert_eq!((values[0], values[2]), (5, 20));
+    assert_ne!(values[1], 71_234_567);
+}

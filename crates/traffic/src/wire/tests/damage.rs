@@ -6,7 +6,7 @@ use mysql_common::constants::CapabilityFlags as Flags;
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
 use super::commands::everything;
-use super::{COLUMN, EOF, Kept, NEW, OLD, Talk, decode, keep, opened};
+use super::{COLUMN, EOF, Kept, NEW, OK, OLD, Talk, decode, keep, opened};
 use crate::coverage::Coverage;
 use crate::event::{Command, Event, Outcome};
 use crate::stream::{Side, Streams};
@@ -162,6 +162,52 @@ fn what_is_missing_of_rows_and_texts_is_counted_all_the_same() {
     assert!(*is_cut && event.text == "y".repeat(195));
 }
 
+#[test]
+fn what_was_asked_while_nothing_was_understood_is_counted() {
+    let mut talk = Talk::new(OLD);
+    talk.query("select 1", &[&[1][..], COLUMN, EOF, b"\x011", EOF]);
+    talk.client(0, b"\x03select 2").server(7, &[OK]);
+    // No request that is known when a session begins in its middle.
+    talk.client(0, b"\x04t\0").server(1, &[EOF]).client(0, b"\x04u\0").server(1, &[EOF]);
+    talk.query("select 3", &[&[1][..], COLUMN, EOF, b"\x013", EOF]);
+    let (events, coverage) = talk.events();
+    assert_eq!((coverage.damaged, coverage.unanswered, coverage.lost_events), (1, 1, 2), "{coverage:?}");
+    assert_eq!(events.iter().filter(|event| event.outcome == Outcome::Ok).count(), 3);
+}
+
+#[test]
+fn packets_behind_a_flush_are_numbered_as_the_frames() {
+    let frame = |number: u8, content: &[u8]| {
+        let length = content.len() as u8;
+        [&[length, 0, 0, number, 0, 0, 0][..], content].concat()
+    };
+    let packet = |number: u8, payload: &[u8]| {
+        let (mut bytes, mut number) = (Vec::new(), number);
+        mysql::frames::encode(payload, &mut number, &mut bytes);
+        bytes
+    };
+    let mut talk = Talk::new(OLD | Flags::CLIENT_COMPRESS);
+    talk.said.push((Side::Client, frame(0, &packet(0, b"\x03select 1; do 1; select 2"))));
+    let rows = [&[1][..], COLUMN, EOF, b"\x01a", &[0xFE, 0, 0, 10, 0]];
+    let first: Vec<u8> = rows.iter().zip(1..).flat_map(|(payload, number)| packet(number, payload)).collect();
+    let done = packet(2, &[0, 0, 0, 10, 0, 0, 0]);
+    let last: Vec<u8> = [&[1][..], COLUMN, EOF, b"\x01a", EOF]
+        .iter()
+        .zip(3..)
+        .flat_map(|(payload, number)| packet(number, payload))
+        .collect();
+    let answer = [frame(1, &first), frame(2, &done), frame(3, &last)].concat();
+    talk.said.push((Side::Server, answer));
+    for size in [1, 5, 1000] {
+        let (events, coverage) = decode_pieces(&pieces(&talk, &[size]));
+        assert_eq!(
+            (events[1].rows, events[1].outcome, coverage.damaged),
+            (Some(2), Outcome::Ok, 0),
+            "{size}"
+        );
+    }
+}
+
 fn compress(talk: &Talk, zstd: bool) -> Talk {
     let mut compressed = talk.clone();
     for (_, bytes) in compressed.said.iter_mut().skip(3) {
@@ -226,7 +272,7 @@ proptest! {
             (any::<bool>(), prop_oneof![
                 proptest::collection::vec(any::<u8>(), 0..60),
                 proptest::collection::vec(any::<u8>(), 0..30).prop_map(|payload| framed(&payload)),
-                Just(framed(b"\x03select 1")), Just(framed(super::OK)), Just(framed(EOF)), Just(framed(&[1])),
+                Just(framed(b"\x03select 1")), Just(framed(OK)), Just(framed(EOF)), Just(framed(&[1])),
                 Just(framed(COLUMN)), Just(framed(b"\x16select ?")), Just(framed(&[0, 7, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0])),
             ]),
             0..60,

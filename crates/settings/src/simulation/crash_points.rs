@@ -1,0 +1,206 @@
+//! Every crash point of one round of each command: the N-th system call kills the agent or fails, for every N.
+//!
+//! As SQLite tests itself (sqlite.org/testing.html). The seeds of `simulation` meet some of these by chance; here none is
+//! left out, and after each the machine goes on, loses its power or boots.
+
+use std::time::Duration;
+
+use super::expected::Expected;
+use super::host::{Answer, Change, Host, Values};
+use crate::world::model::{Fault, FaultKind};
+
+const OWNER: &str = "apply/1";
+const PATIENCE: Duration = Duration::from_secs(3);
+const LATER: Duration = Duration::from_secs(6);
+
+/// A kernel file with companions, a plain one and a server's variable, and both files that make them last.
+fn changes() -> Vec<Change> {
+    [
+        ("/sys/block/sda/queue/scheduler", "none"),
+        ("/proc/sys/vm/swappiness", "5"),
+        ("max_connections", "300"),
+        ("/etc/sysctl.d/90-headrace.conf", "vm.swappiness = 5\n"),
+        ("/etc/mysql/conf.d/zz-headrace.cnf", "max_connections = 300\n"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Step {
+    Apply,
+    Keep,
+    Confirm,
+    Rollback,
+    RollbackKept,
+    Deadline,
+    Extend,
+}
+
+struct Round {
+    host: Host,
+    expected: Expected,
+}
+
+impl Round {
+    fn new() -> Round {
+        let host = Host::new(1);
+        let expected = Expected::new(host.state());
+        Round { host, expected }
+    }
+
+    fn applied(&mut self, before: &Values, heard: bool) {
+        let changes: Vec<Change> =
+            changes().into_iter().map(|(name, value)| (self.host.key(&name), value)).collect();
+        self.expected.applied(OWNER, &changes, [before, &self.host.state()], heard);
+    }
+
+    fn apply(&mut self, fault: Option<Fault>, keep: bool) -> Answer {
+        let patience = (!keep).then_some(PATIENCE);
+        let before = self.host.state();
+        let answer = self.host.apply(fault, OWNER, &changes(), patience, keep);
+        match &answer {
+            Answer::Refused(_) => return answer,
+            Answer::Done => self.applied(&before, true),
+            _ => self.applied(&before, false),
+        }
+        if keep {
+            self.maybe(&answer, |expected| expected.confirmed(OWNER), |world| world.confirmed(OWNER));
+        }
+        answer
+    }
+
+    fn maybe(
+        &mut self,
+        answer: &Answer,
+        done: impl Fn(&mut Expected),
+        perhaps: impl Fn(&mut super::expected::World),
+    ) {
+        match answer {
+            Answer::Done => done(&mut self.expected),
+            Answer::Refused(_) => {}
+            _ => self.expected.perhaps(perhaps),
+        }
+    }
+
+    /// All that comes before the step works.
+    fn prepare(&mut self, step: Step) {
+        let before = match step {
+            Step::Apply | Step::Keep => return,
+            Step::Confirm | Step::Rollback | Step::Deadline | Step::Extend => self.apply(None, false),
+            Step::RollbackKept => self.apply(None, true),
+        };
+        assert!(matches!(before, Answer::Done), "{before:?}");
+    }
+
+    /// Whether the fault was reached.
+    fn run(&mut self, step: Step, fault: Fault) -> bool {
+        let answer = self.answer(step, Some(fault));
+        let reached = self.host.went_wrong() || matches!(answer, Answer::Killed);
+        if step == Step::Extend {
+            // Whatever became of it, the latest of its deadlines is over by then.
+            self.host.pass(LATER, None);
+            self.expected.undone(OWNER);
+        }
+        reached
+    }
+
+    fn answer(&mut self, step: Step, fault: Option<Fault>) -> Answer {
+        match step {
+            Step::Apply => self.apply(fault, false),
+            Step::Keep => self.apply(fault, true),
+            Step::Confirm => {
+                let answer = self.host.confirm(fault, OWNER);
+                self.maybe(&answer, |expected| expected.confirmed(OWNER), |world| world.confirmed(OWNER));
+                answer
+            }
+            Step::Rollback | Step::RollbackKept => {
+                let answer = self.host.rollback_kept(fault, OWNER);
+                self.maybe(&answer, |expected| expected.undone(OWNER), |world| world.reopened(OWNER));
+                answer
+            }
+            Step::Deadline => {
+                self.host.pass(LATER, fault);
+                self.expected.undone(OWNER);
+                Answer::Done
+            }
+            Step::Extend => self.host.extend(fault, OWNER, PATIENCE),
+        }
+    }
+}
+
+/// One fault at one call, and then nothing, or a boot, with or without a power cut. Whether the call was reached.
+fn crash(step: Step, fault: Fault, aftermath: Option<bool>) -> Result<bool, String> {
+    let mut round = Round::new();
+    round.prepare(step);
+    let reached = round.run(step, fault);
+    if let Some(power_cut) = aftermath {
+        round.host.boot(power_cut);
+        round.expected.started(&round.host.state(), |key| !key.starts_with("/etc/"));
+    }
+    let recovered = round.host.at_rest().and_then(|rest| round.expected.check(rest));
+    round.host.end();
+    recovered.map(|()| reached).map_err(|error| format!("{step:?} {fault:?} then {aftermath:?}: {error}"))
+}
+
+fn all_points(kinds: &[FaultKind], aftermaths: &[Option<bool>]) {
+    let steps = [
+        Step::Apply,
+        Step::Keep,
+        Step::Confirm,
+        Step::Rollback,
+        Step::RollbackKept,
+        Step::Deadline,
+        Step::Extend,
+    ];
+    for step in steps {
+        for kind in kinds {
+            for aftermath in aftermaths {
+                let mut at = 1;
+                while crash(step, Fault { at, kind: *kind }, *aftermath)
+                    .unwrap_or_else(|error| panic!("{error}"))
+                {
+                    at += 1;
+                }
+                let fewest = if step == Step::Extend { 10 } else { 30 };
+                assert!(at > fewest, "{step:?} has {at} system calls: this tested nothing");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_boot_before_the_confirmation_counts_as_none() {
+    let mut round = Round::new();
+    round.prepare(Step::Confirm);
+    round.host.boot(false);
+    let answer = round.host.confirm(None, OWNER);
+    assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
+    assert!(round.host.open().is_empty(), "whoever comes next undoes it");
+    round.host.end();
+}
+
+/// A write that was refused half way leaves nothing before the next line.
+#[test]
+fn the_line_after_half_a_line_is_read() {
+    let round = Round::new();
+    let mut lines = 0;
+    for at in 1..40 {
+        let fault = Fault { at, kind: FaultKind::Error { lasting: false } };
+        lines += round.host.lines_after_a_failure(fault);
+    }
+    round.host.end();
+    assert!(lines > 0, "no line was refused: this tested nothing");
+}
+
+#[test]
+fn killed_at_every_system_call_nothing_acknowledged_is_lost() {
+    all_points(&[FaultKind::Kill], &[Some(true)]);
+}
+
+#[test]
+#[ignore = "minutes: `make test-real` runs it"]
+fn after_every_fault_at_every_system_call_nothing_acknowledged_is_lost() {
+    let kinds = [FaultKind::Kill, FaultKind::Error { lasting: false }, FaultKind::Error { lasting: true }];
+    all_points(&kinds, &[None, Some(false), Some(true)]);
+}

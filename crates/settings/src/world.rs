@@ -1,0 +1,15 @@
+//! All that the journal's code asks of the machine: files, locks, clocks, pauses, a session on a server, the start of
+//! the watcher.
+//!
+//! It is the standard library and nothing more. In this crate's own tests a `model` can take its place: then the same
+//! code is killed at every call, is refused every call, and sees its machine rebooted in microseconds.
+
+#[cfg(test)]
+pub mod model;
+mod real;
+
+#[cfg(not(test))]
+pub use real::{Connection, dress, fs, lock, open_to_readers, since_boot, since_epoch, sleep, start, warn};
+
+#[cfg(test)]
+pub use model::{Connection, dress, fs, lock, open_to_readers, since_boot, since_epoch, sleep, start, warn};

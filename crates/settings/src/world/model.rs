@@ -1,0 +1,109 @@
+//! A machine in memory that stands in for the real one: deterministic, killed and refused wherever a test says so.
+//!
+//! One per thread. Where none is set up, everything here is the real machine.
+
+mod chance;
+mod connection;
+mod disk;
+pub mod fs;
+mod kernel;
+mod machine;
+mod server;
+
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::panic::resume_unwind;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use super::real;
+use fs::File;
+use machine::{Call, call, is_model};
+
+pub use chance::Chance;
+pub use connection::Connection;
+pub use machine::{Fault, FaultKind, Killed, Machine, on, swap};
+
+pub fn since_epoch() -> Duration {
+    let now = |machine: &mut Machine| {
+        machine.up += Duration::from_micros(1);
+        machine.now()
+    };
+    on(now).unwrap_or_else(real::since_epoch)
+}
+
+pub fn since_boot() -> Duration {
+    on(|machine| machine.up).unwrap_or_else(real::since_boot)
+}
+
+pub fn sleep(time: Duration) {
+    let slept = on(|machine| {
+        machine.up += time;
+        machine.sleeps_until.is_none_or(|limit| machine.up <= limit)
+    });
+    match slept {
+        None => real::sleep(time),
+        Some(true) => {}
+        Some(false) => resume_unwind(Box::new(Killed)),
+    }
+}
+
+pub fn lock(file: &File, operation: FlockOperation) -> Result<(), Errno> {
+    let (node, handle) = match file {
+        File::Real(file) => return rustix::fs::flock(file, operation),
+        File::Model(open) => (open.node(), open.id),
+    };
+    call(Call::Lock, Path::new("")).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+    let exclusive = matches!(operation, FlockOperation::NonBlockingLockExclusive);
+    let taken = on(|machine| {
+        let free =
+            machine.locks.iter().all(|(n, h, alone)| *n != node || *h == handle || !(exclusive || *alone));
+        if free {
+            machine.locks.push((node, handle, exclusive));
+        }
+        free
+    });
+    if taken == Some(false) { Err(Errno::WOULDBLOCK) } else { Ok(()) }
+}
+
+/// The model's files have no attributes.
+pub fn dress(file: &File, replaced: &Path) -> io::Result<()> {
+    if let File::Real(file) = file { real::dress(file, replaced) } else { Ok(()) }
+}
+
+pub fn open_to_readers(folder: &Path) -> io::Result<()> {
+    if is_model() { Ok(()) } else { real::open_to_readers(folder) }
+}
+
+/// In the model this is the watcher: the test lets it run.
+pub fn start(command: &mut Command) -> io::Result<Box<dyn Read + '_>> {
+    if !is_model() {
+        return real::start(command).map(|out| Box::new(out) as Box<dyn Read>);
+    }
+    call(Call::Start, Path::new(""))?;
+    let arguments: Vec<&str> = command.get_args().filter_map(|a| a.to_str()).collect();
+    let owner = arguments.iter().skip_while(|a| **a != "--owner").nth(1);
+    let said = on(|machine| {
+        machine.watchers.extend(owner.map(|owner| (*owner).to_owned()));
+        "watching\n".as_bytes()
+    });
+    Ok(Box::new(said.unwrap_or_default()))
+}
+
+pub fn warn(text: &str) {
+    let said = |machine: &mut Machine| machine.said.push(text.to_owned());
+    on(said).unwrap_or_else(|| real::warn(text));
+}
+
+impl AsRawFd for File {
+    fn as_raw_fd(&self) -> i32 {
+        match self {
+            File::Real(file) => file.as_raw_fd(),
+            File::Model(_) => -1,
+        }
+    }
+}

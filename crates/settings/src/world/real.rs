@@ -1,0 +1,85 @@
+//! The real machine: the standard library.
+
+use std::ffi::CStr;
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{Mode, XattrFlags, chmod, fchmod, fchown, fsetxattr, lgetxattr, llistxattr, lstat};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+
+#[cfg(not(test))]
+pub use mysql::Connection;
+#[cfg(not(test))]
+pub use rustix::fs::flock as lock;
+pub use std::thread::sleep;
+
+#[cfg(not(test))]
+pub mod fs {
+    pub use std::fs::*;
+    pub use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+}
+
+/// The kernel's own limit, of a value and of a list of names.
+const LONGEST_ATTRIBUTE: usize = 64 << 10;
+
+/// The calendar's time.
+pub fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// The time since boot, suspended or not, which nobody sets.
+pub fn since_boot() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// Start a program that nobody waits for. What it prints.
+pub fn start(command: &mut Command) -> io::Result<impl Read + use<>> {
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    child.stdout.take().ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+}
+
+/// What a person should know although the command goes on.
+pub fn warn(text: &str) {
+    eprintln!("headrace-agent: {text}");
+}
+
+/// Give a new file the owner, mode and extended attributes of the one that it is to replace. Where there is none,
+/// everybody may read it, whatever the umask.
+pub fn dress(file: &std::fs::File, replaced: &Path) -> io::Result<()> {
+    let old = match lstat(replaced) {
+        Err(Errno::NOENT) => return Ok(fchmod(file, Mode::from_raw_mode(0o644))?),
+        old => old?,
+    };
+    let new = rustix::fs::fstat(file)?;
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid) {
+        let (owner, group) = (rustix::fs::Uid::from_raw(old.st_uid), rustix::fs::Gid::from_raw(old.st_gid));
+        fchown(file, Some(owner), Some(group))?;
+    }
+    fchmod(file, Mode::from_raw_mode(old.st_mode))?;
+    for name in attributes(replaced)? {
+        let mut value = vec![0; LONGEST_ATTRIBUTE];
+        let length = lgetxattr(replaced, &*name, &mut value)?;
+        fsetxattr(file, &*name, &value[..length], XattrFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// The names of a file's extended attributes; none where the file system has no such thing.
+fn attributes(path: &Path) -> io::Result<Vec<std::ffi::CString>> {
+    let mut names = vec![0; LONGEST_ATTRIBUTE];
+    let length = match llistxattr(path, &mut names) {
+        Err(Errno::NOTSUP) => 0,
+        length => length?,
+    };
+    let ends = names[..length].split_inclusive(|byte| *byte == 0);
+    Ok(ends.filter_map(|name| CStr::from_bytes_with_nul(name).ok()).map(CStr::to_owned).collect())
+}
+
+/// Everybody may enter and read a folder, whatever the umask.
+pub fn open_to_readers(folder: &Path) -> io::Result<()> {
+    Ok(chmod(folder, Mode::from_raw_mode(0o755))?)
+}

@@ -1,0 +1,352 @@
+"""What the trials of an experiment say about its treatments: the one estimator of all verdicts and choices.
+
+The log of a response is the sum of its treatment, its block, a slope times what others took from the machine
+during the trial (the disturbance), and noise whose variance is the treatment's own. Every measured trial takes
+part. Without disturbances, one treatment and the baseline twice in each block give Student's paired test.
+
+- **Variances.** A treatment's own variance is estimated without bias whatever the others are (MINQUE). It is then
+  drawn towards the common one as far as the treatments' variances agree, but only upwards: below its own estimate
+  it would make a noisy treatment look certain. Degrees of freedom are Satterthwaite's, plus those that the
+  agreement lends, at most as many as the blocks allow.
+- **Disturbance.** One slope for all treatments is estimated with everything else, so its uncertainty is part of
+  each interval. A treatment's own slope may differ from it: by ``SLOPE_SPREAD``, or more if the trials show more.
+  That widens intervals, and makes a disturbed trial weigh less the quieter the others are. If slopes clearly
+  differ (an F test at ``SLOPE_TEST``), no slope is used, and disturbed trials are left out.
+
+All rules are fixed here, before any data are seen; ``audit`` simulates what they promise. Functions take a batch
+of studies of the same layout, because the audit judges thousands; an experiment is a batch of one.
+
+Sources: Rao 1971, Estimation of variance and covariance components: MINQUE theory, J. Multivariate Analysis 1;
+Grubbs 1948, JASA 43 (variances of rows in a two-way table); Satterthwaite 1946, Biometrics Bulletin 2; Smyth 2004
+(see ``race``); Fisher 1932, Statistical Methods for Research Workers, 4th ed., sec. 49.1 (covariance).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from headrace.analysis.race import prior_degrees
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+#: A disturbance below this share is noise like any other ...
+MIN_LOST = 0.02
+
+#: ... and there is a slope to estimate only if a trial lost more than this.
+DISTURBED = 0.05
+
+#: The slope of a treatment differs from the common one by this standard deviation, unless the trials show more. A
+#: slope is 1 if a response is in proportion to the CPU time that was left; on a busy virtual machine it was 1.7.
+SLOPE_SPREAD = 0.25
+
+#: How far the spread that the trials show is believed (at least the above, at most this).
+MOST_SPREAD = 2.0
+
+#: The level of the test for slopes that differ.
+SLOPE_TEST = 0.02
+
+#: With fewer treatments, the agreement of their variances cannot be estimated.
+MIN_TO_BORROW = 4
+
+#: With so few treatments and at least this many blocks, a variance below the common one is not believed: rare
+#: stalls that happened to miss one treatment would make it look certain.
+MANY_BLOCKS = 10
+
+#: The agreement lends at most this many times the contrast's own degrees of freedom, and less with few blocks.
+MOST_LENT = 2.0
+
+#: A treatment's variance is known only with at least this much of a residual.
+_MIN_RESIDUAL = 0.2
+
+#: ... and shows whether variances agree only with this much.
+_MIN_TO_AGREE = 0.5
+
+#: The own estimate corrects for noise of the others in the block effects, down to this share
+#: of what is there.
+_LEAST_OWN = 0.35
+
+#: Numbers in one part of the work on many contrasts.
+_MOST_AT_ONCE = 20_000_000
+
+
+class Seen(NamedTuple):
+    """One trial: the natural log of its response; ``lost`` is the share of CPU time that others took."""
+
+    treatment: str
+    block: int
+    log: float
+    lost: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Contrasts:
+    """Estimates, standard errors (NaN: no interval) and degrees of freedom; studies x contrasts."""
+
+    estimate: Floats
+    error: Floats
+    degrees: Floats
+
+    def half_width(self, level: float) -> Floats:
+        """One-sided: the true value exceeds the estimate by more with probability ``level``."""
+        from scipy.special import stdtrit
+
+        return np.asarray(stdtrit(self.degrees, 1 - level) * self.error)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A batch of fitted studies. ``slope`` is NaN without disturbances, and if disturbed trials are left out
+    (``is_robust``).
+    """
+
+    treatments: int
+    slope: Floats
+    is_robust: NDArray[np.bool_]
+    used: Floats
+    _solve: Floats
+    _design: Floats
+    _y: Floats
+    _x: Floats
+    _codes: NDArray[np.int64]
+    _variances: _Variances
+    _spread: Floats
+
+    def contrasts(self, weights: Floats) -> Contrasts:
+        """Sums of the treatments' log means; ``weights`` is contrasts x treatments, each summing to 0."""
+        size = max(int(_MOST_AT_ONCE / max(self._y.size, self.treatments * len(self._y)) / 2), 1)
+        parts = [self._contrasts(weights[i : i + size]) for i in range(0, len(weights), size)]
+        return Contrasts(
+            *(
+                np.concatenate([getattr(p, n) for p in parts], axis=1)
+                for n in ("estimate", "error", "degrees")
+            )
+        )
+
+    def _contrasts(self, weights: Floats) -> Contrasts:
+        indicator = np.eye(self.treatments)[self._codes]
+        rows = weights[None] @ self._solve[:, : self.treatments]
+        estimate = (rows @ self._y[:, :, None])[:, :, 0]
+        own = self._variances
+        shares = rows**2 @ indicator
+        unbiased, least, plain, drawn = np.moveaxis(shares @ own.columns, 2, 0)
+        variance = np.maximum(np.maximum(unbiased, least), drawn)
+        precision = ((shares @ own.covariance) * shares).sum(axis=2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            degrees = np.where(precision > 0, 2 * plain**2 / precision, own.total[:, None])
+        degrees = np.clip(degrees, 1.0, np.maximum(own.total, 1.0)[:, None])
+        lent = np.minimum(own.prior[:, None], own.lend * degrees)
+        degrees = np.minimum(degrees + lent, np.maximum(own.total, 1.0)[:, None])
+        # What is left of a disturbance if the treatment's slope is not the common one.
+        rest = (rows * self._x[:, None, :]) @ indicator
+        variance = variance + self._spread[:, None] * (rest**2).sum(axis=2)
+        unknown = (shares * ~own.is_known[:, None, :]).sum(axis=2) > 1e-9 * shares.sum(axis=2)
+        # A contrast that the trials do not determine: treatments that nothing connects.
+        target = np.zeros((len(weights), self._design.shape[2]))
+        target[:, : self.treatments] = weights
+        missed = np.abs(rows @ self._design - target[None]).max(axis=2) > 1e-6
+        estimate = np.where(missed, np.nan, estimate)
+        return Contrasts(
+            estimate,
+            np.where(unknown | missed | (own.total < 1)[:, None], np.nan, np.sqrt(variance)),
+            degrees,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Variances:
+    """Of one trial of each treatment. ``columns`` are the unbiased estimate (which can be negative), the least it
+    can be, the larger of both, and what the common variance makes of it (0 if it lends nothing). ``covariance`` is
+    that of the estimates, ``total`` all degrees of freedom, ``prior`` those that the common variance is worth.
+    """
+
+    columns: Floats
+    covariance: Floats
+    prior: Floats
+    total: Floats
+    is_known: NDArray[np.bool_]
+    lend: float
+
+
+def fit(
+    y: Floats,
+    lost: Floats,
+    is_there: NDArray[np.bool_],
+    codes: NDArray[np.int64],
+    blocks: NDArray[np.int64],
+) -> Fit:
+    """Fit studies of one layout: ``y`` (logs), ``lost`` and ``is_there`` are studies x trials; ``codes`` are the
+    trials' treatments and ``blocks`` their blocks, both from 0.
+    """
+    count = int(codes.max()) + 1
+    indicator = np.eye(count)[codes]
+    fixed = np.hstack([indicator, np.eye(int(blocks.max()) + 1)[blocks][:, 1:]])
+    x = -np.log1p(-np.clip(lost, 0.0, 0.99))
+    x = np.where((lost < MIN_LOST) | ~is_there, 0.0, x)
+    x = np.where((lost * is_there).max(axis=1, keepdims=True) < DISTURBED, 0.0, x)
+    there = is_there.astype(np.float64)
+    # Where nothing was disturbed, the slope's column is empty and changes nothing.
+    design = np.concatenate([np.broadcast_to(fixed, (len(y), *fixed.shape)), x[:, :, None]], axis=2)
+    _, residual = _project(design, there)
+    spread, is_robust, noise = _slopes(np.where(is_there, y, 0.0), x, residual, indicator)
+    there = np.where(is_robust[:, None] & (lost > DISTURBED), 0.0, there)
+    x = np.where(is_robust[:, None], 0.0, x)
+    design[:, :, -1] = x
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weight = there / (1 + np.nan_to_num(spread[:, None] * x**2 / noise[:, None], posinf=1e12))
+    solve, residual = _project(design, weight)
+    y = np.where(there > 0, y, 0.0)
+    slope = -(solve[:, -1] * y).sum(axis=1)
+    return Fit(
+        treatments=count,
+        slope=np.where(np.abs(x).max(axis=1) > 0, slope, np.nan),
+        is_robust=is_robust,
+        used=there,
+        _solve=solve,
+        _design=np.where(there[:, :, None] > 0, design, 0.0),
+        _y=y,
+        _x=x,
+        _codes=codes,
+        _variances=_variances(y, residual, indicator, len(np.unique(blocks))),
+        _spread=spread,
+    )
+
+
+def _project(design: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Coefficients and residuals of weighted least squares, as matrices that act on the logs."""
+    scaled = np.swapaxes(design, 1, 2) * weight[:, None, :]
+    solve = np.linalg.pinv(scaled @ design, rcond=1e-10, hermitian=True) @ scaled
+    residual = -(design @ solve)
+    places = np.arange(residual.shape[1])
+    residual[:, places, places] += 1
+    there = (weight > 0).astype(np.float64)
+    residual *= there[:, :, None]
+    residual *= there[:, None, :]
+    return solve, residual
+
+
+def _slopes(
+    y: Floats, x: Floats, residual: Floats, indicator: Floats
+) -> tuple[Floats, NDArray[np.bool_], Floats]:
+    """The variance of the treatments' slopes, whether they clearly differ, and the variance of the trials.
+
+    The treatments' slopes beyond the common one are fitted on what the model leaves (Frisch & Waugh 1933).
+    """
+    from scipy.special import fdtrc
+
+    rest = (residual @ y[:, :, None])[:, :, 0]
+    squares = (rest**2).sum(axis=1)
+    degrees = np.trace(residual, axis1=1, axis2=2)
+    columns = x[:, :, None] * indicator
+    gram = np.swapaxes(columns, 1, 2) @ residual @ columns
+    sides = (np.swapaxes(columns, 1, 2) @ rest[:, :, None])[:, :, 0]
+    inverse = np.linalg.pinv(gram, rcond=1e-6, hermitian=True)
+    rank = np.round(np.trace(gram @ inverse, axis1=1, axis2=2))
+    gain = (sides * (inverse @ sides[:, :, None])[:, :, 0]).sum(axis=1)
+    left = np.maximum(degrees - rank, 0.0)
+    size = np.trace(gram, axis1=1, axis2=2)
+    can_test = (rank >= 1) & (left >= 1) & (size > 1e-9)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        noise = np.maximum(squares - gain, 0.0) / left
+        p = fdtrc(np.maximum(rank, 1), np.maximum(left, 1), np.maximum(gain, 0) / rank / noise)
+        found = (gain - rank * noise) / size / 2
+    found = np.where(can_test & np.isfinite(found), found, 0.0)
+    spread = np.clip(found, SLOPE_SPREAD**2, MOST_SPREAD**2)
+    is_robust = can_test & (np.nan_to_num(p, nan=1.0) < SLOPE_TEST)
+    return spread, is_robust, squares / np.maximum(degrees, 1.0)
+
+
+def _variances(y: Floats, residual: Floats, indicator: Floats, blocks: int) -> _Variances:
+    rest = (residual @ y[:, :, None])[:, :, 0]
+    # Rounding leaves a residual of its own where there is none: equal trials have no spread.
+    rest = np.where(np.abs(rest) < 1e-12 * np.maximum(np.abs(y).max(axis=1, keepdims=True), 1.0), 0.0, rest)
+    squares = rest**2 @ indicator
+    shares = residual**2
+    parts = indicator.T @ shares @ indicator
+    inverse = np.linalg.pinv(parts, rcond=1e-9, hermitian=True)
+    degrees = shares.sum(axis=2) @ indicator
+    total = degrees.sum(axis=1)
+    is_known = degrees > _MIN_RESIDUAL
+    with np.errstate(divide="ignore", invalid="ignore"):
+        common = np.where(total > 0, squares.sum(axis=1) / total, 0.0)[:, None]
+        crude = np.where(is_known, squares / degrees, common)
+    unbiased = (inverse @ squares[:, :, None])[:, :, 0]
+    own = np.where(is_known, np.maximum(unbiased, _LEAST_OWN * crude), common)
+    around = residual * (own @ indicator.T)[:, None, :] @ np.swapaxes(residual, 1, 2)
+    covariance = inverse @ (2 * indicator.T @ around**2 @ indicator) @ inverse
+    prior = np.array(
+        [
+            prior_degrees(c[k], d[k]) if k.sum() >= MIN_TO_BORROW else 0.0
+            for c, d, k in zip(crude, degrees, degrees > _MIN_TO_AGREE, strict=True)
+        ]
+    )
+    prior = np.minimum(prior, total)[:, None]
+    drawn = (prior * common + degrees * own) / np.maximum(prior + degrees, 1e-12)
+    lend = min(MOST_LENT, max(blocks - 2.0, 0.0))
+    drawn = np.where((prior > 0) & (lend > 0), drawn, 0.0)
+    if indicator.shape[1] < MIN_TO_BORROW and blocks >= MANY_BLOCKS:
+        drawn = np.maximum(drawn, common)
+    columns = np.stack([unbiased, _LEAST_OWN * crude, own, drawn], axis=2)
+    return _Variances(columns, covariance, prior[:, 0], total, is_known, lend)
+
+
+@dataclass(frozen=True, eq=False)
+class One:
+    """One fitted experiment, by the names of its treatments.
+
+    ``slope`` is how a log response follows the log of the share that was left; None without disturbances, or if
+    slopes differ (``is_robust``). ``most_lost`` is the largest share; ``adjusted`` and ``left_out`` count trials.
+    """
+
+    names: tuple[str, ...]
+    fit: Fit
+    slope: float | None
+    is_robust: bool
+    most_lost: float
+    adjusted: int
+    left_out: int
+
+    def ratios(self, weights: Floats) -> Contrasts:
+        """The contrasts of ``weights`` (contrasts x treatments), as one row."""
+        found = self.fit.contrasts(weights)
+        return Contrasts(found.estimate[0], found.error[0], found.degrees[0])
+
+    def to(self, baseline: str) -> Contrasts:
+        """Every treatment relative to this one, in the order of the names (0 for itself)."""
+        weights = np.eye(len(self.names))
+        weights[:, self.names.index(baseline)] -= 1
+        return self.ratios(weights)
+
+
+def fit_one(trials: Sequence[Seen]) -> One:
+    """Fit the trials of one experiment; treatments in order of appearance."""
+    names = tuple(dict.fromkeys(t.treatment for t in trials))
+    blocks = {block: i for i, block in enumerate(sorted({t.block for t in trials}))}
+    places = {name: i for i, name in enumerate(names)}
+    lost = np.array([[t.lost for t in trials]])
+    found = fit(
+        np.array([[t.log for t in trials]]),
+        lost,
+        np.ones((1, len(trials)), dtype=bool),
+        np.array([places[t.treatment] for t in trials]),
+        np.array([blocks[t.block] for t in trials]),
+    )
+    slope = float(found.slope[0])
+    is_robust = bool(found.is_robust[0])
+    is_adjusted = not math.isnan(slope)
+    return One(
+        names,
+        found,
+        slope if is_adjusted else None,
+        is_robust,
+        float(lost.max()),
+        int((lost >= MIN_LOST).sum()) if is_adjusted else 0,
+        int((lost > DISTURBED).sum()) if is_robust else 0,
+    )

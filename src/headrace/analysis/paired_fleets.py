@@ -1,0 +1,114 @@
+"""Simulated rollouts of a change that takes a restart: pairs of equal hosts whose times drift apart by themselves.
+
+The hosts are those of ``fleets``. Half of them are changed, one of each pair.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace.analysis.audit import Rate
+from headrace.analysis.fleets import EFFECT, HOSTS, LOOKS, POWER, World, series, window
+from headrace.analysis.guards import Limits, Window, tripped
+from headrace.analysis.judge import Judgement, Outcome, Question, judge
+from headrace.analysis.paired import Moment, Paired
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Points of a block (10 minutes), blocks before the change, and blocks lost to the restart and the warm-up.
+BLOCK, BEFORE, RESTART = 120, 12, 1
+PAIRS = HOSTS // 2
+#: A larger effect, which must be found as harm before it is promoted or the blocks are used up.
+LARGE, LARGE_POWER = 0.5, 0.8
+
+
+def simulate(fleets: int, *, alpha: float = 0.05, seed: int = 1) -> Iterator[Rate]:
+    """False rollbacks and false promotions, and the power."""
+    rng = np.random.default_rng(seed)
+    question = Question(LOOKS, alpha, alpha)
+
+    def ends(world: World) -> list[Judgement]:
+        return [rollout(rng, world, question) for _ in range(fleets)]
+
+    for world in (World("nothing changed"), World("nothing changed, one host fails", fails=True)):
+        found = ends(world)
+        yield Rate(f"restarts: {world.name}, rolled back", fleets, _count(found, Outcome.FAIL), alpha)
+        yield Rate(f"restarts: {world.name}, called better", fleets, sum(e.is_win for e in found), alpha)
+    worse = World("worse by the margin", math.log1p(question.margin))
+    yield Rate(f"restarts: {worse.name}, promoted", fleets, _count(ends(worse), Outcome.PASS), alpha)
+    found = ends(World("20% worse", math.log1p(EFFECT)))
+    yield Rate(f"restarts: {EFFECT:.0%} worse, promoted", fleets, _count(found, Outcome.PASS), alpha)
+    # What harm is proven of in so few blocks is shown; what is not proven is not promoted, either.
+    yield Rate(
+        f"power: restarts: {EFFECT:.0%} worse is rolled back", fleets, _count(found, Outcome.FAIL), alpha, 0.0
+    )
+    for what, effect, outcome, least in (
+        (f"{LARGE:.0%} worse is rolled back", math.log1p(LARGE), Outcome.FAIL, LARGE_POWER),
+        (f"{EFFECT:.0%} better is promoted", math.log1p(-EFFECT), Outcome.PASS, POWER),
+    ):
+        count = _count(ends(World(what, effect)), outcome)
+        yield Rate(f"power: restarts: {what}", fleets, count, alpha, least=least)
+
+
+def _count(ends: Sequence[Judgement], outcome: Outcome) -> int:
+    return sum(each.outcome is outcome for each in ends)
+
+
+@dataclass
+class _Fleet:
+    """Hosts 0 and 1 are the first pair, 2 and 3 the second; the even ones are changed."""
+
+    logs: NDArray[np.float64]
+    effect: float
+    usual: list[list[Window]]
+
+    def block(self, host: int, place: int, *, is_changed: bool) -> Window:
+        own = self.logs[host, place * BLOCK : (place + 1) * BLOCK]
+        return window(own + (self.effect if is_changed else 0.0))
+
+    def trips(self, host: int, now: Window) -> bool:
+        return bool(self.usual[host] and tripped(now, self.usual[host], Limits()))
+
+
+def rollout(rng: np.random.Generator, world: World, question: Question) -> Judgement:
+    """One stage of PAIRS pairs, block after block, as the hands would run it."""
+    blocks = BEFORE + RESTART + -(-question.looks[-1] // PAIRS)
+    fleet = _Fleet(series(rng, (blocks + 1) * BLOCK, world), world.effect, [[] for _ in range(HOSTS)])
+    moments: list[Moment] = []
+    names = [str(pair) for pair in range(PAIRS)]
+    aside: set[int] = set()
+    for place in range(blocks):
+        is_after = place >= BEFORE + RESTART
+        for pair in range(PAIRS):
+            if pair in aside or BEFORE <= place < BEFORE + RESTART:
+                continue
+            changed, partner = 2 * pair, 2 * pair + 1
+            windows = [
+                fleet.block(changed, place, is_changed=is_after),
+                fleet.block(partner, place, is_changed=False),
+            ]
+            trips = [fleet.trips(host, own) for host, own in zip((changed, partner), windows, strict=True)]
+            if is_after and trips[0] and not trips[1]:
+                # It is taken back, and the same time without it decides.
+                after = fleet.block(changed, place + 1, is_changed=False)
+                if not fleet.trips(changed, after):
+                    return Judgement(Outcome.FAIL, "a limit was passed", len(moments))
+            if any(trips):
+                aside.add(pair)
+                moments = [each for each in moments if each.host != names[pair]]
+                continue
+            fleet.usual[partner].append(windows[1])
+            if not is_after:
+                fleet.usual[changed].append(windows[0])
+            moments.append(Moment(names[pair], windows[0].block, windows[1].block, is_after))
+            if is_after:
+                judged = judge(question, Paired(moments), names)
+                if judged.outcome is not Outcome.CONTINUE:
+                    return judged
+    return Judgement(Outcome.INCONCLUSIVE, "no host is left to try it on", len(moments))

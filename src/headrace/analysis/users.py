@@ -1,0 +1,192 @@
+"""Who uses a resource: the programs of the host by CPU time, by I/O and by memory, and the server's own threads.
+
+A program is all its processes of one name. Kernel threads work for others, so they are counted apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from headrace.analysis.window import Window
+
+#: /proc counts CPU time in USER_HZ, which is 100 on every architecture that Linux servers use: proc(5).
+TICKS_PER_SECOND = 100
+SERVERS = ("mysqld", "mariadbd", "memcached")
+#: What looks at the host; it names its own cost elsewhere.
+OURS = ("headrace", "headrace-agent")
+#: A share below this is not named ...
+NAMED = 0.05
+#: ... and not more names than this.
+MOST_NAMED = 3
+#: CPUs from which on a program or thread may be what fills a core.
+HALF_A_CORE, ONE_CORE = 0.5, 1.05
+#: Share of the CPUs' work that no process was seen to do, above which it is worth a word.
+UNSEEN = 0.15
+
+
+@dataclass(frozen=True)
+class Program:
+    """All processes of one name: CPUs used, bytes read and written per second by devices, resident bytes now.
+
+    ``is_kernel``: kernel threads.
+    """
+
+    name: str
+    pids: tuple[int, ...]
+    cpus: float = 0.0
+    io_bytes_s: float = 0.0
+    rss_bytes: float = 0.0
+    is_kernel: bool = False
+
+    @property
+    def is_server(self) -> bool:
+        return self.name in SERVERS
+
+
+@dataclass
+class _Sum:
+    pids: set[int] = field(default_factory=set)
+    ticks: float = 0.0
+    io_bytes: float = 0.0
+    rss_bytes: float = 0.0
+    threads_of_kernel: int = 0
+
+
+def programs(window: Window) -> list[Program]:
+    """Every program that was seen in the window, by CPU time."""
+    seconds = window.seconds
+    if seconds <= 0:
+        return []
+    since = _start_of_sampling(window)
+    sums: dict[str, _Sum] = {}
+    for label in window.labels("process", "utime_ticks"):
+        pid, _, name = label.partition("/")
+        own = sums.setdefault("kernel threads" if _is_of_kernel(window, label) else name, _Sum())
+        own.pids.add(int(pid) if pid.isdigit() else 0)
+        own.ticks += sum(_grown(window, metric, label, since) for metric in ("utime_ticks", "stime_ticks"))
+        own.io_bytes += sum(_grown(window, metric, label, since) for metric in ("read_bytes", "write_bytes"))
+        own.rss_bytes += window.last("process", "rss_bytes", label) or 0.0
+        own.threads_of_kernel += own is sums.get("kernel threads")
+    found = [
+        Program(
+            name,
+            tuple(sorted(own.pids)),
+            own.ticks / TICKS_PER_SECOND / seconds,
+            own.io_bytes / seconds,
+            own.rss_bytes,
+            bool(own.threads_of_kernel),
+        )
+        for name, own in sums.items()
+    ]
+    return sorted(found, key=lambda program: (-program.cpus, program.name))
+
+
+def _is_of_kernel(window: Window, label: str) -> bool:
+    """A kernel thread has no memory of its own."""
+    gauge = window.gauge("process", "rss_bytes", label)
+    return gauge is not None and gauge.high == 0
+
+
+def _start_of_sampling(window: Window) -> float | None:
+    """When the sampler's own process started, in ticks since the boot; the last, where there are several."""
+    own = [label for label in window.labels("process", "start_ticks") if label.endswith("/headrace-agent")]
+    starts = [start for label in own if (start := window.last("process", "start_ticks", label)) is not None]
+    return max(starts, default=None)
+
+
+def _grown(window: Window, metric: str, label: str, since: float | None) -> float:
+    """What a counter grew by; all of it for a process that started after the sampler."""
+    grown = window.growth("process", metric, label) or 0.0
+    start = window.last("process", "start_ticks", label)
+    if since is None or start is None or start <= since:
+        return grown
+    values = window.values("process", metric, label)
+    return grown + (float(values[0]) if len(values) else 0.0)
+
+
+def busiest_server(window: Window) -> tuple[str, float]:
+    """Its program, and how many CPUs the busiest process of a server uses; no name without one."""
+    used: dict[str, float] = {}
+    for label, user in window.rates("process", "utime_ticks").items():
+        program = label.partition("/")[2]
+        if program in SERVERS:
+            ticks = user + (window.rate("process", "stime_ticks", label) or 0.0)
+            used[program] = max(used.get(program, 0.0), ticks / TICKS_PER_SECOND)
+    return max(used.items(), key=lambda pair: pair[1], default=("", 0.0))
+
+
+def of_cpu(window: Window, busy_cpus: float) -> tuple[str, ...]:
+    """Who does the work of the CPUs, by share of it; ``busy_cpus`` is the work of all."""
+    found = programs(window)
+    if not found or busy_cpus <= 0:
+        return ()
+    shares = [(program.cpus / busy_cpus, program) for program in found]
+    named = [f"{_called(program)} {_percent(share)}" for share, program in _worst(shares)]
+    unseen = 1 - sum(share for share, _ in shares)
+    if unseen >= UNSEEN:
+        named.append(f"interrupts and processes too short-lived to be seen {_percent(unseen)}")
+    return tuple(named)
+
+
+def of_core(window: Window) -> tuple[str, ...]:
+    """What could fill one core: programs that use no more than one, and threads of the servers.
+
+    On which core they run is not counted.
+    """
+    alone = [
+        (program.cpus, f"{_called(program)} {program.cpus:.1f} CPUs")
+        for program in programs(window)
+        if HALF_A_CORE <= program.cpus <= ONE_CORE and not program.is_server
+    ]
+    of_server = [
+        (cpus, f"thread {name} {cpus:.1f} CPUs") for name, cpus in threads(window) if cpus >= HALF_A_CORE
+    ]
+    found = sorted([*alone, *of_server], key=lambda pair: -pair[0])
+    return tuple(text for _, text in found[:MOST_NAMED])
+
+
+def of_io(window: Window) -> tuple[str, ...]:
+    """Who reads and writes, by bytes; the kernel counts them per process, not per device."""
+    found = [program for program in programs(window) if program.io_bytes_s > 0]
+    total = sum(program.io_bytes_s for program in found)
+    if total <= 0:
+        return ()
+    return tuple(
+        f"{_called(program)} {program.io_bytes_s / 1e6:,.1f} MB/s ({_percent(share)})"
+        for share, program in _worst([(program.io_bytes_s / total, program) for program in found])
+    )
+
+
+def of_memory(window: Window, total_bytes: float) -> tuple[str, ...]:
+    """Who holds memory, by resident size, which counts shared pages for each that maps them."""
+    found = [program for program in programs(window) if program.rss_bytes > 0 and not program.is_kernel]
+    return tuple(
+        f"{_called(program)} {program.rss_bytes / 2**30:,.1f} GiB"
+        for _, program in _worst([(program.rss_bytes / total_bytes, program) for program in found])
+    )
+
+
+def threads(window: Window) -> list[tuple[str, float]]:
+    """CPUs used by the servers' threads of each name, most first."""
+    used: dict[str, float] = {}
+    for label, user in window.rates("threads", "utime_ticks").items():
+        name = label.partition("/")[2]
+        ticks = user + (window.rate("threads", "stime_ticks", label) or 0.0)
+        used[name] = used.get(name, 0.0) + ticks / TICKS_PER_SECOND
+    return sorted(used.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def _worst(shares: Iterable[tuple[float, Program]]) -> list[tuple[float, Program]]:
+    named = [(share, program) for share, program in shares if share >= NAMED]
+    return sorted(named, key=lambda pair: (-pair[0], pair[1].name))[:MOST_NAMED]
+
+
+def _called(program: Program) -> str:
+    if program.is_kernel or len(program.pids) == 1:
+        return program.name if program.is_kernel else f"{program.name} (pid {program.pids[0]})"
+    return f"{program.name} ({len(program.pids)} processes)"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * min(share, 1.0):.0f}%"

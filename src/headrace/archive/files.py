@@ -1,0 +1,219 @@
+"""The files of the history: their names, and writing them so that a kill at any moment leaves readable data.
+
+    ROOT/<table>/day=2026-11-22/host=<host>/m-<t_s>.parquet    one minute
+                                           /M-<t_s>.parquet    the minutes of an hour, in one file
+                                           /h-<t_s>.parquet    an hour
+    ROOT/<table>/month=2026-11/host=<host>/d-<t_s>.parquet     a day
+
+A coarser file is written, then the finer ones that it holds are deleted. In between both exist, so a reader takes
+``M`` in place of the ``m`` that it covers: coverage follows from the names alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.archive.tables import Table
+from headrace.errors import Busy, DiskFull, StoreError
+
+MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
+#: Kind of file -> how many seconds it covers, and the width of its rows.
+COVERS_S = {"m": MINUTE_S, "M": HOUR_S, "h": HOUR_S, "d": DAY_S}
+#: A folder that changed longer ago than this is known by the time of its change.
+SETTLED_NS = 2_000_000_000
+ROWS_S = {"m": MINUTE_S, "M": MINUTE_S, "h": HOUR_S, "d": DAY_S}
+
+
+@dataclass(frozen=True, order=True)
+class File:
+    """One file: ``kind`` is m, M, h or d; it covers ``t_s`` to ``end_s``."""
+
+    t_s: int
+    kind: str
+    path: Path
+
+    @property
+    def end_s(self) -> int:
+        return self.t_s + COVERS_S[self.kind]
+
+
+class Archive:
+    """A folder with the history of hosts."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._listed: dict[Path, tuple[int, tuple[File, ...]]] = {}
+
+    def create(self) -> None:
+        """Make the folder, readable only by its owner: texts of statements name tables and users."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise write_error(error, self.root) from error
+
+    def path(self, table: str, host: str, kind: str, t_s: int) -> Path:
+        day = datetime.fromtimestamp(t_s, UTC)
+        part = f"month={day:%Y-%m}" if kind == "d" else f"day={day:%Y-%m-%d}"
+        return self.root / table / part / f"host={_quoted(host)}" / f"{kind}-{t_s}.parquet"
+
+    def write(self, table: Table, host: str, kind: str, t_s: int, rows: pa.Table) -> Path:
+        """One file, whole or absent. Raises DiskFull or StoreError."""
+        path = self.path(table.name, host, kind, t_s)
+        write_whole(rows.cast(table.schema), path, is_private=table.is_private)
+        return path
+
+    def hosts(self) -> list[str]:
+        """Every host with any history."""
+        names = {path.name for path in (self.root / "states").glob("*/host=*")}
+        return sorted(unquote(name.removeprefix("host=")) for name in names)
+
+    def files(
+        self, table: str, host: str | None = None, since_s: float = 0, until_s: float = 4e9
+    ) -> list[File]:
+        """All files that overlap the range, in order of time."""
+        first, last = _day(since_s), _day(until_s)
+        found = []
+        for part in listed(self.root / table):
+            key, _, value = part.name.partition("=")
+            width = {"day": 10, "month": 7}.get(key)
+            if width is None or not first[:width] <= value <= last[:width]:
+                continue
+            folders = [part / f"host={_quoted(host)}"] if host is not None else listed(part)
+            for folder in folders:
+                found += [f for f in self._files(folder) if f.t_s < until_s and f.end_s > since_s]
+        return sorted(found)
+
+    def _files(self, folder: Path) -> tuple[File, ...]:
+        """Files of a folder; read again when it changes."""
+        try:
+            changed_ns = folder.stat().st_mtime_ns
+        except OSError:
+            self._listed.pop(folder, None)
+            return ()
+        known = self._listed.get(folder)
+        if known is None or known[0] != changed_ns:
+            known = changed_ns, tuple(_files(folder))
+            # A change within the same tick of the clock would not be seen.
+            if time.time_ns() - changed_ns > SETTLED_NS:
+                self._listed[folder] = known
+        return known[1]
+
+    def size_bytes(self) -> int:
+        total = 0
+        for folder, _, names in os.walk(self.root):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    total += os.stat(os.path.join(folder, name)).st_size
+        return total
+
+    def last_minute_s(self, host: str) -> int:
+        """The newest minute that is on disk; 0 without any."""
+        return max((file.end_s - MINUTE_S for file in self.files("states", host)), default=0)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Be the only writer. Raises Busy."""
+        self.create()
+        with (self.root / "lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise Busy(
+                    "another headrace serve writes this history", place=str(self.root), hint="--data DIR"
+                ) from error
+            yield
+
+    def clear_drafts(self) -> int:
+        """Delete what a killed process was writing. Only at the start: a draft may belong to the one that runs."""
+        drafts = list(self.root.glob("*/*/*/.*.part"))
+        for draft in drafts:
+            draft.unlink(missing_ok=True)
+        return len(drafts)
+
+
+def write_whole(rows: pa.Table, path: Path, *, is_private: bool = False) -> None:
+    """Write, fsync, rename, fsync the folder."""
+    draft = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if is_private else 0o640)
+        with os.fdopen(descriptor, "wb") as file:
+            pq.write_table(rows, file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise write_error(error, path) from error
+
+
+def write_error(error: OSError, path: Path) -> DiskFull | StoreError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull("no room for the history", place=str(path))
+    return StoreError(f"cannot be written: {error.strerror or error}", place=str(path))
+
+
+def chosen(files: list[File], rows_s: int) -> list[File]:
+    """Files of one host that together hold each moment once, with rows of ``rows_s`` where they exist.
+
+    Time that was not rolled up yet comes from finer files; time whose finer files were deleted from coarser ones.
+    """
+    order = {MINUTE_S: "Mmhd", HOUR_S: "hMmd", DAY_S: "dhMm"}[rows_s]
+    taken: list[File] = []
+    covered: dict[int, str] = {}
+    for kind in order:
+        for file in files:
+            if file.kind != kind:
+                continue
+            hours = range(file.t_s // HOUR_S, -(-file.end_s // HOUR_S))
+            # Minutes share their hour with each other, and with nothing else.
+            if all(covered.get(hour) == kind == "m" or hour not in covered for hour in hours):
+                taken.append(file)
+                covered.update(dict.fromkeys(hours, kind))
+    return sorted(taken)
+
+
+def _quoted(host: str) -> str:
+    """One path component, whatever a host is named."""
+    return quote(host, safe="").replace(".", "%2E") if host.startswith(".") else quote(host, safe="")
+
+
+def _day(t_s: float) -> str:
+    return f"{datetime.fromtimestamp(min(max(t_s, 0), 4e9), UTC):%Y-%m-%d}"
+
+
+def listed(folder: Path) -> list[Path]:
+    try:
+        return sorted(Path(each.path) for each in os.scandir(folder) if each.is_dir())
+    except OSError:
+        return []
+
+
+def _files(folder: Path) -> Iterator[File]:
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in names:
+        kind, _, rest = name.partition("-")
+        number, _, ending = rest.partition(".")
+        if kind in COVERS_S and ending == "parquet" and number.isdigit():
+            yield File(int(number), kind, folder / name)

@@ -1,0 +1,260 @@
+"""Questions to the history, answered by DuckDB from the files that the range needs."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive, File, chosen
+from headrace.archive.rollup import set_aside
+from headrace.archive.tables import TABLES
+from headrace.buckets import bucket_value
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Ranges up to this long are read in minutes, and up to this long in hours.
+IN_MINUTES_S, IN_HOURS_S = 6 * HOUR_S, 8 * DAY_S
+MEMORY = "96MB"
+#: Tables whose minutes and hours are small files, and many: opening one costs more than its rows.
+SMALL = ("states", "resources", "metrics", "classes", "changes")
+#: Files are added up in lots: minutes by ten, hours by day, days by this many.
+LOTS_S = {"m": 600, "M": DAY_S, "h": DAY_S, "d": 30 * DAY_S}
+#: No file ever changes, so this many bytes of small files and of the sums of lots are kept.
+MOST_KEPT_BYTES = 40 << 20
+
+
+@dataclass(frozen=True)
+class Range:
+    """``since_s`` to ``until_s``, seconds since 1970."""
+
+    since_s: float
+    until_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.until_s - self.since_s
+
+    @property
+    def rows_s(self) -> int:
+        """The width of rows that it is read in."""
+        if self.seconds <= IN_MINUTES_S:
+            return MINUTE_S
+        return HOUR_S if self.seconds <= IN_HOURS_S else DAY_S
+
+    def aligned(self) -> Range:
+        """From the start of a row on, so that a range and the one before it share none."""
+        return Range(self.since_s // self.rows_s * self.rows_s, self.until_s)
+
+    def before(self) -> Range:
+        """The range of the same length that ends where this one starts."""
+        return Range(self.since_s - self.seconds, self.since_s).aligned()
+
+
+class _Kept:
+    """Small files and the sums of lots, the latest used ones."""
+
+    def __init__(self) -> None:
+        self._tables: OrderedDict[Hashable, pa.Table] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def table(self, key: Hashable, make: Callable[[], pa.Table]) -> pa.Table:
+        with self._lock:
+            if key in self._tables:
+                self._tables.move_to_end(key)
+                return self._tables[key]
+        rows = make()
+        with self._lock:
+            if key not in self._tables:
+                self._tables[key] = rows
+                self._bytes += rows.nbytes
+            while self._bytes > MOST_KEPT_BYTES:
+                self._bytes -= self._tables.popitem(last=False)[1].nbytes
+        return rows
+
+
+def _file_rows(path: Path, schema: pa.Schema, host: str) -> pa.Table:
+    """The rows of a file, with their host."""
+    rows = pq.ParquetFile(path).read().cast(schema)
+    return rows.append_column("host", pa.array([host] * len(rows), pa.string()))
+
+
+class Reader:
+    """Reads an archive; safe to use from several threads."""
+
+    def __init__(self, archive: Archive) -> None:
+        self.archive = archive
+        self._database = duckdb.connect(
+            config={"memory_limit": MEMORY, "threads": 2, "preserve_insertion_order": False}
+        )
+        self._lock = threading.Lock()
+        self._kept = _Kept()
+
+    def rows(
+        self, table: str, sql: str, hosts: str | Sequence[str], span: Range, **values: Any
+    ) -> list[dict[str, Any]]:
+        """The answer of ``sql``, in which ``rows`` are the rows of the hosts in the range, with their ``host``."""
+        return _plain_rows(self.arrow(table, sql, hosts, span, **values))
+
+    def arrow(self, table: str, sql: str, hosts: str | Sequence[str], span: Range, **values: Any) -> pa.Table:
+        return self._answer(
+            lambda: self._found(table, hosts, span), lambda found: self._ask(table, sql, found, span, values)
+        )
+
+    def added(
+        self, table: str, each: str, whole: str, hosts: str | Sequence[str], span: Range, **values: Any
+    ) -> list[dict[str, Any]]:
+        """The same in two steps: ``each`` adds up the ``rows`` of a lot of files, and its answer is kept, because
+        files never change; ``whole`` adds up the answers, its ``lots``. So a long range costs its newest lot.
+        """
+
+        def work(found: Mapping[str, list[File]]) -> pa.Table:
+            lots = [self._lot(table, each, lot, span, values) for lot in _lots(found)]
+            with self._cursor() as cursor:
+                cursor.register(
+                    "lots", pa.concat_tables(lots) if lots else self._ask(table, each, {}, span, values)
+                )
+                used = {key: value for key, value in values.items() if f"${key}" in whole}
+                return cursor.sql(whole, params=used).to_arrow_table()
+
+        return _plain_rows(self._answer(lambda: self._found(table, hosts, span), work))
+
+    def _lot(
+        self, table: str, sql: str, lot: Mapping[str, list[File]], span: Range, values: Mapping[str, Any]
+    ) -> pa.Table:
+        files = tuple((name, file.kind, file.t_s) for name, files in lot.items() for file in files)
+        known = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in values.items())
+        is_whole = all(
+            span.since_s <= f.t_s and f.end_s <= span.until_s for each in lot.values() for f in each
+        )
+        key = (table, sql, known, files, None if is_whole else span)
+        return self._kept.table(key, lambda: self._ask(table, sql, lot, span, values))
+
+    def newest(self, table: str, sql: str, hosts: Sequence[str], span: Range) -> list[dict[str, Any]]:
+        """The same of only the newest file of each host."""
+
+        def find() -> dict[str, list[File]]:
+            return {name: files[-1:] for name, files in self._found(table, hosts, span).items()}
+
+        return _plain_rows(self._answer(find, lambda found: self._ask(table, sql, found, span, {})))
+
+    def _answer(
+        self,
+        find: Callable[[], Mapping[str, list[File]]],
+        work: Callable[[Mapping[str, list[File]]], pa.Table],
+    ) -> pa.Table:
+        for _ in range(3):
+            found = find()
+            try:
+                return work(found)
+            except (duckdb.Error, pa.ArrowException, OSError, ValueError) as error:
+                # A file that was rolled up meanwhile, or that is damaged: look again without it.
+                if not self._drop_damaged(found) and not isinstance(error, duckdb.IOException | OSError):
+                    raise
+        return work({})
+
+    def _found(self, table: str, hosts: str | Sequence[str], span: Range) -> dict[str, list[File]]:
+        names = [hosts] if isinstance(hosts, str) else hosts
+        return {name: self._files(table, name, span) for name in names}
+
+    def _files(self, table: str, host: str, span: Range) -> list[File]:
+        return chosen(self.archive.files(table, host, span.since_s, span.until_s), span.rows_s)
+
+    def _ask(
+        self, table: str, sql: str, found: Mapping[str, list[File]], span: Range, values: Mapping[str, Any]
+    ) -> pa.Table:
+        small = table in SMALL
+        paths = [str(f.path) for files in found.values() for f in files if not small or f.kind not in "mh"]
+        kept = [
+            self._kept.table(file.path, partial(_file_rows, file.path, TABLES[table].schema, name))
+            for name, files in found.items()
+            for file in files
+            if small and file.kind in "mh"
+        ]
+        with self._cursor() as cursor:
+            sources = []
+            if kept:
+                cursor.register("kept_rows", pa.concat_tables(kept))
+                sources.append("SELECT * FROM kept_rows WHERE t_s >= $since_s AND t_s < $until_s")
+            if paths:
+                sources.append(
+                    "SELECT * EXCLUDE (filename), "
+                    "url_decode(regexp_extract(filename, 'host=([^/]*)/[^/]*$', 1)) AS host "
+                    "FROM read_parquet($paths, filename = true, hive_partitioning = false) "
+                    "WHERE t_s >= $since_s AND t_s < $until_s"
+                )
+            if not sources:
+                empty = TABLES[table].schema.append(pa.field("host", pa.string())).empty_table()
+                cursor.register("no_rows", empty)
+                sources.append("SELECT * FROM no_rows")
+            named = {"paths": paths, "since_s": int(span.since_s), "until_s": span.until_s, **values}
+            whole = f"WITH rows AS ({' UNION ALL BY NAME '.join(sources)}) {sql}"
+            used = {key: value for key, value in named.items() if f"${key}" in whole}
+            return cursor.sql(whole, params=used).to_arrow_table()
+
+    @contextlib.contextmanager
+    def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        with self._lock:
+            cursor = self._database.cursor()
+        try:
+            yield cursor
+        finally:
+            cursor.close()
+
+    def _drop_damaged(self, found: Mapping[str, list[File]]) -> bool:
+        dropped = False
+        for files in found.values():
+            for file in files:
+                try:
+                    pq.ParquetFile(file.path).close()
+                except FileNotFoundError:
+                    dropped = True
+                except (pa.ArrowException, ValueError, OSError):
+                    set_aside(file.path)
+                    dropped = True
+        return dropped
+
+
+def _lots(found: Mapping[str, list[File]]) -> Iterator[dict[str, list[File]]]:
+    """Files of the same kind and stretch of time, of all hosts."""
+    lots: dict[tuple[str, int], dict[str, list[File]]] = {}
+    for name, files in found.items():
+        for file in files:
+            lot = lots.setdefault((file.kind, file.t_s // LOTS_S[file.kind]), {})
+            lot.setdefault(name, []).append(file)
+    yield from lots.values()
+
+
+def _plain_rows(table: pa.Table) -> list[dict[str, Any]]:
+    return [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
+
+
+def _plain(value: Any) -> Any:
+    """DuckDB's sums of integers are decimals, and its division by 0 is NaN."""
+    if isinstance(value, Decimal):
+        return int(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def percentile(buckets: NDArray[np.int32], counts: NDArray[np.int64], share: float) -> float | None:
+    """A percentile in ns by nearest rank; None without calls. Shapes (n,), ascending buckets."""
+    total = int(counts.sum())
+    if not total:
+        return None
+    rank = max(int(np.ceil(share * total)), 1)
+    at = int(np.searchsorted(np.cumsum(counts), rank))
+    return float(bucket_value(int(buckets[at])))

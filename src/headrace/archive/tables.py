@@ -1,0 +1,139 @@
+"""The tables of the history, and how their rows add up.
+
+Each row belongs to the unit that starts at ``t_s`` (seconds since 1970, UTC): a minute, an hour or a day. Rows
+of the same key add up: SUM, MIN, MAX, and for words the newest. So an hour is exactly its minutes, a percentile
+over a week is taken from the buckets of the week, and no percentile or mean is ever averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+_ADD = {"sum": "SUM", "least": "MIN", "most": "MAX", "newest": "arg_max"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """``key`` tells rows apart within a unit; ``added`` says of every other column how it adds up: sum, least,
+    most or newest. ``is_private``: it may hold values of statements, so only its owner may read its files."""
+
+    name: str
+    key: Mapping[str, pa.DataType]
+    added: Mapping[str, tuple[str, pa.DataType]]
+    is_private: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        rest = [(name, kind) for name, (_, kind) in self.added.items()]
+        return pa.schema([("t_s", pa.int64()), *self.key.items(), *rest])
+
+    def grouped(self, source: str, unit_s: int) -> str:
+        """SQL: the rows of ``source`` added up to units of this many seconds."""
+        unit = f"t_s - t_s % {unit_s}"
+        columns = [f"{unit} AS t_s", *self.key, *self.sums()]
+        groups = ", ".join([unit, *self.key])
+        order = ", ".join([*self.key, "1"])
+        return f"SELECT {', '.join(columns)} FROM {source} GROUP BY {groups} ORDER BY {order}"
+
+    def sums(self) -> list[str]:
+        """SQL of each added column, over a group."""
+        return [self._sum(name, how, kind) for name, (how, kind) in self.added.items()]
+
+    @staticmethod
+    def _sum(name: str, how: str, kind: pa.DataType) -> str:
+        if how == "newest":
+            return f"arg_max({name}, t_s) AS {name}"
+        cast = "BIGINT" if pa.types.is_integer(kind) else "DOUBLE"
+        return f"CAST({_ADD[how]}({name}) AS {cast}) AS {name}"
+
+
+_WORD, _COUNT, _NUMBER = pa.string(), pa.int64(), pa.float64()
+
+#: What became of each minute. A minute that nobody watched has no row: that is a gap, never a zero.
+STATES = Table(
+    "states",
+    {"state": _WORD, "limiting": _WORD},
+    {
+        "minutes": ("sum", _COUNT),
+        "sampled_s": ("sum", _NUMBER),
+        "sentence": ("newest", _WORD),
+        "problem": ("newest", _WORD),
+        "findings": ("newest", _WORD),
+    },
+)
+#: Each resource. ``used_sum / used_minutes`` is the mean utilisation; the others count minutes at that level.
+RESOURCES = Table(
+    "resources",
+    {"resource": _WORD, "instance": _WORD},
+    {
+        "minutes": ("sum", _COUNT),
+        "used_minutes": ("sum", _COUNT),
+        "used_sum": ("sum", _NUMBER),
+        "used_most": ("most", _NUMBER),
+        "saturated": ("sum", _COUNT),
+        "busy": ("sum", _COUNT),
+        "unknown": ("sum", _COUNT),
+        "erring": ("sum", _COUNT),
+        "load": ("newest", _WORD),
+        "saturation": ("newest", _WORD),
+        "errors": ("newest", _WORD),
+    },
+)
+#: Rates and gauges, one value per minute: ``sum / n`` is their mean.
+METRICS = Table(
+    "metrics",
+    {"metric": _WORD, "label": _WORD},
+    {"n": ("sum", _COUNT), "sum": ("sum", _NUMBER), "least": ("least", _NUMBER), "most": ("most", _NUMBER)},
+)
+#: Query classes. A number that the source does not know is null. ``seen`` and ``looks`` are of the process list:
+#: threads that were executing the class, over all looks.
+CLASSES = Table(
+    "classes",
+    {"source": _WORD, "class": _WORD, "database": _WORD},
+    {
+        "calls": ("sum", _COUNT),
+        "timed": ("sum", _COUNT),
+        "time_ns": ("sum", _NUMBER),
+        "lock_ns": ("sum", _NUMBER),
+        "errors": ("sum", _COUNT),
+        "rows_examined": ("sum", _COUNT),
+        "rows_sent": ("sum", _COUNT),
+        "tmp_disk_tables": ("sum", _COUNT),
+        "seen": ("sum", _COUNT),
+        "looks": ("sum", _COUNT),
+        "most_ns": ("most", _COUNT),
+    },
+)
+#: Calls by latency bucket (``headrace.buckets``), of sources that measure each call.
+BUCKETS = Table(
+    "buckets", {"source": _WORD, "class": _WORD, "bucket": pa.int32()}, {"count": ("sum", _COUNT)}
+)
+#: The text of a class, without values, and its tables.
+TEXTS = Table(
+    "texts", {"source": _WORD, "class": _WORD}, {"text": ("newest", _WORD), "tables": ("newest", _WORD)}
+)
+#: A call with its values.
+EXAMPLES = Table(
+    "examples",
+    {"source": _WORD, "class": _WORD},
+    {"text": ("newest", _WORD), "database": ("newest", _WORD), "took_ns": ("newest", _COUNT)},
+    is_private=True,
+)
+#: A plan from the moment on at which its shape was seen to change. Without conditions: they hold values.
+PLANS = Table(
+    "plans", {"source": _WORD, "class": _WORD, "shape": _WORD, "at_s": _NUMBER}, {"plan": ("newest", _WORD)}
+)
+#: What changed on a host, or was changed there.
+CHANGES = Table(
+    "changes",
+    {"kind": _WORD, "what": _WORD, "before": _WORD, "after": _WORD, "who": _WORD, "at_s": _NUMBER},
+    {"times": ("sum", _COUNT)},
+)
+
+TABLES: Mapping[str, Table] = {
+    each.name: each
+    for each in (STATES, RESOURCES, METRICS, CLASSES, BUCKETS, TEXTS, EXAMPLES, PLANS, CHANGES)
+}

@@ -1,0 +1,258 @@
+"""The command ``rollout``: one change over a fleet, in stages that are judged."""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.changes import Persist, finding_settings
+from headrace.cli.fleet import ANY_FLEET, Asked, FleetOptions, ask_fleet
+from headrace.cli.options import NO_LOGIN, AllowWeaker, grouped
+from headrace.cli.shell import REGRESSION, Json, app, print_json, run_until_signal, stderr, stdout, tell
+from headrace.model import ServerLogin, Value
+
+if TYPE_CHECKING:
+    from headrace.fleet.host import Host
+    from headrace.staged.book import Book
+    from headrace.staged.plan import Plan
+
+rollout_app = typer.Typer(
+    no_args_is_help=True, help="Change a fleet in stages; each is judged, and harm takes everything back."
+)
+app.add_typer(rollout_app, name="rollout")
+
+#: It neither went on to the end nor did harm: inconclusive, or it waits.
+UNDECIDED = 15
+STOPPED = "stopped; what was tried is taken back, what was kept stays: `headrace rollout go` continues"
+PlanId = Annotated[str, typer.Argument(metavar="ID", help="The plan's id, or its first letters.")]
+
+
+@rollout_app.command(
+    "plan",
+    epilog="Example: headrace rollout plan server.innodb_io_capacity=2000 --fleet fleet.toml; "
+    "headrace rollout plan settings.txt --fleet 'db[1-40]' --stages stages.toml --persist files",
+)
+@grouped
+def rollout_plan(
+    settings: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FINDING|KNOB[@INSTANCE]=VALUE|FILE...", help="As for `apply`; a FILE has one per line."
+        ),
+    ],
+    fleet: FleetOptions = ANY_FLEET,
+    stages: Annotated[
+        Path | None, typer.Option("--stages", metavar="FILE", help="TOML: stages, timing, limits, freezes.")
+    ] = None,
+    persist: Annotated[
+        Persist, typer.Option("--persist", help="What is kept is also made permanent.")
+    ] = Persist.NO,
+    allow_weaker: AllowWeaker = None,
+    login: ServerLogin = NO_LOGIN,
+    as_json: Json = False,
+) -> None:
+    """Ask the hosts, and show who is changed when and how it is judged. Changes nothing."""
+    from headrace import rollout as rollouts
+    from headrace.staged import look, rules
+
+    loaded = rules.load(stages)
+    wanted = rollouts.settings_of(_texts(settings), finding_settings)
+    weaker = tuple(allow_weaker or ())
+    lasting = "" if persist is Persist.NO else persist.value
+
+    async def work(target: Any, host: Host) -> Any:
+        may_restart = loaded.restart is not None
+        return await look.look(target, host, wanted, weaker, lasting, may_restart=may_restart)
+
+    def conclude(asked: Asked) -> None:
+        plan = _planned(asked, wanted, loaded, weaker, lasting)
+        _show_plan(plan, as_json)
+
+    question = {"settings": dict(wanted), "persist": lasting, "restart": loaded.restart is not None}
+    ask_fleet(fleet, "rollout", work, question, conclude, login, expected_s=look.LOAD_S)
+
+
+def _texts(settings: list[str]) -> list[str]:
+    """What is a file stands for its lines; ``#`` starts a comment."""
+    found = []
+    for text in settings:
+        if "=" not in text and Path(text).is_file():
+            lines = Path(text).read_text(encoding="utf-8", errors="replace").splitlines()
+            stripped = (line.partition("#")[0].strip() for line in lines)
+            found += [line for line in stripped if line]
+        else:
+            found.append(text)
+    return found
+
+
+def _planned(
+    asked: Asked, wanted: Mapping[str, Value], rules: Any, weaker: tuple[str, ...], lasting: str
+) -> Plan:
+    from headrace.fleet.runner import State
+    from headrace.staged import look
+    from headrace.staged import plan as plans
+
+    answers, out = [], {}
+    for outcome in asked.file.outcomes(asked.inventory.hosts):
+        if outcome.state is State.OK:
+            answers.append((asked.inventory.hosts[outcome.host], outcome.answer))
+        else:
+            out[outcome.host] = outcome.reason
+    seen, same = look.split(answers)
+    # A later question of the same lot would be another plan.
+    seed = secrets.randbits(32)
+    return plans.make(
+        wanted, seen, rules, seed, allow_weaker=weaker, lasting=lasting, left_out={**out, **same}
+    )
+
+
+def _show_plan(plan: Plan, as_json: bool) -> None:
+    from headrace.report import rollout as report
+    from headrace.report import terminal
+    from headrace.staged.book import Book
+
+    Book.make(plan)
+    if as_json:
+        print_json({"id": plan.id, **plan.to_json()})
+        return
+    stdout().print(terminal.show(report.plan_parts(plan)))
+    stderr().print(f"nothing is changed yet: headrace rollout go {plan.id}", style="dim", highlight=False)
+
+
+@rollout_app.command("go", epilog="Example: headrace rollout go 3f2a9c1e77b0")
+def rollout_go(plan_id: PlanId, as_json: Json = False) -> None:
+    """Run a plan, or continue it. Exits with 13 if it did harm, 15 if it is inconclusive or waits."""
+    from headrace.staged.book import Book
+    from headrace.staged.pairs import carrier_of
+
+    book = Book.open(plan_id)
+    with book.hold():
+        run_until_signal(
+            lambda: carrier_of(book, tell).go(),
+            stopping="stopping: taking back what is tried ...",
+            stopped=STOPPED,
+        )
+    _conclude(book, as_json)
+
+
+@rollout_app.command("dry", epilog="Example: headrace rollout dry 3f2a9c1e77b0 --pairs 6")
+def rollout_dry(
+    plan_id: PlanId,
+    pairs: Annotated[int, typer.Option("--pairs", min=2, max=200, help="Pairs of blocks per host.")] = 4,
+    as_json: Json = False,
+) -> None:
+    """Measure the plan's hosts with nothing changed, and state how often the judge would be wrong there."""
+    from headrace.analysis.fleets import swapped
+    from headrace.errors import NothingMeasured, Refused
+    from headrace.report import terminal
+    from headrace.report.history import words
+    from headrace.report.rollout import dry_parts
+    from headrace.staged import dry as dries
+    from headrace.staged.book import Book
+
+    book = Book.open(plan_id)
+    if book.plan.restart:
+        raise Refused(
+            "a dry run swaps blocks of one host, and this plan compares pairs of hosts",
+            place=plan_id,
+            hint="headrace audit --rollouts simulates such rollouts",
+        )
+    with book.hold():
+        dry = run_until_signal(
+            lambda: dries.measure(book, pairs, tell), stopped="stopped; nothing was changed"
+        )
+    if not dry.pairs:
+        raise NothingMeasured("no pair of blocks was measured", place=plan_id)
+    hosts = sorted({pair.host for pair in dry.pairs})
+    rates = swapped(book.plan.question(), dry.pairs, hosts)
+    if as_json:
+        print_json({**words.rates_json(rates), "pairs": len(dry.pairs), "blocks": dry.blocks, **vars(dry)})
+    else:
+        stdout().print(terminal.show([*words.rates(rates), *dry_parts(dry)]))
+    if dry.tripped or not all(rate.holds for rate in rates):
+        raise typer.Exit(1)
+
+
+@rollout_app.command("status", epilog="Example: headrace rollout status; headrace rollout status 3f2a --json")
+def rollout_status(
+    plan_id: Annotated[str, typer.Argument(metavar="[ID]", help="Without it: a line per rollout.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Show every stage's verdict and every host's state, from the log here; no host is asked."""
+    from headrace.report import rollout as report
+    from headrace.report import terminal
+    from headrace.staged import book as books
+
+    if plan_id:
+        book = books.Book.open(plan_id)
+        if as_json:
+            print_json(report.to_json(book))
+        else:
+            stdout().print(terminal.show(report.status_parts(book)))
+        return
+    found = books.every()
+    if as_json:
+        print_json([{"id": book.plan.id, "state": report.sentence(book.state)} for book in found])
+    else:
+        stdout().print(terminal.show(report.list_parts(found)))
+
+
+@rollout_app.command(
+    "approve", epilog="Example: headrace rollout approve 3f2a9c1e77b0 --stage sources --by 'Ann Lee'"
+)
+def rollout_approve(
+    plan_id: Annotated[str, typer.Argument(metavar="ID", help="The plan's whole id.")],
+    stage: Annotated[str, typer.Option("--stage", metavar="NAME", help="Which stage may be run.")],
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who approves [this account].")] = "",
+) -> None:
+    """Approve one stage of one plan, for a limited time, once the stages before it have passed."""
+    from headrace.errors import PlanError
+    from headrace.staged.book import Book
+
+    book = Book.open(plan_id)
+    if book.plan.id != plan_id:
+        raise PlanError("an approval needs the plan's whole id", place=plan_id, hint=book.plan.id)
+    with book.hold():
+        book.approve(stage, by or getpass.getuser())
+    stderr().print(f"approved: headrace rollout go {plan_id}", highlight=False)
+
+
+@rollout_app.command("abort", epilog="Example: headrace rollout abort 3f2a9c1e77b0")
+def rollout_abort(plan_id: PlanId, as_json: Json = False) -> None:
+    """Restore every host that this rollout changed, also what it had finished."""
+    from headrace.errors import TargetError
+    from headrace.staged.book import Book
+    from headrace.staged.pairs import carrier_of
+
+    book = Book.open(plan_id)
+    with book.hold():
+        run_until_signal(lambda: carrier_of(book, tell).abort(f"aborted by {getpass.getuser()}"))
+    _show(book, as_json)
+    if not book.state.is_aborted:
+        left = sorted({*book.state.open, *book.state.kept, *book.state.out})
+        raise TargetError(
+            f"not restored yet: {', '.join(left)}", place=plan_id, hint="run the same command again"
+        )
+
+
+def _conclude(book: Book, as_json: bool) -> None:
+    _show(book, as_json)
+    if book.state.is_harmful:
+        raise typer.Exit(REGRESSION)
+    if not book.state.is_finished or book.state.aborting:
+        raise typer.Exit(UNDECIDED)
+
+
+def _show(book: Book, as_json: bool) -> None:
+    from headrace.report import rollout as report
+    from headrace.report import terminal
+
+    if as_json:
+        print_json(report.to_json(book))
+    else:
+        stdout().print(terminal.show(report.status_parts(book)))

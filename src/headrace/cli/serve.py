@@ -1,0 +1,254 @@
+"""`headrace serve`: hosts, queries, experiments and changes as pages."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.options import NO_LOGIN, grouped
+from headrace.cli.shell import app, run_until_signal, stderr, stdout
+from headrace.model import ServerLogin
+
+if TYPE_CHECKING:
+    from headrace.fleet.host import Host
+    from headrace.web.app import Listen
+    from headrace.web.site import Site
+
+PORT = 8306
+DAY_S, GIB = 86400.0, 1 << 30
+
+
+@dataclass(frozen=True)
+class Doors:
+    """Where the pages listen, and who may see them."""
+
+    listen: Annotated[
+        str,
+        typer.Option(metavar="ADDRESS:PORT", help="Other than loopback only with TLS and users."),
+    ] = f"127.0.0.1:{PORT}"
+    name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A further host name that browsers use for this server."),
+    ] = None
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate chain (PEM).")
+    ] = None
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key (PEM).")] = None
+    users: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Users with their roles [users in --data].")
+    ] = None
+    add_user: Annotated[
+        str,
+        typer.Option("--add-user", metavar="NAME", help="Add a user, or change role and password, and exit."),
+    ] = ""
+    role: Annotated[
+        str, typer.Option(metavar="ROLE", help="With --add-user: viewer, operator or approver.")
+    ] = "viewer"
+    remove_user: Annotated[
+        str, typer.Option("--remove-user", metavar="NAME", help="Remove a user, and exit.")
+    ] = ""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """What is kept, and how long."""
+
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Directory of the history [~/.local/state/headrace/history]."),
+    ] = None
+    keep: Annotated[float, typer.Option(metavar="DAYS", min=1, help="How long days are kept.")] = 400.0
+    size: Annotated[
+        float, typer.Option(metavar="GIB", min=0, help="Maximum size of the history; 0: no limit.")
+    ] = 20.0
+    slow_log: Annotated[
+        str,
+        typer.Option("--slow-log", metavar="auto|off|PATH", help="Slow log that is digested on the hosts."),
+    ] = "auto"
+    examples: Annotated[
+        bool,
+        typer.Option(
+            "--examples", help="Keep one call per class and minute of the slow log, with its values."
+        ),
+    ] = False
+    plans: Annotated[
+        bool,
+        typer.Option(
+            "--plans", help="Ask for the plans of the 10 busiest classes, each once an hour, with EXPLAIN."
+        ),
+    ] = False
+
+
+ANY_DOORS, ANY_STORAGE = Doors(), Storage()
+
+
+@app.command(epilog="Example: headrace serve --fleet fleet.toml")
+@grouped
+def serve(
+    fleet: Annotated[
+        str,
+        typer.Option(
+            "--fleet", "-f", help="A fleet's file, a list of hosts, or names: db[1-40] [this host]."
+        ),
+    ] = "",
+    experiments: Annotated[
+        Path, typer.Option(metavar="DIR", help="Experiments below this directory are shown.")
+    ] = Path("."),
+    doors: Doors = ANY_DOORS,
+    storage: Storage = ANY_STORAGE,
+    login: ServerLogin = NO_LOGIN,
+) -> None:
+    """Collect hosts each minute, and show them as pages. Changes nothing on the hosts."""
+    from headrace.extras import require_all
+
+    require_all("web")
+    from headrace.archive.files import Archive
+    from headrace.snapshot import state_path
+    from headrace.web.users import Users
+
+    archive = Archive(storage.data or state_path("history"))
+    archive.create()
+    users = Users(doors.users or archive.root / "users")
+    if doors.add_user or doors.remove_user:
+        _change_users(users, doors)
+        return
+    listen = _listen(doors, users)
+    hosts = _hosts(fleet, login)
+    with archive.held():
+        site = _site(archive, hosts, users, experiments, storage, listen)
+        _run(site, listen, doors)
+
+
+def _change_users(users: object, doors: Doors) -> None:
+    from headrace.web.users import Role, Users
+
+    assert isinstance(users, Users)
+    if doors.remove_user:
+        users.remove(doors.remove_user)
+        stderr().print(f"removed: {doors.remove_user}", highlight=False, markup=False)
+        return
+    role = Role.of(doors.role)
+    if sys.stdin.isatty():
+        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        password = sys.stdin.readline().rstrip("\n")
+    users.put(doors.add_user, role, password)
+    stderr().print(f"{doors.add_user} is {role.word} in {users.path}", highlight=False, markup=False)
+
+
+def _listen(doors: Doors, users: object) -> Listen:
+    """Where to listen. Raises Refused for an address that others reach without TLS and users."""
+    from headrace.errors import PlanError, Refused
+    from headrace.web.app import Listen
+    from headrace.web.guard import is_loopback
+    from headrace.web.users import Users
+
+    assert isinstance(users, Users)
+    address, _, port = doors.listen.rpartition(":")
+    address = address.strip("[]")
+    if not address or not port.isdigit() or not 0 <= int(port) < 65536:
+        raise PlanError("not ADDRESS:PORT", place=doors.listen, hint=f"127.0.0.1:{PORT}")
+    if bool(doors.tls_cert) != bool(doors.tls_key):
+        raise PlanError("TLS needs a certificate and its key", hint="--tls-cert FILE --tls-key FILE")
+    if not is_loopback(address):
+        if not doors.tls_cert:
+            raise Refused(
+                "others reach this address: it needs TLS",
+                place=doors.listen,
+                hint="--tls-cert FILE --tls-key FILE",
+            )
+        if not users.all():
+            raise Refused(
+                "others reach this address: it needs users", place=doors.listen,
+                hint="headrace serve --add-user NAME --role viewer",
+            )  # fmt: skip
+    for path in (doors.tls_cert, doors.tls_key):
+        if path and not path.is_file():
+            raise PlanError("no such file", place=str(path))
+    return Listen(address, int(port), str(doors.tls_cert or ""), str(doors.tls_key or ""))
+
+
+def _hosts(fleet: str, login: ServerLogin) -> list[Host]:
+    import socket
+
+    from headrace.fleet.host import Host
+    from headrace.fleet.inventory import load
+    from headrace.target import TargetSpec
+
+    if not fleet:
+        return [Host(socket.gethostname() or "local", TargetSpec("local"), login=login)]
+    # Options for all are defaults that the file overrides.
+    named = {name: value for name, value in vars(login).items() if value}
+    return list(load(fleet, {"mysql": named} if named else None).hosts.values())
+
+
+def _site(
+    archive: object,
+    hosts: list[Host],
+    users: object,
+    experiments: Path,
+    storage: Storage,
+    listen: Listen,
+) -> Site:
+    import secrets
+
+    from headrace.archive.files import Archive
+    from headrace.archive.reader import Reader
+    from headrace.archive.rollup import Keep
+    from headrace.web.collector import Collector
+    from headrace.web.sessions import Audit, Sessions, secret_of
+    from headrace.web.site import Site
+    from headrace.web.users import Users
+
+    assert isinstance(archive, Archive)
+    assert isinstance(users, Users)
+    keep = Keep(storage.keep * DAY_S, int(storage.size * GIB))
+    key = "" if users.all() else secrets.token_urlsafe(24)
+    return Site(
+        Reader(archive),
+        Collector(
+            archive,
+            hosts,
+            keep,
+            slow_log=storage.slow_log,
+            with_examples=storage.examples,
+            with_plans=storage.plans,
+        ),
+        Sessions(users, secret_of(archive.root / "secret"), key),
+        Audit(archive.root / "audit.log"),
+        experiments.resolve(),
+        bool(listen.certificate),
+    )
+
+
+def _run(site: Site, listen: Listen, doors: Doors) -> None:
+    from headrace.errors import Busy
+    from headrace.web.app import application, serve
+
+    # Under these names only: a page elsewhere cannot make its own name point here.
+    names = frozenset({"localhost", "127.0.0.1", "::1", listen.address, *(doors.name or ())})
+    if listen.certificate:
+        names = frozenset(doors.name or ())
+
+    def ready(url: str) -> None:
+        way = f"/enter?key={site.sessions.key}" if site.sessions.key else "/"
+        stdout().print(f"{url}{way}", soft_wrap=True, highlight=False, markup=False)
+        count = len(site.collector.hosts)
+        stderr().print(
+            f"watching {count} host{'' if count == 1 else 's'}; history in {site.reader.archive.root}",
+            soft_wrap=True, highlight=False, markup=False,
+        )  # fmt: skip
+
+    try:
+        run_until_signal(
+            lambda: serve(application(site, names), listen, ready),
+            stopping="stopping ...",
+            stopped="stopped; the history is kept",
+        )
+    except SystemExit as error:
+        # uvicorn's way to say that it cannot listen.
+        raise Busy("cannot listen there", place=doors.listen, hint="--listen 127.0.0.1:PORT") from error

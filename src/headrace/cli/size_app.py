@@ -1,0 +1,12 @@
+"""The group ``size``: how much hosts carry, when they are full, what to merge."""
+
+from __future__ import annotations
+
+import typer
+
+from headrace.cli.shell import app
+
+size_app = typer.Typer(
+    no_args_is_help=True, help="What calls cost, what hosts carry, when they are full, what to merge."
+)
+app.add_typer(size_app, name="size")

@@ -1,0 +1,294 @@
+"""The command ``verify``: did a change hold in production?"""
+
+from __future__ import annotations
+
+import fnmatch
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.options import DAY_S, grouped, seconds_of
+from headrace.cli.shell import (
+    Json,
+    PageFile,
+    TargetOption,
+    TellOption,
+    app,
+    on_target,
+    opened_places,
+    say,
+    tell_and_exit,
+    write_page,
+)
+from headrace.errors import NothingMeasured, PlanError
+
+if TYPE_CHECKING:
+    from headrace.analysis.verify import Question
+    from headrace.production import Observed, Series
+    from headrace.production.prometheus import Question as Asked
+
+#: A server is asked about this much time on each side.
+WINDOW_S = 24 * 3600.0
+SETTLE_S = 300.0
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """What to ask a Prometheus-compatible server."""
+
+    query: Annotated[
+        str,
+        typer.Option(
+            metavar="SELECTOR", help="A histogram's ..._bucket series, or a counter of calls; without rate()."
+        ),
+    ] = ""
+    host_label: Annotated[str, typer.Option(metavar="LABEL", help="Label that names the host.")] = "instance"
+    class_label: Annotated[str, typer.Option(metavar="LABEL", help="Label that names the query class.")] = ""
+    unit: Annotated[str, typer.Option(help="Unit of the bounds le: s, ms, us or ns.")] = "s"
+    step: Annotated[str, typer.Option(metavar="TIME", help="Distance of the points.")] = "1m"
+    timeout: Annotated[float, typer.Option(min=1, max=3600, help="Seconds to wait for an answer.")] = 30.0
+
+
+@dataclass(frozen=True)
+class ChangeOptions:
+    """Which change, and when it was made."""
+
+    at: Annotated[str, typer.Option(metavar="TIME", help="When the change was made; UTC without a zone.")] = (
+        ""
+    )
+    change: Annotated[
+        str,
+        typer.Option(
+            metavar="ID", help="A change of `headrace apply` on --target, or last: its time and host."
+        ),
+    ] = ""
+    target: TargetOption = "local"
+
+
+@dataclass(frozen=True)
+class PartOptions:
+    """What of the sources counts."""
+
+    hosts: Annotated[
+        str,
+        typer.Option(
+            metavar="HOSTS",
+            help="Changed hosts: db[1-8], db* [all that are not controls].",
+            show_default=False,
+        ),
+    ] = ""
+    control: Annotated[
+        str, typer.Option(metavar="HOSTS", help="Hosts without the change, in the same sources.")
+    ] = ""
+    weeks: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=52,
+            help="Compare with the same hours of N earlier weeks, such as 4.",
+            show_default=False,
+        ),
+    ] = 0
+    classes: Annotated[
+        list[str],
+        typer.Option("--class", metavar="PATTERN", help="Only query classes like this; repeatable."),
+    ] = field(default_factory=list)
+    window: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Time on each side [all; 24h of a server].", show_default=False),
+    ] = ""
+    settle: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Time after --at to leave out, until caches are warm [5m].",
+            show_default=False,
+        ),
+    ] = ""
+
+
+@app.command(
+    epilog="Example: headrace verify --before mon.parquet --after tue.parquet; "
+    "headrace verify http://prometheus:9090 --query app_db_seconds_bucket --at 2026-03-01T10:00Z "
+    "--control 'db[5-8]'",
+)
+@grouped
+def verify(
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="CSV, digests, history directories, or the URL of a Prometheus-compatible server.",
+            metavar="[SOURCE]...",
+        ),
+    ] = None,
+    before: Annotated[
+        list[str] | None, typer.Option("--before", metavar="SOURCE", help="Source from before; repeatable.")
+    ] = None,
+    after: Annotated[
+        list[str] | None, typer.Option("--after", metavar="SOURCE", help="Source from after; repeatable.")
+    ] = None,
+    which: ChangeOptions = ChangeOptions(),
+    parts: PartOptions = PartOptions(),
+    server: ServerOptions = ServerOptions(),
+    alpha: Annotated[float, typer.Option("--alpha", min=0.0001, max=0.5)] = 0.05,
+    margin: Annotated[
+        float, typer.Option("--margin", min=0.0, max=1.0, help="Smaller changes are equivalent.")
+    ] = 0.03,
+    page: PageFile = None,
+    to: TellOption = None,
+    as_json: Json = False,
+) -> None:
+    """Compare latencies and throughput before and after a change in production.
+
+    Exits with 13 if it is worse, and with 15 if the data allow no verdict.
+    """
+    from headrace.analysis import verify as analysis
+    from headrace.production import weeks
+    from headrace.production.gather import gather
+    from headrace.report.verify.page import page_of
+
+    places = opened_places(to, as_json)
+    at_s, undo = _time(which.at), ""
+    if which.change:
+        if at_s is not None:
+            raise typer.BadParameter("give --at or --change")
+        at_s, host, undo = _of_change(which)
+        parts = replace(parts, hosts=parts.hosts or host)
+    window_s = seconds_of(parts.window, 90 * DAY_S)
+    if parts.weeks:
+        window_s = _of_weeks(parts, window_s)
+    settle_s = seconds_of(parts.settle) if parts.settle else (SETTLE_S if at_s is not None else 0.0)
+    given = (sources or [], before or [], after or [])
+    if not any(given):
+        raise typer.BadParameter("name a SOURCE, or --before and --after")
+    ask = (
+        _asked(server, at_s, window_s or WINDOW_S, parts.weeks) if server.query and at_s is not None else None
+    )
+    observed, at_s = gather(*given, at_s, ask)
+    question = _question(observed, parts, at_s, settle_s or 0.0, window_s, alpha, margin)
+    series = _of_classes(observed, parts.classes)
+    if parts.weeks:
+        series = [*series, *weeks.earlier(series, question.treated, parts.weeks, at_s)]
+    found = analysis.verify(series, question)
+    content = page_of(found, observed.notes, alpha=alpha, margin=margin, undo=undo)
+    if page is not None:
+        write_page(page, content)
+    say(content, as_json)
+    assert content.notice is not None
+    tell_and_exit(content.notice, places)
+
+
+def _of_change(which: ChangeOptions) -> tuple[float, str, str]:
+    """When it was made, the name of its host, and how to undo it."""
+    from headrace import rollout
+    from headrace.agent import Agent
+
+    async def work(host: Any) -> tuple[rollout.Made, str]:
+        agent = await Agent.install(host)
+        return await rollout.made(agent, which.change), str((await agent.facts()).data["hostname"])
+
+    found, host = on_target(which.target, work)
+    where = "" if which.target == "local" else f" --target {shlex.quote(which.target)}"
+    return found.at_s, host, f"headrace rollback --id {found.id}{where}\n"
+
+
+def _time(text: str) -> float | None:
+    from headrace.production.table import seconds_of_time
+
+    if not text:
+        return None
+    try:
+        return seconds_of_time(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--at {text!r}: write 2026-03-01T10:00Z or Unix seconds") from error
+
+
+def _of_weeks(parts: PartOptions, window_s: float | None) -> float:
+    """The window: at most a week, so that no week overlaps the next."""
+    from headrace.production.weeks import WEEK_S
+
+    if parts.control:
+        raise typer.BadParameter("give --control or --weeks")
+    window_s = window_s or WINDOW_S
+    if window_s > WEEK_S:
+        raise typer.BadParameter("with --weeks --window is at most 168h")
+    return window_s
+
+
+def _asked(server: ServerOptions, at_s: float, window_s: float, weeks: int) -> Asked:
+    from headrace.production.prometheus import UNITS_NS, Question
+    from headrace.production.weeks import WEEK_S
+
+    if server.unit not in UNITS_NS:
+        raise typer.BadParameter(f"--unit {server.unit}: one of {', '.join(UNITS_NS)}")
+    return Question(
+        "", server.query, at_s - window_s - weeks * WEEK_S, min(at_s + window_s, time.time()),
+        seconds_of(server.step) or 60.0, server.host_label, server.class_label, server.unit, server.timeout,
+    )  # fmt: skip
+
+
+def _question(
+    observed: Observed,
+    parts: PartOptions,
+    at_s: float,
+    settle_s: float,
+    window_s: float | None,
+    alpha: float,
+    margin: float,
+) -> Question:
+    from headrace.analysis.panel import Window
+    from headrace.analysis.verify import Question
+    from headrace.production import weeks
+
+    control = _named(parts.control, observed.hosts, "--control")
+    hosts = _named(parts.hosts, observed.hosts, "--hosts") or [h for h in observed.hosts if h not in control]
+    if both := set(hosts) & set(control):
+        raise PlanError(f"both changed and control: {', '.join(sorted(both))}")
+    if not hosts:
+        raise NothingMeasured("the sources have no changed host")
+    times = [(float(s.start_s.min()), float(s.end_s.max())) for s in observed.series if len(s.start_s)]
+    if not times:
+        raise NothingMeasured("the sources have no data")
+    since, until = min(start for start, _ in times), max(end for _, end in times)
+    from_s = at_s + settle_s
+    ends = [float(s.end_s[s.end_s <= at_s + 1].max(initial=-1)) for s in observed.series]
+    to_s = max((end for end in ends if end >= 0), default=at_s)
+    if window_s is not None:
+        since, until = max(since, to_s - window_s), min(until, from_s + window_s)
+    window = Window(at_s, to_s, from_s, min(since, to_s), max(until, from_s))
+    if parts.weeks:
+        control = list(weeks.names(hosts, parts.weeks))
+    return Question(tuple(hosts), tuple(control), window, alpha, margin, parts.weeks)
+
+
+def _named(text: str, known: Sequence[str], option: str) -> list[str]:
+    """Hosts of the sources that a range or a pattern names; a port after the name may be left out."""
+    from headrace.fleet.ranges import expand
+
+    found: list[str] = []
+    for pattern in expand(text):
+        own = [h for h in known if fnmatch.fnmatchcase(h, pattern) or h.rpartition(":")[0] == pattern]
+        if not own:
+            raise PlanError(
+                f"no host is named {pattern}", place=option, hint=f"the sources have {', '.join(known[:20])}"
+            )
+        found += own
+    return list(dict.fromkeys(found))
+
+
+def _of_classes(observed: Observed, patterns: Sequence[str]) -> Sequence[Series]:
+    if not patterns:
+        return observed.series
+    kept = [
+        each
+        for each in observed.series
+        if any(fnmatch.fnmatchcase(each.query_class, pattern) for pattern in patterns)
+    ]
+    if not kept:
+        raise PlanError(f"no query class is like {', '.join(patterns)}", place="--class")
+    return kept

@@ -1,0 +1,41 @@
+"""More blocks for an experiment whose folder exists: the same seed's next ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from headrace.errors import PlanError
+from headrace.experiment import kinds
+from headrace.experiment.runner import exclusive
+from headrace.plan import PlanFile
+from headrace.store import ExperimentFolder
+
+
+def extend(file: PlanFile, path: Path, more: int) -> None:
+    """Add blocks to the design in a folder, which the next run measures. Raises PlanError if it cannot be."""
+    folder = ExperimentFolder.open(path)
+    with exclusive(folder.path):
+        old = folder.design
+        kind = kinds.of_design(old)
+        if not kind.extends:
+            raise PlanError(
+                f"--blocks: not for a {old.experiment}, which decides itself how many trials it needs or plans "
+                "them as a whole",
+                place=str(path),
+            )
+        if old.target.addresses:
+            raise PlanError("--blocks: an experiment on several machines has a fixed length", place=str(path))
+        table = file.plan.design.model_copy(update={"blocks": old.blocks + more})
+        plan = file.plan.model_copy(update={"design": table})
+        for is_root in (True, False):
+            longer = kind.build(plan, place=file.place, is_root=is_root)
+            if longer.trials[: len(old.trials)] == old.trials and longer.treatments == old.treatments:
+                break
+        else:
+            raise PlanError(
+                "--blocks: the plan is not the one of this folder",
+                place=file.place,
+                hint=f"headrace run {path}/plan.toml -o {path} --blocks +{more}",
+            )
+        folder.renew(replace(longer, hash=old.hash, extended=(*old.extended, old.blocks)))

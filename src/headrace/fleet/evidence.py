@@ -1,0 +1,174 @@
+"""What an experiment measured about a difference between hosts: how much slower one value is than the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headrace.analysis.result import Interval, Verdict
+from headrace.fleet.drift import Area, Difference, Drift
+from headrace.fleet.values import plain_value
+from headrace.knobs import CATALOGUE
+from headrace.knobs.knob import value_text
+from headrace.model import Value
+from headrace.store import ExperimentFolder
+
+
+@dataclass(frozen=True)
+class Measured:
+    """``value`` relative to ``usual`` in one experiment. The interval is that experiment's simultaneous one."""
+
+    experiment: str
+    day: str
+    response: str
+    value: str
+    usual: str
+    ratio: Interval
+    verdict: Verdict
+
+    @property
+    def loss(self) -> float:
+        """The share that is lost with the slower of the two values; 0 unless one was shown to be slower."""
+        if self.verdict not in (Verdict.BETTER, Verdict.WORSE):
+            return 0.0
+        ratio = self.ratio.estimate
+        return 1 - min(ratio, 1 / ratio) if ratio > 0 else 1.0
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """One knob changed from ``before`` to ``after``, and nothing else."""
+
+    knob: str
+    before: str
+    after: str
+    response: str
+    ratio: Interval
+    verdict: Verdict
+    experiment: str
+    day: str
+
+
+class Evidence:
+    """The effects of single knobs that experiments measured."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._tested = [tested for folder in folders for tested in _single_knobs(folder)]
+
+    def of(self, difference: Difference) -> tuple[Measured, ...]:
+        """For each other value of a difference, what it does relative to the usual one, worst first."""
+        if difference.usual is None:
+            return ()
+        usual = plain_value(difference.usual)
+        found = []
+        for value, _ in difference.groups[1:]:
+            for tested in self._tested:
+                pair = (tested.before, tested.after)
+                if tested.knob != difference.knob or tested.response != "throughput":
+                    continue
+                if pair == (usual, plain_value(value)):
+                    found.append(_measured(tested, value, difference.usual))
+                elif pair == (plain_value(value), usual):
+                    found.append(_measured(_turned(tested), value, difference.usual))
+        return tuple(sorted(found, key=lambda each: -each.loss))
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A difference with what is known about its cost. ``loss_hosts``: the measured share that is lost, summed over
+    the hosts that lose it; None if it was not measured."""
+
+    difference: Difference
+    measured: tuple[Measured, ...]
+    loss_hosts: float | None
+
+
+#: Differences whose cost was not measured: settings that can be changed, then what a host is.
+_ORDER = (Area.VARIABLE, Area.SYSCTL, Area.QUEUE, Area.MOUNT, Area.VERSION, Area.KERNEL, Area.HARDWARE)
+
+
+def ranked(drift: Drift, evidence: Evidence | None) -> list[Ranked]:
+    """What was measured to cost most first, what was measured to cost nothing last."""
+    rows = []
+    for difference in drift.differences:
+        measured = evidence.of(difference) if evidence else ()
+        hosts = {value: len(found) for value, found in difference.groups}
+        lost = [
+            each.loss * hosts[each.value if each.verdict is Verdict.WORSE else each.usual]
+            for each in measured
+        ]
+        rows.append(Ranked(difference, measured, sum(lost) if measured else None))
+    return sorted(rows, key=_place)
+
+
+def _place(row: Ranked) -> tuple[int, float, int, int, str]:
+    difference = row.difference
+    known = 0 if difference.knob in CATALOGUE else 1
+    group = 1 + known if row.loss_hosts is None else 0 if row.loss_hosts else 3
+    return group, -(row.loss_hosts or 0), _ORDER.index(difference.area), -len(difference.odd), difference.name
+
+
+def _measured(tested: _Tested, value: str, usual: str) -> Measured:
+    return Measured(
+        tested.experiment, tested.day, tested.response, value, usual, tested.ratio, tested.verdict
+    )
+
+
+def _turned(tested: _Tested) -> _Tested:
+    """The same effect, seen from the other value."""
+    ratio = tested.ratio
+    turned = Interval(
+        1 / ratio.estimate,
+        None if not ratio.high else 1 / ratio.high,
+        None if not ratio.low else 1 / ratio.low,
+    )
+    verdict = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}.get(
+        tested.verdict, tested.verdict
+    )
+    return _Tested(
+        tested.knob,
+        tested.after,
+        tested.before,
+        tested.response,
+        turned,
+        verdict,
+        tested.experiment,
+        tested.day,
+    )
+
+
+def _single_knobs(path: Path) -> Iterator[_Tested]:
+    # Lazy, because it needs SciPy and DuckDB, which a comparison of hosts does not.
+    from headrace.analysis.study import analyse_experiment
+
+    folder = ExperimentFolder.open(path)
+    analysis = analyse_experiment(folder)
+    settings = {treatment.name: treatment.settings for treatment in folder.design.treatments}
+    day = _day(folder)
+    for effect in analysis.effects:
+        before, after = settings[effect.baseline], settings[effect.treatment]
+        changed = [knob for knob in {**before, **after} if before.get(knob) != after.get(knob)]
+        if len(changed) != 1 or changed[0] not in before or changed[0] not in after:
+            continue
+        if effect.ratio.estimate <= 0:
+            continue
+        knob = changed[0]
+        yield _Tested(
+            knob.partition("@")[0], _text(before[knob]), _text(after[knob]), effect.response, effect.ratio,
+            effect.verdict, analysis.name, day
+        )  # fmt: skip
+
+
+def _text(value: Value) -> str:
+    return plain_value(",".join(value) if isinstance(value, list) else value_text(value))
+
+
+def _day(folder: ExperimentFolder) -> str:
+    """When the last of its trials ended: ``3 May 2026``."""
+    ends = [record.window_end_ns for record in folder.trials() if record.window_end_ns]
+    if not ends:
+        return "an unknown day"
+    when = datetime.fromtimestamp(max(ends) / 1e9, UTC)
+    return f"{when.day} {when:%B %Y}"

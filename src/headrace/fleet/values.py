@@ -1,0 +1,127 @@
+"""When two texts of a setting mean the same, and which settings differ between hosts by their nature."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from headrace.knobs.knob import size_bytes
+
+#: Names of servers, accounts and places, which are a host's own. Paths of data files also hold sizes: compared.
+OWN = re.compile(
+    r"server_u?u?id|hostname|report_\w+|pid_file|socket|port|extra_port|\w*_port|basedir|datadir|tmpdir"
+    r"|(?!\w*data_file_path)\w+_(dir|file|path|basename|directory)|\w*log_bin_index|relay_log(_index)?|log_error"
+    r"|\w*bind_address|\w*_address|\w*_addresses|wsrep_node_\w+|wsrep_start_position|group_replication_group_seeds"
+    r"|gtid_\w*(pos|state|purged|executed|owned)|auto_increment_offset|innodb_version|version\w*|large_page_size"
+    r"|timestamp|last_\w+|insert_id|identity|rand_seed\d|pseudo_\w+|error_count|warning_count|license|system_time_zone"
+    r"|(ssl|tls|admin_ssl|admin_tls|mysqlx_ssl)_(ca|cert|key|crl|capath|crlpath)\w*|in_transaction|proxy_user|external_user"
+)
+#: What depends on the size of the memory, or is counted by the kernel.
+OWN_SYSCTLS = re.compile(
+    r"kernel\.(hostname|domainname|random\..*|ns_last_pid|threads-max|keys\..*|sched_domain.*|osrelease|version)"
+    r"|fs\.(file-max|file-nr|inode-.*|dentry-state|epoll\..*|inotify\.max_user_(watches|instances))"
+    r"|user\..*|vm\.(user_reserve_kbytes|admin_reserve_kbytes|lowmem_reserve_ratio)"
+    r"|net\.ipv4\.(tcp_mem|udp_mem|tcp_max_orphans|tcp_fastopen_key)|net\.netfilter\.nf_conntrack_count"
+)
+#: They say who may write, which follows from who is the source.
+BY_ROLE = frozenset({"read_only", "super_read_only", "transaction_read_only"})
+#: Values with which the server is asked to choose itself.
+AUTOMATIC = {
+    "back_log": {"-1", "0"},
+    "host_cache_size": {"-1"},
+    "innodb_open_files": {"-1", "0"},
+    "innodb_read_ahead_threshold": {"-1"},
+    "max_heap_table_size": {"0"},
+    "open_files_limit": {"0"},
+    "table_definition_cache": {"-1"},
+    "thread_cache_size": {"-1"},
+    "thread_pool_size": {"0"},
+    "innodb_purge_threads": {"0"},
+    "innodb_buffer_pool_instances": {"0"},
+    "innodb_thread_sleep_delay": {"0"},
+}
+#: A second name of a variable -> its first one; the pairs with other words for roles follow a rule.
+ALIASES = {
+    "log_slow_query": "slow_query_log",
+    "log_slow_query_time": "long_query_time",
+    "log_slow_min_examined_row_limit": "min_examined_row_limit",
+    "tx_isolation": "transaction_isolation",
+    "tx_read_only": "transaction_read_only",
+}
+_SIZES = re.compile(r"size|buffer|packet|stack|length|bytes|cache|limit|memory")
+_SWITCH = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no": "0"}
+_NAMES = {"utf8": "utf8mb3"}
+#: A size is rounded to a block, at most this large.
+_ROUNDED_TO = 4096
+
+
+def plain_value(text: str) -> str:
+    """One spelling of a value: ``1G`` and ``1073741824``, ``ON`` and ``1``, words of a list in order."""
+    text = " ".join(text.split()).lower()
+    text = _SWITCH.get(text, text)
+    if re.fullmatch(r"[0-9]+[kmgtpe]", text):
+        return str(size_bytes(text))
+    if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text):
+        whole, _, part = text.partition(".")
+        part = part.rstrip("0")
+        return f"{int(whole)}.{part}" if part else str(int(whole))
+    if "," in text and "=" not in text:
+        return ",".join(sorted(_NAMES.get(word.strip(), word.strip()) for word in text.split(",")))
+    return _NAMES.get(text, text)
+
+
+def is_own(variable: str) -> bool:
+    """Whether a server's variable differs between hosts by its nature."""
+    return OWN.fullmatch(variable) is not None
+
+
+def is_second_name(variable: str, variables: Mapping[str, str]) -> bool:
+    """Whether the server lists the same variable under another name, too: a difference is one, not two."""
+    newer = variable.replace("slave", "replica").replace("master", "source")
+    return ALIASES.get(variable) in variables or (newer != variable and newer in variables)
+
+
+def without_host(value: str, hostname: str | None) -> str:
+    """A value with the host's name in it, such as a log's: the name is no difference."""
+    for name in {hostname or "", (hostname or "").partition(".")[0]}:
+        if len(name) > 2:
+            value = re.sub(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", "HOST", value)
+    return value
+
+
+def means_the_same(variable: str, running: str, named: str, variables: Mapping[str, str]) -> bool:
+    """Whether a server that is given ``named`` runs with ``running``: it rounds, and chooses what is left to it.
+
+    True also where the two cannot be compared: a number against the word of a list.
+    """
+    is_value, was_named = plain_value(running), plain_value(named)
+    if is_value == was_named or "<removed>" in (is_value, was_named):
+        return True
+    if was_named in AUTOMATIC.get(variable, ()) or variable == "open_files_limit":
+        return True
+    if variable == "log_bin":
+        # The option is the name of the files.
+        return (is_value == "1") == (was_named != "0")
+    if "=" in was_named:  # optimizer_switch: the flags that are named
+        flags = dict(flag.split("=", 1) for flag in is_value.split(",") if "=" in flag)
+        pairs = [flag.split("=", 1) for flag in was_named.split(",") if "=" in flag]
+        return all(flags.get(name.strip(), value) == value for name, value in pairs)
+    if _is_number(is_value) and _is_number(was_named):
+        return _is_rounded(variable, float(is_value), float(was_named), variables)
+    # A choice may be named by its number.
+    return _is_number(is_value) != _is_number(was_named) and not {is_value, was_named} & {"0", "1"}
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text) is not None
+
+
+def _is_rounded(variable: str, running: float, named: float, variables: Mapping[str, str]) -> bool:
+    if variable == "innodb_buffer_pool_size":
+        chunk = float(variables.get("innodb_buffer_pool_chunk_size") or 0) or float(1 << 20)
+        instances = float(variables.get("innodb_buffer_pool_instances") or 1) or 1.0
+        return 0 <= running - named < chunk * instances
+    if _SIZES.search(variable) is None or min(running, named) < _ROUNDED_TO:
+        return False
+    blocks = [2**power for power in range(3, 13)]
+    return any(running in (named // block * block, -(-named // block) * block) for block in blocks)

@@ -1,0 +1,1 @@
+"""Answers of many hosts, for people and as JSON."""

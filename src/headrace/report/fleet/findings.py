@@ -1,0 +1,76 @@
+"""The findings of many hosts: ranked, with the hosts that have them, and the odd ones out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headrace.fleet.findings import Findings, severities
+from headrace.fleet.folded import named
+from headrace.fleet.ranges import fold
+from headrace.report.hunt.words import SEVERITY_STYLE
+from headrace.report.parts import Cell, Cells, Gap, Heading, Part, Sentence, Sentences, Table
+
+
+def parts(found: Findings) -> Iterator[Part]:
+    total = len(found.verdicts)
+    if not total:
+        return
+    yield Gap()
+    rows: list[Cells] = []
+    for common in found.ranked():
+        counts = severities(common)
+        words = ", ".join(
+            f"{count} {severity}" if len(counts) > 1 else str(severity) for severity, count in counts
+        )
+        example = next(iter(common.examples.values()))
+        rows.append(
+            [
+                Cell(common.code, style="bold"),
+                Cell(words, style=SEVERITY_STYLE[common.worst]),
+                str(len(common.hosts)),
+                named(tuple(common.hosts), total),
+                f"{common.title}: {example}",
+            ]
+        )
+    if not rows:
+        yield Sentence("No finding on any host.", "verdict")
+        return
+    columns = (
+        ("rule", ""),
+        ("severity", ""),
+        ("hosts", "n"),
+        ("which", "wrap"),
+        ("finding, for example", "wrap"),
+    )
+    yield Table(columns, rows)
+    if odd := found.odd():
+        yield Gap()
+        yield Heading("The odd ones out")
+        yield Sentences(
+            [
+                f"{fold(hosts)} {'alone' if few_have else 'not'}: {common.code}, {common.title[0].lower()}"
+                f"{common.title[1:]}"
+                for common, few_have, hosts in odd
+            ]
+        )
+
+
+def to_json(found: Findings) -> dict[str, Any]:
+    return {
+        "findings": [
+            {
+                "code": common.code,
+                "title": common.title,
+                "severity": str(common.worst),
+                "hosts": {host: str(severity) for host, severity in common.hosts.items()},
+                "examples": dict(common.examples),
+            }
+            for common in found.ranked()
+        ],
+        "odd": [
+            {"code": common.code, "few": "have it" if few_have else "lack it", "hosts": list(hosts)}
+            for common, few_have, hosts in found.odd()
+        ],
+        "verdicts": dict(found.verdicts),
+    }

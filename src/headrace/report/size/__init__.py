@@ -1,0 +1,1 @@
+"""What hosts carry, what calls cost, and when a host is full."""

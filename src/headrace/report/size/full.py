@@ -1,0 +1,397 @@
+"""The page of `headrace size full`: how full each host is at its peak, of what, and until when.
+
+``--json``: format, headline, hosts[] (name, end_s, outlooks[] with resource, peak, mean, full_at, limit,
+state, day {estimate, low, high} from end_s on, growth, watched, limit_from, knee_from; unknown[], bought[],
+in_vain[], ops_s, objective, notes[]), together[] (resource, hosts, mean, peak, sum_of_peaks, full_at,
+without_largest, at_s, watched).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from headrace.report import text
+from headrace.report.charts import HOVER, hint
+from headrace.report.parts import (
+    Cell,
+    Cells,
+    Chart,
+    Column,
+    Figure,
+    Key,
+    Page,
+    Part,
+    Section,
+    Sentences,
+    Table,
+    method,
+)
+from headrace.report.size.words import amount, dates, name, times, when
+from headrace.size.capacity import times as scaled
+from headrace.size.full import IN_VAIN, LEAST_DAYS, Host, Outlook, State, Together
+
+#: Above this share of the knee a bar is marked.
+NEAR = 0.8
+ROW_PX = 26
+
+
+def page_of(hosts: Sequence[Host], together: Sequence[Together]) -> Page:
+    order = sorted(hosts, key=_urgency)
+    verdicts = list(_verdicts(order, together))
+    notes = [f"{host.name}: {note}" for host in order for note in host.notes]
+    return Page(
+        eyebrow="headrace size",
+        title="How much it carries, and until when",
+        verdicts=verdicts,
+        lead=f"{len(hosts)} host{'s' * (len(hosts) != 1)}; peaks, not averages, against the knee of each "
+             f"resource.",
+        keys=list(_keys(order)),
+        cautions=notes[:20],
+        sections=[
+            Section(
+                "peak", "At peak", "How full is each host at its peak?", lambda: _bars(order),
+                brief=[_table(order)],
+            ),
+            Section("until", "Until when", "When is each resource full?", lambda: _until(order)),
+            Section(
+                "buy", "One more", "What would one more of a resource buy?", list(_buy(order)),
+                "The load that then fits, relative to now, if all calls grow by the same factor. A balanced "
+                "host has "
+                "the same room in everything.",
+                brief=list(_buy(order)) if len(order) <= 5 else [],
+            ),
+            Section(
+                "together", "All hosts", "Do the peaks coincide?", list(_together(together)),
+                "The use of all hosts at the same time, against the sum of each one's own peak.",
+                brief=list(_together(together)),
+            ),
+            Section("notes", "", "What limits this", brief=[Sentences(notes[:12])] if notes else []),
+            _method(),
+        ],
+        footer="headrace size full --json prints the numbers",
+        data={
+            "format": 1,
+            "headline": " ".join(verdicts),
+            "hosts": order,
+            "together": list(together),
+        },
+    )  # fmt: skip
+
+
+def _urgency(host: Host) -> tuple[int, float]:
+    first = host.first_full
+    if first is None:
+        return 3, 0.0
+    rank = {State.NOW: 0, State.DATED: 1}.get(first.state, 2)
+    return rank, first.day.estimate if rank == 1 and first.day else first.room
+
+
+def _verdicts(hosts: Sequence[Host], together: Sequence[Together]) -> Iterator[str]:
+    for host in hosts[:3]:
+        yield _verdict(host)
+    if len(hosts) > 3:
+        full = sum(any(each.state is State.NOW for each in host.outlooks) for host in hosts)
+        yield f"{full} of {len(hosts)} hosts are full at their peak now."
+    if together:
+        first = together[0]
+        yield (
+            f"All {first.hosts} hosts together are fullest in {name(first.resource)}: "
+            f"{first.peak / first.full_at:.0%} of "
+            f"their knees at the peak, {first.mean / first.full_at:.0%} on average."
+        )
+
+
+def _verdict(host: Host) -> str:
+    first = host.first_full
+    if first is None:
+        return f"{host.name}: nothing can be concluded, because no resource has a known limit."
+    parts = []
+    if first.state is State.NOW:
+        parts.append(
+            f"{host.name} is full now: at its peak it uses {amount(first.resource, first.peak)} of "
+            f"{name(first.resource)}, "
+            f"and the knee is at {amount(first.resource, first.full_at.estimate)}"
+        )
+    elif first.state is State.DATED:
+        parts.append(
+            f"{host.name} is full on {when(host, first)} ({dates(host, first)}), of {name(first.resource)}"
+        )
+    else:
+        share = 1 / first.room
+        parts.append(
+            f"{host.name} is at {share:.0%} of the knee of {name(first.resource)} at its peak, {first.state}"
+        )
+    second = next((each for each in host.bottlenecks if each.resource is not first.resource), None)
+    if second is not None and math.isfinite(second.room):
+        parts.append(f"the next bottleneck is {name(second.resource)}, at {times(second.room)} its peak")
+    return f"{'; '.join(parts)}."
+
+
+def _keys(hosts: Sequence[Host]) -> Iterator[Key]:
+    for host in hosts[:4]:
+        first = host.first_full
+        if first is not None:
+            kind = "worse" if first.state is State.NOW else "attention" if 1 / first.room > NEAR else ""
+            yield Key(
+                host.name, f"{1 / first.room:.0%}", f"{name(first.resource)} · {when(host, first)}", kind
+            )
+
+
+_COLUMNS = (
+    Column("host"),
+    Column("resource"),
+    Column("peak", "n"),
+    Column("mean", "n", 3),
+    Column("knee", "n", 2),
+    Column("of the knee", "n"),
+    Column("growth", "n", 1),
+    Column("full", ""),
+    Column("95%", "", 1),
+    Column("how the knee is known", "wrap", 4),
+)
+
+
+def _table(hosts: Sequence[Host]) -> Table:
+    rows: list[Cells] = []
+    marked = set()
+    for host in hosts:
+        for number, each in enumerate(host.outlooks):
+            if each.state is State.NOW:
+                marked.add(len(rows))
+            rows.append([host.name if not number else Cell(""), *_cells(host, each)])
+    return Table(_COLUMNS, rows, marked=frozenset(marked), named=1)
+
+
+def _cells(host: Host, each: Outlook) -> Cells:
+    chip = "worse" if each.state is State.NOW else ""
+    return [
+        name(each.resource),
+        amount(each.resource, each.peak),
+        amount(each.resource, each.mean),
+        amount(each.resource, each.full_at.estimate),
+        f"{1 / each.room:.0%}",
+        _growth(each),
+        Cell(when(host, each), chip),
+        dates(host, each),
+        each.knee_from,
+    ]
+
+
+def _growth(each: Outlook) -> str | Cell:
+    if each.growth is None:
+        return "–"
+    found = each.growth.a_month
+    return Cell(f"{found.estimate:+.1%} a month", note=f"{found.low or 0:+.1%} – {found.high or 0:+.1%}")
+
+
+def _bars(hosts: Sequence[Host]) -> Iterator[Part]:
+    with_any = [host for host in hosts if host.outlooks]
+    if with_any:
+        yield Chart(
+            _figure(with_any[:60]),
+            see="Each bar is the peak as a share of the knee; the dark tick is the mean, which hides it.",
+            legend=[
+                ("peak", "@{accent}", "area"),
+                ("full", "@{worse}", "area"),
+                ("mean", "@{ink}", "|"),
+                ("the knee", "@{worse}", "dash"),
+            ],
+        )
+    yield _table(hosts)
+
+
+def _figure(hosts: Sequence[Host]) -> Figure:
+    pairs = [(host, each) for host in hosts for each in host.outlooks if math.isfinite(each.room)][::-1]
+    labels = [f"{host.name} · {name(each.resource)}" for host, each in pairs]
+    shares = [100 / each.room for _, each in pairs]
+    means = [100 * each.mean / each.full_at.estimate for _, each in pairs]
+    hovers = [
+        hint(
+            label,
+            f"peak {amount(each.resource, each.peak)}, {share:.0f}% of the knee",
+            f"mean {amount(each.resource, each.mean)}",
+        )
+        for (_, each), label, share in zip(pairs, labels, shares, strict=True)
+    ]
+    top = max(115.0, 1.05 * max(shares, default=0.0))
+    colours = [
+        "@{worse/0.75}" if share >= 100 else "@{accent/0.85}" if share >= 100 * NEAR else "@{accent/0.5}"
+        for share in shares
+    ]
+    return {
+        "data": [
+            {"type": "bar", "orientation": "h", "y": labels, "x": shares, "marker": {"color": colours},
+             "hovertext": hovers, "hovertemplate": HOVER},
+            {"type": "scatter", "mode": "markers", "y": labels, "x": means, "hoverinfo": "skip",
+             "marker": {"symbol": "line-ns-open", "size": 14, "color": "@{ink}", "line": {"width": 2}}},
+        ],
+        "layout": {
+            "height": 90 + ROW_PX * len(pairs),
+            "margin": {"l": 10, "r": 24, "t": 10, "b": 50},
+            "showlegend": False,
+            "bargap": 0.35,
+            "xaxis": {"title": {"text": "% of the knee"}, "range": [0, top], "fixedrange": True},
+            "yaxis": {"automargin": True, "fixedrange": True, "type": "category"},
+            "shapes": [
+                {"type": "line", "x0": 100, "x1": 100, "y0": 0, "y1": 1, "yref": "paper",
+                 "line": {"color": "@{worse}", "width": 1.6, "dash": "dash"}}
+            ],
+        },
+    }  # fmt: skip
+
+
+def _until(hosts: Sequence[Host]) -> Iterator[Part]:
+    dated = [
+        (host, each) for host in hosts for each in host.outlooks if each.state is State.DATED and each.day
+    ]
+    dated.sort(key=lambda pair: pair[1].day.estimate if pair[1].day else math.inf)
+    if dated:
+        yield Chart(
+            _timeline(dated[:60]),
+            see="The point is the date by the trend; the line is its 95% interval. An open end reaches the edge.",
+            legend=[("full on", "@{accent}", "●"), ("95% interval", "@{accent}", "thick")],
+        )
+    short = [host for host in hosts if any(each.state is State.NO_DATE for each in host.outlooks)]
+    if short:
+        yield Sentences(
+            [f"{host.name}: fewer than {LEAST_DAYS} whole days, so no date: growth cannot be told from the week."
+             for host in short[:12]]
+        )  # fmt: skip
+
+
+def _timeline(dated: Sequence[tuple[Host, Outlook]]) -> Figure:
+    longest = max(each.day.estimate for _, each in dated if each.day) * 1.6 + 30
+    labels, middle, left, right, hovers = [], [], [], [], []
+    for host, each in dated[::-1]:
+        assert each.day is not None
+        assert each.day.low is not None
+        assert each.day.high is not None
+        labels.append(f"{host.name} · {name(each.resource)}")
+        middle.append(_date(host, each.day.estimate))
+        left.append(_date(host, each.day.low))
+        right.append(_date(host, min(each.day.high, longest)))
+        hovers.append(hint(labels[-1], f"full on {when(host, each)}", dates(host, each)))
+    lines = [
+        {"type": "scatter", "mode": "lines", "x": [a, b], "y": [label, label], "hoverinfo": "skip",
+         "line": {"color": "@{accent/0.45}", "width": 7}}
+        for label, a, b in zip(labels, left, right, strict=True)
+    ]  # fmt: skip
+    points = {
+        "type": "scatter", "mode": "markers", "x": middle, "y": labels, "hovertext": hovers,
+        "hovertemplate": HOVER, "marker": {"size": 11, "color": "@{accent}"},
+    }  # fmt: skip
+    return {
+        "data": [*lines, points],
+        "layout": {
+            "height": 90 + ROW_PX * len(labels),
+            "margin": {"l": 10, "r": 24, "t": 10, "b": 40},
+            "showlegend": False,
+            "xaxis": {"type": "date", "fixedrange": True, "automargin": True},
+            "yaxis": {"automargin": True, "fixedrange": True, "type": "category"},
+        },
+    }
+
+
+def _date(host: Host, days: float) -> str:
+    return f"{datetime.fromtimestamp(host.end_s, UTC) + timedelta(days=days):%Y-%m-%d}"
+
+
+def _buy(hosts: Sequence[Host]) -> Iterator[Part]:
+    rows: list[Cells] = []
+    for host in hosts:
+        for each in host.bought:
+            gain = each.after / each.before - 1
+            rows.append(
+                [
+                    host.name, name(each.resource), each.what, times(each.before), times(each.after),
+                    Cell(f"{gain:+.0%}", "better" if gain > 0.005 else "equivalent"), name(each.next),
+                    _calls(host, 1 + gain),
+                ]
+            )  # fmt: skip
+    if rows:
+        yield Table(
+            (
+                Column("host"), Column("resource"), Column("more", "", 1), Column("load that fits", "n"),
+                Column("then", "n"), Column("gain"), Column("limited by then", "", 1),
+                Column("calls/s then", "n", 2),
+            ),
+            rows,
+        )  # fmt: skip
+    kept = [
+        f"{host.name}: the sweep measured up to {host.ops_s.estimate:,.0f} calls/s ({host.objective})."
+        for host in hosts
+        if host.ops_s is not None
+    ]
+    vain = [
+        f"{host.name}: {', '.join(name(r) for r in host.in_vain)} "
+        f"{'has' if len(host.in_vain) == 1 else 'have'} at least "
+        f"{IN_VAIN:g} times the room of the first bottleneck: more of it brings nothing."
+        for host in hosts
+        if host.in_vain
+    ]
+    unknown = [
+        f"{host.name}: no limit is known of {', '.join(name(r) for r in host.unknown)}."
+        for host in hosts
+        if host.unknown
+    ]
+    if kept or vain or unknown:
+        yield Sentences([*kept, *vain, *unknown][:24])
+
+
+def _calls(host: Host, factor: float) -> str:
+    """What the sweep measured, scaled; the mix stays as it was there."""
+    if host.ops_s is None:
+        return "–"
+    found = scaled(host.ops_s, factor)
+    ends = f" ({text.between(found, text.count)})" if found.low is not None else ""
+    return f"{text.count(found.estimate)}{ends}"
+
+
+def _together(found: Sequence[Together]) -> Iterator[Part]:
+    if not found:
+        return
+    rows: list[Cells] = [
+        [
+            name(each.resource), f"{each.hosts}", amount(each.resource, each.mean),
+            amount(each.resource, each.peak), amount(each.resource, each.sum_of_peaks),
+            f"{each.coincide:.0%}", f"{each.peak / each.full_at:.0%}",
+            f"{each.peak / each.without_largest:.0%}" if each.without_largest > 0 else "–",
+            f"{datetime.fromtimestamp(each.at_s, UTC):%a %Y-%m-%d %H:%M}",
+        ]
+        for each in found
+    ]  # fmt: skip
+    yield Table(
+        (
+            Column("resource"), Column("hosts", "n", 3), Column("mean", "n", 1), Column("peak together", "n"),
+            Column("sum of peaks", "n", 2), Column("coincide", "n"), Column("of the knees", "n"),
+            Column("without the largest host", "n", 2), Column("when (UTC)", "", 1),
+        ),
+        rows,
+    )  # fmt: skip
+
+
+def _method() -> Section:
+    return Section(
+        "method", "Method", "How this was computed",
+        [
+            method(
+                [
+                    ("Peak", "The highest minute of each day (of the busiest weekday, by the trend), not the "
+                             "mean of an hour."),
+                    ("Knee", "The share of a limit up to which the objective held in a sweep; without one, "
+                             "the share at which "
+                     "a queue of as many servers waits as long as it serves. The table says which."),
+                    ("Growth", "A robust line through the daily peaks with an effect of each weekday, by the "
+                               "same amount or by "
+                     "the same share a day; both, if the history cannot tell them apart."),
+                    ("Date", f"From {LEAST_DAYS} whole days on. The 95% interval holds the errors of level, "
+                             f"slope and knee, and "
+                     "assumes that growth continues as it was."),
+                    ("One more", "All calls grow by the same factor; memory and disk space fill by "
+                                 "themselves and are not part of it."),
+                ]
+            )
+        ],
+    )  # fmt: skip

@@ -1,0 +1,86 @@
+"""Resources, amounts and dates for people."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+
+from headrace.report import text
+from headrace.size.full import Host, Outlook, State
+from headrace.size.model import Resource
+from headrace.size.used import Part
+
+NAMES = {
+    Resource.CPU: "CPU",
+    Resource.SOFTIRQ: "network interrupts",
+    Resource.PACKETS: "packets",
+    Resource.READS: "device reads",
+    Resource.WRITES: "device writes",
+    Resource.READ_BYTES: "bytes read",
+    Resource.WRITE_BYTES: "bytes written",
+    Resource.LOG_BYTES: "log bytes",
+    Resource.MEMORY: "memory",
+    Resource.SPACE: "disk space",
+    Part.USER: "CPU, user",
+    Part.SYSTEM: "CPU, system",
+    Part.SOFTIRQ: "CPU, softirq",
+    Part.SERVER: "CPU of the server",
+}
+_BYTES = {Resource.READ_BYTES, Resource.WRITE_BYTES, Resource.LOG_BYTES}
+
+
+def name(resource: str) -> str:
+    return next((words for each, words in NAMES.items() if each == resource), resource)
+
+
+def amount(resource: Resource, value: float) -> str:
+    """A use or a limit with its unit."""
+    if resource in (Resource.CPU, Resource.SOFTIRQ):
+        return f"{value:.2f} cores"
+    if resource in (Resource.MEMORY, Resource.SPACE):
+        return f"{value / 2**30:,.1f} GiB"
+    if resource in _BYTES:
+        return f"{value / 1e6:,.3g} MB/s"
+    return f"{text.count(value)}/s"
+
+
+def cost(resource: str, value: float | None) -> str:
+    """Of one call: a time, a count or bytes."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if resource.startswith("cpu"):
+        return f"{value * 1e6:,.3g} µs" if value < 1e-3 else f"{value * 1e3:,.3g} ms"
+    if resource in _BYTES:
+        return f"{value:,.0f} B" if value < 1e4 else f"{value / 1e3:,.0f} kB"
+    return f"{value:.3g}"
+
+
+def day_of(host: Host, days: float | None) -> str:
+    """The date so many days after the end of the history."""
+    if days is None:
+        return "–"
+    if not math.isfinite(days) or days > 36_500:
+        return "never"
+    return f"{datetime.fromtimestamp(host.end_s, UTC) + timedelta(days=days):%Y-%m-%d}"
+
+
+def when(host: Host, each: Outlook) -> str:
+    if each.state is State.NOW:
+        return "now"
+    if each.state is State.DATED and each.day is not None:
+        return day_of(host, each.day.estimate)
+    if each.state is State.LATER:
+        return "in years, if at all"
+    return {State.NEVER: "never, as it is", State.NO_DATE: "no date"}[each.state]
+
+
+def dates(host: Host, each: Outlook) -> str:
+    """The interval; an end beyond what can be said is open."""
+    if each.state is State.NO_DATE or each.day is None:
+        return "–"
+    low, high = day_of(host, each.day.low), day_of(host, each.day.high)
+    return low if low == high else f"{low} – {high}"
+
+
+def times(room: float) -> str:
+    return f"{room:.2f}x" if math.isfinite(room) and room < 1000 else "unlimited"

@@ -1,0 +1,158 @@
+"""The verdict with its cause: a saturated resource, the findings that explain it, and work that waits elsewhere.
+
+The resources alone say where the hardware stands. What a user asks is why their statements are slow: because all
+connections are taken, a row is locked, or another program uses the CPUs. The findings know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from headrace.analysis.resources import STEAL_HIGH, Verdict
+from headrace.analysis.users import programs
+from headrace.rules.evidence import Evidence
+from headrace.rules.rule import Finding, Judgement, Severity
+
+#: Rules whose findings mean that work waits for something that is not hardware, or is refused: the most complete
+#: standstill first.
+ELSEWHERE = (
+    "FS13", "REPL12", "LOCK14", "LOCK12", "SESS08", "LIM08", "LOCK04", "LOCK02", "LOCK05", "LOCK17", "LOCK15",
+    "LOCK16", "LOCK18", "TCP02", "SESS15", "SESS18", "STMT04", "REDO02", "REDO03", "REDO05", "POOL03", "LIM05",
+    "LIM07", "CPU03", "CPU12", "LOCK08", "REPL11", "REPL10", "REPL01",
+)  # fmt: skip
+#: Kind of resource -> rules whose findings explain why it is saturated, the surest first.
+EXPLAINS = {
+    "cpu": (
+        "HOST01", "CPU03", "CPU02", "POOL01", "SESS02", "SESS03", "SESS04", "SESS05", "SESS06", "SESS07", "STAT02",
+        "STAT03", "STMT02", "SESS11", "STMT01", "SESS12", "STMT05", "SESS16", "SESS14", "CPU11", "LOCK07",
+        "MEM15",
+    ),
+    "core": ("NET01", "IRQ01", "IRQ03", "NET04", "CPU01"),
+    "softirq": ("NET02", "NET01", "IRQ01"),
+    "block": (
+        "HOST02", "LIM05", "POOL01", "POOL08", "POOL09", "STMT02", "SESS11", "SESS12", "SESS03", "STMT05",
+        "POOL10", "MEM13", "MEM01", "READ01", "REDO02", "REDO01", "FLUSH02", "FS01", "RAID06", "RAID01",
+    ),
+    "memory": ("HOST03", "POOL02", "SESS01", "STAT06", "MEM01", "MEM18", "MEM12"),
+    "network": ("NET07",),
+    "tcp": ("TCP02", "TCP03"),
+}  # fmt: skip
+#: Rules whose findings slow every statement although nothing is saturated.
+SLOWS = ("POOL01", "POOL08")
+#: CPU time of a page that is read again: the call, the copy, the other page's eviction. A low estimate: reads from
+#: a pool of an eighth of the data took 80 us more a page on two CPUs (benches/planted.py, small pool).
+PAGE_US = 30.0
+#: Shares of the servers' CPU time, and of all CPUs, that pages must take to explain anything.
+PAGING_OF_SERVER, PAGING_OF_HOST = 0.1, 0.02
+#: Rules about what the server executes.
+STATEMENTS = ("STMT01", "STMT02", "STMT05", "SESS11", "SESS12")
+#: Named in the sentence at most, of each kind.
+MOST = 2
+#: Connections per second that are refused now; less often it was in the past.
+REFUSED_S = 0.1
+
+
+def conclude(evidence: Evidence, judgement: Judgement) -> Verdict:
+    """The verdict of the resources, with the causes that findings show in its sentence."""
+    verdict = evidence.verdict
+    limiting = verdict.limiting
+    waiting = [f for f in _of(judgement, ELSEWHERE) if _stops_work_now(evidence, f)][:MOST]
+    explains = EXPLAINS.get(limiting.resource, ()) if limiting is not None else SLOWS
+    why = [f for f in _of(judgement, explains) if _explains(evidence, verdict, f)]
+    # Of several neighbours the largest, so that there is room for another cause.
+    largest = max((f for f in why if f.rule.code == "HOST01"), key=lambda f: _cpus(evidence, f), default=None)
+    why = [f for f in why if f is largest or f.rule.code != "HOST01"]
+    # Several rules may name the same statement: the first does.
+    named = next((f for f in why if f.rule.code in STATEMENTS), None)
+    why = [f for f in why if f is named or f.rule.code not in STATEMENTS]
+    why = sorted(why, key=lambda finding: _is_lesser_neighbour(evidence, finding))[:MOST]
+    why = [finding for finding in why if finding not in waiting]
+    parts = [_capital(_said(finding)) for finding in waiting]
+    if waiting and limiting is not None:
+        parts.append(f"Also, {_lower(verdict.sentence)}")
+    elif waiting and verdict.sentence.startswith("Nothing limits this host"):
+        parts.append(verdict.sentence.replace("Nothing limits this host", "No hardware is saturated", 1))
+    else:
+        parts.append(verdict.sentence)
+    if why:
+        lead = "Cause:" if limiting is not None else "Statements wait:"
+        parts.append(" ".join((lead, *(_said(finding) for finding in why))))
+    if refusal := refusal_of(evidence):
+        parts.insert(0, refusal)
+    causes = tuple(finding.id for finding in (*waiting, *why))
+    return replace(verdict, sentence=" ".join(parts), causes=causes)
+
+
+def causes_first(judgement: Judgement, verdict: Verdict) -> Judgement:
+    """The findings that the sentence names in its order, then the others, worst first."""
+    order = {finding: place for place, finding in enumerate(verdict.causes)}
+    findings = sorted(judgement.findings, key=lambda finding: order.get(finding.id, len(order)))
+    return replace(judgement, findings=tuple(findings))
+
+
+def refusal_of(evidence: Evidence) -> str:
+    """What the server said instead of letting us in, where that is the problem itself."""
+    told = evidence.window.errors.get("mysql_status", "")
+    if "1040" in told or "Too many connections" in told:
+        return "The server refuses connections: all that max_connections allows are taken."
+    return ""
+
+
+def _explains(evidence: Evidence, verdict: Verdict, finding: Finding) -> bool:
+    """Whether it is strong enough to be a cause: neither a little stolen time nor a few pages fill the CPUs."""
+    if finding.rule.code == "CPU02":
+        limiting = verdict.limiting
+        return limiting is not None and limiting.numbers.get("steal", 0.0) >= STEAL_HIGH
+    if finding.rule.code in SLOWS and (verdict.limiting is None or verdict.limiting.resource == "cpu"):
+        pages_s = evidence.window.rate("mysql_status", "innodb_buffer_pool_reads") or 0.0
+        paging, host = pages_s * PAGE_US / 1e6, len(evidence.cores)
+        if paging < max(PAGING_OF_SERVER * (_servers(evidence) or host), PAGING_OF_HOST * host):
+            return False
+    return finding.severity in (Severity.LIMIT, Severity.COST)
+
+
+def _is_lesser_neighbour(evidence: Evidence, finding: Finding) -> bool:
+    """Whether it is another program that uses the CPUs less than the servers do."""
+    if finding.rule.code != "HOST01":
+        return False
+    return _servers(evidence) > _cpus(evidence, finding)
+
+
+def _servers(evidence: Evidence) -> float:
+    """What the database servers use."""
+    return sum(program.cpus for program in programs(evidence.window) if program.is_server)
+
+
+def _cpus(evidence: Evidence, finding: Finding) -> float:
+    """What the program that a finding names uses."""
+    return sum(program.cpus for program in programs(evidence.window) if program.name == finding.hit.subject)
+
+
+def _of(judgement: Judgement, codes: Iterable[str]) -> list[Finding]:
+    """The findings of these rules, in the order of the codes."""
+    order = list(codes)
+    found = [finding for finding in judgement.findings if finding.rule.code in order]
+    return sorted(found, key=lambda finding: order.index(finding.rule.code))
+
+
+def _stops_work_now(evidence: Evidence, finding: Finding) -> bool:
+    if finding.rule.code == "SESS08":
+        refused = evidence.window.rate("mysql_status", "connection_errors_max_connections")
+        return (refused or 0.0) >= REFUSED_S
+    return finding.severity is Severity.LIMIT
+
+
+def _said(finding: Finding) -> str:
+    """The finding's own sentence and its name: ``8.0 sessions wait for a metadata lock (LOCK04).``"""
+    return f"{finding.hit.summary.rstrip('.')} ({finding.id})."
+
+
+def _capital(sentence: str) -> str:
+    return f"{sentence[:1].upper()}{sentence[1:]}"
+
+
+def _lower(sentence: str) -> str:
+    """A sentence to follow a comma; abbreviations keep their capitals."""
+    first = sentence.split(" ", 1)[0]
+    return sentence if first.isupper() else f"{sentence[:1].lower()}{sentence[1:]}"

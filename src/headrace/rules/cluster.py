@@ -1,0 +1,331 @@
+"""Rules about servers that work together: semi-synchronous replicas, appliers and their queues, Galera."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.knobs.knob import Versions
+from headrace.model import Value, Vendor
+from headrace.rules.evidence import Evidence, NotEnough, number, share, size
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
+
+#: Share of the samples in which the applier waits for room.
+OFTEN = 0.5
+#: Share of the time in which a cluster may not commit.
+PAUSED = 0.05
+#: Transactions per second above which a replica needs several workers to keep up.
+MANY_COMMITS_S = 200.0
+
+_MYSQL_8 = Versions(since="8.0")
+_STATES = "MySQL Reference Manual, Replication SQL Thread States; MariaDB, Slave SQL Thread States"
+_SEMISYNC = (
+    "MySQL Reference Manual, Semisynchronous Replication Monitoring; MariaDB, Semisynchronous Replication"
+)
+
+
+def _channels(evidence: Evidence) -> list[str]:
+    """The channels of a replica, empty on a server that is none."""
+    told = evidence.settings.get("replication")
+    sampled = evidence.window.labels("replication", "sql_running")
+    if not sampled and told is None:
+        raise NotEnough("the server was not queried for its replication status")
+    return sampled or [str(channel.get("channel") or "") for channel in told or ()]
+
+
+def _named(evidence: Evidence, *names: str) -> str | None:
+    """The first of these variables that this version has."""
+    return next((name for name in names if evidence.has_variable(name)), None)
+
+
+@rule(
+    "REPL06",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source=_SEMISYNC,
+    refute="The source waits for acknowledgements again, and no replica is missing.",
+)
+def semi_sync_fell_back(evidence: Evidence) -> Iterator[Match]:
+    """Semi-synchronous replication is on, but commits no longer wait for a replica.
+
+    When no replica acknowledges in time, the source goes on without, and says so only in its error log. A
+    transaction that a client saw committed is then lost if the source dies.
+    """
+    enabled = _named(evidence, "rpl_semi_sync_source_enabled", "rpl_semi_sync_master_enabled")
+    if enabled is None or not evidence.is_on(enabled):
+        return
+    name = enabled.removesuffix("_enabled")
+    works = evidence.gauge("mysql_status", f"{name}_status").last
+    alone = evidence.status_rate(f"{name}_no_tx")
+    if works and alone <= 0:
+        return
+    clients = evidence.status(f"{name}_clients")
+    timeout = evidence.number(f"{name}_timeout")
+    yield Match(
+        "",
+        f"{alone:,.1f} commits/s are acknowledged by no replica; {clients:.0f} semi-synchronous replicas are "
+        "connected.",
+        (
+            number(f"{name}_status", "ON" if works else "OFF"),
+            number(f"{name}_no_tx/s", f"{alone:,.2f}"),
+            number(f"{name}_clients", f"{clients:.0f}"),
+            number(f"{name}_timeout", f"{timeout:,.0f} ms"),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "Look for the replica: is its I/O thread running, and is its own semi-sync setting on?",
+                    "If it is there but slow: its device must sync the relay log within the timeout. Without a "
+                    "second replica, one that restarts is enough to lose the guarantee.",
+                ),
+                is_faster=False,
+            ),
+        ),
+    )
+
+
+@rule(
+    "REPL07",
+    severity=Severity.RISK,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, read_only and super_read_only; MariaDB, read_only",
+    refute="Clients write to this replica on purpose, and never to the same rows as the source.",
+)
+def replica_is_writable(evidence: Evidence) -> Iterator[Match]:
+    """Clients may write to a replica.
+
+    One statement sent to the wrong server is enough: from then on it differs from its source, and replication
+    stops at the first row that no longer fits.
+    """
+    if not _channels(evidence) or evidence.is_on("read_only"):
+        return
+    if evidence.has_variable("wsrep_on") and evidence.is_on("wsrep_on"):
+        return  # a node of a cluster that is also a replica takes writes as all nodes do
+    name = "super_read_only" if evidence.has_variable("super_read_only") else "read_only"
+    writes = sum(evidence.status_rate(f"com_{kind}") for kind in ("insert", "update", "delete"))
+    yield Match(
+        "",
+        f"read_only is off on a replica; {writes:,.1f} statements/s change data here.",
+        (
+            number("read_only", "OFF"),
+            number("INSERT, UPDATE and DELETE/s", f"{writes:,.1f}"),
+        ),
+        (Remedy({f"server.{name}": True}, is_faster=False),),
+    )
+
+
+@rule(
+    "REPL08",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, replica_preserve_commit_order; on by default from 8.0.27",
+    refute="No reader of this replica minds an order of transactions that the source never had.",
+    applies_to={Vendor.MYSQL: _MYSQL_8, Vendor.PERCONA: _MYSQL_8},
+)
+def workers_commit_in_any_order(evidence: Evidence) -> Iterator[Match]:
+    """Several workers apply, and commit in an order that the source never had.
+
+    Readers see a later transaction without an earlier one. After a crash there are gaps in what was applied,
+    and the replica cannot simply go on from its position.
+    """
+    keeps = _named(evidence, "replica_preserve_commit_order", "slave_preserve_commit_order")
+    workers = _named(evidence, "replica_parallel_workers", "slave_parallel_workers")
+    if not _channels(evidence) or keeps is None or workers is None:
+        return
+    if evidence.is_on(keeps) or evidence.number(workers) < 2:
+        return
+    yield Match(
+        "",
+        f"{evidence.number(workers):.0f} workers apply, and {keeps} is off.",
+        (number(workers, f"{evidence.number(workers):.0f}"), number(keeps, "OFF")),
+        (Remedy({f"server.{keeps}": True}, is_faster=False),),
+    )
+
+
+@rule(
+    "REPL09",
+    severity=Severity.ADVICE,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, binlog_transaction_dependency_tracking: WRITESET is the only mode from 8.4 on",
+    refute="With WRITESET, the replicas' lag under the same load is equivalent.",
+    applies_to={Vendor.MYSQL: Versions("8.0", "8.4"), Vendor.PERCONA: Versions("8.0", "8.4")},
+)
+def replicas_get_little_to_do_at_once(evidence: Evidence) -> Iterator[Match]:
+    """A busy source marks few of its transactions as independent, so its replicas apply them one by one.
+
+    With COMMIT_ORDER only transactions that committed together may be applied together. WRITESET compares the
+    rows that they changed, and costs the source a hash for each.
+    """
+    name = "binlog_transaction_dependency_tracking"
+    if not evidence.has_variable(name) or evidence.variable(name) != "COMMIT_ORDER":
+        return
+    if "processlist" not in evidence.window.samplers():
+        raise NotEnough("the process list was not sampled")
+    dumps = [
+        evidence.gauge("processlist", "threads", command).mean
+        for command in evidence.window.labels("processlist", "threads")
+        if command.startswith("Binlog Dump")
+    ]
+    commits = evidence.status_rate("com_commit")
+    is_row = evidence.variable("binlog_format") == "ROW"
+    if not dumps or commits < MANY_COMMITS_S or not is_row:
+        return
+    yield Match(
+        "",
+        f"{commits:,.0f} transactions/s go to {max(dumps):.0f} replicas with COMMIT_ORDER.",
+        (
+            number("Com_commit/s", f"{commits:,.1f}"),
+            number("replicas connected", f"{max(dumps):.0f}"),
+            number(name, "COMMIT_ORDER"),
+        ),
+        (Remedy({f"server.{name}": "WRITESET"}),),
+    )
+
+
+#: Part of the applier's state -> the variables that bound its queue, newest name first, and a step up from there.
+QUEUES = {
+    "room in worker thread event queue": ("slave_parallel_max_queued",),
+    "free pending events": ("replica_pending_jobs_size_max", "slave_pending_jobs_size_max"),
+}
+
+
+@rule(
+    "REPL10",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source=f"{_STATES}; slave_parallel_max_queued; replica_pending_jobs_size_max",
+    refute="With the larger queue, the state disappears, but the replica applies as much per second.",
+)
+def queue_of_the_appliers_is_full(evidence: Evidence) -> Iterator[Match]:
+    """The applier waits for room in the queue of its workers.
+
+    The queue holds less than the transactions that could run at the same time, so the workers that are free
+    get no work. One transaction that is larger than the queue is applied alone.
+    """
+    channels = _channels(evidence)
+    if not channels:
+        return
+    samples = max((len(evidence.window.values("replication", "sql_running", c)) for c in channels), default=0)
+    for label in evidence.window.labels("replication", "sql_state"):
+        names = next((names for part, names in QUEUES.items() if part in label.lower()), None)
+        seen = len(evidence.window.values("replication", "sql_state", label))
+        if names is None or samples == 0 or seen < OFTEN * samples:
+            continue
+        name = _named(evidence, *names) or names[-1]
+        queue = evidence.number(name)
+        # The queue of one worker holds whole transactions: of the relay log that waits, what they can take.
+        waiting = max(
+            (
+                evidence.window.last("replication", "relay_space_bytes", channel) or 0.0
+                for channel in channels
+            ),
+            default=0.0,
+        )
+        wanted = int(min(max(2 * queue, min(waiting, 16 * queue)), 1 << 30))
+        setting: dict[str, Value] = {f"server.{name}": wanted} if wanted > queue else {}
+        yield Match(
+            label.partition("/")[0] if "/" in label else "",
+            f"the applier waits for room in its workers' queue {share(seen / samples)} of the time; {name} is "
+            f"{size(queue)}.",
+            (
+                number("of the samples", share(seen / samples)),
+                number(name, size(queue)),
+                number("relay log", size(waiting)),
+            ),
+            (Remedy(setting, ("Commit in smaller transactions on the source.",)),),
+        )
+
+
+_GALERA = (
+    "Galera Cluster Documentation, Galera Status Variables: wsrep_flow_control_paused_ns, "
+    "wsrep_cluster_status"
+)
+
+
+@rule(
+    "REPL11",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source=_GALERA,
+    refute="With the slow node removed from the cluster, the others commit as many transactions per second.",
+)
+def cluster_is_paused(evidence: Evidence) -> Iterator[Match]:
+    """Galera's flow control stops commits, because a node cannot keep up.
+
+    All nodes wait for the slowest one. Hardware of the node that waits is idle; the limit is on the node whose
+    receive queue is long: its appliers, its device, or a backup that runs there.
+    """
+    paused_ns = evidence.window.rate("mysql_status", "wsrep_flow_control_paused_ns")
+    evidence.settings  # noqa: B018 - raises NotEnough without a server
+    if paused_ns is None or paused_ns / 1e9 < PAUSED:
+        return
+    sent = evidence.status_rate("wsrep_flow_control_sent")
+    queue = evidence.window.gauge("mysql_status", "wsrep_local_recv_queue")
+    threads = _named(evidence, "wsrep_applier_threads", "wsrep_slave_threads")
+    cpus = evidence.facts.cpu_count
+    is_here = sent > 0
+    more: dict[str, Value] = {}
+    if is_here and threads is not None and evidence.number(threads) < cpus:
+        more = {f"server.{threads}": cpus}
+    steps = (
+        "This node is the slow one: look at what its appliers wait for (its device, locks, a backup)."
+        if is_here
+        else "Find the slow node: wsrep_flow_control_sent grows there, and wsrep_local_recv_queue is long."
+    )
+    yield Match(
+        "",
+        f"the cluster may not commit {share(min(paused_ns / 1e9, 1.0))} of the time; "
+        + (
+            f"this node asks for it {sent:,.1f} times per second." if is_here else "another node asks for it."
+        ),
+        (
+            number("paused", share(min(paused_ns / 1e9, 1.0))),
+            number("wsrep_flow_control_sent/s", f"{sent:,.2f}"),
+            number("wsrep_local_recv_queue", f"{queue.mean:,.1f}" if queue else "unknown"),
+            number("appliers", f"{evidence.number(threads):.0f}" if threads else "unknown"),
+        ),
+        (Remedy(more, (steps,)),),
+    )
+
+
+@rule(
+    "REPL12",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source=f"{_GALERA}; Quorum Components; Resetting the Quorum",
+    refute="wsrep_cluster_status is Primary and wsrep_ready is ON.",
+)
+def node_has_no_quorum(evidence: Evidence) -> Iterator[Match]:
+    """This node is not part of the cluster's primary component, and refuses statements.
+
+    It cannot see a majority of the nodes, so it must not change anything: clients get error 1047. Only its
+    connection to the others helps, or, if they are gone for good, a decision which node holds the newest data.
+    """
+    evidence.settings  # noqa: B018 - raises NotEnough without a server
+    if not evidence.has_variable("wsrep_on") or not evidence.is_on("wsrep_on"):
+        return
+    primary = evidence.gauge("mysql_status", "wsrep_cluster_status").last
+    ready = evidence.gauge("mysql_status", "wsrep_ready").last
+    if primary and ready:
+        return
+    nodes = evidence.window.last("mysql_status", "wsrep_cluster_size")
+    yield Match(
+        "",
+        f"the node {'is in the primary component, but not ready' if primary else 'has no quorum'}; it sees "
+        f"{nodes or 0:.0f} nodes.",
+        (
+            number("wsrep_cluster_status", "Primary" if primary else "non-Primary"),
+            number("wsrep_ready", "ON" if ready else "OFF"),
+            number("wsrep_cluster_size", f"{nodes or 0:.0f}"),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "Restore the network between the nodes (ports 4567, 4568, 4444): a majority then forms the "
+                    "primary component again without help.",
+                    "Only if the others are lost: compare seqno in grastate.dat of all nodes, and bootstrap the "
+                    "one with the highest. Never bootstrap two.",
+                ),
+                is_faster=False,
+            ),
+        ),
+    )

@@ -1,0 +1,198 @@
+"""Rules about logins: how often clients connect, what a login costs, and connections that break."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.rules.evidence import Evidence, NotEnough, number, share
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
+
+#: Logins per second above which their cost shows: each takes several round trips and about 0.1 ms of CPU.
+LOGINS_S = 100.0
+#: Statements per connection below which a login is a large part of the work.
+FEW_STATEMENTS = 10.0
+#: Sessions that log in at any moment, on average: a login should take less than a millisecond.
+LOGGING_IN = 1.0
+#: CPU time of a full TLS handshake with a 2,048-bit key, and the part of the host's CPUs that is worth a word.
+HANDSHAKE_CPU_S, OF_THE_CPUS = 0.001, 0.02
+#: Connections per second that end without saying so: more than restarts of applications.
+BROKEN_S = 1.0
+
+_STATUS = "MySQL Reference Manual, Server Status Variables"
+
+
+def _logins(evidence: Evidence) -> float:
+    return evidence.status_rate("connections")
+
+
+@rule(
+    "SESS14",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source=f"{_STATUS}, Connections, Questions; MySQL Reference Manual, Connection Interfaces",
+    refute="With a connection pool in the application, throughput and p99 are equivalent.",
+)
+def clients_connect_for_each_statement(evidence: Evidence) -> Iterator[Match]:
+    """Clients connect anew for every few statements.
+
+    A login costs round trips, a thread, authentication and often TLS before the first statement runs. No
+    setting of the server makes it free; a pool in the application does.
+    """
+    logins, questions = _logins(evidence), evidence.status_rate("questions")
+    if logins < LOGINS_S or questions >= FEW_STATEMENTS * logins:
+        return
+    yield Match(
+        "",
+        f"clients connect {logins:,.0f} times per second for {questions:,.0f} statements/s: "
+        f"{questions / logins:.1f} per connection.",
+        (
+            number("Connections/s", f"{logins:,.1f}"),
+            number("Questions/s", f"{questions:,.1f}"),
+            number("Threads_created/s", f"{evidence.status_rate('threads_created'):,.1f}"),
+        ),
+        (
+            Remedy(
+                steps=("Keep connections: a pool in the application, persistent connections, or a proxy.",)
+            ),
+        ),
+    )
+
+
+@rule(
+    "SESS15",
+    severity=Severity.LIMIT,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, DNS Lookups and the Host Cache; skip_name_resolve; MariaDB, Host Cache",
+    refute="With skip_name_resolve on, as many sessions are logging in, and connecting takes as long.",
+)
+def logins_wait_for_names(evidence: Evidence) -> Iterator[Match]:
+    """Sessions wait in the login while the server resolves the names of its clients.
+
+    The server asks DNS for the name of every address that it does not know, and for the address of that name.
+    A resolver that is slow or gone makes each login take seconds, and max_connections fills up.
+    """
+    evidence.settings  # noqa: B018 - raises NotEnough without a server
+    if evidence.is_on("skip_name_resolve"):
+        return
+    if "processlist" not in evidence.window.samplers():
+        raise NotEnough("the process list was not sampled")
+    waiting = sum(
+        float(evidence.window.values("processlist", "threads", command).sum())
+        for command in evidence.window.labels("processlist", "threads")
+        if command == "Connect"
+    )
+    samples = max(
+        len(evidence.window.values("processlist", "threads", command))
+        for command in evidence.window.labels("processlist", "threads")
+    )
+    # The appliers of a replica are listed as connecting, too.
+    appliers = len(evidence.window.labels("replication", "sql_running"))
+    mean = waiting / max(samples, 1) - (2 + _workers(evidence)) * appliers
+    if mean < LOGGING_IN:
+        return
+    yield Match(
+        "",
+        f"{mean:.1f} sessions are logging in at any time, for {_logins(evidence):,.1f} logins/s, and "
+        "skip_name_resolve is off.",
+        (
+            number("sessions logging in, mean", f"{mean:.1f}"),
+            number("Connections/s", f"{_logins(evidence):,.1f}"),
+            number("host_cache_size", evidence.variable("host_cache_size")),
+        ),
+        (
+            Remedy(
+                {"server.skip_name_resolve": True},
+                (
+                    "First give accounts that name a host an address instead: SELECT user, host FROM mysql.user "
+                    "WHERE host RLIKE '[a-z]' AND host <> 'localhost'; otherwise they cannot log in.",
+                ),
+            ),
+        ),
+    )
+
+
+def _workers(evidence: Evidence) -> float:
+    names = ("slave_parallel_threads", "replica_parallel_workers", "slave_parallel_workers")
+    return max((evidence.number(name) for name in names if evidence.has_variable(name)), default=0.0)
+
+
+@rule(
+    "SESS16",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source=f"{_STATUS}, Ssl_finished_accepts, Ssl_session_cache_hits; OpenSSL, openssl-speed",
+    refute="With connections kept, or without TLS inside the host, CPU time and p99 are equivalent.",
+)
+def handshakes_take_cpu(evidence: Evidence) -> Iterator[Match]:
+    """Clients make many full TLS handshakes per second.
+
+    A handshake signs with the server's private key: about a millisecond of CPU for RSA with 2,048 bits, a
+    tenth of that for ECDSA. Encrypting the statements themselves costs little.
+    """
+    full = evidence.status_rate("ssl_finished_accepts") - evidence.status_rate("ssl_session_cache_hits")
+    if HANDSHAKE_CPU_S * full < OF_THE_CPUS * len(evidence.cores):
+        return
+    yield Match(
+        "",
+        f"{full:,.0f} full TLS handshakes/s, which take about {HANDSHAKE_CPU_S * full:.1f} CPUs with an RSA "
+        "key of "
+        "2,048 bits.",
+        (
+            number("Ssl_finished_accepts/s", f"{evidence.status_rate('ssl_finished_accepts'):,.1f}"),
+            number("of them resumed/s", f"{evidence.status_rate('ssl_session_cache_hits'):,.1f}"),
+            number("Connections/s", f"{_logins(evidence):,.1f}"),
+        ),
+        (
+            Remedy(
+                steps=("Keep connections: a pool in the application or a proxy near it.",),
+                label="fewer logins",
+            ),
+            Remedy(
+                steps=(
+                    "Use an ECDSA key, and clients that resume sessions (MySQL 8.0.29: ssl_session_cache_mode); "
+                    "on the same host connect over the socket.",
+                ),
+                label="cheaper handshakes",
+            ),
+        ),
+    )
+
+
+@rule(
+    "SESS17",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, Communication Errors and Aborted Connections: Aborted_clients",
+    refute="With the cause removed, connections per second and throughput are equivalent.",
+)
+def connections_break(evidence: Evidence) -> Iterator[Match]:
+    """Established connections break all the time.
+
+    Either clients leave without closing, or the server ends them: a short wait_timeout, a packet larger than
+    max_allowed_packet, a proxy that gives up first. Each costs its client an error or a reconnect, and rolls
+    back what was open.
+    """
+    broken, logins = evidence.status_rate("aborted_clients"), _logins(evidence)
+    if broken < BROKEN_S:
+        return
+    yield Match(
+        "",
+        f"{broken:,.1f} connections/s end without being closed "
+        f"({share(min(broken / max(logins, broken), 1.0))} of "
+        "the logins).",
+        (
+            number("Aborted_clients/s", f"{broken:,.1f}"),
+            number("Connections/s", f"{logins:,.1f}"),
+            number("wait_timeout", f"{evidence.variable('wait_timeout')} s"),
+            number("max_allowed_packet", evidence.variable("max_allowed_packet")),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "The error log names them (log_error_verbosity=3; MariaDB: log_warnings=4): timeout, packet "
+                    "too large, or an error while reading.",
+                    "Close connections in the application; set the pool's lifetime below wait_timeout.",
+                )
+            ),
+        ),
+    )

@@ -1,0 +1,155 @@
+"""Rules about other programs on the server's host: what they take of a resource that is short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.analysis.resources import Level
+from headrace.analysis.users import OURS, Program, programs
+from headrace.rules.evidence import Evidence, NotEnough, number, share, size
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
+
+#: Share of a short resource from which on a program that is no server is a neighbour worth a finding.
+MUCH = 0.20
+
+_USE = "B. Gregg, Thinking Methodically about Performance, ACM Queue 10.12 (2012)"
+
+
+def neighbours(evidence: Evidence) -> list[Program]:
+    """The programs of the host that are not its servers. Raises NotEnough if there is no server or no sample."""
+    if "process" not in evidence.window.samplers():
+        raise NotEnough("the processes were not sampled")
+    found = programs(evidence.window)
+    if not any(program.is_server for program in found) and not evidence.rows("servers"):
+        raise NotEnough("no server runs on this host")
+    return [p for p in found if not (p.is_server or p.is_kernel or p.name in OURS)]
+
+
+def _pids(program: Program) -> str:
+    shown = ", ".join(str(pid) for pid in program.pids[:4])
+    return shown if len(program.pids) <= 4 else f"{shown} and {len(program.pids) - 4} more"
+
+
+@rule(
+    "HOST01",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source=f"{_USE}; Linux Documentation/admin-guide/cgroup-v2.rst, cpu.weight",
+    refute="With the other program stopped, throughput and p99 of the server are equivalent.",
+)
+def another_program_uses_the_cpus(evidence: Evidence) -> Iterator[Match]:
+    """Another program uses the CPUs that the server waits for.
+
+    No setting of the server returns that time. The scheduler shares the CPUs by weight, whatever is urgent.
+    """
+    cpu = evidence.use("cpu")
+    others = neighbours(evidence)
+    if cpu is None or cpu.level is not Level.SATURATED:
+        return
+    busy = cpu.numbers["busy"] * len(evidence.cores)
+    own = sum(p.cpus for p in programs(evidence.window) if p.is_server)
+    for program in others:
+        if program.cpus < MUCH * busy:
+            continue
+        yield Match(
+            program.name,
+            f"{program.name} does {share(program.cpus / busy)} of the CPUs' work, the server {share(own / busy)}.",
+            (
+                number(f"{program.name}, CPUs", f"{program.cpus:.2f}"),
+                number("the server, CPUs", f"{own:.2f} of {len(evidence.cores)}"),
+                number("processes", _pids(program)),
+                number("waiting", cpu.saturation or "the CPUs are full"),
+            ),
+            (
+                Remedy(
+                    steps=(
+                        f"Move {program.name} to another host or another hour.",
+                        "Or give it less: systemctl set-property UNIT CPUWeight=10 (cgroup v2), or nice 19.",
+                    )
+                ),
+            ),
+        )
+
+
+@rule(
+    "HOST02",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source=f"{_USE}; Linux Documentation/admin-guide/cgroup-v2.rst, io.max; proc_pid_io(5)",
+    refute="With the other program stopped, the device's latency and the server's p99 are equivalent.",
+)
+def another_program_uses_the_device(evidence: Evidence) -> Iterator[Match]:
+    """Another program keeps a device busy that is saturated.
+
+    The server's reads and syncs queue behind its requests.
+    """
+    full = [use for use in evidence.verdict.uses if use.resource == "block" and use.level is Level.SATURATED]
+    others = neighbours(evidence)
+    if not full:
+        return
+    total = sum(program.io_bytes_s for program in programs(evidence.window))
+    own = sum(p.io_bytes_s for p in programs(evidence.window) if p.is_server)
+    names = ", ".join(use.instance for use in full)
+    for program in sorted(others, key=lambda p: -p.io_bytes_s):
+        if program.io_bytes_s < MUCH * max(total, 1.0):
+            continue
+        yield Match(
+            program.name,
+            f"{program.name} reads and writes {program.io_bytes_s / 1e6:,.1f} MB/s, the server "
+            f"{own / 1e6:,.1f}, while {names} is saturated.",
+            (
+                number(f"{program.name}, MB/s", f"{program.io_bytes_s / 1e6:,.1f}"),
+                number("the server, MB/s", f"{own / 1e6:,.1f}"),
+                number("processes", _pids(program)),
+                number("waiting", full[0].saturation),
+            ),
+            (
+                Remedy(
+                    steps=(
+                        f"Move {program.name} to another device, another host or another hour.",
+                        "Or limit it: systemctl set-property UNIT IOReadBandwidthMax= and IOWriteBandwidthMax= "
+                        "(cgroup v2).",
+                    )
+                ),
+            ),
+        )
+
+
+@rule(
+    "HOST03",
+    severity=Severity.LIMIT,
+    confidence=Confidence.MEDIUM,
+    source=f"{_USE}; Linux Documentation/admin-guide/cgroup-v2.rst, memory.high",
+    refute="With the other program stopped, tasks wait for memory as before.",
+)
+def another_program_holds_the_memory(evidence: Evidence) -> Iterator[Match]:
+    """Another program holds much of the memory that tasks wait for.
+
+    The kernel takes pages from whoever has them, the server's as well.
+    """
+    memory = evidence.use("memory")
+    others = neighbours(evidence)
+    if memory is None or memory.level is not Level.SATURATED or "total_bytes" not in memory.numbers:
+        return
+    total = memory.numbers["total_bytes"]
+    for program in sorted(others, key=lambda p: -p.rss_bytes):
+        if program.rss_bytes < MUCH * total:
+            continue
+        yield Match(
+            program.name,
+            f"{program.name} holds {size(program.rss_bytes)} of {size(total)}.",
+            (
+                number(f"{program.name}, resident", size(program.rss_bytes)),
+                number("processes", _pids(program)),
+                number("available at least", size(memory.numbers["available_bytes"])),
+                number("waiting", memory.saturation or memory.errors),
+            ),
+            (
+                Remedy(
+                    steps=(
+                        f"Move {program.name} to another host, or give it less memory.",
+                        "Or limit it: systemctl set-property UNIT MemoryHigh= (cgroup v2).",
+                    )
+                ),
+            ),
+        )

@@ -1,0 +1,251 @@
+"""Rules about memory that will not be enough: sums, growth, pressure without swap, and limits on dirty pages."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from headrace.analysis.resources import PRESSURE_SEEN
+from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
+from headrace.rules.pool import STEP_BYTES, larger_than_memory, memory_bytes
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
+
+MINUTE_S, HOUR_S = 60.0, 3_600.0
+#: Memory that is used up sooner than this leaves no night to notice it.
+SOON_S = 24 * HOUR_S
+#: InnoDB's own structures on top of the pool: 5 to 10%. The low end, because a finding must be certain.
+ON_TOP = 1.05
+#: Growth of the server's memory beyond its pool, in each part of the window.
+LEAKED = 4 * MIB
+PARTS = 3
+#: Major faults and pages read back per second: the kernel drops what programs still use.
+FAULTS_S, REFAULTS_S = 50.0, 500.0
+PAGE_BYTES = 4_096
+#: A limit on dirty pages below this stops a server that writes logs and dumps through the page cache.
+LITTLE_DIRTY = 256 * MIB
+
+_VM = "Linux Documentation/admin-guide/sysctl/vm.rst"
+
+
+def lasting(seconds: float) -> str:
+    """``40 minutes``, ``10.0 hours``."""
+    return f"{seconds / HOUR_S:,.1f} hours" if seconds >= HOUR_S else f"{seconds / MINUTE_S:.0f} minutes"
+
+
+def _wanted_bytes(evidence: Evidence) -> dict[str, float]:
+    """What the server takes when its pool is full and as many clients as ever are there, by what takes it."""
+    value = evidence.number
+    fixed = sum(
+        value(name)
+        for name in (
+            "innodb_log_buffer_size",
+            "key_buffer_size",
+            "aria_pagecache_buffer_size",
+            "query_cache_size",
+        )
+        if evidence.has_variable(name)
+    )
+    kept = value("thread_stack") + 2 * value("net_buffer_length")
+    kept += value("binlog_cache_size") if evidence.is_on("log_bin") else 0
+    used = sum(
+        value(name)
+        for name in ("sort_buffer_size", "join_buffer_size", "read_buffer_size", "read_rnd_buffer_size")
+    )
+    running = evidence.gauge("mysql_status", "threads_running").high
+    return {
+        "buffer pool": ON_TOP * value("innodb_buffer_pool_size") + fixed,
+        "sessions": kept * evidence.status("max_used_connections"),
+        "running statements": used * running,
+        "temporary tables": min(value("tmp_table_size"), value("max_heap_table_size")) * running,
+    }
+
+
+@rule(
+    "MEM16",
+    severity=Severity.RISK,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, How MySQL Uses Memory; MariaDB, Memory Allocation",
+    refute="At the busiest time, with a full pool, MemAvailable and memory.max leave room.",
+)
+def more_than_there_is(evidence: Evidence) -> Iterator[Match]:
+    """The pool, the sessions and their temporary tables together want more memory than the server can have.
+
+    Each fits on its own. The pool fills over days, and the sessions come at the peak: then the host swaps, or
+    the kernel kills the server. Counted with the most connections so far and the most running statements of
+    the window, not with max_connections, which hardly any server ever uses up.
+    """
+    wanted = _wanted_bytes(evidence)
+    process = evidence.process
+    resident = (process or {}).get("rss_bytes")
+    if resident is None:
+        raise NotEnough("the memory of the server's process is unknown")
+    there = min(memory_bytes(evidence), evidence.gauge("memory", "MemAvailable").low + resident)
+    total = sum(wanted.values())
+    if total <= there or any(larger_than_memory(evidence)):
+        return
+    rest = total - wanted["buffer pool"]
+    pool = (there - rest) / ON_TOP // STEP_BYTES * STEP_BYTES
+    smaller = (Remedy({"server.innodb_buffer_pool_size": int(pool)}, label="a smaller pool"),)
+    buffers = Remedy(
+        steps=(
+            "Set sort_buffer_size, join_buffer_size, read_buffer_size and read_rnd_buffer_size back to their "
+            "defaults, and larger only in sessions that need it; or run fewer statements at the same time.",
+        ),
+        label="smaller sessions",
+    )
+    yield Match(
+        "",
+        f"the server can come to want {size(total)}, and {size(there)} are there: "
+        + ", ".join(f"{what} {size(bytes_)}" for what, bytes_ in wanted.items())
+        + ".",
+        (
+            *(number(what, size(bytes_)) for what, bytes_ in wanted.items()),
+            number("available to the server", size(there)),
+            number("Max_used_connections", f"{evidence.status('max_used_connections'):,.0f}"),
+        ),
+        (buffers, *smaller)
+        if rest > 0.25 * there and pool >= GIB
+        else smaller
+        if pool >= GIB
+        else (buffers,),
+    )
+
+
+@rule(
+    "MEM17",
+    severity=Severity.RISK,
+    confidence=Confidence.LOW,
+    source="Linux proc_pid_statm(5); MySQL Reference Manual, How MySQL Uses Memory",
+    refute="An hour later the server is no larger, with the same number of connections.",
+)
+def grows_beyond_its_pool(evidence: Evidence) -> Iterator[Match]:
+    """The server's memory keeps growing, and the buffer pool is not why.
+
+    Prepared statements that are never closed, user variables, a leak, or an allocator that gives nothing back:
+    at this rate the kernel kills the server before the day ends.
+    """
+    process = evidence.server_process
+    label = f"{process['pid']}/{process['program']}"
+    values = evidence.window.values("process", "rss_bytes", label)
+    filled = evidence.window.values("mysql_status", "innodb_buffer_pool_pages_free")
+    sessions = evidence.window.values("mysql_status", "threads_connected")
+    if len(values) < PARTS + 1 or len(filled) < 2 or len(sessions) < 2:
+        raise NotEnough("the memory of the server's process was not sampled (sampler process)")
+    edges = [float(values[(len(values) - 1) * part // PARTS]) for part in range(PARTS + 1)]
+    page = evidence.number("innodb_page_size")
+    grown = edges[-1] - edges[0] - page * max(float(filled[0] - filled[-1]), 0.0)
+    is_steady = min(late - early for early, late in itertools.pairwise(edges)) >= LEAKED
+    if grown < PARTS * LEAKED or not is_steady or sessions[-1] > 1.1 * sessions[0] + 2:
+        return
+    limit = memory_bytes(evidence)
+    room = min(limit - float(values[-1]), evidence.gauge("memory", "MemAvailable").last)
+    lasts = max(room, 0.0) / (grown / evidence.window.seconds)
+    if lasts > SOON_S:
+        return
+    yield Match(
+        label,
+        f"{process['program']} grew by {size(grown)} in {evidence.window.seconds:.0f} s beyond its pool; "
+        "the memory "
+        f"that is left lasts {lasting(lasts)}.",
+        (
+            number("resident", size(float(values[-1]))),
+            number("grown beyond the pool", size(grown)),
+            number("left", size(room)),
+            number("sessions", f"{sessions[0]:.0f}, then {sessions[-1]:.0f}"),
+            number("Prepared_stmt_count", f"{evidence.status('prepared_stmt_count'):,.0f}"),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "See what takes it: sys.memory_global_by_current_bytes (MariaDB: Memory_used of SHOW STATUS "
+                    "and of information_schema.PROCESSLIST).",
+                    "Close prepared statements and recycle pooled connections; if the server counts less than "
+                    "its process has, try another allocator.",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "MEM18",
+    severity=Severity.LIMIT,
+    confidence=Confidence.MEDIUM,
+    source=f"{_VM}, swappiness; Documentation/accounting/psi.rst; proc_vmstat(5), workingset_refault_file",
+    refute="With less memory configured, major faults and page cache reads stay the same.",
+)
+def pressure_without_swap(evidence: Evidence) -> Iterator[Match]:
+    """Memory is short on a host without swap: the kernel drops pages that programs still use.
+
+    Without swap only the page cache can be dropped, and that includes the code of the server itself. It is
+    read back from the device a moment later, over and over, long before the kernel kills anything.
+    """
+    if evidence.last("memory", "SwapTotal") > 0:
+        return
+    waited = evidence.rate("psi", "some_total_us", "memory") / 1e6
+    faults = evidence.rate("vmstat", "pgmajfault")
+    refaults = evidence.window.rate("vmstat", "workingset_refault_file") or 0.0
+    if waited < PRESSURE_SEEN or faults < FAULTS_S or refaults < REFAULTS_S:
+        return
+    available = evidence.gauge("memory", "MemAvailable").low
+    yield Match(
+        "",
+        f"{refaults:,.0f} pages/s are read again after the kernel dropped them, with {faults:,.0f} major "
+        "faults/s; "
+        f"{size(available)} is available and there is no swap.",
+        (
+            number("read again, pages/s", f"{refaults:,.0f}"),
+            number("major faults/s", f"{faults:,.0f}"),
+            number("pressure, some", share(waited)),
+            number("available, the least", size(available)),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "Configure less memory: a smaller buffer pool, fewer connections, smaller session buffers; "
+                    "or move the other program that needs it.",
+                    "A little swap with vm.swappiness 1 lets the kernel put away what is never used.",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "MEM19",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source=f"{_VM}, dirty_bytes, dirty_background_bytes; proc_vmstat(5), nr_dirty_threshold",
+    refute="With the larger limits, the p99 of writes and the time waited for I/O are equivalent.",
+)
+def writers_are_paused(evidence: Evidence) -> Iterator[Match]:
+    """The kernel pauses processes that write, because too much of the page cache is dirty.
+
+    From half way between both limits on, each buffered write sleeps. Limits of a few megabytes make every dump
+    and every binary log wait for the device; large ones are reached by a neighbour that copies files.
+    """
+    dirty = evidence.gauge("vmstat", "nr_dirty").mean + evidence.gauge("vmstat", "nr_writeback").mean
+    background = evidence.gauge("vmstat", "nr_dirty_background_threshold").mean
+    limit = evidence.gauge("vmstat", "nr_dirty_threshold").mean
+    waited = evidence.rate("psi", "some_total_us", "io") / 1e6
+    if limit <= 0 or dirty < (background + limit) / 2 or waited < PRESSURE_SEEN:
+        return
+    total = evidence.last("memory", "MemTotal")
+    is_little = PAGE_BYTES * limit < min(LITTLE_DIRTY, total / 20)
+    larger = Remedy({"host.vm.dirty_background_bytes": LITTLE_DIRTY, "host.vm.dirty_bytes": GIB})
+    writer = Remedy(
+        steps=("Find the writer (pidstat -d, headrace top), and slow it down or give it O_DIRECT.",)
+    )
+    yield Match(
+        "",
+        f"{size(PAGE_BYTES * dirty)} is dirty or being written, of {size(PAGE_BYTES * limit)} at which "
+        "writers stop; "
+        f"tasks wait for I/O {share(waited)} of the time.",
+        (
+            number("dirty and written back, mean", size(PAGE_BYTES * dirty)),
+            number("background limit", size(PAGE_BYTES * background)),
+            number("limit", size(PAGE_BYTES * limit)),
+            number("waited for I/O", share(waited)),
+        ),
+        (larger if is_little else writer,),
+    )

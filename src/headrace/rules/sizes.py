@@ -1,0 +1,219 @@
+"""Right sizes: for each knob one number over all rules, from what the window showed to be needed.
+
+A size is never below the server's default, never more than the memory that is there allows times its users, and
+rounded as the server rounds. An empty result: no larger size would help here.
+"""
+
+from __future__ import annotations
+
+import math
+
+from headrace.knobs.knob import Versions
+from headrace.model import Value, Vendor
+from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough
+
+KIB = 1 << 10
+#: Defaults of MySQL and of MariaDB: the least that any of these is set to.
+DEFAULTS: dict[str, tuple[int, int]] = {
+    "sort_buffer_size": (256 * KIB, 2 * MIB),
+    "join_buffer_size": (256 * KIB, 256 * KIB),
+    "read_buffer_size": (128 * KIB, 128 * KIB),
+    "read_rnd_buffer_size": (256 * KIB, 256 * KIB),
+    "binlog_cache_size": (32 * KIB, 32 * KIB),
+    "tmp_table_size": (16 * MIB, 16 * MIB),
+    "temptable_max_ram": (GIB, GIB),
+    "table_open_cache": (4_000, 2_000),
+    "table_definition_cache": (2_000, 400),
+    "max_connections": (151, 151),
+    "innodb_log_buffer_size": (16 * MIB, 16 * MIB),
+    "innodb_lru_scan_depth": (1_024, 1_024),
+}
+#: Share of the memory that stays free after any remedy, and of the rest that one remedy may take.
+RESERVE, OF_SPARE = 0.05, 0.25
+#: Sorts that need more than this are better served by an index or a session-level setting.
+LARGEST_SORT = 8 * MIB
+#: What a row takes in the sort buffer: its key, and its columns or its address.
+SORTED_ROW_BYTES = 128
+LARGEST_TABLE = 256 * MIB
+#: Transactions beyond this are few, and a file serves them.
+LARGEST_BINLOG_CACHE = 16 * MIB
+#: An entry of the table cache with its handler.
+TABLE_BYTES = 20 * KIB
+LARGEST_TABLE_CACHE = 16_384
+#: Thread, network buffers and the session's own structures.
+SESSION_BYTES = 512 * KIB
+#: The manual asks for a value as low as practical: at most this share of the device's measured limit.
+SHARE_OF_DEVICE = 0.50
+#: The first step on flash: MariaDB Cloud's and many vendors' smallest setting for solid state.
+FLASH_CAPACITY = 1_000
+LARGEST_CAPACITY = 20_000
+#: From this version on a temporary table in memory is bounded by tmp_table_size also in TempTable.
+BOUNDED_TEMPTABLE = Versions(since="8.0.28")
+
+
+def default(evidence: Evidence, name: str) -> int:
+    return DEFAULTS[name][evidence.vendor is Vendor.MARIADB]
+
+
+def spare_bytes(evidence: Evidence) -> float:
+    """Memory that is available to the server at its worst moment, less a reserve."""
+    total = evidence.last("memory", "MemTotal")
+    available = evidence.gauge("memory", "MemAvailable").low
+    process = evidence.process or {}
+    limit = (process.get("cgroup") or {}).get("memory_max_bytes")
+    if isinstance(limit, int) and process.get("rss_bytes") is not None:
+        total, available = min(total, limit), min(available, limit - process["rss_bytes"])
+    return max(available - RESERVE * total, 0.0)
+
+
+def sessions(evidence: Evidence) -> float:
+    """The most sessions at once so far: each may hold its buffers at the same time."""
+    return max(evidence.status("max_used_connections"), 1.0)
+
+
+def per_session(evidence: Evidence, name: str, wanted: float) -> int:
+    """A buffer of every session: a power of two, at least the default, and all of them within the spare memory."""
+    most = OF_SPARE * spare_bytes(evidence) / sessions(evidence) + evidence.number(name)
+    return max(default(evidence, name), _power_of_two(wanted, most))
+
+
+def _power_of_two(wanted: float, most: float) -> int:
+    up = 1 << max(math.ceil(wanted) - 1, 0).bit_length()
+    return up if up <= most else 1 << max(int(most).bit_length() - 1, 0)
+
+
+def sort_buffer(evidence: Evidence) -> dict[str, Value]:
+    """For the rows of a mean sort, or four times as much as did not do."""
+    sorts = evidence.status_rate("sort_scan") + evidence.status_rate("sort_range")
+    mean = SORTED_ROW_BYTES * evidence.status_rate("sort_rows") / sorts if sorts > 0 else 0.0
+    now = evidence.number("sort_buffer_size")
+    wanted = per_session(evidence, "sort_buffer_size", min(max(mean, 4 * now), LARGEST_SORT))
+    return {"server.sort_buffer_size": wanted} if wanted > now else {}
+
+
+def binlog_cache(evidence: Evidence) -> dict[str, Value]:
+    """Four times as much as did not do, or twice a mean transaction."""
+    mean = 0.0
+    logged = evidence.window.rate("mysql_status", "binlog_bytes_written")
+    used = evidence.status_rate("binlog_cache_use")
+    if logged and used > 0:
+        mean = logged / used
+    now = evidence.number("binlog_cache_size")
+    wanted = per_session(evidence, "binlog_cache_size", min(max(2 * mean, 4 * now), LARGEST_BINLOG_CACHE))
+    return {"server.binlog_cache_size": wanted} if wanted > now else {}
+
+
+def temporary_tables(evidence: Evidence) -> dict[str, Value]:
+    """The limits that bound a temporary table in memory on this server.
+
+    MEMORY tables are bounded by the smaller of two variables. TempTable has a limit for all tables together, and
+    from 8.0.28 on tmp_table_size for each; max_heap_table_size is none of its own.
+    """
+    running = max(evidence.gauge("mysql_status", "threads_running").high, 1.0)
+    found: dict[str, Value] = {}
+    names = ["tmp_table_size", "max_heap_table_size"]
+    if is_temptable(evidence):
+        names = ["tmp_table_size"] if evidence.version in BOUNDED_TEMPTABLE else []
+    least = default(evidence, "tmp_table_size")
+    now = min((evidence.number(name) for name in names), default=0.0)
+    room = OF_SPARE * spare_bytes(evidence)
+    wanted = max(least, _power_of_two(min(max(4 * now, least), LARGEST_TABLE), now + room / running))
+    if names and wanted > now:
+        found = {f"server.{name}": wanted for name in names if evidence.number(name) < wanted}
+    if is_temptable(evidence):
+        all_together = evidence.number("temptable_max_ram")
+        needed = max(default(evidence, "temptable_max_ram"), _power_of_two(wanted * running, GIB))
+        if needed > all_together and needed - all_together <= spare_bytes(evidence):
+            found["server.temptable_max_ram"] = needed
+    return found
+
+
+def is_temptable(evidence: Evidence) -> bool:
+    engine = "internal_tmp_mem_storage_engine"
+    return evidence.has_variable(engine) and evidence.variable(engine).lower() == "temptable"
+
+
+def _tables(evidence: Evidence) -> float:
+    return float(sum(engine.get("tables") or 0 for engine in evidence.settings.get("engines") or ()))
+
+
+def table_cache(evidence: Evidence) -> int:
+    """An entry for each table of each session, as far as memory allows; the number of tables may be unknown."""
+    now = evidence.number("table_open_cache")
+    needed = max(_tables(evidence) * sessions(evidence), 2 * now)
+    most = min(LARGEST_TABLE_CACHE, now + OF_SPARE * spare_bytes(evidence) / TABLE_BYTES)
+    return int(max(min(needed, max(most, 2 * now)), default(evidence, "table_open_cache")))
+
+
+def definition_cache(evidence: Evidence) -> int:
+    """Every table, and a tenth more."""
+    now = evidence.number("table_definition_cache")
+    needed = max(1.1 * _tables(evidence), 2 * now)
+    return int(
+        max(min(needed, max(LARGEST_TABLE_CACHE, 2 * now)), default(evidence, "table_definition_cache"))
+    )
+
+
+def connections(evidence: Evidence) -> dict[str, Value]:
+    """Half as many again as were used, or as asked for: as far as memory allows the sessions their buffers."""
+    limit = evidence.number("max_connections")
+    refused = evidence.growth("mysql_status", "connection_errors_max_connections")
+    needed = max(1.5 * sessions(evidence), limit + refused, default(evidence, "max_connections"))
+    each = SESSION_BYTES + sum(evidence.number(name) for name in SESSION_BUFFERS)
+    wanted = min(-(-needed // 50) * 50, 100_000, limit + spare_bytes(evidence) // each)
+    return {"server.max_connections": int(wanted)} if wanted > limit else {}
+
+
+SESSION_BUFFERS = ("sort_buffer_size", "join_buffer_size", "read_buffer_size", "read_rnd_buffer_size")
+
+
+def scan_depth(evidence: Evidence) -> int:
+    """Each instance frees this many pages a second: those that are read, and a quarter more."""
+    parts = (
+        max(evidence.number("innodb_buffer_pool_instances"), 1.0)
+        if evidence.has_variable("innodb_buffer_pool_instances")
+        else 1.0
+    )
+    read = 1.25 * evidence.status_rate("innodb_buffer_pool_reads") / parts
+    now = evidence.number("innodb_lru_scan_depth")
+    return math.ceil(max(2 * now, read, default(evidence, "innodb_lru_scan_depth")) / 256) * 256
+
+
+def is_flash(evidence: Evidence) -> bool:
+    """Whether the data is on solid state only. Raises NotEnough if a device does not report it."""
+    kinds = []
+    for name in evidence.beneath(evidence.data_directory):
+        record = evidence.facts.block_device(name)
+        if record is None or record.get("rotational") is None:
+            raise NotEnough(f"the host does not report whether {name} rotates")
+        kinds.append(bool(record["rotational"]))
+    return not any(kinds)
+
+
+def io_capacity(evidence: Evidence) -> dict[str, Value]:
+    """Twice the pages that are flushed now and twice the setting, within half of what the device was measured for.
+
+    Both settings, the maximum first: a capacity above its maximum is cut.
+    """
+    now = evidence.number("innodb_io_capacity")
+    try:
+        least = FLASH_CAPACITY if is_flash(evidence) else 0
+        devices = evidence.beneath(evidence.data_directory)
+    except NotEnough:
+        least, devices = 0, []
+    flushed = evidence.window.rate("mysql_status", "innodb_buffer_pool_pages_flushed") or 0.0
+    limits = [SHARE_OF_DEVICE * evidence.limits[name] for name in devices if evidence.limits.get(name)]
+    wanted = int(min([max(2 * flushed, 2 * now, least), max(LARGEST_CAPACITY, now), *limits]))
+    if wanted <= now:
+        return {}
+    most = int(max(evidence.number("innodb_io_capacity_max"), 2 * wanted))
+    return {"server.innodb_io_capacity_max": most, "server.innodb_io_capacity": wanted}
+
+
+def log_buffer(evidence: Evidence, largest: int) -> dict[str, Value]:
+    """A second of redo, or four times as much as did not do."""
+    now = evidence.number("innodb_log_buffer_size")
+    needed = max(evidence.status_rate("innodb_os_log_written"), 4 * now)
+    least = default(evidence, "innodb_log_buffer_size")
+    wanted = max(least, _power_of_two(min(needed, largest), now + OF_SPARE * spare_bytes(evidence)))
+    return {"server.innodb_log_buffer_size": wanted} if wanted > now else {}

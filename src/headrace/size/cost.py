@@ -1,0 +1,144 @@
+"""What a plan costs, how sure that is, and which plan is regretted least.
+
+A scenario is one draw of everything that is uncertain: which days repeat, growth, limits and knees. In each
+scenario a plan costs its price and, for each host that is then too full, a penalty; the regret is what the plan
+costs more than the best of the plans in that scenario (Savage 1951, The Theory of Statistical Decision). The
+plan with the least mean regret is proposed; the regret that 5% of the scenarios exceed is shown with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.analysis.intervals import Interval
+from headrace.size.catalogue import knee_of
+from headrace.size.model import Capacity, Resource
+from headrace.size.together import DRAWS, Peak
+
+Values = NDArray[np.float64]
+#: What a host that is too full costs, in its monthly prices: one bought in a hurry, and the move. An assumption.
+PENALTY = 3.0
+#: A normal law's 95% interval is so many standard deviations wide.
+WIDTH = 3.92
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How demand grows until the plan ends, as a factor; between ``low`` and ``high`` all are as likely."""
+
+    low: float = 1.0
+    high: float = 1.0
+
+    def draws(self, seed: int = 1) -> Values:
+        """Never below 1: hosts are not bought for a demand that is hoped to shrink."""
+        return np.maximum(np.random.default_rng(seed).uniform(self.low, self.high, DRAWS), 1.0)
+
+
+def carried(capacity: Capacity, resource: Resource, seed: int = 2) -> Values | None:
+    """Draws of what a host carries while the objective is kept: limit times knee. None if no limit is known."""
+    if resource not in capacity.limit:
+        return None
+    random = np.random.default_rng([seed, list(Resource).index(resource)])
+    return _draws(capacity.limit[resource], random) * np.minimum(
+        _draws(knee_of(capacity, resource)[0], random), 1.0
+    )
+
+
+def _draws(found: Interval, random: np.random.Generator) -> Values:
+    low = found.estimate if found.low is None else found.low
+    high = found.estimate if found.high is None else found.high
+    return np.maximum(random.normal(found.estimate, (high - low) / WIDTH, DRAWS), 0.0)
+
+
+@dataclass(frozen=True)
+class Use:
+    """A resource of a planned host at its peak. ``share`` is of what it carries: 1 is the knee."""
+
+    resource: Resource
+    peak: Interval
+    share: Interval
+    risk: float
+    draws: Values
+
+
+def use_of(found: Peak, capacity: Capacity, growth: Values) -> Use | None:
+    carries = carried(capacity, found.resource)
+    if carries is None:
+        return None
+    # The day draws and those of the limit are independent of each other.
+    draws = found.draws * growth / np.maximum(carries, 1e-300)
+    low, high = np.quantile(draws, [0.025, 0.975])
+    share = Interval(float(np.median(draws)), float(low), float(high))
+    return Use(found.resource, found.interval, share, float((draws > 1).mean()), draws)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """``too_full``: chance that any host is too full. Regrets in the currency, a month."""
+
+    name: str
+    price: float
+    hosts: int
+    too_full: float
+    mean_regret: float
+    worst_regret: float
+
+
+def regrets(plans: Mapping[str, tuple[Sequence[Capacity], Sequence[Sequence[Use]]]]) -> list[Scored]:
+    """The plans, that with the least mean regret first. Without prices a host costs 1."""
+    costs, full = {}, {}
+    for name, (hosts, uses) in plans.items():
+        prices = np.array([1.0 if h.price is None else h.price for h in hosts])
+        over = np.stack([_over(each) for each in uses]) if uses else np.zeros((0, DRAWS), dtype=bool)
+        costs[name] = prices.sum() + PENALTY * (over * prices[:, None]).sum(axis=0)
+        full[name] = float(over.any(axis=0).mean())
+    best = np.min(list(costs.values()), axis=0)
+    found = []
+    for name, (hosts, _) in plans.items():
+        regret = costs[name] - best
+        price = sum(1.0 if h.price is None else h.price for h in hosts)
+        found.append(
+            Scored(
+                name, price, len(hosts), full[name], float(regret.mean()), float(np.quantile(regret, 0.95))
+            )
+        )
+    return sorted(found, key=lambda each: (each.mean_regret, each.price))
+
+
+def _over(uses: Sequence[Use]) -> NDArray[np.bool_]:
+    return np.any([use.draws > 1 for use in uses], axis=0) if uses else np.zeros(DRAWS, dtype=bool)
+
+
+@dataclass(frozen=True)
+class Worth:
+    """Queries per second, of today's demand and at the knee of the fullest host, and what one is paid with."""
+
+    queries: Interval
+    at_knee: Interval
+    per_price: Interval | None
+    per_watt: Interval | None
+
+
+def worth(
+    daily_queries: Values, uses: Sequence[Sequence[Use]], price: float | None, watts: float | None,
+    chosen: NDArray[np.int64],
+) -> Worth:  # fmt: skip
+    """``daily_queries``: the fleet's mean queries per second of each day. ``chosen``: the days of each draw."""
+    means = daily_queries[chosen].mean(axis=1)
+    fullest = np.max([use.draws for host in uses for use in host], axis=0)
+    at_knee = means / np.maximum(fullest, 1e-300)
+    return Worth(
+        _interval(means),
+        _interval(at_knee),
+        _interval(at_knee / price) if price else None,
+        _interval(at_knee / watts) if watts else None,
+    )
+
+
+def _interval(draws: Values) -> Interval:
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return Interval(float(np.median(draws)), float(low), float(high))

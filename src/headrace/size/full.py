@@ -1,0 +1,455 @@
+"""When a host is full, and by what: its peaks against the knees of its capacity, and how they grow.
+
+A peak is the highest minute of a day. Its trend is by least squares with Huber's weights (Huber 1981, Robust
+Statistics, ch. 7), with an effect of each day of the week, because a week has quiet days and a backup or a
+promotion is no trend. Growth is by the same amount a day, or by the same share: a history of weeks often
+cannot tell them apart, and then the interval covers both. Days are alike from one to the next, so the error
+is widened by their autocorrelation (Bayley & Hammersley 1946, The "effective" number of independent
+observations, JRSS Suppl. 8).
+
+The date is the day on which the busiest day of a week reaches the knee. Its interval is drawn from the errors
+of the level and the slope, and from the knee's interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace.analysis.intervals import Interval, t_quantile
+from headrace.archive.files import DAY_S
+from headrace.size.capacity import STOCKS, Known, queue_knee
+from headrace.size.model import Resource
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headrace.size.history import History, Peaks
+    from headrace.size.model import Demand
+
+    Floats = NDArray[np.float64]
+
+ALPHA = 0.05
+#: Whole days without which there is no date: less cannot tell a week's season from growth.
+LEAST_DAYS = 14
+#: A date further away than so many times the history is no date any more, nor one after three years.
+FURTHEST, FURTHEST_DAYS = 10, 1096
+DRAWS = 4000
+MONTH_DAYS = 30.4
+#: A law is no longer believed if twice its log likelihood is worse by this (Burnham & Anderson 2002, Model
+#: Selection, sec. 2.6: models that far off have essentially no support).
+WORSE_LAW = 10.0
+#: Huber's constant: 95% efficient if nothing is odd.
+HUBER = 1.345
+#: A resource with this many times the room of the first bottleneck was bought in vain.
+IN_VAIN = 2.0
+#: One more of a resource that is not counted in whole ones.
+STEP = 1.25
+
+
+class State(StrEnum):
+    NOW = "full now"
+    DATED = "dated"
+    NEVER = "does not grow"
+    LATER = "later than can be said"
+    NO_DATE = "too short a history for a date"
+
+
+@dataclass(frozen=True)
+class Growth:
+    """``level``: the peak of the busiest day of a week, at the end; ``slope`` per day; both as logarithms if
+    growth ``is_share``: the same share every day. ``days`` were used.
+    """
+
+    level: Interval
+    slope: Interval
+    days: int
+    is_share: bool
+
+    @property
+    def peak(self) -> float:
+        return math.exp(self.level.estimate) if self.is_share else self.level.estimate
+
+    @property
+    def a_month(self) -> Interval:
+        """As a share of the peak."""
+
+        def of(slope: float | None) -> float | None:
+            if slope is None:
+                return None
+            if self.is_share:
+                return math.expm1(min(MONTH_DAYS * slope, 50.0))
+            return MONTH_DAYS * slope / self.peak if self.peak > 0 else 0.0
+
+        found = of(self.slope.estimate)
+        assert found is not None
+        return Interval(found, of(self.slope.low), of(self.slope.high))
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """One resource of one host. ``peak``: the highest use of a usual day now; ``mean`` over all time; both in
+    the resource's unit. ``full_at``: use at the knee. ``day``: days from the end of the history until it
+    is full, with ``low`` and ``high`` (infinite: never).
+    """
+
+    resource: Resource
+    peak: float
+    mean: float
+    full_at: Interval
+    limit: Interval
+    state: State
+    day: Interval | None = None
+    growth: Growth | None = None
+    watched: float = 1.0
+    limit_from: str = ""
+    knee_from: str = ""
+
+    @property
+    def room(self) -> float:
+        """By how much the peak may multiply until the knee."""
+        return self.full_at.estimate / self.peak if self.peak > 0 else math.inf
+
+    @property
+    def is_stock(self) -> bool:
+        """Whether it fills by itself instead of with each call."""
+        return self.resource in STOCKS
+
+
+@dataclass(frozen=True)
+class Bought:
+    """One more of a resource: the load that then fits, relative to now, and what limits it then."""
+
+    resource: Resource
+    what: str
+    before: float
+    after: float
+    next: Resource
+
+
+@dataclass(frozen=True)
+class Host:
+    """``outlooks``: the fullest first. ``unknown``: used, but with no capacity known."""
+
+    name: str
+    end_s: int
+    outlooks: tuple[Outlook, ...]
+    unknown: tuple[Resource, ...] = ()
+    bought: tuple[Bought, ...] = ()
+    in_vain: tuple[Resource, ...] = ()
+    ops_s: Interval | None = None
+    objective: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def bottlenecks(self) -> list[Outlook]:
+        """Those that more load would fill, the first one first."""
+        return [each for each in self.outlooks if not each.is_stock]
+
+    @property
+    def first_full(self) -> Outlook | None:
+        """What is full soonest: now, then by date, then by room."""
+        return min(self.outlooks, key=_urgency, default=None)
+
+
+def _urgency(each: Outlook) -> tuple[int, float]:
+    if each.state is State.NOW:
+        return 0, each.room
+    if each.state is State.DATED and each.day is not None:
+        return 1, each.day.estimate
+    return 2, each.room
+
+
+def outlook(history: History, known: Known, seed: int = 1) -> Host:
+    """What fills the host, and when."""
+    rng = np.random.default_rng(seed)
+    demand = history.demand
+    end_s = demand.start_s + demand.steps * demand.step_s
+    found, unknown = [], []
+    for resource, values in demand.used.items():
+        if not np.isfinite(values).any():
+            continue
+        full_at = known.full_at(resource)
+        if full_at is None or full_at.estimate <= 0:
+            unknown.append(resource)
+            continue
+        one = _outlook(resource, demand, full_at, known, history.peaks.get(resource), end_s, rng)
+        found.append(one)
+    found.sort(key=lambda each: each.room)
+    bought, in_vain = balance(found, known)
+    return Host(
+        history.host, end_s, tuple(found), tuple(unknown), bought, in_vain,
+        known.ops_s, known.objective, (*history.notes, *known.notes),
+    )  # fmt: skip
+
+
+def _outlook(
+    resource: Resource,
+    demand: Demand,
+    full_at: Interval,
+    known: Known,
+    peaks: Peaks | None,
+    end_s: int,
+    rng: np.random.Generator,
+) -> Outlook:
+    values = demand.used[resource]
+    highest = demand.most.get(resource, values)
+    finite = values[np.isfinite(values)]
+    laws = growth(peaks) if peaks is not None else ()
+    if laws:
+        peak = laws[0].peak
+    elif peaks is not None and len(peaks.day):
+        peak = float(np.median(peaks.most[-7:]))
+    else:
+        peak = float(np.nanmax(highest))
+    one = Outlook(
+        resource, peak, float(finite.mean()), full_at, known.capacity.limit[resource], State.NO_DATE,
+        growth=laws[0] if laws else None, watched=len(finite) / len(values),
+        limit_from=known.limit_from.get(resource, ""),
+        knee_from=known.knee_from.get(resource, ""),
+    )  # fmt: skip
+    if peak >= full_at.estimate:
+        return replace(one, state=State.NOW)
+    if not laws or peaks is None:
+        return one
+    furthest = min(FURTHEST * float(peaks.day[-1] - peaks.day[0] + 1), FURTHEST_DAYS)
+    state, day = date(laws, full_at, furthest, rng)
+    # The trend ends with the last whole day, which may be before the end of the history.
+    return replace(one, state=state, day=_earlier(day, end_s / DAY_S - float(peaks.day[-1] + 1)))
+
+
+def _earlier(day: Interval | None, days: float) -> Interval | None:
+    if day is None or day.low is None or day.high is None:
+        return day
+    return Interval(*(max(each - days, 0.0) for each in (day.estimate, day.low, day.high)))
+
+
+def growth(peaks: Peaks) -> tuple[Growth, ...]:
+    """The trend of daily peaks by each law that the history allows, the one that fits best first; () if days
+    are too few.
+
+    The season of the week multiplies, in both laws: a busy day is busier by a share of what the others have.
+    """
+    days = peaks.day.astype(np.float64)
+    values = np.maximum(peaks.most, 1e-3 * max(float(peaks.most.max(initial=0.0)), 1e-300))
+    weekday = peaks.day % 7
+    kinds = np.unique(weekday)
+    if len(days) < max(LEAST_DAYS, len(kinds) + 5):
+        return ()
+    t = days - days[-1]
+    season = np.array([weekday == kind for kind in kinds], dtype=np.float64).T
+    logs = _line(np.column_stack([t, season]), np.log(values), days, 0)
+    busiest = int(np.argmax(logs.found[1:])) + 1
+    effect = logs.found[1:][np.searchsorted(kinds, weekday)] - logs.found[busiest]
+    # The season is in the logs' fit; its error is that of the busiest day relative to the average of all.
+    apart = np.zeros(len(logs.found))
+    apart[1:], apart[busiest] = -1 / len(kinds), 1 - 1 / len(kinds)
+    off = float(apart @ logs.spread @ apart)
+    plain = _line(np.column_stack([t, np.ones(len(t))]), values / np.exp(effect), days, len(kinds) - 1)
+    share = Growth(_around(logs, busiest, 0.0), _around(logs, 0, 0.0), len(days), True)
+    more = off * float(plain.found[1]) ** 2
+    amount = Growth(_around(plain, 1, more), _around(plain, 0, 0.0), len(days), False)
+    by_share = np.exp(season @ logs.found[1:] + t * logs.found[0])
+    by_amount = (plain.found[1] + t * plain.found[0]) * np.exp(effect)
+    ahead = _ahead(values, by_amount, by_share) / logs.widen
+    best, other = (amount, share) if ahead >= 0 else (share, amount)
+    return (best, other) if abs(ahead) < WORSE_LAW else (best,)
+
+
+@dataclass(frozen=True)
+class _Line:
+    found: Floats
+    spread: Floats
+    freedom: float
+    widen: float
+
+
+def _line(rows: Floats, values: Floats, days: Floats, taken: int) -> _Line:
+    """A robust fit with the covariance of its coefficients; ``taken``: parameters that were removed before."""
+    found, weights = _huber(rows, values)
+    k = rows.shape[1] + taken
+    left = values - rows @ found
+    freedom = max(float(weights.sum()) - k, 1.0)
+    variance = float(np.sum(weights * left**2)) / freedom
+    alike = _autocorrelation(days, np.clip(left, -4 * math.sqrt(variance), 4 * math.sqrt(variance)), k)
+    widen = (1 + alike) / (1 - alike)
+    spread = widen * variance * np.linalg.pinv(rows.T @ (rows * weights[:, None]))
+    return _Line(found, spread, max(freedom / widen, 2.0), widen)
+
+
+def _around(line: _Line, at: int, more: float) -> Interval:
+    half = t_quantile(line.freedom, ALPHA) * math.sqrt(max(float(line.spread[at, at]), 0.0) + more)
+    return Interval(float(line.found[at]), float(line.found[at]) - half, float(line.found[at]) + half)
+
+
+def _ahead(values: Floats, first: Floats, second: Floats) -> float:
+    """By how much the first law's log likelihood, twice, exceeds the second's; odd days count little."""
+    left = [values / np.maximum(fitted, 1e-300) - 1 for fitted in (first, second)]
+    scale = 1.4826 * min(float(np.median(np.abs(each))) for each in left)
+    if scale <= 0:
+        return math.copysign(math.inf, float(np.abs(left[1]).sum() - np.abs(left[0]).sum()))
+    far = [np.abs(each) / scale for each in left]
+    cost = [np.where(each < HUBER, each**2, 2 * HUBER * each - HUBER**2).sum() for each in far]
+    return float(cost[1] - cost[0])
+
+
+def _huber(rows: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Coefficients, and each day's weight: below 1 for odd ones."""
+    weights = np.ones(len(values))
+    found: Floats = np.zeros(rows.shape[1])
+    for _ in range(30):
+        root = np.sqrt(weights)
+        found = np.asarray(np.linalg.lstsq(rows * root[:, None], values * root, rcond=None)[0])
+        left = values - rows @ found
+        scale = 1.4826 * float(np.median(np.abs(left)))
+        if scale <= 1e-12 * max(float(np.abs(values).max()), 1e-300):
+            break
+        weights = np.minimum(1.0, HUBER * scale / np.maximum(np.abs(left), 1e-300))
+    return found, weights
+
+
+def _autocorrelation(days: Floats, left: Floats, k: int) -> float:
+    """Of neighbouring days, without the bias towards 0 of a short series (Kendall 1954, Biometrika 41); 0 to
+    0.9.
+    """
+    next_to = np.diff(days) == 1
+    total = float(left @ left)
+    if next_to.sum() < 5 or total <= 0:
+        return 0.0
+    pairs = float((left[1:] * left[:-1])[next_to].sum()) / int(next_to.sum())
+    found = pairs / (total / len(left))
+    return float(np.clip(found + (1 + 3 * found) / max(len(days) - k, 1), 0.0, 0.9))
+
+
+def date(
+    laws: Sequence[Growth], full_at: Interval, furthest_days: float, rng: np.random.Generator
+) -> tuple[State, Interval | None]:
+    """Days until the level reaches the knee, from the end of the history; the interval is of all laws."""
+    knee = np.maximum(_drawn(full_at, rng), 1e-300)
+    found = float(_days(laws[0], laws[0].level.estimate, laws[0].slope.estimate, full_at.estimate))
+    low = high = found
+    for law in laws:
+        drawn = _days(law, _drawn(law.level, rng), _drawn(law.slope, rng), knee)
+        low = min(low, float(np.quantile(drawn, ALPHA / 2, method="lower")))
+        high = max(high, float(np.quantile(drawn, 1 - ALPHA / 2, method="higher")))
+    day = Interval(found, low, high)
+    if not math.isfinite(found):
+        return State.NEVER, day if low <= furthest_days else None
+    if found > furthest_days:
+        return State.LATER, day if low <= furthest_days else None
+    return State.DATED, day
+
+
+def _drawn(interval: Interval, rng: np.random.Generator) -> Floats:
+    """Normal draws with the interval as their 95%; its halves may differ."""
+    draws = rng.standard_normal(DRAWS)
+    low = interval.estimate if interval.low is None else interval.low
+    high = interval.estimate if interval.high is None else interval.high
+    half = np.where(draws < 0, interval.estimate - low, high - interval.estimate) / 1.96
+    return np.asarray(interval.estimate + draws * half)
+
+
+def _days(law: Growth, level: Floats | float, slope: Floats | float, knee: Floats | float) -> Floats:
+    reached = np.log(knee) if law.is_share else np.asarray(knee)
+    room = np.maximum(reached - np.asarray(level), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        days = np.where(np.asarray(slope) > 0, room / np.asarray(slope), np.inf)
+    return np.asarray(np.where(room <= 0, 0.0, days))
+
+
+# What one more of a resource would buy.
+
+
+def balance(outlooks: Sequence[Outlook], known: Known) -> tuple[tuple[Bought, ...], tuple[Resource, ...]]:
+    """For each resource that load fills: one more of it, alone. And those that have far more room than the
+    first.
+
+    Load is all calls multiplied by the same factor, so the first resource to reach its knee limits it.
+    """
+    rooms = {each.resource: each.room for each in outlooks if not each.is_stock}
+    if not rooms:
+        return (), ()
+    before = min(rooms.values())
+    bought = []
+    for each in outlooks:
+        if each.is_stock or not math.isfinite(each.room):
+            continue
+        what, factor = _one_more(each, known)
+        after = {**rooms, each.resource: each.room * factor}
+        limiting = min(after, key=lambda r: after[r])
+        bought.append(Bought(each.resource, what, before, after[limiting], limiting))
+    in_vain = tuple(
+        r for r, room in rooms.items() if room >= IN_VAIN * before and math.isfinite(room) and len(rooms) > 1
+    )
+    return tuple(bought), in_vain
+
+
+def _one_more(each: Outlook, known: Known) -> tuple[str, float]:
+    limit = each.limit.estimate
+    if each.resource is not Resource.CPU:
+        return f"{STEP - 1:.0%} more", STEP
+    knee = known.capacity.knee[Resource.CPU].estimate
+    grown = (limit + 1) / limit
+    if each.knee_from.startswith("assumed"):
+        # More servers of one queue may be busier, too.
+        grown *= queue_knee(limit + 1).estimate / knee
+    return "one more core", grown
+
+
+# All hosts together.
+
+
+@dataclass(frozen=True)
+class Together:
+    """The hosts' use of a resource as one: ``peak`` of the sum over time, against the ``sum_of_peaks`` that
+    it would be if all peaks coincided, and the ``mean`` that hides them. ``full_at``: the knees' sum;
+    ``without_largest``: the same without the largest host. ``at_s``: when the peak was.
+    """
+
+    resource: Resource
+    hosts: int
+    mean: float
+    peak: float
+    sum_of_peaks: float
+    full_at: float
+    without_largest: float
+    at_s: int
+    watched: float
+
+    @property
+    def coincide(self) -> float:
+        """1: all hosts have their peak at the same time; 0: never more than their means."""
+        most = self.sum_of_peaks - self.mean
+        return (self.peak - self.mean) / most if most > 0 else 1.0
+
+
+def together(histories: Sequence[History], known: Mapping[str, Known]) -> tuple[Together, ...]:
+    """Only steps in which every host was watched count: an unknown host is no idle one."""
+    found = []
+    for resource in Resource:
+        if resource in STOCKS:
+            continue
+        own = [h for h in histories if resource in h.demand.used and known[h.host].full_at(resource)]
+        if len(own) < 2:
+            continue
+        values = np.array([h.demand.used[resource] for h in own])
+        whole = np.isfinite(values).all(axis=0)
+        if not whole.any():
+            continue
+        total = np.where(whole, values.sum(axis=0), -np.inf)
+        at = int(np.argmax(total))
+        full = [end.estimate for h in own if (end := known[h.host].full_at(resource)) is not None]
+        first = own[0].demand
+        found.append(
+            Together(
+                resource, len(own), float(values[:, whole].mean(axis=1).sum()), float(total[at]),
+                float(values[:, whole].max(axis=1).sum()), sum(full), sum(full) - max(full),
+                first.start_s + at * first.step_s, float(whole.mean()),
+            )
+        )  # fmt: skip
+    return tuple(sorted(found, key=lambda each: each.full_at / each.peak if each.peak > 0 else math.inf))

@@ -1,0 +1,414 @@
+"""What hosts used over time, by host: from the history of `headrace serve`, or from samples.
+
+All hosts of one reading share their steps. A step that nobody watched is NaN, never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace.analysis.window import SUCCESS
+from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
+from headrace.errors import NothingMeasured, StoreError
+from headrace.samples import Samples
+from headrace.size.model import Demand, Resource
+from headrace.size.used import DEMAND, LIMIT, MOST_DIGESTS, OverTime, Part, limits, used
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headrace.archive.reader import Range, Reader
+
+    Floats = NDArray[np.float64]
+
+SAMPLES_SUFFIX = ".jsonl.zst"
+#: Histories up to this long are read in minutes, longer ones in hours: minutes are kept for two days.
+IN_MINUTES_S = 2 * DAY_S
+#: Samples give at least about so many steps, and no step shorter than this.
+SAMPLE_STEPS, LEAST_STEP_S = 120, 5
+MOST_STEPS = 1_000_000
+#: One read of the history: see ``archive.reader.Range.rows_s``.
+_READ_S = {MINUTE_S: 6 * HOUR_S, HOUR_S: 8 * DAY_S}
+#: Seconds of each step that were watched, among the means.
+_WATCHED = "watched_s"
+#: A day counts if this share of it was watched.
+WHOLE_DAY = 0.75
+#: Sources that count every call, the best first. The process list counts none.
+_COUNTING = ("performance_schema", "slow log")
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The highest minute of each day that was watched for most of it. ``day``: days since 1970, UTC."""
+
+    day: NDArray[np.int64]
+    most: Floats
+
+
+@dataclass(frozen=True)
+class History:
+    """One host over time. ``calls[c]``: calls per second of a query class in each step of the demand;
+    ``lock_s`` its mean lock time per call; ``parts``: the CPU's parts in cores; ``limits``: what the
+    samples tell of the host.
+    """
+
+    demand: Demand
+    calls: Mapping[str, Floats] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    lock_s: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[Part, Floats] = field(default_factory=dict)
+    limits: Mapping[Resource, float] = field(default_factory=dict)
+    peaks: Mapping[Resource, Peaks] = field(default_factory=dict)
+    source: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def host(self) -> str:
+        return self.demand.host
+
+    @property
+    def days(self) -> float:
+        return self.demand.steps * self.demand.step_s / DAY_S
+
+
+def read(path: Path, step_s: int = 0, hosts: Sequence[str] = ()) -> list[History]:
+    """Every host that the path holds: a history's directory, a samples file, or a directory of them.
+
+    In a directory each file is a host by its name, and a subdirectory a host whose files follow each other.
+    """
+    if path.is_dir() and (path / "states").is_dir():
+        found = _of_archive(Archive(path), step_s, hosts)
+    else:
+        found = _of_samples(_sample_files(path), step_s, hosts)
+    if not found:
+        raise NothingMeasured("no host has a history here", place=str(path))
+    return found
+
+
+def _sample_files(path: Path) -> dict[str, list[Path]]:
+    if path.is_file():
+        return {_name(path): [path]}
+    if not path.is_dir():
+        raise StoreError(
+            "no such file or directory",
+            place=str(path),
+            hint="collect a history with `headrace serve`, or name samples",
+        )
+    found = {_name(file): [file] for file in sorted(path.glob(f"*{SAMPLES_SUFFIX}"))}
+    for folder in sorted(each for each in path.iterdir() if each.is_dir()):
+        if files := sorted(folder.glob(f"*{SAMPLES_SUFFIX}")):
+            found[folder.name] = files
+    if not found:
+        raise NothingMeasured(
+            "neither a history of `headrace serve` nor samples",
+            place=str(path),
+            hint=f"headrace-agent sample --output HOST{SAMPLES_SUFFIX}",
+        )
+    return found
+
+
+def _name(path: Path) -> str:
+    return path.name.removesuffix(SAMPLES_SUFFIX)
+
+
+# Samples.
+
+
+def _of_samples(files: Mapping[str, Sequence[Path]], step_s: int, hosts: Sequence[str]) -> list[History]:
+    read = {host: _joined(paths) for host, paths in files.items() if not hosts or host in hosts}
+    read = {host: samples for host, samples in read.items() if len(samples)}
+    if not read:
+        return []
+    first = min(float(each.t_ns.min()) for each in read.values()) / 1e9
+    last = max(float(each.t_ns.max()) for each in read.values()) / 1e9
+    slowest = max(_distance_s(each) for each in read.values())
+    step_s = math.ceil((step_s or _step_of(last - first)) / slowest) * slowest
+    start_s = math.floor(first)
+    steps = int((last - start_s) // step_s)
+    _check(steps)
+    if steps < 1:
+        raise NothingMeasured(
+            f"{last - first:.0f} s of samples hold no whole step of {step_s} s", hint="sample for longer"
+        )
+    edges = start_s + step_s * np.arange(steps + 1, dtype=np.float64)
+    return [of_samples(host, samples, edges + _phase_s(samples, start_s)) for host, samples in read.items()]
+
+
+def _ticks_s(samples: Samples) -> Floats:
+    """When calls were counted: digests every 10 s, commands with everything else."""
+    for sampler in ("statements", "mysql_status", "cpu"):
+        if (sampler, SUCCESS, "") in samples.names:
+            number = samples.names.index((sampler, SUCCESS, ""))
+            return samples.t_ns[samples.starts[number] : samples.ends[number]] / 1e9
+    return np.empty(0)
+
+
+def _distance_s(samples: Samples) -> int:
+    """Whole seconds between two counts of calls."""
+    ticks = _ticks_s(samples)
+    return max(round(float(np.median(np.diff(ticks)))), 1) if len(ticks) > 1 else 1
+
+
+def _phase_s(samples: Samples, start_s: int) -> float:
+    """By how much a host's steps start later, so that they end when its calls were counted.
+
+    Otherwise calls of one step would be read in its neighbour, and seem to cost less than they do.
+    """
+    ticks = _ticks_s(samples)
+    later = ticks[ticks >= start_s]
+    return float(later[0] - start_s) % _distance_s(samples) if len(later) else 0.0
+
+
+def _check(steps: int) -> None:
+    if steps > MOST_STEPS:
+        raise StoreError(
+            f"{steps:,} steps: a clock was wrong, or the steps are too short",
+            hint=f"at most {MOST_STEPS:,} steps: a longer --step",
+        )
+
+
+def _joined(paths: Sequence[Path]) -> Samples:
+    """Files of one host; a damaged one is read up to its last whole line."""
+    parts = []
+    for path in paths:
+        try:
+            parts.append(Samples.read(path))
+        except (OSError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise StoreError(f"these are not samples: {error!r}", place=str(path)) from error
+    return parts[0] if len(parts) == 1 else Samples.of(row for part in parts for row in part.rows())
+
+
+def _step_of(seconds: float) -> int:
+    nice = (LEAST_STEP_S, 10, 15, 30, MINUTE_S, 5 * MINUTE_S, 15 * MINUTE_S, HOUR_S)
+    return max((step for step in nice if seconds / step >= SAMPLE_STEPS), default=LEAST_STEP_S)
+
+
+def of_samples(host: str, samples: Samples, edges_s: Floats) -> History:
+    """``edges_s``: whole seconds apart."""
+    over = OverTime(samples, edges_s)
+    found = used(over)
+    calls, lock_s, source = _calls(over)
+    start_s, step_s = int(edges_s[0]), round(edges_s[1] - edges_s[0])
+    demand = Demand(host, start_s, step_s, {r: found[r] for r in Resource if r in found})
+    return History(
+        demand,
+        calls,
+        lock_s=lock_s,
+        parts={part: found[part] for part in Part if part in found},
+        limits=limits(over),
+        peaks={r: _peaks_of(values, start_s, step_s) for r, values in demand.used.items()},
+        source=source,
+        notes=tuple(_gaps(demand)),
+    )
+
+
+def _calls(over: OverTime) -> tuple[dict[str, Floats], dict[str, float], str]:
+    """By digest if the server counted any, otherwise by kind of command."""
+    counted = {name: _counted(over, "count", name) for name in over.labels("statements", "count")}
+    rates = {name: rate for name, rate in counted.items() if rate is not None}
+    if any(_any(rate) for rate in rates.values()):
+        blind = np.isnan(np.array(list(rates.values()))).all(axis=0)
+        # A class that is not among the busiest has no samples: it ran rarely, or not at all.
+        calls = {n: np.where(blind, np.nan, np.nan_to_num(r)) for n, r in rates.items() if _any(r)}
+        locks = {}
+        for name, rate in calls.items():
+            waited = _counted(over, "lock_ns", name)
+            if waited is not None:
+                locks[name] = float(np.nansum(waited) / 1e9 / np.nansum(rate))
+        return calls, locks, "digests"
+    commands: dict[str, Floats] = {}
+    for metric in (name for sampler, name in over.metrics if sampler == "mysql_status"):
+        if metric.startswith("com_") and not metric.startswith(("com_stmt_", "com_show_")):
+            grown = over.rate("mysql_status", metric)
+            if grown is not None and _any(grown):
+                commands[metric.removeprefix("com_")] = grown
+    return commands, {}, "commands" if commands else ""
+
+
+def _counted(over: OverTime, metric: str, digest: str) -> Floats | None:
+    return over.counted("statements", metric, digest, MOST_DIGESTS)
+
+
+def _any(rate: Floats) -> bool:
+    return bool(np.nansum(rate) > 0)
+
+
+def _peaks_of(values: Floats, start_s: int, step_s: int) -> Peaks:
+    day = (start_s + step_s * np.arange(len(values))) // DAY_S
+    days, at = np.unique(day, return_inverse=True)
+    known = np.isfinite(values)
+    watched = np.bincount(at, weights=known * float(step_s), minlength=len(days))
+    most = np.full(len(days), -np.inf)
+    np.maximum.at(most, at[known], values[known])
+    whole = watched >= WHOLE_DAY * DAY_S
+    return Peaks(days[whole].astype(np.int64), most[whole])
+
+
+def _gaps(demand: Demand) -> Iterator[str]:
+    values = demand.used.get(Resource.CPU)
+    if values is None:
+        yield "its CPU was not sampled"
+        return
+    missing = float(np.mean(~np.isfinite(values)))
+    if missing >= 0.01:
+        yield f"{missing:.0%} of the time was not watched: a peak in it is not known"
+
+
+# The history of `headrace serve`.
+
+
+def _of_archive(archive: Archive, step_s: int, hosts: Sequence[str]) -> list[History]:
+    from headrace.archive.reader import Range, Reader
+
+    files = archive.files("states")
+    names = [name for name in archive.hosts() if not hosts or name in hosts]
+    if not files or not names:
+        return []
+    whole = Range(files[0].t_s, max(file.end_s for file in files))
+    step_s = step_s or (MINUTE_S if whole.seconds <= IN_MINUTES_S else HOUR_S)
+    if step_s not in _READ_S:
+        raise StoreError(f"a history is read in steps of {' or '.join(f'{s} s' for s in _READ_S)}")
+    start_s = int(whole.since_s // step_s * step_s)
+    steps = math.ceil((whole.until_s - start_s) / step_s)
+    _check(steps)
+    reader = Reader(archive)
+    spans = list(_spans(whole, _READ_S[step_s]))
+    return [_host_of(reader, name, whole, spans, start_s, step_s, steps) for name in names]
+
+
+def _spans(whole: Range, width_s: int) -> Iterator[Range]:
+    at = whole.since_s // width_s * width_s
+    while at < whole.until_s:
+        yield type(whole)(at, min(at + width_s, whole.until_s))
+        at += width_s
+
+
+def _host_of(
+    reader: Reader, host: str, whole: Range, spans: Sequence[Range], start_s: int, step_s: int, steps: int
+) -> History:
+    means, mosts, seen = _metrics(reader, host, spans, start_s, step_s, steps)
+    watched_s = means.pop(_WATCHED, np.full(steps, np.nan))
+    notes = []
+    scale = 0.0
+    if Resource.CPU not in means:
+        share, cores = means.get("busy"), seen.get("cores", 0.0)
+        if share is not None and cores:
+            scale = cores
+            means[Resource.CPU], seen[Resource.CPU] = share * cores, cores
+            mosts[Resource.CPU] = mosts["busy"] * cores
+            notes.append(
+                "its history has no demands yet, only the CPU's share: packets and devices are unknown"
+            )
+    demand = Demand(
+        host, start_s, step_s, {r: means[r] for r in Resource if r in means},
+        most={r: mosts[r] for r in Resource if r in mosts},
+    )  # fmt: skip
+    calls, lock_s, texts, source = _classes(reader, host, whole, spans, start_s, step_s, watched_s)
+    return History(
+        demand,
+        calls,
+        texts,
+        lock_s,
+        {part: means[part] for part in Part if part in means},
+        {r: seen[r] for r in Resource if r in seen},
+        _peaks(reader, host, whole, scale),
+        source,
+        (*notes, *_gaps(demand)),
+    )
+
+
+def _metrics(
+    reader: Reader, host: str, spans: Sequence[Range], start_s: int, step_s: int, steps: int
+) -> tuple[dict[str, Floats], dict[str, Floats], dict[str, float]]:
+    """Means and highest minutes of each step; and the newest limits."""
+    means: dict[str, Floats] = {}
+    mosts: dict[str, Floats] = {}
+    seen: dict[str, float] = {}
+    for span in spans:
+        rows = reader.rows(
+            "metrics",
+            # A row of more minutes than a step has is of a whole day, whose hours were deleted.
+            f"SELECT metric, label, t_s - t_s % {step_s} AS t, SUM(sum) / SUM(n) AS mean, MAX(most) AS most, "
+            "SUM(n) AS n, arg_max(sum / n, t_s) AS newest FROM rows WHERE n <= $most_n AND (metric IN "
+            "($demand, $limit) "
+            "OR metric = 'cpu' AND label = 'busy' OR metric = 'cores') GROUP BY ALL ORDER BY t",
+            host, span, demand=DEMAND, limit=LIMIT, most_n=step_s // MINUTE_S,
+        )  # fmt: skip
+        cores = {row["label"] for row in rows if row["metric"] == "cores"}
+        seen["cores"] = max(seen.get("cores", 0.0), float(len(cores)))
+        for row in rows:
+            at = (row["t"] - start_s) // step_s
+            if row["metric"] == LIMIT:
+                seen[row["label"]] = float(row["newest"])
+            elif row["metric"] != "cores" and 0 <= at < steps and row["mean"] is not None:
+                means.setdefault(row["label"], np.full(steps, np.nan))[at] = row["mean"]
+                mosts.setdefault(row["label"], np.full(steps, np.nan))[at] = row["most"]
+                if row["label"] == "busy":
+                    means.setdefault(_WATCHED, np.full(steps, np.nan))[at] = row["n"] * MINUTE_S
+    return means, mosts, seen
+
+
+def _peaks(reader: Reader, host: str, whole: Range, scale: float) -> dict[Resource, Peaks]:
+    """``scale``: cores, for a history without demands."""
+    rows = reader.rows(
+        "metrics",
+        f"SELECT label, t_s // {DAY_S} AS day, SUM(n) AS n, MAX(most) AS most FROM rows "
+        "WHERE metric = $demand OR metric = 'cpu' AND label = 'busy' GROUP BY ALL ORDER BY day",
+        host,
+        whole,
+        demand=DEMAND,
+    )
+    found = {}
+    for resource in Resource:
+        label = "busy" if scale and resource is Resource.CPU else str(resource)
+        own = [r for r in rows if r["label"] == label and r["n"] >= WHOLE_DAY * DAY_S / MINUTE_S]
+        if own:
+            most = np.array([r["most"] for r in own], dtype=np.float64) * (scale or 1.0)
+            found[resource] = Peaks(np.array([r["day"] for r in own], dtype=np.int64), most)
+    return found
+
+
+def _classes(
+    reader: Reader,
+    host: str,
+    whole: Range,
+    spans: Sequence[Range],
+    start_s: int,
+    step_s: int,
+    watched_s: Floats,
+) -> tuple[dict[str, Floats], dict[str, float], dict[str, str], str]:
+    """Calls per second of the time that was watched."""
+    from headrace.archive import questions
+
+    known = questions.sources(reader, [host], whole)
+    source = next((each for each in _COUNTING if each in known), "")
+    if not source:
+        return {}, {}, {}, ""
+    calls: dict[str, Floats] = {}
+    lock_ns: dict[str, float] = {}
+    for span in spans:
+        rows = reader.rows(
+            "classes",
+            f"SELECT class, t_s - t_s % {step_s} AS t, SUM(calls) AS calls, SUM(lock_ns) AS lock_ns "
+            "FROM rows WHERE source = $source GROUP BY ALL",
+            host, span, source=source,
+        )  # fmt: skip
+        for row in rows:
+            at = (row["t"] - start_s) // step_s
+            if 0 <= at < len(watched_s) and row["calls"] is not None:
+                calls.setdefault(row["class"], np.zeros(len(watched_s)))[at] = row["calls"]
+                lock_ns[row["class"]] = lock_ns.get(row["class"], 0.0) + (row["lock_ns"] or 0.0)
+    locks = {
+        name: lock_ns[name] / 1e9 / total
+        for name, count in calls.items()
+        if (total := float(count.sum())) > 0
+    }
+    calls = {name: count / watched_s for name, count in calls.items()}
+    texts = {name: str(row["text"]) for name, row in questions.texts(reader, [host], whole, source).items()}
+    return calls, locks, texts, source

@@ -1,0 +1,376 @@
+"""Which databases share a host: the fewest hosts, or the cheapest, under the rules of ``placement``.
+
+A host is filled with the database that leaves the least room in the resources that are short (norm-based greedy
+for vector bin packing: Panigrahy et al. 2011, Heuristics for Vector Bin Packing). Then a few hosts are emptied
+and packed again, one fewer, over and over (ruin and recreate: Schrimpf et al. 2000, Journal of Computational
+Physics 159). Small fleets are solved by OR-Tools' CP-SAT where it is installed (``exact``). No plan can be
+better than ``bound``.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.size.clock import Clock
+from headrace.size.placement import TINY, Kind, Placement, Problem
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """``bound``: no plan is cheaper; ``is_proven``: it has been shown that none is cheaper than this one."""
+
+    placement: Placement
+    bound: float
+    seconds: float
+    solver: str
+    is_proven: bool = False
+
+    @property
+    def gap(self) -> float:
+        """How far the plan may be from the best one, as a share of the bound."""
+        return self.placement.price / self.bound - 1 if self.bound > 0 else 0.0
+
+
+def solve(problem: Problem, clock: Clock | None = None, *, seed: int = 0, exact: bool = True) -> Solution:
+    """The best plan found in time. Databases that no host carries remain unplaced."""
+    clock = clock or Clock()
+    bound = lower_bound(problem)
+    best = first(problem)
+    solver = "greedy"
+
+    def found(is_proven: bool = False) -> Solution:
+        return Solution(
+            best.tidy(),
+            best.price if is_proven else bound,
+            time.monotonic() - clock.started,
+            solver,
+            is_proven,
+        )
+
+    clock.listen(found())
+    if best.unplaced or best.price <= bound + TINY:
+        return found(not best.unplaced)
+    cpsat = _cpsat() if exact else None
+    if cpsat is not None and len(problem.names) <= cpsat.MOST_DATABASES:
+        solver = "CP-SAT"
+        better, is_proven = cpsat.whole(problem, best, clock)
+        best = better
+        if is_proven or clock.left_s <= 0:
+            return found(is_proven)
+    solver = "greedy, ruin and recreate"
+    search = _Search(problem, best, np.random.default_rng(seed))
+    while clock.left_s > 0 and search.best.price > bound + TINY and not search.is_exhausted:
+        if search.step():
+            best = search.best
+            clock.listen(found())
+    best = search.best
+    return found(best.price <= bound + TINY)
+
+
+def _cpsat() -> ModuleType | None:
+    from importlib.util import find_spec
+
+    if find_spec("ortools") is None:
+        return None
+    from headrace.size import exact
+
+    return exact
+
+
+def first(problem: Problem) -> Placement:
+    """The cheapest of the plans that open hosts of one kind first, each host then made as small as possible."""
+    plans = []
+    for kind in _worth_opening(problem):
+        plan = Placement(problem)
+        weight = weights(problem, kind)
+        left = list(range(len(problem.names)))
+        for each in [kind, *(k for k in problem.kinds if k is not kind)]:
+            left = fill(plan, left, each, weight, problem)
+        plans.append(smaller(plan))
+    return min(plans, key=lambda plan: (len(plan.unplaced), plan.price, len(plan.used)))
+
+
+#: Kinds that are tried as the one that hosts are opened of.
+MOST_KINDS = 6
+
+
+def _worth_opening(problem: Problem) -> list[Kind]:
+    """The kinds with the lowest bound on the price of a fleet of only this kind."""
+    total = problem.need.sum(axis=0)
+
+    def price(kind: Kind) -> float:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            hosts = float(np.nanmax(np.where(total > 0, total / kind.carries, 0.0)))
+        return kind.price * hosts
+
+    return sorted(problem.kinds, key=price)[:MOST_KINDS]
+
+
+#: So many rows choose what fits best; all rows decide what is allowed.
+MOST_KEY_ROWS = 256
+
+
+def weights(problem: Problem, kind: Kind) -> Values:
+    """How short each row is: the share of its capacity that all databases together need."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(kind.carries > 0, problem.need.sum(axis=0) / kind.carries, 0.0)
+    share = np.where(np.isfinite(share), share, 0.0)
+    top = share.max(initial=0.0)
+    # Rows far from the tightest hardly matter; the power keeps the order of those close to it.
+    return (share / top) ** 4 if top > 0 else np.ones_like(share)
+
+
+def fill(
+    plan: Placement, left: Sequence[int], kind: Kind, weight: Values, problem: Problem,
+    most: int | None = None, noise: Values | None = None,
+) -> list[int]:  # fmt: skip
+    """Open hosts of ``kind`` and fill one after the other; the databases that no host of it takes."""
+    unplaced = np.array(sorted(left), dtype=np.int64)
+    opened = sum(each.name == kind.name for each in plan.kinds)
+    limit = min(
+        kind.most - opened if kind.most is not None else len(left), most if most is not None else len(left)
+    )
+    while len(unplaced) and limit > 0:
+        host = plan.open(kind)
+        placed = fill_one(plan, host, unplaced, weight, noise)
+        if not placed:
+            break
+        limit -= 1
+        unplaced = np.setdiff1d(unplaced, placed)
+    return [int(i) for i in unplaced]
+
+
+def fill_one(
+    plan: Placement, host: int, candidates: NDArray[np.int64], weight: Values, noise: Values | None = None
+) -> list[int]:
+    """Fill one host, the database that is hardest to place first; what it took."""
+    problem, carries = plan.problem, plan.kinds[host].carries
+    usable = np.flatnonzero(np.isfinite(carries) & (carries > 0))
+    key = usable[np.argsort(-weight[usable], kind="stable")[:MOST_KEY_ROWS]]
+    scale, w = carries[key], weight[key]
+    need, reserve = (
+        problem.need[np.ix_(candidates, key)] / scale,
+        problem.reserve[np.ix_(candidates, key)] / scale,
+    )
+    open_ = np.ones(len(candidates), dtype=bool)
+    placed: list[int] = []
+    while open_.any():
+        at = np.flatnonzero(open_)
+        load, taken_over = plan.load(host)[key] / scale, plan.taken_over(host)[key] / scale
+        # A replica's reserve costs room only beyond what the host keeps free anyway.
+        cost = need[at] + np.maximum(reserve[at] - taken_over, 0.0)
+        room = 1.0 - load - taken_over
+        fits = (cost <= room + TINY).all(axis=1)
+        open_[at[~fits]] = False
+        at, cost = at[fits], cost[fits]
+        score = -((need[at] + 5 * reserve[at]) @ w) if not placed else ((room - cost) ** 2) @ w
+        if noise is not None:
+            score = score * noise[candidates[at]]
+        order = np.argsort(score, kind="stable")
+        for chosen in at[order]:
+            # What a rule refuses now it refuses later: members only add load.
+            open_[chosen] = False
+            if plan.allows(int(candidates[chosen]), host):
+                plan.put(int(candidates[chosen]), host)
+                placed.append(int(candidates[chosen]))
+                break
+    return placed
+
+
+def smaller(plan: Placement) -> Placement:
+    """Each host of the cheapest kind that still carries its databases, whichever other host fails."""
+    plan = plan.tidy()
+    problem = plan.problem
+    by_price = sorted(problem.kinds, key=lambda kind: kind.price)
+    counts = {kind.name: sum(k.name == kind.name for k in plan.kinds) for kind in problem.kinds}
+    for host in plan.used:
+        worst = plan.worst(host)
+        for kind in by_price:
+            now = plan.kinds[host]
+            if kind.price >= now.price:
+                break
+            if (kind.most is None or counts[kind.name] < kind.most) and (worst <= kind.carries + TINY).all():
+                counts[now.name] -= 1
+                counts[kind.name] += 1
+                plan.kinds[host] = kind
+                break
+    return plan
+
+
+class _Search:
+    """Ruin and recreate: empty a few hosts, pack their databases into cheaper ones."""
+
+    def __init__(self, problem: Problem, start: Placement, random: np.random.Generator) -> None:
+        self.problem, self.best, self.random = problem, start.tidy(), random
+        self.current = self.best
+        self.failures = 0
+        #: Without success for so long, more of the same finds nothing.
+        self.patience = min(4000, 200 + 10 * len(problem.names))
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self.failures > self.patience or len(self.best.used) < 2
+
+    def step(self) -> bool:
+        """One attempt; whether there is a better plan."""
+        plan = self.current.copy()
+        used = plan.used
+        # A few hosts rarely have the room of a whole one; many have it, and take longer.
+        most = 7 if self.random.random() < 0.5 else 60
+        count = min(len(used), int(self.random.integers(2, most)))
+        hosts = self._chosen(plan, used, count)
+        old_price = sum(plan.kinds[h].price for h in hosts)
+        kinds = [plan.kinds[h] for h in hosts]
+        items = plan.clear(hosts)
+        taken = np.array(items, dtype=np.int64)
+        kind = kinds[int(self.random.integers(len(kinds)))]
+        weight = weights(self.problem, kind) * self.random.uniform(0.7, 1.0, self.problem.need.shape[1])
+        noise = self.random.uniform(0.98, 1.02, len(self.problem.names))
+        # Others may have room for some of them.
+        left = self._spread(plan, taken, [h for h in used if h not in hosts])
+        for host, kind in zip(hosts, self._order(kinds), strict=True):
+            plan.kinds[host] = kind
+            if not len(left):
+                break
+            placed = fill_one(plan, host, left, weight, noise)
+            left = np.setdiff1d(left, placed)
+        if len(left):
+            self.failures += 1
+            return False
+        new_price = sum(plan.kinds[h].price for h in hosts if plan.members[h])
+        if new_price < old_price - TINY:
+            self.best = self.current = smaller(plan)
+            self.failures = 0
+            return True
+        self.failures += 1
+        if self._evenness(plan, hosts) >= self._evenness(self.current, hosts) - TINY:
+            # As cheap, and one of them emptier: closer to a host that can go.
+            self.current = plan
+        return False
+
+    def _order(self, kinds: Sequence[Kind]) -> list[Kind]:
+        return [kinds[int(i)] for i in self.random.permutation(len(kinds))]
+
+    def _chosen(self, plan: Placement, used: Sequence[int], count: int) -> list[int]:
+        """The emptiest with a few others: the emptiest is most likely to go."""
+        fullness = np.array([self._fullness(plan, h) for h in used])
+        odds = np.exp(-4 * (fullness - fullness.min()))
+        first_ = int(self.random.choice(len(used), p=odds / odds.sum()))
+        others = [i for i in range(len(used)) if i != first_]
+        more = self.random.permutation(len(others))[: count - 1]
+        return [used[first_], *(used[others[int(i)]] for i in more)]
+
+    def _fullness(self, plan: Placement, host: int) -> float:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return float(np.nanmax(plan.load(host) / plan.kinds[host].carries))
+
+    def _evenness(self, plan: Placement, hosts: Sequence[int]) -> float:
+        return float(sum(self._fullness(plan, h) ** 2 for h in hosts))
+
+    def _spread(self, plan: Placement, items: NDArray[np.int64], hosts: Sequence[int]) -> NDArray[np.int64]:
+        """Put some items on other hosts; those that are left."""
+        if not len(hosts) or self.random.random() < 0.3:
+            return items
+        sample = self.random.choice(len(hosts), min(len(hosts), 12), replace=False)
+        rooms = np.stack([plan.room(hosts[int(i)]) for i in sample])
+        left = []
+        for item in items:
+            able = np.flatnonzero((self.problem.need[item] <= rooms).all(axis=1))
+            for at in able:
+                host = hosts[int(sample[at])]
+                if plan.allows(int(item), host):
+                    plan.put(int(item), host)
+                    rooms[at] = plan.room(host)
+                    break
+            else:
+                left.append(int(item))
+        return np.array(left, dtype=np.int64)
+
+
+def lower_bound(problem: Problem) -> float:
+    """No plan is cheaper.
+
+    At each row the hosts together carry what all databases need. If any host may fail, then the others together
+    carry what is left: all that moves, and on average the share of the databases without replicas that did not
+    fail. A group needs a host per member.
+    """
+    kinds = problem.kinds
+    if len(kinds) == 1:
+        return kinds[0].price * _hosts(problem, kinds[0])
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    total = problem.need.sum(axis=0)
+    carries = np.stack(
+        [np.where(np.isfinite(k.carries), k.carries, total.max(initial=0.0)) for k in kinds], axis=1
+    )
+    group = max((len(m) + 1 for m in problem.mates), default=1)
+    answer = milp(
+        np.array([kind.price for kind in kinds]),
+        constraints=[
+            LinearConstraint(carries, total, np.inf),
+            LinearConstraint(np.ones((1, len(kinds))), group, np.inf),
+        ],
+        integrality=np.ones(len(kinds)),
+        bounds=Bounds(0, [k.most if k.most is not None else np.inf for k in kinds]),
+        options={"time_limit": 10.0},
+    )
+    if answer.mip_dual_bound is None:
+        return 0.0
+    return float(answer.mip_dual_bound) - 1e-6
+
+
+def _hosts(problem: Problem, kind: Kind) -> int:
+    """The fewest hosts of the only kind."""
+    finite = np.isfinite(kind.carries)
+    need, carries = problem.need[:, finite], kind.carries[finite]
+    total = need.sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = np.where(total > 0, total / carries, 0.0)
+    if not np.isfinite(shares).all():
+        return 0  # it carries nothing of a resource: no plan places everything
+    hosts = max(1, math.ceil(float(shares.max(initial=0.0)) - 1e-9))
+    hosts = max(hosts, max((len(m) + 1 for m in problem.mates), default=1))
+    if not problem.survives:
+        return hosts
+    moved = (problem.moved * np.array([len(m) for m in problem.mates])[:, None]).sum(axis=0)[finite]
+    rows = moved > 0
+    # Loads that move stay; the rest may be lost with the host, on average its share of one host.
+    while ((total - (total - moved) / hosts) > (hosts - 1) * carries + TINY)[rows].any():
+        hosts += 1
+        if hosts > 2 * len(problem.names):
+            break
+    reserve = problem.reserve[:, finite]
+    # Only a row that is nearly the tightest can need more hosts, for its reserves are of the same size.
+    for row in np.flatnonzero(rows & (shares > 0.7 * shares.max(initial=0.0))):
+        hosts = max(hosts, _with_reserves(need[:, row], reserve[:, row], float(carries[row])))
+    return hosts
+
+
+def _with_reserves(need: Values, reserve: Values, carries: float) -> int:
+    """The fewest hosts of one row if databases could be cut: each host keeps the largest reserve of its databases
+    free, the room that their replicas need if one of them fails.
+
+    Databases of similar reserve share hosts, the largest reserves first: then the k-th largest reserve of a
+    host is as small as it can be, for every k.
+    """
+    order = np.argsort(-reserve, kind="stable")
+    ends = np.cumsum(need[order])
+    hosts, carried, at = 0, 0.0, 0
+    while at < len(order) and ends[-1] > carried + TINY:
+        # The first database that is not carried yet sets this host's reserve.
+        at = int(np.searchsorted(ends, carried + TINY, side="right"))
+        room = carries - float(reserve[order[at]])
+        if room <= 0:
+            return hosts
+        carried += room
+        hosts += 1
+    return hosts

@@ -1,0 +1,274 @@
+"""Databases on hosts: the state of a plan under construction, and its hard rules.
+
+- At each row (a resource at a time that matters) the databases of a host need at most what it carries.
+- Two members of a replication group never share a host.
+- Any one host may fail: what moves of its databases' load is then shared equally by the other members of their
+  groups, and every host still carries its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.size.together import MOVES, Together, clipped
+
+Values = NDArray[np.float64]
+#: Rows are pooled by their largest value until there are at most so many times.
+MOST_TIMES = 336
+#: Sums of floats in another order differ by this much.
+TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of host: what it carries of each row, its price, and how many there are (None: any number)."""
+
+    name: str
+    carries: Values
+    price: float = 1.0
+    most: int | None = None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``need`` is (database, row). ``moved`` is what each other member of its group takes if its host fails."""
+
+    names: tuple[str, ...]
+    need: Values
+    moved: Values
+    mates: tuple[tuple[int, ...], ...]
+    kinds: tuple[Kind, ...]
+    #: Which resource each row is of.
+    row_resource: NDArray[np.int64]
+    survives: bool = True
+
+    @cached_property
+    def reserve(self) -> Values:
+        """What a database's host takes over at least, at each row, if the worst of its replicas' hosts fails."""
+        found = np.zeros_like(self.moved)
+        if self.survives:
+            for item, mates in enumerate(self.mates):
+                if mates:
+                    found[item] = self.moved[list(mates)].max(axis=0)
+        return found
+
+    def fits(self, members: Sequence[int], kind: Kind, host_of: NDArray[np.int64] | None = None) -> bool:
+        """Whether a host of this kind carries these databases, whichever other host fails."""
+        load = self.need[list(members)].sum(axis=0) if members else np.zeros(self.need.shape[1])
+        if (load > kind.carries + TINY).any():
+            return False
+        if len({frozenset((m, *self.mates[m])) for m in members if self.mates[m]}) < sum(
+            bool(self.mates[m]) for m in members
+        ):
+            return False
+        if not self.survives or host_of is None:
+            return True
+        extra: dict[int, Values] = {}
+        for member in members:
+            for mate in self.mates[member]:
+                if host_of[mate] >= 0:
+                    failed = int(host_of[mate])
+                    extra[failed] = extra.get(failed, 0.0) + self.moved[mate]
+        return all(bool((load + more <= kind.carries + TINY).all()) for more in extra.values())
+
+
+def rows_of(fleet: Together, quantile: float) -> tuple[Values, NDArray[np.int64]]:
+    """(need of each database at each row, resource of each row): the times that matter.
+
+    Neighbouring times are pooled by each database's own largest value, so a plan that holds here holds at every
+    step. A row that never exceeds another one for any database is left out.
+    """
+    values = clipped(fleet.values, fleet.steps_per_day, quantile)
+    steps = values.shape[2]
+    # A pool never crosses midnight unless a day's steps do not divide.
+    width = max(1, -(-steps // MOST_TIMES))
+    starts = np.arange(0, steps, width)
+    pooled = np.maximum.reduceat(values, starts, axis=2)
+    kept, resources = [], []
+    for j in range(values.shape[1]):
+        rows = pooled[:, j, :]
+        keep = undominated(rows)
+        kept.append(rows[:, keep])
+        resources += [j] * len(keep)
+    return np.concatenate(kept, axis=1), np.array(resources, dtype=np.int64)
+
+
+def undominated(rows: Values) -> list[int]:
+    """Columns that no other column reaches in every database; of equal ones the first."""
+    left = list(range(rows.shape[1]))
+    order = sorted(left, key=lambda t: -float(rows[:, t].sum()))
+    keep: list[int] = []
+    for t in order:
+        if keep and bool((rows[:, keep] >= rows[:, [t]]).all(axis=0).any()):
+            continue
+        keep.append(t)
+    return sorted(keep)
+
+
+def problem(
+    fleet: Together,
+    kinds: Sequence[Kind],
+    need: Values,
+    resources: NDArray[np.int64],
+    *,
+    survives: bool = True,
+) -> Problem:
+    by_group: dict[str, list[int]] = {}
+    for i, group in enumerate(fleet.groups):
+        if group:
+            by_group.setdefault(group, []).append(i)
+    mates = tuple(
+        tuple(m for m in by_group.get(group, ()) if m != i) if group else ()
+        for i, group in enumerate(fleet.groups)
+    )
+    moves = np.array([r in MOVES for r in fleet.resources])[resources]
+    share = np.array([1 / len(m) if m else 0.0 for m in mates])
+    moved = np.where(moves[None, :], need * share[:, None], 0.0)
+    return Problem(fleet.hosts, need, moved, mates, tuple(kinds), resources, survives)
+
+
+class Placement:
+    """Which host each database is on; ``-1`` is none. Hosts that were emptied stay as unused numbers."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.host_of = np.full(len(problem.names), -1, dtype=np.int64)
+        self.members: list[list[int]] = []
+        self.kinds: list[Kind] = []
+        self._load: list[Values] = []
+        #: Host -> failed host -> what the first then takes over. A database without a host yet counts as one on a
+        #: host of its own, -1 - database: otherwise its replicas' hosts would fill up, and leave it no place.
+        self._extra: list[dict[int, Values]] = []
+
+    def copy(self) -> Placement:
+        other = Placement(self.problem)
+        other.host_of = self.host_of.copy()
+        other.members = [list(each) for each in self.members]
+        other.kinds = list(self.kinds)
+        # Vectors are replaced, never changed.
+        other._load, other._extra = list(self._load), [dict(each) for each in self._extra]
+        return other
+
+    def open(self, kind: Kind) -> int:
+        self.members.append([])
+        self.kinds.append(kind)
+        self._load.append(np.zeros(self.problem.need.shape[1]))
+        self._extra.append({})
+        return len(self.members) - 1
+
+    def load(self, host: int) -> Values:
+        return self._load[host]
+
+    def room(self, host: int) -> Values:
+        return self.kinds[host].carries - self._load[host] + TINY
+
+    def taken_over(self, host: int) -> Values:
+        """What the worst failure adds, at each row."""
+        worst = np.zeros_like(self._load[host])
+        for extra in self._extra[host].values():
+            worst = np.maximum(worst, extra)
+        return worst
+
+    def worst(self, host: int) -> Values:
+        """The load of the worst failure."""
+        return self._load[host] + self.taken_over(host)
+
+    def allows(self, item: int, host: int) -> bool:
+        """Whether the rules hold with ``item`` on ``host``."""
+        problem = self.problem
+        need, room = problem.need[item], self.room(host)
+        if (need > room).any():
+            return False
+        mates = [m for m in problem.mates[item] if self.host_of[m] >= 0]
+        if any(self.host_of[m] == host for m in mates):
+            return False
+        if not problem.survives:
+            return True
+        new = {self._place(m): problem.moved[m] for m in problem.mates[item]}
+        for failed, extra in self._extra[host].items():
+            more = extra + new.pop(failed) if failed in new else extra
+            if (need + more > room).any():
+                return False
+        if any((need + more > room).any() for more in new.values()):
+            return False
+        moved = problem.moved[item]
+        for mate in mates:
+            other = int(self.host_of[mate])
+            if (moved + self._extra[other].get(host, 0.0) > self.room(other)).any():
+                return False
+        return True
+
+    def put(self, item: int, host: int) -> None:
+        problem = self.problem
+        self.host_of[item] = host
+        self.members[host].append(item)
+        self._load[host] = self._load[host] + problem.need[item]
+        if problem.survives:
+            for mate in problem.mates[item]:
+                other = self._place(mate)
+                self._extra[host][other] = self._extra[host].get(other, 0.0) + problem.moved[mate]
+                if other >= 0:
+                    self._extra[other].pop(-1 - item, None)
+                    self._extra[other][host] = self._extra[other].get(host, 0.0) + problem.moved[item]
+
+    def _place(self, item: int) -> int:
+        host = int(self.host_of[item])
+        return host if host >= 0 else -1 - item
+
+    def clear(self, hosts: Sequence[int]) -> list[int]:
+        """Take everything off these hosts; the databases."""
+        taken = [item for host in hosts for item in self.members[host]]
+        for item in taken:
+            self.host_of[item] = -1
+        for host in hosts:
+            self.members[host] = []
+            self._load[host] = np.zeros_like(self._load[host])
+            self._extra[host] = {}
+        if self.problem.survives:
+            for item in taken:
+                for mate in self.problem.mates[item]:
+                    other = int(self.host_of[mate])
+                    if other >= 0:
+                        for host in hosts:
+                            self._extra[other].pop(host, None)
+                        self._extra[other][-1 - item] = self.problem.moved[item]
+        return taken
+
+    @property
+    def used(self) -> list[int]:
+        return [host for host, members in enumerate(self.members) if members]
+
+    @property
+    def price(self) -> float:
+        return float(sum(self.kinds[host].price for host in self.used))
+
+    @property
+    def unplaced(self) -> list[int]:
+        return [int(i) for i in np.flatnonzero(self.host_of < 0)]
+
+    def tidy(self) -> Placement:
+        """The same without empty hosts."""
+        found = Placement(self.problem)
+        for host in self.used:
+            new = found.open(self.kinds[host])
+            for item in self.members[host]:
+                found.put(item, new)
+        return found
+
+    def violations(self) -> list[str]:
+        """Rules that do not hold, recomputed from nothing but the assignment."""
+        problem, found = self.problem, []
+        for host in self.used:
+            members = [int(i) for i in np.flatnonzero(self.host_of == host)]
+            if not problem.fits(members, self.kinds[host], self.host_of):
+                found.append(f"host {host}: {', '.join(problem.names[m] for m in members)}")
+        for kind in problem.kinds:
+            count = sum(self.kinds[host].name == kind.name for host in self.used)
+            if kind.most is not None and count > kind.most:
+                found.append(f"{count} hosts of {kind.name}, of which there are {kind.most}")
+        return found

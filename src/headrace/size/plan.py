@@ -1,0 +1,319 @@
+"""A merge from demands and a catalogue: several plans, checked against the joint peaks, and the one to take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import PlanError
+from headrace.size import cost, merge
+from headrace.size.catalogue import Catalogue, Offer, knee_of
+from headrace.size.clock import Clock
+from headrace.size.cost import Growth, Scored, Use, Worth
+from headrace.size.merge import Solution
+from headrace.size.model import Capacity, Resource
+from headrace.size.placement import Kind, Problem, problem, rows_of
+from headrace.size.table import Table, named
+from headrace.size.together import Peak, Together, daily_peaks, day_draws, peak, together
+
+Values = NDArray[np.float64]
+
+
+NO_GROWTH = Growth()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """``risk``: the highest chance that a host is too full. ``quantile``: of a day's time that its peak covers.
+    ``by``: "price" or "hosts"."""
+
+    risk: float = 0.05
+    quantile: float = 0.99
+    ahead_days: int = 30
+    growth: Growth = NO_GROWTH
+    by: str = "price"
+    survives: bool = True
+    is_one_server: bool = False
+    seconds: float = 60.0
+    seed: int = 0
+    exact: bool = True
+
+
+@dataclass(frozen=True)
+class PlannedHost:
+    name: str
+    capacity: Capacity
+    databases: tuple[str, ...]
+    uses: tuple[Use, ...]
+    #: Largest share of what it is planned to carry if the worst other host fails; None: no failure is planned.
+    after_failure: float | None
+
+    @property
+    def risk(self) -> float:
+        if not self.uses:
+            return 0.0
+        return float(np.any([use.draws > 1 for use in self.uses], axis=0).mean())
+
+    @property
+    def first(self) -> Use | None:
+        """The resource that ends first."""
+        return max(self.uses, key=lambda use: use.share.estimate, default=None)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The plan to take. ``averages``: how many hosts of the plan's most common kind the averages alone would ask
+    for."""
+
+    asked: Asked
+    currency: str
+    hosts: tuple[PlannedHost, ...]
+    unplaced: Mapping[str, str]
+    solution: Solution
+    before: tuple[PlannedHost, ...]
+    candidates: tuple[Scored, ...]
+    worth: Worth | None
+    averages: int
+    databases: int
+    is_stopped: bool
+    notes: tuple[str, ...]
+
+    @property
+    def price(self) -> float | None:
+        return _sum([host.capacity.price for host in self.hosts])
+
+    @property
+    def watts(self) -> float | None:
+        return _sum([host.capacity.watts for host in self.hosts])
+
+    @property
+    def over(self) -> list[PlannedHost]:
+        return [host for host in self.hosts if host.risk > self.asked.risk]
+
+    @property
+    def fits(self) -> bool:
+        return not self.unplaced and not self.over
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+#: More room than the history asks for, in the plans that are compared.
+ROOMS = (1.0, 1.15, 1.3)
+
+
+def plan(table: Table, catalogue: Catalogue, asked: Asked, clock: Clock | None = None) -> Merged:
+    """Raises PlanError if nothing limits: a catalogue without limits for the demands' resources."""
+    clock = clock or Clock(asked.seconds)
+    unknown = [
+        r for r in Resource
+        if any(r in d.used for d in table.demands) and not any(r in o.capacity.limit for o in catalogue.offers)
+    ]  # fmt: skip
+    fleet = together(table.demands, is_one_server=asked.is_one_server, without=unknown)
+    if not fleet.resources:
+        raise PlanError(
+            "the catalogue has no limit for any resource of the demands", hint="add a column, such as cpu"
+        )
+    notes = [*table.notes, *catalogue.notes, *fleet.notes, *_assumptions(catalogue, fleet, unknown, asked)]
+    look = _Look(fleet, asked)
+    need, resources = rows_of(fleet, asked.quantile)
+    offers = catalogue.offers
+    if asked.by == "price" and any(o.capacity.price is None for o in offers):
+        notes.append("not every host has a price: the fewest hosts are planned, not the cheapest")
+        asked = replace(asked, by="hosts")
+    seen = look.headroom(_problem(fleet, offers, need, resources, asked, {}))
+    found: dict[str, tuple[Solution, list[PlannedHost]]] = {}
+    for room in ROOMS:
+        name = "as the history asks" if room == 1.0 else f"{100 * (room - 1):.0f}% more room"
+        question = _problem(fleet, offers, need, resources, asked, {r: room * h for r, h in seen.items()})
+        if room == 1.0:
+            own = Clock(0.7 * clock.seconds, clock.listen, started=clock.started)
+        else:
+            own = Clock(min(0.15 * clock.seconds, clock.left_s))
+        # A stop ends all of them.
+        solution = merge.solve(question, _linked(own, clock), seed=asked.seed, exact=asked.exact)
+        found[name] = (solution, look.hosts(solution, offers))
+    complete = {name: each for name, each in found.items() if not each[0].placement.unplaced} or found
+    scored = cost.regrets(
+        {n: ([h.capacity for h in hs], [h.uses for h in hs]) for n, (_, hs) in complete.items()}
+    )
+    within = [s for s in scored if all(h.risk <= asked.risk for h in complete[s.name][1])]
+    solution, hosts = complete[(within or scored)[0].name]
+    unplaced = {fleet.hosts[i]: _why_not(solution.placement.problem, i) for i in solution.placement.unplaced}
+    before = look.before(table.types, {o.capacity.name: o for o in offers})
+    broken = [h.name for h in before if h.risk > 0.5]
+    if broken:
+        notes.append(f"too full today: {named(broken)}: the objective is already broken at their peaks")
+    return Merged(
+        asked, catalogue.currency, tuple(hosts), unplaced, solution, tuple(before), tuple(scored),
+        look.worth(table.queries, hosts), _averages(fleet, hosts or before, offers), len(fleet.hosts),
+        clock.is_stopped,         tuple(notes),
+    )  # fmt: skip
+
+
+def _linked(own: Clock, outer: Clock) -> Clock:
+    stop = outer.stop
+
+    def both() -> None:
+        own.stop()
+        stop()
+
+    outer.stop = both  # type: ignore[method-assign]
+    if outer.is_stopped:
+        own.stop()
+    return own
+
+
+def _assumptions(
+    catalogue: Catalogue, fleet: Together, unknown: Sequence[Resource], asked: Asked
+) -> list[str]:
+    notes = []
+    for resource in unknown:
+        notes.append(f"{resource} has no limit in the catalogue: it is assumed never to run out")
+    for resource in fleet.resources:
+        assumed = [
+            o.capacity.name for o in catalogue.offers
+            if resource in o.capacity.limit and not knee_of(o.capacity, resource)[1]
+        ]  # fmt: skip
+        if assumed:
+            knee = knee_of(catalogue.offers[0].capacity, resource)[0]
+            which = "all hosts" if len(assumed) == len(catalogue.offers) else named(assumed)
+            notes.append(
+                f"the knee of {resource} was not measured for {which}: assumed {knee.low:g} to {knee.high:g} of "
+                "the limit"
+            )
+    bursts = sorted({r.value for o in catalogue.offers for r in o.burst})
+    if bursts:
+        notes.append(
+            f"bursts of {', '.join(bursts)} are not counted with: a peak may last longer than the credit"
+        )
+    if asked.growth.low < 1:
+        notes.append("demand may shrink: the plan still carries today's")
+    alone = [h for h, g in zip(fleet.hosts, fleet.groups, strict=True) if not g or fleet.groups.count(g) == 1]
+    if asked.survives and alone:
+        notes.append(
+            f"{len(alone)} databases have no replica and are down if their host fails: {named(alone)}"
+        )
+    return notes
+
+
+def _problem(
+    fleet: Together, offers: Sequence[Offer], need: Values, resources: NDArray[np.int64], asked: Asked,
+    headroom: Mapping[Resource, float],
+) -> Problem:  # fmt: skip
+    kinds = []
+    growth = asked.growth.draws()
+    for offer in offers:
+        limit = {}
+        for resource in fleet.resources:
+            draws = cost.carried(offer.capacity, resource)
+            # What it carries with the asked certainty, for a demand that grows.
+            limit[resource] = math.inf if draws is None else float(np.quantile(draws / growth, asked.risk))
+            limit[resource] /= headroom.get(resource, 1.0)
+        carries = np.array([limit[fleet.resources[r]] for r in resources])
+        price = offer.capacity.price if asked.by == "price" and offer.capacity.price is not None else 1.0
+        kinds.append(Kind(offer.capacity.name, carries, price, offer.count))
+    return problem(fleet, kinds, need, resources, survives=asked.survives)
+
+
+class _Look:
+    """Joint peaks of sets of databases, over the same draws of days."""
+
+    def __init__(self, fleet: Together, asked: Asked) -> None:
+        self.fleet, self.asked = fleet, asked
+        self.chosen = day_draws(fleet.days)
+        self.growth = asked.growth.draws()
+        self.index = {host: i for i, host in enumerate(fleet.hosts)}
+
+    def peaks(self, members: Sequence[int]) -> list[Peak]:
+        total = self.fleet.values[list(members)].sum(axis=0)
+        days = daily_peaks(total, self.fleet.steps_per_day, self.asked.quantile)
+        return [
+            Peak(resource, *peak(days[j], self.chosen, self.asked.ahead_days))
+            for j, resource in enumerate(self.fleet.resources)
+        ]
+
+    def headroom(self, question: Problem) -> dict[Resource, float]:
+        """How far peaks to come may exceed the largest of the history, typically: from a plan made in one go."""
+        placement = merge.first(question)
+        ratios: dict[Resource, list[float]] = {r: [1.0] for r in self.fleet.resources}
+        for host in placement.used:
+            load = placement.load(host)
+            for j, found in enumerate(self.peaks(placement.members[host])):
+                seen = load[question.row_resource == j].max(initial=0.0)
+                if seen > 0:
+                    ratios[found.resource].append(float(np.quantile(found.draws, 1 - self.asked.risk)) / seen)
+        return {r: max(1.0, float(np.quantile(values, 0.9))) for r, values in ratios.items()}
+
+    def hosts(self, solution: Solution, offers: Sequence[Offer]) -> list[PlannedHost]:
+        placement, by_name = solution.placement, {o.capacity.name: o.capacity for o in offers}
+        width = len(str(len(placement.used)))
+        found = []
+        for number, host in enumerate(placement.used, 1):
+            kind = placement.kinds[host]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                worst = float(np.nanmax(placement.worst(host) / kind.carries))
+            found.append(
+                self._planned(
+                    f"new-{number:0{width}}", by_name[kind.name], placement.members[host],
+                    worst if self.asked.survives else None,
+                )
+            )  # fmt: skip
+        return found
+
+    def _planned(
+        self, name: str, capacity: Capacity, members: Sequence[int], after_failure: float | None
+    ) -> PlannedHost:
+        uses = [
+            use
+            for each in self.peaks(members)
+            if (use := cost.use_of(each, capacity, self.growth)) is not None
+        ]
+        names = tuple(sorted(self.fleet.hosts[m] for m in members))
+        return PlannedHost(name, capacity, names, tuple(uses), after_failure)
+
+    def before(self, types: Mapping[str, str], offers: Mapping[str, Offer]) -> list[PlannedHost]:
+        """Today's hosts whose type is in the catalogue."""
+        return [
+            self._planned(host, offers[types[host]].capacity, [i], None)
+            for i, host in enumerate(self.fleet.hosts)
+            if types.get(host) in offers
+        ]
+
+    def worth(self, queries: Mapping[str, Values], hosts: Sequence[PlannedHost]) -> Worth | None:
+        known = [queries[host] for host in self.fleet.hosts if host in queries]
+        if not known or len(known) < len(self.fleet.hosts) or not any(h.uses for h in hosts):
+            return None
+        total = np.nansum(known, axis=0)
+        per_day, days = self.fleet.steps_per_day, self.fleet.days
+        daily = np.array([total[d * per_day : (d + 1) * per_day].mean() for d in range(days)])
+        price, watts = _sum([h.capacity.price for h in hosts]), _sum([h.capacity.watts for h in hosts])
+        return cost.worth(daily, [h.uses for h in hosts], price, watts, self.chosen)
+
+
+def _why_not(question: Problem, item: int) -> str:
+    able = [k for k in question.kinds if (question.need[item] + question.reserve[item] <= k.carries).all()]
+    if able:
+        return "no host is left: more are needed than there are"
+    if any((question.need[item] <= k.carries).all() for k in question.kinds):
+        return "no host carries it and the load of a failed replica"
+    return "its own peak is more than any host of the catalogue carries"
+
+
+def _averages(fleet: Together, hosts: Sequence[PlannedHost], offers: Sequence[Offer]) -> int:
+    names = [h.capacity.name for h in hosts]
+    name = max(set(names), key=names.count) if names else offers[0].capacity.name
+    capacity = next(o.capacity for o in offers if o.capacity.name == name)
+    means = fleet.values.mean(axis=2).sum(axis=0)
+    shares = [
+        means[j] / (capacity.limit[r].estimate * knee_of(capacity, r)[0].estimate)
+        for j, r in enumerate(fleet.resources)
+        if r in capacity.limit and capacity.limit[r].estimate > 0
+    ]
+    return max(1, math.ceil(max(shares, default=1.0) - 1e-9))

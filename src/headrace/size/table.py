@@ -1,0 +1,234 @@
+"""Demands as people write them: CSV or Parquet, one row per host, resource and step.
+
+    host,group,time,resource,value
+    db1,orders,2026-03-01T10:00:00Z,cpu,3.4
+
+``value`` is what the host's databases used on average from ``time`` on, in the unit of ``Resource``; an empty
+one is a gap. ``resource`` may also be ``queries`` (per second), which nothing runs out of: it is the work that
+is paid for. ``group`` (the replication group) and ``type`` (the host's type in the catalogue) may be absent.
+The step is the most common distance of two times. CSV is read as ``foreign`` reads it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import PlanError
+from headrace.foreign import cells_of
+from headrace.production.table import seconds_of_time
+from headrace.size.model import Demand, Resource
+
+NEEDED = ("host", "time", "resource", "value")
+QUERIES = "queries"
+HINT = "docs/howto/merge.md lists the columns"
+#: No host has that much of anything; sums of more would not be numbers any more.
+LARGEST = 1e18
+#: A step that is this small next to the whole is a mistake in a time.
+MOST_STEPS = 1_000_000
+DAY_S = 86_400
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Table:
+    """``queries``: per second, of hosts that have them. ``types``: the type of each host today, if it is known."""
+
+    demands: tuple[Demand, ...]
+    queries: Mapping[str, Values]
+    types: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Row:
+    host: str
+    group: str
+    type: str
+    at_s: float
+    resource: str
+    value: float
+    place: str
+
+
+def read(path: Path) -> Table:
+    """The demands of a file. Raises PlanError with line and column."""
+    rows, notes = _parquet(path) if path.suffix == ".parquet" else _csv(path)
+    start_s, step_s, steps = _steps(rows, path)
+    used: dict[tuple[str, str], Values] = {}
+    for row in rows:
+        at = round((row.at_s - start_s) / step_s)
+        values = used.get((row.host, row.resource))
+        if values is None:
+            values = used[row.host, row.resource] = np.full(steps, np.nan)
+        if math.isfinite(values[at]):
+            raise PlanError(
+                f"{row.host} has two values of {row.resource} in one step of {step_s} s",
+                place=row.place,
+                hint="write one row per host, resource and step",
+            )
+        values[at] = row.value
+    groups, types = _one(rows, "group"), _one(rows, "type")
+    demands = []
+    for host in groups:
+        own = {r: values for r in Resource if (values := used.get((host, r.value))) is not None}
+        if not own:
+            raise PlanError(f"{host} has no resource, only {QUERIES}", place=str(path), hint=HINT)
+        demands.append(Demand(host, start_s, step_s, own, groups[host]))
+    queries = {host: values for (host, name), values in used.items() if name == QUERIES}
+    notes = [*notes, *_unequal(demands), *_gaps(demands)]
+    return Table(tuple(demands), queries, {h: t for h, t in types.items() if t}, tuple(notes))
+
+
+def _csv(path: Path) -> tuple[list[_Row], list[str]]:
+    lines, notes = cells_of(path, NEEDED, ("value",))
+    rows = []
+    for place, cells in lines:
+        text = cells["value"].strip()
+        try:
+            value = float(text) if text else math.nan
+        except ValueError as error:
+            raise PlanError(f"column value: {text!r} is not a number", place=place, hint=HINT) from error
+        try:
+            at_s = seconds_of_time(cells["time"])
+        except ValueError as error:
+            raise PlanError(
+                f"column time: {cells['time']!r} is not a time", place=place, hint="2026-03-01T10:00Z"
+            ) from error
+        rows.append(_checked(cells, at_s, value, bool(text), place))
+    return rows, notes
+
+
+def _parquet(path: Path) -> tuple[list[_Row], list[str]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError as error:
+        raise PlanError("no such file", place=str(path)) from error
+    except (OSError, pa.ArrowException) as error:
+        raise PlanError(f"not a Parquet file: {error}", place=str(path)) from error
+    for name in NEEDED:
+        if name not in table.column_names:
+            there = ", ".join(table.column_names) or "none"
+            raise PlanError(f"no column {name!r}; there are: {there}", place=str(path), hint=HINT)
+    rows = []
+    for number, cells in enumerate(
+        table.select([n for n in (*NEEDED, "group", "type") if n in table.column_names]).to_pylist(), 1
+    ):
+        place = f"{path}: row {number}"
+        at, value = cells["time"], cells["value"]
+        try:
+            at_s = at.timestamp() if hasattr(at, "timestamp") else seconds_of_time(str(at))
+            number_of = math.nan if value is None else float(value)
+        except (TypeError, ValueError) as error:
+            raise PlanError(f"column time or value: {error}", place=place, hint=HINT) from error
+        text = {name: "" if cells.get(name) is None else str(cells[name]) for name in ("host", "resource")}
+        text |= {name: str(cells[name]) for name in ("group", "type") if cells.get(name) is not None}
+        rows.append(_checked(text, at_s, number_of, value is not None, place))
+    return rows, []
+
+
+def _checked(cells: Mapping[str, str], at_s: float, value: float, is_given: bool, place: str) -> _Row:
+    host, resource = cells["host"].strip(), cells["resource"].strip()
+    if not host:
+        raise PlanError("column host: empty", place=place, hint=HINT)
+    if resource not in (*Resource, QUERIES):
+        known = ", ".join([*Resource, QUERIES])
+        raise PlanError(f"column resource: {resource!r} is none of {known}", place=place)
+    if is_given and not math.isfinite(value):
+        raise PlanError(f"column value: {value} is not a number", place=place, hint=HINT)
+    if value > LARGEST:
+        raise PlanError(f"column value: {value:g} is more than any host has", place=place, hint=HINT)
+    if value < 0:
+        raise PlanError(
+            f"column value: {value:g} is negative",
+            place=place,
+            hint="write rates, not counters: a counter that was reset falls",
+        )
+    group, kind = (cells.get("group") or "").strip(), (cells.get("type") or "").strip()
+    return _Row(host, group, kind, at_s, resource, value, place)
+
+
+def _steps(rows: Sequence[_Row], path: Path) -> tuple[int, int, int]:
+    """(start, length of a step, number of steps)."""
+    if not rows:
+        raise PlanError("the table has no rows", place=str(path))
+    times = np.unique([row.at_s for row in rows])
+    if len(times) < 2:
+        raise PlanError("all rows are of one time: a demand is a history", place=str(path), hint=HINT)
+    lengths, counts = np.unique(np.round(np.diff(times)), return_counts=True)
+    step_s = max(int(lengths[np.argmax(counts)]), 1)
+    steps = round((times[-1] - times[0]) / step_s) + 1
+    if steps > MOST_STEPS:
+        raise PlanError(
+            f"{steps:,} steps of {step_s} s", place=str(path), hint="is a time wrong? Use longer steps"
+        )
+    return int(times[0]), step_s, steps
+
+
+def _one(rows: Sequence[_Row], column: str) -> dict[str, str]:
+    """Host -> its only value of a column."""
+    found: dict[str, str] = {}
+    for row in rows:
+        value = getattr(row, column)
+        if found.setdefault(row.host, value) != value:
+            raise PlanError(
+                f"column {column}: {row.host} has {value!r}, and {found[row.host]!r} before", place=row.place
+            )
+    return found
+
+
+#: Most hosts named in a note.
+MOST_NAMED = 5
+
+
+def named(hosts: Sequence[str]) -> str:
+    more = f" and {len(hosts) - MOST_NAMED} more" if len(hosts) > MOST_NAMED else ""
+    return f"{', '.join(hosts[:MOST_NAMED])}{more}"
+
+
+def _unequal(demands: Sequence[Demand]) -> list[str]:
+    """Resources that only some hosts have: for the others they count as 0."""
+    found = []
+    for resource in Resource:
+        without = [each.host for each in demands if resource not in each.used]
+        if 0 < len(without) < len(demands):
+            found.append(f"no {resource} of {named(without)}: counted as none")
+    return found
+
+
+def _gaps(demands: Sequence[Demand]) -> list[str]:
+    notes = []
+    for words, is_so in _GAPS:
+        own = [each.host for each in demands if is_so(_missing(each))]
+        if own:
+            notes.append(f"{named(own)}: {words}")
+    return notes
+
+
+def _missing(demand: Demand) -> tuple[float, float]:
+    """(share of steps without all values, longest such stretch in days)."""
+    gap = np.any([~np.isfinite(values) for values in demand.used.values()], axis=0)
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], gap.view(np.int8), [0]))))
+    longest = int((edges[1::2] - edges[::2]).max(initial=0))
+    return float(gap.mean()), longest * demand.step_s / DAY_S
+
+
+_GAPS: tuple[tuple[str, Callable[[tuple[float, float]], bool]], ...] = (
+    (
+        "days are missing; at such times the largest value of the same time of day counts",
+        lambda gap: gap[1] >= 1,
+    ),
+    (
+        "more than 1% of the steps are missing; the largest value of the same time of day counts",
+        lambda gap: gap[0] > 0.01 and gap[1] < 1,
+    ),
+)

@@ -1,0 +1,168 @@
+"""How demands combine on one host, and how sure its peak is.
+
+CPU, packets and device requests of several databases add up step by step: peaks that coincide count together,
+others do not. So do bytes read and written, because requests of different databases are not merged. Three do
+not simply add up:
+
+- memory. With a server each, a buffer pool keeps what it once took, so each database counts with its own
+  largest value. In one shared server pages of a database at rest are evicted, so the values of each step add
+  up. Both are right only if ``memory`` is a working set, not the size of a pool that happens to be full; Curino
+  et al. measure it by shrinking the pool until reads rise (Workload-aware Database Monitoring and
+  Consolidation, SIGMOD 2011, "buffer pool gauging").
+- the redo log. Transactions of one server that commit together share a write and its padding (group commit), so
+  the joint log is at least the largest and at most the sum of the streams. The plan counts with the sum.
+- space, of which each database counts with its largest value.
+
+A peak is judged by days, not by steps, which are alike within a day. Each day has one joint peak, the load that it
+exceeds for ``1 - quantile`` of its time. The largest peak of the next ``days`` days is estimated by a Gumbel law
+fitted to them by moments (Gumbel 1958, Statistics of Extremes), and its interval by drawing whole days again
+(bootstrap): all hosts' days together, so that what coincides stays together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.analysis.intervals import Interval
+from headrace.size.model import Demand, Resource
+
+Values = NDArray[np.float64]
+
+DAY_S = 86_400
+#: Of these a host holds the largest value at any time.
+HELD = (Resource.MEMORY, Resource.SPACE)
+#: A failed host's load of these continues on its replicas. They hold its data and apply its writes anyway.
+MOVES = (Resource.CPU, Resource.SOFTIRQ, Resource.PACKETS, Resource.READS, Resource.READ_BYTES)
+DRAWS = 400
+#: Fewer days show neither a week nor how peaks vary.
+FEWEST_DAYS = 7
+
+
+@dataclass(frozen=True)
+class Together:
+    """Demands on the same steps, ready to be added. ``values`` is (host, resource, step), without gaps."""
+
+    hosts: tuple[str, ...]
+    groups: tuple[str, ...]
+    resources: tuple[Resource, ...]
+    values: Values
+    step_s: int
+    notes: tuple[str, ...]
+
+    @property
+    def steps_per_day(self) -> int:
+        return max(1, DAY_S // self.step_s)
+
+    @property
+    def days(self) -> int:
+        return max(1, int(self.values.shape[2]) // self.steps_per_day)
+
+
+def together(
+    demands: Sequence[Demand], *, is_one_server: bool = False, without: Sequence[Resource] = ()
+) -> Together:
+    """Fill gaps with the largest value of the same time of day, and let memory and space count as above."""
+    resources = tuple(r for r in Resource if r not in without and any(r in each.used for each in demands))
+    steps, step_s = demands[0].steps, demands[0].step_s
+    values = np.zeros((len(demands), len(resources), steps))
+    per_day = max(1, DAY_S // step_s)
+    for i, demand in enumerate(demands):
+        for j, resource in enumerate(resources):
+            if resource not in demand.used:
+                continue
+            own = filled(demand.used[resource], per_day)
+            is_held = resource is Resource.SPACE or (resource is Resource.MEMORY and not is_one_server)
+            values[i, j] = own.max() if is_held else own
+    notes = []
+    days = steps / per_day
+    if days < FEWEST_DAYS:
+        notes.append(
+            f"{days:.1f} days of history: fewer than {FEWEST_DAYS} show no week, and peaks may be larger "
+            "than planned"
+        )
+    if Resource.LOG_BYTES in resources:
+        notes.append("log_bytes add up at most: group commit shares writes, the plan counts with their sum")
+    hosts, groups = tuple(d.host for d in demands), tuple(d.group for d in demands)
+    return Together(hosts, groups, resources, values, step_s, tuple(notes))
+
+
+def filled(values: Values, per_day: int) -> Values:
+    """Gaps with the largest known value of the same time of day; with the largest of all where there is none."""
+    if np.isfinite(values).all():
+        return values
+    if not np.isfinite(values).any():
+        return np.zeros_like(values)
+    padded = np.concatenate([values, np.full(-len(values) % per_day, np.nan)]).reshape(-1, per_day)
+    known = np.isfinite(padded)
+    usual = np.where(known, padded, -np.inf).max(axis=0)
+    usual[~known.any(axis=0)] = np.nanmax(values)
+    return np.where(known, padded, usual[None, :]).reshape(-1)[: len(values)]
+
+
+def clipped(values: Values, per_day: int, quantile: float) -> Values:
+    """Each day's values, at most the day's quantile: a burst of a few steps is no peak that is planned for."""
+    if quantile >= 1:
+        return values
+    found = values.copy()
+    for start in range(0, values.shape[-1], per_day):
+        day = values[..., start : start + per_day]
+        found[..., start : start + per_day] = np.minimum(
+            day, np.quantile(day, quantile, axis=-1, keepdims=True, method="higher")
+        )
+    return found
+
+
+def daily_peaks(total: Values, per_day: int, quantile: float) -> Values:
+    """The peak of each day: the last axis becomes days. A day that was cut short counts with its neighbour."""
+    steps = total.shape[-1]
+    days = max(1, steps // per_day)
+    bounds = [(d * per_day, (d + 1) * per_day if d + 1 < days else steps) for d in range(days)]
+    return np.stack(
+        [np.quantile(total[..., a:b], quantile, axis=-1, method="higher") for a, b in bounds], axis=-1
+    )
+
+
+@dataclass(frozen=True)
+class Peak:
+    """A host's peak of one resource, and its draws, which plans compare."""
+
+    resource: Resource
+    interval: Interval
+    draws: Values
+
+
+def day_draws(days: int, seed: int = 0, draws: int = DRAWS) -> NDArray[np.int64]:
+    """Which days each draw is made of: one choice for all hosts and resources of a plan."""
+    return np.random.default_rng(seed).integers(0, days, (draws, days))
+
+
+def peak(peaks: Values, chosen: NDArray[np.int64], ahead_days: int = 30) -> tuple[Interval, Values]:
+    """The largest daily peak of the next ``ahead_days`` days, from those of the history.
+
+    Its draws are of the days that the law is fitted to, and of the largest under this law.
+    """
+    count = len(peaks)
+    if count < 2:
+        return Interval(float(peaks[0]), None, None), np.full(len(chosen), float(peaks[0]))
+    estimate = float(_ahead(peaks[None, :], ahead_days, 0.0)[0])
+    # One sequence of chances for all hosts: plans are compared in the same futures.
+    chance = np.random.default_rng(3).gumbel(0, 1, len(chosen)) - np.euler_gamma
+    # Days drawn again vary less than the days they are drawn from.
+    draws = _ahead(peaks[chosen], ahead_days, chance, math.sqrt(count / (count - 1)))
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return Interval(estimate, float(min(low, estimate)), float(max(high, estimate))), draws
+
+
+def _ahead(peaks: Values, days: int, chance: float | Values, widened: float = 1.0) -> Values:
+    """The largest of ``days`` values of a Gumbel law with the mean and spread of each row; ``chance`` is 0 for its
+    mean. At least what was seen: no plan is for less.
+    """
+    scale = widened * peaks.std(axis=-1, ddof=1) * math.sqrt(6) / math.pi
+    largest = peaks.mean(axis=-1) + scale * (math.log(max(days, 1)) + chance)
+    found: Values = np.maximum(largest, peaks.max(axis=-1))
+    return found

@@ -1,0 +1,421 @@
+"""Carries a plan out, stage after stage; every step is in the book before and after it is done.
+
+A stage whose hosts serve is tried in pairs of blocks until the judge decides. Then each of its hosts gets the
+change, is watched, and keeps it. At most one host of a replication group is changed at a time. Harm takes
+everything back, on all hosts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from headrace.analysis.guards import Window, tripped
+from headrace.analysis.judge import Judgement, Outcome
+from headrace.errors import HeadraceError
+from headrace.staged import hands
+from headrace.staged.book import Book
+from headrace.staged.hands import Moved, Site, TrippedLimit
+from headrace.staged.plan import Member, Plan, Role, Stage
+from headrace.staged.rules import frozen
+from headrace.target import to_the_end
+
+#: A host that failed so often in a row is left aside.
+MOST_FAILURES = 3
+#: A host that was lost so often while it had the change ends the attempt on all of them.
+MOST_LOST = 2
+PAUSE_S = 2.0
+#: How often it is looked whether somebody asked to take everything back.
+ASK_S = 1.0
+#: How long the other servers of a group are taken to lag as little as they did.
+PEERS_S = 60.0
+AT_ONCE = 16
+
+Tell = Callable[[str], None]
+
+
+class Harmful(Exception):
+    """The change does harm: everything is taken back."""
+
+
+class Paused(Exception):
+    """It cannot go on now; the same command continues later."""
+
+
+async def _ended(work: asyncio.Future[None]) -> None:
+    await asyncio.wait([work])
+
+
+class Carrier:
+    """One ``go``. Use it under ``book.hold``. ``site``: what changes a host."""
+
+    site: type[Site] = Site
+
+    def __init__(self, book: Book, tell: Tell = lambda text: None) -> None:
+        self.book = book
+        self.plan: Plan = book.plan
+        self.tell = tell
+        self._peers: dict[str, float] = {}
+        self._lost: dict[str, int] = {}
+
+    async def go(self) -> None:
+        """Until it is finished, taken back, or has to wait; the book's state says which."""
+        if self.book.state.is_over:
+            return
+        if self.book.state.aborting:
+            await self.take_back()
+            return
+        work = asyncio.ensure_future(self._go())
+        try:
+            while not work.done():
+                await asyncio.wait([work], timeout=ASK_S)
+                if (who := self.book.stop_asked()) and not self.book.state.is_over:
+                    work.cancel()
+                    # What it was at is undone first.
+                    await asyncio.wait([work])
+                    await self.abort(f"aborted by {who}")
+                    return
+            await work
+        finally:
+            work.cancel()
+            await to_the_end(_ended(work))
+
+    async def _go(self) -> None:
+        self.book.note("go")
+        try:
+            await self._reconcile()
+            for stage in self.plan.stages:
+                if stage.name not in self.book.state.passed:
+                    await self._stage(stage)
+            self.book.note("finished")
+        except Harmful as harm:
+            self.tell(f"harm: {harm}; all hosts are restored")
+            self.book.note("aborting", why=str(harm), is_harmful=True)
+            await self.take_back()
+        except Paused as pause:
+            self.book.note("paused", why=str(pause))
+
+    async def abort(self, why: str) -> None:
+        """Take everything back, whatever was decided."""
+        if self.book.state.is_aborted:
+            return
+        self.book.note("aborting", why=why)
+        await self.take_back()
+
+    async def take_back(self) -> None:
+        """Restore every host that was or may be changed; the book says so once all are."""
+        state = self.book.state
+        names = [
+            name
+            for name in self.plan.members
+            if name in state.open or name in state.kept or name in state.out
+        ]
+        turn = asyncio.Semaphore(AT_ONCE)
+
+        async def one(name: str) -> None:
+            changes = [*([state.kept[name]] if name in state.kept else []), *state.open.get(name, ())]
+            async with turn:
+                try:
+                    await hands.restore(self.book, self.plan.members[name], changes, self.site)
+                    self.tell(f"{name}: restored")
+                except HeadraceError as error:
+                    self.tell(f"{name}: not restored: {error}")
+
+        async def in_turn(own: Sequence[str]) -> None:
+            for name in own:
+                await one(name)
+                if name in state.out:
+                    break  # the others of its group must not leave, too
+
+        await asyncio.gather(*(in_turn(own) for own in self._side_by_side(names)))
+        if not state.open and not state.kept and not state.out:
+            self.book.note("aborted")
+
+    def _side_by_side(self, names: Sequence[str]) -> list[list[str]]:
+        """Hosts that are restored one after the other, in lists that are not."""
+        return [[name] for name in names]
+
+    async def _reconcile(self) -> None:
+        """What a killed controller left open is taken back before anything else is done."""
+        state = self.book.state
+        # First what is out of service: nothing else of its group may leave before it is back.
+        for name in [*state.out, *(name for name in list(state.open) if name not in state.out)]:
+            try:
+                await hands.restore(
+                    self.book, self.plan.members[name], list(state.open.get(name, ())), self.site
+                )
+            except HeadraceError as error:
+                raise Paused(f"{name} may still be changed, and cannot be asked: {error.message}") from error
+
+    async def _stage(self, stage: Stage) -> None:
+        state = self.book.state
+        if stage.needs_approval:
+            self._must_be_approved(stage)
+        self._must_not_be_frozen()
+        self.tell(f"stage {stage.name}: {len(stage.hosts)} hosts")
+        if stage.is_judged and stage.name not in state.verdicts:
+            judged = await self._try(stage)
+            self._note_verdict(stage, judged)
+        verdict = state.verdicts.get(stage.name)
+        if verdict and verdict["outcome"] == Outcome.FAIL:
+            raise Harmful(f"stage {stage.name}: {verdict['reason']}")
+        if verdict and verdict["outcome"] == Outcome.INCONCLUSIVE:
+            raise Paused(f"stage {stage.name} is inconclusive: {verdict['reason']}; nothing is promoted")
+        await self._by_group(stage, self._settle_group)
+        left = [name for name in stage.hosts if name not in state.kept]
+        if left:
+            why = "; ".join(f"{name}: {state.aside.get(name, 'not changed')}" for name in left)
+            raise Paused(f"stage {stage.name}: {why}")
+        self.book.note("passed", stage=stage.name)
+
+    def _note_verdict(self, stage: Stage, judged: Judgement) -> None:
+        bounds = {
+            metric: asdict(bound)
+            for metric, bound in (judged.bounds or {}).items()
+            if math.isfinite(bound.low) and math.isfinite(bound.high)
+        }
+        self.tell(f"stage {stage.name}: {judged.outcome}: {judged.reason}")
+        self.book.note(
+            "verdict",
+            stage=stage.name,
+            outcome=str(judged.outcome),
+            reason=judged.reason,
+            is_win=judged.is_win,
+            pairs=judged.pairs,
+            bounds=bounds,
+        )
+
+    def _must_be_approved(self, stage: Stage) -> None:
+        approval = self.book.state.approvals.get(stage.name)
+        command = f"headrace rollout approve {self.plan.id} --stage '{stage.name}'"
+        if approval is None:
+            raise Paused(f"stage {stage.name} needs an approval: {command}")
+        if time.time() > approval["until"]:
+            raise Paused(f"the approval of stage {stage.name} by {approval['by']} has expired: {command}")
+
+    def _must_not_be_frozen(self) -> None:
+        for window in self.plan.rules.freeze:
+            if frozen(window, datetime.now(UTC)):
+                raise Paused(f"nothing is changed now: freeze {window}")
+
+    def judged(self, stage: Stage) -> Judgement:
+        return self.book.judged(stage)
+
+    async def _try(self, stage: Stage) -> Judgement:
+        await self._by_group(stage, self._try_group)
+        judged = self.judged(stage)
+        if judged.outcome is Outcome.CONTINUE:
+            aside = self.book.state.aside
+            why = "; ".join(f"{name}: {aside[name]}" for name in stage.hosts if name in aside)
+            raise Paused(f"stage {stage.name}: {judged.reason}, and no host is left to try it on ({why})")
+        return judged
+
+    async def _by_group(
+        self, stage: Stage, work: Callable[[Stage, Sequence[Member]], Awaitable[None]]
+    ) -> None:
+        """All groups at a time; the first that fails ends the others, which undo what they were at."""
+        groups: dict[str, list[Member]] = {}
+        for name in stage.hosts:
+            member = self.plan.members[name]
+            groups.setdefault(member.group, []).append(member)
+        tasks = [asyncio.ensure_future(work(stage, members)) for members in groups.values()]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _try_group(self, stage: Stage, members: Sequence[Member]) -> None:
+        while member := self._next(stage, members):
+            await self._attempt(member, lambda site: self._pairs(stage, members, site))
+
+    async def _pairs(self, stage: Stage, members: Sequence[Member], site: Site) -> None:
+        """As long as it is this host's turn."""
+        await self._pair(stage, site)
+        while self._next(stage, members) is site.member:
+            await self._peers_must_not_lag(site.member)
+            await site.check()
+            await self._pair(stage, site)
+
+    def _next(self, stage: Stage, members: Sequence[Member]) -> Member | None:
+        """Whose turn it is; None once the stage is decided, or no host of the group is left."""
+        if self.judged(stage).outcome is not Outcome.CONTINUE:
+            return None
+        self._must_not_be_frozen()
+        if stage.needs_approval:
+            self._must_be_approved(stage)
+        state = self.book.state
+        there = [member for member in members if member.name not in state.aside]
+        return min(there, key=lambda each: state.attempts.get((stage.name, each.name), 0), default=None)
+
+    async def _settle_group(self, stage: Stage, members: Sequence[Member]) -> None:
+        for member in members:
+            while member.name not in self.book.state.kept and member.name not in self.book.state.aside:
+                self._must_not_be_frozen()
+                await self._attempt(member, self._settle)
+
+    async def _attempt(self, member: Member, work: Callable[[Site], Awaitable[None]]) -> None:
+        """Once; a host that fails again and again, or is another one now, is left aside."""
+        for failure in range(1, MOST_FAILURES + 1):
+            try:
+                await self._peers_must_not_lag(member)
+                async with hands.visit(self.book, member, self.site) as site:
+                    await site.check()
+                    await work(site)
+                return
+            except Moved as error:
+                self._aside(member, error.message)
+                return
+            except HeadraceError as error:
+                self.tell(f"{member.name}: {error}")
+                self.book.note("lost", host=member.name, why=error.message)
+                if failure == MOST_FAILURES:
+                    self._aside(member, error.message)
+                    return
+                await asyncio.sleep(PAUSE_S)
+
+    def _aside(self, member: Member, why: str) -> None:
+        self.tell(f"{member.name}: left aside: {why}")
+        self.book.note("aside", host=member.name, why=why)
+
+    async def _peers_must_not_lag(self, member: Member) -> None:
+        peers = [
+            each
+            for each in self.plan.members.values()
+            if each.group == member.group and each.name != member.name and each.role is Role.REPLICA
+        ]
+        limit = self.plan.rules.limits.lag_s
+
+        async def one(peer: Member) -> None:
+            asked = self._peers.get(peer.name)
+            if asked is not None and time.monotonic() - asked < PEERS_S:
+                return
+            lag = await self._lag_of_peer(peer)
+            if lag > limit:
+                raise HeadraceError(f"{peer.name} of the same group lags {lag:.0f} s", place=member.name)
+            self._peers[peer.name] = time.monotonic()
+
+        await asyncio.gather(*(one(peer) for peer in peers))
+
+    async def _lag_of_peer(self, peer: Member) -> float:
+        try:
+            return await hands.lag_there(peer)
+        except HeadraceError:
+            return 0.0  # one that is away serves nobody, and lags for reasons of its own
+
+    def _usual(self, site: Site) -> list[Window]:
+        return self.book.state.usual.setdefault(site.member.name, [])
+
+    async def _before(self, site: Site) -> None:
+        """The limits need a past of this host."""
+        window = await site.watch(self.plan.block_s, [])
+        self.book.note("before", host=site.member.name, off=asdict(window))
+
+    async def _pair(self, stage: Stage, site: Site) -> None:
+        timing, name = self.plan.rules.timing, site.member.name
+        if not self._usual(site):
+            await self._before(site)
+        attempt = self.book.state.attempts.get((stage.name, name), 0)
+        self.book.note("attempt", stage=stage.name, host=name)
+        is_on_first = self.plan.is_on_first(stage.name, name, attempt)
+        found: dict[bool, Window] = {}
+        for is_on in (is_on_first, not is_on_first):
+            if is_on:
+                found[True] = await self._block_with(site)
+            else:
+                await site.watch(timing.wash_s, [])
+                found[False] = await site.watch(timing.block_s, [])
+        self.book.note("pair", stage=stage.name, host=name, on=asdict(found[True]), off=asdict(found[False]))
+        self.tell(f"{name}: pair {len(self.book.state.pairs[stage.name])}: {self.judged(stage).reason}")
+
+    async def _block_with(self, site: Site) -> Window:
+        timing = self.plan.rules.timing
+        change = await site.apply()
+        try:
+            async with self._on_trial(site, change):
+                await site.watch(timing.wash_s, self._usual(site), change)
+                return await site.watch(timing.block_s, self._usual(site), change)
+        finally:
+            await at_any_rate(site, change)
+
+    @contextlib.asynccontextmanager
+    async def _on_trial(self, site: Site, change: str) -> AsyncIterator[None]:
+        """While the change stands there: a limit that is passed, or a host that is lost, may be its fault."""
+        try:
+            yield
+        except TrippedLimit as limit:
+            await self._whose_fault(site, change, str(limit))
+            raise
+        except HeadraceError as error:
+            self._lost_with_it(site.member, error)
+            raise
+
+    def _lost_with_it(self, member: Member, error: HeadraceError) -> None:
+        """A connection may break; a host that is lost again with the change may be lost by the change."""
+        count = self._lost.get(member.name, 0) + 1
+        self._lost[member.name] = count
+        if count >= MOST_LOST:
+            why = f"{member.name} was lost {count} times while it had the change"
+            raise Paused(f"{why} ({error.message}): nothing more is tried") from error
+
+    async def _settle(self, site: Site) -> None:
+        if not self._usual(site):
+            await self._before(site)
+        change = await self._applied(site)
+        is_kept = False
+        try:
+            async with self._on_trial(site, change):
+                await self._soak(site, change)
+                is_kept = True
+        finally:
+            if not is_kept:
+                await at_any_rate(site, change)
+
+    async def _applied(self, site: Site) -> str:
+        try:
+            return await site.apply(lasting=self.plan.lasting)
+        except TrippedLimit as limit:
+            raise Harmful(f"{site.member.name}: {limit}; without it the server is back") from limit
+
+    async def _soak(self, site: Site, change: str) -> None:
+        """Watch it with the change, and keep that."""
+        soak_s = self.plan.rules.timing.soak_s
+        window = await site.watch(soak_s, self._usual(site), change)
+        if window.seconds < soak_s / 2:
+            raise HeadraceError("too few samples to keep it", place=site.member.name)
+        await site.keep(change)
+        self.tell(f"{site.member.name}: kept")
+
+    async def _whose_fault(self, site: Site, change: str, why: str) -> None:
+        """The change is taken back at once; the same time without it decides. Raises Harmful, or HeadraceError if
+        the host has troubles of its own."""
+        self.tell(f"{site.member.name}: {why}: taken back")
+        timing, limits = self.plan.rules.timing, self.plan.rules.limits.limits
+        self.book.note("tripped", host=site.member.name, why=why)
+        try:
+            await site.undo(change)
+            await site.warm()
+            await site.watch(timing.wash_s, [])
+            after = await site.watch(self.plan.block_s, [])
+        except HeadraceError as error:
+            # Nobody knows whose fault it was, so it is tried nowhere until a person has looked.
+            raise Paused(f"{site.member.name}: {why}; then {error.message}: nothing more is tried") from error
+        still = tripped(after, self._usual(site), limits)
+        if still:
+            raise Moved(
+                f"{why}; without the change, too ({still}): troubles of its own", place=site.member.name
+            )
+        raise Harmful(f"{site.member.name}: {why}; without the change it recovered")
+
+
+async def at_any_rate(site: Site, change: str) -> None:
+    """Undo it also while we are cancelled; a host that cannot be reached does it at its deadline."""
+    if change in site.book.state.open.get(site.member.name, ()):
+        with contextlib.suppress(HeadraceError):
+            await to_the_end(site.undo(change))

@@ -1,0 +1,227 @@
+"""One host of a rollout: apply the change, put off its deadline while all is well, undo it, or keep it.
+
+A change that is tried has a short deadline, which only we put off: when the way to the host is cut, or this
+process is killed, the host takes it back by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+
+from headrace import rollout
+from headrace.agent import Agent
+from headrace.analysis.guards import Window, tripped
+from headrace.errors import NotReady, TargetError
+from headrace.hunt import usual_login
+from headrace.model import Facts, ServerLogin
+from headrace.staged.book import Book
+from headrace.staged.plan import Member, Role, role_of
+from headrace.staged.watch import Follower, Restarted, follow
+from headrace.target import open_target, to_the_end
+
+#: From the login to the first sample.
+READY_S = 60.0
+CLOSE_S = 10.0
+#: A limit counts over so long a stretch, at most: then a slow second stops nothing.
+GUARD_S = 15.0
+LEAST_READINGS = 3
+GLANCE_S = 0.2
+
+
+class TrippedLimit(Exception):
+    """A fixed limit was passed while the change stood there."""
+
+
+class Moved(TargetError):
+    """The host is not what the plan is about any more."""
+
+
+@dataclass
+class Site:
+    """A host that is connected and followed."""
+
+    book: Book
+    member: Member
+    agent: Agent
+    login: ServerLogin
+    follower: Follower
+
+    async def watch(self, seconds: float, usual: Sequence[Window], change: str = "") -> Window:
+        """What the server does for so long; with a ``change`` its deadline is put off while the limits hold.
+
+        Raises TrippedLimit, or TargetError where the samples stop.
+        """
+        timing = self.book.plan.rules.timing
+        # With the last reading before: a restart between two of them must not be missed.
+        start_ns = self.follower.last_ns
+        stretch_s = max(min(GUARD_S, self.book.plan.block_s / 2), LEAST_READINGS * timing.sample_s)
+        silence_s = max(timing.lease_s / 3, 3 * timing.sample_s)
+        end = time.monotonic() + seconds
+        renewed = time.monotonic()
+        while True:
+            await asyncio.sleep(GLANCE_S)
+            if change and self.follower.is_refused:
+                raise TrippedLimit(f"the server does not answer: {self.follower.problem}")
+            if self.follower.silent_s > silence_s:
+                why = self.follower.problem or "the samples stopped"
+                raise TargetError(
+                    f"no sample for {self.follower.silent_s:.0f} s: {why}", place=self.member.name
+                )
+            if change:
+                recent = max(start_ns, self.follower.last_ns - round(stretch_s * 1e9))
+                if reason := self._tripped(recent, stretch_s, usual):
+                    raise TrippedLimit(reason)
+                if time.monotonic() - renewed > timing.lease_s / 3:
+                    renewed = time.monotonic()
+                    await self.renew(change)
+            if time.monotonic() >= end:
+                return self.follower.since(start_ns)
+
+    def _tripped(self, since_ns: int, stretch_s: float, usual: Sequence[Window]) -> str:
+        try:
+            window = self.follower.since(since_ns)
+        except Restarted as error:
+            return error.message
+        if window.seconds < 0.9 * stretch_s:
+            return ""
+        return tripped(window, usual, self.book.plan.rules.limits.limits)
+
+    async def apply(self, *, lasting: str = "") -> str:
+        """Make the change, with the lease as its deadline. Its id, which is in the log before anything is done."""
+        plan = self.book.plan
+        change = self._new_change()
+        self.book.note("applying", host=self.member.name, change=change)
+        prepared = await rollout.prepare(
+            self.agent, plan.settings, self.login, allow_weaker=plan.allow_weaker, lasting=lasting
+        )
+        within_s = plan.rules.timing.lease_s
+        done = await rollout.carry_out(
+            self.agent, prepared, self.login, confirm_within_s=within_s, rollout_id=change
+        )
+        if done.confirmed:
+            self.book.note("undone", host=self.member.name, change=change)
+            raise Moved("somebody else has set these values meanwhile", place=self.member.name)
+        return change
+
+    def _new_change(self) -> str:
+        return f"{self.book.plan.id}-{rollout.new_id()}"
+
+    async def renew(self, change: str) -> None:
+        """Put off the deadline."""
+        await rollout.journal_of(self.agent, change).extend(self.book.plan.rules.timing.lease_s)
+
+    async def warm(self, change: str = "") -> None:
+        """Until it is as fit to be measured as before the change: nothing to wait for without a restart."""
+
+    async def keep(self, change: str) -> None:
+        await rollout.journal_of(self.agent, change).confirm()
+        self.book.note("kept", host=self.member.name, change=change)
+
+    async def undo(self, change: str) -> None:
+        await self._take_back(change)
+        self.book.note("undone", host=self.member.name, change=change)
+
+    async def _take_back(self, change: str) -> None:
+        """Whatever became of it: open, kept, undone by the host, or never made."""
+        journal = rollout.journal_of(self.agent, change)
+        if any(entry["owner"] == journal.owner for entry in await journal.entries()):
+            undone = await journal.rollback()
+        elif any(kept["owner"] == journal.owner for kept in await journal.history()):
+            undone = await journal.rollback(kept=journal.owner)
+        else:
+            undone = []
+        failed = [f"{each.what}: {each.error}" for each in undone if not each.done]
+        if failed:
+            raise TargetError(f"not undone: {'; '.join(failed)}", place=self.member.name)
+
+    async def undo_all(self, changes: Sequence[str]) -> None:
+        for change in reversed(changes):
+            await self.undo(change)
+
+    async def undo_open(self) -> None:
+        for change in list(self.book.state.open.get(self.member.name, ())):
+            await self.undo(change)
+
+    async def check(self) -> None:
+        """Raises Moved if it has another role than the plan says, TargetError if it lags or others change it."""
+        entries = await rollout.journal_of(self.agent, self.book.plan.id).entries()
+        own = f"{rollout.OWNER}/{self.book.plan.id}-"
+        others = sorted({entry["owner"] for entry in entries if not entry["owner"].startswith(own)})
+        if others:
+            raise TargetError(f"changes of {others[0]} are open there", place=self.member.name)
+        facts = await self.agent.facts(self.login)
+        role = role_of(facts.data)
+        # A source whose replicas are all away for a moment is still one.
+        if role is not self.member.role and not (self.member.role is Role.SOURCE and role is Role.ALONE):
+            raise Moved(f"it was a {self.member.role} and is a {role} now", place=self.member.name)
+        lag = lag_of(facts)
+        limit = self.book.plan.rules.limits.lag_s
+        if lag > limit:
+            raise TargetError(f"it lags {lag:.0f} s (limit {limit:g} s)", place=self.member.name)
+
+
+def lag_of(facts: Facts) -> float:
+    """The largest lag of its channels, s; infinite where replication does not run."""
+    channels = (facts.data.get("server_settings") or {}).get("replication") or ()
+    lags = [channel.get("lag_s") for channel in channels]
+    return max((float("inf") if lag is None else float(lag) for lag in lags), default=0.0)
+
+
+@contextlib.asynccontextmanager
+async def visit(book: Book, member: Member, kind: type[Site] = Site) -> AsyncIterator[Site]:
+    """A connected host, with a first sample of its server. Nothing of ours is left open there."""
+    async with _connected(member) as (agent, login):
+        timing = book.plan.rules.timing
+        async with follow(agent, login, timing.sample_s) as follower:
+            site = kind(book, member, agent, login, follower)
+            await site.undo_open()
+            end = time.monotonic() + READY_S
+            while not follower.readings:
+                if time.monotonic() > end or follower.problem == "the sampler ended":
+                    why = follower.problem or "no sample of the server came"
+                    raise TargetError(why, place=member.name)
+                await asyncio.sleep(GLANCE_S)
+            yield site
+
+
+@contextlib.asynccontextmanager
+async def _connected(member: Member) -> AsyncIterator[tuple[Agent, ServerLogin]]:
+    host = member.host
+    # A lost connection is ours to know about: the host takes the change back meanwhile.
+    target = open_target(replace(host.spec, reconnect_s=0.0))
+    try:
+        try:
+            async with asyncio.timeout(READY_S):
+                await target.connect()
+                agent = await Agent.install(target)
+                login, why_not = (
+                    (host.login, "") if host.login.is_named else await usual_login(agent, host.login)
+                )
+        except TimeoutError:
+            raise TargetError(f"no login within {READY_S:g} s", place=member.name) from None
+        if login is None:
+            raise NotReady(why_not or "no server login", place=member.name)
+        yield agent, login
+    finally:
+        closing = asyncio.ensure_future(to_the_end(target.close()))
+        await asyncio.wait({closing}, timeout=CLOSE_S)
+
+
+async def restore(book: Book, member: Member, changes: Sequence[str], kind: type[Site] = Site) -> None:
+    """Undo these changes, the latest first, and what a killed controller has left."""
+    async with (
+        _connected(member) as (agent, login),
+        follow(agent, login, book.plan.rules.timing.sample_s) as follower,
+    ):
+        site = kind(book, member, agent, login, follower)
+        await site.undo_all(changes)
+        await site.undo_open()
+
+
+async def lag_there(member: Member) -> float:
+    async with _connected(member) as (agent, login):
+        return lag_of(await agent.facts(login))

@@ -1,0 +1,138 @@
+"""Carries out a plan whose change takes a restart, by pairs of equal hosts of which one is changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import asdict
+from functools import partial
+
+from headrace.analysis.guards import Window, tripped
+from headrace.analysis.judge import Outcome
+from headrace.errors import HeadraceError
+from headrace.staged import hands
+from headrace.staged.book import Book
+from headrace.staged.carrier import Carrier, Paused, Tell, at_any_rate
+from headrace.staged.hands import Moved, Site
+from headrace.staged.plan import Member, Stage
+from headrace.staged.service import RestartSite
+
+
+class PairCarrier(Carrier):
+    """The hosts of a group are restarted one after the other, also when all is taken back."""
+
+    site = RestartSite
+
+    def _side_by_side(self, names: Sequence[str]) -> list[list[str]]:
+        groups: dict[str, list[str]] = {}
+        for name in names:
+            groups.setdefault(self.plan.members[name].group, []).append(name)
+        return list(groups.values())
+
+    async def _lag_of_peer(self, peer: Member) -> float:
+        # One that cannot be asked may be down, and then this one must not leave, too.
+        return await hands.lag_there(peer)
+
+    async def _applied(self, site: Site) -> str:
+        """Immediately before it leaves: the checks are as old as the blocks before."""
+        name, group = site.member.name, site.member.group
+        self._peers.clear()
+        await self._peers_must_not_lag(site.member)
+        for other in sorted(self.book.state.out - {name}):
+            if self.plan.members[other].group == group:
+                raise HeadraceError(f"{other} of the same group is out of service", place=name)
+        await site.check()
+        try:
+            return await super()._applied(site)
+        except HeadraceError as error:
+            if name in self.book.state.out:
+                raise Paused(
+                    f"{name} is out of service, and may still be changed: {error.message}"
+                ) from error
+            raise
+
+    async def _try_group(self, stage: Stage, members: Sequence[Member]) -> None:
+        """Its pair, if it has one: the hosts of the others are changed once the stage has passed."""
+        partners = dict(stage.pairs)
+        for member in members:
+            while member.name in partners and self._next(stage, [member]):
+                partner = self.plan.members[partners[member.name]]
+                await self._attempt(member, partial(self._compare, stage, partner))
+
+    async def _compare(self, stage: Stage, partner: Member, site: Site) -> None:
+        async with hands.visit(self.book, partner, self.site) as other:
+            await other.check()
+            await self._side_before(stage, site, other)
+            change = await self._applied(site)
+            is_kept = False
+            try:
+                async with self._on_trial(site, change):
+                    while self._next(stage, [site.member]):
+                        await self._peers_must_not_lag(site.member)
+                        await self._moment(stage, site, other, change)
+                    if self.judged(stage).outcome is Outcome.PASS:
+                        await self._soak(site, change)
+                        is_kept = True
+            finally:
+                if not is_kept:
+                    await at_any_rate(site, change)
+
+    async def _side_before(self, stage: Stage, site: Site, other: Site) -> None:
+        rule = self.plan.restart
+        assert rule is not None
+        await site.warm()
+        while self._before_count(stage, site) < rule.before:
+            await self._moment(stage, site, other)
+
+    def _before_count(self, stage: Stage, site: Site) -> int:
+        moments = self.book.state.moments.get(stage.name, ())
+        return sum(each.host == site.member.name and not each.is_after for each in moments)
+
+    async def _moment(self, stage: Stage, site: Site, other: Site, change: str = "") -> None:
+        """One block of both hosts; troubles of the partner, or before the change, are not the change's."""
+        names, limits = (site.member.name, other.member.name), self.plan.rules.limits.limits
+        first, second = await _both(
+            site.watch(self.plan.block_s, self._usual(site), change), other.watch(self.plan.block_s, [])
+        )
+        if why := tripped(second, self._usual(other), limits):
+            raise Moved(f"its partner {names[1]} has troubles of its own: {why}", place=names[0])
+        if not change and (why := tripped(first, self._usual(site), limits)):
+            raise Moved(f"{why}, before anything was changed", place=names[0])
+        self.book.note(
+            "moment",
+            stage=stage.name,
+            host=names[0],
+            partner=names[1],
+            changed=asdict(first),
+            partner_did=asdict(second),
+            is_after=bool(change),
+        )
+        self.tell(f"{names[0]} and {names[1]}: {self._so_far(stage, site, change)}")
+
+    def _so_far(self, stage: Stage, site: Site, change: str) -> str:
+        rule = self.plan.restart
+        assert rule is not None
+        return (
+            self.judged(stage).reason
+            if change
+            else f"block {self._before_count(stage, site)} of {rule.before} before"
+        )
+
+    def _aside(self, member: Member, why: str) -> None:
+        super()._aside(member, why)
+        self.book.note("discarded", host=member.name)
+
+
+async def _both(one: Awaitable[Window], other: Awaitable[Window]) -> tuple[Window, Window]:
+    """The first that fails ends the other."""
+    tasks = [asyncio.ensure_future(one), asyncio.ensure_future(other)]
+    try:
+        return await tasks[0], await tasks[1]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def carrier_of(book: Book, tell: Tell) -> Carrier:
+    return (PairCarrier if book.plan.restart else Carrier)(book, tell)

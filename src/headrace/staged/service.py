@@ -1,0 +1,290 @@
+"""One host of a rollout whose change takes a restart: out of service, new option file, restart, back, warm.
+
+Out of service and back are the user's commands; their exit codes count. The file is kept in the host's journal as
+soon as it is written, so that its undo is known there, but nothing on the host undoes it: a server may only be
+restarted while it is out of service, and its host cannot know. A host that fails on the way stays out of service,
+which is safe, until ``go`` or ``abort`` has restored it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from headrace import rollout
+from headrace.errors import CommandFailed, HeadraceError, TargetError
+from headrace.facts import HostFacts
+from headrace.staged.hands import GLANCE_S, READY_S, Moved, Site, TrippedLimit, lag_of
+from headrace.staged.look import LASTING
+from headrace.staged.rules import RestartRule
+from headrace.staged.watch import Restarted
+from headrace.target import Target, to_the_end
+from headrace.target.local import LocalTarget
+
+#: Over so long a server must be idle, or its pool warm.
+STRETCH_S = 5.0
+ASK_AGAIN_S = 1.0
+#: The command without marks of ours, which what it starts would carry on; what it says at the end, if it fails.
+SCRIPT = """
+said=$(mktemp) || exit 1
+env -u HEADRACE_COMMAND -u HEADRACE_OWNER sh -c "$0" >"$said" 2>&1 </dev/null
+code=$?
+tail -c 1000 "$said" >&2
+rm -f "$said"
+exit $code
+"""
+
+T = TypeVar("T")
+
+
+class NotUp(TargetError):
+    """The server did not come up, or is not what it should be, after a restart."""
+
+
+class RestartSite(Site):
+    """Here a change is open from before its file is written until the old server is back in service."""
+
+    @property
+    def rule(self) -> RestartRule:
+        rule = self.book.plan.restart
+        assert rule is not None
+        return rule
+
+    async def apply(self, *, lasting: str = "") -> str:
+        """The change is in effect, in service and warm when this returns. Raises TrippedLimit where the server
+        does not come up with it, and did without it; whatever is raised, the host was restored if it could be.
+        """
+        change = self._new_change()
+        try:
+            await self._leave()
+            self.book.note("applying", host=self.member.name, change=change)
+            await self._write(change)
+            await self._restart(change)
+            await self._enter()
+            await self.warm(change)
+        except BaseException as error:
+            await to_the_end(self._restored_after(error))
+            if isinstance(error, NotUp):
+                raise TrippedLimit(f"with the change {error.message}") from error
+            raise
+        return change
+
+    async def _restored_after(self, error: BaseException) -> None:
+        try:
+            await self.undo_open()
+        except HeadraceError as failure:
+            if isinstance(error, NotUp):
+                raise TargetError(
+                    f"{error.message}; and it is not restored: {failure.message}", place=self.member.name
+                ) from failure
+
+    async def _write(self, change: str) -> None:
+        plan = self.book.plan
+        lasting = plan.lasting or LASTING
+        prepared = await rollout.prepare(
+            self.agent, plan.settings, self.login, allow_weaker=plan.allow_weaker, lasting=lasting
+        )
+        # Kept at once: the host would write a file with a deadline only when it is confirmed.
+        await rollout.carry_out(self.agent, prepared, self.login, rollout_id=change)
+
+    async def keep(self, change: str) -> None:
+        self.book.note("kept", host=self.member.name, change=change)
+
+    async def renew(self, change: str) -> None:
+        """There is no deadline on the host."""
+
+    async def undo(self, change: str) -> None:
+        await self._restore([change])
+
+    async def undo_all(self, changes: Sequence[str]) -> None:
+        await self._restore(changes)
+
+    async def undo_open(self) -> None:
+        state, name = self.book.state, self.member.name
+        if name in state.out or state.open.get(name):
+            await self._restore(list(state.open.get(name, ())))
+
+    async def _restore(self, changes: Sequence[str]) -> None:
+        """The old option files, the old server and back in service, from wherever it stopped."""
+        state, name = self.book.state, self.member.name
+        needs_restart = any(change in state.restarted for change in changes)
+        try:
+            if needs_restart and name not in state.out:
+                await self._leave()
+        finally:
+            # Also of a server that cannot be drained: whoever restarts it gets the old settings.
+            for change in reversed(changes):
+                await self._take_back(change)
+        if needs_restart:
+            await self._restart("")
+        if name in state.out:
+            await self._enter()
+        for change in reversed(changes):
+            self.book.note("undone", host=name, change=change)
+
+    # -- the steps ----------------------------------------------------------------------------------------------
+
+    async def _leave(self) -> None:
+        """Out of service, and no longer asked; in service again if that fails."""
+        name = self.member.name
+        pages, misses = self.follower.pool(self.book.plan.block_s)
+        self.book.note("out", host=name, pages=pages, misses=misses or 0.0)
+        try:
+            await self._command("drain", self.rule.drain)
+            await self._must_be_idle()
+        except BaseException:
+            with contextlib.suppress(HeadraceError):
+                await to_the_end(self._put_back())
+            raise
+
+    async def _must_be_idle(self) -> None:
+        """The command's word is not enough: a restart would cut what is still served."""
+        most = self.book.plan.rules.judge.idle_per_s
+        per_s: float | None = None
+        end = time.monotonic() + self.rule.within_s
+        while time.monotonic() < end:
+            start_ns = self.follower.last_ns
+            await asyncio.sleep(min(STRETCH_S, self.book.plan.block_s))
+            if self.follower.problem or not self.follower.readings:
+                return  # it does not answer: nobody is served
+            # Samples that begin with another server say nothing yet.
+            with contextlib.suppress(Restarted):
+                per_s = self.follower.since(start_ns).per_s
+                if per_s is not None and per_s < most:
+                    return
+        raise TargetError(
+            f"drained, but after {self.rule.within_s:g} s it has {per_s or 0:.0f} queries/s (limit {most:g})",
+            place=self.member.name,
+        )
+
+    async def _restart(self, change: str) -> None:
+        """With what the option files say now. ``change`` is empty for the old settings."""
+        before = await self._server_pid()
+        self.book.note("restarting", host=self.member.name, change=change)
+        try:
+            await to_the_end(self._command("restart", self.rule.restart, within_s=self.rule.start_s))
+        except CommandFailed as error:
+            raise NotUp(error.message, place=self.member.name) from error
+        facts = await self._up(before)
+        if change:
+            self._must_differ(facts)
+
+    def _must_differ(self, facts: HostFacts) -> None:
+        """Raises Moved if none of the values is another one."""
+        now = {name: facts.variable(name.removeprefix("server.")) for name in self.member.now}
+        if all(now[name] in (None, before) for name, before in self.member.now.items()):
+            raise Moved(
+                "after the restart the server has the old values: something else sets them",
+                place=self.member.name,
+            )
+
+    async def _enter(self) -> None:
+        await self._up()
+        await self._heard()
+        await self._put_back()
+
+    async def _heard(self) -> None:
+        """The sampler lost the old server, and asks for the new one only now and then."""
+        asked_ns = self.follower.last_ns
+
+        async def is_heard() -> bool | None:
+            return (self.follower.last_ns > asked_ns and not self.follower.problem) or None
+
+        if not await _until(is_heard, READY_S):
+            why = self.follower.problem or "no sample"
+            raise TargetError(f"the server is up, but is not sampled: {why}", place=self.member.name)
+
+    async def _put_back(self) -> None:
+        await self._command("return", self.rule.put_back)
+        self.book.note("in", host=self.member.name)
+
+    async def _server_pid(self) -> int | None:
+        try:
+            return HostFacts(await self.agent.facts(self.login)).server_pid
+        except HeadraceError:
+            return None
+
+    async def _up(self, before: int | None = None) -> HostFacts:
+        """The server, once it answers and its replication has caught up; another process than ``before``."""
+        limit = self.book.plan.rules.limits.lag_s
+        why, is_old = "", False
+
+        async def facts() -> HostFacts | None:
+            nonlocal why, is_old
+            try:
+                found = await self.agent.facts(self.login)
+            except HeadraceError as error:
+                why = error.message
+                return None
+            if not (found.data.get("server_settings") or {}).get("variables"):
+                why = "no answer"
+                return None
+            is_old = before is not None and HostFacts(found).server_pid == before
+            if is_old:
+                return None
+            why = f"its replication lags more than {limit:g} s, or has stopped"
+            return HostFacts(found) if lag_of(found) <= limit else None
+
+        found = await _until(facts, self.rule.start_s)
+        if found is None and is_old:
+            raise TargetError(
+                f"the restart command succeeded, but the server still is process {before}",
+                place=self.member.name,
+            )
+        if found is None:
+            raise NotUp(f"the server is not up after {self.rule.start_s:g} s: {why}", place=self.member.name)
+        return found
+
+    async def warm(self, change: str = "") -> None:
+        """Until its buffer pool is as warm as before its first restart. Raises Moved past the limit."""
+        if self.member.name not in self.book.state.warmth:
+            return
+        pages, misses = self.book.state.warmth[self.member.name]
+        share = self.rule.warm
+        now: tuple[float, float | None] = (0.0, None)
+
+        async def is_warm() -> bool | None:
+            nonlocal now
+            if change and self.follower.is_refused:
+                raise NotUp(f"the server does not answer: {self.follower.problem}", place=self.member.name)
+            now = self.follower.pool(STRETCH_S)
+            is_full = now[0] >= share * pages
+            is_hitting = now[1] is not None and now[1] * share <= misses
+            return (is_full or is_hitting) or None
+
+        # The samples of the new server, not those of the old one.
+        await asyncio.sleep(min(STRETCH_S, self.book.plan.block_s))
+        if not await _until(is_warm, self.rule.warm_s):
+            found = "no queries" if now[1] is None else f"{now[1]:.3g} misses per query ({misses:.3g})"
+            raise Moved(
+                f"not as warm as before after {self.rule.warm_s:g} s: {now[0]:.0f} pages ({pages:.0f} before), "
+                f"{found}",
+                place=self.member.name,
+            )
+
+    async def _command(self, verb: str, command: str, within_s: float | None = None) -> None:
+        is_here = self.rule.at == "controller" and verb != "restart"
+        target: Target = LocalTarget() if is_here else self.agent.target
+        spec = self.member.host.spec
+        env = {"HEADRACE_HOST": self.member.name, "HEADRACE_ADDRESS": spec.host, "HEADRACE_VERB": verb}
+        self.book.note("command", host=self.member.name, verb=verb)
+        done = await target.run(
+            ["sh", "-c", SCRIPT, command], env=env, timeout_s=within_s or self.rule.within_s, check=False
+        )
+        if done.exit_code:
+            said = " ".join(done.error_text.split())[-300:] or "it said nothing"
+            raise CommandFailed(
+                f"the {verb} command failed with exit code {done.exit_code}: {said}", place=self.member.name
+            )
+
+
+async def _until(ask: Callable[[], Awaitable[T | None]], within_s: float) -> T | None:
+    end = time.monotonic() + within_s
+    while True:
+        found = await ask()
+        if found is not None or time.monotonic() > end:
+            return found
+        await asyncio.sleep(min(ASK_AGAIN_S, max(within_s / 10, GLANCE_S)))

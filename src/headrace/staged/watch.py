@@ -1,0 +1,186 @@
+"""What a server does in a stretch, from its counters: queries, threads at work, errors, replication.
+
+Server time per query is the mean number of threads at work for clients over queries per second (Little's law).
+Threads are counted in the process list (Threads_running counts those that replicate, too), once a sample, so a
+short stretch of a quiet server is coarse; that is noise, and the judge's intervals show it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.agent import Agent
+from headrace.analysis.guards import Window
+from headrace.errors import HeadraceError, TargetError
+from headrace.model import ServerLogin
+
+SAMPLERS = "mysql_status,processlist,replication"
+#: Commands of threads that serve no client, or do nothing.
+NOT_SERVING = frozenset(
+    {"Sleep", "Daemon", "Binlog Dump", "Binlog Dump GTID", "Slave_IO", "Slave_SQL", "Slave_worker", "Connect"}
+)
+#: MySQL's threads that replicate are queries by command; by these states they wait.
+REPLICATING = ("Waiting for an event from Coordinator", "Replica has read all", "Slave has read all")
+#: Counters of statements and connections that failed.
+ERRORS = (
+    "max_statement_time_exceeded",
+    "max_execution_time_exceeded",
+    "aborted_clients",
+    "aborted_connects",
+    "connection_errors_internal",
+    "connection_errors_max_connections",
+    "innodb_deadlocks",
+)
+#: Readings that are kept: of a day, one a second.
+MOST = 90_000
+
+
+class Restarted(TargetError):
+    """Counters that began again are no stretch."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    t_ns: int
+    queries: float
+    errors: float
+    uptime_s: float
+    #: The buffer pool: pages of data, pages that had to be read.
+    pages: float = 0.0
+    misses: float = 0.0
+
+
+@dataclass
+class Follower:
+    """Counters as they come. ``serving``: when, and how many threads were at work for clients; ``is_refused``: the
+    host answers, and its server does not.
+    """
+
+    readings: deque[Reading] = field(default_factory=lambda: deque(maxlen=MOST))
+    serving: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=MOST))
+    heard_at: float = field(default_factory=time.monotonic)
+    lag_s: float | None = None
+    broken: str = ""
+    problem: str = ""
+    is_refused: bool = False
+
+    async def read(self, lines: AsyncIterator[dict[str, Any]]) -> None:
+        try:
+            async for record in lines:
+                self.take(record)
+            self.problem = "the sampler ended"
+        except (HeadraceError, OSError) as error:
+            self.problem = str(error)
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        values = record.get("values") or {}
+        if not record.get("ok"):
+            self.problem = str(record.get("error") or "the server does not answer")
+            self.is_refused = self.is_refused or record.get("sampler") == "mysql_status"
+            return
+        if record.get("sampler") == "replication":
+            self._replication(values)
+        elif record.get("sampler") == "processlist":
+            self.serving.append((int(record["t_ns"]), _serving(values)))
+        elif record.get("sampler") == "mysql_status" and values:
+            self.problem, self.is_refused = "", False
+            self.heard_at = time.monotonic()
+            self.readings.append(
+                Reading(
+                    int(record["t_ns"]),
+                    _number(values, "questions"),
+                    sum(_number(values, name) for name in ERRORS),
+                    _number(values, "uptime"),
+                    _number(values, "innodb_buffer_pool_pages_data"),
+                    _number(values, "innodb_buffer_pool_reads"),
+                )
+            )
+
+    def _replication(self, values: Mapping[str, Any]) -> None:
+        lags = list((values.get("lag_s") or {}).values())
+        self.lag_s = float(max(lags)) if lags else None
+        stopped = [
+            thread
+            for thread in ("io", "sql")
+            if any(not each for each in (values.get(f"{thread}_running") or {}).values())
+        ]
+        self.broken = (
+            f"replication stands: its {' and '.join(stopped)} thread does not run" if stopped else ""
+        )
+
+    def since(self, t_ns: int) -> Window:
+        """From the first reading at or after this time to the last. Raises TargetError if the server restarted."""
+        own = [each for each in self.readings if each.t_ns >= t_ns]
+        if len(own) < 2:
+            return Window(0.0, 0.0, 0.0, 0.0, self.lag_s, self.broken)
+        first, last = own[0], own[-1]
+        if last.uptime_s < first.uptime_s or last.queries < first.queries:
+            raise Restarted("the server was restarted, or its counters reset")
+        seconds = (last.t_ns - first.t_ns) / 1e9
+        threads = [count for t_ns, count in self.serving if first.t_ns <= t_ns <= last.t_ns]
+        running = sum(threads) / len(threads) if threads else 0.0
+        return Window(
+            seconds,
+            last.queries - first.queries,
+            running * seconds,
+            max(last.errors - first.errors, 0.0),
+            self.lag_s,
+            self.broken,
+            sum(threads),
+        )
+
+    def pool(self, seconds: float) -> tuple[float, float | None]:
+        """The buffer pool in the last so many seconds: pages of data, misses per query (None without queries)."""
+        start_ns = self.last_ns - round(seconds * 1e9)
+        own = [each for each in self.readings if each.t_ns >= start_ns]
+        if not own:
+            return 0.0, None
+        first, last = own[0], own[-1]
+        queries = last.queries - first.queries
+        is_one = last.uptime_s >= first.uptime_s
+        misses = (last.misses - first.misses) / queries if is_one and queries > 0 else None
+        return last.pages, misses
+
+    @property
+    def last_ns(self) -> int:
+        return self.readings[-1].t_ns if self.readings else 0
+
+    @property
+    def silent_s(self) -> float:
+        return time.monotonic() - self.heard_at
+
+
+def _serving(values: Mapping[str, Any]) -> float:
+    threads: Mapping[str, float] = values.get("threads") or {}
+    states: Mapping[str, float] = values.get("states") or {}
+    at_work = sum(count for command, count in threads.items() if command not in NOT_SERVING)
+    # MariaDB's have commands of their own, which are not counted in the first place.
+    is_mysql = "Slave_SQL" not in threads
+    waiting = sum(count for state, count in states.items() if is_mysql and state.startswith(REPLICATING))
+    return max(at_work - waiting, 0.0)
+
+
+def _number(values: Mapping[str, Any], name: str) -> float:
+    return float((values.get(name) or {}).get("", 0.0))
+
+
+@contextlib.asynccontextmanager
+async def follow(agent: Agent, login: ServerLogin, sample_s: float) -> AsyncIterator[Follower]:
+    """Follow a server for the length of the context."""
+    every = f"{round(sample_s * 1000)}ms"
+    # Also of a server that the change made slow: without samples nothing is judged.
+    words = ["sample", "--interval", every, "--every-tick", "--samplers", SAMPLERS, *login.argv]
+    follower = Follower()
+    async with agent.lines(*words) as lines:
+        reading = asyncio.create_task(follower.read(lines))
+        try:
+            yield follower
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)

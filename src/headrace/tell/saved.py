@@ -1,0 +1,50 @@
+"""The notice of what was saved: an experiment's folder, or a report's JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from headrace import report
+from headrace.errors import StoreError
+from headrace.report.notice import Notice
+from headrace.store import ExperimentFolder
+
+#: A report's JSON is smaller; something that never ends must not fill the memory.
+MOST_BYTES = 256 << 20
+
+
+def notice_of(what: str, link: str = "") -> Notice:
+    """``what`` is a folder, a file of JSON or ``-``. Raises StoreError."""
+    is_folder = what != "-" and Path(what).is_dir()
+    found = _of_folder(Path(what)) if is_folder else Notice.from_json(_json(what), what)
+    return replace(found, link=link) if link else found
+
+
+def _of_folder(path: Path) -> Notice:
+    # A tuning's folder is two experiments, and a report of both.
+    if not (path / "design.json").exists() and (path / "report.json").exists():
+        return Notice.from_json(_json(str(path / "report.json")), str(path / "report.json"))
+    found = report.of(ExperimentFolder.open(path)).notice
+    if found is None:
+        raise StoreError("it has no verdict to tell", place=str(path))
+    return found
+
+
+def _json(what: str) -> object:
+    try:
+        if what == "-":
+            content = sys.stdin.buffer.read(MOST_BYTES + 1)
+        else:
+            with Path(what).open("rb") as file:
+                content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise StoreError(f"cannot be read: {error.strerror or error}", place=what) from error
+    if len(content) > MOST_BYTES:
+        raise StoreError(f"larger than {MOST_BYTES >> 20} MiB: this is not a report", place=what)
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise StoreError("not the JSON of a report", place=what) from error

@@ -1,0 +1,32 @@
+"""A notice in words: cleaned, because names of hosts and settings come from elsewhere."""
+
+from __future__ import annotations
+
+import math
+
+from headrace.report import text
+from headrace.report.notice import Notice, Told
+
+
+def title(notice: Notice) -> str:
+    return text.clean(f"headrace {notice.kind}: {notice.subject}: {notice.conclusion}")[:200]
+
+
+def sentence(told: Told) -> str:
+    """``p99 of db3 is 1.120 (1.080 – 1.160): worse``."""
+    said = f"{told.response} of {told.subject}"
+    if math.isfinite(told.ratio.estimate):
+        said += f" is {text.ratio(told.ratio.estimate)} times the other ({text.between(told.ratio)})"
+    note = f" ({told.note})" if told.note else ""
+    return text.clean(f"{said}: {told.verdict}{note}")
+
+
+def plain(notice: Notice, most: int = 12) -> str:
+    """For a chat or a mail, without any mark-up."""
+    lines = [text.clean(notice.headline), ""]
+    lines += [f"- {sentence(each)}" for each in notice.effects[:most]]
+    if len(notice.effects) > most:
+        lines.append(f"- and {len(notice.effects) - most} more in the report")
+    lines += ["", *(text.clean(line) for line in notice.next.splitlines())] if notice.next else []
+    lines += ["", f"report: {text.clean(notice.link)}"] if notice.link else []
+    return "\n".join([*lines, "", f"evidence: {notice.id}"])

@@ -1,0 +1,203 @@
+"""``/api``: every table as JSON and CSV, charts as JSON, and the description of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from headrace import __version__
+from headrace.archive import questions
+from headrace.web.asked import MOST_WORDS, RANGES, Asked
+from headrace.web.guard import needs
+from headrace.web.listing import KINDS
+from headrace.web.site import Site
+from headrace.web.tables import TABLES, Table, one_host
+from headrace.web.users import Role
+
+_PARAMETERS: Mapping[str, tuple[str, Any]] = {
+    "host": ("A host's name; without it all hosts, where that makes sense.", {"type": "string"}),
+    "range": ("How long.", {"type": "string", "enum": list(RANGES), "default": "1h"}),
+    "until": (
+        "Its end: seconds since 1970, or a time such as 2026-11-22T23:40Z. Default: now.",
+        {"type": "string"},
+    ),
+    "source": ("performance_schema, process list or slow log. Default: the best one.", {"type": "string"}),
+    "q": ("Only classes with this text in the statement, its tables or its id.", {"type": "string"}),
+    "own": (
+        "1: also statements that only look at the server: headrace's own, and other monitors'.",
+        {"type": "string", "enum": ["1"]},
+    ),
+    "sort": ("A column's name.", {"type": "string"}),
+    "order": ("asc or desc.", {"type": "string", "enum": ["asc", "desc"]}),
+    "class": ("A class's id, with its source.", {"type": "string"}),
+    "metric": ("A metric of the history, such as `cpu`.", {"type": "string"}),
+}
+#: The charts of a host: metric -> title, kind of number, and the lines that are stacked or compared in it.
+CHARTS: Mapping[str, tuple[str, str]] = {
+    "cpu": ("CPU", "share"),
+    "pressure": ("Time in which some task waited", "share"),
+    "memory": ("Memory in use", "share"),
+    "device operations": ("Device operations", "rate"),
+    "device wait": ("Device time per request", "s"),
+    "device bytes": ("Device throughput", "bytes"),
+    "network bytes": ("Network", "bytes"),
+    "cores": ("Each core", "share"),
+    "server rates": ("Server: events", "rate"),
+    "server threads_running": ("Server: threads running", "n"),
+    "server threads_connected": ("Server: connections", "n"),
+    "server innodb_history_list_length": ("InnoDB: history list", "n"),
+}
+MOST_LINES = 12
+#: The heat maps of a host: metric -> title, kind of number, the value of the darkest cell [the highest].
+HEATS: Mapping[str, tuple[str, str, float | None]] = {
+    "cores": ("Cores: time busy", "share", 1.0),
+    "device queue": ("Devices: requests in flight", "n", None),
+    "device wait": ("Devices: time per request", "s", None),
+}
+
+
+def routes(site: Site) -> list[Route]:
+    found = [
+        needs(Role.VIEWER, Route("/api", _described)),
+        needs(Role.VIEWER, Route("/api/openapi.json", _described)),
+        needs(Role.VIEWER, Route("/api/chart.json", _Chart(site).answer)),
+        needs(Role.VIEWER, Route("/api/heat.json", _Heat(site).answer)),
+    ]
+    for table in TABLES.values():
+        answers = _Answers(site, table)
+        found.append(needs(table.role, Route(f"/api/{table.name}.json", answers.as_json)))
+        found.append(needs(table.role, Route(f"/api/{table.name}.csv", answers.as_csv)))
+    return found
+
+
+class _Answers:
+    def __init__(self, site: Site, table: Table) -> None:
+        self._site, self._table = site, table
+
+    async def as_json(self, request: Request) -> Response:
+        listing = await self._read(request)
+        return JSONResponse(listing.to_json())
+
+    async def as_csv(self, request: Request) -> Response:
+        listing = await self._read(request)
+        name = f'attachment; filename="headrace-{self._table.name}.csv"'
+        return Response(listing.to_csv(), media_type="text/csv", headers={"content-disposition": name})
+
+    async def _read(self, request: Request) -> Any:
+        asked = Asked.of(request)
+        listing = await self._table.read(self._site, asked)
+        return listing.sorted(asked.sort, descending=asked.descending) if asked.sort else listing
+
+
+class _Chart:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def answer(self, request: Request) -> Response:
+        """Means and extremes per point, at most as many points as a screen has pixels for; null is a gap."""
+        asked = Asked.of(request)
+        [host] = one_host(self._site, asked)
+        metric = request.query_params.get("metric", "cpu")[:80]
+        found = await self._site.ask(questions.chart, self._site.reader, host, metric, asked.span())
+        lines = sorted(found.lines, key=lambda line: -sum(value or 0 for value in line.mean))
+        return JSONResponse(
+            {
+                "host": host,
+                "metric": metric,
+                "kind": CHARTS.get(metric, ("", "n"))[1],
+                "unit_s": found.unit_s,
+                "t_s": found.t_s,
+                "left_out": max(len(lines) - MOST_LINES, 0),
+                "lines": [vars(line) for line in lines[:MOST_LINES]],
+            }
+        )
+
+
+class _Heat:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def answer(self, request: Request) -> Response:
+        """A row per core or device; with ``class`` a row per band of latencies. null: nothing is known."""
+        site, asked = self._site, Asked.of(request)
+        if name := request.query_params.get("class", "")[:MOST_WORDS]:
+            found = await site.ask(
+                questions.latency_heat, site.reader, site.names(asked), asked.span(), asked.source, name
+            )
+            kind, most = "latency", None
+        else:
+            [host] = one_host(site, asked)
+            metric = request.query_params.get("metric", "cores")[:80]
+            found = await site.ask(questions.heat, site.reader, host, metric, asked.span())
+            _, kind, most = HEATS.get(metric, ("", "n", None))
+        return JSONResponse({"kind": kind, "most": most, **vars(found)})
+
+
+async def _described(request: Request) -> Response:
+    return JSONResponse(openapi())
+
+
+def openapi() -> dict[str, Any]:
+    paths: dict[str, Any] = {}
+    for table in TABLES.values():
+        parameters = [_parameter(name) for name in table.takes]
+        for ending, media in (("json", "application/json"), ("csv", "text/csv")):
+            paths[f"/api/{table.name}.{ending}"] = {
+                "get": {
+                    "summary": table.title,
+                    "description": f"{table.about} Needs the role {table.role.word}.",
+                    "parameters": parameters,
+                    "responses": _responses(media),
+                }
+            }
+    paths["/api/chart.json"] = {
+        "get": {
+            "summary": "A metric over time",
+            "description": f"Metrics: {', '.join(CHARTS)}.",
+            "parameters": [_parameter(name) for name in ("host", "range", "until", "metric")],
+            "responses": _responses("application/json"),
+        }
+    }
+    paths["/api/heat.json"] = {
+        "get": {
+            "summary": "A heat map over time",
+            "description": f"Metrics: {', '.join(HEATS)}; or the latencies of a class of a source. "
+            "The label of a band of latencies is where it starts, in nanoseconds.",
+            "parameters": [
+                _parameter(name) for name in ("host", "range", "until", "metric", "source", "class")
+            ],
+            "responses": _responses("application/json"),
+        }
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "headrace",
+            "version": __version__,
+            "description": "Latencies are nanoseconds, times seconds since 1970 (UTC), shares 0 to 1; what is not "
+            "known is null. " + "; ".join(f"{kind}: {unit}" for kind, (_, unit) in KINDS.items() if unit),
+        },
+        "components": {
+            "securitySchemes": {"session": {"type": "apiKey", "in": "cookie", "name": "headrace"}}
+        },
+        "security": [{"session": []}],
+        "paths": paths,
+    }
+
+
+def _parameter(name: str) -> dict[str, Any]:
+    about, schema = _PARAMETERS[name]
+    return {"name": name, "in": "query", "required": False, "description": about, "schema": schema}
+
+
+def _responses(media: str) -> dict[str, Any]:
+    return {
+        "200": {"description": "The rows.", "content": {media: {}}},
+        "400": {"description": "A parameter is wrong."},
+        "401": {"description": "No session."},
+        "403": {"description": "The role does not suffice."},
+    }

@@ -1,0 +1,302 @@
+"""Follows every host and writes its minutes.
+
+A host has one stream of samples however many look at it: the pages' live figures and the history come from it.
+Time on the host is never trusted for the order of minutes; a clock that jumps back leaves a gap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from headrace.activity import Looks
+from headrace.agent import Agent, Journal
+from headrace.archive.files import DAY_S, MINUTE_S, Archive
+from headrace.archive.rollup import Keep, roll_up, trim
+from headrace.archive.tables import STATES, TABLES
+from headrace.errors import DiskFull, HeadraceError
+from headrace.facts import HostFacts
+from headrace.fleet.host import Host
+from headrace.live import Link
+from headrace.moved import moved
+from headrace.rollout import OWNER
+from headrace.rules import Evidence, all_rules, judge
+from headrace.rules.cause import causes_first, conclude
+from headrace.web import minute, plans, slow_log
+from headrace.web.watched import Watched, watched
+
+log = logging.getLogger("headrace.web")
+
+#: The process list is looked at this often, and rarer where that costs the server more than 1% of its time.
+LOOK_EVERY_S = 2
+WINDOW_S = 60.5
+MOST_STATEMENTS = 1000
+#: Hours are rolled up this long after they ended, when all their minutes are written.
+SETTLED_S = 90
+#: How often the history is rolled up and trimmed.
+KEEP_HOUSE_EVERY_S = 600.0
+#: How often a host's journal of changes is read.
+JOURNAL_EVERY_S = 60.0
+
+
+async def journal_rows(agent: Agent) -> dict[str, minute.Row]:
+    """Each open and each kept change of the host's journal, by what tells it apart."""
+    journal = Journal(agent, OWNER)
+    found: dict[str, minute.Row] = {}
+    for entry in await journal.entries():
+        row = _change(entry, str(entry.get("owner", "")), "applied", float(entry.get("t_ns") or 0) / 1e9)
+        found[f"open {row['who']} {row['what']} {row['after']}"] = row
+    for kept in await journal.history():
+        for entry in kept["entries"]:
+            row = _change(entry, str(kept["owner"]), "confirmed", kept["t_ns"] / 1e9)
+            found[f"kept {kept['t_ns']} {row['what']}"] = row
+    return found
+
+
+def _change(entry: Mapping[str, Any], owner: str, kind: str, at_s: float) -> minute.Row:
+    restore = (entry.get("restore") or [{}])[0]
+    name = (
+        restore.get("path")
+        or restore.get("name")
+        or entry.get("path")
+        or entry.get("backing")
+        or entry["kind"]
+    )
+    return {
+        "kind": kind, "what": name, "before": restore.get("value"), "after": entry.get("wrote"),
+        "who": owner, "at_s": at_s or time.time(),
+    }  # fmt: skip
+
+
+def journal_changes(before: Mapping[str, minute.Row], now: Mapping[str, minute.Row]) -> list[minute.Row]:
+    """What was applied, confirmed or rolled back between two looks at a journal."""
+    new = [row for key, row in now.items() if key not in before]
+    confirmed = {(row["what"], row["after"]) for row in new if row["kind"] == "confirmed"}
+    gone = [row for key, row in before.items() if key not in now and row["kind"] == "applied"]
+    return new + [undone_row(row) for row in gone if (row["what"], row["after"]) not in confirmed]
+
+
+def undone_row(row: minute.Row) -> minute.Row:
+    """An open change that is in the journal no more and was not confirmed."""
+    return {**row, "kind": "rolled back", "before": row["after"], "after": row["before"], "at_s": time.time()}
+
+
+class Collector:
+    """Collects hosts into an archive until it is cancelled."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        hosts: Sequence[Host],
+        keep: Keep | None = None,
+        *,
+        slow_log: str = "auto",
+        with_examples: bool = False,
+        with_plans: bool = False,
+    ) -> None:
+        """``slow_log``: a path on the hosts, ``auto`` for the one that the server writes, or ``off``."""
+        self.archive = archive
+        self.slow_log = slow_log
+        self.with_examples = with_examples
+        self.with_plans = with_plans
+        self.keep = keep or Keep()
+        self.hosts: Mapping[str, Watched] = {host.name: watched(host) for host in hosts}
+        #: Why nothing is collected now; empty while all is well.
+        self.problem = ""
+        self.last_write_s = 0.0
+        self._house_at = 0.0
+
+    async def run(self) -> None:
+        """Follow all hosts, and write each minute."""
+        self.archive.clear_drafts()
+        asked = [each for each in self.hosts.values() if not each.host.why_not]
+        loops: list[Callable[[Watched], Coroutine[Any, Any, None]]] = [
+            self._follow,
+            self._look,
+            self._journal,
+        ]
+        loops += [self._log] if self.slow_log != "off" else []
+        loops += [plans.follow] if self.with_plans else []
+        tasks = [asyncio.create_task(loop(each)) for each in asked for loop in loops]
+        try:
+            while True:
+                now = time.time()
+                await asyncio.sleep(MINUTE_S - now % MINUTE_S + 0.05)
+                # Rounded: the sleep may end a moment before the minute.
+                await self.write((round(time.time()) // MINUTE_S - 1) * MINUTE_S)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, each: Watched) -> None:
+        while True:
+            try:
+                await each.feed.run()
+            except HeadraceError as error:
+                # No agent, or a wrong address: it may be mended while we run.
+                each.feed.link, each.feed.problem = Link.LOST, error.message
+            except Exception as error:
+                log.exception("%s", each.name)
+                each.feed.link, each.feed.problem = Link.LOST, f"{type(error).__name__}: {error}"
+            await asyncio.sleep(15)
+
+    async def _look(self, each: Watched) -> None:
+        """The process list, in one run of the agent per minute: its last line has the texts of the digests."""
+        while True:
+            try:
+                await self._look_for_a_minute(each)
+            except (HeadraceError, OSError, TimeoutError) as error:
+                each.listed_problem = str(error)
+                await asyncio.sleep(5)
+
+    async def _look_for_a_minute(self, each: Watched) -> None:
+        agent, login = each.feed.agent, each.feed.login
+        if agent is None or login is None or not login.is_named:
+            each.listed_problem = "no server to ask: set one with --mysql-socket or --mysql-host"
+            await asyncio.sleep(1)
+            return
+        looks = Looks()
+        left = max(MINUTE_S - time.time() % MINUTE_S - 1, 4)
+        options = [
+            "--every",
+            f"{LOOK_EVERY_S}s",
+            "--duration",
+            f"{left:.0f}s",
+            "--limit",
+            str(MOST_STATEMENTS),
+        ]
+        async with agent.lines("statements", *options, *login.argv) as lines:
+            async for line in lines:
+                looks.add(line)
+                each.listed_problem = str(line.get("error") or "")
+                each.listed = [row for row in line.get("statements", ()) if "id" in row or "lock" in row]
+                each.listed_at_s = time.time()
+                each.feed.looked(line.get("statements", []))
+        each.activity = looks.activity()
+
+    async def _journal(self, each: Watched) -> None:
+        """What headrace changed on the host, from its journal there."""
+        known: dict[str, minute.Row] = {}
+        while True:
+            agent = each.feed.agent
+            if agent is None:
+                await asyncio.sleep(2)
+                continue
+            try:
+                found = await journal_rows(agent)
+            except (HeadraceError, OSError, TimeoutError, KeyError, TypeError) as error:
+                log.debug("the journal of %s: %s", each.name, error)
+            else:
+                each.pending.setdefault("changes", []).extend(
+                    minute.change_rows(journal_changes(known, found))
+                )
+                known = found
+            await asyncio.sleep(JOURNAL_EVERY_S)
+
+    async def _log(self, each: Watched) -> None:
+        """The server's slow log, as long as it writes one."""
+        while True:
+            path = self.slow_log if self.slow_log != "auto" else slow_log.path_of(each.feed.facts)
+            agent = each.feed.agent
+            if agent is None or not path:
+                each.log_path = ""
+                await asyncio.sleep(2)
+                continue
+            each.log_path, each.log_problem = path, ""
+            try:
+                await slow_log.follow(agent, path, each.pending, with_examples=self.with_examples)
+            except (HeadraceError, OSError, TimeoutError) as error:
+                each.log_problem = str(error)
+            await asyncio.sleep(5)
+
+    async def write(self, t_s: int) -> None:
+        """Write the minute that starts at ``t_s`` for every host. A full disk stops this, and no page."""
+        try:
+            for each in self.hosts.values():
+                if each.host.why_not or t_s <= each.written_s:
+                    continue
+                pending = {name: each.pending.pop(name) for name in list(each.pending)}
+                rows = await asyncio.to_thread(self._rows, each, t_s, pending)
+                await asyncio.to_thread(self._write, each.name, t_s, rows)
+                each.written_s = t_s
+            self.problem, self.last_write_s = "", time.time()
+            if time.monotonic() - self._house_at > KEEP_HOUSE_EVERY_S:
+                self._house_at = time.monotonic()
+                await asyncio.to_thread(self._keep_house, t_s)
+        except DiskFull as error:
+            self.problem = f"nothing is collected: {error.message}"
+            with contextlib.suppress(HeadraceError):
+                await asyncio.to_thread(trim, self.archive, time.time(), self.keep)
+        except HeadraceError as error:
+            self.problem = f"nothing is collected: {error}"
+            log.warning("%s", self.problem)
+        except Exception as error:
+            # The pages stay up, and say so; the next minute is tried again.
+            self.problem = f"nothing is collected: {type(error).__name__}: {error}"
+            log.exception("the minute of %s", t_s)
+
+    def _keep_house(self, t_s: int) -> None:
+        for name in self.hosts:
+            roll_up(self.archive, name, t_s - SETTLED_S)
+        trim(self.archive, time.time(), self.keep)
+
+    def _rows(
+        self, each: Watched, t_s: int, pending: Mapping[str, list[minute.Row]]
+    ) -> dict[str, list[minute.Row]]:
+        """The rows of a minute, by table."""
+        if not each.written_s:
+            each.written_s = self.archive.last_minute_s(each.name)
+        found = {name: list(rows) for name, rows in pending.items()}
+        if not each.is_fresh or each.feed.facts is None:
+            found["states"] = [minute.lost_row(each.problem or "no samples")]
+            return found
+        window = each.feed.ring.window(WINDOW_S)
+        # Taken: what was seen in one minute is not seen again in the next.
+        activity, each.activity = each.activity, None
+        evidence = Evidence(each.feed.facts, window, activity=activity)
+        judgement = judge(evidence, all_rules())
+        verdict = conclude(evidence, judgement)
+        each.judgement = causes_first(judgement, verdict)
+        each.verdict, each.evidence, each.answered_at_s = verdict, evidence, time.time()
+        counted = each.counted.rows(window)
+        by_time = sorted(counted, key=lambda row: -(row.get("time_ns") or 0))
+        each.busiest = [row["class"] for row in by_time]
+        seen, texts = minute.seen_rows(activity)
+        texts += minute.digest_texts(activity)
+        found["changes"] = found.get("changes", []) + self._changes(each)
+        found["resources"] = minute.resource_rows(verdict)
+        found["metrics"] = minute.metric_rows(window, HostFacts(each.feed.facts))
+        found["classes"] = found.get("classes", []) + counted + seen
+        found["texts"] = self._new_texts(each, found.get("texts", []) + texts, t_s)
+        # The last one: its row says that the minute is there.
+        found["states"] = [minute.state_row(verdict, each.judgement, min(window.seconds, 60.0))]
+        return found
+
+    def _new_texts(self, each: Watched, rows: list[minute.Row], t_s: int) -> list[minute.Row]:
+        """Those that were not written today."""
+        day = t_s // DAY_S
+        new = {(row["source"], row["class"]): row for row in rows}
+        new = {key: row for key, row in new.items() if each.texts.get(key) != day}
+        each.texts |= dict.fromkeys(new, day)
+        return list(new.values())
+
+    def _changes(self, each: Watched) -> list[minute.Row]:
+        """What differs from the facts that were seen last."""
+        now = each.feed.facts
+        before, each.facts = each.facts, now
+        if before is None or now is None or before.hash == now.hash:
+            return []
+        return minute.change_rows(
+            [{"kind": "settings", "what": said, "at_s": time.time()} for said in moved(before, now)]
+        )
+
+    def _write(self, host: str, t_s: int, rows: Mapping[str, Sequence[minute.Row]]) -> None:
+        for name, table in TABLES.items():
+            if name != "states" and rows.get(name):
+                self.archive.write(table, host, "m", t_s, minute.table_of(table, rows[name], t_s))
+        self.archive.write(STATES, host, "m", t_s, minute.table_of(STATES, rows["states"], t_s))

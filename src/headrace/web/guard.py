@@ -1,0 +1,225 @@
+"""What stands before every route: who asks, whether they may, and whether they meant it.
+
+A route that nobody thought of is closed: without a session only the login, the key's door and the static files
+answer.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import parse_qs, quote, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headrace.errors import HeadraceError
+from headrace.web.sessions import COOKIE, Audit, Session, Sessions
+from headrace.web.users import Role
+
+#: Answered without a session.
+OPEN = ("/login", "/enter", "/static/")
+READS = ("GET", "HEAD")
+MOST_BODY = 64 << 10
+#: Scripts and styles are files of ours; nothing is loaded from elsewhere. The width of a bar is an attribute.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; "
+    "img-src 'self' data:; frame-src 'self'; "
+    "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+def needs(role: Role, route: Route) -> Route:
+    """The route, open to this role and those above it."""
+    route.role = role  # type: ignore[attr-defined]
+    return route
+
+
+class Guard:
+    """The outermost layer of the application. ``names`` are the hosts that a request may be addressed to."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        sessions: Sessions,
+        audit: Audit,
+        routes: list[Route],
+        names: frozenset[str],
+        is_secure: bool,
+    ) -> None:
+        self.app, self.sessions, self.audit, self.routes = app, sessions, audit, routes
+        self.names, self.is_secure = names, is_secure
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return  # no websockets
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._harden(MutableHeaders(scope=message), scope["path"])
+            await send(message)
+
+        request = Request(scope)
+        scope.setdefault("state", {})
+        answer: ASGIApp = self.app
+        try:
+            session = self.sessions.read(request.cookies.get(COOKIE))
+            scope["state"]["session"] = session
+            refusal, receive = await self._refusal(request, session, receive)
+            answer = refusal or answer
+        except HeadraceError as error:
+            # The users' file cannot be trusted: nobody is let in.
+            answer = PlainTextResponse(str(error), 503)
+        await answer(scope, receive, send_guarded)
+
+    def _harden(self, headers: MutableHeaders, path: str) -> None:
+        for name, value in HEADERS.items():
+            headers.setdefault(name, value)
+        headers.setdefault("content-security-policy", POLICY)
+        headers.setdefault("cache-control", "max-age=3600" if path.startswith("/static/") else "no-store")
+        if self.is_secure:
+            headers.setdefault("strict-transport-security", "max-age=31536000")
+
+    async def _refusal(
+        self, request: Request, session: Session | None, receive: Receive
+    ) -> tuple[Response | None, Receive]:
+        """Why it is not answered, or None; and the request's body, which may have been read."""
+        if self.names and _host_of(request.headers) not in self.names:
+            # A page elsewhere may have made its own name point here.
+            return PlainTextResponse("this name is not served here; see --name", 421), receive
+        path = request.url.path
+        is_open = path == "/" + path.strip("/") and any(
+            path == each or (each.endswith("/") and path.startswith(each)) for each in OPEN
+        )
+        if session is None and not is_open:
+            return self._log_in(request), receive
+        if request.method not in READS:
+            if not _is_same_site(request.headers):
+                return self._refused(request, session, "the request comes from another site"), receive
+            body = await _body(receive)
+            if body is None:
+                return PlainTextResponse("too long", 413), receive
+            request.scope["state"]["form"] = form = _form(request.headers, body)
+            given = request.headers.get("x-csrf-token") or form.get("token", "")
+            if session is not None and not hmac.compare_digest(session.token.encode(), given.encode()):
+                return self._refused(
+                    request, session, "the form is out of date: load the page again"
+                ), receive
+            receive = _replayed(body)
+        wanted = self._role(request.scope)
+        if session is not None and wanted is not None and session.user.role < wanted:
+            return self._refused(request, session, f"this needs the role {wanted.word}"), receive
+        return None, receive
+
+    def _role(self, scope: Scope) -> Role | None:
+        for route in self.routes:
+            if route.matches(scope)[0] is Match.FULL:
+                return getattr(route, "role", Role.APPROVER)
+        return None
+
+    def _log_in(self, request: Request) -> Response:
+        if _wants_page(request):
+            whole = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            return RedirectResponse(f"/login?next={quote(whole, safe='')}", 303)
+        return JSONResponse({"error": "log in first"}, 401)
+
+    def _refused(self, request: Request, session: Session | None, why: str) -> Response:
+        who = session.user.name if session else ""
+        self.audit.note(who, address_of(request), f"refused {request.method}", request.url.path, ok=False)
+        return JSONResponse({"error": why}, 403) if not _wants_page(request) else PlainTextResponse(why, 403)
+
+
+def address_of(request: Request) -> str:
+    """The peer's address. Headers of proxies are not believed."""
+    return request.client.host if request.client else ""
+
+
+def _wants_page(request: Request) -> bool:
+    path = request.url.path
+    return request.method in READS and not path.startswith(("/api/", "/live")) and path != "/api"
+
+
+def _host_of(headers: Headers) -> str:
+    return (urlsplit(f"//{headers.get('host', '')}").hostname or "").lower()
+
+
+def _is_same_site(headers: Headers) -> bool:
+    """Browsers say where a request comes from; whatever says nothing is not a browser."""
+    if (site := headers.get("sec-fetch-site")) is not None and site not in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """All of it; None if it is too long."""
+    found = b""
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return found
+        found += bytes(message.get("body", b""))
+        if len(found) > MOST_BODY:
+            return None
+        if not message.get("more_body"):
+            return found
+
+
+def _replayed(body: bytes) -> Receive:
+    sent = False
+
+    async def receive() -> Message:
+        nonlocal sent
+        if sent:
+            return {"type": "http.disconnect"}
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
+
+
+def _form(headers: Headers, body: bytes) -> Mapping[str, str]:
+    if not headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        return {}
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=50)
+    except ValueError:
+        return {}
+    return {name: values[0] for name, values in fields.items()}
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches it."""
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def local_path(wanted: str) -> str:
+    """Where to go after a login: a path of ours, never another site."""
+    parts = urlsplit(wanted)
+    is_ours = (
+        wanted.startswith("/")
+        and not wanted.startswith(("//", "/\\"))
+        and not parts.netloc
+        and not parts.scheme
+    )
+    return wanted if is_ours and "\\" not in wanted and not any(ord(c) < 32 for c in wanted) else "/"

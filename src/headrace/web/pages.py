@@ -1,0 +1,305 @@
+"""The pages. Each has an address that can be shared; all their numbers are tables of ``tables``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from headrace.archive import questions
+from headrace.errors import HeadraceError
+from headrace.web import compare, plans, rollouts, tables
+from headrace.web.api import CHARTS, HEATS
+from headrace.web.asked import MOST_WORDS, Asked
+from headrace.web.guard import address_of, needs
+from headrace.web.listing import address
+from headrace.web.minute import PERFORMANCE_SCHEMA
+from headrace.web.reviews import STATES
+from headrace.web.site import Site
+from headrace.web.tables import MOST_CLASSES, TABLES, one_host
+from headrace.web.templates import drawn
+from headrace.web.users import Role
+
+#: A report's own scripts are allowed by their hashes in it. Without an origin it can reach nothing here.
+REPORT_POLICY = (
+    "sandbox allow-scripts allow-popups; default-src 'none'; style-src 'unsafe-inline'; "
+    "script-src 'unsafe-inline'; img-src data: blob:; font-src data:; frame-ancestors 'self'"
+)
+
+#: A page that takes longer is sent in two pieces: meanwhile a browser shows the frame and loads styles.
+FRAME_AFTER_S = 0.03
+#: In the templates, where the first piece ends.
+FRAME_END = "<!--frame-->"
+
+
+def routes(site: Site) -> list[Route]:
+    pages, hands = Pages(site), rollouts.Hands(site)
+    return [
+        needs(Role.VIEWER, Route("/", pages.hosts)),
+        needs(Role.VIEWER, Route("/host", pages.host)),
+        needs(Role.VIEWER, Route("/queries", pages.queries)),
+        needs(Role.VIEWER, Route("/query", pages.query)),
+        needs(Role.OPERATOR, Route("/query/plan", pages.plan, methods=["POST"])),
+        needs(Role.OPERATOR, Route("/query/review", pages.review, methods=["POST"])),
+        needs(Role.VIEWER, Route("/now", pages.now)),
+        needs(Role.VIEWER, Route("/compare", pages.compare)),
+        needs(Role.VIEWER, Route("/experiments", pages.experiments)),
+        needs(Role.VIEWER, Route("/experiment", pages.experiment)),
+        needs(Role.VIEWER, Route("/experiment/report", pages.report)),
+        needs(Role.VIEWER, Route("/rollouts", pages.rollouts)),
+        needs(Role.VIEWER, Route("/rollout", pages.rollout)),
+        needs(Role.APPROVER, Route("/rollout/approve", hands.approve, methods=["POST"])),
+        needs(Role.OPERATOR, Route("/rollout/abort", hands.abort, methods=["POST"])),
+        needs(Role.VIEWER, Route("/changes", pages.changes)),
+    ]
+
+
+class Pages:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def _page(
+        self, request: Request, name: str, title: str, work: Awaitable[dict[str, Any]]
+    ) -> Response:
+        """The page; if the history takes its time, the frame now, and the rest when it is read."""
+        task = asyncio.ensure_future(work)
+        await asyncio.wait([task], timeout=FRAME_AFTER_S)
+        if task.done():
+            return HTMLResponse(self._drawn(request, name, title, await task))
+        return StreamingResponse(self._in_pieces(request, name, title, task), media_type="text/html")
+
+    def _drawn(self, request: Request, name: str, title: str, values: dict[str, Any]) -> str:
+        asked = values.pop("asked", None) or Asked.of(request)
+        return drawn(name, request, asked, self._site.collector.problem, title=title, tables=TABLES, **values)
+
+    async def _in_pieces(
+        self, request: Request, name: str, title: str, task: asyncio.Future[dict[str, Any]]
+    ) -> AsyncIterator[str]:
+        asked = Asked.of(request)
+        try:
+            yield drawn("frame.html", request, asked, "", title=title) + '<p class="loading">Reading …</p>'
+            try:
+                whole = self._drawn(request, name, title, await task)
+            except (HeadraceError, HTTPException) as error:
+                said = error.detail if isinstance(error, HTTPException) else str(error)
+                whole = drawn("error.html", request, asked, "", title=title, error=said, status=0)
+            yield whole.partition(FRAME_END)[2]
+        finally:
+            task.cancel()
+
+    async def hosts(self, request: Request) -> Response:
+        asked = Asked.of(request)
+
+        async def work() -> dict[str, Any]:
+            listing = await tables.hosts(self._site, asked)
+            if asked.sort:
+                listing = listing.sorted(asked.sort, descending=asked.descending)
+            return {"listing": listing}
+
+        return await self._page(request, "hosts.html", "Hosts", work())
+
+    async def host(self, request: Request) -> Response:
+        site, asked = self._site, Asked.of(request)
+        [name] = one_host(site, asked)
+
+        async def work() -> dict[str, Any]:
+            watched = site.watched(name)
+            return {
+                "row": (await tables.hosts(site, asked)).rows[0],
+                "resources": await tables.resources(site, asked),
+                "findings": await tables.findings(site, asked),
+                "changes": await tables.changes(site, asked),
+                "charts": CHARTS,
+                "heats": HEATS,
+                "is_watched": watched is not None,
+                "facts": _facts(watched),
+            }
+
+        return await self._page(request, "host.html", name, work())
+
+    async def queries(self, request: Request) -> Response:
+        site, asked = self._site, Asked.of(request)
+        site.names(asked)
+
+        async def work() -> dict[str, Any]:
+            return {"listing": await tables.classes(site, asked, MOST_CLASSES), "hosts": site.hosts()}
+
+        return await self._page(request, "queries.html", "Queries", work())
+
+    async def query(self, request: Request) -> Response:
+        asked = Asked.of(request)
+        self._site.names(asked)
+        name = request.query_params.get("class", "")[:MOST_WORDS]
+        may = request.state.session.user.role >= Role.OPERATOR
+        return await self._page(request, "query.html", f"Query {name}", self._query(asked, name, may))
+
+    async def _query(self, asked: Asked, name: str, may: bool) -> dict[str, Any]:
+        site = self._site
+        names, span = site.names(asked), asked.span()
+        source = asked.source or (await tables.chosen_source(site, asked, names))[0]
+        row = await tables.one_class(site, asked, source, name)
+        if row is None:
+            raise HTTPException(404, "this class was not seen in this range; choose a longer one")
+        histograms = [
+            await site.ask(questions.histogram, site.reader, names, each, source, name)
+            for each in (span, span.before())
+        ]
+        t_s, series = await site.ask(
+            questions.class_series, site.reader, names, span, source, [name], questions.MOST_POINTS
+        )
+        example = await site.ask(questions.example, site.reader, names, span, source, name) if may else None
+        return {
+            "row": row,
+            "source": source,
+            "columns": tables.class_columns(asked, source),
+            "histogram": json.dumps({"now": histograms[0], "before": histograms[1]}),
+            "has_histogram": bool(histograms[0]),
+            "series": json.dumps({"t_s": t_s, "points": series.get(name, [])}),
+            "example": example,
+            "may": may,
+            "changes": await tables.changes(site, asked),
+            "plans": await site.ask(questions.plans, site.reader, names, source, name, span.until_s),
+            "notes": await asyncio.to_thread(site.reviews.of, source, name),
+            "review_states": STATES,
+            "plan_host": row["hosts"].split(", ")[0],
+        }
+
+    async def plan(self, request: Request) -> Response:
+        """EXPLAIN on the server, in a read-only session with the agent's time limit; or why there is none."""
+        form = request.state.form
+        session = request.state.session
+        host, source, name = (str(form.get(key, ""))[:200] for key in ("host", "source", "class"))
+        watched = self._site.watched(host)
+        self._site.audit.note(session.user.name, address_of(request), "plan", f"{host} {source} {name}")
+        if watched is None:
+            return JSONResponse({"error": "this host is not watched now"}, 404)
+        try:
+            example = None
+            if source != PERFORMANCE_SCHEMA:
+                span = Asked(range="7d").span()
+                example = await self._site.ask(
+                    questions.example, self._site.reader, [host], span, source, name
+                )
+            return JSONResponse({"plan": await plans.ask(watched, source, name, example)})
+        except HeadraceError as error:
+            return JSONResponse({"error": error.message})
+
+    async def review(self, request: Request) -> Response:
+        """A note about a class; then its page again."""
+        form, user = request.state.form, request.state.session.user
+        source, name, state = (str(form.get(key, ""))[:MOST_WORDS] for key in ("source", "class", "state"))
+        why = ""
+        try:
+            comment = str(form.get("comment", ""))
+            await asyncio.to_thread(self._site.reviews.add, user.name, source, name, state, comment)
+        except HeadraceError as error:
+            why = str(error)
+        about = f"{source} {name} {why}".strip()
+        self._site.audit.note(user.name, address_of(request), "review", about, ok=not why)
+        kept = {key: str(form.get(key, ""))[:MOST_WORDS] for key in ("host", "range", "until")}
+        back = address("/query", **kept, source=source, said=why, **{"class": name})
+        return RedirectResponse(f"{back}#review", 303)
+
+    async def now(self, request: Request) -> Response:
+        asked = Asked.of(request)
+        hosts = self._site.hosts()
+        if not asked.host:
+            asked = Asked(host=hosts[0], range=asked.range)
+
+        async def work() -> dict[str, Any]:
+            return {
+                "asked": asked,
+                "running": await tables.running(self._site, asked),
+                "waits": await tables.waits(self._site, asked),
+                "hosts": hosts,
+            }
+
+        return await self._page(request, "now.html", f"Now on {asked.host}", work())
+
+    async def compare(self, request: Request) -> Response:
+        asked = Asked.of(request)
+        self._site.names(asked)
+
+        async def work() -> dict[str, Any]:
+            found = await compare.compared(self._site, asked, request.query_params)
+            return {"hosts": self._site.hosts(), "found": found}
+
+        return await self._page(request, "compare.html", "Compare", work())
+
+    async def experiments(self, request: Request) -> Response:
+        asked = Asked.of(request)
+
+        async def work() -> dict[str, Any]:
+            return {"listing": await tables.experiments(self._site, asked)}
+
+        return await self._page(request, "experiments.html", "Experiments", work())
+
+    async def experiment(self, request: Request) -> Response:
+        asked = Asked.of(request)
+        identity = request.query_params.get("id", "")
+        path = self._folder(identity)
+
+        async def work() -> dict[str, Any]:
+            rows = (await tables.experiments(self._site, asked)).rows
+            row = next(each for each in rows if each["id"] == identity)
+            return {"row": row, "folder": str(path), "has_report": (path / "report.html").is_file()}
+
+        return await self._page(request, "experiment.html", identity, work())
+
+    async def rollouts(self, request: Request) -> Response:
+        asked = Asked.of(request)
+
+        async def work() -> dict[str, Any]:
+            return {"listing": await rollouts.listing(self._site, asked)}
+
+        return await self._page(request, "rollouts.html", "Rollouts", work())
+
+    async def rollout(self, request: Request) -> Response:
+        book = await asyncio.to_thread(rollouts.opened, request.query_params.get("id", "")[:80])
+
+        async def work() -> dict[str, Any]:
+            said = request.query_params.get("said", "")[:MOST_WORDS]
+            return {**await asyncio.to_thread(rollouts.shown, book), "said": said}
+
+        return await self._page(request, "rollout.html", f"Rollout {book.plan.id}", work())
+
+    async def report(self, request: Request) -> Response:
+        path = self._folder(request.query_params.get("id", "")) / "report.html"
+        try:
+            content = path.read_text(encoding="utf-8")
+        except OSError:
+            raise HTTPException(404, "this experiment has no report yet") from None
+        return HTMLResponse(
+            content, headers={"content-security-policy": REPORT_POLICY, "x-frame-options": "SAMEORIGIN"}
+        )
+
+    def _folder(self, identity: str) -> Any:
+        """One that the list has: an address is never joined to a path."""
+        for path in self._site.experiment_folders():
+            if str(path.relative_to(self._site.experiments)) == identity:
+                return path
+        raise HTTPException(404, "no such experiment")
+
+    async def changes(self, request: Request) -> Response:
+        asked = Asked.of(request)
+        self._site.names(asked)
+
+        async def work() -> dict[str, Any]:
+            return {"listing": await tables.changes(self._site, asked), "hosts": self._site.hosts()}
+
+        return await self._page(request, "changes.html", "Changes", work())
+
+
+def _facts(watched: Any) -> list[tuple[str, str]]:
+    from headrace.facts import HostFacts
+    from headrace.report.parts import plain
+
+    if watched is None or watched.feed.facts is None:
+        return []
+    return [(name, plain(value)) for name, value in HostFacts(watched.feed.facts).digest()]

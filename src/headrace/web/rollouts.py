@@ -1,0 +1,227 @@
+"""Rollouts as pages: their stages and verdicts; approving a stage, and taking all of it back.
+
+What a person may do here is what the command line does: the same book, the same lock, the same log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from headrace.errors import Busy, HeadraceError, PlanError, Refused, StoreError
+from headrace.report import rollout as report
+from headrace.staged import book as books
+from headrace.staged.book import Book
+from headrace.staged.pairs import carrier_of
+from headrace.web.asked import Asked
+from headrace.web.guard import address_of
+from headrace.web.listing import Column, Listing, address
+from headrace.web.site import Site
+
+log = logging.getLogger("headrace.web")
+
+#: Lines of a log that are shown: the newest.
+MOST_EVENTS = 200
+
+
+async def listing(site: Site, asked: Asked) -> Listing:
+    """Rollouts that were planned on this machine, newest first."""
+    found = await asyncio.to_thread(books.every)
+    rows = [
+        {
+            "id": book.plan.id,
+            "state": _word(book),
+            "settings": report.settings(book.plan),
+            "hosts": len(book.plan.members),
+            "stages": f"{len(book.state.passed)} of {len(book.plan.stages)}",
+            "sentence": report.sentence(book.state),
+            "last_s": book.events[-1]["t"] if book.events else None,
+        }
+        for book in reversed(found)
+    ]
+    columns = (
+        Column("id", "Rollout", "code", link=lambda row: address("/rollout", id=row["id"])),
+        Column("state", "State", "chip"),
+        Column("settings", "Settings", "code"),
+        Column("hosts", "Hosts", "n"),
+        Column("stages", "Stages passed"),
+        Column("sentence", "What happened"),
+        Column("last_s", "Last event", "time"),
+    )
+    return Listing(columns, rows, empty="No rollout was planned on this machine: headrace rollout plan.")
+
+
+def _word(book: Book) -> str:
+    state = book.state
+    if state.is_finished and not state.aborting:
+        return "finished"
+    if state.aborting:
+        return "taken back" if state.is_aborted else "restoring"
+    return "waits" if state.paused else "running" if state.is_started else "planned"
+
+
+def opened(identity: str) -> Book:
+    """By the whole hash of its plan."""
+    try:
+        book = Book.open(identity)
+    except PlanError:
+        raise HTTPException(404, "no such rollout") from None
+    if book.plan.id != identity:
+        raise HTTPException(404, "no such rollout")
+    return book
+
+
+def shown(book: Book) -> dict[str, Any]:
+    """What the page needs."""
+    state = book.state
+    stages = []
+    waiting = ""
+    for stage in book.plan.stages:
+        word, why, _ = report.standing(book, stage)
+        if not waiting and stage.name not in state.passed:
+            waiting = stage.name if stage.needs_approval else "-"
+        stages.append(
+            {
+                "stage": stage.name,
+                "verdict": word,
+                "effect": report.effect(state, stage),
+                "why": why,
+                "pairs": report.measured(state, stage),
+                "hosts": ", ".join(stage.hosts),
+                "approved_by": (state.approvals.get(stage.name) or {}).get("by", ""),
+            }
+        )
+    is_open = not state.is_over and not state.aborting
+    return {
+        "plan": book.plan,
+        "settings": report.settings(book.plan),
+        "state": _word(book),
+        "sentence": report.sentence(state),
+        "stages": Listing(_STAGES, stages),
+        "hosts": Listing(_HOSTS, [_host(book, name) for name in book.plan.members]),
+        "events": Listing(_EVENTS, [_event(each) for each in reversed(book.events[-MOST_EVENTS:])]),
+        "waiting": waiting if is_open and waiting != "-" else "",
+        "may_abort": not state.is_aborted and (state.is_started or bool(state.kept or state.open)),
+        "is_asked": bool(book.stop_asked()) and not state.is_aborted,
+    }
+
+
+def _host(book: Book, name: str) -> dict[str, Any]:
+    member = book.plan.members[name]
+    return {
+        "host": name,
+        "role": str(member.role),
+        "state": book.state.host(name),
+        "now": ", ".join(f"{knob}={value}" for knob, value in member.now.items()),
+        "per_s": member.per_s,
+        "note": book.state.aside.get(name, ""),
+    }
+
+
+def _event(event: Mapping[str, Any]) -> dict[str, Any]:
+    about = {
+        key: value for key, value in event.items() if key in ("by", "why", "reason", "outcome", "change")
+    }
+    return {
+        "t": event.get("t"),
+        "kind": event.get("kind"),
+        "stage": event.get("stage", ""),
+        "host": event.get("host", ""),
+        "about": "; ".join(f"{key}: {value}" for key, value in about.items()),
+    }
+
+
+_STAGES = (
+    Column("stage", "Stage"),
+    Column("verdict", "Verdict", "chip"),
+    Column("effect", "Time per query"),
+    Column("why", "Why"),
+    Column(
+        "pairs",
+        "Pairs",
+        "n",
+        "pairs of blocks with and without the change; of a restart, blocks of pairs after it",
+    ),
+    Column("hosts", "Hosts"),
+    Column("approved_by", "Approved by"),
+)
+_HOSTS = (
+    Column("host", "Host"),
+    Column("role", "Role"),
+    Column("state", "State", "chip"),
+    Column("now", "Before", "code", "the settings when the plan was made"),
+    Column("per_s", "Queries/s", "n", "when the plan was made"),
+    Column("note", "Note"),
+)
+_EVENTS = (
+    Column("t", "When", "time"),
+    Column("kind", "Event", "chip"),
+    Column("stage", "Stage"),
+    Column("host", "Host"),
+    Column("about", "About"),
+)
+
+
+class Hands:
+    """What may be done with a rollout from a page."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._restoring: set[asyncio.Task[None]] = set()
+
+    async def approve(self, request: Request) -> Response:
+        """A stage of exactly the plan that the page showed: its hash is part of the form."""
+        form = request.state.form
+        identity, stage = str(form.get("plan", ""))[:80], str(form.get("stage", ""))[:200]
+        return await self._done(request, "approve", identity, stage)
+
+    async def abort(self, request: Request) -> Response:
+        """Take everything back, or ask the command that carries it out to do so."""
+        return await self._done(request, "abort", str(request.state.form.get("plan", ""))[:80], "")
+
+    async def _done(self, request: Request, what: str, identity: str, stage: str) -> Response:
+        user = request.state.session.user
+        why = ""
+        try:
+            book = await asyncio.to_thread(opened, identity)
+            if what == "approve":
+                await asyncio.to_thread(_approve, book, stage, user.name)
+            else:
+                await self._take_back(book, user.name)
+        except Busy:
+            why = "another command works on this rollout: approve when it waits"
+        except (PlanError, Refused, StoreError) as error:
+            why = str(error)
+        except HTTPException as error:
+            why = error.detail
+        self._site.audit.note(
+            user.name, address_of(request), f"rollout {what}", f"{identity} {stage} {why}".strip(), ok=not why
+        )
+        return RedirectResponse(address("/rollout", id=identity, said=why), 303)
+
+    async def _take_back(self, book: Book, by: str) -> None:
+        await asyncio.to_thread(book.ask_to_stop, by)
+        task = asyncio.create_task(_restore(book, by))
+        self._restoring.add(task)
+        task.add_done_callback(self._restoring.discard)
+
+
+def _approve(book: Book, stage: str, by: str) -> None:
+    with book.hold():
+        book.approve(stage, by)
+
+
+async def _restore(book: Book, by: str) -> None:
+    try:
+        with book.hold():
+            await carrier_of(book, log.info).abort(f"aborted by {by}")
+    except Busy:
+        pass  # the command that carries it out was asked to
+    except HeadraceError as error:
+        log.warning("rollout %s is not restored yet: %s", book.plan.id, error)

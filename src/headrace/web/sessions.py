@@ -1,0 +1,146 @@
+"""Sessions, the limit on logins, and the audit log.
+
+A session is a signed cookie. It holds a name, the generation of the password and a token against forged requests;
+the role is looked up with every request. Without users there is one key, printed at the start, for whoever
+started it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import os
+import secrets
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+
+from itsdangerous import BadData, URLSafeTimedSerializer
+
+from headrace.errors import StoreError
+from headrace.web.users import Role, User, Users
+
+log = logging.getLogger("headrace.web")
+
+COOKIE = "headrace"
+#: A session ends after this time, regardless of its use.
+SESSION_S = 12 * 3600
+#: Failed logins in ``FORGET_S`` after which an address, or a name, has to wait.
+FREE_TRIES, FORGET_S = 5, 300.0
+MOST_REMEMBERED = 10_000
+#: The name of whoever has the key.
+KEY_HOLDER = "local"
+
+
+@dataclass(frozen=True)
+class Session:
+    user: User
+    #: Every form and every request that changes something carries it.
+    token: str
+
+
+class Sessions:
+    """Signs and checks sessions. ``key`` lets in without users; empty: users log in."""
+
+    def __init__(self, users: Users, secret: bytes, key: str = "") -> None:
+        self.users = users
+        self.key = key
+        self._signer = URLSafeTimedSerializer(secret, salt="headrace-session")
+
+    def start(self, user: User) -> str:
+        """A cookie's value."""
+        return self._signer.dumps(
+            {"name": user.name, "generation": user.generation, "token": secrets.token_urlsafe(24)}
+        )
+
+    def read(self, cookie: str | None) -> Session | None:
+        """The session of a cookie; None if it is forged, expired, or its user is gone or has another password."""
+        if not cookie or len(cookie) > 2000:
+            return None
+        try:
+            held = self._signer.loads(cookie, max_age=SESSION_S)
+            name, generation, token = held["name"], held["generation"], held["token"]
+        except (BadData, KeyError, TypeError):
+            return None
+        user = self.holder() if self.key and name == KEY_HOLDER else self.users.user(name)
+        if user is None or not hmac.compare_digest(user.generation, generation):
+            return None
+        return Session(user, token)
+
+    def holder(self) -> User:
+        return User(KEY_HOLDER, Role.APPROVER, hashlib.sha256(self.key.encode()).hexdigest()[:16])
+
+    def open_with(self, key: str) -> User | None:
+        """Whoever has the key."""
+        is_right = bool(self.key) and hmac.compare_digest(self.key.encode(), key.encode())
+        return self.holder() if is_right else None
+
+
+class Tries:
+    """Failed logins by address and by name: wrong guesses cost time, and end no session."""
+
+    def __init__(self) -> None:
+        self._failed: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def wait_s(self, *whose: str) -> float:
+        """How long these have to wait before the next try; 0: not at all."""
+        now, wait = time.monotonic(), 0.0
+        for each in whose:
+            count, last = self._failed.get(each, (0, 0.0))
+            if count >= FREE_TRIES and now - last < FORGET_S:
+                wait = max(wait, min(2.0 ** (count - FREE_TRIES), FORGET_S) - (now - last))
+        return max(wait, 0.0)
+
+    def failed(self, *whose: str) -> None:
+        now = time.monotonic()
+        for each in whose:
+            count, last = self._failed.pop(each, (0, now))
+            self._failed[each] = (1 if now - last > FORGET_S else count + 1, now)
+        while len(self._failed) > MOST_REMEMBERED:
+            self._failed.popitem(last=False)
+
+    def succeeded(self, *whose: str) -> None:
+        for each in whose:
+            self._failed.pop(each, None)
+
+
+class Audit:
+    """One JSON line for each login, refusal and request that asks a server or changes something."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def note(self, who: str, address: str, action: str, about: str = "", *, ok: bool = True) -> None:
+        line = {
+            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "who": who[:80], "from": address,
+            "action": action, "about": about[:300], "ok": ok,
+        }  # fmt: skip
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            log.error("the audit log cannot be written: %s: %s", error.strerror, line)
+
+
+def secret_of(path: Path) -> bytes:
+    """The secret that signs sessions, made once, so that they outlive a restart."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            if len(secret := path.read_bytes()) >= 32:
+                return secret
+            path.unlink()  # a kill left it empty
+            return secret_of(path)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secret := secrets.token_bytes(48))
+            file.flush()
+            os.fsync(file.fileno())
+        return secret
+    except OSError as error:
+        raise StoreError(f"cannot be read or written: {error.strerror}", place=str(path)) from error

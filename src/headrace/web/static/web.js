@@ -1,0 +1,241 @@
+"use strict";
+/* Charts, heat maps, live figures and the plan. Captured text reaches the page only as textContent. */
+(() => {
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const dashes = [[], [6, 3], [2, 2], [8, 3, 2, 3], [1, 3], [10, 4]];
+  const charts = [];
+  const short = (value) => {
+    if (value == null) return "–";
+    const size = Math.abs(value);
+    for (const [limit, unit] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) if (size >= limit) return (value / limit).toPrecision(3) + " " + unit;
+    return size >= 100 || value === Math.round(value) ? String(Math.round(value)) : value.toPrecision(3);
+  };
+  const forms = {
+    share: (v) => (v == null ? "–" : (100 * v).toFixed(v < 0.0995 && v > 0 ? 1 : 0) + "%"),
+    s: (v) => (v == null ? "–" : (1000 * v).toPrecision(3) + " ms"),
+    bytes: (v) => (v == null ? "–" : short(v) + "B/s"),
+    rate: (v) => (v == null ? "–" : short(v) + "/s"),
+    n: (v) => short(v),
+  };
+  const two = (n) => String(n).padStart(2, "0");
+  /* 24 hours, UTC; days where the range is long. */
+  const clock = (t, span) => { const d = new Date(t * 1e3), day = `${two(d.getUTCMonth() + 1)}-${two(d.getUTCDate())}`, hour = `${two(d.getUTCHours())}:${two(d.getUTCMinutes())}`; return span > 3 * 86400 ? day : span > 86400 ? `${day} ${hour}` : hour; };
+  const zone = (t) => uPlot.tzDate(new Date(t * 1e3), "UTC");
+  const marks = () => [...document.querySelectorAll("[data-changes] tbody tr")];
+
+  function draw(figure, t, lines, options) {
+    const plot = figure.querySelector(".plot"), said = figure.querySelector(".said");
+    const form = options.form || forms.n;
+    plot.replaceChildren();
+    const known = lines.flatMap((line) => line.values).filter((v) => v != null);
+    figure.classList.toggle("empty", !known.length);
+    if (!known.length) { said.textContent = "No data in this range."; return; }
+    said.textContent = options.said || lines.slice(0, 4).map((line) => {
+      const values = line.values.filter((v) => v != null);
+      return (line.label ? line.label + ": " : "") + form(Math.min(...values)) + " to " + form(Math.max(...values));
+    }).join("; ");
+    const colours = [1, 2, 3, 4, 5, 6, 7].map((n) => css("--line" + n));
+    const axis = { stroke: css("--soft"), grid: { stroke: css("--grid"), width: 1 }, ticks: { stroke: css("--rule"), width: 1 }, font: "11px system-ui" };
+    const made = new uPlot({
+      width: Math.max(plot.clientWidth, 240), height: options.height || 190, tzDate: zone,
+      scales: { x: { time: !options.isLog, distr: options.isLog ? 3 : 1 }, y: { range: (_, low, high) => [Math.min(0, low || 0), (high || 1) * 1.05] } },
+      axes: [{ ...axis, values: options.xValues || ((u, ticks) => ticks.map((t) => clock(t, u.scales.x.max - u.scales.x.min))), ...(options.isLog ? {} : { space: 90 }) }, { ...axis, size: 76, values: (_, ticks) => ticks.map(form) }],
+      cursor: { y: false },
+      legend: { live: true },
+      series: [{ label: options.xLabel || "UTC", value: options.xValue || ((_, t) => (t == null ? "–" : new Date(t * 1e3).toISOString().slice(0, 16).replace("T", " "))) }, ...lines.map((line, i) => ({
+        label: line.label || "value", stroke: colours[i % 7], dash: dashes[Math.floor(i / 1) % 6], width: 1.6, spanGaps: false,
+        points: { show: known.length < 4 ? true : undefined, size: 4 }, value: (_, v) => form(v), ...(line.look || {}),
+      }))],
+      hooks: options.isLog ? {} : { draw: [drawMarks] },
+    }, [t, ...lines.map((line) => line.values)], plot);
+    charts.push({ made, plot });
+  }
+
+  /* Changes as numbered lines: their words are in the table below. */
+  function drawMarks(u) {
+    const context = u.ctx;
+    context.save();
+    context.strokeStyle = css("--unsure"); context.fillStyle = css("--unsure"); context.setLineDash([4, 3]); context.font = "11px system-ui";
+    marks().forEach((row, i) => {
+      const at = Number(row.dataset.at);
+      const x = u.valToPos(at, "x", true);
+      if (!at || x < u.bbox.left || x > u.bbox.left + u.bbox.width) return;
+      context.beginPath(); context.moveTo(x, u.bbox.top); context.lineTo(x, u.bbox.top + u.bbox.height); context.stroke();
+      context.fillText(String(i + 1), x + 3, u.bbox.top + 10);
+    });
+    context.restore();
+  }
+
+  async function chart(figure) {
+    try {
+      const answer = await fetch(figure.dataset.chart);
+      const found = await answer.json();
+      if (!answer.ok) throw new Error(found.error);
+      const scale = 1;
+      const lines = found.lines.map((line) => ({ label: line.label, values: line.mean.map((v) => (v == null ? null : v * scale)) }));
+      const one = found.lines.length === 1 && found.unit_s > 60;
+      if (one) lines.push({ label: "highest minute", values: found.lines[0].most });
+      draw(figure, found.t_s, lines, { form: forms[figure.dataset.kind] });
+    } catch (error) { figure.querySelector(".said").textContent = "not loaded: " + error.message; }
+  }
+
+  function series(figure) {
+    const { t_s, points } = JSON.parse(figure.dataset.series);
+    const unit = t_s.length > 1 ? t_s[1] - t_s[0] : 60;
+    const of = (key, scale) => points.map((p) => (p == null || p[key] == null ? null : p[key] * scale));
+    const lines = {
+      seen: () => [{ label: "threads", values: points.map((p) => (p && p.looks ? p.seen / p.looks : null)) }],
+      load: () => [{ label: "response time per second", values: of("time_ns", 1e-9 / unit) }],
+      calls: () => [{ label: "calls per second", values: of("calls", 1 / unit) }],
+    }[figure.dataset.shows]();
+    draw(figure, t_s, lines, {});
+  }
+
+  function histogram(figure) {
+    const { now, before } = JSON.parse(figure.dataset.histogram);
+    const group = (rows) => {
+      const found = new Map();
+      /* Eight points per power of two: enough for the eye; the numbers above are exact. */
+      for (const row of rows) { const key = Math.floor(8 * Math.log2(row.high_ns + 1)); found.set(key, (found.get(key) || 0) + row.count); }
+      return found;
+    };
+    const [a, b] = [group(now), group(before)];
+    const all = [...a.keys(), ...b.keys()];
+    const low = Math.min(...all) - 1, high = Math.max(...all) + 1;
+    const keys = Array.from({ length: high - low + 1 }, (_, i) => low + i);
+    const ms = keys.map((key) => 2 ** (key / 8) / 1e6);
+    const shares = (found) => { const sum = [...found.values()].reduce((x, y) => x + y, 0); return keys.map((key) => (sum ? (found.get(key) || 0) / sum : null)); };
+    const label = (v) => (v == null ? "–" : v >= 1 ? +v.toPrecision(3) + " ms" : +(v * 1000).toPrecision(3) + " µs");
+    const lines = [{ label: "this range", values: shares(a), look: { paths: uPlot.paths.bars({ size: [0.9] }), fill: css("--line1") + "66", dash: [], points: { show: false } } }];
+    if (before.length) lines.push({ label: "the range before", values: shares(b), look: { points: { show: false } } });
+    draw(figure, ms, lines, { height: 260, isLog: true, form: forms.share, xLabel: "latency", xValue: (_, v) => label(v), xValues: (_, ticks) => ticks.map((v) => (v == null ? "" : label(v))),
+      said: "Share of the calls by latency: " + now.reduce((sum, row) => sum + row.count, 0).toLocaleString("en") + " calls now, " + before.reduce((sum, row) => sum + row.count, 0).toLocaleString("en") + " before." });
+  }
+
+  const latency = (ns) => (ns >= 1e9 ? +(ns / 1e9).toPrecision(3) + " s" : ns >= 1e6 ? +(ns / 1e6).toPrecision(3) + " ms" : +(ns / 1e3).toPrecision(3) + " µs");
+  async function heat(figure) {
+    const plot = figure.querySelector(".plot"), said = figure.querySelector(".said");
+    try {
+      const answer = await fetch(figure.dataset.heat);
+      const found = await answer.json();
+      if (!answer.ok) throw new Error(found.error);
+      drawHeat(figure, plot, said, found);
+    } catch (error) { said.textContent = "not loaded: " + error.message; }
+  }
+
+  /* One hue, darker for more; a cell's numbers are said below when it is pointed at. */
+  function drawHeat(figure, plot, said, { t_s, unit_s, labels, cells, kind, most }) {
+    const isLatency = kind === "latency", form = isLatency ? (v) => v.toLocaleString("en") + " calls" : forms[kind] || forms.n;
+    const name = (i) => (isLatency ? latency(labels[i]) + " to " + latency(labels[i] * 2 ** 0.25) : String(labels[i]));
+    plot.replaceChildren();
+    let top = 0, where = null;
+    cells.forEach((row, i) => row.forEach((v, j) => { if (v != null && v > top) { top = v; where = [i, j]; } }));
+    figure.classList.toggle("empty", !labels.length);
+    if (!labels.length) { said.textContent = "No data in this range."; return; }
+    const at = (j) => new Date(t_s[j] * 1e3).toISOString().slice(0, 16).replace("T", " ");
+    const rest = where ? `Highest: ${form(top)}, ${name(where[0])}, ${at(where[1])}. Darker is more.` : "Nothing in this range.";
+    said.textContent = rest;
+    const canvas = document.createElement("canvas"), ratio = devicePixelRatio || 1, left = 76, foot = 18;
+    const width = Math.max(plot.clientWidth, 240), each = Math.max(3, Math.min(20, Math.floor(320 / labels.length))), height = each * labels.length;
+    canvas.width = width * ratio; canvas.height = (height + foot) * ratio;
+    canvas.style.width = width + "px"; canvas.style.height = height + foot + "px";
+    const context = canvas.getContext("2d"), step = (width - left) / t_s.length;
+    context.scale(ratio, ratio);
+    const scale = most || top || 1;
+    /* Latencies rise upwards, as in every chart; cores and devices are a list. */
+    const y = (i) => (isLatency ? labels.length - 1 - i : i) * each;
+    context.fillStyle = css("--grid");
+    context.fillRect(left, 0, width - left, height);
+    context.fillStyle = css("--line1");
+    cells.forEach((row, i) => row.forEach((v, j) => {
+      if (v == null || v <= 0) return;
+      /* Few calls among many are what is looked for: they stay visible. */
+      context.globalAlpha = 0.12 + 0.88 * (isLatency ? Math.log1p(v) / Math.log1p(scale) : Math.min(v / scale, 1));
+      context.fillRect(left + j * step, y(i), Math.max(step, 1), each - (each > 5 ? 1 : 0));
+    }));
+    context.globalAlpha = 1; context.fillStyle = css("--soft"); context.font = "11px system-ui"; context.textBaseline = "middle"; context.textAlign = "right";
+    const every = Math.ceil(14 / each);
+    labels.forEach((label, i) => { if (i % every === 0) context.fillText(isLatency ? latency(label) : String(label).slice(0, 12), left - 6, Math.max(y(i) + each / 2, 6)); });
+    context.textAlign = "center";
+    const span = t_s[t_s.length - 1] - t_s[0] + unit_s, ticks = Math.max(Math.floor((width - left) / 110), 2);
+    for (let k = 0; k < ticks; k++) { const j = Math.floor(((k + 0.5) / ticks) * t_s.length); context.fillText(clock(t_s[j], span), left + (j + 0.5) * step, height + foot / 2 + 2); }
+    canvas.addEventListener("pointermove", (event) => {
+      const j = Math.floor((event.offsetX - left) / step), k = Math.floor(event.offsetY / each), i = isLatency ? labels.length - 1 - k : k;
+      const v = cells[i] && j >= 0 ? cells[i][j] : undefined;
+      said.textContent = v === undefined ? rest : `${name(i)}, ${at(j)}: ${v == null ? "nothing known" : form(v)}`;
+    });
+    canvas.addEventListener("pointerleave", () => { said.textContent = rest; });
+    plot.append(canvas);
+  }
+
+  function redraw() {
+    charts.splice(0).forEach(({ made }) => made.destroy());
+    document.querySelectorAll("[data-series]").forEach(series);
+    document.querySelectorAll("[data-histogram]").forEach(histogram);
+    document.querySelectorAll("[data-chart], [data-heat]").forEach((figure) => seen.observe(figure));
+  }
+  /* A chart is asked for when it comes near. */
+  const seen = new IntersectionObserver((entries) => entries.forEach((entry) => {
+    if (entry.isIntersecting) { seen.unobserve(entry.target); (entry.target.dataset.heat ? heat : chart)(entry.target); }
+  }), { rootMargin: "300px" });
+
+  const make = (tag, className, text) => { const found = document.createElement(tag); if (className) found.className = className; if (text != null) found.textContent = text; return found; };
+  function live(section) {
+    const state = document.getElementById("live-state"), keys = document.getElementById("live-keys"), cores = document.getElementById("live-cores");
+    const key = (title, value, note) => { const box = make("div", "key"); box.append(make("p", "key-title", title), make("p", "key-value", value), make("p", "key-note", note || "")); return box; };
+    const show = (data) => {
+      const bad = data.link !== "live";
+      state.classList.toggle("bad", bad);
+      state.textContent = bad ? `${data.link}: ${data.problem || ""}${data.age_s == null ? "" : `; last sample ${Math.round(data.age_s)} s ago`}` : "one sample per second";
+      const shot = data.shot;
+      if (!shot) return;
+      const all = shot.cpus.find((c) => c.name === "all");
+      const server = shot.server;
+      const found = [];
+      if (all) found.push(key("CPU", forms.share(all.busy), `${forms.share(all.iowait)} waits for I/O (idle)`));
+      if (shot.memory.total_bytes) found.push(key("Memory in use", forms.share(1 - shot.memory.available_bytes / shot.memory.total_bytes), short(shot.memory.total_bytes) + "B"));
+      found.push(key("Waiting for CPU", forms.share(shot.pressure.cpu), "share of the time (PSI)"), key("Waiting for I/O", forms.share(shot.pressure.io), "share of the time (PSI)"));
+      if (server) found.push(key("Questions", forms.rate(server.rates_s.questions), server.name || ""), key("Threads running", short(server.threads_running), `${short(server.threads_connected)} connected`), key("Row lock waits", forms.rate(server.rates_s.innodb_row_lock_waits), `history list ${short(server.innodb_history_list_length)}`));
+      shot.devices.filter((d) => d.operations >= 1).sort((a, b) => b.operations - a.operations).slice(0, 4).forEach((d) => found.push(key(d.name, forms.rate(d.operations), `${short(d.bytes_s)}B/s, ${short(d.queue)} in flight`)));
+      keys.replaceChildren(...found);
+      cores.classList.toggle("many", shot.cpus.length > 33);
+      cores.replaceChildren(...shot.cpus.filter((c) => c.name !== "all").map((core) => {
+        const row = make("div", "corebar"), track = make("span", "track");
+        for (const part of ["user", "system", "irq", "softirq", "steal", "iowait"]) { const piece = make("span", "part-" + part); piece.style.width = 100 * core[part] + "%"; track.append(piece); }
+        row.title = ["user", "system", "irq", "softirq", "steal", "iowait"].map((part) => `${part} ${forms.share(core[part])}`).join(", ");
+        row.append(make("span", "", core.name), track, make("span", "n", forms.share(core.busy)));
+        return row;
+      }));
+    };
+    let source;
+    const open = () => {
+      source = new EventSource(section.dataset.live);
+      source.onmessage = (event) => show(JSON.parse(event.data));
+      source.onerror = () => { state.classList.add("bad"); state.textContent = "the connection to headrace is lost; trying again"; };
+    };
+    /* A page that nobody sees asks for nothing. */
+    document.addEventListener("visibilitychange", () => { source.close(); if (!document.hidden) open(); });
+    addEventListener("pagehide", () => source.close());
+    open();
+  }
+
+  function plan(form) {
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      const shown = document.getElementById("plan-text");
+      shown.hidden = false; shown.textContent = "asking …";
+      try {
+        const answer = await fetch(form.action, { method: "POST", headers: { "x-csrf-token": document.body.dataset.token }, body: new URLSearchParams(new FormData(form)) });
+        const found = await answer.json();
+        shown.textContent = found.plan || found.error;
+      } catch (error) { shown.textContent = "not answered: " + error.message; }
+    });
+  }
+
+  document.querySelectorAll("[data-live]").forEach(live);
+  document.querySelectorAll("[data-plan]").forEach(plan);
+  redraw();
+  let width = innerWidth;
+  addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; redraw(); } });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+})();

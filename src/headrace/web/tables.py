@@ -1,0 +1,557 @@
+"""Every table: its columns, its rows, who may see it. Pages and ``/api`` use the same ones."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.archive import questions
+from headrace.archive.reader import Range
+from headrace.store import ExperimentFolder
+from headrace.web import rollouts
+from headrace.web.asked import RANGES, Asked, BadAddress
+from headrace.web.listing import Column, Listing, Row, address
+from headrace.web.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG, finding_row
+from headrace.web.site import Site, loaded
+from headrace.web.users import Role
+
+#: Rows of the list of classes on a page; ``/api`` gives up to the second number.
+MOST_CLASSES, MOST_ROWS = 100, 100_000
+
+#: Classes of headrace's own sessions and of other monitors, which are left out.
+OWN_CLASSES = 100
+SERVER_SCHEMAS = frozenset({"performance_schema", "information_schema", "sys"})
+_SERVER_TEXT = re.compile(
+    r"\s*(show\s+(global\s+|session\s+|full\s+|engine\s|all\s+|master\s|slave\s|replica|binary\s|binlog\s|"
+    r"status|variables|processlist|plugins|engines|databases|grants)|set\s+(session|global|names|@@)|"
+    r"select\s+(@@|version\s*\(|connection_id|current_user|user\s*\())",
+    re.IGNORECASE,
+)
+
+NOTES: Mapping[str, str] = {
+    PERFORMANCE_SCHEMA: "From performance_schema: the 50 classes with the most time since the server's statistics "
+    "were reset. It gives sums, so there are no percentiles.",
+    PROCESS_LIST: "From looks at the process list: threads that were executing a class, on average. Calls and "
+    "response times are unknown. For those, switch on performance_schema or the slow log.",
+    SLOW_LOG: "From the slow log: every statement that the server writes to it, with its own latency. With "
+    "long_query_time above 0 these are only the slow ones, and shares are of those.",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """``takes`` are the parameters of its address that it uses."""
+
+    name: str
+    title: str
+    about: str
+    read: Callable[[Site, Asked], Awaitable[Listing]]
+    takes: Sequence[str] = ("host", "range", "until")
+    role: Role = Role.VIEWER
+
+
+async def hosts(site: Site, asked: Asked) -> Listing:
+    """Each host with what limits it now, and the age of its last answer."""
+    span = asked.span()
+    names = site.names(asked)
+    states = await site.ask(questions.states, site.reader, names, span)
+    week = Range(span.until_s - RANGES["7d"], span.until_s).aligned()
+    last = await site.ask(questions.last_states, site.reader, names, week)
+    by_host: dict[str, list[Mapping[str, Any]]] = {}
+    for row in states:
+        by_host.setdefault(row["host"], []).append(row)
+    rows = [_host_row(site, name, by_host.get(name, []), last.get(name), span.seconds) for name in names]
+    order = {"lost": 0, "limited": 1, "waiting": 2, "not watched": 3, "ok": 4}
+    rows.sort(key=lambda row: (order.get(row["state"], 9), -(row["limited"] or 0), row["host"]))
+    columns = (
+        Column("host", "Host", link=lambda row: asked.address("/host", host=row["host"], sort="")),
+        Column("state", "State", "chip", "ok, limited, lost, waiting or not watched"),
+        Column("limiting", "Limited by", "text", "the saturated resource, now"),
+        Column("sentence", "Verdict", "text"),
+        Column("findings", "Findings", "n"),
+        Column(
+            "limited",
+            "Limited",
+            "share",
+            "share of the watched minutes of the range with a saturated resource",
+        ),
+        Column("watched", "Watched", "share", "share of the range's minutes with data"),
+        Column("age_s", "Last answer", "age", "seconds since the host's last answer"),
+        Column("tags", "Tags"),
+    )
+    return Listing(columns, rows, empty="No hosts.")
+
+
+def _host_row(
+    site: Site, name: str, states: Sequence[Row], last: Row | None, seconds: float
+) -> dict[str, Any]:
+    watched = site.watched(name)
+    good = sum(row["minutes"] for row in states if row["state"] == "ok")
+    limited = sum(row["minutes"] for row in states if row["limiting"])
+    state, sentence, limiting = "not watched", "", ""
+    age = time.time() - last["t_s"] - 60 if last and last["state"] == "ok" else None
+    findings = len(loaded(last["findings"])) if last else None
+    if last:
+        sentence, limiting = last["sentence"] or last["problem"] or "", last["limiting"] or ""
+    if watched is not None:
+        state = "ok" if watched.is_fresh else "lost" if watched.feed.ticks or watched.problem else "waiting"
+        if watched.is_fresh:
+            age = max(time.monotonic() - watched.feed.heard_at, 0.0)
+        elif watched.problem:
+            sentence, limiting = watched.problem, ""
+        if watched.verdict is not None and watched.is_fresh:
+            sentence = watched.verdict.sentence
+            limiting = watched.verdict.limiting.name if watched.verdict.limiting else ""
+            findings = len(watched.judgement.findings) if watched.judgement else None
+        elif watched.is_fresh and not last:
+            state, sentence = "waiting", "the first minute is being sampled"
+    if state == "ok" and limiting:
+        state = "limited"
+    return {
+        "host": name,
+        "state": state,
+        "limiting": limiting,
+        "sentence": sentence,
+        "findings": findings,
+        "limited": limited / good if good else None,
+        "watched": min(60 * good / seconds, 1.0),
+        "age_s": max(age, 0.0) if age is not None else None,
+        "tags": ", ".join(sorted(watched.host.tags)) if watched else "",
+    }
+
+
+async def resources(site: Site, asked: Asked) -> Listing:
+    """Utilisation, saturation and errors of each resource over the range."""
+    [name] = one_host(site, asked)
+    rows = await site.ask(questions.resources, site.reader, name, asked.span())
+    shown = []
+    for row in rows:
+        minutes = row["minutes"] or 1
+        level = (
+            "saturated"
+            if row["saturated"]
+            else "busy"
+            if row["busy"]
+            else "unknown"
+            if row["unknown"]
+            else "fine"
+        )
+        shown.append(
+            {
+                **row,
+                "name": f"{row['resource']} {row['instance']}".strip(),
+                "level": level,
+                "saturated_share": row["saturated"] / minutes,
+                "erring_share": row["erring"] / minutes,
+            }
+        )
+    columns = (
+        Column("name", "Resource"),
+        Column("level", "Worst level", "chip", "the worst of the range: saturated, busy, unknown, fine"),
+        Column("used", "Used", "share", "mean utilisation"),
+        Column("used_most", "Peak", "share", "highest minute"),
+        Column("saturated_share", "Saturated", "share", "share of minutes at that level"),
+        Column("erring_share", "Errors", "share", "share of minutes with errors"),
+        Column("load", "Load, last"),
+        Column("saturation", "Waiting, last"),
+        Column("errors", "Errors, last"),
+    )
+    return Listing(columns, shown, empty="No minute of this range was sampled.")
+
+
+def one_host(site: Site, asked: Asked) -> list[str]:
+    if not asked.host:
+        raise BadAddress("this needs a host", hint="add host=NAME")
+    return site.names(asked)
+
+
+async def findings(site: Site, asked: Asked) -> Listing:
+    """What the rules found in the last minute, each with the command that tests it."""
+    [name] = one_host(site, asked)
+    watched = site.watched(name)
+    if watched is not None and watched.judgement is not None:
+        rows = [finding_row(found) for found in watched.judgement.findings]
+    else:
+        last = await site.ask(questions.last_states, site.reader, [name], asked.span())
+        rows = loaded(last.get(name, {}).get("findings"))
+    columns = (
+        Column("severity", "Severity", "chip"),
+        Column("id", "Finding", "code"),
+        Column("title", "What"),
+        Column("summary", "Numbers"),
+        Column("fix", "Fix", "code"),
+        Column("test", "Tested by", "code"),
+        Column("refuted_if", "Refuted if"),
+    )
+    return Listing(columns, rows, "Each is a hypothesis, worst first.", "No findings.")
+
+
+async def chosen_source(site: Site, asked: Asked, names: Sequence[str]) -> tuple[str, list[str]]:
+    """The source of classes that is shown, and all of them. Whole latencies are worth more than sums."""
+    found = await site.ask(questions.sources, site.reader, names, asked.span())
+    if asked.source:
+        return asked.source, found
+    preferred = [s for s in (SLOW_LOG, PERFORMANCE_SCHEMA, PROCESS_LIST) if s in found]
+    for host in names:
+        watched = site.watched(host)
+        variables = (watched.feed.facts.data if watched and watched.feed.facts else {}).get(
+            "server_settings"
+        ) or {}
+        limit = float((variables.get("variables") or {}).get("long_query_time") or 0)
+        if limit > 0 and SLOW_LOG in preferred and len(preferred) > 1:
+            preferred.remove(SLOW_LOG)  # it has only the slow ones
+    return (preferred or found or [""])[0], found
+
+
+async def one_class(site: Site, asked: Asked, source: str, name: str) -> Row | None:
+    """A class's row in the list of classes."""
+    asked = replace(asked, source=source, words="", sort="", with_own=True)
+    rows = (await classes(site, asked, 1, only=name)).rows
+    return rows[0] if rows else None
+
+
+async def classes(site: Site, asked: Asked, most: int = MOST_ROWS, only: str = "") -> Listing:
+    """Query classes by time, with the change against the range before; ``only``: this one."""
+    names, span = site.names(asked), asked.span()
+    source, sources = await chosen_source(site, asked, names)
+    if not source:
+        return Listing(
+            class_columns(asked, ""),
+            [],
+            empty=_why_no_classes(site, names),
+            extra={"source": "", "sources": []},
+        )
+    ask, reader = site.ask, site.reader
+    totals = await ask(questions.class_totals, reader, names, span, source)
+    before = {
+        row["class"]: row for row in await ask(questions.class_totals, reader, names, span.before(), source)
+    }
+    watched_s = await ask(questions.watched_s, reader, names, span)
+    watched_before_s = await ask(questions.watched_s, reader, names, span.before())
+    total = sum(_weight(row) for row in totals) or 1
+    by = asked.sort or ("threads" if source == PROCESS_LIST else "load")
+    listing = Listing(
+        class_columns(asked, source),
+        [
+            _class_row(row, before.get(row["class"]), source, (watched_s, watched_before_s), total)
+            for row in totals
+            if not only or row["class"] == only
+        ],
+        NOTES.get(source, ""),
+        "No class matches.",
+        {"source": source, "sources": sources},
+    )
+    # Texts and percentiles are read of those that are shown, where that is known without them.
+    if not asked.words and by not in ("text", "tables", "p99_ns", "p99_change"):
+        listing = listing.sorted(by, descending=asked.descending).cut(most + OWN_CLASSES)
+    rows = listing.rows
+    names_of_rows = [row["class"] for row in rows] if len(rows) < len(totals) or only else None
+    texts = await ask(questions.texts, reader, names, span, source, names_of_rows)
+    reviews = await ask(site.reviews.states, source)
+    rows = [{**row, "review": reviews.get(row["class"], "")} for row in rows]
+    listing = replace(listing, rows=[row for row in rows if is_wanted(asked, with_text(row, texts))])
+    if by in ("p99_ns", "p99_change"):
+        await _complete(site, names, span, source, listing.rows)
+        return listing.sorted(by, descending=asked.descending).cut(most)
+    kept = listing.sorted(by, descending=asked.descending).cut(most)
+    await _complete(site, names, span, source, kept.rows)
+    return kept
+
+
+def with_text(row: Row, texts: Mapping[str, Row]) -> dict[str, Any]:
+    """The row of a class with its text and tables."""
+    assert isinstance(row, dict)
+    text = texts.get(row["class"])
+    row["text"] = (text or {}).get("text") or "text unknown"
+    row["tables"] = ", ".join(map(str, loaded(text["tables"]) if text else []))
+    row["looks_at_server"] = looks_at_server(row["text"], row["tables"])
+    return row
+
+
+def is_wanted(asked: Asked, row: Row) -> bool:
+    """Whether a class has the words that are searched for, and is of the workload."""
+    if row["looks_at_server"] and not asked.with_own:
+        return False
+    wanted = asked.words.lower()
+    return not wanted or any(wanted in row[key].lower() for key in ("text", "class", "tables"))
+
+
+def looks_at_server(text: str, tables: str) -> bool:
+    """Whether a class reads only what the server knows of itself: headrace's own sessions, and other monitors."""
+    schemas = {name.strip().strip("`").partition(".")[0].strip("`").lower() for name in tables.split(",")} - {
+        ""
+    }
+    if schemas:
+        return schemas <= SERVER_SCHEMAS
+    return bool(_SERVER_TEXT.match(text))
+
+
+def _weight(row: Row) -> float:
+    return float(row["time_ns"] or 0) or float(row["seen"] or 0)
+
+
+def _why_no_classes(site: Site, names: Sequence[str]) -> str:
+    problems = {w.listed_problem or w.problem for n in names if (w := site.watched(n)) is not None} - {""}
+    why = f" Now: {'; '.join(sorted(problems)[:3])}" if problems else ""
+    return f"No statement was counted or seen in this range.{why}"
+
+
+def _class_row(
+    row: Row, before: Row | None, source: str, watched_s: tuple[float, float], total: float
+) -> dict[str, Any]:
+    now_s, before_s = watched_s
+    calls, time_ns = row["calls"], row["time_ns"]
+    load = time_ns / 1e9 / now_s if time_ns is not None and now_s else None
+    load_before = (
+        before["time_ns"] / 1e9 / before_s if before and before["time_ns"] is not None and before_s else None
+    )
+    mean = time_ns / row["timed"] if time_ns is not None and row["timed"] else None
+    mean_before = (
+        before["time_ns"] / before["timed"] if before and before["time_ns"] and before["timed"] else None
+    )
+    return {
+        "class": row["class"],
+        "source": source,
+        "text": "",
+        "tables": "",
+        "databases": ", ".join(sorted(filter(None, row["databases"]))),
+        "hosts": ", ".join(sorted(row["hosts"])),
+        "share": _weight(row) / total,
+        "load": load,
+        "load_change": questions.share_change(load, load_before),
+        "calls_s": calls / now_s if calls is not None and now_s else None,
+        "mean_ns": mean,
+        "mean_change": questions.share_change(mean, mean_before),
+        "most_ns": row["most_ns"],
+        "rows_examined": row["rows_examined"] / calls if row["rows_examined"] is not None and calls else None,
+        "rows_sent": row["rows_sent"] / calls if row["rows_sent"] is not None and calls else None,
+        "errors": row["errors"],
+        "threads": row["seen"] / row["looks"] if row["seen"] is not None and row["looks"] else None,
+        "p99_ns": None,
+        "p99_change": None,
+        "is_new": before is None,
+    }  # fmt: skip
+
+
+async def _complete(site: Site, names: Sequence[str], span: Range, source: str, rows: Sequence[Row]) -> None:
+    """p99 and sparklines of the classes that are shown."""
+    wanted = [row["class"] for row in rows]
+    now = await site.ask(questions.percentiles, site.reader, names, span, source, wanted, 0.99)
+    before = (
+        await site.ask(questions.percentiles, site.reader, names, span.before(), source, wanted, 0.99)
+        if now
+        else {}
+    )
+    sparks = wanted[:MOST_CLASSES]
+    _, series = await site.ask(questions.class_series, site.reader, names, span, source, sparks)
+    for row in rows:
+        assert isinstance(row, dict)
+        row["p99_ns"] = now.get(row["class"])
+        row["p99_change"] = questions.share_change(now.get(row["class"]), before.get(row["class"]))
+        points = series.get(row["class"], [])
+        key = "seen" if source == PROCESS_LIST else "time_ns"
+        row["spark"] = [None if p is None else p[key] for p in points]
+
+
+def class_columns(asked: Asked, source: str) -> Sequence[Column]:
+    def link(row: Row) -> str:
+        return asked.address("/query", source=row["source"], **{"class": row["class"], "sort": "", "q": ""})
+
+    first = (
+        Column("text", "Statement", "code", link=link),
+        Column("share", "Share", "share", "of all time of the range"),
+    )
+    rest = (
+        Column("review", "Review", "chip", "reviewed, to do or ignore, as people noted it"),
+        Column("hosts", "Hosts"),
+        Column("databases", "Databases"),
+        Column("tables", "Tables"),
+        Column("class", "Class", "code"),
+    )
+    if source == PROCESS_LIST:
+        middle: tuple[Column, ...] = (
+            Column("threads", "Threads", "n", "threads executing it, on average"),
+            Column("most_ns", "Longest", "ms", "longest time that a thread was seen at it"),
+            Column("spark", "Over time", "spark"),
+        )
+        return (*first, *middle, *rest)
+    middle = (
+        Column("load", "Load", "n", "response time per second: how many calls were active on average"),
+        Column("load_change", "× before", "ratio", "load against the range before"),
+        Column("spark", "Over time", "spark", "time per point"),
+        Column("calls_s", "Calls/s", "n"),
+        Column("mean_ns", "Mean", "ms"),
+        Column("p99_ns", "p99", "ms", "99th percentile of all calls of the range"),
+        Column("p99_change", "× before", "ratio", "p99 against the range before"),
+        Column("most_ns", "Slowest", "ms"),
+        Column("rows_examined", "Examined", "n", "rows examined per call"),
+        Column("rows_sent", "Sent", "n", "rows sent per call"),
+        Column("errors", "Errors", "n"),
+    )
+    return (*first, *middle, *rest)
+
+
+async def changes(site: Site, asked: Asked) -> Listing:
+    """What changed on the hosts: settings, restarts, versions, and what headrace applied."""
+    rows = await site.ask(questions.changes, site.reader, site.names(asked), asked.span())
+    columns = (
+        Column("at_s", "When", "time"),
+        Column("host", "Host", link=lambda row: asked.address("/host", host=row["host"])),
+        Column("kind", "Kind", "chip"),
+        Column("what", "What", "code"),
+        Column("before", "Before", "code"),
+        Column("after", "After", "code"),
+        Column("who", "By"),
+    )
+    return Listing(columns, rows, empty="Nothing is known to have changed in this range.")
+
+
+async def running(site: Site, asked: Asked) -> Listing:
+    """Statements that run now, the longest first. Without their values."""
+    [name] = one_host(site, asked)
+    watched = site.watched(name)
+    rows = [row for row in (watched.listed if watched else []) if "id" in row]
+    shown = [
+        {
+            "id": row["id"], "user": row.get("user"), "client": row.get("host"), "database": row.get("db"),
+            "command": row.get("command"), "time_s": row.get("time_s"), "state": row.get("state"),
+            "class": row.get("class") or "", "examined": row.get("examined_rows"),
+        }
+        for row in rows
+    ]  # fmt: skip
+    columns = (
+        Column("id", "Connection", "n"),
+        Column("time_s", "For", "age"),
+        Column("state", "State"),
+        Column("class", "Statement", "code"),
+        Column("user", "User"),
+        Column("client", "From"),
+        Column("database", "Database"),
+        Column("examined", "Examined", "n"),
+    )
+    return Listing(columns, shown, _look_note(site, name), _no_look(site, name, "Nothing was running."))
+
+
+async def waits(site: Site, asked: Asked) -> Listing:
+    """Who waits for whose lock, now."""
+    [name] = one_host(site, asked)
+    watched = site.watched(name)
+    rows = [row for row in (watched.listed if watched else []) if "lock" in row]
+    shown = [
+        {
+            "lock": row.get("lock"), "table": row.get("table"), "waiter": row.get("waiter"),
+            "waiter_class": row.get("waiter_class") or "",
+            "holder": row.get("holder"), "holder_user": row.get("holder_user"),
+            "holder_class": row.get("holder_class") or "", "open_s": row.get("holder_open_s"),
+            "is_certain": "yes" if row.get("is_certain") else "no: the oldest open transaction",
+        }
+        for row in rows
+    ]  # fmt: skip
+    columns = (
+        Column("lock", "Lock", "chip"),
+        Column("table", "Table", "code"),
+        Column("waiter", "Waiting connection", "n"),
+        Column("waiter_class", "Its statement", "code"),
+        Column("holder", "Held by connection", "n"),
+        Column("holder_user", "Of"),
+        Column("holder_class", "Its statement", "code"),
+        Column("open_s", "Transaction open for", "age"),
+        Column("is_certain", "Named by the server"),
+    )
+    return Listing(columns, shown, "", _no_look(site, name, "Nobody waits for a lock."))
+
+
+def _look_note(site: Site, name: str) -> str:
+    watched = site.watched(name)
+    if watched is None or not watched.listed_at_s:
+        return ""
+    return f"Seen {max(time.time() - watched.listed_at_s, 0):.0f} s ago."
+
+
+def _no_look(site: Site, name: str, otherwise: str) -> str:
+    watched = site.watched(name)
+    if watched is None:
+        return "This host is not watched now."
+    return watched.listed_problem or watched.problem or otherwise
+
+
+async def experiments(site: Site, asked: Asked) -> Listing:
+    """Experiments below the directory that is served, newest first."""
+    rows = await site.ask(_experiment_rows, site)
+    columns = (
+        Column("name", "Experiment", link=lambda row: address("/experiment", id=row["id"])),
+        Column("state", "State", "chip"),
+        Column("kind", "Kind"),
+        Column("done", "Trials", "n", "trials on disk"),
+        Column("planned", "Planned", "n", "trials at most"),
+        Column("changed_s", "Last change", "time"),
+        Column("id", "Directory", "code"),
+    )
+    return Listing(columns, rows, empty=f"No experiment below {site.experiments}.")
+
+
+def _experiment_rows(site: Site) -> list[dict[str, Any]]:
+    rows = []
+    for path in site.experiment_folders():
+        identity = str(path.relative_to(site.experiments))
+        try:
+            folder = ExperimentFolder.open(path)
+            done = sum(1 for each in (path / "trials").iterdir() if each.name.isdigit())
+            planned = len(folder.design.trials)
+            report = path / "report.html"
+            state = "done" if report.is_file() else "all trials" if done >= planned else "unfinished"
+            name, kind = folder.design.name, folder.design.experiment
+            changed = max(
+                (path / "trials").stat().st_mtime, report.stat().st_mtime if report.is_file() else 0.0
+            )
+        except Exception as error:
+            name, state, kind, done, planned, changed = (
+                identity,
+                "unreadable",
+                str(error)[:200],
+                None,
+                None,
+                None,
+            )
+        rows.append(
+            {
+                "name": name,
+                "state": state,
+                "kind": kind,
+                "done": done,
+                "planned": planned,
+                "changed_s": changed,
+                "id": identity,
+            }
+        )
+    return rows
+
+
+TABLES: Mapping[str, Table] = {
+    each.name: each
+    for each in (
+        Table("hosts", "Hosts", "Each host with what limits it now.", hosts),
+        Table("resources", "Resources", "Utilisation, saturation and errors over the range.", resources),
+        Table(
+            "findings",
+            "Findings",
+            "Hypotheses of the last minute, each with the command that tests it.",
+            findings,
+        ),
+        Table(
+            "classes",
+            "Query classes",
+            "Statements without their values, by time, against the range before.",
+            classes,
+            ("host", "range", "until", "source", "q", "own", "sort", "order"),
+        ),
+        Table("running", "Running", "Statements that run now.", running, ("host",)),
+        Table("waits", "Lock waits", "Who waits for whose lock, now.", waits, ("host",)),
+        Table("changes", "Changes", "What changed on the hosts.", changes),
+        Table("rollouts", "Rollouts", "Rollouts planned on this machine.", rollouts.listing, ()),
+        Table("experiments", "Experiments", "Experiments on this machine.", experiments, ()),
+    )
+}

@@ -1,0 +1,74 @@
+"""A host that is watched: its stream, and what is known of it now."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.activity import Activity
+from headrace.agent import Agent
+from headrace.analysis.resources import Verdict
+from headrace.fleet.host import Host
+from headrace.hunt import usual_login
+from headrace.live import Feed, Link
+from headrace.model import Facts, ServerLogin
+from headrace.rules import Evidence, Judgement
+from headrace.web import minute
+
+#: A sample older than this is of a host that is lost.
+STALE_S = 10.0
+
+
+@dataclass
+class Watched:
+    """A host, what is known of it now, and its stream."""
+
+    host: Host
+    feed: Feed
+    verdict: Verdict | None = None
+    judgement: Judgement | None = None
+    evidence: Evidence | None = None
+    activity: Activity | None = None
+    #: Rows of the last look at the process list: running statements and waits for locks.
+    listed: list[dict[str, Any]] = field(default_factory=list)
+    listed_at_s: float = 0.0
+    listed_problem: str = ""
+    answered_at_s: float = 0.0
+    facts: Facts | None = None
+    counted: minute.Counted = field(default_factory=minute.Counted)
+    texts: dict[tuple[str, str], int] = field(default_factory=dict)
+    #: Rows of the slow log that belong to the next minute that is written.
+    pending: dict[str, list[minute.Row]] = field(default_factory=dict)
+    #: Source and class -> the shape of its last plan.
+    plans: dict[tuple[str, str], str] = field(default_factory=dict)
+    #: Digests of performance_schema in the last minute, the one with most time first.
+    busiest: list[str] = field(default_factory=list)
+    log_path: str = ""
+    log_problem: str = ""
+    written_s: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.host.name
+
+    @property
+    def problem(self) -> str:
+        if self.host.why_not:
+            return self.host.why_not
+        if self.feed.link is Link.CONNECTING:
+            return self.feed.problem or self.feed.step
+        return self.feed.problem if self.feed.link is Link.LOST else ""
+
+    @property
+    def is_fresh(self) -> bool:
+        return self.feed.link is Link.LIVE and time.monotonic() - self.feed.heard_at < STALE_S
+
+
+async def find_login(agent: Agent, login: ServerLogin | None) -> ServerLogin | None:
+    """The host's only server over its usual socket."""
+    return (await usual_login(agent, login))[0]
+
+
+def watched(host: Host) -> Watched:
+    return Watched(host, Feed(host.spec, host.login, find_login=find_login))

@@ -1,0 +1,293 @@
+"""``headrace serve`` on live servers of two vendors under load, as a browser sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pymysql
+import pytest
+
+from headrace.archive.files import MINUTE_S, Archive
+from headrace.archive.reader import Reader
+from headrace.fleet.host import Host
+from headrace.model import ServerLogin
+from headrace.target import TargetSpec
+from headrace.web.app import Listen, application, serve
+from headrace.web.collector import Collector
+from headrace.web.sessions import Audit, Sessions
+from headrace.web.site import Site
+from headrace.web.users import Users
+from tests import browser
+from tests.history import SECRET
+from tests.servers import Server, find_server, mariadb, server
+
+KEY = "key"
+#: The texts of digests are there when the process list was looked at for a whole minute.
+TIMEOUT_S = 90.0
+PAGES = (
+    "/", "/host?host=db1", "/queries", "/now?host=db1", "/compare", "/experiments", "/rollouts", "/changes",
+)  # fmt: skip
+
+
+@dataclass
+class Served:
+    url: str
+    site: Site
+    loop: asyncio.AbstractEventLoop
+
+    def write(self) -> None:
+        """End a minute now."""
+        collector = self.site.collector
+        last = (
+            max(each.written_s for each in collector.hosts.values())
+            or int(time.time()) // MINUTE_S * MINUTE_S - 5 * MINUTE_S
+        )
+        asyncio.run_coroutine_threadsafe(collector.write(last + MINUTE_S), self.loop).result(TIMEOUT_S)
+
+
+def wait(what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def loaded(server: Server) -> Iterator[None]:
+    """Statements that hold a script, until the block ends; one transaction keeps another waiting."""
+    done = threading.Event()
+
+    def work() -> None:
+        with contextlib.closing(
+            pymysql.connect(unix_socket=server.socket, user="root", ssl_disabled=True)
+        ) as link:
+            cursor = link.cursor()
+            while not done.is_set():
+                cursor.execute(
+                    "SELECT COUNT(*) FROM shop.`<img src=x onerror=alert(1)>` WHERE note <> '<script>'"
+                )
+                time.sleep(0.02)
+
+    def block() -> None:
+        links = [pymysql.connect(unix_socket=server.socket, user="root", ssl_disabled=True) for _ in range(2)]
+        links[1].cursor().execute("SET innodb_lock_wait_timeout = 1000")
+        links[0].cursor().execute("UPDATE shop.t SET n = n + 1 WHERE id = 1")
+        waiter = threading.Thread(
+            target=lambda: links[1].cursor().execute("UPDATE shop.t SET n = 0 WHERE id = 1")
+        )
+        waiter.start()
+        done.wait()
+        links[0].rollback()
+        waiter.join()
+        for link in links:
+            link.close()
+
+    threads = [threading.Thread(target=work), threading.Thread(target=block)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    if not browser.chromium_path():
+        pytest.skip("no chromium")
+    logs = ("--slow-query-log=ON", "--long-query-time=0", "--slow-query-log-file=s.log")
+    table = "shop.`<img src=x onerror=alert(1)>`"
+    with tempfile.TemporaryDirectory(prefix="hr-serve-") as name:
+        root = Path(name)
+        root.chmod(0o755)  # the server runs as another user
+        mysqld = find_server("mysql-8.0")
+        with contextlib.ExitStack() as stack:
+            servers = [stack.enter_context(mariadb(root / "db1", "--performance-schema=ON", *logs))]
+            if isinstance(mysqld, Path):
+                servers.append(stack.enter_context(server("mysql-8.0", mysqld, root / "db2", *logs)))
+            for each in servers:
+                each.sql(
+                    "CREATE DATABASE shop",
+                    f"CREATE TABLE {table} (note TEXT)",
+                    f"INSERT INTO {table} VALUES ('x')",
+                    "CREATE TABLE shop.t (id INT PRIMARY KEY, n INT)",
+                    "INSERT INTO shop.t VALUES (1, 1)",
+                )
+                stack.enter_context(loaded(each))
+            yield stack.enter_context(running(root, servers))
+
+
+@contextlib.contextmanager
+def running(root: Path, servers: Sequence[Server]) -> Iterator[Served]:
+    archive = Archive(root / "history")
+    archive.create()
+    (root / "experiments").mkdir()
+    hosts = [
+        Host(f"db{i}", TargetSpec("local"), login=ServerLogin(socket=each.socket, user="root"))
+        for i, each in enumerate(servers, 1)
+    ]
+    collector = Collector(archive, hosts, with_examples=True)
+    sessions = Sessions(Users(root / "users"), SECRET, KEY)
+    site = Site(Reader(archive), collector, sessions, Audit(root / "audit.log"), root / "experiments")
+    loop = asyncio.new_event_loop()
+    urls: list[str] = []
+    task = loop.create_task(serve(application(site), Listen(port=0), urls.append))
+
+    def run() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            loop.run_until_complete(task)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        watched = list(collector.hosts.values())
+        wait(lambda: urls and all(w.is_fresh and w.feed.facts and w.feed.ticks > 12 for w in watched))
+        # The slow log's digest of a whole minute takes a minute: what it says is waited for elsewhere.
+        wait(lambda: all(any("lock" in row for row in w.listed) for w in watched))
+        found = Served(urls[0], site, loop)
+        found.write()
+        wait(lambda: all(w.feed.ring.window(60).labels("statements", "count") for w in watched))
+        time.sleep(11)  # the sampler of statements looks every ten seconds: two looks make a difference
+        found.write()
+        yield found
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join(TIMEOUT_S)
+        loop.close()
+
+
+@pytest.fixture(scope="module")
+def tab(served: Served) -> Iterator[browser.Page]:
+    with browser.page() as page:
+        page.open(f"{served.url}/enter?key={KEY}")
+        yield page
+
+
+@pytest.mark.parametrize(("width", "dark"), [(400, False), (1280, True), (2560, False)])
+def test_every_page_is_drawn_without_an_error(
+    served: Served, tab: browser.Page, width: int, dark: bool
+) -> None:
+    tab.look(width, dark=dark)
+    for path in PAGES:
+        tab.open(served.url + path)
+        wide = tab.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, f"{path} is {wide} pixels wide in a window of {width}"
+        assert tab.evaluate("document.querySelectorAll('main img, main script').length") == 0
+        assert tab.evaluate("document.querySelector('h1').textContent.length") > 0
+    assert not [url for url in tab.seen.network if not url.startswith(served.url)]
+    assert not tab.seen.errors
+
+
+def problems(tab: browser.Page, axe: str, rules: str = "") -> list[str]:
+    """What axe-core calls serious or worse, by all rules or these."""
+    only = f", runOnly: ['{rules}']" if rules else ""
+    tab.evaluate(f"{axe}; 0")
+    return list(
+        tab.evaluate(
+            f"axe.run(document, {{resultTypes: ['violations']{only}}}).then((found) => found.violations"
+            ".filter((each) => ['serious', 'critical'].includes(each.impact))"
+            ".map((each) => each.id + ': ' + each.nodes.slice(0, 3).map((n) => n.html.slice(0, 160)).join(' | ')))"
+        )
+    )
+
+
+def test_every_page_can_be_read_and_used_by_everyone(served: Served, tab: browser.Page) -> None:
+    axe = pytest.importorskip("axe_core_python")
+    script = (Path(axe.__path__[0]) / "axe.min.js").read_text()
+    tab.look()
+    tab.open(f"{served.url}/queries")
+    query = tab.evaluate("document.querySelector('.classes tbody th a')?.getAttribute('href')")
+    found = {}
+    for dark in (False, True):
+        tab.look(dark=dark)
+        for path in (*PAGES, *([query] if query else [])):
+            tab.open(served.url + path)
+            found[f"{path}, {'dark' if dark else 'light'}"] = problems(
+                tab, script, "color-contrast" if dark else ""
+            )
+    assert not {path: each for path, each in found.items() if each}
+
+
+def test_the_host_is_live_and_its_charts_are_drawn(served: Served, tab: browser.Page) -> None:
+    tab.look()
+    tab.open(f"{served.url}/host?host=db1")
+    wait(lambda: tab.evaluate("document.getElementById('live-state').textContent") == "one sample per second")
+    assert "Questions" in tab.evaluate("document.getElementById('live-keys').textContent")
+    tab.evaluate("document.querySelector('[data-chart]').scrollIntoView()")
+    wait(lambda: tab.evaluate("!!document.querySelector('[data-chart] canvas')"))
+    assert tab.evaluate("document.querySelector('.verdict').textContent.trim().length") > 20
+    assert not tab.seen.errors
+
+
+def test_a_query_is_found_and_its_plan_is_shown(served: Served, tab: browser.Page) -> None:
+    source = "performance_schema"
+    first = "document.querySelector('.classes tbody th a')?.href"
+
+    def link() -> object:
+        tab.open(f"{served.url}/queries?{urlencode({'source': source, 'q': 'onerror'})}")
+        return tab.evaluate(first)
+
+    wait(link)
+    assert "onerror" in tab.evaluate("document.querySelector('.classes tbody th').textContent")
+    tab.open(tab.evaluate(first))
+    tab.evaluate("document.querySelector('[data-plan] button').click()")
+    shown = "document.getElementById('plan-text').textContent"
+    wait(lambda: tab.evaluate(shown) not in ("", "asking …"))
+    # MariaDB keeps no whole statement of a digest unless its history is on: then the answer says so.
+    answer = tab.evaluate(shown)
+    assert "query_block" in answer or "remembers no whole statement" in answer
+    assert tab.evaluate("document.querySelectorAll('main img').length") == 0
+    assert not tab.seen.errors
+
+
+@pytest.mark.parametrize("host", ["db1", "db2"])
+def test_who_waits_for_whom_on_both_vendors(served: Served, tab: browser.Page, host: str) -> None:
+    if served.site.watched(host) is None:
+        pytest.skip("no MySQL 8.0")
+    tab.open(f"{served.url}/now?host={host}")
+    waits = tab.evaluate("document.getElementById('waits').textContent")
+    assert "shop" in waits
+    assert "row" in waits
+
+
+def test_two_vendors_are_compared(served: Served, tab: browser.Page) -> None:
+    if served.site.watched("db2") is None:
+        pytest.skip("no MySQL 8.0")
+    source = "performance_schema"
+    text = "document.querySelector('main').textContent"
+
+    def both() -> bool:
+        shown = []
+        for host in ("db1", "db2"):
+            tab.open(f"{served.url}/queries?{urlencode({'source': source, 'host': host})}")
+            shown.append("onerror" in tab.evaluate(text))
+        return all(shown)
+
+    wait(both)
+    # Neither list has headrace's own statements.
+    assert "performance_schema." not in tab.evaluate("document.querySelector('.classes').textContent")
+    tab.open(f"{served.url}/compare?{urlencode({'source': source, 'with_host': 'db1', 'host': 'db2'})}")
+    rows = tab.evaluate("document.querySelectorAll('#classes tbody tr').length")
+    assert rows >= 2
+    assert "cpu" in tab.evaluate("document.getElementById('resources').textContent")
+    assert not tab.seen.errors
+
+
+def test_a_logout_ends_the_stream_and_the_pages(served: Served, tab: browser.Page) -> None:
+    with browser.page() as other:
+        other.open(f"{served.url}/enter?key={KEY}")
+        other.open(f"{served.url}/")
+        other.evaluate("document.querySelector('.who button').click()")
+        wait(lambda: other.evaluate("location.pathname") == "/login")
+        other.open(f"{served.url}/queries")
+        assert other.evaluate("location.pathname") == "/login"

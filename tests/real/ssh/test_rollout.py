@@ -1,0 +1,288 @@
+"""``headrace rollout`` on real hosts, an sshd and a MariaDB each, under the driver's load: what helps is promoted,
+what harms is taken back, what does nothing wins nothing, and no host stays changed whatever is killed or cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from tests.database_fleet import PROGRAMS, Databases, databases
+from tests.loads import load_by
+
+pytestmark = pytest.mark.needs("root", *PROGRAMS)
+
+NAMES = [f"db{number}" for number in range(1, 4)]
+REPLICAS = NAMES[1:]
+#: With more tables than the cache holds, each statement opens its table again, with all of its partitions.
+TABLES, PARTITIONS = 12, 256
+SMALL, LARGE = 10, 400
+STAGES = """
+[timing]
+block_s = 1.5
+wash_s = 0.3
+soak_s = 1.5
+lease_s = 5
+sample_s = 0.1
+[judge]
+# A test may not be wrong as often as a verdict may.
+alpha = 0.005
+looks = [4, 8, 16, 24]
+margin = 0.4
+[limits]
+times = 50
+fewer = {fewer}
+[[stage]]
+name = "first"
+hosts = "db2"
+"""
+FIRST = STAGES
+STAGES += """
+[[stage]]
+name = "sources"
+take = "sources"
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
+    folder = tmp_path_factory.mktemp("rollout")
+    options = {name: {"table_open_cache": str(LARGE), "innodb_file_per_table": "0"} for name in NAMES}
+    with databases(folder / "hosts", NAMES, options=options, sysctls={}, mounts={}) as running:
+        toml = f'[fleet]\nknown_hosts = "{running.hosts.known_hosts}"\nfiles = ["inventory.json"]\n'
+        toml += f'[fleet.mysql]\nsocket = "{running.hosts.disk}/s"\nuser = "root"\n'
+        running.inventory.with_name("fleet.toml").write_text(toml)
+        parts = f"PARTITION BY HASH (id) PARTITIONS {PARTITIONS}"
+        tables = [f"CREATE TABLE shop.t{n} (id INT PRIMARY KEY, c INT) {parts}" for n in range(TABLES)]
+        rows = [f"INSERT INTO shop.t{n} VALUES (1, 1)" for n in range(TABLES)]
+        running.sql("db1", "CREATE DATABASE shop", *tables, *rows)
+        last = f"SELECT c FROM shop.t{TABLES - 1}"
+        until(lambda: all(value(running, name, last) == "1" for name in REPLICAS))
+        with load(running, "db2"):
+            yield running
+
+
+def load(found: Databases, name: str) -> contextlib.AbstractContextManager[None]:
+    operations = [
+        {"name": f"t{n}", "statements": [{"sql": f"SELECT c, SLEEP(0.001) FROM t{n} WHERE id = 1"}]}
+        for n in range(TABLES)
+    ]
+    workload = {"kind": "sql", "prepared": False, "operations": operations}
+    spec = {"workload": workload, "connections": 4, "seconds": 1200.0}
+    return load_by(str(found.hosts.own_disk(found.host(name)) / "s"), spec)
+
+
+def value(found: Databases, name: str, sql: str) -> str:
+    socket = found.hosts.own_disk(found.host(name)) / "s"
+    try:
+        with (
+            contextlib.closing(pymysql.connect(unix_socket=str(socket), user="root")) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(sql)
+            row = cursor.fetchone()
+            return str(row[0]) if row else ""
+    except pymysql.Error as error:
+        return str(error)
+
+
+def variable(found: Databases, name: str, names: list[str] | None = None) -> dict[str, str]:
+    return {host: value(found, host, f"SELECT @@global.{name}") for host in names or NAMES}
+
+
+def holds(found: Databases, name: str, wanted: str, hosts: list[str]) -> bool:
+    return set(variable(found, name, hosts).values()) == {wanted}
+
+
+def until(is_so: Callable[[], bool], within_s: float = 60.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+class Rollouts:
+    """The command, with a state of its own."""
+
+    def __init__(self, found: Databases, state: Path, fewer: float = 50.0, stages: str = STAGES) -> None:
+        self.found = found
+        self.env = {**found.hosts.env, "XDG_STATE_HOME": str(state)}
+        self.stages = state / "stages.toml"
+        self.stages.write_text(stages.format(fewer=fewer))
+
+    def start(self, verb: str, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "headrace", "rollout", verb, *arguments],
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, verb: str, *arguments: str, code: int = 0) -> str:
+        process = self.start(verb, *arguments)
+        out, err = process.communicate(timeout=240)
+        assert process.returncode == code, (out, err)
+        assert "Traceback" not in err
+        return out
+
+    def plan(self, *settings: str) -> str:
+        fleet = str(self.found.inventory.with_name("fleet.toml"))
+        out = self.run("plan", *settings, "--fleet", fleet, "--stages", str(self.stages), "--json")
+        return str(json.loads(out)["id"])
+
+    def status(self, plan: str) -> Mapping[str, Any]:
+        content: Mapping[str, Any] = json.loads(self.run("status", plan, "--json"))
+        return content
+
+
+def test_what_does_nothing_is_promoted_without_a_win_and_a_source_waits_for_a_person(
+    found: Databases, tmp_path: Path
+) -> None:
+    rollouts = Rollouts(found, tmp_path)
+    plan = rollouts.plan("server.innodb_io_capacity=300")
+    rollouts.run("go", plan, code=15)
+    status = rollouts.status(plan)
+    assert {stage: each["passed"] for stage, each in status["stages"].items()} == {
+        "first": True,
+        "sources": False,
+    }
+    assert status["stages"]["first"]["verdict"]["is_win"] is False
+    assert "needs an approval" in status["state"]
+    assert variable(found, "innodb_io_capacity") == {"db1": "200", "db2": "300", "db3": "200"}
+    rollouts.run("approve", plan, "--stage", "sources", "--by", "Ann Lee")
+    rollouts.run("go", plan)
+    assert holds(found, "innodb_io_capacity", "300", ["db1", "db2"])
+    assert rollouts.status(plan)["is_finished"]
+    rollouts.run("abort", plan)
+    assert set(variable(found, "innodb_io_capacity").values()) == {"200"}
+    assert set(rollouts.status(plan)["hosts"].values()) == {"as before"}
+    assert "every host is as before" in rollouts.status(plan)["state"]
+
+
+def test_harm_is_proven_and_taken_back_and_the_others_never_had_it(found: Databases, tmp_path: Path) -> None:
+    rollouts = Rollouts(found, tmp_path)
+    plan = rollouts.plan(f"server.table_open_cache={SMALL}")
+    rollouts.run("go", plan, code=13)
+    status = rollouts.status(plan)
+    assert "worse" in status["aborting"]
+    assert status["is_aborted"]
+    assert {event["host"] for event in status["events"] if event["kind"] == "applying"} == {"db2"}
+    assert set(variable(found, "table_open_cache").values()) == {str(LARGE)}
+
+
+def test_a_limit_stops_it_within_its_first_block(found: Databases, tmp_path: Path) -> None:
+    rollouts = Rollouts(found, tmp_path, fewer=1.3)
+    plan = rollouts.plan(f"server.table_open_cache={SMALL}")
+    rollouts.run("go", plan, code=13)
+    status = rollouts.status(plan)
+    assert "recovered" in status["aborting"]
+    assert set(variable(found, "table_open_cache").values()) == {str(LARGE)}
+
+
+def events(found: Rollouts, plan: str) -> list[dict[str, Any]]:
+    path = found.stages.parent / "headrace" / "rollouts" / plan / "log.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def count(found: Rollouts, plan: str, kind: str) -> int:
+    return sum(event["kind"] == kind for event in events(found, plan))
+
+
+def test_killed_at_any_moment_the_host_returns_and_the_same_command_continues(
+    found: Databases, tmp_path: Path
+) -> None:
+    rollouts = Rollouts(found, tmp_path, stages=FIRST)
+    plan = rollouts.plan("server.innodb_io_capacity=300")
+    for wait_s in (0.0, random.uniform(0, 3)):
+        tried = count(rollouts, plan, "applying")
+        process = rollouts.start("go", plan)
+        until(lambda tried=tried: count(rollouts, plan, "applying") > tried)  # type: ignore[misc]
+        time.sleep(wait_s)
+        process.kill()
+        process.communicate()
+        if rollouts.status(plan)["hosts"]["db2"] != "changed":
+            # Nobody puts the deadline off any more; 5 s are its lease.
+            until(lambda: holds(found, "innodb_io_capacity", "200", NAMES), 20)
+    rollouts.run("go", plan)
+    assert variable(found, "innodb_io_capacity") == {**dict.fromkeys(NAMES, "200"), "db2": "300"}
+    rollouts.run("abort", plan)
+    assert holds(found, "innodb_io_capacity", "200", NAMES)
+
+
+def test_a_cut_connection_costs_a_pair_and_leaves_nothing_changed(found: Databases, tmp_path: Path) -> None:
+    rollouts = Rollouts(found, tmp_path, stages=FIRST)
+    plan = rollouts.plan("server.innodb_io_capacity=300")
+    process = rollouts.start("go", plan)
+    until(lambda: holds(found, "innodb_io_capacity", "300", ["db2"]))
+    sessions = sessions_of(found, "db2")
+    assert sessions
+    for pid in sessions:
+        os.kill(pid, signal.SIGKILL)
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, (out, err)
+    assert count(rollouts, plan, "lost") > 0
+    assert rollouts.status(plan)["is_finished"]
+    rollouts.run("abort", plan)
+    assert holds(found, "innodb_io_capacity", "200", NAMES)
+
+
+def sessions_of(found: Databases, name: str) -> list[int]:
+    """The logins at a host: what its sshd has started."""
+    process = found.host(name).process
+    assert process is not None
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            text = (folder / "stat").read_text()
+            parents[int(folder.name)] = (int(text.rpartition(")")[2].split()[1]), text.partition("(")[2][:4])
+    below = {process.pid}
+    while more := {pid for pid, (parent, _) in parents.items() if parent in below} - below:
+        below |= more
+    daemons = {pid for pid in below if pid in parents and parents[pid][1] == "sshd"}
+    return [pid for pid in daemons if parents[pid][0] in daemons]
+
+
+def test_one_rollout_at_a_time_and_no_approval_before_its_turn(found: Databases, tmp_path: Path) -> None:
+    rollouts = Rollouts(found, tmp_path)
+    plan = rollouts.plan("server.innodb_io_capacity=300")
+    other = rollouts.plan("server.innodb_io_capacity=400")
+    process = rollouts.start("go", plan)
+    until(lambda: count(rollouts, plan, "go") == 1)
+    assert rollouts.run("go", other, code=7) == ""
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert holds(found, "innodb_io_capacity", "200", NAMES)
+    assert rollouts.run("approve", plan, "--stage", "sources", code=5) == ""
+
+
+def test_a_setting_that_takes_a_restart_is_not_planned(found: Databases, tmp_path: Path) -> None:
+    rollouts = Rollouts(found, tmp_path)
+    fleet = str(found.inventory.with_name("fleet.toml"))
+    process = rollouts.start("plan", "server.innodb_flush_method=fsync", "--fleet", fleet)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 5, err
+    assert "restart" in err
+
+
+def test_a_dry_run_changes_nothing_and_states_its_error(found: Databases, tmp_path: Path) -> None:
+    rollouts = Rollouts(found, tmp_path, stages=FIRST)
+    plan = rollouts.plan("server.innodb_io_capacity=300")
+    out = json.loads(rollouts.run("dry", plan, "--pairs", "2", "--json"))
+    assert out["blocks"] == 4
+    assert all(rate["holds"] for rate in out["rates"])
+    assert count(rollouts, plan, "applying") == 0

@@ -1,0 +1,253 @@
+"""``headrace rollout`` of a setting that takes a restart, on a source and two replicas that serve: drained,
+restarted and returned by scripts, compared in a pair, promoted or taken back, and never under a client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from tests.database_fleet import PROGRAMS, Databases, databases
+from tests.real.ssh.test_rollout import Rollouts, count, events, until, value
+
+pytestmark = pytest.mark.needs("root", *PROGRAMS)
+
+NAMES = ["db1", "db2", "db3"]
+SERVING = NAMES[1:]
+#: In mode 1 such a statement locks the table's counter from its first row to its end: one at a time. In mode 2 all
+#: of them run at a time.
+INSERT = "INSERT INTO own (c) SELECT SLEEP(IF(seq = 1, 0, 0.005)) FROM seq_1_to_2"
+MODE = "server.innodb_autoinc_lock_mode"
+STAGES = """
+[timing]
+soak_s = 1
+lease_s = 5
+wash_s = 0.2
+sample_s = 0.1
+[judge]
+alpha = 0.02
+looks = [10, 20, 40]
+margin = 0.3
+idle_per_s = 60
+[limits]
+times = 50
+fewer = 50
+[restart]
+drain = "DISK/drain"
+return = "DISK/return"
+command = "DISK/restart"
+within_s = 20
+start_s = 40
+warm_s = 30
+warm = 0.8
+block_s = 0.7
+before = 10
+equal = ["db[2-3]"]
+[[stage]]
+name = "both"
+hosts = "db[2-3]"
+"""
+DRAIN = """#!/bin/sh
+echo drain >>{disk}/service.log
+[ ! -e {disk}/stuck ] || exit 3
+touch {disk}/drained
+"""
+RETURN = """#!/bin/sh
+echo return >>{disk}/service.log
+rm -f {disk}/drained
+"""
+RESTART = """#!/bin/sh
+echo restart >>{disk}/service.log
+mariadb-admin --no-defaults --user=root --socket={disk}/s shutdown
+while [ -e {disk}/s ]; do sleep 0.05; done
+setsid mariadbd --defaults-file={disk}/my.cnf --datadir={disk}/mysql --socket={disk}/s >>{disk}/error.log 2>&1 &
+server=$!
+while kill -0 $server; do
+  mariadb-admin --no-defaults --user=root --socket={disk}/s ping && exit 0
+  sleep 0.05
+done
+exit 1
+"""
+
+
+class Clients:
+    """Of one host; they leave when it is drained, as behind a load balancer. ``errors``: what else they saw."""
+
+    def __init__(self, found: Databases, name: str, threads: int = 4) -> None:
+        disk = found.hosts.own_disk(found.host(name))
+        self.socket, self.drained = disk / "s", disk / "drained"
+        self.errors: list[str] = []
+        self.is_over = threading.Event()
+        self.threads = [threading.Thread(target=self._run, daemon=True) for _ in range(threads)]
+        for thread in self.threads:
+            thread.start()
+
+    def _run(self) -> None:
+        while not self.is_over.is_set():
+            if self.drained.exists():
+                time.sleep(0.02)
+                continue
+            try:
+                with (
+                    contextlib.closing(
+                        pymysql.connect(unix_socket=str(self.socket), user="root", database="shop")
+                    ) as connection,
+                    connection.cursor() as cursor,
+                ):
+                    while not self.drained.exists() and not self.is_over.is_set():
+                        cursor.execute(INSERT)
+                        connection.commit()
+            except pymysql.Error as error:
+                self.errors.append(str(error))
+                time.sleep(0.1)
+
+    def end(self) -> None:
+        self.is_over.set()
+        for thread in self.threads:
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
+    folder = tmp_path_factory.mktemp("restart")
+    own = {
+        "innodb_autoinc_lock_mode": "1",
+        "innodb_flush_log_at_trx_commit": "0",
+        "innodb_log_file_size": "64M",
+    }
+    with databases(
+        folder / "hosts", NAMES, options=dict.fromkeys(NAMES, own), sysctls={}, mounts={}, drop_in=True
+    ) as running:
+        toml = f'[fleet]\nknown_hosts = "{running.hosts.known_hosts}"\nfiles = ["inventory.json"]\n'
+        toml += f'[fleet.mysql]\nsocket = "{running.hosts.disk}/s"\nuser = "root"\n'
+        running.inventory.with_name("fleet.toml").write_text(toml)
+        table = "CREATE TABLE shop.own (id INT AUTO_INCREMENT PRIMARY KEY, c INT)"
+        running.sql("db1", "CREATE DATABASE shop", table)
+        for name in SERVING:
+            until(lambda name=name: value(running, name, "SELECT COUNT(*) FROM shop.own") == "0")  # type: ignore[misc]
+            disk = running.hosts.own_disk(running.host(name))
+            for verb, text in (("drain", DRAIN), ("return", RETURN), ("restart", RESTART)):
+                (disk / verb).write_text(text.format(disk=running.hosts.disk))
+                (disk / verb).chmod(0o755)
+        yield running
+
+
+@pytest.fixture
+def clients(found: Databases) -> Iterator[list[Clients]]:
+    running = [Clients(found, name) for name in SERVING]
+    yield running
+    for each in running:
+        each.end()
+
+
+def rollouts_of(found: Databases, state: Path) -> Rollouts:
+    return Rollouts(found, state, stages=STAGES.replace("DISK", str(found.hosts.disk)))
+
+
+def modes(found: Databases) -> dict[str, str]:
+    return {name: value(found, name, "SELECT @@global.innodb_autoinc_lock_mode") for name in SERVING}
+
+
+def steps(found: Databases, name: str) -> list[str]:
+    """What the scripts of a host were called for since the last time."""
+    path = found.hosts.own_disk(found.host(name)) / "service.log"
+    words = path.read_text().split() if path.exists() else []
+    path.unlink(missing_ok=True)
+    return words
+
+
+ONCE = ["drain", "restart", "return"]
+
+
+def test_a_good_restart_is_promoted_the_way_back_is_harm_and_abort_restores_all(
+    found: Databases, tmp_path: Path, clients: list[Clients]
+) -> None:
+    good = rollouts_of(found, tmp_path)
+    plan = good.plan(f"{MODE}=2")
+    stage = good.status(plan)["plan"]["stages"][0]
+    assert [set(pair) for pair in stage["pairs"]] == [set(SERVING)]
+    good.run("go", plan)
+    assert good.status(plan)["stages"]["both"]["verdict"]["is_win"]
+    assert modes(found) == dict.fromkeys(SERVING, "2")
+    assert {name: steps(found, name) for name in SERVING} == dict.fromkeys(SERVING, ONCE)
+    first, second = stage["pairs"][0]
+    changed = [event["host"] for event in events(good, plan) if event["kind"] == "applying"]
+    assert changed == [first, second]
+
+    (tmp_path / "back").mkdir()
+    harmful = rollouts_of(found, tmp_path / "back")
+    back = harmful.plan(f"{MODE}=1")
+    harmful.run("go", back, code=13)
+    assert "worse" in harmful.status(back)["aborting"]
+    assert modes(found) == dict.fromkeys(SERVING, "2")
+    tried = {event["host"] for event in events(harmful, back) if event["kind"] == "applying"}
+    assert len(tried) == 1
+    assert {name: steps(found, name) for name in SERVING} == {
+        name: 2 * ONCE if name in tried else [] for name in SERVING
+    }
+
+    good.run("abort", plan)
+    assert modes(found) == dict.fromkeys(SERVING, "1")
+    assert set(good.status(plan)["hosts"].values()) == {"as before"}
+    assert {name: steps(found, name) for name in SERVING} == dict.fromkeys(SERVING, ONCE)
+    assert [each.errors for each in clients] == [[], []]
+
+
+def test_killed_in_mid_restart_it_stays_out_of_service_until_go_or_abort(
+    found: Databases, tmp_path: Path, clients: list[Clients]
+) -> None:
+    rollouts = rollouts_of(found, tmp_path)
+    plan = rollouts.plan(f"{MODE}=2")
+    process = rollouts.start("go", plan)
+    until(lambda: count(rollouts, plan, "restarting") == 1)
+    process.kill()
+    process.communicate()
+    hosts = rollouts.status(plan)["hosts"]
+    (out,) = [name for name, state in hosts.items() if state == "out of service"]
+    disk = found.hosts.own_disk(found.host(out))
+    assert (disk / "drained").exists()
+    # It goes on from there: the host is restored first, and then tried.
+    process = rollouts.start("go", plan)
+    until(lambda: count(rollouts, plan, "undone") == 1)
+    assert not (disk / "drained").exists()
+    until(lambda: count(rollouts, plan, "restarting") == 3)
+    process.kill()
+    process.communicate()
+    rollouts.run("abort", plan)
+    assert modes(found) == dict.fromkeys(SERVING, "1")
+    assert not (disk / "drained").exists()
+    assert set(rollouts.status(plan)["hosts"].values()) == {"as before"}
+    assert not list(disk.glob("conf.d/*"))
+    assert [each.errors for each in clients] == [[], []]
+    for name in SERVING:
+        steps(found, name)
+
+
+def test_what_cannot_be_drained_is_not_restarted_and_what_does_not_start_is_taken_back(
+    found: Databases, tmp_path: Path, clients: list[Clients]
+) -> None:
+    rollouts = rollouts_of(found, tmp_path)
+    plan = rollouts.plan(f"{MODE}=2")
+    stuck = [found.hosts.own_disk(found.host(name)) / "stuck" for name in SERVING]
+    for path in stuck:
+        path.touch()
+    rollouts.run("go", plan, code=15)
+    assert "the drain command failed with exit code 3" in rollouts.status(plan)["state"]
+    assert "restart" not in {step for name in SERVING for step in steps(found, name)}
+    assert set(rollouts.status(plan)["hosts"].values()) <= {"as before", "aside"}
+    for path in stuck:
+        path.unlink()
+
+    broken = rollouts.plan("server.log_bin=/nonexistent/binlog")
+    rollouts.run("go", broken, code=13)
+    assert "without it the server is back" in rollouts.status(broken)["aborting"]
+    tried = next(event["host"] for event in events(rollouts, broken) if event["kind"] == "applying")
+    assert steps(found, tried) == ["drain", "restart", "restart", "return"]
+    assert modes(found) == dict.fromkeys(SERVING, "1")
+    assert [each.errors for each in clients] == [[], []]

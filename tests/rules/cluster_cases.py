@@ -1,0 +1,155 @@
+"""Cases of the rules about servers that work together."""
+
+from __future__ import annotations
+
+from tests.rules.case import Case
+from tests.rules.hosts import unwell
+
+REPLICA = {"replication.sql_running.": 1.0, "replication.io_running.": 1.0, "replication.lag_s.": 0.0}
+SEMISYNC = {"rpl_semi_sync_master_enabled": "ON", "rpl_semi_sync_master_timeout": "10000"}
+WORKS = {
+    "rpl_semi_sync_master_status": 1.0,
+    "rpl_semi_sync_master_clients": 1.0,
+    "rpl_semi_sync_master_no_tx": 0.0,
+}
+FELL_BACK = {**WORKS, "rpl_semi_sync_master_status": 0.0, "rpl_semi_sync_master_clients": 0.0}
+SEMISYNC_8 = {"rpl_semi_sync_source_enabled": "ON", "rpl_semi_sync_source_timeout": "10000"}
+ANY_ORDER = {
+    "replica_parallel_workers": "4",
+    "replica_preserve_commit_order": "OFF",
+    "read_only": "ON",
+    "super_read_only": "ON",
+}
+COMMIT_ORDER = {"binlog_transaction_dependency_tracking": "COMMIT_ORDER", "binlog_format": "ROW"}
+DUMPS = {"processlist.threads.Binlog Dump GTID": 2.0}
+FULL = {**REPLICA, "replication.sql_state.Waiting for room in worker thread event queue": 1.0}
+NODE = {"wsrep_on": "ON", "wsrep_slave_threads": "1"}
+PAUSED = {"wsrep_flow_control_paused_ns": 4e8, "wsrep_flow_control_sent": 20.0}
+
+CASES = [
+    Case(
+        "REPL06",
+        "no replica",
+        lambda: unwell(
+            variables=SEMISYNC, status=FELL_BACK, status_rates={"rpl_semi_sync_master_no_tx": 300.0}
+        ),
+        ("",),
+        ("300.0 commits/s are acknowledged by no replica; 0 semi-synchronous replicas",),
+    ),
+    Case(
+        "REPL06",
+        "MySQL 8.0",
+        lambda: unwell(
+            vendor="mysql",
+            variables=SEMISYNC_8,
+            status={name.replace("master", "source"): value for name, value in FELL_BACK.items()},
+            status_rates={"rpl_semi_sync_source_no_tx": 3.0},
+        ),
+        ("",),
+    ),
+    Case("REPL06", "it works", lambda: unwell(variables=SEMISYNC, status=WORKS)),
+    Case("REPL06", "off", unwell),
+    Case(
+        "REPL06",
+        "no status",
+        lambda: unwell(variables=SEMISYNC, without=["mysql_status"]),
+        missing="rpl_semi_sync_master_status was not",
+    ),
+    Case("REPL07", "writable", lambda: unwell(gauges=REPLICA), ("",), ("read_only is off on a replica",)),
+    Case("REPL07", "read only", lambda: unwell(gauges=REPLICA, variables={"read_only": "ON"})),
+    Case("REPL07", "no replica", unwell),
+    Case(
+        "REPL07",
+        "unknown",
+        lambda: unwell(facts={"server_settings.replication": None}),
+        missing="not queried for its replication",
+    ),
+    Case(
+        "REPL08",
+        "four workers",
+        lambda: unwell(vendor="mysql", gauges=REPLICA, variables=ANY_ORDER),
+        ("",),
+        ("4 workers apply, and replica_preserve_commit_order is off",),
+    ),
+    Case(
+        "REPL08",
+        "one",
+        lambda: unwell(
+            vendor="mysql", gauges=REPLICA, variables={**ANY_ORDER, "replica_parallel_workers": "1"}
+        ),
+    ),
+    Case(
+        "REPL08",
+        "unknown",
+        lambda: unwell(vendor="mysql", facts={"server_settings.replication": None}),
+        missing="not queried for its replication",
+    ),
+    Case(
+        "REPL09",
+        "two replicas",
+        lambda: unwell(vendor="mysql", variables=COMMIT_ORDER, gauges=DUMPS),
+        ("",),
+        ("300 transactions/s go to 2 replicas with COMMIT_ORDER",),
+    ),
+    Case(
+        "REPL09",
+        "none",
+        lambda: unwell(vendor="mysql", variables=COMMIT_ORDER, gauges={"processlist.threads.Sleep": 1.0}),
+    ),
+    Case(
+        "REPL09",
+        "not sampled",
+        lambda: unwell(vendor="mysql", variables=COMMIT_ORDER),
+        missing="process list was not",
+    ),
+    Case(
+        "REPL10",
+        "always",
+        lambda: unwell(
+            gauges={**FULL, "replication.relay_space_bytes.": 900e6},
+            variables={"slave_parallel_max_queued": "131072"},
+        ),
+        ("",),
+        ("waits for room in its workers' queue 100% of the time; slave_parallel_max_queued is 128 KiB",),
+    ),
+    Case("REPL10", "no wait", lambda: unwell(gauges=REPLICA)),
+    Case("REPL10", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
+    Case(
+        "REPL11",
+        "this node",
+        lambda: unwell(variables=NODE, status_rates=PAUSED),
+        ("",),
+        ("may not commit 40% of the time; this node asks for it 20.0 times per second",),
+    ),
+    Case(
+        "REPL11",
+        "another",
+        lambda: unwell(variables=NODE, status_rates={**PAUSED, "wsrep_flow_control_sent": 0.0}),
+        ("",),
+        ("another node asks for it",),
+    ),
+    Case("REPL11", "no cluster", unwell),
+    Case("REPL11", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
+    Case(
+        "REPL12",
+        "alone",
+        lambda: unwell(
+            variables=NODE,
+            status={"wsrep_cluster_status": 0.0, "wsrep_ready": 0.0, "wsrep_cluster_size": 1.0},
+        ),
+        ("",),
+        ("the node has no quorum; it sees 1 nodes",),
+    ),
+    Case(
+        "REPL12",
+        "together",
+        lambda: unwell(variables=NODE, status={"wsrep_cluster_status": 1.0, "wsrep_ready": 1.0}),
+    ),
+    Case("REPL12", "no cluster", unwell),
+    Case(
+        "REPL12",
+        "no status",
+        lambda: unwell(variables=NODE, without=["mysql_status"]),
+        missing="wsrep_cluster_status was not",
+    ),
+]

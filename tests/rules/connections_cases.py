@@ -1,0 +1,61 @@
+"""Cases of the rules about logins."""
+
+from __future__ import annotations
+
+from tests.rules.case import Case
+from tests.rules.hosts import unwell
+
+RESOLVES = {"skip_name_resolve": "OFF"}
+STORM = {"connections": 900.0, "questions": 2_700.0}
+
+CASES = [
+    Case(
+        "SESS14",
+        "three statements each",
+        lambda: unwell(status_rates=STORM),
+        ("",),
+        ("clients connect 900 times per second for 2,700 statements/s: 3.0 per connection",),
+    ),
+    Case("SESS14", "kept", unwell),
+    Case("SESS14", "not sampled", lambda: unwell(without=["mysql_status"]), missing="connections was not"),
+    Case(
+        "SESS15",
+        "nine",
+        lambda: unwell(variables=RESOLVES, gauges={"processlist.threads.Connect": 9.0}),
+        ("",),
+        ("9.0 sessions are logging in at any time",),
+    ),
+    Case(
+        "SESS15",
+        "appliers of a replica",
+        lambda: unwell(
+            variables={**RESOLVES, "slave_parallel_threads": "4"},
+            gauges={"processlist.threads.Connect": 6.0, "replication.sql_running.": 1.0},
+        ),
+    ),
+    Case("SESS15", "none", lambda: unwell(variables=RESOLVES, gauges={"processlist.threads.Sleep": 9.0})),
+    Case("SESS15", "off", lambda: unwell(gauges={"processlist.threads.Connect": 9.0})),
+    Case("SESS15", "not sampled", lambda: unwell(variables=RESOLVES), missing="process list was not"),
+    Case(
+        "SESS16",
+        "four hundred",
+        lambda: unwell(status_rates={"ssl_finished_accepts": 500.0, "ssl_session_cache_hits": 100.0}),
+        ("",),
+        ("400 full TLS handshakes/s, which take about 0.4 CPUs",),
+    ),
+    Case(
+        "SESS16",
+        "resumed",
+        lambda: unwell(status_rates={"ssl_finished_accepts": 500.0, "ssl_session_cache_hits": 450.0}),
+    ),
+    Case("SESS16", "not sampled", lambda: unwell(without=["mysql_status"]), missing="accepts was not"),
+    Case(
+        "SESS17",
+        "twelve",
+        lambda: unwell(status_rates={"aborted_clients": 12.0, "connections": 24.0}),
+        ("",),
+        ("12.0 connections/s end without being closed (50% of the logins)",),
+    ),
+    Case("SESS17", "none", unwell),
+    Case("SESS17", "not sampled", lambda: unwell(without=["mysql_status"]), missing="aborted_clients was"),
+]

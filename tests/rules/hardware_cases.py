@@ -1,0 +1,105 @@
+"""Cases of the rules about hardware that is full, slowed down, or kept from the server."""
+
+from __future__ import annotations
+
+from tests.rules.case import Case
+from tests.rules.hosts import CPUS, GIB, unwell
+
+FULL = {
+    **{f"cpu.user.cpu{n}": 90.0 for n in range(CPUS)},
+    **{f"cpu.idle.cpu{n}": 2.0 for n in range(CPUS)},
+    "process.utime_ticks.1322/mysqld": 700.0,
+}
+DIGESTS = {f"statements.time_ns.{n}bcdef0123456789": 2e9 for n in range(4)}
+BOUND = {
+    "cpu.user.cpu0": 90.0,
+    "cpu.idle.cpu0": 2.0,
+    "cpu.user.cpu1": 90.0,
+    "cpu.idle.cpu1": 2.0,
+}
+TWO = {"servers.1322.cpus_allowed_list": "0-1"}
+HOT = {"thermal.core_throttle_count.cpu3": 12.0, "thermal.core_throttle_count.cpu0": 0.0}
+HALF_BUSY = {
+    f"cpu.{state}.cpu{n}": rate for n in range(CPUS) for state, rate in (("user", 50.0), ("idle", 40.0))
+}
+NODES = {
+    "numa_nodes": [
+        {"node": 0, "cpus": [0], "memory_total_bytes": 32 * GIB, "memory_free_bytes": GIB // 4},
+        {"node": 1, "cpus": [1], "memory_total_bytes": 32 * GIB, "memory_free_bytes": 20 * GIB},
+    ]
+}
+DISTANT = {"block_devices.nvme1n1.queue.write_cache": "write through"}
+SLOW = {"disk.write_ms.nvme1n1": 6_000.0}
+MYISAM = [{"engine": "MyISAM", "tables": 9, "rows": 10**7, "data_bytes": 9 * GIB, "index_bytes": 2 * GIB}]
+KEYS = {"key_reads": 2_000.0, "key_read_requests": 10_000.0}
+
+CASES = [
+    Case(
+        "CPU10",
+        "four classes",
+        lambda: unwell(rates={**FULL, **DIGESTS}),
+        ("",),
+        ("mysqld uses 7.4 of 8 CPUs", "digest 0bcdef0123456789 (25%); digest 1bcdef"),
+    ),
+    Case(
+        "CPU10",
+        "one class",
+        lambda: unwell(rates={**FULL, "statements.time_ns.abcdef0123456789": 7e9}),
+    ),
+    Case("CPU10", "nobody counts", lambda: unwell(rates=FULL), ("",), ("threads running.",)),
+    Case("CPU10", "another", lambda: unwell(rates={**FULL, "process.utime_ticks.1322/mysqld": 50.0})),
+    Case("CPU10", "idle", unwell),
+    Case("CPU10", "not sampled", lambda: unwell(without=["process"]), missing="sampler process"),
+    Case(
+        "CPU11",
+        "hot",
+        lambda: unwell(rates={**HOT, **HALF_BUSY}),
+        ("",),
+        ("1 CPUs throttle for heat, cpu3 12.0 times per second",),
+    ),
+    Case("CPU11", "cool", lambda: unwell(rates={"thermal.core_throttle_count.cpu3": 0.0, **HALF_BUSY})),
+    Case("CPU11", "no such counter", unwell, missing="sampler thermal"),
+    Case(
+        "CPU12",
+        "two of eight",
+        lambda: unwell(facts=TWO, rates=BOUND),
+        ("",),
+        ("mysqld may use 2 of 8 CPUs (0-1)",),
+    ),
+    Case("CPU12", "room on both", lambda: unwell(facts=TWO)),
+    Case("CPU12", "all", lambda: unwell(rates=BOUND)),
+    Case("CPU12", "no process", lambda: unwell(facts={"servers": []}), missing="no server process"),
+    Case(
+        "MEM20",
+        "node 0",
+        lambda: unwell(facts=NODES, rates={"vmstat.numa_foreign.": 30_000.0}),
+        ("",),
+        ("30,000 pages/s (123 MB/s) meant for one node come from another",),
+    ),
+    Case("MEM20", "none", lambda: unwell(facts=NODES, rates={"vmstat.numa_foreign.": 3.0})),
+    Case("MEM20", "one node", unwell),
+    Case("MEM20", "not sampled", lambda: unwell(facts=NODES), missing="numa_foreign was not"),
+    Case(
+        "REDO05",
+        "four milliseconds",
+        lambda: unwell(facts=DISTANT, rates=SLOW),
+        ("nvme1n1",),
+        ("a write to nvme1n1 takes 4.0 ms, and the log is synced 300 times per second",),
+    ),
+    Case("REDO05", "fast", lambda: unwell(facts=DISTANT)),
+    Case(
+        "REDO05",
+        "a volatile cache",
+        lambda: unwell(facts={"block_devices.nvme1n1.queue.write_cache": "write back"}, rates=SLOW),
+    ),
+    Case("REDO05", "not sampled", lambda: unwell(without=["disk"]), missing="devices were not sampled"),
+    Case(
+        "POOL10",
+        "one in five",
+        lambda: unwell(status_rates=KEYS, engines=MYISAM),
+        ("",),
+        ("2,000 of 10,000 index blocks/s are read from files", "for 2 GiB of indexes"),
+    ),
+    Case("POOL10", "none", unwell),
+    Case("POOL10", "not sampled", lambda: unwell(without=["mysql_status"]), missing="key_reads was not"),
+]

@@ -1,0 +1,57 @@
+"""Cases of the rules about other programs on the host."""
+
+from __future__ import annotations
+
+from tests.rules.case import Case
+from tests.rules.hosts import CPUS, GIB, unwell
+
+FULL = {
+    **{f"cpu.user.cpu{n}": 93.0 for n in range(CPUS)},
+    **{f"cpu.idle.cpu{n}": 0.5 for n in range(CPUS)},
+    "psi.some_total_us.cpu": 900_000.0,
+}
+COMPILER = {f"process.utime_ticks.{pid}/cc1plus": 300.0 for pid in (501, 502)}
+SLOW_DISK = {
+    f"disk.{metric}.nvme1n1": rate
+    for metric, rate in {
+        "io_ms": 1_000.0,
+        "weighted_io_ms": 62_000.0,
+        "reads": 18_000.0,
+        "read_ms": 62_000.0,
+    }.items()
+}
+FIO = {"process.utime_ticks.77/fio": 20.0, "process.read_bytes.77/fio": 1_100e6}
+OWN_READS = {"process.read_bytes.1322/mysqld": 100e6}
+SHORT = {"psi.some_total_us.memory": 200_000.0, "process.utime_ticks.9/java": 5.0}
+
+CASES = [
+    Case(
+        "HOST01",
+        "a compiler",
+        lambda: unwell(rates={**FULL, **COMPILER}),
+        ("cc1plus",),
+        ("cc1plus does 76% of the CPUs' work, the server 16%",),
+    ),
+    Case("HOST01", "room for both", lambda: unwell(rates=COMPILER)),
+    Case("HOST01", "only the server", lambda: unwell(rates=FULL)),
+    Case("HOST01", "not sampled", lambda: unwell(without=["process"]), missing="processes were not sampled"),
+    Case(
+        "HOST02",
+        "fio",
+        lambda: unwell(rates={**SLOW_DISK, **FIO, **OWN_READS}),
+        ("fio",),
+        ("fio reads and writes 1,100.0 MB/s, the server 100.0, while nvme1n1 is saturated",),
+    ),
+    Case("HOST02", "a device with room", lambda: unwell(rates={**FIO, **OWN_READS})),
+    Case("HOST02", "only the server", lambda: unwell(rates={**SLOW_DISK, **OWN_READS})),
+    Case("HOST02", "not sampled", lambda: unwell(without=["process"]), missing="processes were not sampled"),
+    Case(
+        "HOST03",
+        "a heap",
+        lambda: unwell(rates=SHORT, gauges={"process.rss_bytes.9/java": 30.0 * GIB}),
+        ("java",),
+        ("java holds 30 GiB of 62.7 GiB",),
+    ),
+    Case("HOST03", "enough", lambda: unwell(gauges={"process.rss_bytes.9/java": 30.0 * GIB})),
+    Case("HOST03", "a small one", lambda: unwell(rates=SHORT, gauges={"process.rss_bytes.9/java": GIB})),
+]

@@ -1,0 +1,76 @@
+"""Cases of the rules about memory that will not be enough."""
+
+from __future__ import annotations
+
+from headrace.rules.evidence import Evidence
+from tests.rules.case import Case
+from tests.rules.hosts import GIB, unwell
+
+MIB = 1 << 20
+LARGE = {name: str(64 * MIB) for name in ("sort_buffer_size", "join_buffer_size", "read_buffer_size")}
+
+
+def growing(per_s: float, **changes: float) -> Evidence:
+    """The server with more memory each second, and a pool that is full."""
+    return unwell(
+        facts={"servers.1322.cgroup.memory_max_bytes": "max"},
+        series={"process.rss_bytes.1322/mysqld": [per_s] * 12},
+        starts={"process.rss_bytes.1322/mysqld": 45e9},
+        status_rates={"innodb_buffer_pool_pages_free": 0.0, **changes},
+        status={"innodb_buffer_pool_pages_free": 1e6},
+    )
+
+
+SHORT = {
+    "psi.some_total_us.memory": 200_000.0,
+    "vmstat.pgmajfault.": 900.0,
+    "vmstat.workingset_refault_file.": 12_000.0,
+}
+PAUSED = {
+    "vmstat.nr_dirty.": 3_500.0,
+    "vmstat.nr_dirty_background_threshold.": 2_048.0,
+    "vmstat.nr_dirty_threshold.": 4_096.0,
+}
+WAITING = {"psi.some_total_us.io": 300_000.0}
+
+CASES = [
+    Case(
+        "MEM16",
+        "forty statements",
+        lambda: unwell(variables=LARGE, status={"threads_running": 60.0}),
+        ("",),
+        ("the server can come to want", "buffer pool 46.5 GiB", "temporary tables"),
+    ),
+    Case("MEM16", "fits", unwell),
+    Case(
+        "MEM16",
+        "no process",
+        lambda: unwell(facts={"servers": []}),
+        missing="memory of the server's process is unknown",
+    ),
+    Case("MEM17", "a leak", lambda: growing(4.0 * MIB), ("1322/mysqld",), ("grew by 240 MiB in 60 s",)),
+    Case("MEM17", "the pool fills", lambda: growing(4.0 * MIB, innodb_buffer_pool_pages_free=-256.0)),
+    Case("MEM17", "clients come", lambda: growing(4.0 * MIB, threads_connected=5.0)),
+    Case("MEM17", "stands still", unwell),
+    Case("MEM17", "not sampled", lambda: unwell(without=["process"]), missing="sampler process"),
+    Case(
+        "MEM18",
+        "code is read again",
+        lambda: unwell(rates=SHORT),
+        ("",),
+        ("12,000 pages/s are read again after the kernel dropped them, with 900 major faults/s",),
+    ),
+    Case("MEM18", "with swap", lambda: unwell(rates=SHORT, gauges={"memory.SwapTotal.": 8.0 * GIB})),
+    Case("MEM18", "enough", unwell),
+    Case("MEM18", "not sampled", lambda: unwell(without=["psi"]), missing="some_total_us was not"),
+    Case(
+        "MEM19",
+        "16 MiB",
+        lambda: unwell(gauges=PAUSED, rates=WAITING),
+        ("",),
+        ("13.7 MiB is dirty or being written, of 16 MiB at which writers stop",),
+    ),
+    Case("MEM19", "nobody waits", lambda: unwell(gauges=PAUSED, rates={"psi.some_total_us.io": 0.0})),
+    Case("MEM19", "little is dirty", lambda: unwell(rates=WAITING)),
+    Case("MEM19", "not sampled", lambda: unwell(without=["vmstat"]), missing="nr_dirty was not"),
+]

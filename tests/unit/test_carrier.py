@@ -1,0 +1,360 @@
+"""A rollout carried out on modelled hosts: the order, what trips, what is left aside, and a controller that is
+killed before and after each line of its log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.analysis.guards import Window
+from headrace.errors import TargetError
+from headrace.staged import carrier, hands
+from headrace.staged.book import Book
+from headrace.staged.carrier import Carrier
+from headrace.staged.hands import Site, TrippedLimit
+from headrace.staged.plan import Member, Plan, make
+from headrace.staged.rules import JudgeRule, Rules
+from headrace.staged.watch import Follower
+from tests.unit.test_staged import SETTINGS, status, topology
+
+
+class Killed(BaseException):
+    """As by SIGKILL: nothing that follows in this process reaches a host or a disk."""
+
+
+@dataclass
+class World:
+    """``open`` and ``kept``: what each host's journal knows. ``effect``: of the change on time per query."""
+
+    plan: Plan
+    open: dict[str, set[str]] = field(default_factory=dict)
+    kept: dict[str, set[str]] = field(default_factory=dict)
+    effect: float = 1.0
+    trips: str = ""
+    stays_slow: bool = False
+    has_tripped: bool = False
+    dies_with_it: bool = False
+    unreachable: set[str] = field(default_factory=set)
+    is_dead: bool = False
+    notes: int = 0
+    kill_at: int = 0
+    kill_before: bool = False
+    blocks: int = 0
+
+    def must_live(self) -> None:
+        if self.is_dead:
+            raise Killed
+
+    def passes(self) -> None:
+        """The controller is gone, and every deadline passes."""
+        self.open.clear()
+        self.is_dead = False
+        self.kill_at = 0
+
+    def is_on(self, name: str) -> bool:
+        return bool(self.open.get(name) or self.kept.get(name))
+
+    @property
+    def on(self) -> set[str]:
+        return {name for name in self.plan.members if self.is_on(name)}
+
+
+@dataclass
+class Modelled:
+    """Stands for ``hands.Site``."""
+
+    world: World
+    book: Book
+    member: Member
+
+    async def check(self) -> None:
+        self.world.must_live()
+
+    async def watch(self, seconds: float, usual: Sequence[Window], change: str = "") -> Window:
+        await asyncio.sleep(0)
+        self.world.must_live()
+        world, name = self.world, self.member.name
+        if change and world.dies_with_it:
+            raise TargetError("no sample for 20 s", place=name)
+        if change and name == world.trips:
+            world.has_tripped = True
+            raise TrippedLimit("it trips")
+        slow = 10.0 if world.stays_slow and world.has_tripped and name == world.trips else 1.0
+        world.blocks += 1
+        # No two blocks are alike.
+        noise = 1 + 0.01 * (world.blocks * 7 % 5)
+        factor = (world.effect if world.is_on(name) else 1.0) * noise * slow
+        return Window(seconds, 1000 * seconds, factor * seconds)
+
+    async def warm(self) -> None:
+        """Nothing was restarted."""
+
+    async def apply(self, *, lasting: str = "") -> str:
+        change = f"{self.book.plan.id}-{len(self.book.events)}"
+        self.book.note("applying", host=self.member.name, change=change)
+        self.world.must_live()
+        others = [m.name for m in self.book.plan.members.values() if m.group == self.member.group]
+        assert not any(self.world.open.get(name) for name in others), "two of one group at a time"
+        self.world.open.setdefault(self.member.name, set()).add(change)
+        return change
+
+    async def keep(self, change: str) -> None:
+        self.world.must_live()
+        self.world.open.pop(self.member.name)
+        self.world.kept.setdefault(self.member.name, set()).add(change)
+        self.book.note("kept", host=self.member.name, change=change)
+
+    async def undo(self, change: str) -> None:
+        self.world.must_live()
+        for held in (self.world.open, self.world.kept):
+            held.get(self.member.name, set()).discard(change)
+            if not held.get(self.member.name):
+                held.pop(self.member.name, None)
+        self.book.note("undone", host=self.member.name, change=change)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    rules = Rules(stage=carrier_stages(), judge=JudgeRule(looks=(4, 8), margin=0.1))
+    world = World(make(SETTINGS, [*topology("a", 3), *topology("b", 2)], rules, 1))
+    noted = Book.note
+
+    def note(self: Book, kind: str, **more: Any) -> None:
+        world.must_live()
+        world.notes += 1
+        is_last = world.notes == world.kill_at
+        if not (is_last and world.kill_before):
+            noted(self, kind, **more)
+        if is_last:
+            world.is_dead = True
+            raise Killed
+
+    @contextlib.asynccontextmanager
+    async def visit(book: Book, member: Member, kind: type[Site]) -> AsyncIterator[Modelled]:
+        world.must_live()
+        if member.name in world.unreachable:
+            raise TargetError("no route", place=member.name)
+        site = Modelled(world, book, member)
+        for change in list(book.state.open.get(member.name, ())):
+            await site.undo(change)
+        yield site
+
+    async def restore(book: Book, member: Member, changes: Sequence[str], kind: type[Site]) -> None:
+        if member.name in world.unreachable:
+            raise TargetError("no route", place=member.name)
+        for change in reversed(changes):
+            await Modelled(world, book, member).undo(change)
+
+    async def lag_there(member: Member) -> float:
+        return 0.0
+
+    monkeypatch.setattr(Book, "note", note)
+    monkeypatch.setattr(hands, "visit", visit)
+    monkeypatch.setattr(hands, "restore", restore)
+    monkeypatch.setattr(hands, "lag_there", lag_there)
+    monkeypatch.setattr(carrier, "PAUSE_S", 0.0)
+    return world
+
+
+def carrier_stages() -> Any:
+    from headrace.staged.rules import StageRule
+
+    return (StageRule(name="one", take="one"), StageRule(name="replicas", take="replicas"))
+
+
+def go(book: Book) -> Book:
+    with book.hold():
+        asyncio.run(Carrier(book).go())
+    return Book.open(book.plan.id)
+
+
+REPLICAS = {"ar1", "ar2", "ar3", "br1", "br2"}
+
+
+def test_all_replicas_keep_it_and_nobody_else(world: World) -> None:
+    book = go(Book.make(world.plan))
+    assert book.state.is_finished
+    assert world.on == REPLICAS
+    assert world.open == {}
+    assert [verdict["outcome"] for verdict in book.state.verdicts.values()] == ["pass", "pass"]
+
+
+def test_harm_in_the_second_stage_takes_back_the_first_one_too(world: World) -> None:
+    book = Book.make(world.plan)
+    world.trips = "br2"
+    book = go(book)
+    assert "br2: it trips; without the change it recovered" in book.state.aborting
+    assert book.state.is_harmful
+    assert book.state.is_aborted
+    assert world.on == set()
+
+
+def test_proven_harm_never_reaches_the_second_stage(world: World) -> None:
+    world.effect = 2.0
+    book = go(Book.make(world.plan))
+    assert book.state.is_harmful
+    assert world.on == set()
+    assert {event["host"] for event in book.events if event["kind"] == "applying"} == {"ar1"}
+
+
+def test_a_host_that_stays_slow_without_the_change_is_left_aside(world: World) -> None:
+    world.trips, world.stays_slow = "br2", True
+    book = go(Book.make(world.plan))
+    assert not book.state.aborting
+    assert "br2" in book.state.aside
+    assert "troubles of its own" in book.state.paused
+    assert world.on == REPLICAS - {"br2"}
+
+
+def test_a_host_that_is_lost_again_with_the_change_stops_it_everywhere(world: World) -> None:
+    world.dies_with_it = True
+    book = go(Book.make(world.plan))
+    assert "ar1 was lost 2 times while it had the change" in book.state.paused
+    assert world.on == set()
+    assert {event["host"] for event in book.events if event["kind"] == "applying"} == {"ar1"}
+
+
+async def test_a_server_that_stops_answering_or_restarts_with_the_change_passes_a_limit(world: World) -> None:
+    book = Book.make(world.plan)
+    for answer, expected in (
+        (
+            {"t_ns": 9 * 10**9, "sampler": "mysql_status", "ok": False, "error": "gone"},
+            "does not answer: gone",
+        ),
+        ({**status(9, 5.0), "t_ns": 9 * 10**9}, "restarted"),
+    ):
+        follower = Follower()
+        for t_s in range(1, 9):
+            follower.take(status(t_s, 1000.0 * t_s))
+        site: Any = hands.Site(book, world.plan.members["ar1"], None, None, follower)  # type: ignore[arg-type]
+        watching = asyncio.create_task(site.watch(5.0, [], "change"))
+        await asyncio.sleep(0)
+        follower.take(answer)
+        with pytest.raises(TrippedLimit, match=expected):
+            await watching
+
+
+def test_a_host_that_is_away_is_waited_for_and_then_changed(world: World) -> None:
+    world.unreachable = {"ar2"}
+    book = go(Book.make(world.plan))
+    assert "ar2: no route" in book.state.paused
+    assert world.on == REPLICAS - {"ar2"}
+    world.unreachable = set()
+    book = go(book)
+    assert book.state.is_finished
+    assert world.on == REPLICAS
+
+
+def test_an_abort_restores_what_it_can_reach_and_says_what_it_cannot(world: World) -> None:
+    book = go(Book.make(world.plan))
+    world.unreachable = {"br1"}
+    with book.hold():
+        asyncio.run(Carrier(book).abort("a person said so"))
+    assert world.on == {"br1"}
+    assert not book.state.is_aborted
+    world.unreachable = set()
+    with book.hold():
+        asyncio.run(Carrier(book).abort("again"))
+    assert world.on == set()
+    assert Book.open(book.plan.id).state.is_aborted
+
+
+def test_an_inconclusive_stage_is_not_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silent(self: Modelled, seconds: float, usual: Sequence[Window], change: str = "") -> Window:
+        return Window(seconds, 0.0, 0.0)
+
+    monkeypatch.setattr(Modelled, "watch", silent)
+    book = go(Book.make(world.plan))
+    assert "had data" in book.state.paused
+    pairs = len(book.state.pairs["one"])
+    assert len(go(book).state.pairs["one"]) == pairs
+    assert world.on == set()
+
+
+def test_nothing_is_changed_in_a_freeze(world: World) -> None:
+    rules = world.plan.rules.model_copy(update={"freeze": ("00:00-24:00",)})
+    book = go(Book.make(make(SETTINGS, topology("a", 3), rules, 1)))
+    assert "freeze" in book.state.paused
+    assert world.on == set()
+
+
+def killed_at(world: World, number: int, before: bool, work: Callable[[], object]) -> bool:
+    """Whether the controller was killed at that line of the log."""
+    world.notes, world.kill_at, world.kill_before = 0, number, before
+    try:
+        work()
+    except Killed:
+        world.passes()
+        return True
+    world.kill_at = 0
+    return False
+
+
+def continues(world: World, number: int, before: bool) -> bool:
+    """Killed at that line of a rollout, and of its abort, both end as if nothing had been. Whether it was."""
+    world.plan = make(SETTINGS, [*topology("a", 2), *topology("b", 1)], world.plan.rules, number)
+    book = Book.make(world.plan)
+    was_killed = killed_at(world, number, before, lambda: go(book))
+    known = Book.open(world.plan.id).state
+    for name in world.on:
+        assert known.open.get(name) or name in known.kept, "a changed host that the log does not know"
+    again = go(Book.open(world.plan.id))
+    assert again.state.is_finished, again.state.paused
+    assert world.on == {"ar1", "ar2", "br1"}
+    assert {name: {change} for name, change in again.state.kept.items()} == world.kept
+    was_killed |= killed_at(world, number, before, lambda: abort(again))
+    abort(Book.open(world.plan.id))
+    assert world.on == set()
+    return was_killed
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_killed_at_a_line_of_its_log_it_continues_to_the_same_end(world: World, before: bool) -> None:
+    assert all(continues(world, number, before) for number in (2, 4, 17))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", [True, False])
+def test_killed_at_every_line_of_its_log_it_continues_to_the_same_end(world: World, before: bool) -> None:
+    number = 1
+    while continues(world, number, before):
+        number += 1
+    assert number > 20, "this tested nothing"
+
+
+def abort(book: Book) -> None:
+    with book.hold():
+        asyncio.run(Carrier(book).abort("a person said so"))
+
+
+async def test_a_request_to_stop_reaches_the_command_that_carries_it_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carrier, "ASK_S", 0.01)
+    book = Book.make(world.plan)
+    watch = Modelled.watch
+    begun = asyncio.Event()
+
+    async def slow(self: Modelled, seconds: float, usual: Sequence[Window], change: str = "") -> Window:
+        if world.on:
+            begun.set()
+            await asyncio.sleep(60)
+        return await watch(self, seconds, usual, change)
+
+    monkeypatch.setattr(Modelled, "watch", slow)
+    with book.hold():
+        task = asyncio.create_task(Carrier(book).go())
+        await asyncio.wait_for(begun.wait(), 30)
+        Book.open(world.plan.id).ask_to_stop("ann")
+        await asyncio.wait_for(task, 30)
+    assert book.state.aborting == "aborted by ann"
+    assert book.state.is_aborted
+    assert world.on == set()

@@ -1,0 +1,139 @@
+"""The verdict names the cause: a neighbour, statements, or work that waits elsewhere than in hardware."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.analysis.resources import Verdict
+from headrace.rules import all_rules, judge
+from headrace.rules.cause import ELSEWHERE, EXPLAINS, causes_first, conclude
+from tests.rules.hosts import unwell
+from tests.rules.neighbours_cases import COMPILER, FIO, FULL, OWN_READS, SLOW_DISK
+from tests.rules.pool_cases import SMALL
+from tests.rules.statements_cases import SCAN, looked
+
+METADATA = {
+    "processlist.states.Waiting for table metadata lock": 8.0,
+    "processlist.states.executing": 1.0,
+    "processlist.threads.Query": 9.0,
+}
+
+
+def verdict(**changes: Any) -> Verdict:
+    evidence = unwell(**changes)
+    return conclude(evidence, judge(evidence, all_rules()))
+
+
+def test_every_cause_is_a_rule() -> None:
+    codes = {rule.code for rule in all_rules()}
+    assert {*ELSEWHERE, *(code for each in EXPLAINS.values() for code in each)} <= codes
+
+
+def test_a_healthy_host_has_no_cause() -> None:
+    found = verdict()
+    assert found.causes == ()
+    assert found.sentence.startswith("Nothing limits this host")
+
+
+def test_a_neighbour_is_the_cause_of_full_cpus() -> None:
+    found = verdict(rates={**FULL, **COMPILER})
+    assert found.sentence.startswith("CPU time limits this host: 99% of 8 CPUs")
+    assert "Used by cc1plus (2 processes) 76%, mysqld (pid 1322) 16%." in found.sentence
+    assert found.sentence.endswith(
+        "Cause: cc1plus does 76% of the CPUs' work, the server 16% (HOST01@cc1plus)."
+    )
+    assert found.causes == ("HOST01@cc1plus",)
+
+
+def test_a_neighbour_that_uses_less_than_the_server_comes_behind_its_statements() -> None:
+    own = {"process.utime_ticks.1322/mysqld": 450.0, "process.utime_ticks.501/cc1plus": 200.0}
+    scans = {"handler_read_rnd_next": 9e6}
+    found = verdict(rates={**FULL, **own}, status_rates=scans, activity=looked(SCAN))
+    assert found.causes == ("SESS12", "HOST01@cc1plus")
+    assert "seen most: select count(*) from orders where note = ? (SESS12)" in found.sentence
+
+
+def test_of_two_neighbours_the_larger_and_the_servers_own_statements_are_named() -> None:
+    others = {"process.utime_ticks.501/aaa": 250.0, "process.utime_ticks.502/zzz": 300.0}
+    found = verdict(
+        rates={**FULL, **others}, status_rates={"handler_read_rnd_next": 9e6}, activity=looked(SCAN)
+    )
+    assert found.causes == ("HOST01@zzz", "SESS12")
+
+
+def test_a_neighbour_is_the_cause_of_a_full_device() -> None:
+    found = verdict(rates={**SLOW_DISK, **FIO, **OWN_READS})
+    assert found.sentence.startswith("The device nvme1n1 limits this host: 18,000 reads/s")
+    assert "Cause: fio reads and writes 1,100.0 MB/s, the server 100.0" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("pages_s", "rates", "begins"),
+    [
+        (4_000.0, {}, None),
+        (4_000.0, FULL, None),
+        (80_000.0, {}, "Statements wait: the buffer pool is 128 MiB for 2 GiB of data"),
+        (80_000.0, FULL, "Cause: the buffer pool is 128 MiB for 2 GiB of data"),
+    ],
+)
+def test_pages_read_again_and_again_are_a_cause_whether_or_not_the_cpus_are_full(
+    pages_s: float, rates: dict[str, float], begins: str | None
+) -> None:
+    found = verdict(**{**SMALL, "rates": rates, "status_rates": {"innodb_buffer_pool_reads": pages_s}})
+    assert ("POOL01" in found.causes) == (begins is not None)
+    assert begins is None or begins in found.sentence
+
+
+def test_sorts_in_many_parts_are_named_before_the_statement_that_sorts() -> None:
+    sorts = {"sort_merge_passes": 4_000.0, "sort_scan": 200.0, "sort_rows": 8e5, "handler_read_rnd_next": 9e6}
+    found = verdict(
+        rates=FULL, variables={"sort_buffer_size": "1024"}, status_rates=sorts, activity=looked(SCAN)
+    )
+    assert found.causes == ("SESS02", "SESS12")
+
+
+@pytest.mark.parametrize("rates", [{}, FULL], ids=["an idle host", "full CPUs"])
+def test_sessions_that_wait_for_metadata_come_first(rates: dict[str, float]) -> None:
+    found = verdict(rates=rates, gauges=METADATA)
+    assert found.sentence.startswith("8.0 sessions wait for a metadata lock (LOCK04).")
+    assert ("Also, CPU time limits this host" in found.sentence) == bool(rates)
+    assert ("No hardware is saturated" in found.sentence) != bool(rates)
+    assert found.causes[0] == "LOCK04"
+    assert (found.limiting is not None) == bool(rates)
+
+
+def test_what_the_sentence_names_is_listed_first() -> None:
+    evidence = unwell(rates={**FULL, **COMPILER}, gauges=METADATA)
+    judgement = judge(evidence, all_rules())
+    found = causes_first(judgement, conclude(evidence, judgement))
+    assert [finding.id for finding in found.findings[:2]] == ["LOCK04", "HOST01@cc1plus"]
+    assert sorted(f.id for f in found.findings) == sorted(f.id for f in judgement.findings)
+
+
+def test_a_hot_row_and_refused_connections_are_both_named() -> None:
+    found = verdict(
+        rates=FULL,
+        status_rates={
+            "innodb_row_lock_time": 9_000.0,
+            "innodb_row_lock_waits": 300.0,
+            "connection_errors_max_connections": 40.0,
+        },
+    )
+    assert found.causes[:2] == ("SESS08", "LOCK02")
+    assert found.sentence.index("were refused") < found.sentence.index("9.0 sessions wait for a row")
+    assert "Also, CPU time limits this host" in found.sentence
+
+
+def test_connections_that_were_refused_long_ago_are_no_cause() -> None:
+    assert verdict(status={"max_used_connections": 499.0}).causes == ()
+
+
+def test_a_server_that_lets_nobody_in_is_said() -> None:
+    evidence = unwell(has_server=False)
+    evidence.window.errors["mysql_status"] = "error 1040: Too many connections; tried again in 2 s"
+    found = conclude(evidence, judge(evidence, all_rules()))
+    assert found.sentence.startswith(
+        "The server refuses connections: all that max_connections allows are taken."
+    )

@@ -1,0 +1,30 @@
+"""What the driver is asked to do."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from headrace.target.local import LocalTarget
+from headrace.workloads import make_workload
+from headrace.workloads.drive.workload import SEEDS, Driven
+from headrace.workloads.workload import Context
+
+
+def test_a_block_has_arrivals_and_keys_of_its_own() -> None:
+    context = Context(LocalTarget(), "owner", "/tmp", None, 1.0, 0.0, Path("/tmp"))
+    workload = make_workload("oltp", {"rate": 100})
+    assert isinstance(workload, Driven)
+
+    def seed(block: int) -> int:
+        return int(asyncio.run(workload._spec(replace(context, block=block)))["seed"])
+
+    seeds = [seed(block) for block in range(100)]
+    assert len(set(seeds)) == 100
+    assert all(0 <= each < SEEDS for each in seeds)
+    # The trials of a block, and those of a run that goes on tomorrow.
+    assert seed(7) == seeds[7]
+    other = make_workload("oltp", {"rate": 100, "seed": 2})
+    assert isinstance(other, Driven)
+    assert asyncio.run(other._spec(context))["seed"] != seeds[0]

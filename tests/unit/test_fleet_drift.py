@@ -1,0 +1,456 @@
+"""What differs between hosts and what does not: every planted difference, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from headrace.analysis.result import Interval, Verdict
+from headrace.errors import StoreError
+from headrace.fleet import files
+from headrace.fleet.drift import Between, Collected, Drift
+from headrace.fleet.evidence import Evidence, _Tested, ranked
+from headrace.fleet.findings import Findings
+from headrace.fleet.values import is_own, means_the_same, plain_value
+from headrace.model import Value
+from headrace.report import terminal
+from headrace.report.fleet import drift as report
+from headrace.report.fleet import findings as findings_report
+from headrace.rules.rule import Severity
+from headrace.target.local import LocalTarget
+from tests import synthetic
+from tests.folders import TESTS
+
+HOST = json.loads((TESTS / "rules" / "host.json").read_text())
+VARIABLES = json.loads((TESTS / "rules" / "mysql-8.0.json").read_text())["variables"]
+
+
+def answer(number: int, **changes: Any) -> dict[str, Any]:
+    """A MySQL host that differs from others only by what belongs to it; ``changes`` are of its variables."""
+    facts = copy.deepcopy(HOST)
+    facts["hostname"] = name = f"db{number}.example"
+    facts["read_at_ns"] += number * 10**9
+    facts["uptime_s"] = 1000.0 * number
+    facts["memory"]["free_bytes"] = number
+    facts["memory"]["total_bytes"] += number << 20
+    facts["servers"][0]["pid"] = number
+    variables = VARIABLES | {
+        "server_id": str(number),
+        "server_uuid": f"uuid-{number}",
+        "hostname": name,
+        "datadir": "/var/lib/mysql/",
+        "general_log_file": f"/var/lib/mysql/db{number}.log",
+        "relay_log_basename": f"/var/lib/mysql/db{number}-relay-bin",
+        "report_host": f"10.0.0.{number}",
+        "gtid_executed": f"uuid-{number}:1-{number}",
+        "log_bin_basename": "/x",
+        "innodb_undo_directory": f"./db{number}",
+        "some_label": f"db{number}-a",
+        "read_only": "OFF" if number == 1 else "ON",
+        "super_read_only": "OFF" if number == 1 else "ON",
+    }
+    source = {"source_uuid": "uuid-1", "source_server_id": 1, "source_host": "db1", "lag_s": number}
+    facts["server_settings"] = {
+        "vendor": "mysql",
+        "version": "8.0.31",
+        "version_text": "8.0.31",
+        "variables": variables | changes,
+        "pid": number,
+        "replication": [] if number == 1 else [source],
+        "replicas": [{"server_id": n} for n in range(2, 6)] if number == 1 else [],
+        "set_since_start": [],
+        "persisted": {},
+    }
+    return {"facts": facts, "lasting": {"sysctls": {}, "options": {}}}
+
+
+def drift_of(answers: Mapping[str, Any]) -> Drift:
+    collected = Collected()
+    for name, found in answers.items():
+        collected.add(name, found)
+    return collected.drift()
+
+
+def five(**changes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    return {f"db{n}": answer(n, **changes.get(f"db{n}", {})) for n in range(1, 6)}
+
+
+def test_equal_hosts_do_not_differ() -> None:
+    found = drift_of(five())
+    assert found.differences == ()
+    assert found.own == ()
+    assert found.failovers == ()
+    assert found.compared > 300
+    assert {"server_id", "server_uuid", "hostname", "report_host"} <= set(found.masked)
+    assert "innodb_data_file_path" not in found.masked
+
+
+def test_every_kind_of_difference_is_found() -> None:
+    answers = five(db3={"innodb_io_capacity": "4000"}, db4={"read_only": "OFF"})
+    facts = {name: found["facts"] for name, found in answers.items()}
+    facts["db2"]["sysctls"]["vm.swappiness"] = "42"
+    facts["db2"]["kernel"]["release"] = "6.6.6"
+    facts["db5"]["server_settings"]["version_text"] = "8.0.32"
+    facts["db5"]["cpu"]["online_count"] = 4
+    facts["db5"]["memory"]["total_bytes"] //= 2
+    facts["db4"]["block_devices"][2]["queue"]["scheduler"] = "bfq"
+    facts["db4"]["file_systems"][4]["options"].append("dirsync")
+    facts["db4"]["servers"][0]["allocator"]["name"] = "jemalloc"
+    found = drift_of(answers)
+    odd = {difference.name: difference.odd for difference in found.differences}
+    assert odd == {
+        "innodb_io_capacity": ("db3",),
+        "read_only of a replica": ("db4",),
+        "vm.swappiness": ("db2",),
+        "kernel": ("db2",),
+        "server": ("db5",),
+        "CPUs online": ("db5",),
+        "memory": ("db5",),
+        "data disk: scheduler": ("db4",),
+        "data directory: options": ("db4",),
+        "server's allocator": ("db4",),
+    }
+    [slower] = found.failovers
+    assert (slower.replica, slower.source) == ("db5", "db1")
+    assert slower.reasons[0] == "4 CPUs against 8"
+    assert "memory" in slower.reasons[1]
+
+
+def test_a_tie_has_no_usual_value() -> None:
+    found = drift_of(dict(list(five(db1={"x": "1"}, db2={"x": "2"}).items())[:2]))
+    [difference] = [each for each in found.differences if each.name == "x"]
+    assert difference.usual is None
+    assert difference.odd == ("db1", "db2")
+
+
+def test_one_host_is_compared_with_its_files_only() -> None:
+    one = answer(1)
+    one["lasting"]["sysctls"] = {"vm.swappiness": ["7", "/etc/sysctl.conf"]}
+    text = shown(drift_of({"db1": one}), None)
+    assert "not two hosts to compare" in text
+    assert "7 (/etc/sysctl.conf)" in text
+    assert "agree" not in text
+
+
+def test_a_replica_whose_commits_wait_longer_is_found() -> None:
+    cheap = {
+        "sync_binlog": "0",
+        "innodb_flush_log_at_trx_commit": "2",
+        "innodb_buffer_pool_size": str(8 << 30),
+    }
+    dear = {
+        "sync_binlog": "1",
+        "innodb_flush_log_at_trx_commit": "1",
+        "innodb_buffer_pool_size": str(1 << 30),
+    }
+    changes = {f"db{n}": cheap for n in (1, 2, 3, 4)}
+    [found] = drift_of(five(**changes, db5=dear)).failovers
+    assert found.reasons == (
+        "innodb_buffer_pool_size 1 GiB against 8 GiB",
+        "sync_binlog 1 against 0: each commit waits longer",
+        "innodb_flush_log_at_trx_commit 1 against 2: each commit waits longer",
+    )
+
+
+def test_running_files_and_persisted_are_three_drifts() -> None:
+    one = answer(1, max_connections="500", innodb_io_capacity="300", sort_buffer_size="262144")
+    one["lasting"] = {
+        "sysctls": {"vm.swappiness": ["7", "/etc/sysctl.conf"], "no.such": ["1", "x"]},
+        "options": {
+            "max_connections": ["151", "/etc/my.cnf"],
+            "innodb_io_capacity": ["200", "/etc/my.cnf"],
+            "innodb_buffer_pool_size": [VARIABLES["innodb_buffer_pool_size"], "/etc/my.cnf"],
+            "server_id": ["99", "/etc/my.cnf"],
+        },
+    }
+    settings = one["facts"]["server_settings"]
+    settings["persisted"] = {"innodb_io_capacity": "400"}
+    settings["set_since_start"] = ["sort_buffer_size", "max_connections", "server_id"]
+    found = {(each.between, each.name): (each.running, each.named) for each in drift_of({"db1": one}).own}
+    swappiness = str(HOST["sysctls"]["vm.swappiness"])
+    assert found == {
+        (Between.FILE, "vm.swappiness"): (swappiness, "7"),
+        (Between.FILE, "max_connections"): ("500", "151"),
+        (Between.PERSISTED, "innodb_io_capacity"): ("300", "400"),
+        (Between.BOTH, "innodb_io_capacity"): ("400", "200"),
+        (Between.NOWHERE, "sort_buffer_size"): ("262144", ""),
+    }
+
+
+@pytest.mark.parametrize(
+    ("variable", "running", "named", "same"),
+    [
+        ("max_connections", "151", "151", True),
+        ("max_connections", "151", "200", False),
+        ("innodb_log_file_size", "1073741824", "1G", True),
+        ("innodb_file_per_table", "ON", "1", True),
+        ("innodb_file_per_table", "OFF", "1", False),
+        ("long_query_time", "10.000000", "10", True),
+        ("sql_mode", "STRICT_TRANS_TABLES,NO_ZERO_DATE", "no_zero_date, strict_trans_tables", True),
+        ("sql_mode", "STRICT_TRANS_TABLES", "", False),
+        ("optimizer_switch", "index_merge=on,mrr=off", "mrr=off", True),
+        ("optimizer_switch", "index_merge=on,mrr=on", "mrr=off", False),
+        ("character_set_server", "utf8mb3", "utf8", True),
+        ("log_bin", "ON", "mysql-bin", True),
+        ("log_bin", "OFF", "mysql-bin", False),
+        ("thread_cache_size", "9", "-1", True),
+        ("innodb_flush_method", "O_DIRECT", "4", True),
+        ("query_cache_type", "OFF", "1", False),
+        ("max_allowed_packet", "16776192", "16777000", True),
+        ("innodb_buffer_pool_size", "134217728", "130M", True),
+        ("innodb_buffer_pool_size", "134217728", "1G", False),
+        ("init_connect", "<removed>", "SET x", True),
+        ("open_files_limit", "65535", "1024", True),
+        ("innodb_io_capacity", "1024", "1500", False),
+    ],
+)
+def test_a_value_of_a_file_is_read_as_the_server_reads_it(
+    variable: str, running: str, named: str, same: bool
+) -> None:
+    variables = {"innodb_buffer_pool_chunk_size": "134217728"}
+    if named == "130M":
+        running = "268435456"
+    assert means_the_same(variable, running, named, variables) is same
+
+
+def test_names_paths_and_addresses_belong_to_a_host() -> None:
+    for name in ("server_id", "server_uuid", "server_uid", "pid_file", "log_error", "tmpdir", "wsrep_node_name",
+                 "bind_address", "mysqlx_port", "ssl_key", "gtid_slave_pos", "slow_query_log_file"):  # fmt: skip
+        assert is_own(name), name
+    for name in ("innodb_io_capacity", "innodb_data_file_path", "log_bin", "sync_binlog", "innodb_file_per_table",
+                 "port_open_timeout", "ssl_cipher", "tls_version", "gtid_mode", "gtid_strict_mode"):  # fmt: skip
+        assert not is_own(name), name
+    assert plain_value(" 1G ") == "1073741824"
+
+
+@pytest.fixture
+async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A host's /etc below a folder."""
+    monkeypatch.setattr(files, "SYSCTL_FOLDERS", tuple(f"{tmp_path}{each}" for each in files.SYSCTL_FOLDERS))
+    monkeypatch.setattr(files, "SYSCTL_CONF", f"{tmp_path}/etc/sysctl.conf")
+    script = files.SCRIPT
+    for path in (
+        "/etc/sysctl.d",
+        "/run/sysctl.d",
+        "/usr/local/lib/sysctl.d",
+        "/usr/lib/sysctl.d",
+        "/etc/sysctl.conf",
+    ):
+        script = script.replace(f" {path}", f" {tmp_path}{path}")
+    monkeypatch.setattr(files, "SCRIPT", script)
+    monkeypatch.setattr(files, "MAIN_FILES", ())
+    return tmp_path
+
+
+def write(place: Path, texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+async def test_the_files_of_a_host_are_read_in_the_order_in_which_they_count(place: Path) -> None:
+    write(
+        place,
+        {
+            "usr/lib/sysctl.d/50-a.conf": "vm.swappiness = 60\nnet.core.somaxconn=1\n",
+            "usr/lib/sysctl.d/60-b.conf": "vm.swappiness = 50\n",
+            "etc/sysctl.d/60-b.conf": "# in place of the other\n-vm/swappiness = 10\nnet.ipv4.conf.*.x = 1\n",
+            "etc/sysctl.conf": "net/ipv4/conf/eth0.1/forwarding = 1\n; off\n",
+            "my.cnf": f"[client]\npassword = secret\n[mysqld]\nmax_connections = 100\n!includedir {place}/conf.d\n"
+            "[mysqld]\nsort-buffer-size = 1M # a comment\n",
+            "conf.d/a.cnf": "[mysqld]\nloose_max-connections = 200\nskip-log-bin\nwsrep_sst_auth=u:p\n",
+            "conf.d/b.cnf": f"[mysqld]\ninit_connect='SET x'\nsql_mode = ''\n!include {place}/last.cnf\n",
+            "conf.d/ignored.txt": "[mysqld]\nmax_connections = 1\n",
+            "last.cnf": "[mysqld]\nskip-name-resolve\n",
+        },
+    )
+    server = {
+        "pid": 7,
+        "command_line": ["mysqld", f"--defaults-file={place}/my.cnf", "--port=1", "--big-tables"],
+    }
+    facts = {"servers": [server], "server_settings": {"pid": 7}}
+    found = await files.lasting(LocalTarget(), facts)
+    assert {name: value for name, (value, _) in found.sysctls.items()} == {
+        "vm.swappiness": "10",
+        "net.core.somaxconn": "1",
+        "net.ipv4.conf.eth0/1.forwarding": "1",
+    }
+    assert {name: value for name, (value, _) in (found.options or {}).items()} == {
+        "max_connections": "200",
+        "skip_log_bin": "ON",
+        "log_bin": "OFF",
+        "sql_mode": "",
+        "skip_name_resolve": "ON",
+        "name_resolve": "OFF",
+        "sort_buffer_size": "1M",
+        "port": "1",
+        "big_tables": "ON",
+    }
+    assert found.options is not None
+    assert found.options["max_connections"][1] == f"{place}/conf.d/a.cnf"
+    assert found.options["port"][1] == "the command line"
+
+
+async def test_a_host_without_files_or_server_has_nothing_lasting(place: Path) -> None:
+    found = await files.lasting(LocalTarget(), {"servers": [], "server_settings": None})
+    assert found.to_json() == {"sysctls": {}, "options": None, "unreadable": []}
+
+
+async def test_a_file_that_is_too_large_is_named_and_not_read(place: Path) -> None:
+    write(place, {"my.cnf": "[mysqld]\nmax_connections = 1\n" + "#" * files.MOST_BYTES})
+    server = {"pid": 7, "command_line": ["mysqld", f"--defaults-file={place}/my.cnf"]}
+    found = await files.lasting(LocalTarget(), {"servers": [server], "server_settings": {"pid": 7}})
+    assert found.unreadable == (f"{place}/my.cnf",)
+    assert "max_connections" not in (found.options or {})
+
+
+def test_a_server_that_was_not_asked_does_not_look_like_one_that_agrees() -> None:
+    answers = five()
+    answers["db2"]["facts"]["server_settings"] = None
+    answers["db2"]["why_no_server"] = "2 servers run on this host"
+    answers["db3"]["facts"]["server_settings"] = None
+    answers["db3"]["facts"]["errors"] = [{"path": "/s", "error": "log in: access denied"}]
+    answers["db4"]["lasting"]["unreadable"] = ["/etc/my.cnf"]
+    answers["db4"]["facts"]["server_settings"]["set_since_start"] = ["sort_buffer_size"]
+    found = drift_of(answers)
+    assert found.gaps == {
+        "no server was compared: 2 servers run on this host": ("db2",),
+        "no server was compared: log in: access denied": ("db3",),
+        "files that could not be read: /etc/my.cnf": ("db4",),
+    }
+    assert found.own == ()
+    assert "db2: no server was compared" in shown(found, None)
+
+
+def effect(before: str, after: str, ratio: float, verdict: Verdict) -> _Tested:
+    interval = Interval(ratio, ratio - 0.03, ratio + 0.03)
+    return _Tested(
+        "server.innodb_io_capacity", before, after, "throughput", interval, verdict, "io", "3 May 2026"
+    )
+
+
+class Known(Evidence):
+    def __init__(self, *known: _Tested) -> None:
+        self._tested = list(known)
+
+
+@pytest.fixture
+def differing() -> Drift:
+    changes = {"db3": {"innodb_io_capacity": "4000"}}
+    return drift_of(five(**changes, db2={"sort_buffer_size": "1"}, db1={"sort_buffer_size": "1"}))
+
+
+def shown(drift: Drift, evidence: Evidence | None, *, everything: bool = False) -> str:
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(terminal.show(report.parts(drift, ranked(drift, evidence), everything=everything)))
+    return console.export_text()
+
+
+def test_a_measured_cost_comes_first_with_its_interval(differing: Drift) -> None:
+    usual = VARIABLES["innodb_io_capacity"]
+    for known in (
+        effect(usual, "4000", 0.91, Verdict.WORSE),
+        effect("4000", usual, 1.0989, Verdict.BETTER),
+    ):
+        rows = ranked(differing, Known(known))
+        assert rows[0].difference.name == "innodb_io_capacity"
+        assert rows[0].loss_hosts == pytest.approx(0.09, abs=0.001)
+        text = shown(differing, Known(known))
+        assert "costs 9% (6 to 1" in text
+        assert "of throughput in io of 3 May 2026" in text
+    assert ranked(differing, None)[0].difference.name == "sort_buffer_size"
+
+
+def test_what_was_measured_to_cost_nothing_is_last_and_not_shown(differing: Drift) -> None:
+    usual = VARIABLES["innodb_io_capacity"]
+    known = Known(effect(usual, "4000", 1.0, Verdict.EQUIVALENT))
+    assert ranked(differing, known)[-1].difference.name == "innodb_io_capacity"
+    assert "no cost was measured for innodb_io_capacity" in shown(differing, known)
+    assert "costs nothing that could be seen" in shown(differing, known, everything=True)
+    other = Known(effect("1", "2", 0.5, Verdict.WORSE))
+    assert all(row.loss_hosts is None for row in ranked(differing, other))
+
+
+def test_an_experiment_knows_its_single_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the unit of the plan (4K), in both directions, and nothing where two settings changed at once."""
+    levels: dict[str, dict[str, Value]] = {
+        "low": {"server.innodb_io_capacity": 4000, "server.sort_buffer_size": "256K"},
+        "high": {
+            "server.innodb_io_capacity": VARIABLES["innodb_io_capacity"],
+            "server.sort_buffer_size": "256K",
+        },
+        "both": {"server.innodb_io_capacity": 9, "server.sort_buffer_size": "1"},
+    }
+    monkeypatch.setattr(synthetic, "settings_of", lambda configuration, condition: levels[configuration])
+    effects = {"low": 1.0, "high": 1.25, "both": 2.0}
+    synthetic.make(tmp_path / "io", synthetic.Shape(effects=effects, blocks=8, noise=0.005))
+    drift = drift_of(five(db3={"innodb_io_capacity": "4000"}, db2={"sort_buffer_size": "1"}))
+    first, second = ranked(drift, Evidence([tmp_path / "io"]))
+    [measured] = first.measured
+    assert (first.difference.name, measured.value, measured.verdict) == (
+        "innodb_io_capacity", "4000", Verdict.WORSE
+    )  # fmt: skip
+    assert measured.ratio.low is not None
+    assert measured.ratio.high is not None
+    assert measured.ratio.low < 0.8 < measured.ratio.high
+    assert first.loss_hosts == pytest.approx(0.2, abs=0.02)
+    assert second.measured == ()
+    with pytest.raises(StoreError):
+        Evidence([tmp_path / "other"])
+
+
+def test_a_comparison_needs_no_extra() -> None:
+    """Hosts are compared where neither SciPy nor Arrow is installed."""
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(('scipy', 'pyarrow', 'duckdb', 'yaml')))\n"
+        "import headrace.fleet.evidence, headrace.report.fleet.drift, headrace.fleet.inventory"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def finding(code: str, severity: Severity) -> dict[str, Any]:
+    return {
+        "id": code,
+        "code": code,
+        "title": f"About {code}",
+        "severity": str(severity),
+        "summary": "1 of 2",
+    }
+
+
+def hunts() -> Iterator[tuple[str, dict[str, Any]]]:
+    for number in range(1, 11):
+        rows = [finding("MEM01", Severity.ADVICE)]
+        if number != 4:
+            rows.append(finding("NET01", Severity.COST))
+        if number == 7:
+            rows += [finding("CPU01", Severity.LIMIT), finding("MEM01", Severity.RISK)]
+        yield f"db{number}", {"verdict": "fine", "findings": rows}
+
+
+def test_findings_are_ranked_by_cost_then_by_hosts_and_the_odd_ones_are_named() -> None:
+    found = Findings()
+    for host, one in hunts():
+        found.add(host, one)
+    assert [(each.code, len(each.hosts)) for each in found.ranked()] == [
+        ("CPU01", 1),
+        ("MEM01", 10),
+        ("NET01", 9),
+    ]
+    assert found.by_code["MEM01"].worst is Severity.RISK
+    assert [(common.code, few_have, hosts) for common, few_have, hosts in found.odd()] == [
+        ("CPU01", True, ("db7",)),
+        ("NET01", False, ("db4",)),
+    ]
+    content = findings_report.to_json(found)
+    assert content["findings"][0]["hosts"] == {"db7": "bottleneck"}

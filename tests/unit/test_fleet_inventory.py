@@ -1,0 +1,148 @@
+"""Where a fleet's hosts come from: files of our own, and those that people have already."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.errors import PlanError
+from headrace.fleet.inventory import load, only
+from headrace.target import TargetSpec
+
+
+def test_a_range_of_names_is_a_fleet() -> None:
+    fleet = load("db[1-3],root@other:2222")
+    assert list(fleet.hosts) == ["db1", "db2", "db3", "other:2222"]
+    assert fleet.hosts["db1"].spec == TargetSpec("ssh", host="db1", reconnect_s=20.0)
+    assert fleet.hosts["other:2222"].spec.user == "root"
+    assert (fleet.fan_out, fleet.fan_out_jump) == (64, 8)
+
+
+def test_a_group_overrides_the_fleet_and_a_host_has_the_tags_of_all_its_lists(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text(
+        """
+        [fleet]
+        hosts = ["db[1-4]"]
+        user = "root"
+        tags = ["prod"]
+        jump = "gate"
+        fan_out = 8
+        mysql = { socket = "/run/mysqld/mysqld.sock" }
+        [[fleet.groups]]
+        hosts = ["db[2-4]", "::1"]
+        port = 2222
+        tags = ["replica"]
+        [[fleet.groups]]
+        files = ["more.txt"]
+        user = "dba"
+        sudo = true
+        mysql = { defaults_file = "~/.my.cnf" }
+        """
+    )
+    (tmp_path / "more.txt").write_text("web[01-02]  # a comment\n\n# another\n")
+    fleet = load(str(file))
+    assert list(fleet.hosts) == ["db1", "db2", "db3", "db4", "::1", "web01", "web02"]
+    first, second, last = (fleet.hosts[name] for name in ("db1", "db2", "web02"))
+    assert (first.spec.port, second.spec.port, second.spec.jump) == (None, 2222, "gate")
+    assert (sorted(first.tags), sorted(second.tags)) == (["prod"], ["prod", "replica"])
+    assert (last.spec.user, last.spec.sudo, last.login.defaults_file) == ("dba", True, "~/.my.cnf")
+    assert first.login.socket == "/run/mysqld/mysqld.sock"
+    assert fleet.hosts["::1"].spec.host == "::1"
+    assert fleet.fan_out == 8
+    assert list(only(fleet, tags=("prod", "!replica")).hosts) == ["db1", "web01", "web02"]
+    assert list(only(fleet, "db[3-4]").hosts) == ["db3", "db4"]
+    with pytest.raises(PlanError, match="not in the fleet: db9"):
+        only(fleet, "db9")
+    with pytest.raises(PlanError, match="no host of the fleet has these tags"):
+        only(fleet, tags=("eu",))
+
+
+def ansible(tmp_path: Path, content: Any) -> str:
+    file = tmp_path / "inventory.json"
+    file.write_text(json.dumps(content))
+    return str(file)
+
+
+def test_an_inventory_of_ansible(tmp_path: Path) -> None:
+    variables = {
+        "db1": {"ansible_host": "10.0.0.1", "ansible_port": "2201", "ansible_user": "dba"},
+        "db2": {"ansible_ssh_host": "10.0.0.2", "ansible_become": "yes"},
+        "db3": {"ansible_ssh_common_args": "-o ProxyJump=gate:22 -o ControlMaster=no"},
+        "db4": {"ansible_host": "{{ lookup('dns', 'db4') }}"},
+        "win": {"ansible_connection": "winrm"},
+    }
+    content = {
+        "_meta": {"hostvars": variables},
+        "all": {"children": ["ungrouped", "mysql"]},
+        "mysql": {"children": ["sources", "replicas"]},
+        "sources": {"hosts": ["db1"]},
+        "replicas": {"hosts": ["db2", "db3", "db4", "db5"]},
+        "circle": {"children": ["circle"]},
+        "ungrouped": {"hosts": ["win"]},
+    }
+    hosts = load(ansible(tmp_path, content)).hosts
+    assert set(hosts) == {"db1", "db2", "db3", "db4", "db5", "win"}
+    db1 = hosts["db1"]
+    assert (db1.spec.host, db1.spec.port, db1.spec.user) == ("10.0.0.1", 2201, "dba")
+    assert db1.tags == {"mysql", "sources"}
+    assert hosts["db2"].spec.sudo
+    assert hosts["db3"].spec.jump == "gate:22"
+    assert "template that was not resolved" in hosts["db4"].why_not
+    assert "winrm" in hosts["win"].why_not
+    assert not hosts["db5"].why_not
+
+
+def test_targets_of_prometheus_are_hosts_without_the_exporters_port(tmp_path: Path) -> None:
+    groups = [
+        {"targets": ["db1:9104", "db2:9104"], "labels": {"dc": "eu", "__path__": "/x"}},
+        {"targets": ["db1:9100", "[::1]:9100"], "labels": {"role": "replica"}},
+    ]
+    for name, text in (
+        ("sd.json", json.dumps(groups)),
+        ("sd.yml", "- targets: ['db1:9104', 'db2:9104']\n  labels: {dc: eu}\n"
+                   "- targets: ['db1:9100', '[::1]:9100']\n  labels: {role: replica}\n"),
+    ):  # fmt: skip
+        (tmp_path / name).write_text(text)
+        hosts = load(str(tmp_path / name)).hosts
+        assert set(hosts) == {"db1", "db2", "[::1]"}
+        assert hosts["db1"].tags == {"dc=eu", "role=replica"}
+        assert (hosts["db1"].spec.port, hosts["[::1]"].spec.host) == (None, "::1")
+
+
+def test_one_machine_under_two_names_is_asked_once(tmp_path: Path) -> None:
+    variables = {name: {"ansible_host": "10.0.0.1"} for name in ("db1", "db1-old")}
+    hosts = load(ansible(tmp_path, {"_meta": {"hostvars": variables}})).hosts
+    assert hosts["db1-old"].why_not == "it is db1 under another name"
+    assert not hosts["db1"].why_not
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("fleet.toml", "[fleet]\nhost = ['db1']", "fleet.host: extra inputs"),
+        ("fleet.toml", "[fleet]\nhosts = ['db1']\nport = 70000", "fleet.port: "),
+        ("fleet.toml", "[flet]\n", "has no \\[fleet\\]"),
+        ("fleet.toml", "[fleet]\n", "has no hosts"),
+        ("fleet.toml", "[fleet", "not TOML"),
+        ("a.json", "{", "not JSON"),
+        ("a.json", '{"db1": 1}', "ansible-inventory"),
+        ("a.json", '[{"target": 1}]', "file_sd"),
+        ("a.yml", "a: [", "not YAML"),
+        ("a.txt", "db[1-", "brackets"),
+        ("a.txt", "\n", "has no hosts"),
+        ("a.txt", "\xff\xfe", "has no hosts|target|text"),
+    ],
+)
+def test_a_wrong_list_is_refused_with_its_place(tmp_path: Path, name: str, text: str, said: str) -> None:
+    (tmp_path / name).write_text(text, encoding="latin-1")
+    with pytest.raises(PlanError, match=said):
+        load(str(tmp_path / name))
+
+
+def test_a_missing_file_is_no_host_of_that_name() -> None:
+    with pytest.raises(PlanError, match="no such file"):
+        load("fleet.toml")

@@ -1,0 +1,60 @@
+"""What changed between a hunt and a proof on the live host: then the baseline is not what the finding saw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.model import Facts
+from headrace.moved import moved
+from headrace.snapshot import save
+from tests.commands import headrace
+from tests.rules.hosts import healthy, saved, unwell
+
+
+def facts(**changes: Any) -> Facts:
+    return Facts("0" * 16, unwell(**changes).raw)
+
+
+def test_a_host_that_stayed_as_it_was() -> None:
+    assert moved(facts(), facts()) == []
+    assert moved(facts(), facts(variables={"gtid_binlog_pos": "0-1-42"})) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"variables": {"sort_buffer_size": "4194304"}}, "sort_buffer_size is 4194304, the finding saw "),
+        ({"facts": {"sysctls.vm.swappiness": "37"}}, "vm.swappiness is 37, the finding saw "),
+        ({"facts": {"hostname": "db2"}}, "this host is db2, the finding is of "),
+        ({"version": "11.4.2"}, "the server's version is 11.4.2, not "),
+        ({"has_server": False}, "the server cannot be asked"),
+        (
+            {"facts": {"block_devices.nvme1n1.queue.scheduler": "bfq"}},
+            "nvme1n1 scheduler is bfq, the finding",
+        ),
+        ({"facts": {"file_systems./var/lib/mysql.super_options": ["rw", "nodiscard"]}}, "/var/lib/mysql: "),
+    ],
+    ids=["variable", "sysctl", "host", "version", "no server", "queue", "mount"],
+)
+def test_a_difference_is_named(changes: dict[str, Any], said: str) -> None:
+    found = moved(facts(), facts(**changes))
+    assert len(found) == 1
+    assert found[0].startswith(said)
+
+
+def test_a_hunt_without_a_server_needs_none() -> None:
+    assert moved(facts(has_server=False), Facts("0" * 16, healthy().raw)) == []
+
+
+def test_a_proof_on_another_host_is_refused_before_it_starts(tmp_path: Path) -> None:
+    scheduler = {"block_devices.nvme1n1.queue.scheduler": "bfq", "hostname": "elsewhere"}
+    save(saved(has_server=False, facts=scheduler), tmp_path / "a.hunt")
+    options = ["--from", str(tmp_path / "a.hunt"), "--output", str(tmp_path / "x")]
+    done = headrace("prove", "--live", "BLK01@nvme1n1", *options)
+    assert done.returncode != 0
+    assert "the host is not what the finding saw" in done.stderr
+    assert "the finding is of elsewhere" in done.stderr
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,64 @@
+"""``headrace serve`` as a command: where it refuses to listen, its users, what it needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.web.users import Role, Users
+from tests.unit.test_extras import headrace_without
+
+PASSWORD = "correct horse battery"
+
+
+def serve(folder: Path, *arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "headrace", "serve", "--data", str(folder / "history"), *arguments]
+    env = {**os.environ, "HOME": str(folder)}
+    return subprocess.run(argv, capture_output=True, text=True, input=typed, env=env, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:8306", "db.example.com:8306"])
+def test_an_address_that_others_reach_needs_tls(tmp_path: Path, address: str) -> None:
+    answer = serve(tmp_path, "--listen", address)
+    assert answer.returncode == 5, answer.stderr
+    assert "needs TLS" in answer.stderr
+
+
+def test_and_users(tmp_path: Path) -> None:
+    (tmp_path / "c.pem").write_text("")
+    answer = serve(
+        tmp_path, "--listen", "0.0.0.0:0", "--tls-cert", f"{tmp_path}/c.pem", "--tls-key", f"{tmp_path}/c.pem"
+    )
+    assert answer.returncode == 5, answer.stderr
+    assert "needs users" in answer.stderr
+    assert "--add-user" in answer.stderr
+
+
+@pytest.mark.parametrize("address", ["", "8306", "localhost", "127.0.0.1:x", "127.0.0.1:99999"])
+def test_what_is_no_address(tmp_path: Path, address: str) -> None:
+    assert serve(tmp_path, "--listen", address).returncode == 3
+
+
+def test_a_user_is_added_and_removed(tmp_path: Path) -> None:
+    typed = f"{PASSWORD}\n"
+    answer = serve(tmp_path, "--add-user", "ann", "--role", "operator", typed=typed)
+    assert answer.returncode == 0, answer.stderr
+    users = Users(tmp_path / "history" / "users")
+    assert users.all() == {"ann": Role.OPERATOR}
+    assert users.verify("ann", PASSWORD)
+    assert PASSWORD not in answer.stdout + answer.stderr
+    assert serve(tmp_path, "--add-user", "bob", "--role", "root", typed=typed).returncode == 3
+    assert serve(tmp_path, "--remove-user", "ann").returncode == 0
+    assert not users.all()
+    assert serve(tmp_path, "--remove-user", "ann").returncode == 3
+
+
+def test_without_the_extra_it_is_named(tmp_path: Path) -> None:
+    answer = headrace_without("starlette", arguments=["serve", "--data", str(tmp_path)])
+    assert answer.returncode == 4, answer.stderr
+    assert "pip install 'headrace[web]'" in answer.stderr
+    assert "Traceback" not in answer.stderr

@@ -1,0 +1,351 @@
+"""When a host is full: peaks, trends and dates against a planted truth."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from headrace.analysis.intervals import Interval
+from headrace.archive.files import DAY_S, HOUR_S, Archive
+from headrace.archive.tables import METRICS, STATES, Table
+from headrace.cli.size import size_app
+from headrace.errors import NothingMeasured, StoreError
+from headrace.report import html, jsonform, terminal
+from headrace.report.size import full as page
+from headrace.size import capacity, full, history
+from headrace.size.history import History, Peaks
+from headrace.size.model import Demand, Resource
+from tests.unit.test_sweep_report import make
+
+DAY = 1_700_006_400 // DAY_S  # a whole number of days since 1970
+WEEK = np.array([1.0, 1.02, 1.05, 1.0, 0.98, 0.8, 0.75])
+EXACT = capacity.exactly
+
+
+def peaks(days: int, a_day: float, noise: float = 0.03, seed: int = 1, start: float = 1.0) -> Peaks:
+    """Daily peaks that grow by the same amount, ``start`` at the end, with a season of the week."""
+    rng = np.random.default_rng(seed)
+    t = np.arange(days) - (days - 1.0)
+    values = (start + a_day * t) * WEEK[np.arange(days) % 7] * (1 + noise * rng.standard_normal(days))
+    return Peaks(np.arange(days, dtype=np.int64) + DAY, values)
+
+
+def one_host(used: dict[Resource, Sequence[float]], name: str = "db1", **more: Any) -> History:
+    values = {r: np.asarray(v, dtype=np.float64) for r, v in used.items()}
+    return History(Demand(name, DAY * DAY_S, HOUR_S, values), **more)
+
+
+def dated(found: Peaks, knee: float) -> tuple[full.State, Interval | None]:
+    laws = full.growth(found)
+    assert laws
+    return full.date(laws, EXACT(knee), 1000, np.random.default_rng(1))
+
+
+def test_a_steady_growth_has_its_date() -> None:
+    state, day = dated(peaks(60, 0.004), 1.05 * 1.4)
+    assert state is full.State.DATED
+    assert day is not None
+    assert day.low is not None
+    assert day.high is not None
+    assert day.low <= 100 <= day.high
+    assert 0 < day.low < day.estimate < day.high < 300
+
+
+@pytest.mark.parametrize("days", [14, 28, 60, 120])
+def test_intervals_of_dates_cover(days: int) -> None:
+    held = 0
+    for seed in range(60):
+        _, day = dated(peaks(days, 0.003, 0.04, seed), 1.05 * 1.3)
+        held += bool(day and day.low is not None and day.high is not None and day.low <= 100 <= day.high)
+    # 95% of 60 with three standard errors.
+    assert held >= 51
+
+
+def test_a_single_wild_day_moves_no_date() -> None:
+    found = peaks(60, 0.004)
+    wild = found.most.copy()
+    wild[-3] *= 8
+    _, plain = dated(found, 1.5)
+    _, other = dated(Peaks(found.day, wild), 1.5)
+    assert plain is not None
+    assert other is not None
+    assert abs(other.estimate - plain.estimate) < 0.25 * plain.estimate
+
+
+def test_what_shrinks_is_never_full() -> None:
+    state, day = dated(peaks(60, -0.004), 2.0)
+    assert state is full.State.NEVER
+    assert day is None
+
+
+def test_less_than_two_weeks_have_no_date() -> None:
+    assert full.growth(peaks(13, 0.004)) == ()
+    host = full.outlook(
+        one_host({Resource.CPU: [1.0] * 240}, peaks={Resource.CPU: peaks(10, 0.004)}),
+        capacity.known("db1", {Resource.CPU: 8.0}),
+    )
+    assert host.outlooks[0].state is full.State.NO_DATE
+    assert host.outlooks[0].day is None
+    assert "no date" in rendered([host])
+
+
+def test_a_week_that_is_missing_is_a_gap() -> None:
+    found = peaks(60, 0.004)
+    kept = np.r_[0:30, 37:60]
+    state, day = dated(Peaks(found.day[kept], found.most[kept]), 1.05 * 1.4)
+    assert state is full.State.DATED
+    assert day is not None
+    assert day.low is not None
+    assert day.high is not None
+    assert day.low <= 100 <= day.high
+
+
+def test_what_is_over_its_knee_is_full_now() -> None:
+    host = full.outlook(
+        one_host({Resource.CPU: [1.9] * 24, Resource.MEMORY: [1.0] * 24}),
+        capacity.known("db1", {Resource.CPU: 2.0, Resource.MEMORY: 100.0}),
+    )
+    first = host.first_full
+    assert first is not None
+    assert (first.resource, first.state) == (Resource.CPU, full.State.NOW)
+    assert "full now" in rendered([host])
+
+
+def test_a_date_counts_from_the_end_of_the_history() -> None:
+    """The same peaks, and a history that goes on for ten days without a whole one."""
+    found = peaks(60, 0.004)
+    known = capacity.known("db1", {Resource.CPU: 8.0})
+    known = replace(known, capacity=replace(known.capacity, limit={Resource.CPU: EXACT(1.5 / 0.91)}))
+    ends = []
+    for days in (60, 70):
+        used = [0.5] * (24 * days)
+        [one] = full.outlook(one_host({Resource.CPU: used}, peaks={Resource.CPU: found}), known).outlooks
+        assert one.day is not None
+        ends.append(one.day.estimate)
+    assert ends[0] - ends[1] == pytest.approx(10)
+
+
+def test_unchanging_peaks_are_no_error() -> None:
+    flat = Peaks(np.arange(30, dtype=np.int64) + DAY, np.full(30, 0.5))
+    state, day = dated(flat, 1.0)
+    assert state in (full.State.NEVER, full.State.LATER)
+    assert day is None or day.estimate > 1000
+    assert dated(Peaks(flat.day, np.zeros(30)), 1.0)[0] is not full.State.NOW
+
+
+def test_one_more_core_helps_only_what_waits_for_cores() -> None:
+    """CPU is first; packets have far more room, and more of them brings nothing."""
+    known = capacity.known("db1", {Resource.CPU: 4.0, Resource.PACKETS: 100_000.0})
+    host = full.outlook(one_host({Resource.CPU: [3.0] * 24, Resource.PACKETS: [5_000.0] * 24}), known)
+    bought = {each.resource: each for each in host.bought}
+    assert bought[Resource.CPU].after > 1.2 * bought[Resource.CPU].before
+    assert bought[Resource.PACKETS].after == bought[Resource.PACKETS].before
+    assert host.in_vain == (Resource.PACKETS,)
+    assert [each.resource for each in host.bottlenecks] == [Resource.CPU, Resource.PACKETS]
+
+
+def test_averages_hide_what_the_peaks_together_show() -> None:
+    """Four hosts with backups at the same hour, and four that take turns: equal means, other peaks."""
+    hours = np.arange(24 * 14)
+
+    def fleet(offset: int) -> list[History]:
+        return [
+            one_host(
+                {Resource.CPU: np.where(hours % 24 == (2 + offset * n) % 24, 3.0, 0.5).tolist()}, f"db{n}"
+            )
+            for n in range(4)
+        ]
+
+    known = {f"db{n}": capacity.known(f"db{n}", {Resource.CPU: 4.0}) for n in range(4)}
+    [same], [turns] = (full.together(fleet(offset), known) for offset in (0, 6))
+    assert same.mean == pytest.approx(turns.mean)
+    assert (same.peak, turns.peak) == (12.0, 4.5)
+    assert same.coincide == pytest.approx(1.0)
+    assert same.without_largest < same.full_at
+    assert full.together(fleet(0)[:1], known) == ()
+
+
+def test_a_gap_of_one_host_is_no_idle_host_of_the_fleet() -> None:
+    first = one_host({Resource.CPU: [1.0, math.nan, 1.0]}, "db0")
+    second = one_host({Resource.CPU: [1.0, 5.0, 1.0]}, "db1")
+    known = {name: capacity.known(name, {Resource.CPU: 8.0}) for name in ("db0", "db1")}
+    [found] = full.together([first, second], known)
+    assert found.peak == 2.0
+    assert found.watched == pytest.approx(2 / 3)
+
+
+def rendered(hosts: Sequence[full.Host], together: Sequence[full.Together] = ()) -> str:
+    from rich.console import Console
+
+    content = page.page_of(hosts, together)
+    assert "<html" in html.render(content)
+    json.dumps(jsonform.render(content), allow_nan=False)
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(terminal.render(content))
+    return console.export_text()
+
+
+# The history of `headrace serve`.
+
+
+def archive_of(root: Path, hosts: int = 2, days: int = 18, missing: range = range(0)) -> Archive:
+    """Hours, as the rollup writes them: CPU that grows by 1% of its start a day, busier at noon."""
+    archive = Archive(root)
+    rng = np.random.default_rng(1)
+    for number in range(hosts):
+        for day in range(days):
+            if day in missing:
+                continue
+            for hour in range(24):
+                t_s = (DAY + day) * DAY_S + hour * HOUR_S
+                busy = (
+                    (1 + 0.01 * day) * (1 + 0.5 * math.sin(math.pi * hour / 24)) * (1 + 0.02 * rng.random())
+                )
+                rows = [("demand", "cpu", busy, 1.2 * busy), ("limit", "cpu", 4.0, 4.0)]
+                rows += [("demand", "packets", 1000 * busy, 2000 * busy), ("cpu", "busy", busy / 4, busy / 3)]
+                write(archive, f"db{number}", t_s, rows)
+    return archive
+
+
+def write(archive: Archive, host: str, t_s: int, rows: Sequence[tuple[str, str, float, float]]) -> None:
+    content = [
+        {"t_s": t_s, "metric": metric, "label": label, "n": 60, "sum": 60 * mean, "least": 0.0, "most": most}
+        for metric, label, mean, most in rows
+    ]
+    put(archive, METRICS, host, t_s, content)
+    state = {
+        "t_s": t_s, "state": "ok", "limiting": "", "minutes": 60, "sampled_s": 3600.0, "sentence": "",
+        "problem": "", "findings": "[]",
+    }  # fmt: skip
+    put(archive, STATES, host, t_s, [state])
+
+
+def put(archive: Archive, table: Table, host: str, t_s: int, rows: Sequence[dict[str, Any]]) -> None:
+    """Without the fsync of ``Archive.write``, which for a thousand files takes half a minute."""
+    path = archive.path(table.name, host, "h", t_s)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(list(rows), table.schema), path)
+
+
+def test_a_history_is_read_in_hours_with_its_highest_minutes(tmp_path: Path) -> None:
+    archive = archive_of(tmp_path / "history", days=16, missing=range(5, 7))
+    first, second = history.read(archive.root)
+    assert (first.host, second.host) == ("db0", "db1")
+    assert (first.demand.start_s, first.demand.step_s) == (DAY * DAY_S, HOUR_S)
+    cpu = first.demand.used[Resource.CPU]
+    assert cpu.shape == (16 * 24,)
+    assert np.flatnonzero(np.isnan(cpu)).tolist() == list(range(5 * 24, 7 * 24))
+    most = first.demand.most[Resource.CPU]
+    assert np.nanmax(np.abs(most / cpu - 1.2)) < 1e-9
+    assert first.limits == {Resource.CPU: 4.0}
+    days = first.peaks[Resource.CPU]
+    assert days.day.tolist() == [DAY + day for day in range(16) if day not in (5, 6)]
+    assert days.most[0] == pytest.approx(np.nanmax(most[:24]))
+    assert any("not watched" in note for note in first.notes)
+
+
+def test_the_command_says_when_and_of_what(tmp_path: Path) -> None:
+    archive = archive_of(tmp_path / "history")
+    out = tmp_path / "full.html"
+    ran = CliRunner().invoke(size_app, ["full", str(archive.root), "--json", "--html", str(out)])
+    assert ran.exit_code == 0, ran.output
+    content = json.loads(ran.stdout)
+    [first, _] = content["hosts"]
+    [cpu] = first["outlooks"]
+    assert (cpu["resource"], cpu["state"]) == ("cpu", "dated")
+    assert cpu["day"]["low"] <= cpu["day"]["estimate"]
+    assert first["unknown"] == ["packets"]
+    assert content["together"][0]["hosts"] == 2
+    assert "is full on" in out.read_text()
+    only = CliRunner().invoke(size_app, ["full", str(archive.root), "--json", "--host", "db1"])
+    assert [host["name"] for host in json.loads(only.stdout)["hosts"]] == ["db1"]
+
+
+def test_a_source_without_anything_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no such file"):
+        history.read(tmp_path / "missing")
+    with pytest.raises(NothingMeasured):
+        history.read(tmp_path)
+    (tmp_path / "db1.jsonl.zst").write_bytes(b"not zstd")
+    with pytest.raises(NothingMeasured):
+        history.read(tmp_path)
+    with pytest.raises(NothingMeasured):
+        history.read(archive_of(tmp_path / "history", hosts=1, days=1).root, hosts=["other"])
+
+
+# Capacity.
+
+
+def test_a_ladder_gives_the_device_and_how_parallel_it_is() -> None:
+    def row(rung: str, ns: float) -> dict[str, Any]:
+        return {"rung": rung, "median_ns": ns, "low_ns": 0.9 * ns, "high_ns": 1.1 * ns, "spoiled_by": []}
+
+    found = capacity.known(
+        "db1",
+        {Resource.CPU: 4.0},
+        ladder={"rungs": [row("device_read", 80_000), row("device_read_32", 5_000)]},
+    )
+    reads = found.capacity.limit[Resource.READS]
+    assert reads.estimate == pytest.approx(200_000)
+    assert reads.low == pytest.approx(1e9 / 5500)
+    # Sixteen at a time: busier before it queues than one disk.
+    assert found.capacity.knee[Resource.READS].estimate == pytest.approx(capacity.assumed_knee(16))
+    assert found.knee_from[Resource.READS].startswith("assumed")
+    with pytest.raises(StoreError):
+        capacity.known("db1", {}, ladder={"rungs": "nothing"})
+
+
+def test_the_assumed_knee_is_that_of_a_queue() -> None:
+    """M/M/1 waits as long as it serves at one half; M/M/2 at sqrt(1/2)."""
+    assert capacity.assumed_knee(1) == pytest.approx(0.5)
+    assert capacity.assumed_knee(2) == pytest.approx(math.sqrt(0.5), abs=0.01)
+    assert capacity.assumed_knee(64) > 0.97
+
+
+def test_a_report_of_a_sweep_tells_its_calls_only(tmp_path: Path) -> None:
+    report = {
+        "levels": [{"load": 8, "throughput_ops_s": {"estimate": 900.0, "low": 880.0, "high": 920.0}}],
+        "objectives": [{"percentile": "p99", "limit_ns": 1e7, "holds": 8}],
+        "knee": None,
+    }
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(report))
+    found = capacity.of_sweep(path)
+    assert found.ops_s == Interval(900.0, 880.0, 920.0)
+    assert found.objective == "p99 within 10 ms"
+    path.write_text('{"levels": 3}')
+    with pytest.raises(StoreError, match="of a sweep"):
+        capacity.of_sweep(path)
+
+
+def test_a_sweep_gives_the_knee_of_what_limited_it(tmp_path: Path) -> None:
+    """Use of the CPU at the last level that kept the objective; what had room left there has no knee of it."""
+    folder = make(tmp_path / "sweep")
+    for trial in folder.trials():
+        raw = folder.trial_path(trial.number) / "raw"
+        raw.mkdir(exist_ok=True)
+        (raw / "facts.json").write_text(json.dumps(folder.facts(trial.facts_hash).data))
+    found = capacity.of_sweep(folder.path)
+    assert list(found.capacity.knee) == [Resource.CPU]
+    knee = found.capacity.knee[Resource.CPU]
+    assert knee.low is not None
+    assert knee.high is not None
+    assert 0.5 < knee.low <= knee.estimate <= knee.high < 1
+    assert found.ops_s is not None
+    known = capacity.known("db1", {Resource.CPU: 2.0, Resource.SOFTIRQ: 1.0}, sweep=found)
+    assert known.capacity.knee[Resource.CPU] == knee
+    assert known.knee_from[Resource.CPU].startswith("measured by sweep")
+    assert known.knee_from[Resource.SOFTIRQ].startswith("assumed")
+    host = full.outlook(one_host({Resource.CPU: [1.0] * 24}), known)
+    assert "calls/s then" in rendered([host])
+    assert "p99 within" in rendered([host])

@@ -1,0 +1,331 @@
+"""Plans of merges: what coincides, what is sure, what it costs, and what bad input is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headrace.analysis.intervals import Interval
+from headrace.errors import PlanError
+from headrace.size import catalogue, cost, table
+from headrace.size.clock import Clock
+from headrace.size.cost import Growth
+from headrace.size.model import Capacity, Demand, Resource
+from headrace.size.plan import Asked, Merged, plan
+from headrace.size.together import DRAWS, Peak, daily_peaks, day_draws, filled, peak, together
+from tests.commands import headrace
+from tests.demands import batch, written
+
+#: One host carries eight averages, and one batch at a time: 0.8 * 18 CPUs.
+HOSTS = "name,cpu,cpu_knee,price,currency,watts,count\nbig,18,0.8,500,USD,300,{count}\n"
+FAST = Asked(seconds=1.0, exact=False)
+
+
+def hosts_file(folder: Path, count: str = "", text: str = HOSTS) -> Path:
+    path = folder / "hosts.csv"
+    path.write_text(text.replace("{count}", count))
+    return path
+
+
+def planned(folder: Path, *, together: bool, count: str = "", asked: Asked = FAST) -> Merged:
+    demands = table.read(written(folder / "demands.csv", batch(8, together=together)))
+    return plan(demands, catalogue.read(hosts_file(folder, count)), asked)
+
+
+def test_peaks_that_coincide_say_no_where_averages_say_yes(tmp_path: Path) -> None:
+    """The planted coincidence: eight nightly batches at 02:00 need 45 CPUs; their averages need 6.5."""
+    found = planned(tmp_path, together=True, count="1")
+    assert found.averages == 1
+    assert not found.fits
+    assert found.unplaced
+    answer = headrace(
+        "size",
+        "merge",
+        str(tmp_path / "demands.csv"),
+        "-c",
+        str(tmp_path / "hosts.csv"),
+        "--within",
+        "2s",
+        "--json",
+    )
+    assert answer.returncode == 13, answer.stderr
+    content = json.loads(answer.stdout)
+    assert content["fits"] is False
+    assert content["averages_ask_for"] == 1
+    assert content["headline"].startswith("No: ")
+
+
+def test_the_same_averages_one_after_the_other_fit(tmp_path: Path) -> None:
+    found = planned(tmp_path, together=False, count="1")
+    assert found.fits
+    assert len(found.hosts) == 1
+    use = found.hosts[0].first
+    assert use is not None
+    assert use.share.low is not None
+    assert use.share.low < use.share.estimate < 1
+    # Eight single peaks would be 45 CPUs: what counts is what is there at one time.
+    assert use.peak.estimate < 14
+
+
+def test_without_a_limit_on_hosts_the_joint_peak_sets_their_number(tmp_path: Path) -> None:
+    found = planned(tmp_path, together=True)
+    assert found.fits
+    assert len(found.hosts) == 4
+    assert all(host.risk <= FAST.risk for host in found.hosts)
+    assert found.price == 2000
+    assert found.watts == 1200
+    assert found.solution.bound <= len(found.hosts) * 500
+
+
+def test_growth_needs_more_and_shrinking_not_less(tmp_path: Path) -> None:
+    now = planned(tmp_path, together=True)
+    more = planned(tmp_path, together=True, asked=Asked(seconds=1.0, exact=False, growth=Growth(1.4, 1.6)))
+    less = planned(tmp_path, together=True, asked=Asked(seconds=1.0, exact=False, growth=Growth(0.5, 0.8)))
+    assert len(more.hosts) > len(now.hosts) == len(less.hosts)
+    assert any("may shrink" in note for note in less.notes)
+
+
+def test_a_missing_week_counts_with_the_largest_value_of_its_time_of_day(tmp_path: Path) -> None:
+    cpu = batch(2, together=True)
+    whole = written(tmp_path / "whole.csv", {"db1": cpu["db1"]})
+    text = (
+        written(tmp_path / "part.csv", {"db2": cpu["db2"]}, without=range(7, 14)).read_text().splitlines()[1:]
+    )
+    (tmp_path / "demands.csv").write_text(whole.read_text() + "\n".join(text) + "\n")
+    demands = table.read(tmp_path / "demands.csv")
+    assert any("db2: days are missing" in note for note in demands.notes)
+    found = together(demands.demands)
+    assert np.isfinite(found.values).all()
+    late = found.values[1, 0, 7 * 48 :]
+    assert late.max() == pytest.approx(np.nanmax(demands.demands[1].used[Resource.CPU]))
+
+
+def test_one_host_only_is_a_plan_too(tmp_path: Path) -> None:
+    demands = table.read(written(tmp_path / "demands.csv", batch(1, together=True)))
+    found = plan(demands, catalogue.read(hosts_file(tmp_path)), FAST)
+    assert found.fits
+    assert len(found.hosts) == 1
+    assert found.solution.is_proven
+
+
+def test_an_objective_that_is_already_broken_is_said(tmp_path: Path) -> None:
+    path = written(tmp_path / "demands.csv", batch(2, together=True), type="old")
+    text = HOSTS.replace("{count}", "") + "old,4,0.8,90,USD,200,0\n"
+    found = plan(table.read(path), catalogue.read(hosts_file(tmp_path, text=text)), FAST)
+    assert any("already broken" in note and "db1, db2" in note for note in found.notes)
+    assert [host.capacity.name for host in found.before] == ["old", "old"]
+
+
+def test_a_search_that_is_stopped_still_ends_with_a_plan(tmp_path: Path) -> None:
+    demands = table.read(written(tmp_path / "demands.csv", batch(8, together=True)))
+    clock = Clock(3600.0)
+    clock.listen = lambda found: clock.stop()
+    found = plan(demands, catalogue.read(hosts_file(tmp_path)), Asked(exact=False), clock)
+    assert found.is_stopped
+    assert found.hosts
+    assert not found.solution.placement.violations()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("db1,2026-03-02T00:00Z,cpu,many", "demands.csv:3: column value: 'many'"),
+        ("db1,2026-03-02T00:00Z,cpu,-3", "demands.csv:3: column value: -3 is negative"),
+        ("db1,2026-03-02T00:00Z,cpu,1e300", "demands.csv:3: column value: 1e+300 is more than any host has"),
+        ("db1,2026-03-02T00:00Z,cpu,nan", "demands.csv:3: column value: nan"),
+        ("db1,yesterday,cpu,3", "demands.csv:3: column time: 'yesterday'"),
+        ("db1,2026-03-02T00:00Z,gpu,3", "demands.csv:3: column resource: 'gpu'"),
+        (",2026-03-02T00:00Z,cpu,3", "demands.csv:3: column host: empty"),
+        ("db1,2026-03-01T23:00Z,cpu,3", "demands.csv:3: db1 has two values of cpu"),
+        ("db1,2026-03-02T00:00Z", "demands.csv:3: 4 columns in the header"),
+    ],
+)
+def test_a_wrong_line_is_named_with_its_column(tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "demands.csv"
+    path.write_text(
+        f"host,time,resource,value\ndb1,2026-03-01T23:00Z,cpu,1\n{line}\ndb1,2026-03-02T01:00Z,cpu,1\n"
+        "db1,2026-03-02T02:00Z,cpu,1\n"
+    )
+    with pytest.raises(PlanError) as error:
+        table.read(path)
+    assert said in str(error.value)
+
+
+def test_parquet_is_read_like_csv(tmp_path: Path) -> None:
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    path = written(tmp_path / "demands.csv", batch(2, together=True))
+    pyarrow.parquet.write_table(pyarrow.csv.read_csv(path), tmp_path / "demands.parquet")
+    one, other = table.read(path), table.read(tmp_path / "demands.parquet")
+    assert [d.host for d in one.demands] == [d.host for d in other.demands]
+    for a, b in zip(one.demands, other.demands, strict=True):
+        np.testing.assert_allclose(a.used[Resource.CPU], b.used[Resource.CPU])
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+    with pytest.raises(PlanError, match="not a Parquet file"):
+        table.read(tmp_path / "broken.parquet")
+
+
+def test_a_catalogue_in_two_currencies_is_refused(tmp_path: Path) -> None:
+    path = hosts_file(tmp_path, text="name,cpu,price,currency\na,4,10,USD\nb,4,10,EUR\n")
+    with pytest.raises(PlanError, match="2 currencies"):
+        catalogue.read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name,cpu\na,0\n", "hosts.csv:2: column cpu: 0"),
+        ("name,cpu,cpu_knee\na,4,1.5\n", "hosts.csv:2: column cpu_knee: 1.5 is a share"),
+        ("name,cpu,cpu_low,cpu_high\na,4,5,6\n", "hosts.csv:2: column cpu: 4 is outside its interval"),
+        ("name,memory\na,64GB!\n", "hosts.csv:2: column memory: '64GB!'"),
+        ("name,cpu\na,4\na,5\n", "hosts.csv:3: column name: a a second time"),
+        ("cpu\n4\n", "no column 'name'"),
+    ],
+)
+def test_a_wrong_cell_of_a_catalogue_is_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(PlanError) as error:
+        catalogue.read(hosts_file(tmp_path, text=text))
+    assert said in str(error.value)
+
+
+def test_missing_fields_of_a_catalogue_are_said_and_never_guessed(tmp_path: Path) -> None:
+    path = hosts_file(tmp_path, text="name,cpu,reads,price,watts\na,4,1000,10,\nb,4,,,200\n")
+    found = catalogue.read(path)
+    assert set(found.notes) == {
+        "price unknown for b",
+        "watts unknown for a",
+        "reads unknown for b: it does not limit them",
+    }
+    demands = table.read(written(tmp_path / "demands.csv", batch(1, together=True, days=8)))
+    merged = plan(demands, found, FAST)
+    assert any("not every host has a price" in note for note in merged.notes)
+    assert any("knee of cpu was not measured" in note for note in merged.notes)
+
+
+def test_instances_json_prices_months_and_keeps_bursts_apart(tmp_path: Path) -> None:
+    def instance(name: str, **more: object) -> dict[str, object]:
+        pricing = {"us-east-1": {"linux": {"ondemand": "0.100000", "reserved": {}}}}
+        return {"instance_type": name, "vCPU": 8, "memory": 32.0, "pricing": pricing, **more}
+
+    content = [
+        instance(
+            "m.2x",
+            ebs_baseline_iops=6000,
+            ebs_iops=18750,
+            ebs_baseline_throughput=287.5,
+            ebs_throughput=593.75,
+        ),
+        instance("t.2x", base_performance=0.4, network_performance="Up to 5 Gigabit"),
+        instance("odd.2x", pricing={"eu-west-1": {}}, memory="unknown"),
+    ]
+    path = tmp_path / "instances.json"
+    path.write_text(json.dumps(content))
+    found = catalogue.read(path)
+    m, t = found.offers
+    assert found.currency == "USD"
+    assert m.capacity.price == pytest.approx(73.05)
+    assert m.capacity.limit[Resource.READS].estimate == 6000
+    assert m.burst[Resource.READS] == 18750
+    assert m.capacity.limit[Resource.READ_BYTES].estimate == 287.5e6
+    assert m.capacity.limit[Resource.MEMORY].estimate == 32 << 30
+    assert t.capacity.limit[Resource.CPU].estimate == pytest.approx(3.2)
+    assert t.burst[Resource.CPU] == 8
+    assert Resource.PACKETS not in m.capacity.limit
+    assert any("odd.2x left out" in note for note in found.notes)
+    assert [o.capacity.name for o in catalogue.read(path, only=["t.*"]).offers] == ["t.2x"]
+    (tmp_path / "watts.csv").write_text("name,watts\nm.2x,60\n")
+    assert catalogue.with_watts(found, tmp_path / "watts.csv").offers[0].capacity.watts == 60
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "{}", "[1]", '[{"vCPU": 1}]', "[]", '[{"instance_type": "a", "pricing": 3}]']
+)
+def test_another_json_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "instances.json"
+    path.write_text(text)
+    with pytest.raises(PlanError):
+        catalogue.read(path)
+
+
+def test_memory_adds_up_by_step_only_in_one_server() -> None:
+    def demand(host: str, values: list[float]) -> Demand:
+        return Demand(host, 0, 43_200, {Resource.MEMORY: np.array(values)})
+
+    demands = [demand("a", [9, 1, 9, 1]), demand("b", [1, 9, 1, 9])]
+    assert together(demands).values.sum(axis=0).max() == 18
+    assert together(demands, is_one_server=True).values.sum(axis=0).max() == 10
+
+
+def test_gaps_are_filled_from_the_same_time_of_day() -> None:
+    values = np.array([1.0, 5.0, 2.0, np.nan, np.nan, 7.0])
+    assert filled(values, 2).tolist() == [1, 5, 2, 7, 2, 7]
+    assert filled(np.array([np.nan, 4.0]), 2).tolist() == [4, 4]
+
+
+def test_the_interval_of_a_peak_covers_the_largest_of_the_next_days() -> None:
+    """Days with Gumbel peaks, 14 of them: 88% of 1,000 such months stayed below the 95% point."""
+    random = np.random.default_rng(5)
+    below = 0
+    for _ in range(200):
+        found, draws = peak(random.gumbel(10, 1, 14), day_draws(14))
+        assert found.low is not None
+        assert found.low <= found.estimate
+        below += bool(random.gumbel(10, 1, 30).max() <= np.quantile(draws, 0.95))
+    assert below >= 0.8 * 200
+    steady, _ = peak(np.full(14, 3.0), day_draws(14))
+    assert steady == Interval(3.0, 3.0, 3.0)
+
+
+def test_a_short_last_day_is_no_day_of_its_own() -> None:
+    assert daily_peaks(np.array([1.0, 2, 3, 4, 9]), 2, 1.0).tolist() == [2, 9]
+
+
+def test_least_regret_weighs_a_cheap_plan_that_may_fail_against_a_dear_one_that_does_not() -> None:
+    small = Capacity(
+        "small", {Resource.CPU: Interval(10, 8, 12)}, {Resource.CPU: Interval(1, None, None)}, 100.0
+    )
+    large = Capacity(
+        "large", {Resource.CPU: Interval(20, 18, 22)}, {Resource.CPU: Interval(1, None, None)}, 120.0
+    )
+
+    def uses(capacity: Capacity, load: float) -> list[cost.Use]:
+        found = Peak(Resource.CPU, Interval(load, None, None), np.full(DRAWS, load))
+        use = cost.use_of(found, capacity, Growth().draws())
+        assert use is not None
+        return [use]
+
+    def best(load: float) -> str:
+        return cost.regrets({c.name: ([c], [uses(c, load)]) for c in (small, large)})[0].name
+
+    assert best(10.0) == "large"
+    assert best(5.0) == "small"
+
+
+def test_the_page_and_the_terminal_say_the_same(tmp_path: Path) -> None:
+    demands = written(tmp_path / "demands.csv", batch(8, together=True))
+    page = tmp_path / "plan.html"
+    answer = headrace(
+        "size", "merge", str(demands), "-c", str(hosts_file(tmp_path)), "--within", "1s", "--html", str(page)
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert "Yes: 8 databases fit onto 4 hosts. Averages alone would ask for 1." in answer.stdout
+    assert "8 databases fit onto 4 hosts" in page.read_text()
+    assert "2,000 USD" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--growth", "ten"], "--growth 'ten'"),
+        (["--by", "luck"], "--by luck"),
+        (["--growth", "20..10"], "lower one"),
+    ],
+)
+def test_a_wrong_option_is_said(tmp_path: Path, words: list[str], said: str) -> None:
+    answer = headrace("size", "merge", "no.csv", "-c", "no.csv", *words)
+    assert answer.returncode == 2
+    assert said in answer.stderr

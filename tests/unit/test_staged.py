@@ -1,0 +1,286 @@
+"""A rollout's plan, rules and log, without any host."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.analysis.guards import Window
+from headrace.errors import Busy, PlanError, Refused, StoreError
+from headrace.fleet.host import Host
+from headrace.staged import book as books
+from headrace.staged import rules
+from headrace.staged.book import Book
+from headrace.staged.plan import Plan, Role, Seen, make
+from headrace.staged.watch import Follower
+from headrace.target import TargetSpec
+
+SETTINGS = {"server.innodb_io_capacity": "2000"}
+
+
+def seen(name: str, role: Role = Role.REPLICA, *links: str, per_s: float = 500.0) -> Seen:
+    host = Host(name, TargetSpec("ssh", host=name, user="root"))
+    return Seen(host, role, f"uuid of {name}", links, per_s, {"server.innodb_io_capacity": "200"})
+
+
+def topology(name: str, replicas: int, idle: int = 0) -> list[Seen]:
+    """A source that knows its replicas by name; the last of them are idle."""
+    names = [f"{name}r{number}" for number in range(1, replicas + 1)]
+    source = seen(name, Role.SOURCE, *names)
+    loads = [500.0] * (replicas - idle) + [1.0] * idle
+    return [source, *(seen(each, per_s=load) for each, load in zip(names, loads, strict=True))]
+
+
+def plan_of(*hosts: Seen, text: str = "", folder: Path | None = None) -> Plan:
+    path = None
+    if folder is not None:
+        path = folder / "stages.toml"
+        path.write_text(text)
+    return make(SETTINGS, hosts, rules.load(path), 1)
+
+
+def stages(plan: Plan) -> dict[str, tuple[str, ...]]:
+    return {stage.name: stage.hosts for stage in plan.stages}
+
+
+def test_the_order_is_idle_one_a_tenth_all_replicas_and_sources_last() -> None:
+    plan = plan_of(*topology("a", 12, idle=1), *topology("b", 12))
+    found = stages(plan)
+    assert found["idle"] == ("ar12",)
+    assert found["one"] == ("ar1",)
+    assert len(found["10%"]) == 3
+    assert len(found["replicas"]) == 19
+    assert found["sources"] == ("a", "b")
+    assert [stage.needs_approval for stage in plan.stages] == [False, False, False, False, True]
+    assert [stage.is_judged for stage in plan.stages] == [False, True, True, True, True]
+    assert sum(len(hosts) for hosts in found.values()) == 26
+
+
+def test_who_replicates_with_whom_is_one_group_and_nobody_else() -> None:
+    plan = plan_of(*topology("a", 2), *topology("b", 1), seen("c", Role.ALONE))
+    groups = {name: member.group for name, member in plan.members.items()}
+    assert groups == {"a": "a", "ar1": "a", "ar2": "a", "b": "b", "br1": "b", "c": "c"}
+
+
+def test_what_takes_writes_needs_an_approval_whatever_the_file_says(tmp_path: Path) -> None:
+    text = '[[stage]]\nname = "all"\nhosts = "a,ar1"\n'
+    plan = plan_of(*topology("a", 2), text=text, folder=tmp_path)
+    assert [stage.needs_approval for stage in plan.stages] == [True]
+    assert plan.left_out == {"ar2": "no stage takes it"}
+    alone = plan_of(seen("c", Role.ALONE))
+    assert [stage.needs_approval for stage in alone.stages] == [True]
+
+
+def test_the_id_is_a_hash_of_all_of_it() -> None:
+    plan = plan_of(*topology("a", 2))
+    assert Plan.of(json.loads(json.dumps(plan.to_json()))).id == plan.id
+    assert plan_of(*topology("a", 3)).id != plan.id
+    other = make({"server.innodb_io_capacity": "2001"}, topology("a", 2), rules.load(None), 1)
+    assert other.id != plan.id
+
+
+def test_the_lot_is_the_same_whenever_it_is_continued_and_fair() -> None:
+    plan = plan_of(*topology("a", 2))
+    lots = [plan.is_on_first("one", "ar1", attempt) for attempt in range(400)]
+    assert lots == [plan.is_on_first("one", "ar1", attempt) for attempt in range(400)]
+    assert 150 < sum(lots) < 250
+
+
+def test_a_stage_of_unknown_hosts_and_a_plan_of_none_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="not in the fleet"):
+        plan_of(seen("a"), text='[[stage]]\nname = "x"\nhosts = "b"\n', folder=tmp_path)
+    with pytest.raises(Refused, match="no stage"):
+        plan_of()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[timing]\nblock_s = -1\n",
+        "[judge]\nlooks = [6, 6]\n",
+        "[judge]\nlooks = []\n",
+        "[judge]\nalpha = 0\n",
+        'freeze = ["sometimes"]\n',
+        '[[stage]]\nname = "x"\n',
+        '[[stage]]\nname = "x"\ntake = "one"\nhosts = "a"\n',
+        '[[stage]]\nname = "x"\ntake = "0%"\n',
+        '[[stage]]\nname = "x"\ntake = "one"\n[[stage]]\nname = "x"\ntake = "idle"\n',
+        '[[stage]]\nname = "../x"\ntake = "one"\n',
+        "blocks = 3\n",
+        "not toml",
+    ],
+)
+def test_a_file_that_says_something_else_is_an_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "stages.toml"
+    path.write_text(text)
+    with pytest.raises(PlanError):
+        rules.load(path)
+
+
+@pytest.mark.parametrize(
+    ("window", "time", "expected"),
+    [
+        ("Fri-Sun", "2026-11-20T12:00", True),  # a Friday
+        ("Fri-Sun", "2026-11-23T00:00", False),
+        ("Sun-Tue", "2026-11-23T12:00", True),
+        ("Mon-Fri 08:00-18:00", "2026-11-23T08:00", True),
+        ("Mon-Fri 08:00-18:00", "2026-11-23T18:00", False),
+        ("22:00-06:00", "2026-11-23T23:00", True),
+        ("22:00-06:00", "2026-11-23T05:59", True),
+        ("22:00-06:00", "2026-11-23T06:00", False),
+        ("Fri 22:00-06:00", "2026-11-21T05:00", True),
+        ("Fri 22:00-06:00", "2026-11-20T05:00", False),
+        ("2026-12-20..2027-01-03", "2027-01-03T23:59", True),
+        ("2026-12-20..2027-01-03", "2027-01-04T00:00", False),
+        ("2026-12-24", "2026-12-24T12:00", True),
+    ],
+)
+def test_freezes(window: str, time: str, expected: bool) -> None:
+    now = datetime.fromisoformat(time).replace(tzinfo=UTC)
+    assert rules.frozen(window, now) is expected
+
+
+@pytest.fixture
+def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Book:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return Book.make(plan_of(*topology("a", 2)))
+
+
+def window(time_ms: float) -> dict[str, Any]:
+    return vars(Window(60.0, 60_000.0, 60.0 * time_ms))
+
+
+def test_the_state_follows_from_the_log_cut_off_anywhere(book: Book) -> None:
+    book.note("go")
+    book.note("applying", host="ar1", change="x-1")
+    book.note("undone", host="ar1", change="x-1")
+    book.note("attempt", stage="one", host="ar1")
+    book.note("pair", stage="one", host="ar1", on=window(1.0), off=window(2.0))
+    book.note("applying", host="ar1", change="x-2")
+    book.note("kept", host="ar1", change="x-2")
+    again = Book.open(book.plan.id[:5])
+    assert again.state == book.state
+    assert again.state.kept == {"ar1": "x-2"}
+    assert again.state.host("ar1") == "changed"
+    assert [pair.host for pair in again.state.pairs["one"]] == ["ar1"]
+    path = book.folder / "log.jsonl"
+    whole = path.read_bytes()
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        with Book.open(book.plan.id).hold():
+            pass
+        cut_off = Book.open(book.plan.id)
+        cut_off.note("paused", why="x")
+        assert Book.open(book.plan.id).state == cut_off.state
+        assert len(cut_off.events) == whole[:cut].count(b"\n") + 1
+
+
+def test_a_line_that_is_damaged_in_the_middle_is_no_state(book: Book) -> None:
+    book.note("go")
+    book.note("finished")
+    path = book.folder / "log.jsonl"
+    path.write_bytes(b"{half\n" + path.read_bytes())
+    with pytest.raises(StoreError, match="line 1"):
+        Book.open(book.plan.id)
+    assert books.every() == []
+
+
+@pytest.mark.parametrize("line", ["[]", "7", '{"kind": "pair"}', '{"kind": "kept", "host": []}', "{}"])
+def test_a_line_that_is_something_else_is_no_state(book: Book, line: str) -> None:
+    (book.folder / "log.jsonl").write_text(line + "\n")
+    with pytest.raises(StoreError, match="line 1"):
+        Book.open(book.plan.id)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "7", "{}", '{"format": 1, "members": []}', "\x00"])
+def test_a_plan_that_is_something_else_is_not_run(book: Book, text: str) -> None:
+    (book.folder / "plan.json").write_text(text)
+    with pytest.raises(StoreError):
+        Book.open(book.plan.id)
+
+
+def test_a_plan_that_was_changed_is_not_run(book: Book) -> None:
+    path = book.folder / "plan.json"
+    path.write_text(path.read_text().replace('"2000"', '"9000"'))
+    with pytest.raises(StoreError, match="changed after"):
+        Book.open(book.plan.id)
+    with pytest.raises(PlanError, match="no such rollout"):
+        Book.open("")
+
+
+def test_two_rollouts_never_share_a_host(book: Book) -> None:
+    other = Book.make(plan_of(*topology("a", 2), seen("z")))
+    with book.hold():
+        with pytest.raises(Busy, match=book.plan.id), other.hold():
+            pass
+        with pytest.raises(Busy), Book.open(book.plan.id).hold():
+            pass
+    with other.hold():
+        pass
+
+
+def status(t_s: int, questions: float, **more: float) -> dict[str, Any]:
+    values = {"questions": questions, "uptime": 100 + t_s, **more}
+    return {
+        "t_ns": t_s * 10**9,
+        "sampler": "mysql_status",
+        "ok": True,
+        "values": {name: {"": number} for name, number in values.items()},
+    }
+
+
+def test_a_stretch_is_queries_threads_and_errors() -> None:
+    follower = Follower()
+    for t_s in range(11):
+        follower.take(status(t_s, 1000 * t_s, aborted_clients=t_s))
+        threads = {"Sleep": 90, "Query": 3, "Execute": 1, "Slave_SQL": 1, "Slave_IO": 1, "Binlog Dump": 2}
+        follower.take(processlist(t_s, threads, {"": 4, "Slave has read all relay log": 1}))
+    window = follower.since(0)
+    assert (window.seconds, window.queries, window.errors) == (10, 10_000, 10)
+    assert window.time_s == pytest.approx(0.004)
+    assert follower.since(5 * 10**9).queries == 5000
+    assert follower.since(11 * 10**9).time_s is None
+
+
+def processlist(t_s: int, threads: dict[str, int], states: dict[str, int]) -> dict[str, Any]:
+    values = {"threads": threads, "states": states}
+    return {"t_ns": t_s * 10**9, "sampler": "processlist", "ok": True, "values": values}
+
+
+def test_threads_of_mysql_that_replicate_serve_nobody() -> None:
+    follower = Follower()
+    states = {"executing": 3, "Waiting for an event from Coordinator": 4, "Replica has read all relay log": 1}
+    follower.take(processlist(1, {"Query": 8, "Connect": 1}, states))
+    assert [count for _, count in follower.serving] == [3]
+
+
+def test_without_the_process_list_there_is_no_time() -> None:
+    follower = Follower()
+    for t_s in range(11):
+        follower.take(status(t_s, 1000 * t_s))
+    assert follower.since(0).block.time_s is None
+
+
+def test_a_restart_in_a_stretch_is_no_measurement() -> None:
+    from headrace.errors import TargetError
+
+    follower = Follower()
+    follower.take(status(1, 1000))
+    follower.take({**status(2, 10), "t_ns": 2 * 10**9})
+    with pytest.raises(TargetError, match="restarted"):
+        follower.since(0)
+
+
+def test_replication_that_stands_is_seen() -> None:
+    follower = Follower()
+    record: dict[str, Any] = {"t_ns": 1, "sampler": "replication", "ok": True}
+    follower.take({**record, "values": {"lag_s": {"": 3}, "io_running": {"": 1}, "sql_running": {"": 1}}})
+    assert (follower.lag_s, follower.broken) == (3.0, "")
+    follower.take({**record, "values": {"lag_s": {}, "io_running": {"": 1}, "sql_running": {"": 0}}})
+    assert "sql thread" in follower.broken
+    follower.take({"t_ns": 2, "sampler": "mysql_status", "ok": False, "error": "gone away"})
+    assert follower.problem == "gone away"

@@ -1,0 +1,168 @@
+"""A rollout of a setting that takes a restart, without any host: pairs, order, rules and the log."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.analysis.guards import Window
+from headrace.errors import PlanError, Refused
+from headrace.staged import rules
+from headrace.staged.book import Book
+from headrace.staged.plan import Plan, Role, Seen, make
+from headrace.staged.watch import Follower
+from tests.unit.test_staged import seen, status, topology
+
+SETTINGS = {"server.innodb_flush_method": "fsync"}
+RESTART = '[restart]\ndrain = "lb drain"\nreturn = "lb enable"\nunit = "mariadb.service"\n'
+
+
+def equal(*hosts: Seen, kind: str = "k") -> list[Seen]:
+    return [dataclasses.replace(each, kind=kind, restarts=True) for each in hosts]
+
+
+def plan_of(folder: Path, hosts: list[Seen], text: str = RESTART, seed: int = 1) -> Plan:
+    path = folder / "stages.toml"
+    path.write_text(text)
+    return make(SETTINGS, hosts, rules.load(path), seed)
+
+
+def test_one_pair_of_a_group_and_the_lot_says_which_of_it_is_changed(tmp_path: Path) -> None:
+    text = RESTART + '[[stage]]\nname = "all"\ntake = "replicas"\n'
+    hosts = equal(*topology("a", 4), *topology("b", 3))
+    firsts = set()
+    for seed in range(20):
+        (stage,) = plan_of(tmp_path, hosts, text, seed).stages
+        assert [set(pair) for pair in stage.pairs] == [{"ar1", "ar2"}, {"br1", "br2"}]
+        assert set(stage.hosts) == {"ar1", "ar2", "ar3", "ar4", "br1", "br2", "br3"}
+        firsts.add(stage.pairs[0][0])
+    assert firsts == {"ar1", "ar2"}
+
+
+def test_a_partner_that_a_later_stage_changes_may_go_first_unless_the_file_names_the_host(
+    tmp_path: Path,
+) -> None:
+    hosts = equal(*topology("a", 3))
+    by_lot = {plan_of(tmp_path, hosts, RESTART + ONE_THEN_ALL, seed).stages[0].hosts for seed in range(20)}
+    assert by_lot == {("ar1",), ("ar2",)}
+    for seed in range(20):
+        plan = plan_of(tmp_path, hosts, RESTART + ONE_THEN_ALL, seed)
+        names = [name for stage in plan.stages for name in stage.hosts]
+        assert sorted(names) == ["ar1", "ar2", "ar3"]
+        assert plan.stages[0].pairs[0][0] == plan.stages[0].hosts[0]
+    named = RESTART + ONE_THEN_ALL.replace('take = "one"', 'hosts = "ar1"')
+    assert {plan_of(tmp_path, hosts, named, seed).stages[0].hosts for seed in range(20)} == {("ar1",)}
+
+
+ONE_THEN_ALL = '[[stage]]\nname = "one"\ntake = "one"\n[[stage]]\nname = "all"\nhosts = "ar1,ar2,ar3"\n'
+
+
+@pytest.mark.parametrize("how", ["one host", "another machine", "another group", "idle", "unknown machine"])
+def test_without_an_equal_partner_it_is_refused_unless_the_file_says_otherwise(
+    tmp_path: Path, how: str
+) -> None:
+    hosts = equal(seen("a", Role.ALONE))
+    if how == "another machine":
+        hosts = [*equal(*topology("a", 1)), *equal(seen("ar2", Role.REPLICA, "a"), kind="other")]
+    elif how == "another group":
+        hosts = equal(*topology("a", 1), *topology("b", 1))
+    elif how == "idle":
+        hosts = equal(*topology("a", 1), seen("ar2", Role.REPLICA, "a", per_s=1.0))
+    elif how == "unknown machine":
+        hosts = equal(*topology("a", 2), kind="")
+    text = RESTART + '[[stage]]\nname = "s"\nhosts = "' + hosts[-1].host.name + '"\n'
+    if how == "idle":
+        text = text.replace("ar2", "ar1")
+    with pytest.raises(Refused, match="cannot be judged"):
+        plan_of(tmp_path, hosts, text)
+    (stage,) = plan_of(tmp_path, hosts, text.replace("unit =", "alone = true\nunit =")).stages
+    assert (stage.is_judged, stage.pairs) == (False, ())
+    if how in ("another machine", "unknown machine"):
+        said = text.replace("unit =", 'equal = ["ar[1-2]"]\nunit =')
+        assert plan_of(tmp_path, hosts, said).stages[0].pairs
+
+
+def test_hosts_that_are_said_to_be_equal_are_never_out_together(tmp_path: Path) -> None:
+    text = RESTART + 'equal = ["c,d"]\n[[stage]]\nname = "s"\nhosts = "c,d"\n'
+    plan = plan_of(tmp_path, equal(seen("c", Role.ALONE), seen("d", Role.ALONE), kind=""), text)
+    assert {member.group for member in plan.members.values()} == {"c"}
+    assert len(plan.stages[0].pairs) == 1
+
+
+def test_the_id_covers_how_it_is_restarted_and_other_plans_keep_theirs(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, equal(*topology("a", 2)))
+    assert Plan.of(json.loads(json.dumps(plan.to_json()))).id == plan.id
+    other = plan_of(tmp_path, equal(*topology("a", 2)), RESTART.replace("lb drain", "true"))
+    assert other.id != plan.id
+    # A plan of what needs no restart is what it was before there were restarts.
+    live = plan_of(tmp_path, topology("a", 2))
+    assert live.restart is None
+    assert "restart" not in live.to_json()["rules"]
+    assert all("pairs" not in stage for stage in live.to_json()["stages"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        RESTART.replace("unit", "units"),
+        RESTART + 'command = "x"\n',
+        RESTART.replace('unit = "mariadb.service"\n', ""),
+        RESTART.replace('drain = "lb drain"\n', ""),
+        RESTART.replace("mariadb.service", "x; rm -rf /"),
+        RESTART + "before = 1\n",
+        RESTART + 'at = "elsewhere"\n',
+    ],
+)
+def test_a_restart_that_is_not_wholly_said_is_an_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "stages.toml"
+    path.write_text(text)
+    with pytest.raises(PlanError):
+        rules.load(path)
+
+
+def test_the_state_of_a_restart_follows_from_the_log_cut_off_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    book = Book.make(plan_of(tmp_path, equal(*topology("a", 2))))
+    window: dict[str, Any] = vars(Window(60.0, 60_000.0, 60.0))
+    pair = {"stage": "one", "host": "ar1", "partner": "ar2", "changed": window, "partner_did": window}
+    book.note("go")
+    book.note("moment", **pair, is_after=False)
+    book.note("out", host="ar1", pages=100.0, misses=0.1)
+    assert book.state.host("ar1") == "out of service"
+    book.note("applying", host="ar1", change="x-1")
+    book.note("restarting", host="ar1", change="x-1")
+    book.note("in", host="ar1")
+    assert book.state.host("ar1") == "changing"
+    book.note("moment", **pair, is_after=True)
+    book.note("kept", host="ar1", change="x-1")
+    again = Book.open(book.plan.id)
+    assert again.state == book.state
+    assert again.state.restarted == {"x-1"}
+    assert again.state.warmth == {"ar1": (100.0, 0.1)}
+    assert [moment.is_after for moment in again.state.moments["one"]] == [False, True]
+    assert (len(again.state.usual["ar1"]), len(again.state.usual["ar2"])) == (1, 2)
+    book.note("discarded", host="ar1")
+    assert book.state.moments["one"] == []
+    path = book.folder / "log.jsonl"
+    whole = path.read_bytes()
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        Book.open(book.plan.id)
+
+
+def test_the_pool_is_read_from_the_samples_of_one_server() -> None:
+    follower = Follower()
+    assert follower.pool(5) == (0.0, None)
+    for t_s in range(11):
+        follower.take(
+            status(t_s, 100 * t_s, innodb_buffer_pool_pages_data=t_s, innodb_buffer_pool_reads=10 * t_s)
+        )
+    assert follower.pool(5) == (10, 0.1)
+    follower.take({**status(-90, 0, innodb_buffer_pool_pages_data=3), "t_ns": 11 * 10**9})
+    assert follower.pool(5) == (3, None)

@@ -1,0 +1,184 @@
+"""Experiments that end when they are decided, and experiments that get more blocks."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headrace.analysis import sequential
+from headrace.analysis.looks import nominal_level, spent
+from headrace.errors import HeadraceError, PlanError
+from headrace.experiment.kinds import decided
+from headrace.store import ExperimentFolder
+from tests.fake_lab import Killed, by_name
+from tests.unit.test_loops import Bench
+
+ALPHA = 0.05
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench("ladder", tmp_path, monkeypatch)
+
+
+def slower_to_tell(bench: Bench) -> None:
+    """POOL is 2% better, with 4% of noise: three blocks cannot tell, some more say that it is not worse."""
+    bench.host.speeds = by_name(STOCK=1000, POOL=1020, ALL=2000)
+    bench.host.noise = 0.04
+
+
+def blocks_of(folder: ExperimentFolder) -> int:
+    return max(record.block for record in folder.trials())
+
+
+def test_the_first_look_is_the_plans_blocks(bench: Bench) -> None:
+    report = bench.sound("--until-decided")
+    assert blocks_of(bench.folder) == 3
+    assert {effect["verdict"] for effect in report["effects"] if effect["response"] == "throughput"} == {
+        "better"
+    }
+    assert report["planned_trials"] == len(bench.folder.trials())
+
+
+def test_blocks_follow_until_every_comparison_has_a_verdict(bench: Bench) -> None:
+    slower_to_tell(bench)
+    answer = bench.run("--until-decided")
+    assert answer.exit_code == 0, answer.output
+    assert 3 < blocks_of(bench.folder) < decided.MOST_BLOCKS
+    assert len(bench.folder.trials()) == blocks_of(bench.folder) * 4
+    said = " ".join(answer.output.split())
+    assert "block 3: open: POOL" in said
+    assert "every comparison is decided" in said
+    report = json.loads((bench.output / "report.json").read_text())
+    verdicts = {e["treatment"]: e["verdict"] for e in report["effects"] if e["response"] == "throughput"}
+    assert set(verdicts.values()) <= {"better", "equivalent"}
+    again = len(bench.host.measured)
+    assert bench.run("--until-decided").exit_code == 0
+    assert len(bench.host.measured) == again
+
+
+def test_killed_in_a_later_block_it_ends_as_if_it_had_not_been(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slower_to_tell(bench)
+    bench.sound("--until-decided")
+    whole = bench.trials()
+    (tmp_path / "b").mkdir()
+    other = Bench("ladder", tmp_path / "b", monkeypatch)
+    slower_to_tell(other)
+    other.host.fates = {13: ["kill"]}
+    with pytest.raises(Killed):
+        other.run("--until-decided")
+    other.sound("--until-decided")
+    assert other.trials() == whole
+
+
+def test_a_spent_budget_ends_it_after_a_whole_block(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    slower_to_tell(bench)
+    clock = itertools.count(step=100)
+    monkeypatch.setattr(decided, "monotonic", lambda: float(next(clock)))
+    answer = bench.run("--until-decided", "--budget", "1m")
+    assert answer.exit_code == 0, answer.output
+    assert "have passed: run it again to continue" in " ".join(answer.output.split())
+    folder = bench.folder
+    assert blocks_of(folder) == 3
+    assert len(folder.trials()) == 3 * 4
+
+
+def test_only_what_was_asked_has_to_be_decided(bench: Bench) -> None:
+    slower_to_tell(bench)
+    text = bench.plan.read_text()
+    bench.plan.write_text(text.replace("[design]\n", '[design]\nuntil_decided = true\nasked = ["ALL"]\n'))
+    answer = bench.run()
+    assert "block 3: ALL is decided" in " ".join(answer.output.split())
+    bench.plan.write_text(text.replace("[design]\n", '[design]\nuntil_decided = true\nasked = ["XL"]\n'))
+    cause = bench.run().exception
+    assert isinstance(cause, PlanError)
+    assert "no such treatment; there are: STOCK, POOL, ALL" in cause.message
+
+
+def test_a_treatment_that_never_runs_does_not_keep_it_going(bench: Bench) -> None:
+    bench.host.broken = ("POOL",)
+    assert bench.run("--until-decided").exit_code == 0
+    assert blocks_of(bench.folder) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--budget", "1m"], "--budget: only with --until-decided"),
+        (["--blocks", "5"], "--blocks 5: how many more, such as +5"),
+        (["--blocks", "+0"], "how many more"),
+    ],
+)
+def test_options_that_make_no_sense(bench: Bench, options: list[str], words: str) -> None:
+    cause = bench.run(*options).exception
+    assert isinstance(cause, PlanError)
+    assert words in cause.message
+
+
+def test_more_blocks_continue_the_same_seed_and_say_what_looking_cost(bench: Bench) -> None:
+    slower_to_tell(bench)
+    bench.sound()
+    first = bench.trials()
+    report = bench.sound("--blocks", "+4")
+    assert bench.trials()[: len(first)] == first
+    assert blocks_of(bench.folder) == 7
+    assert any("extended from 3 to 7 blocks" in caution for caution in report["cautions"])
+    # The plan alone continues the longer experiment, and another extension is added to it.
+    assert bench.run().exit_code == 0
+    assert blocks_of(bench.folder) == 7
+    report = bench.sound("--blocks", "+1")
+    assert blocks_of(bench.folder) == 8
+    assert bench.folder.design.extended == (3, 7)
+
+
+def test_only_a_fixed_design_is_extended(bench: Bench) -> None:
+    bench.sound("--until-decided")
+    cause = bench.run("--until-decided", "--blocks", "+1").exception
+    assert isinstance(cause, HeadraceError)
+    assert "decides itself" in cause.message
+
+
+def test_open_comparisons_end_with_the_command_that_brings_the_data(bench: Bench) -> None:
+    slower_to_tell(bench)
+    answer = bench.run()
+    assert "--blocks +" in " ".join(answer.output.split()) + (bench.output / "report.html").read_text()
+
+
+# The level of a look.
+
+
+def test_looks_that_begin_late_spend_no_less() -> None:
+    """Nothing is spent before the first look, so its own level is larger than that of the same block of a race."""
+    assert nominal_level(ALPHA, 4, first=5) == 0
+    assert nominal_level(ALPHA, 5, first=5) == pytest.approx(ALPHA * spent(5))
+    assert nominal_level(ALPHA, 5, first=5) > nominal_level(ALPHA, 5)
+
+
+def test_all_looks_together_are_wrong_as_often_as_allowed() -> None:
+    """Normal sums judged at each block from the third to the twentieth, two-sided."""
+    from scipy.special import ndtri
+
+    rng = np.random.default_rng(4)
+    studies = 40_000
+    sums = np.cumsum(rng.normal(size=(studies, 20)), axis=1)
+    wrong = np.zeros(studies, dtype=bool)
+    for look in range(3, 21):
+        limit = -ndtri(nominal_level(ALPHA / 2, look, first=3))
+        wrong |= np.abs(sums[:, look - 1]) / math.sqrt(look) > limit
+    allowed = ALPHA * spent(20)
+    assert abs(wrong.mean() - allowed) < 4 * math.sqrt(allowed / studies)
+
+
+def test_what_an_undeclared_second_look_costs() -> None:
+    assert sequential.rate_when_extended(ALPHA, [5]) == pytest.approx(ALPHA, abs=1e-3)
+    rng = np.random.default_rng(5)
+    sums = np.cumsum(rng.normal(size=(200_000, 10)), axis=1)
+    seen = np.abs(sums[:, [4, 9]]) / np.sqrt([5, 10]) > 1.959964
+    assert sequential.rate_when_extended(ALPHA, [5, 10]) == pytest.approx(seen.any(axis=1).mean(), abs=0.003)

@@ -1,0 +1,98 @@
+"""Who uses what is short: programs by CPU time, I/O and memory, and threads."""
+
+from __future__ import annotations
+
+from headrace.analysis import users
+from headrace.analysis.resources import Level
+from headrace.analysis.window import Window
+from headrace.rules.evidence import Evidence
+from headrace.samples import Samples
+from tests.rules.hosts import CPUS, GIB, unwell
+from tests.unit.test_resources import ALWAYS_BUSY, DEEP_AND_SLOW, DISK, use
+
+FULL = {
+    **{f"cpu.user.cpu{n}": 93.0 for n in range(CPUS)},
+    **{f"cpu.idle.cpu{n}": 0.5 for n in range(CPUS)},
+    "psi.some_total_us.cpu": 900_000.0,
+}
+
+
+def working(**cpus: float) -> dict[str, float]:
+    """Processes that use this many CPUs: ``cc1_4711=0.9``."""
+    return {
+        f"process.utime_ticks.{name.rpartition('_')[2]}/{name.rpartition('_')[0]}": 100 * used
+        for name, used in cpus.items()
+    }
+
+
+def test_full_cpus_name_who_fills_them() -> None:
+    """Six CPUs of a compiler in two processes, 1.3 of the server."""
+    cpu = use(unwell(rates={**FULL, **working(cc1_501=3.0, cc1_502=3.0)}), "cpu")
+    assert cpu.users[:2] == ("cc1 (2 processes) 76%", "mysqld (pid 1322) 16%")
+    assert "Used by cc1 (2 processes) 76%, mysqld (pid 1322) 16%" in _sentence(FULL, cc1_501=3.0, cc1_502=3.0)
+
+
+def _sentence(rates: dict[str, float], **cpus: float) -> str:
+    return unwell(rates={**rates, **working(**cpus)}).verdict.sentence
+
+
+def test_work_that_no_process_was_seen_to_do_is_said() -> None:
+    cpu = use(unwell(rates=FULL), "cpu")
+    assert cpu.users[-1] == "interrupts and processes too short-lived to be seen 84%"
+
+
+def test_a_process_that_started_in_the_window_counts_whole() -> None:
+    """One that is older than the sampler's own process may be looked at late, and counts from then."""
+    start_ticks = {"400/headrace-agent": 7_000, "500/cc1": 7_100, "600/java": 90}
+    seen = {
+        "400/headrace-agent": {0: 0, 5: 1, 10: 2},
+        "500/cc1": {5: 300, 10: 700},
+        "600/java": {5: 90_000, 10: 90_100},
+    }
+    rows = [
+        (second * 1_000_000_000, "process", "utime_ticks", label, float(ticks))
+        for label, values in seen.items()
+        for second, ticks in values.items()
+    ]
+    rows += [(10_000_000_000, "process", "start_ticks", name, float(t)) for name, t in start_ticks.items()]
+    found = {program.name: program.cpus for program in users.programs(Window(Samples.of(rows)))}
+    assert found == {"cc1": 0.7, "java": 0.1, "headrace-agent": 0.002}
+
+
+def test_a_healthy_resource_names_nobody() -> None:
+    evidence = unwell()
+    assert {u.users for u in evidence.verdict.uses} == {()}
+
+
+def _io(evidence_rates: dict[str, float]) -> Evidence:
+    return unwell(rates={**ALWAYS_BUSY, **DEEP_AND_SLOW, **evidence_rates})
+
+
+def test_a_saturated_device_names_who_reads_and_writes() -> None:
+    fio = {"process.utime_ticks.77/fio": 20.0, "process.read_bytes.77/fio": 900e6}
+    own = {"process.read_bytes.1322/mysqld": 95e6, "process.write_bytes.1322/mysqld": 5e6}
+    device = use(_io({**fio, **own}), "block", DISK)
+    assert device.level is Level.SATURATED
+    assert device.users == ("fio (pid 77) 900.0 MB/s (90%)", "mysqld (pid 1322) 100.0 MB/s (10%)")
+
+
+def test_short_memory_names_who_holds_it() -> None:
+    evidence = unwell(
+        rates={"psi.some_total_us.memory": 200_000.0, **working(java_9=0.1)},
+        gauges={"process.rss_bytes.9/java": 30.0 * GIB, "process.rss_bytes.1322/mysqld": 20.0 * GIB},
+    )
+    assert use(evidence, "memory").users == ("java (pid 9) 30.0 GiB", "mysqld (pid 1322) 20.0 GiB")
+
+
+def test_one_full_core_names_what_could_fill_it() -> None:
+    hot = {"cpu.user.cpu6": 95.0, "cpu.idle.cpu6": 0.0, "cpu.iowait.cpu6": 0.0}
+    evidence = unwell(rates={**hot, "threads.utime_ticks.1402/ib_pg_flush": 96.0, **working(gzip_8=0.2)})
+    assert use(evidence, "core", "cpu6").users == ("thread ib_pg_flush 1.0 CPUs",)
+
+
+def test_kernel_threads_are_not_programs() -> None:
+    evidence = unwell(
+        rates={**FULL, **working(kworker_31=4.0)},
+        gauges={"process.rss_bytes.31/kworker": 0.0},
+    )
+    assert use(evidence, "cpu").users[0] == "kernel threads 51%"

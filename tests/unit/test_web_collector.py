@@ -1,0 +1,262 @@
+"""The collector: minutes from samples, a lost host, a full disk, a clock that goes back, sums since the last look,
+the journal."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.activity import summed
+from headrace.analysis.live import Ring
+from headrace.archive import questions
+from headrace.archive.files import HOUR_S, MINUTE_S, Archive
+from headrace.archive.reader import Range, Reader
+from headrace.errors import DiskFull
+from headrace.fleet.host import Host
+from headrace.live import Link
+from headrace.model import Facts
+from headrace.size import used
+from headrace.target import TargetSpec
+from headrace.web import minute, slow_log
+from headrace.web.collector import Collector, journal_changes
+
+T_S = 1_795_305_600
+STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of files on a busy disk: no machine dies in these tests."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def collector(tmp_path: Path) -> Collector:
+    archive = Archive(tmp_path / "history")
+    archive.create()
+    return Collector(archive, [Host("db1", TargetSpec("local"))])
+
+
+def line(sampler: str, at_s: float, values: dict[str, dict[str, float]]) -> dict[str, Any]:
+    return {"t_ns": round(at_s * 1e9), "sampler": sampler, "ok": True, "cost_ns": 1, "values": values}
+
+
+def cpu(at_s: float, user: float, idle: float) -> dict[str, Any]:
+    values = {state: dict.fromkeys(("all", "cpu0", "cpu1"), 0.0) for state in STATES}
+    for name in ("all", "cpu0", "cpu1"):
+        values["user"][name], values["idle"][name] = user, idle
+    return line("cpu", at_s, values)
+
+
+def sampled(found: Collector) -> None:
+    """A minute in which the CPUs were busy three quarters of the time."""
+    feed = found.hosts["db1"].feed
+    for i in range(61):
+        feed.ring.add(cpu(T_S + i, 75.0 * i, 25.0 * i))
+    feed.facts, feed.link, feed.heard_at = Facts("a", {}), Link.LIVE, time.monotonic()
+
+
+def span(t_s: int = T_S) -> Range:
+    return Range(t_s, t_s + HOUR_S)
+
+
+async def test_a_minute_is_written(tmp_path: Path) -> None:
+    found = collector(tmp_path)
+    sampled(found)
+    await found.write(T_S)
+    assert found.problem == ""
+    reader = Reader(found.archive)
+    [state] = questions.states(reader, ["db1"], span())
+    assert (state["state"], state["minutes"], state["sampled_s"]) == ("ok", 1, 60.0)
+    [chart] = [line for line in questions.chart(reader, "db1", "cpu", span()).lines if line.label == "busy"]
+    assert chart.mean[0] == pytest.approx(0.75)
+    [demand] = [
+        line for line in questions.chart(reader, "db1", "demand", span()).lines if line.label == "cpu"
+    ]
+    [cores] = [line for line in questions.chart(reader, "db1", "limit", span()).lines if line.label == "cpu"]
+    assert demand.mean[0] == pytest.approx(0.75 * (cores.mean[0] or 0))
+    uses = {row["resource"]: row for row in questions.resources(reader, "db1", span())}
+    assert uses["cpu"]["busy"] == 1
+    assert uses["block"]["unknown"] == 1  # it was not sampled: unknown, not idle
+
+
+async def test_a_lost_host_is_a_gap_with_its_reason(tmp_path: Path) -> None:
+    found = collector(tmp_path)
+    sampled(found)
+    await found.write(T_S)
+    feed = found.hosts["db1"].feed
+    feed.link, feed.problem = Link.LOST, "connection refused"
+    await found.write(T_S + MINUTE_S)
+    reader = Reader(found.archive)
+    states = {row["state"]: row["minutes"] for row in questions.states(reader, ["db1"], span())}
+    assert states == {"ok": 1, "lost": 1}
+    assert questions.last_states(reader, ["db1"], span())["db1"]["problem"] == "connection refused"
+    [chart] = [line for line in questions.chart(reader, "db1", "cpu", span()).lines if line.label == "busy"]
+    assert chart.mean[1] is None
+
+
+async def test_a_stream_that_stalls_is_lost_though_its_connection_lives(tmp_path: Path) -> None:
+    found = collector(tmp_path)
+    sampled(found)
+    found.hosts["db1"].feed.heard_at = time.monotonic() - 60
+    await found.write(T_S)
+    assert [row["state"] for row in questions.states(Reader(found.archive), ["db1"], span())] == ["lost"]
+
+
+async def test_a_full_disk_is_said_and_the_next_minute_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = collector(tmp_path)
+    sampled(found)
+
+    def full(*_: object) -> None:
+        raise DiskFull("no room for the history")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(found.archive, "write", full)
+        await found.write(T_S)
+    assert "no room" in found.problem
+    await found.write(T_S + MINUTE_S)
+    assert found.problem == ""
+    assert len(found.archive.files("states")) == 1
+
+
+async def test_a_clock_that_goes_back_writes_no_minute_twice(tmp_path: Path) -> None:
+    found = collector(tmp_path)
+    sampled(found)
+    for t_s in (T_S, T_S + MINUTE_S, T_S, T_S - HOUR_S, T_S + MINUTE_S):
+        await found.write(t_s)
+    assert [file.t_s for file in found.archive.files("states")] == [T_S, T_S + MINUTE_S]
+    # Nor after a restart.
+    again = Collector(found.archive, [Host("db1", TargetSpec("local"))])
+    sampled(again)
+    await again.write(T_S)
+    [state] = questions.states(Reader(found.archive), ["db1"], span())
+    assert state["minutes"] == 2
+
+
+async def test_what_changed_is_kept(tmp_path: Path) -> None:
+    found = collector(tmp_path)
+    sampled(found)
+    feed = found.hosts["db1"].feed
+    feed.facts = Facts("a", {"sysctls": {"vm.swappiness": "60"}})
+    await found.write(T_S)
+    feed.facts = Facts("b", {"sysctls": {"vm.swappiness": "1"}})
+    await found.write(T_S + MINUTE_S)
+    now = Range(time.time() - HOUR_S, time.time() + 5)
+    files = found.archive.files("changes")
+    assert [file.t_s for file in files] == [T_S + MINUTE_S]
+    rows = Reader(found.archive).rows("changes", "SELECT * FROM rows", "db1", span())
+    assert "vm.swappiness" in rows[0]["what"]
+    assert now.since_s <= rows[0]["at_s"] <= now.until_s
+
+
+def test_the_journal_says_what_was_applied_confirmed_and_rolled_back() -> None:
+    applied = {"kind": "applied", "what": "x", "before": "1", "after": "2", "who": "apply/7", "at_s": 5.0}
+    confirmed = {**applied, "kind": "confirmed", "at_s": 9.0}
+    assert journal_changes({}, {"open": applied}) == [applied]
+    assert journal_changes({"open": applied}, {"open": applied}) == []
+    assert journal_changes({"open": applied}, {"kept": confirmed}) == [confirmed]
+    [back] = journal_changes({"open": applied}, {})
+    assert (back["kind"], back["before"], back["after"]) == ("rolled back", "2", "1")
+
+
+async def test_what_was_seen_in_one_minute_is_not_seen_again_in_the_next(tmp_path: Path) -> None:
+    found = collector(tmp_path)
+    sampled(found)
+    row = {"id": 1, "user": "u", "db": "shop", "time_s": 4, "class": "select ?", "tables": ["t"]}
+    found.hosts["db1"].activity = summed([{"statements": [row]}])
+    for t_s in (T_S, T_S + MINUTE_S):
+        await found.write(t_s)
+    [seen] = questions.class_totals(Reader(found.archive), ["db1"], span(), minute.PROCESS_LIST)
+    assert (seen["seen"], seen["looks"]) == (1, 1)
+
+
+def digests(at_s: float, counts: dict[str, float]) -> Ring:
+    ring = Ring()
+    ring.add(line("statements", at_s, {"count": counts, "time_ns": {d: 1e6 * n for d, n in counts.items()}}))
+    return ring
+
+
+class TestCounted:
+    """Sums of performance_schema, as growth."""
+
+    def grown(self, *looks: dict[str, float]) -> list[dict[str, int]]:
+        counted = minute.Counted()
+        return [
+            {row["class"]: row["calls"] for row in counted.rows(digests(i, look).window(60))}
+            for i, look in enumerate(looks)
+        ]
+
+    def test_the_first_look_counts_nothing(self) -> None:
+        assert self.grown({"a": 100}, {"a": 130}, {"a": 130}) == [{}, {"a": 30}, {}]
+
+    def test_a_new_class_counts_from_nothing_where_all_were_seen_before(self) -> None:
+        assert self.grown({"a": 1}, {"a": 1, "b": 7}) == [{}, {"b": 7}]
+
+    def test_a_class_that_was_not_among_the_busiest_starts_then(self) -> None:
+        many = {f"{i:02}": 1.0 for i in range(used.MOST_DIGESTS)}
+        assert self.grown(many, {**many, "late": 900}, {**many, "late": 905}) == [{}, {}, {"late": 5}]
+
+    def test_a_class_that_fell_out_continues_where_it_was(self) -> None:
+        assert self.grown({"a": 1, "b": 10}, {"a": 2}, {"a": 3, "b": 15}) == [{}, {"a": 1}, {"a": 1, "b": 5}]
+
+    def test_a_restart_counts_from_nothing(self) -> None:
+        assert self.grown({"a": 1000}, {"a": 4}) == [{}, {"a": 4}]
+
+
+def test_the_process_list_shows_classes_without_inventing_calls() -> None:
+    row = {
+        "id": 1,
+        "user": "u",
+        "db": "shop",
+        "time_s": 4,
+        "class": "select ?",
+        "tables": ["t"],
+        "command": "Query",
+    }
+    activity = summed([{"statements": [row]}, {"statements": []}])
+    classes, texts = minute.seen_rows(activity)
+    assert [(c["seen"], c["looks"], c.get("calls")) for c in classes] == [(1, 2, None)]
+    assert texts[0]["text"] == "select ?"
+
+
+def test_a_line_of_a_digest_becomes_rows() -> None:
+    pending: dict[str, list[dict[str, Any]]] = {}
+    text = "SELECT \ud800 'x'"  # half a character: JSON can say it
+    record = {
+        "type": "class", "id": "c1", "fingerprint": "select ?", "tables": ["t"], "count": 3, "timed": 3,
+        "response_sum_ns": 30, "response_max_ns": 20, "failed": 1, "unjudged": 0, "buckets": [[5, 2], [9, 1]],
+        "lock_ns": None, "rows_examined": {"known": 3, "sum": 12, "max": 6}, "databases": [["shop", 3, 30, 1]],
+        "sample": {"text": text, "response_ns": 20, "database": "shop"},
+    }  # fmt: skip
+    for each in ({"type": "digest"}, record, {"type": "end", "classes": 1}):
+        slow_log.take(each, pending)
+    [row] = pending["classes"]
+    assert (row["calls"], row["errors"], row["rows_examined"], row["lock_ns"]) == (3, 1, 12, None)
+    assert [(b["bucket"], b["count"]) for b in pending["buckets"]] == [(5, 2), (9, 1)]
+    assert pending["examples"][0]["text"] == "SELECT ? 'x'"
+    json.dumps(pending).encode()
+    unjudged: dict[str, list[dict[str, Any]]] = {}
+    slow_log.take({**record, "unjudged": 3, "sample": None}, unjudged)
+    assert unjudged["classes"][0]["errors"] is None  # the log does not say
+    assert "examples" not in unjudged
+
+
+@pytest.mark.parametrize(
+    ("variables", "path"),
+    [
+        ({}, ""),
+        ({"slow_query_log": "OFF", "slow_query_log_file": "s.log", "datadir": "/d/"}, ""),
+        ({"slow_query_log": "ON", "slow_query_log_file": "s.log", "datadir": "/d/"}, "/d/s.log"),
+        ({"slow_query_log": "1", "slow_query_log_file": "/var/s.log", "datadir": "/d/"}, "/var/s.log"),
+        ({"slow_query_log": "ON", "slow_query_log_file": "/s", "log_output": "TABLE"}, ""),
+    ],
+)
+def test_the_slow_log_that_a_server_writes(variables: dict[str, str], path: str) -> None:
+    assert slow_log.path_of(Facts("", {"server_settings": {"variables": variables}})) == path
+    assert slow_log.path_of(None) == ""

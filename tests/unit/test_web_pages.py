@@ -1,0 +1,182 @@
+"""The pages on a small history: what they list, and how they arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from headrace.archive.files import MINUTE_S
+from headrace.web import app, plans, tables
+from headrace.web.asked import Asked
+from headrace.web.listing import Listing
+from headrace.web.minute import text_row
+from headrace.web.reviews import Reviews
+from headrace.web.site import Site
+from tests.history import SLOW, fill, query, site, write
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Site:
+    made = site(tmp_path, key="k")
+    fill(made.reader.archive, "db1", start_s(), 3)
+    return made
+
+
+@pytest.fixture
+def client(found: Site) -> Iterator[TestClient]:
+    with TestClient(app.application(found), base_url="http://localhost") as client:
+        client.get("/enter?key=k")
+        yield client
+
+
+def start_s() -> int:
+    return int(time.time()) // MINUTE_S * MINUTE_S - 5 * MINUTE_S
+
+
+@pytest.mark.parametrize(
+    ("text", "of", "is_own"),
+    [
+        ("select * from t", "shop.t", False),
+        ("select count(*) from performance_schema.threads", "performance_schema.threads", True),
+        ("select 1", "`performance_schema`.`threads`, information_schema.PROCESSLIST", True),
+        ("select 1", "performance_schema.threads, shop.t", False),
+        ("SHOW GLOBAL STATUS", "", True),
+        ("set session max_execution_time = ?", "", True),
+        ("commit", "", False),
+        ("select ?", "", False),
+        ("text unknown", "", False),
+    ],
+)
+def test_what_only_looks_at_the_server(text: str, of: str, is_own: bool) -> None:
+    assert tables.looks_at_server(text, of) is is_own
+
+
+def test_monitors_are_left_out_unless_they_are_asked_for(found: Site, client: TestClient) -> None:
+    archive, t_s = found.reader.archive, start_s() + 3 * MINUTE_S
+    write(archive, "classes", "db1", t_s, [query("own", 9, 1e9)])
+    own = text_row(SLOW, "own", "select ? from threads", ["performance_schema.threads"])
+    write(archive, "texts", "db1", t_s, [own])
+
+    def shown(parameters: dict[str, str]) -> set[str]:
+        return {row["class"] for row in client.get("/api/classes.json", params=parameters).json()["rows"]}
+
+    assert shown({}) == {"a", "b"}
+    assert shown({"own": "1"}) == {"a", "b", "own"}
+    assert shown({"q": "threads"}) == set()
+    page = client.get("/query", params={"class": "own", "source": SLOW})
+    assert "select ? from threads" in page.text
+
+
+def test_a_slow_page_comes_in_two_pieces_that_are_one_page(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = client.get("/queries").text
+    read = tables.classes
+
+    async def slow(site: Site, asked: Asked, most: int = 0, only: str = "") -> Listing:
+        await asyncio.sleep(0.3)
+        return await read(site, asked, most, only)
+
+    monkeypatch.setattr(tables, "classes", slow)
+    answer = client.get("/queries")
+    assert "content-length" not in answer.headers
+    frame, waits, rest = answer.text.partition('<p class="loading">Reading …</p>')
+    assert waits
+    assert "<nav" in frame
+    assert "<header" in rest
+    assert "<nav" not in rest
+    assert (frame + rest).count("<tr") == whole.count("<tr")
+    missing = client.get("/query", params={"class": "never", "source": SLOW})
+    assert "was not seen in this range" in missing.text
+    assert missing.text.rstrip().endswith("</html>")
+
+
+def test_heat_maps_of_cores_and_of_latencies(found: Site, client: TestClient) -> None:
+    archive, t_s = found.reader.archive, start_s()
+    for i in range(3):
+        rows = [
+            {"metric": "cores", "label": str(core), "n": 1, "sum": busy, "least": busy, "most": busy}
+            for core, busy in ((10, 0.9), (2, 0.1))
+        ]
+        write(archive, "metrics", "db1", t_s + i * MINUTE_S, rows)
+    cores = client.get("/api/heat.json", params={"host": "db1", "metric": "cores"}).json()
+    assert cores["labels"] == ["2", "10"]
+    assert [v for v in cores["cells"][1] if v is not None] == [0.9] * 3
+    calls = client.get("/api/heat.json", params={"host": "db1", "source": SLOW, "class": "a"}).json()
+    assert len(calls["labels"]) == len(calls["cells"])
+    assert all(len(row) == len(calls["t_s"]) for row in calls["cells"])
+    assert sum(v or 0 for row in calls["cells"] for v in row) == 1 + 2 + 3
+    assert client.get("/api/heat.json", params={"metric": "cores"}).status_code == 400
+    none = client.get("/api/heat.json", params={"host": "db1", "source": SLOW, "class": "never"}).json()
+    assert none["cells"] == []
+
+
+def test_a_comparison_is_of_the_workload(found: Site, client: TestClient) -> None:
+    archive, t_s = found.reader.archive, start_s() + 3 * MINUTE_S
+    write(archive, "classes", "db1", t_s, [query("own", 9, 1e9)])
+    write(archive, "texts", "db1", t_s, [text_row(SLOW, "own", "show global status", [])])
+    shown = client.get("/compare", params={"host": "db1", "range": "6h"}).text
+    assert "only right" in shown
+    assert "show global status" not in shown
+    assert "show global status" in client.get("/compare", params={"own": "1", "range": "6h"}).text
+
+
+def plan_of(key: str, rows: int) -> dict[str, Any]:
+    table = {"table_name": "t", "access_type": "ref", "key": key, "rows_examined_per_scan": rows}
+    return {
+        "format": "json",
+        "plan": {"query_block": {"table": {**table, "attached_condition": "id = 4711"}}},
+    }
+
+
+def test_a_plan_is_kept_when_its_shape_changes(found: Site, client: TestClient) -> None:
+    watched = found.collector.hosts["db1"]
+    for answer in (plan_of("a", 1), plan_of("a", 900), plan_of("b", 1), plan_of("a", 1)):
+        plans.note(watched, SLOW, "a", answer)
+    rows = watched.pending["plans"]
+    assert [row["plan"].split()[5] for row in rows] == ["a", "b", "a"]
+    assert "4711" not in str(rows)
+    for i, row in enumerate(rows):
+        row["at_s"] = start_s() + i
+    write(found.reader.archive, "plans", "db1", start_s(), rows)
+    # A restart of headrace notes the last shape again; the page shows only changes.
+    again = {**rows[-1], "at_s": start_s() + 60.0}
+    write(found.reader.archive, "plans", "db1", start_s() + MINUTE_S, [again])
+    page = client.get("/query", params={"class": "a", "source": SLOW}).text
+    assert page.count("<summary>") == 3
+    assert "(the latest)" in page
+
+
+def review(client: TestClient, **form: str) -> str:
+    token = client.get("/").text.partition('data-token="')[2].partition('"')[0]
+    return client.post("/query/review", data={"token": token, "source": SLOW, "class": "a", **form}).text
+
+
+def test_a_review_is_kept_and_shown(found: Site, client: TestClient) -> None:
+    assert "Nothing is noted" in client.get("/query", params={"class": "a", "source": SLOW}).text
+    assert "&lt;b&gt;an index is missing" in review(client, state="to do", comment="<b>an index is missing")
+    page = review(client, state="reviewed")
+    assert page.index("reviewed</span>") < page.index("an index is missing")
+    rows = {row["class"]: row for row in client.get("/api/classes.json").json()["rows"]}
+    assert (rows["a"]["review"], rows["b"]["review"]) == ("reviewed", "")
+    assert "Not saved" in review(client, state="forged")
+    assert "Not saved" in review(client)
+    assert "Not saved" in review(client, comment="x" * 2001)
+    assert found.reviews.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_note_that_was_cut_short_costs_only_itself(tmp_path: Path) -> None:
+    reviews = Reviews(tmp_path / "reviews.jsonl")
+    reviews.add("ann", SLOW, "a", "to do", "one")
+    with reviews.path.open("ab") as file:
+        file.write(b'{"at_s": 1, "who": "b')
+    reviews.add("bob", SLOW, "a", "", "two\r\nlines")
+    assert [note.comment for note in reviews.of(SLOW, "a")] == ["two\nlines", "one"]
+    assert reviews.states(SLOW) == {"a": "to do"}
+    assert [note.comment for note in Reviews(reviews.path).of(SLOW, "a")] == ["two\nlines", "one"]

@@ -1,0 +1,127 @@
+"""Rollouts on pages: who may approve what, and who may take it back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from headrace.staged.book import Book
+from headrace.staged.plan import make
+from headrace.staged.rules import Rules, StageRule
+from headrace.web import app, rollouts
+from headrace.web.site import Site
+from headrace.web.users import Role
+from tests.history import PASSWORD, site
+from tests.unit.test_staged import SETTINGS, topology
+
+
+@pytest.fixture
+def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Book:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    stages = (
+        StageRule(name="replicas", take="replicas", approval=True),
+        StageRule(name="sources", take="sources"),
+    )
+    return Book.make(make(SETTINGS, topology("a", 2), Rules(stage=stages), 1))
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Site:
+    return site(tmp_path)
+
+
+@pytest.fixture
+def client(found: Site) -> Iterator[TestClient]:
+    with TestClient(app.application(found), base_url="http://localhost") as client:
+        yield client
+
+
+def log_in(client: TestClient, role: Role) -> str:
+    """The token that forms carry."""
+    client.post("/login", data={"name": role.word, "password": PASSWORD})
+    return client.get("/").text.partition('data-token="')[2].partition('"')[0]
+
+
+def again(book: Book) -> Book:
+    return Book.open(book.plan.id)
+
+
+def test_the_list_and_the_page_say_what_waits(client: TestClient, book: Book) -> None:
+    log_in(client, Role.VIEWER)
+    [row] = client.get("/api/rollouts.json").json()["rows"]
+    assert (row["id"], row["state"], row["hosts"]) == (book.plan.id, "planned", 3)
+    page = client.get("/rollout", params={"id": book.plan.id}).text
+    assert "server.innodb_io_capacity=2000" in page
+    assert "Stage replicas needs the approval" in page
+    assert client.get("/rollout", params={"id": book.plan.id[:4]}).status_code == 404
+    assert client.get("/rollout", params={"id": "../.."}).status_code == 404
+
+
+def test_an_approver_approves_the_plan_that_was_shown(client: TestClient, book: Book, found: Site) -> None:
+    token = log_in(client, Role.APPROVER)
+    form = {"plan": book.plan.id, "stage": "replicas", "token": token}
+    assert f'name="plan" value="{book.plan.id}"' in client.get("/rollout", params={"id": book.plan.id}).text
+    assert client.post("/rollout/approve", data={**form, "token": "forged"}).status_code == 403
+    for wrong in ({"plan": "0" * 12}, {"plan": book.plan.id[:11]}, {"stage": "sources"}, {"stage": "none"}):
+        client.post("/rollout/approve", data={**form, **wrong})
+        assert not again(book).state.approvals
+    with book.hold():
+        held = client.post("/rollout/approve", data=form)
+        assert "another command works" in held.text
+    client.post("/rollout/approve", data=form)
+    approval = again(book).state.approvals["replicas"]
+    assert approval["by"] == "approver"
+    assert approval["until"] > time.time()
+    lines = [json.loads(line) for line in found.audit.path.read_text().splitlines()]
+    assert [line["ok"] for line in lines if line["action"] == "rollout approve"] == [False] * 5 + [True]
+
+
+@pytest.mark.parametrize(
+    ("role", "may_approve", "may_abort"), [(Role.VIEWER, False, False), (Role.OPERATOR, False, True)]
+)
+def test_a_role_that_does_not_suffice(
+    client: TestClient, book: Book, role: Role, may_approve: bool, may_abort: bool
+) -> None:
+    token = log_in(client, role)
+    form = {"plan": book.plan.id, "stage": "replicas", "token": token}
+    assert client.post("/rollout/approve", data=form).status_code == 403
+    assert bool(again(book).state.approvals) is may_approve
+    assert (client.post("/rollout/abort", data=form).status_code == 200) is may_abort
+    assert bool(again(book).stop_asked()) is may_abort
+
+
+def test_a_session_that_ended_approves_nothing(client: TestClient, book: Book, found: Site) -> None:
+    token = log_in(client, Role.APPROVER)
+    found.sessions.users.remove("approver")
+    form = {"plan": book.plan.id, "stage": "replicas", "token": token}
+    assert client.post("/rollout/approve", data=form).status_code == 401
+    assert not again(book).state.approvals
+
+
+async def test_an_abort_restores_the_hosts_or_asks_whoever_holds_it(book: Book, found: Site) -> None:
+    hands = rollouts.Hands(found)
+    with book.hold():
+        await hands._take_back(book, "ann")
+        await asyncio.gather(*hands._restoring)
+    assert again(book).stop_asked() == "ann"
+    assert not again(book).state.is_aborted
+    await hands._take_back(book, "bob")
+    await asyncio.gather(*hands._restoring)
+    assert again(book).state.aborting == "aborted by bob"
+    assert again(book).state.is_aborted
+    assert rollouts.shown(again(book))["state"] == "taken back"
+
+
+def test_what_a_log_says_is_text(client: TestClient, book: Book) -> None:
+    book.note("aside", host="ar1", why="<script>alert(1)</script>")
+    log_in(client, Role.VIEWER)
+    page = client.get("/rollout", params={"id": book.plan.id, "said": "<img src=x>"}).text
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    assert "&lt;script&gt;alert" in page
