@@ -3,7 +3,7 @@ SHELL := /bin/sh
 BIN := .venv/bin
 # Most tests wait for something: four processes keep two cores busy. What asks for a rate comes after them, one by one.
 # The second runs even if the first failed. tests/conftest.py says which files begin.
-TOGETHER := $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
+TOGETHER := scripts/tests -n 4 --dist loadfile --no-loadscope-reorder
 # The journal's code on a model of a machine: runs by seed, and every crash point.
 SIMULATE := RUST_BACKTRACE=0 cargo test --locked --quiet --package headrace-settings --lib simulation --
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -30,7 +30,7 @@ test-real: ## every other test, on real servers, hosts, virtual machines, device
 	@scripts/setup tests
 	HEADRACE_SIMULATE=20000 $(SIMULATE) --include-ignored
 	$(TOGETHER) -m 'not alone and (slow or (real and not path))'; code=$$?; \
-	$(BIN)/pytest -m alone && exit $$code
+	scripts/tests -m alone && exit $$code
 
 check: ## format, lint, types, import directions
 	cargo fmt --check

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests import shared
+from tests.traces import commands, loops_below, read_each
 
 SWAPPINESS = Path("/proc/sys/vm/swappiness")
 
@@ -86,13 +87,10 @@ class Bench:
         found = [
             line for line in Path("/proc/self/mounts").read_text().splitlines() if str(self.scratch) in line
         ]
-        for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
-            if str(self.scratch) in backing.read_text():
-                found.append(str(backing))
-        for process in Path("/proc").glob("[0-9]*"):
-            environment = environ_of(process)
-            if b"HEADRACE_OWNER=headrace-" in environment and str(self.scratch).encode() in environment:
-                found.append(f"{process.name}: {(process / 'cmdline').read_text()}")
+        found += loops_below(self.scratch)
+        for path, environment in read_each("proc/[0-9]*/environ"):
+            if b"HEADRACE_OWNER=headrace-" in environment and bytes(self.scratch) in environment:
+                found.append(f"{path.parts[2]}: {commands().get(int(path.parts[2]))}")
         return found
 
 
@@ -139,10 +137,3 @@ def wait_for(
             raise AssertionError(f"ended before the stage came: {process.communicate()}")
         assert time.monotonic() < deadline
         time.sleep(pause_s)
-
-
-def environ_of(process: Path) -> bytes:
-    try:
-        return (process / "environ").read_bytes()
-    except OSError:
-        return b""

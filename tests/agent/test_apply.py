@@ -23,6 +23,7 @@ from tests import sshd
 from tests.agent.test_journal import OWNER as TRIAL
 from tests.agent.test_journal import Host, kill_after
 from tests.programs import agent_path
+from tests.traces import commands
 
 OWNER = f"apply/test-{os.getpid()}"
 SYSCTL = "/etc/sysctl.d/90-headrace.conf"
@@ -65,15 +66,8 @@ class Fake(Host):
         return kept
 
     def watchers(self) -> list[int]:
-        found = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"watch" in words and str(self.state).encode() in words:
-                found.append(int(folder.name))
-        return found
+        state = bytes(self.state)
+        return [pid for pid, words in commands().items() if b"watch" in words and state in words]
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.programs import agent_path
+from tests.traces import loops_below, processes_of
 
 OWNER = f"test-{os.getpid()}"
 OVERCOMMIT = ("overcommit_ratio", "overcommit_kbytes")
@@ -163,40 +164,16 @@ def test_wrong_input_is_told_apart_from_failure(host: Host) -> None:
     assert "only files of /sys" in host.call("apply", stdin=[{"path": "/etc/hostname", "value": "x"}], code=5)
 
 
-def loops_below(folder: Path) -> list[str]:
-    found = []
-    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
-        try:
-            backing = file.read_text()
-        except OSError:  # detached while we looked
-            continue
-        if backing.startswith(str(folder)):
-            found.append(file.parts[3])
-    return found
-
-
 def mounts_below(folder: Path) -> list[str]:
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return [line.split()[4] for line in lines if line.split()[4].startswith(str(folder))]
-
-
-def marked_processes(owner: str) -> list[int]:
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (folder / "environ").read_bytes()
-        except OSError:
-            continue
-        if f"HEADRACE_OWNER={owner}".encode() in environment:
-            found.append(int(folder.name))
-    return found
 
 
 @pytest.fixture
 def clean_host(host: Host) -> Iterator[Host]:
     """Afterwards nothing of the test may be left; what is left is removed, so that one failure stays one."""
     yield host
-    left = (loops_below(host.folder), mounts_below(host.folder), marked_processes(OWNER))
+    left = (loops_below(host.folder), mounts_below(host.folder), processes_of(OWNER))
     for pid in left[2]:
         os.kill(pid, signal.SIGKILL)
     for point in left[1]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,8 +13,9 @@ import pytest
 from headrace.arrow import INTERVALS, LATENCY
 from headrace.buckets import bucket_value
 from headrace.errors import PlanError, WorkloadFailed
-from headrace.model import OWNER_VARIABLE, Option
+from headrace.model import Option
 from headrace.workloads import Context, Measurement, Workload, make_workload, option_docs
+from tests.traces import processes_of
 
 SECONDS = 2.0
 WARMUP_S = 1.0
@@ -29,17 +28,6 @@ def column(table: Any, name: str) -> list[Any]:
 
 def window_rows(measured: Measurement) -> list[dict[str, Any]]:
     return [row for row in measured.intervals.to_pylist() if row["t_s"] >= 0]
-
-
-def processes_of(owner: str) -> list[int]:
-    """The processes that carry this owner's mark."""
-    mark = f"{OWNER_VARIABLE}={owner}".encode()
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark in (folder / "environ").read_bytes().split(b"\0"):
-                found.append(int(folder.name))
-    return found
 
 
 class WorkloadContract:

@@ -36,6 +36,7 @@ from headrace.volumes import (
     required_tools,
 )
 from headrace.volumes.filesystems import kernel_words
+from tests.traces import loops_below
 
 SIZE_BYTES = 512 * 2**20
 OWNER = f"volumes-{os.getpid()}"
@@ -71,11 +72,7 @@ class Lab:
     def traces(self) -> list[str]:
         """What is left on the machine of any volume below the test's folder."""
         found = [str(path) for path in (self.folder / "scratch").glob("*")]
-        for file in Path("/sys/block").glob("loop*/loop/backing_file"):
-            try:
-                found += [file.parts[3]] if str(self.folder) in file.read_text() else []
-            except OSError:  # detached while we looked
-                continue
+        found += loops_below(self.folder)
         found += [
             line for line in Path("/proc/self/mountinfo").read_text().splitlines() if self.scratch in line
         ]

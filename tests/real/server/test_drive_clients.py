@@ -31,8 +31,8 @@ from headrace.workloads import Context, Measurement, make_workload
 from headrace.workloads.drive import clients
 from headrace.workloads.drive.clients import Seat, drive
 from tests import sshd
-from tests.contracts.workload import processes_of
 from tests.servers import free_port
+from tests.traces import processes_of
 
 needs_server = pytest.mark.needs("mariadbd")
 needs_sshd = pytest.mark.needs("sshd")

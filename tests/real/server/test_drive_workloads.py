@@ -21,7 +21,8 @@ from headrace.target.local import LocalTarget
 from headrace.workloads import Context, Workload, driven_from, make_workload
 from headrace.workloads.drive.workload import Driven
 from tests import servers
-from tests.contracts.workload import SECONDS, WARMUP_S, WorkloadContract, processes_of, window_rows
+from tests.contracts.workload import SECONDS, WARMUP_S, WorkloadContract, window_rows
+from tests.traces import processes_of
 
 needs_server = pytest.mark.needs("mariadbd")
 needs_memcached = pytest.mark.needs("memcached")

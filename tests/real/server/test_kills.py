@@ -27,6 +27,7 @@ import pytest
 from tests.agent.test_journal import Host
 from tests.programs import agent_path
 from tests.servers import Server, mariadb
+from tests.traces import commands
 
 ROUNDS = int(os.environ.get("HEADRACE_KILLS", "8"))
 SEED = int(os.environ.get("HEADRACE_SEED", "0"))
@@ -131,14 +132,12 @@ class Machine:
 
     def agents(self, *verbs: bytes) -> list[int]:
         """The processes of the agent that work on this journal."""
-        found = []
-        state = str(self.journal.state).encode()
-        for folder in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-                if state in words and words[1:2] == [b"journal"] and words[2] in verbs:
-                    found.append(int(folder.name))
-        return found
+        state = bytes(self.journal.state)
+        return [
+            pid
+            for pid, words in commands().items()
+            if state in words and words[1:2] == [b"journal"] and words[2] in verbs
+        ]
 
     def entries(self) -> list[dict[str, Any]]:
         # Read directly: the agent might be the one who brings it in order.

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import EXIT_CODES, NothingMeasured
+from headrace.model import OWNER_VARIABLE
 from tests import sshd
-from tests.bench import FIO, SWAPPINESS, Bench, environ_of, wait_for
+from tests.bench import FIO, SWAPPINESS, Bench, wait_for
+from tests.traces import loops_below, read_each
 
 pytestmark = pytest.mark.needs("root")
 
@@ -49,9 +51,7 @@ def stages(bench: Bench) -> dict[str, Callable[[], bool]]:
     trials = bench.output / "trials"
 
     def loop_attached() -> bool:
-        return any(
-            str(bench.scratch) in p.read_text() for p in Path("/sys/block").glob("loop*/loop/backing_file")
-        )
+        return bool(loops_below(bench.scratch))
 
     def mounted() -> bool:
         return str(bench.scratch) in Path("/proc/self/mounts").read_text()
@@ -73,16 +73,11 @@ def stages(bench: Bench) -> dict[str, Callable[[], bool]]:
 
 
 def _running(program: str, owner: str) -> list[int]:
-    """Process ids of a program that carries this owner's mark."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            name = (process / "comm").read_text().strip()
-        except OSError:
-            continue
-        if name == program and f"HEADRACE_OWNER={owner}".encode() in environ_of(process):
-            found.append(int(process.name))
-    return found
+    """The processes of a program whose mark of an owner begins like this."""
+    mark, name = f"{OWNER_VARIABLE}={owner}".encode(), f"{program}\n".encode()
+    names = {path.parent: text for path, text in read_each("proc/[0-9]*/comm")}
+    marked = [path.parent for path, text in read_each("proc/[0-9]*/environ") if mark in text]
+    return [int(folder.name) for folder in marked if names.get(folder) == name]
 
 
 @pytest.mark.parametrize("stage", list(stages(Bench(Path(), Path(), Path(), Path()))))

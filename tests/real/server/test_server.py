@@ -28,7 +28,7 @@ from headrace.errors import (
     ServerStartFailed,
     StoreError,
 )
-from headrace.model import OWNER_VARIABLE, ServerEndpoint, Tool, Value, Vendor
+from headrace.model import ServerEndpoint, Tool, Value, Vendor
 from headrace.server import PrivateServer, ServerSpec, build_dataset, dataset_folder, restore_dataset
 from headrace.server.allocator import find_allocator
 from headrace.target import Completed, Process, Target
@@ -37,6 +37,7 @@ from tests import sshd
 from tests.contracts.target import gone
 from tests.mysqld import find_mysqld
 from tests.programs import has
+from tests.traces import processes_of
 
 needs_root = pytest.mark.needs("root")
 
@@ -84,15 +85,7 @@ class Bench:
 
     def processes(self) -> list[int]:
         """What runs in this test's name."""
-        mark = f"{OWNER_VARIABLE}={self.owner}".encode()
-        found = []
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                if mark in path.read_bytes().split(b"\0"):
-                    found.append(int(path.parent.name))
-            except OSError:
-                continue
-        return found
+        return processes_of(self.owner)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -18,6 +17,7 @@ import pytest
 from tests import sshd
 from tests.database_fleet import PROGRAMS, Databases, databases
 from tests.fleet import wait_for
+from tests.traces import commands
 
 pytestmark = pytest.mark.needs("root", *PROGRAMS)
 
@@ -175,11 +175,7 @@ def test_ctrl_c_keeps_what_has_answered(found: Databases, tmp_path: Path) -> Non
 def _watchers(found: Databases) -> list[str]:
     """The samplers that run on the hosts."""
     agent = f"{found.hosts.disk}/home/.cache/headrace/agent-".encode()
-    words = []
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            words.append(process.read_bytes())
-    return [str(line) for line in words if line.startswith(agent) and b"\0sample\0" in line]
+    return [str(words) for words in commands().values() if words[0].startswith(agent) and b"sample" in words]
 
 
 def test_status_and_doctor_of_all(found: Databases, tmp_path: Path) -> None:

@@ -1,0 +1,35 @@
+"""What runs on this machine and which loop devices are attached. What ends while one looks is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from headrace.model import OWNER_VARIABLE
+
+
+def read_each(pattern: str) -> Iterator[tuple[Path, bytes]]:
+    """The files below ``/`` that fit, with their contents."""
+    for path in Path("/").glob(pattern):
+        with suppress(OSError):
+            yield path, path.read_bytes()
+
+
+def commands() -> dict[int, list[bytes]]:
+    """Of each process the words of its command line."""
+    return {int(path.parts[2]): text.split(b"\0") for path, text in read_each("proc/[0-9]*/cmdline")}
+
+
+def processes_of(owner: str) -> list[int]:
+    """The processes that carry this owner's mark."""
+    mark = f"{OWNER_VARIABLE}={owner}".encode()
+    return [
+        int(path.parts[2]) for path, text in read_each("proc/[0-9]*/environ") if mark in text.split(b"\0")
+    ]
+
+
+def loops_below(folder: Path) -> list[str]:
+    """The loop devices whose file lies below this folder."""
+    files = read_each("sys/block/loop*/loop/backing_file")
+    return [path.parts[3] for path, text in files if text.startswith(bytes(folder))]
