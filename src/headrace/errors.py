@@ -73,6 +73,10 @@ class Busy(HeadraceError):
     exit_code = 7
 
 
+class Held(Busy):
+    """Another command works on this very thing, not only on a host of it."""
+
+
 class HostBusy(Busy):
     """Another process works on the host: it runs only one trial at a time."""
 

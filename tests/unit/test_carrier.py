@@ -15,7 +15,7 @@ import pytest
 
 from headrace.analysis.guards import Window
 from headrace.errors import TargetError
-from headrace.staged import carrier, hands
+from headrace.staged import carrier, hands, pairs
 from headrace.staged.book import Book
 from headrace.staged.carrier import Carrier
 from headrace.staged.hands import Site, TrippedLimit
@@ -350,11 +350,16 @@ async def test_a_request_to_stop_reaches_the_command_that_carries_it_out(
         return await watch(self, seconds, usual, change)
 
     monkeypatch.setattr(Modelled, "watch", slow)
+    monkeypatch.setattr(pairs, "ASK_S", 0.01)
+    said: list[str] = []
     with book.hold():
         task = asyncio.create_task(Carrier(book).go())
         await asyncio.wait_for(begun.wait(), 30)
-        Book.open(world.plan.id).ask_to_stop("ann")
+        asked = asyncio.create_task(pairs.taken_back(Book.open(world.plan.id), "ann", said.append))
         await asyncio.wait_for(task, 30)
+    await asyncio.wait_for(asked, 30)
+    assert len(said) == 1
+    assert "asked to restore" in said[0]
     assert book.state.aborting == "aborted by ann"
     assert book.state.is_aborted
     assert world.on == set()

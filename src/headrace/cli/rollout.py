@@ -224,14 +224,17 @@ def rollout_approve(
 
 @rollout_app.command("abort", epilog="Example: headrace rollout abort 3f2a9c1e77b0")
 def rollout_abort(plan_id: PlanId, as_json: Json = False) -> None:
-    """Restore every host that this rollout changed, also what it had finished."""
+    """Restore every host that this rollout changed, also what it had finished; while `go` runs, by `go`."""
     from headrace.errors import TargetError
     from headrace.staged.book import Book
-    from headrace.staged.pairs import carrier_of
+    from headrace.staged.pairs import taken_back
 
     book = Book.open(plan_id)
-    with book.hold():
-        run_until_signal(lambda: carrier_of(book, tell).abort(f"aborted by {getpass.getuser()}"))
+    run_until_signal(
+        lambda: taken_back(book, getpass.getuser(), tell),
+        stopping="stopping ...",
+        stopped="stopped; the same command continues to restore the hosts",
+    )
     _show(book, as_json)
     if not book.state.is_aborted:
         left = sorted({*book.state.open, *book.state.kept, *book.state.out})

@@ -23,7 +23,7 @@ from typing import Any, TextIO
 from headrace.analysis.guards import Window
 from headrace.analysis.judge import Judgement, Pair, Switchback, judge
 from headrace.analysis.paired import Moment, Paired
-from headrace.errors import Busy, DiskFull, PlanError, Refused, StoreError
+from headrace.errors import Busy, DiskFull, Held, PlanError, Refused, StoreError
 from headrace.snapshot import state_path
 from headrace.staged.plan import ID_LENGTH, Plan, Stage
 
@@ -272,7 +272,7 @@ class Book:
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
-        """One rollout at a time on each host and of each plan. Raises Busy. Reads the log again under the lock."""
+        """One command at a time on each plan, one rollout on each host. Raises Held, Busy. Reads the log again."""
         folder = root() / ".locks"
         with contextlib.ExitStack() as held:
             names = [self.plan.id, *sorted({member.address for member in self.plan.members.values()})]
@@ -293,7 +293,7 @@ def _lock(file: TextIO, name: str, own: str) -> None:
     except OSError:
         file.seek(0)
         other = file.read(200).strip() or "another command"
-        raise Busy(
+        raise (Held if name == own else Busy)(
             f"{other} works on {name}", place=own, hint="one rollout at a time: wait, or end the other one"
         ) from None
     file.truncate(0)

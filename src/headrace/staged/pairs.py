@@ -9,10 +9,10 @@ from functools import partial
 
 from headrace.analysis.guards import Window, tripped
 from headrace.analysis.judge import Outcome
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, Held
 from headrace.staged import hands
 from headrace.staged.book import Book
-from headrace.staged.carrier import Carrier, Paused, Tell, at_any_rate
+from headrace.staged.carrier import ASK_S, Carrier, Paused, Tell, at_any_rate
 from headrace.staged.hands import Moved, Site
 from headrace.staged.plan import Member, Stage
 from headrace.staged.service import RestartSite
@@ -132,6 +132,23 @@ async def _both(one: Awaitable[Window], other: Awaitable[Window]) -> tuple[Windo
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def taken_back(book: Book, by: str, tell: Tell) -> None:
+    """Restore every host. A command that holds this rollout is asked to; if it ends without having done so, or is
+    killed, it is done here. Raises Busy if another rollout works on one of the hosts."""
+    book.ask_to_stop(by)
+    words = "another command works on this rollout: it was asked to restore the hosts; waiting for it"
+    while True:
+        try:
+            with book.hold():
+                await carrier_of(book, tell).abort(f"aborted by {by}")
+                return
+        except Held:
+            if words:
+                tell(words)
+            words = ""
+        await asyncio.sleep(ASK_S)
 
 
 def carrier_of(book: Book, tell: Tell) -> Carrier:

@@ -18,7 +18,7 @@ from headrace.errors import Busy, HeadraceError, PlanError, Refused, StoreError
 from headrace.report import rollout as report
 from headrace.staged import book as books
 from headrace.staged.book import Book
-from headrace.staged.pairs import carrier_of
+from headrace.staged.pairs import taken_back
 from headrace.web.asked import Asked
 from headrace.web.guard import address_of
 from headrace.web.listing import Column, Listing, address
@@ -206,7 +206,6 @@ class Hands:
         return RedirectResponse(address("/rollout", id=identity, said=why), 303)
 
     async def _take_back(self, book: Book, by: str) -> None:
-        await asyncio.to_thread(book.ask_to_stop, by)
         task = asyncio.create_task(_restore(book, by))
         self._restoring.add(task)
         task.add_done_callback(self._restoring.discard)
@@ -219,9 +218,6 @@ def _approve(book: Book, stage: str, by: str) -> None:
 
 async def _restore(book: Book, by: str) -> None:
     try:
-        with book.hold():
-            await carrier_of(book, log.info).abort(f"aborted by {by}")
-    except Busy:
-        pass  # the command that carries it out was asked to
+        await taken_back(book, by, log.info)
     except HeadraceError as error:
         log.warning("rollout %s is not restored yet: %s", book.plan.id, error)
