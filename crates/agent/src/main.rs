@@ -30,6 +30,8 @@ enum Command {
     Histograms(host::server::histograms::HistogramsArguments),
     /// Print the plan of a statement that runs now, or of a digest, as JSON
     Explain(host::server::explain::ExplainArguments),
+    /// Print size and indexes of named tables, as JSON lines
+    Tables(host::server::tables::TablesArguments),
     /// Play a recording again on a server of yours, and compare the answers
     Replay(Box<traffic::replay::ReplayArguments>),
     /// Drive load: check, load the data, run, verify, clean
@@ -67,6 +69,7 @@ fn main() -> std::process::ExitCode {
         Command::Statements(arguments) => host::server::statements::run(&arguments),
         Command::Histograms(arguments) => host::server::histograms::run(&arguments),
         Command::Explain(arguments) => host::server::explain::run(&arguments),
+        Command::Tables(arguments) => host::server::tables::run(&arguments),
         Command::Replay(arguments) => traffic::replay::run(&arguments),
         Command::Drive(command) => drive::run(&command),
         Command::Fingerprint(arguments) => sql::command::run(&arguments),

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from headrace.archive import questions
 from headrace.errors import HeadraceError
-from headrace.web import compare, plans, rollouts, tables
+from headrace.web import compare, plans, rollouts, schema, tables
 from headrace.web.api import CHARTS, HEATS
 from headrace.web.asked import MOST_WORDS, Asked
 from headrace.web.guard import address_of, needs
@@ -46,6 +46,7 @@ def routes(site: Site) -> list[Route]:
         needs(Role.VIEWER, Route("/queries", pages.queries)),
         needs(Role.VIEWER, Route("/query", pages.query)),
         needs(Role.OPERATOR, Route("/query/plan", pages.plan, methods=["POST"])),
+        needs(Role.OPERATOR, Route("/query/tables", pages.tables, methods=["POST"])),
         needs(Role.OPERATOR, Route("/query/review", pages.review, methods=["POST"])),
         needs(Role.VIEWER, Route("/now", pages.now)),
         needs(Role.VIEWER, Route("/compare", pages.compare)),
@@ -186,7 +187,24 @@ class Pages:
                 example = await self._site.ask(
                     questions.example, self._site.reader, [host], span, source, name
                 )
-            return JSONResponse({"plan": await plans.ask(watched, source, name, example)})
+            return JSONResponse({"text": await plans.ask(watched, source, name, example)})
+        except HeadraceError as error:
+            return JSONResponse({"error": error.message})
+
+    async def tables(self, request: Request) -> Response:
+        """Sizes and indexes of a class's tables, asked for on the server; or why they are unknown."""
+        form, session = request.state.form, request.state.session
+        host, source, name = (str(form.get(key, ""))[:MOST_WORDS] for key in ("host", "source", "class"))
+        watched = self._site.watched(host)
+        self._site.audit.note(session.user.name, address_of(request), "tables", f"{host} {source} {name}")
+        if watched is None:
+            return JSONResponse({"error": "this host is not watched now"}, 404)
+        row = await tables.one_class(self._site, Asked(host=host, range="7d"), source, name)
+        if row is None:
+            return JSONResponse({"error": "this class was not seen there in the last 7 days"}, 404)
+        try:
+            wanted = [row[key].split(", ") if row[key] else [] for key in ("tables", "databases")]
+            return JSONResponse({"text": await schema.ask(watched, *wanted)})
         except HeadraceError as error:
             return JSONResponse({"error": error.message})
 

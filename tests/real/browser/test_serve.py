@@ -240,12 +240,18 @@ def test_a_query_is_found_and_its_plan_is_shown(served: Served, tab: browser.Pag
     wait(link)
     assert "onerror" in tab.evaluate("document.querySelector('.classes tbody th').textContent")
     tab.open(tab.evaluate(first))
-    tab.evaluate("document.querySelector('[data-plan] button').click()")
+    tab.evaluate("document.querySelector('#plan [data-ask] button').click()")
     shown = "document.getElementById('plan-text').textContent"
     wait(lambda: tab.evaluate(shown) not in ("", "asking …"))
     # MariaDB keeps no whole statement of a digest unless its history is on: then the answer says so.
     answer = tab.evaluate(shown)
     assert "query_block" in answer or "remembers no whole statement" in answer
+    if not tab.evaluate("!!document.querySelector('#tables [data-ask]')"):
+        return
+    tab.evaluate("document.querySelector('#tables [data-ask] button').click()")
+    sizes = "document.getElementById('tables-text').textContent"
+    wait(lambda: tab.evaluate(sizes) not in ("", "asking …"))
+    assert "InnoDB, about" in tab.evaluate(sizes)
     assert tab.evaluate("document.querySelectorAll('main img').length") == 0
     assert not tab.seen.errors
 

@@ -11,7 +11,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::performance_schema::is_on;
-use super::query::{Named, named_server, rows};
+use super::query::{Named, literal, named_server, rows};
 use crate::sample::ticker::now_ns;
 use base::error::AgentError;
 use mysql::{Connection, Error, ServerArguments};
@@ -151,12 +151,6 @@ fn of_digest(connection: &mut Connection, digest: &Digest) -> Result<Vec<Bucket>
         literal(&digest.digest)
     );
     buckets(connection, &from)
-}
-
-/// In hexadecimal, so that no quote and no sql_mode matters.
-fn literal(text: &str) -> String {
-    let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
-    if digits.is_empty() { "''".to_owned() } else { format!("_utf8mb4 0x{digits}") }
 }
 
 fn buckets(connection: &mut Connection, from: &str) -> Result<Vec<Bucket>, Error> {

@@ -12,6 +12,7 @@ pub mod replication;
 mod running;
 pub mod statements;
 pub mod status;
+pub mod tables;
 pub mod thread_pool;
 
 use crate::sample::sampler::Kind;

@@ -39,6 +39,12 @@ pub fn named_server(server: &ServerArguments, read_timeout: Duration) -> anyhow:
     server.options(read_timeout)?.ok_or_else(|| AgentError::Input(message.to_owned()).into())
 }
 
+/// A string for a statement. In hexadecimal, so that no quote and no sql_mode matters.
+pub fn literal(text: &str) -> String {
+    let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    if digits.is_empty() { "''".to_owned() } else { format!("_utf8mb4 0x{digits}") }
+}
+
 /// All rows of a statement, as text.
 pub fn rows(connection: &mut Connection, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
     let mut rows = Vec::new();

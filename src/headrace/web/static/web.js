@@ -219,21 +219,22 @@
     open();
   }
 
-  function plan(form) {
+  /* What is asked for on the server is shown as text in the element that the form names. */
+  function ask(form) {
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
-      const shown = document.getElementById("plan-text");
+      const shown = document.getElementById(form.dataset.ask);
       shown.hidden = false; shown.textContent = "asking …";
       try {
         const answer = await fetch(form.action, { method: "POST", headers: { "x-csrf-token": document.body.dataset.token }, body: new URLSearchParams(new FormData(form)) });
         const found = await answer.json();
-        shown.textContent = found.plan || found.error;
+        shown.textContent = found.text || found.error;
       } catch (error) { shown.textContent = "not answered: " + error.message; }
     });
   }
 
   document.querySelectorAll("[data-live]").forEach(live);
-  document.querySelectorAll("[data-plan]").forEach(plan);
+  document.querySelectorAll("[data-ask]").forEach(ask);
   redraw();
   let width = innerWidth;
   addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; redraw(); } });

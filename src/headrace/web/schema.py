@@ -1,0 +1,69 @@
+"""The tables that a query class reads: their sizes and indexes, asked for on the server now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.errors import NotReady
+from headrace.volumes.device import size_text
+from headrace.web.watched import Watched
+
+#: Tables that are asked for at a time.
+MOST = 50
+ASK_S = 15.0
+
+
+def names_of(tables: Sequence[str], databases: Sequence[str]) -> list[str]:
+    """DATABASE.TABLE of the tables of a class. One that is written without its database may be in any of these."""
+    found: dict[str, None] = {}
+    for table in tables:
+        parts = [part.strip().strip("`") for part in table.split(".", 1)]
+        qualified = [parts] if len(parts) == 2 else [[database, parts[0]] for database in databases]
+        found |= dict.fromkeys(".".join(each) for each in qualified if all(each))
+    return list(found)[:MOST]
+
+
+async def ask(watched: Watched, tables: Sequence[str], databases: Sequence[str]) -> str:
+    """A text: each table with its sizes, and below it each index with its columns."""
+    agent, login = watched.feed.agent, watched.feed.login
+    if agent is None or login is None or not login.is_named:
+        raise NotReady(watched.problem or "no server to ask on this host")
+    names = names_of(tables, databases)
+    if not names:
+        raise NotReady("the database of these tables is unknown" if tables else "this class names no table")
+    answer = await agent.text("tables", *login.argv, "--", *names, timeout_s=ASK_S)
+    found = [agent.document("tables", line) for line in answer.splitlines()]
+    if not found:
+        raise NotReady(f"the server has no such table, or this account may not see it: {', '.join(names)}")
+    return "\n\n".join(_described(table) for table in found)
+
+
+def _described(table: Mapping[str, Any]) -> str:
+    name = f"{table['database']}.{table['table']}"
+    if table["engine"] is None:
+        return f"{name}: a view"
+    facts = [
+        table["engine"],
+        f"about {table['rows']:,} rows" if table["rows"] is not None else "rows unknown",
+        *(
+            f"{word} {size_text(table[key])}"
+            for word, key in (("data", "data_bytes"), ("indexes", "index_bytes"), ("free", "free_bytes"))
+            if table[key] is not None
+        ),
+    ]
+    width = max((len(index["name"]) for index in table["indexes"]), default=0)
+    lines = [f"  {index['name']:{width}}  {_columns(index)}" for index in table["indexes"]]
+    return "\n".join([f"{name}: {', '.join(facts)}", *(lines or ["  no index"])])
+
+
+def _columns(index: Mapping[str, Any]) -> str:
+    columns = ", ".join(
+        (each["name"] or "an expression") + (f"({each['prefix']})" if each["prefix"] else "")
+        for each in index["columns"]
+    )
+    distinct = index["columns"][-1]["cardinality"]
+    words = ["unique"] if index["is_unique"] else []
+    if distinct is not None:
+        words.append(f"about {distinct:,} values")
+    return f"({columns}) {', '.join(words)}".rstrip()
