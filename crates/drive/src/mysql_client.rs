@@ -6,7 +6,7 @@ use crate::reply::Reply;
 use crate::script::{Script, Step, Workload};
 use engine::client::{Choice, Client, Failure, Progress, Random, UNEXPECTED_REPLY};
 use mysql::answers::Answers;
-use mysql::entry::{Entered, Entry, UNASKED};
+use mysql::handshake::{Handshake, HandshakeState, UNEXPECTED_PACKET};
 use mysql::request::{Requests, is_execution, write_command, write_query};
 use mysql::{Error, Options};
 
@@ -27,7 +27,7 @@ pub struct MysqlClient<'a> {
 enum Phase<'a> {
     Down,
     /// Boxed: it is needed for some milliseconds only, and takes 16 KiB.
-    LoggingIn(Box<Entry<'a>>),
+    LoggingIn(Box<Handshake<'a>>),
     Preparing,
     Idle,
     Working,
@@ -51,11 +51,11 @@ impl<'a> MysqlClient<'a> {
     }
 
     fn log_in(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Progress, Error> {
-        let Phase::LoggingIn(entry) = &mut self.phase else { unreachable!("called while logging in") };
-        Ok(match entry.receive(input, out)? {
-            Entered::Waiting => Progress::Waiting,
-            Entered::Encrypt(session) => Progress::Encrypt(session),
-            Entered::Done => {
+        let Phase::LoggingIn(handshake) = &mut self.phase else { unreachable!("called while logging in") };
+        Ok(match handshake.receive(input, out)? {
+            HandshakeState::Waiting => Progress::Waiting,
+            HandshakeState::Encrypt(session) => Progress::Encrypt(session),
+            HandshakeState::Done => {
                 self.statement_ids.clear();
                 self.prepare_next(out)
             }
@@ -135,7 +135,7 @@ impl<'a> MysqlClient<'a> {
                 self.phase = phase;
                 self.lose(&error)
             }
-            (_, None) => self.lose(&UNASKED),
+            (_, None) => self.lose(&UNEXPECTED_PACKET),
         }
     }
 
@@ -148,14 +148,14 @@ impl<'a> MysqlClient<'a> {
 
 impl Client for MysqlClient<'_> {
     fn connected(&mut self, _out: &mut Vec<u8>) -> Progress {
-        self.phase = Phase::LoggingIn(Box::new(Entry::new(self.options)));
+        self.phase = Phase::LoggingIn(Box::new(Handshake::new(self.options)));
         self.answers = Answers::default();
         Progress::Waiting
     }
 
     fn encrypted(&mut self, out: &mut Vec<u8>) {
-        if let Phase::LoggingIn(entry) = &mut self.phase {
-            entry.encrypted(out);
+        if let Phase::LoggingIn(handshake) = &mut self.phase {
+            handshake.encrypted(out);
         }
     }
 

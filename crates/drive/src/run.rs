@@ -24,7 +24,7 @@ use engine::net::Address;
 use engine::recorder::Second;
 use engine::stopping::{StopsAtEnd, watch};
 use engine::usage::Usage;
-use engine::{Engine, Rules, Schedule};
+use engine::{Engine, EngineConfig, Schedule};
 
 const SECOND_NS: f64 = 1e9;
 /// Between the moment all connections stand and the start, where nobody agreed on another.
@@ -111,10 +111,10 @@ fn drive_part<C: Client, M: Fn(usize) -> C>(
         }
         Pacing::Open { .. } => (0, Think::Constant),
     };
-    let rules = Rules {
+    let config = EngineConfig {
         address: load.address.clone(),
         arrivals: spec.arrivals(index, of).map_err(|e| failure(&e))?,
-        is_given: false,
+        is_assigned: false,
         think_ns,
         think,
         timeout_ns: (spec.operation_timeout_s * SECOND_NS) as u64,
@@ -123,7 +123,7 @@ fn drive_part<C: Client, M: Fn(usize) -> C>(
         seed: spec.seed,
     };
     let mine = clients.skip(index).step_by(of).map(|number| (number, (load.make)(number)));
-    let mut engine = Engine::new(rules, mine, stop).map_err(|error| failure(&format!("{error:#}")))?;
+    let mut engine = Engine::new(config, mine, stop).map_err(|error| failure(&format!("{error:#}")))?;
     engine.connect_all()?;
     let _ = sender.send(Message::Connected);
     let Ok(schedule) = on_start.recv() else { return Err(failure(&"stopped before the start")) };

@@ -42,14 +42,14 @@ pub trait Client {
     /// Begins the chosen operation, or begins it anew: its first request goes to `out`.
     fn begin(&mut self, out: &mut Vec<u8>, random: &mut Random) -> Progress;
 
-    /// What comes next, where the work is given (`Rules::is_given`) instead of chosen. `since_ns` is when the client
+    /// What comes next, where the work is given (`EngineConfig::is_assigned`) instead of chosen. `since_ns` is when the client
     /// became free.
     fn turn(&mut self, _since_ns: u64) -> Turn {
         Turn::Nothing
     }
 
     /// There has been no connection for too long: gives up the next operation, if it was to begin by `now`.
-    fn give_up(&mut self, _now: u64) -> Option<Given> {
+    fn give_up(&mut self, _now: u64) -> Option<Assignment> {
         None
     }
 
@@ -59,7 +59,7 @@ pub trait Client {
 
 /// An operation that was given to a client, and when it is to begin, in ns of the driver's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct Assignment {
     pub operation: usize,
     pub intended_ns: u64,
 }
@@ -67,7 +67,7 @@ pub struct Given {
 /// What a client that is given its work does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    Begin(Given),
+    Begin(Assignment),
     /// It has to let others go first: it is asked again and again.
     Held,
     /// It is asked again at this instant.

@@ -8,7 +8,10 @@ pub mod keys;
 pub mod lines;
 pub mod net;
 pub mod recorder;
+mod schedule;
 pub mod stopping;
 pub mod usage;
 
-pub use engine::{Engine, Feed, Outcome, Rules, Schedule};
+pub use engine::dynamic::WorkSource;
+pub use engine::{Engine, EngineConfig, Outcome};
+pub use schedule::Schedule;

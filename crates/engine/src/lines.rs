@@ -7,8 +7,9 @@ use std::io::IsTerminal;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::engine::{Outcome, Schedule};
+use crate::engine::Outcome;
 use crate::recorder::{Row, Second, Whole};
+use crate::schedule::Schedule;
 use crate::usage::{Used, max_rss_bytes};
 use base::histogram::Sparse;
 use base::output::Output;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::client::{Failure, NO_ANSWER};
-use crate::engine::Schedule;
+use crate::schedule::Schedule;
 use base::histogram::{Histogram, Sparse};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -230,7 +230,7 @@ fn second_of(time_ns: u64, window_start_ns: u64) -> i64 {
 mod tests {
     use super::{Recorder, Times};
     use crate::client::Failure;
-    use crate::engine::Schedule;
+    use crate::schedule::Schedule;
 
     const SECOND: u64 = 1_000_000_000;
 

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::busy::put;
 
 /// Of the `put` that asks a busy array again, and of the kernel, which takes a stopped one away by itself.
-const STOP_PATIENCE: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where version 1.2 of md's superblock stands on a member, and what it begins with: mdp_superblock_1 of md_p.h.
 const SUPERBLOCK_OFFSET: u64 = 4096;
@@ -53,7 +53,7 @@ fn is_numbered(name: &str, kind: &str) -> bool {
 /// One of the name it was to get, but without a member, is what a killed mdadm had just begun.
 pub fn stop(root: &Path, own: &str, name: &str) -> anyhow::Result<Option<String>> {
     let own = uuid(own).context("not a UUID")?;
-    let deadline = Instant::now() + STOP_PATIENCE;
+    let deadline = Instant::now() + STOP_TIMEOUT;
     let mut note = None;
     loop {
         let arrays = arrays_of(root, &own, name)?;

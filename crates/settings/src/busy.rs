@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Write a file of the kernel that acts, again and again while it is busy.
 pub fn put(path: &Path, text: &str) -> anyhow::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let written =
             OpenOptions::new().write(true).open(path).and_then(|mut f| f.write_all(text.as_bytes()));

@@ -10,7 +10,7 @@ use rustix::ioctl::{NoArg, Opcode, ioctl};
 
 use super::processes;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Loop devices with this backing file. The kernel appends a word when the file was removed.
 pub fn of(backing: &Path) -> anyhow::Result<Vec<PathBuf>> {
@@ -29,7 +29,7 @@ pub fn of(backing: &Path) -> anyhow::Result<Vec<PathBuf>> {
 /// By ioctl instead of `losetup -d`: no program to find on the host, and the kernel's own error.
 pub fn detach_all(backing: &Path) -> anyhow::Result<()> {
     const LOOP_CLR_FD: u32 = 0x4C01;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let devices = of(backing)?;
         if devices.is_empty() {

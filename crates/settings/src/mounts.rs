@@ -13,7 +13,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use super::processes;
 use host::mountinfo::unescaped;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Mount points of our mount namespace; as bytes, because a path need not be UTF-8.
 pub fn mount_points() -> anyhow::Result<Vec<PathBuf>> {
@@ -29,7 +29,7 @@ pub fn is_mounted(path: &Path) -> anyhow::Result<bool> {
 
 /// Unmount everything that is stacked on this path; lazily what stays busy, which the note says.
 pub fn unmount_all(path: &Path) -> anyhow::Result<Option<String>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut note = None;
     // Mounts may be stacked on one path.
     while is_mounted(path)? {

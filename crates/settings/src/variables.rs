@@ -13,7 +13,7 @@ use mysql::ServerArguments;
 /// A buffer pool that becomes smaller must first write pages; the statement itself returns sooner.
 const STATEMENT: Duration = Duration::from_secs(60);
 /// How long the server may take to let go of an earlier change (a buffer pool that is still resized).
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Longer than any value set by hand.
 const LONGEST_BYTES: usize = 64 << 10;
@@ -218,7 +218,7 @@ impl Server {
 
     /// Until all hold: the second may be what keeps the first from its place, or the server still be at work.
     fn restore(&mut self, values: &[VariableValue]) -> anyhow::Result<()> {
-        let deadline = since_boot() + PATIENCE;
+        let deadline = since_boot() + TIMEOUT;
         loop {
             let mut wrong = None;
             for VariableValue { name, value } in values {

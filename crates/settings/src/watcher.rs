@@ -25,7 +25,7 @@ const GLANCE: Duration = Duration::from_secs(1);
 /// A failed undo (the server is down) is retried with growing pauses, for a day after the deadline, then left to the
 /// next command.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+const TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 const READY: &str = "watching\n";
 
 /// Whether nobody confirmed it in time. A host that was booted since was not confirmed, either.
@@ -131,7 +131,7 @@ pub fn watch(state: &Path, owner: &str, kernel: &KernelFiles) -> anyhow::Result<
 /// Watch until nothing is left to be watched, or a day after the last deadline.
 pub fn keep_watch(state: &Path, owner: &str, kernel: &KernelFiles) -> anyhow::Result<()> {
     let mut pause = GLANCE;
-    let mut give_up = since_boot() + PATIENCE;
+    let mut give_up = since_boot() + TIMEOUT;
     while since_boot() < give_up {
         // The cause of a failed read (no descriptors, a failing disk) may be temporary.
         let Ok(open) = journal::read_open(state) else {
@@ -155,7 +155,7 @@ pub fn keep_watch(state: &Path, owner: &str, kernel: &KernelFiles) -> anyhow::Re
         };
         // Never earlier than before: while a change is being made its deadline is the start of the machine, and
         // where that is longer ago than our patience, the watcher would leave before the change has its own.
-        give_up = give_up.max(Duration::from_nanos(*last_ns) + PATIENCE);
+        give_up = give_up.max(Duration::from_nanos(*last_ns) + TIMEOUT);
         let ours = open.iter().filter(|entry| is_watched(entry, owner));
         if overdue(ours).map_or(true, |late| !late.is_empty()) {
             // Not `open_as`: another controller's lock must not keep an unconfirmed change.

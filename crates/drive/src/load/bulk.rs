@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context, anyhow, bail};
 
-use super::crew::{Crew, Ended};
 use super::progress::Progress;
 pub use super::rows::{Method, Rows};
+use super::workers::{Ended, WorkerPool};
 use base::stop::StopSignal;
 use mysql::{BULK_EXECUTE, Connection, Done, Error, Options, QUERY};
 
@@ -70,13 +70,13 @@ pub fn fill(
 ) -> anyhow::Result<Filled> {
     let limits = Limits::ask(options, effort)?;
     let connections = effort.connections(parts, limits.is_mariadb);
-    let crew = Crew::new(options, connections, stop);
+    let pool = WorkerPool::new(options, connections, stop);
     let loaded = Loaded::default();
     let total = parts.iter().map(|part| part.items.end - part.items.start).sum();
     let mut progress = Progress::new(effort.shows_progress, total);
-    let ended = crew.work(
+    let ended = pool.work(
         parts.len(),
-        &|connection, number| fill_part(connection, &parts[number], &limits, &crew, &loaded),
+        &|connection, number| fill_part(connection, &parts[number], &limits, &pool, &loaded),
         || progress.tick(loaded.items.load(Relaxed), loaded.rows.load(Relaxed)),
     );
     progress.end();
@@ -98,8 +98,8 @@ pub fn execute_all(
     stop: &StopSignal,
 ) -> anyhow::Result<()> {
     let threads = if effort.threads > 0 { effort.threads } else { processors() };
-    let crew = Crew::new(options, threads, stop);
-    let ended = crew.work(
+    let pool = WorkerPool::new(options, threads, stop);
+    let ended = pool.work(
         statements.len(),
         &|connection, number| {
             let sql = &statements[number];
@@ -175,7 +175,7 @@ fn fill_part(
     connection: &mut Connection,
     part: &Part<'_>,
     limits: &Limits,
-    crew: &Crew<'_>,
+    pool: &WorkerPool<'_>,
     loaded: &Loaded,
 ) -> anyhow::Result<()> {
     // Binary text is not converted, which costs MariaDB a third more. unique_checks stays: with both checks off
@@ -184,7 +184,7 @@ fn fill_part(
         character_set_connection = binary";
     connection.execute(session).context("cannot prepare the session")?;
     let mut batch = Batch::new(connection, part, limits)?;
-    while batch.items.end < part.items.end && !crew.is_over() {
+    while batch.items.end < part.items.end && !pool.is_over() {
         batch.items.start = batch.items.end;
         let mut races = 0;
         loop {

@@ -1,10 +1,10 @@
 //! `drive load` and `drive clean`: the tables of a SPEC come and go.
 
 pub mod bulk;
-mod crew;
 pub mod progress;
 mod rows;
 mod sbtest;
+mod workers;
 
 use std::time::Instant;
 

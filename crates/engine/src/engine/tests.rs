@@ -6,11 +6,12 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Engine, Rules, Schedule};
+use super::{Engine, EngineConfig};
 use crate::arrivals::Think;
 use crate::client::{Choice, Client, Progress, Random};
 use crate::net::Address;
 use crate::recorder::{Row, Whole};
+use crate::schedule::Schedule;
 use base::clock::now_ns;
 use base::histogram::{Sparse, bucket_bounds};
 
@@ -54,10 +55,10 @@ fn drive(
         let streams = (0..CLIENTS).map(|_| listener.accept().unwrap().0).collect();
         play(streams)
     });
-    let rules = Rules {
+    let config = EngineConfig {
         address,
         arrivals: None,
-        is_given: false,
+        is_assigned: false,
         think_ns: 0,
         think: Think::Constant,
         timeout_ns: 10_000 * MS,
@@ -66,7 +67,7 @@ fn drive(
         seed: 1,
     };
     let stop = AtomicBool::new(false);
-    let mut engine = Engine::new(rules, (0..CLIENTS).map(|number| (number, Slow)), &stop).unwrap();
+    let mut engine = Engine::new(config, (0..CLIENTS).map(|number| (number, Slow)), &stop).unwrap();
     engine.connect_all().unwrap();
     let start_ns = now_ns() + MS;
     let end_ns = start_ns + (seconds * 1e9) as u64;

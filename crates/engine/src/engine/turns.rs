@@ -3,15 +3,20 @@
 use std::cmp::Reverse;
 use std::io::{self, Read, Write};
 
-use rand::{RngExt, SeedableRng};
+use rand::RngExt;
 use rustls::ClientConnection;
 
-use super::{Engine, FIRST_BACK_OFF_NS, LONGEST_BACK_OFF_NS, Rules, Slot, State};
-use crate::arrivals::Think;
-use crate::client::{CANNOT_CONNECT, CONNECTION_LOST, Client, Failure, Progress, Random};
+use super::Engine;
+use super::slot::State;
+use crate::client::{CANNOT_CONNECT, CONNECTION_LOST, Client, Failure, Progress};
 use crate::net::Happened;
 use crate::recorder::Times;
 use base::clock::now_ns;
+
+/// Between attempts to reconnect: doubling, at most this, each shortened by a random part so that thousands of
+/// clients do not come back in one instant.
+const FIRST_BACK_OFF_NS: u64 = 10_000_000;
+const LONGEST_BACK_OFF_NS: u64 = 1_000_000_000;
 
 impl<C: Client> Engine<'_, C> {
     /// Begins to connect.
@@ -19,7 +24,7 @@ impl<C: Client> Engine<'_, C> {
         let slot = &mut self.slots[place];
         slot.since_ns = now;
         slot.set_state(State::Connecting);
-        self.net.connect(place, &self.rules.address)
+        self.net.connect(place, &self.config.address)
     }
 
     /// Something happened on a connection. Fails where one is lost before the trial.
@@ -155,9 +160,9 @@ impl<C: Client> Engine<'_, C> {
             }
             slot.sent_ns = now;
             self.recorder.late(now.saturating_sub(slot.intended_ns.max(slot.since_ns)));
-            if self.rules.is_given {
+            if self.config.is_assigned {
                 self.recorder.lagged(now.saturating_sub(slot.intended_ns));
-            } else if self.rules.arrivals.is_none() {
+            } else if self.config.arrivals.is_none() {
                 // Nobody has asked before: in a closed loop a user is there when it asks.
                 slot.intended_ns = now;
             }
@@ -183,9 +188,9 @@ impl<C: Client> Engine<'_, C> {
         slot.since_ns = now;
         slot.set_state(State::Free);
         slot.is_unsent = false;
-        if self.rules.is_given {
+        if self.config.is_assigned {
             self.take_turn(place, now);
-        } else if self.rules.arrivals.is_some() {
+        } else if self.config.arrivals.is_some() {
             match self.next_arrival_ns {
                 Some(arrival) if arrival <= now => {
                     self.next_arrival_ns = self.arrival_after();
@@ -202,7 +207,7 @@ impl<C: Client> Engine<'_, C> {
             // the server closes what rests that long.
             let due_ns = match slot.rests_until_ns {
                 Some(due_ns) => due_ns,
-                None => now + slot.choose_with_pause(&self.rules),
+                None => now + slot.choose_with_pause(self.config.think, self.config.think_ns),
             };
             if due_ns <= now {
                 self.begin(place, due_ns);
@@ -212,6 +217,12 @@ impl<C: Client> Engine<'_, C> {
                 self.pauses.push(Reverse((due_ns, place, slot.generation)));
             }
         }
+    }
+
+    /// The next instant of the open loop's schedule, unless that is past its end.
+    pub(super) fn arrival_after(&mut self) -> Option<u64> {
+        let arrival = self.schedule.start_ns + self.config.arrivals.as_mut()?.next()?;
+        (arrival < self.schedule.end_ns).then_some(arrival)
     }
 
     pub(super) fn choose_and_begin(&mut self, place: usize, intended_ns: u64) {
@@ -230,7 +241,7 @@ impl<C: Client> Engine<'_, C> {
         slot.sent_ns = intended_ns.max(slot.since_ns);
         slot.is_unsent = true;
         self.unsent.push(place);
-        slot.retries_left = self.rules.retries;
+        slot.retries_left = self.config.retries;
         slot.set_state(State::Busy);
         self.busy += 1;
         self.out.clear();
@@ -280,7 +291,7 @@ impl<C: Client> Engine<'_, C> {
         let times = Times { intended_ns: slot.since_ns, sent_ns: slot.since_ns, ended_ns: now };
         self.recorder.connect_failed(times, failure);
         self.rest_before_connecting(place, now);
-        if self.rules.is_given {
+        if self.config.is_assigned {
             self.give_up(place, failure, now);
         }
     }
@@ -295,57 +306,6 @@ impl<C: Client> Engine<'_, C> {
         let rest_ns = slot.back_off_ns / 2 + slot.random.random_range(0..=slot.back_off_ns / 2);
         slot.back_off_ns = (slot.back_off_ns * 2).clamp(FIRST_BACK_OFF_NS, LONGEST_BACK_OFF_NS);
         self.pauses.push(Reverse((now + rest_ns, place, slot.generation)));
-    }
-}
-
-impl<C: Client> Slot<C> {
-    pub(super) fn new(client: C, number: usize, seed: u64) -> Self {
-        Slot {
-            client,
-            random: Random::seed_from_u64(seed.wrapping_mul(0x9E37_79B9).wrapping_add(number as u64)),
-            tls: None,
-            state: State::Down,
-            generation: 0,
-            is_queued: false,
-            operation: 0,
-            intended_ns: 0,
-            sent_ns: 0,
-            is_unsent: false,
-            since_ns: 0,
-            retries_left: 0,
-            back_off_ns: 0,
-            rests_until_ns: None,
-            down_since_ns: None,
-        }
-    }
-
-    pub(super) fn set_state(&mut self, state: State) {
-        self.state = state;
-        self.generation = self.generation.wrapping_add(1);
-    }
-
-    pub(super) fn choose(&mut self) -> usize {
-        self.client.choose(&mut self.random).operation
-    }
-
-    /// Chooses the next operation of a closed loop; how long the client rests before it, in ns.
-    fn choose_with_pause(&mut self, rules: &Rules) -> u64 {
-        let choice = self.client.choose(&mut self.random);
-        self.operation = choice.operation;
-        match (choice.pause_ns, rules.think) {
-            (Some(pause_ns), _) => pause_ns,
-            (None, Think::Constant) => rules.think_ns,
-            (None, Think::Exponential) => self.exponential(rules.think_ns),
-        }
-    }
-
-    fn times(&self, now: u64) -> Times {
-        Times { intended_ns: self.intended_ns, sent_ns: self.sent_ns, ended_ns: now }
-    }
-
-    fn exponential(&mut self, mean_ns: u64) -> u64 {
-        let unit: f64 = self.random.sample(rand_distr::Exp1);
-        (unit * mean_ns as f64) as u64
     }
 }
 

@@ -11,7 +11,7 @@ use super::fold::{Folded, parse_perf};
 use base::stop::StopSignal;
 
 /// What perf may need to end after its time.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Reading symbols of a large server.
 const SCRIPT_TIME: Duration = Duration::from_secs(60);
 
@@ -32,7 +32,7 @@ pub fn record(
         .arg("--output")
         .arg(&data)
         .args(["--", "sleep", &seconds.to_string()]);
-    run(&mut recording, Duration::from_secs_f64(seconds) + PATIENCE, stop)
+    run(&mut recording, Duration::from_secs_f64(seconds) + TIMEOUT, stop)
         .context("perf record failed: it needs root, or kernel.perf_event_paranoid=-1")?;
     let output = folder.join("script.txt");
     let mut script = Command::new("perf");

@@ -10,7 +10,7 @@ use super::host::{Answer, Change, Host, Values};
 use crate::world::model::{Fault, FaultKind};
 
 const OWNER: &str = "apply/1";
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 const LATER: Duration = Duration::from_secs(6);
 
 /// A kernel file with companions, a plain one and a server's variable, and both files that make them last.
@@ -56,7 +56,7 @@ impl Round {
     }
 
     fn apply(&mut self, fault: Option<Fault>, keep: bool) -> Answer {
-        let patience = (!keep).then_some(PATIENCE);
+        let patience = (!keep).then_some(TIMEOUT);
         let before = self.host.state();
         let answer = self.host.apply(fault, OWNER, &changes(), patience, keep);
         match &answer {
@@ -124,7 +124,7 @@ impl Round {
                 self.expected.undone(OWNER);
                 Answer::Done
             }
-            Step::Extend => self.host.extend(fault, OWNER, PATIENCE),
+            Step::Extend => self.host.extend(fault, OWNER, TIMEOUT),
         }
     }
 }

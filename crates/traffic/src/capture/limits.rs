@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// How long a share must stay above its limit, so that a burst does not end a capture.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Lost packets below this number say nothing about a share.
 const FEW_PACKETS: u64 = 1000;
 
@@ -94,7 +94,7 @@ impl Watch {
             return Some(Ended::Memory { available_bytes });
         }
         let elapsed = now.elapsed.saturating_sub(self.since.elapsed);
-        if elapsed < PATIENCE {
+        if elapsed < TIMEOUT {
             return None;
         }
         let cpu_share = now.cpu.saturating_sub(self.since.cpu).as_secs_f64() / elapsed.as_secs_f64();

@@ -14,7 +14,9 @@
 //! Fragments of IP are not put together: TCP avoids them. The first one counts, others are damage, and a gap.
 
 mod connection;
+mod frame;
 mod link;
+mod options;
 mod pcap;
 mod pcapng;
 mod table;
@@ -24,82 +26,17 @@ mod window;
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
-use std::net::IpAddr;
 
+use self::frame::{Frame, Frames};
+use self::link::Parsed;
 pub(super) use self::link::network;
-use self::link::{ACK, Endpoint, Link, Parsed, SYN, Segment};
+pub use self::options::PacketOptions;
+use self::options::Servers;
 use self::table::Table;
 use self::window::Window;
 use super::coverage::Coverage;
 use super::stream::Streams;
 use base::error::AgentError;
-
-/// Longest packet that is believed, in bytes: with segmentation offload they have up to 512 KiB.
-const MOST_CAPTURED: u32 = 16 << 20;
-
-/// What is looked for, and how much memory it may take.
-#[derive(Clone, Debug)]
-pub struct PacketOptions {
-    /// Ports of the servers.
-    pub ports: Vec<u16>,
-    /// Their addresses; empty for any.
-    pub addresses: Vec<IpAddr>,
-    /// With more connections the one that was silent longest is closed; each costs about 400 bytes.
-    pub max_connections: usize,
-    /// Bytes that wait for others before them, in all.
-    pub max_held_bytes: usize,
-}
-
-impl Default for PacketOptions {
-    fn default() -> Self {
-        Self { ports: vec![3306], addresses: Vec::new(), max_connections: 65_536, max_held_bytes: 32 << 20 }
-    }
-}
-
-/// Who is a server.
-struct Servers {
-    ports: Vec<u16>,
-    addresses: Vec<IpAddr>,
-}
-
-impl Servers {
-    fn has(&self, end: Endpoint) -> bool {
-        self.ports.contains(&end.port) && (self.addresses.is_empty() || self.addresses.contains(&end.ip()))
-    }
-
-    /// Client and server: the handshake tells, else the server's port.
-    fn roles(&self, segment: &Segment<'_>) -> (Endpoint, Endpoint) {
-        let (source, destination) = (segment.source, segment.destination);
-        let is_from_server = match (segment.has(SYN), segment.has(ACK)) {
-            (true, is_answer) => is_answer,
-            _ => self.has(source) && !self.has(destination),
-        };
-        if is_from_server { (destination, source) } else { (source, destination) }
-    }
-}
-
-/// One captured frame.
-struct Frame<'a> {
-    time_ns: u64,
-    link: Link,
-    data: &'a [u8],
-    /// Its length before the snap length cut it.
-    wire_bytes: usize,
-    /// Where it stands in the input, and which one it is.
-    offset: u64,
-    item: u64,
-}
-
-/// Takes what a reader of files finds.
-trait Frames {
-    fn frame(&mut self, frame: &Frame<'_>) -> anyhow::Result<()>;
-
-    /// `skipped` bytes of the input that no frame could be made of.
-    fn damage(&mut self, offset: u64, item: u64, skipped: u64, reason: &str);
-
-    /// Packets that the capture says it lost.
-    fn dropped(&mut self, packets: u64);
-}
 
 /// From frames to streams.
 pub(super) struct Packets<'a, S> {
@@ -114,10 +51,9 @@ pub(super) struct Packets<'a, S> {
 
 impl<'a, S: Streams> Packets<'a, S> {
     pub fn new(name: &'a str, options: &PacketOptions, streams: &'a mut S) -> Self {
-        let servers = Servers { ports: options.ports.clone(), addresses: options.addresses.clone() };
         Self {
             name,
-            servers,
+            servers: Servers::new(options),
             table: Table::new(options),
             coverage: Coverage::default(),
             others: HashMap::new(),

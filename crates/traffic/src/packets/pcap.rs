@@ -2,9 +2,9 @@
 
 use std::io::Read;
 
+use super::frame::{Frame, Frames, MOST_CAPTURED};
 use super::link::Link;
 use super::window::Window;
-use super::{Frame, Frames, MOST_CAPTURED};
 
 const HEADER_BYTES: usize = 24;
 const RECORD_BYTES: usize = 16;

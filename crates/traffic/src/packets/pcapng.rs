@@ -2,9 +2,9 @@
 
 use std::io::Read;
 
+use super::frame::{Frame, Frames, MOST_CAPTURED};
 use super::link::Link;
 use super::window::Window;
-use super::{Frame, Frames, MOST_CAPTURED};
 
 /// The type of a section's header reads the same in both byte orders.
 pub const MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use super::connection::{Connection, Output, State};
 use super::link::{ACK, Endpoint, RST, SYN, Segment};
-use super::{PacketOptions, Servers};
+use super::options::{PacketOptions, Servers};
 use crate::coverage::Coverage;
 use crate::stream::{Side, Streams};
 

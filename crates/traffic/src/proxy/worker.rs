@@ -28,7 +28,7 @@ const WAKE: u64 = u64::MAX;
 /// How often it is looked who takes too long.
 const SWEEP_NS: u64 = 1_000_000_000;
 /// Connecting to the server, and sending the last bytes to a client that left, may take so long.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Connections on their way to a worker, and how to wake it.
 pub struct Inbox {
@@ -374,7 +374,7 @@ impl Worker {
         self.swept_ns = now;
         for place in 0..self.pairs.len() {
             let Some(pair) = &self.pairs[place] else { continue };
-            let is_late = now.saturating_sub(pair.since_ns) > PATIENCE.as_nanos() as u64;
+            let is_late = now.saturating_sub(pair.since_ns) > TIMEOUT.as_nanos() as u64;
             match pair.state {
                 State::Connecting if is_late => self.fail(place, Side::Server),
                 State::Ending(_) if is_late => self.close(place),

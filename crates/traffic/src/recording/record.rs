@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::edit::{apart, refuse_same_file};
 use super::info::{Info, Totals};
+use super::reader::Reader;
 use super::writer::{Writer, WriterOptions};
 use crate::capture::{self, CaptureOptions, Limits};
 use crate::coverage::Coverage;
@@ -300,7 +301,7 @@ fn summary(arguments: &RecordArguments, totals: &Totals, elapsed: Duration) -> a
 
 /// The first number that no session of a recording has: a capture counts them from the beginning each time.
 fn sessions_end(path: &std::path::Path) -> anyhow::Result<u64> {
-    let mut reader = super::Reader::open(path)?;
+    let mut reader = Reader::open(path)?;
     let mut end = 0;
     while let Some(event) = reader.next()? {
         end = end.max(event.session.saturating_add(1));

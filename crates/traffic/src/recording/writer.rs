@@ -12,6 +12,7 @@ use anyhow::Context;
 use super::encode::Encoder;
 use super::frame::{HEADER_BYTES, Header, Kind, MAX_BLOCK_BYTES, MAX_BLOCK_EVENTS, MAX_UNPACKED_BYTES};
 use super::info::{Info, Totals};
+use super::reader::Reader;
 use super::source::{Entry, Source};
 use super::text::Cleaner;
 use super::window::Window;
@@ -121,7 +122,7 @@ impl Writer {
     /// # Errors
     /// The file is no recording, or keeps literals and this one would not (or the other way round).
     pub fn append(path: &Path, options: &WriterOptions) -> anyhow::Result<Self> {
-        let reader = super::Reader::open(path)?;
+        let reader = Reader::open(path)?;
         let infos = reader.info();
         if infos.iter().any(|info| info.with_literals != options.with_literals) {
             let kept = if options.with_literals { "has no literals" } else { "has literals" };

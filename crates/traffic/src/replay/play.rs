@@ -30,7 +30,7 @@ use engine::net::Address;
 use engine::recorder::Second;
 use engine::stopping::{StopsAtEnd, watch};
 use engine::usage::Usage;
-use engine::{Engine, Feed, Rules, Schedule};
+use engine::{Engine, EngineConfig, Schedule, WorkSource};
 
 /// From the moment enough was read to the start: sessions that were open before the recording connect meanwhile.
 const START_DELAY_NS: u64 = 200_000_000;
@@ -178,10 +178,10 @@ impl Stage<'_> {
         on_start: &Receiver<Schedule>,
     ) -> anyhow::Result<Message> {
         let replay = self.replay;
-        let rules = Rules {
+        let config = EngineConfig {
             address: replay.address.clone(),
             arrivals: None,
-            is_given: true,
+            is_assigned: true,
             think_ns: 0,
             think: Think::Constant,
             timeout_ns: replay.timeout_ns,
@@ -189,7 +189,7 @@ impl Stage<'_> {
             operations: OPERATIONS.len(),
             seed: index as u64,
         };
-        let engine: Engine<'_, Session<'_>> = Engine::new(rules, std::iter::empty(), self.stop)?;
+        let engine: Engine<'_, Session<'_>> = Engine::new(config, std::iter::empty(), self.stop)?;
         let Ok(schedule) = on_start.recv() else { bail!("stopped before the start") };
         let shared = Rc::new(Shared {
             start_ns: schedule.start_ns,
@@ -303,7 +303,7 @@ enum Seat {
     Outside(Box<Opening>, VecDeque<Box<Item>>),
 }
 
-impl<'a> Feed<Session<'a>> for SessionFeeder<'a> {
+impl<'a> WorkSource<Session<'a>> for SessionFeeder<'a> {
     fn feed(&mut self, engine: &mut Engine<'_, Session<'a>>, now: u64) -> u64 {
         let progress = self.stage.progress;
         let is_over = progress.is_over.load(Ordering::Acquire);
@@ -339,7 +339,7 @@ impl<'a> Feed<Session<'a>> for SessionFeeder<'a> {
             }
         }
         if is_over {
-            if engine.guests() == 0 {
+            if engine.client_count() == 0 {
                 engine.end(if is_enough { self.shared.end_ns } else { 0 });
             }
             return u64::MAX;

@@ -14,9 +14,9 @@ use super::order::{Order, Step};
 use super::queue::{Budget, Item, Request};
 use super::stats::{Got, ReplayStats};
 use base::clock::now_ns;
-use engine::client::{Choice, Client, Failure, Given, Progress, Random, Turn};
+use engine::client::{Assignment, Choice, Client, Failure, Progress, Random, Turn};
 use mysql::answers::Answers;
-use mysql::entry::{Entered, Entry, UNASKED};
+use mysql::handshake::{Handshake, HandshakeState, UNEXPECTED_PACKET};
 
 use crate::event::Outcome;
 use mysql::request::{write_command, write_parts};
@@ -75,7 +75,7 @@ struct Prepared {
 
 enum Phase<'a> {
     Down,
-    LoggingIn(Box<Entry<'a>>),
+    LoggingIn(Box<Handshake<'a>>),
     Idle,
     /// What is at work has to be prepared first.
     Preparing,
@@ -187,7 +187,7 @@ impl<'a> Session<'a> {
 
     fn take_answer(&mut self, out: &mut Vec<u8>) -> Progress {
         let error = self.answers.take_error();
-        let Some(item) = self.at_work.take() else { return self.lose(&UNASKED) };
+        let Some(item) = self.at_work.take() else { return self.lose(&UNEXPECTED_PACKET) };
         if matches!(self.phase, Phase::Preparing) && error.is_none() {
             if let Request::Execute { statement, text, .. } = &item.request {
                 // A number that no recording has, for what came without one.
@@ -285,23 +285,23 @@ impl Client for Session<'_> {
         self.statements.clear();
         self.unsent.clear();
         self.answers = Answers::default();
-        let entry = Entry::new(self.account).with(self.database.clone(), self.shared.capabilities);
-        self.phase = Phase::LoggingIn(Box::new(entry));
+        let handshake = Handshake::new(self.account).with(self.database.clone(), self.shared.capabilities);
+        self.phase = Phase::LoggingIn(Box::new(handshake));
         Progress::Waiting
     }
 
     fn encrypted(&mut self, out: &mut Vec<u8>) {
-        if let Phase::LoggingIn(entry) = &mut self.phase {
-            entry.encrypted(out);
+        if let Phase::LoggingIn(handshake) = &mut self.phase {
+            handshake.encrypted(out);
         }
     }
 
     fn receive(&mut self, input: &[u8], out: &mut Vec<u8>, _random: &mut Random) -> Progress {
-        if let Phase::LoggingIn(entry) = &mut self.phase {
-            return match entry.receive(input, out) {
-                Ok(Entered::Waiting) => Progress::Waiting,
-                Ok(Entered::Encrypt(session)) => Progress::Encrypt(session),
-                Ok(Entered::Done) => {
+        if let Phase::LoggingIn(handshake) = &mut self.phase {
+            return match handshake.receive(input, out) {
+                Ok(HandshakeState::Waiting) => Progress::Waiting,
+                Ok(HandshakeState::Encrypt(session)) => Progress::Encrypt(session),
+                Ok(HandshakeState::Done) => {
                     self.was_connected = true;
                     self.phase = Phase::Idle;
                     Progress::Ready
@@ -382,13 +382,13 @@ impl Client for Session<'_> {
                     if !self.shared.writes.allows(item.step) {
                         return Turn::Held;
                     }
-                    return Turn::Begin(Given { operation: usize::from(item.operation), intended_ns });
+                    return Turn::Begin(Assignment { operation: usize::from(item.operation), intended_ns });
                 }
             }
         }
     }
 
-    fn give_up(&mut self, now: u64) -> Option<Given> {
+    fn give_up(&mut self, now: u64) -> Option<Assignment> {
         self.drop_work();
         let item = self.queue.front()?;
         let intended_ns = self.due_ns(item, now);
@@ -397,7 +397,7 @@ impl Client for Session<'_> {
         }
         let item = self.pop()?;
         self.lose_item(&item);
-        Some(Given { operation: usize::from(item.operation), intended_ns })
+        Some(Assignment { operation: usize::from(item.operation), intended_ns })
     }
 
     fn farewell(&mut self, out: &mut Vec<u8>) {

@@ -1,9 +1,9 @@
 //! The client's bytes: packets, and the requests that they are.
 
-use super::Shared;
 use super::login::Hello;
 use super::request::Request;
 use super::session::{Phase, Session};
+use super::shared::Shared;
 use super::sides::Target;
 use crate::event::Command;
 use mysql::frames::{HEADER, LARGEST_FRAME};

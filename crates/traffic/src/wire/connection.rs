@@ -1,8 +1,8 @@
 //! What happens to a connection: bytes of either side, bytes that are missing, its end.
 
-use super::Shared;
 use super::resync;
 use super::session::{Phase, Session};
+use super::shared::Shared;
 use crate::event::{Command, Event};
 use crate::stream::Side;
 

@@ -1,5 +1,6 @@
 //! Compressed connections: frames of their own around a piece of the packets' stream.
 
+use super::request::KEPT_BUFFER;
 use mysql::Error;
 
 pub const HEADER: usize = 7;
@@ -47,7 +48,7 @@ impl Inflate {
                 decompress(&self.partial, out)?;
                 let (number, wire_bytes) = (self.partial[3], self.partial.len() as u64);
                 self.partial.clear();
-                self.partial.shrink_to(super::KEPT_BUFFER);
+                self.partial.shrink_to(KEPT_BUFFER);
                 return Ok(Some(Frame { first_ns: self.partial_ns, number, wire_bytes, used }));
             }
             if used == input.len() {

@@ -19,6 +19,7 @@ mod request;
 mod resync;
 mod server;
 mod session;
+mod shared;
 mod sides;
 mod statements;
 #[cfg(test)]
@@ -29,29 +30,9 @@ use crate::event::Sink;
 use crate::stream::{Opened, Side, Streams};
 use request::Request;
 use session::Session;
+use shared::Shared;
+pub use shared::WireOptions;
 use statements::Numbered;
-
-/// What a session keeps of a buffer that it needed once: thousands of them share the memory.
-const KEPT_BUFFER: usize = 4096;
-/// Requests whose buffers wait to be used again.
-const SPARE_REQUESTS: usize = 64;
-
-#[derive(Clone, Debug)]
-pub struct WireOptions {
-    /// Sum up the rows of every answer (`RowsChecksum`).
-    pub checksum: bool,
-    /// Text of one request that is kept, and of all prepared statements of a session; twice as much may wait for
-    /// answers. Of what is longer an event has the beginning (`is_cut`), and it is counted as damage.
-    pub max_text_bytes: usize,
-    /// Name of the input, for places of damage.
-    pub name: String,
-}
-
-impl Default for WireOptions {
-    fn default() -> Self {
-        WireOptions { checksum: false, max_text_bytes: 64 << 20, name: String::new() }
-    }
-}
 
 /// Reads both directions of any number of connections.
 pub struct Decoder<S> {
@@ -62,15 +43,6 @@ pub struct Decoder<S> {
     spare: Vec<Request>,
     inflated: Vec<u8>,
     /// Bytes taken so far, the offset of a place of damage.
-    offset: u64,
-}
-
-/// What all sessions share while bytes are read.
-struct Shared<'a> {
-    sink: &'a mut dyn Sink,
-    options: &'a WireOptions,
-    coverage: &'a mut Coverage,
-    spare: &'a mut Vec<Request>,
     offset: u64,
 }
 

@@ -3,6 +3,9 @@
 use super::statements::Bound;
 use crate::event::Command;
 
+/// What a session keeps of a buffer that it needed once: thousands of them share the memory.
+pub const KEPT_BUFFER: usize = 4096;
+
 #[derive(Debug)]
 pub struct Request {
     pub command: Command,
@@ -50,7 +53,7 @@ impl Request {
             (std::mem::take(&mut self.body), std::mem::take(&mut self.parameters));
         for buffer in [&mut body, &mut parameters] {
             buffer.clear();
-            buffer.shrink_to(super::KEPT_BUFFER);
+            buffer.shrink_to(KEPT_BUFFER);
         }
         Request { body, parameters, ..Request::default() }
     }

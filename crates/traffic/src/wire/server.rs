@@ -1,8 +1,8 @@
 //! The server's bytes: rows are passed over by their headers, other packets are looked at.
 
-use super::Shared;
-use super::request::Request;
+use super::request::{KEPT_BUFFER, Request};
 use super::session::{Phase, Session};
+use super::shared::Shared;
 use mysql::frames::{HEADER, LARGEST_FRAME};
 use mysql::protocol::parse_greeting;
 use mysql::reply::{END, ERROR, Stage, Step};
@@ -75,7 +75,7 @@ impl Session {
                         shared.coverage.skipped_bytes += partial.len() as u64;
                         continue;
                     }
-                    partial.shrink_to(super::KEPT_BUFFER);
+                    partial.shrink_to(KEPT_BUFFER);
                     self.server.partial = partial;
                 }
             }

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use mysql_common::constants::CapabilityFlags as Flags;
 
-use super::Shared;
 use super::answer::Answer;
 use super::inflate::Inflate;
 use super::login::parse_change_user;
 use super::request::Request;
 use super::resync;
+use super::shared::{SPARE_REQUESTS, Shared};
 use super::sides::{ClientSide, ServerSide};
 use super::statements::{Statements, text_start};
 use crate::commands::by_byte;
@@ -404,7 +404,7 @@ impl Shared<'_> {
     }
 
     pub(super) fn recycle(&mut self, request: Request) {
-        if self.spare.len() < super::SPARE_REQUESTS {
+        if self.spare.len() < SPARE_REQUESTS {
             self.spare.push(request.reused());
         }
     }

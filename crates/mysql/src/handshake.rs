@@ -8,10 +8,10 @@ use crate::frames::{Frames, encode};
 use crate::protocol::{LoginStep, capabilities, login, parse_greeting, parse_login_step, ssl_request};
 use crate::{Endpoint, Error, Options, tls};
 
-pub const UNASKED: Error = Error::Malformed("a packet that nobody asked for");
+pub const UNEXPECTED_PACKET: Error = Error::Malformed("a packet that nobody asked for");
 
 /// What a login needs until it is done.
-pub struct Entry<'a> {
+pub struct Handshake<'a> {
     options: &'a Options,
     database: Option<String>,
     /// Capabilities beyond those that every client of ours has.
@@ -24,14 +24,14 @@ pub struct Entry<'a> {
 }
 
 /// How far a login has come.
-pub enum Entered {
+pub enum HandshakeState {
     Waiting,
     /// What comes and goes from now on is encrypted: `encrypted` goes on.
     Encrypt(Box<ClientConnection>),
     Done,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> Handshake<'a> {
     pub fn new(options: &'a Options) -> Self {
         Self {
             options,
@@ -52,7 +52,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Takes what came; what is to be said next goes to `out`.
-    pub fn receive(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> Result<Entered, Error> {
+    pub fn receive(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> Result<HandshakeState, Error> {
         while !input.is_empty() {
             let space = self.frames.space();
             let count = space.len().min(input.len());
@@ -64,14 +64,14 @@ impl<'a> Entry<'a> {
             if !self.is_greeted {
                 self.is_greeted = true;
                 if let Some(session) = self.greet(out)? {
-                    return Ok(Entered::Encrypt(session));
+                    return Ok(HandshakeState::Encrypt(session));
                 }
                 continue;
             }
             let payload = self.frames.payload();
             let answer = match parse_login_step(payload)? {
-                LoginStep::Done if self.frames.has_rest() => return Err(UNASKED),
-                LoginStep::Done => return Ok(Entered::Done),
+                LoginStep::Done if self.frames.has_rest() => return Err(UNEXPECTED_PACKET),
+                LoginStep::Done => return Ok(HandshakeState::Done),
                 LoginStep::Switch { plugin, challenge } => {
                     let channel = channel(self.options, self.after_tls.is_some());
                     let login = Login::start(plugin, challenge, &self.options.password, channel)?;
@@ -86,7 +86,7 @@ impl<'a> Entry<'a> {
                 encode(&answer, &mut self.frames.sequence, out);
             }
         }
-        Ok(Entered::Waiting)
+        Ok(HandshakeState::Waiting)
     }
 
     /// The encryption has begun: the login itself follows.

@@ -15,7 +15,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// What a statement at work may still take once we are to end; then the server is told to break it off.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How the work of a crew ended, when no job failed.
+/// How the work of a pool ended, when no job failed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ended {
     Whole,
@@ -23,17 +23,17 @@ pub enum Ended {
     Stopped,
 }
 
-pub struct Crew<'a> {
+pub struct WorkerPool<'a> {
     options: &'a Options,
     size: usize,
     stop: &'a StopSignal,
     is_over: AtomicBool,
-    members: Mutex<Vec<(u64, Closer)>>,
+    workers: Mutex<Vec<(u64, Closer)>>,
 }
 
-impl<'a> Crew<'a> {
+impl<'a> WorkerPool<'a> {
     pub fn new(options: &'a Options, size: usize, stop: &'a StopSignal) -> Self {
-        Self { options, size, stop, is_over: AtomicBool::new(false), members: Mutex::default() }
+        Self { options, size, stop, is_over: AtomicBool::new(false), workers: Mutex::default() }
     }
 
     /// Whether a long job should end where it is.
@@ -57,7 +57,7 @@ impl<'a> Crew<'a> {
             for _ in 0..self.size.min(count) {
                 let (sender, next) = (sender.clone(), &next);
                 scope.spawn(move || {
-                    let result = self.member(count, next, job);
+                    let result = self.worker(count, next, job);
                     // The receiver lives until all senders are gone.
                     let _ = sender.send(result);
                 });
@@ -75,7 +75,7 @@ impl<'a> Crew<'a> {
                 if is_stopped || failure.is_some() {
                     self.is_over.store(true, Relaxed);
                     if over_since.get_or_insert_with(Instant::now).elapsed() > GRACE {
-                        self.break_off();
+                        self.cancel();
                     }
                 }
             }
@@ -87,7 +87,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    fn member(
+    fn worker(
         &self,
         count: usize,
         next: &AtomicUsize,
@@ -112,24 +112,24 @@ impl<'a> Crew<'a> {
             id = row.get(0).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
         })?;
         let id = id.context("the server gave its connection no number")?;
-        self.members.lock().unwrap_or_else(PoisonError::into_inner).push((id, connection.closer()?));
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner).push((id, connection.closer()?));
         Ok(())
     }
 
     /// A server does not notice that its client went away before the statement ends, so it is killed first; one
     /// that does not even take a connection any more must not hold us.
-    fn break_off(&self) {
-        let members = std::mem::take(&mut *self.members.lock().unwrap_or_else(PoisonError::into_inner));
-        if members.is_empty() {
+    fn cancel(&self) {
+        let workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
+        if workers.is_empty() {
             return;
         }
         if let Ok(mut connection) = Connection::open(self.options) {
-            for (id, _) in &members {
+            for (id, _) in &workers {
                 // One that is through by now has no number any more.
                 let _ = connection.execute(&format!("KILL {id}"));
             }
         }
-        for (_, closer) in &members {
+        for (_, closer) in &workers {
             closer.close();
         }
     }

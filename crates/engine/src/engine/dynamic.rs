@@ -2,21 +2,22 @@
 
 use std::cmp::Reverse;
 
-use super::{Engine, Slot, State};
-use crate::client::{Client, Failure, Given, Turn};
+use super::Engine;
+use super::slot::{Slot, State};
+use crate::client::{Assignment, Client, Failure, Turn};
 use crate::recorder::Times;
 
 /// A client that cannot connect holds up its work this long; then what is due of it fails.
-const PATIENCE_NS: u64 = 10_000_000_000;
+const TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// Brings clients and their work to an engine.
-pub trait Feed<C: Client> {
+pub trait WorkSource<C: Client> {
     /// Asked before each round. Says when it wants to be asked again at the latest, in ns of the driver's clock.
     fn feed(&mut self, engine: &mut Engine<'_, C>, now: u64) -> u64;
 }
 
 /// Nothing is given: all clients are there from the beginning and choose for themselves.
-impl<C: Client> Feed<C> for () {
+impl<C: Client> WorkSource<C> for () {
     fn feed(&mut self, _engine: &mut Engine<'_, C>, _now: u64) -> u64 {
         u64::MAX
     }
@@ -25,7 +26,7 @@ impl<C: Client> Feed<C> for () {
 impl<C: Client> Engine<'_, C> {
     /// A client comes in, to connect at `due_ns`; its place is its own until `client` finds nobody there.
     pub fn enter(&mut self, number: usize, client: C, due_ns: u64) -> usize {
-        let mut slot = Slot::new(client, number, self.rules.seed);
+        let mut slot = Slot::new(client, number, self.config.seed);
         let place = match self.vacant.pop() {
             Some(place) => {
                 // A pause of whoever was there before stays void.
@@ -56,7 +57,7 @@ impl<C: Client> Engine<'_, C> {
     }
 
     /// How many clients are there.
-    pub fn guests(&self) -> usize {
+    pub fn client_count(&self) -> usize {
         self.slots.len() - self.vacant.len()
     }
 
@@ -69,7 +70,7 @@ impl<C: Client> Engine<'_, C> {
     pub(super) fn take_turn(&mut self, place: usize, now: u64) {
         let slot = &mut self.slots[place];
         match slot.client.turn(slot.since_ns) {
-            Turn::Begin(Given { operation, intended_ns }) => {
+            Turn::Begin(Assignment { operation, intended_ns }) => {
                 slot.operation = operation;
                 if intended_ns <= now {
                     self.begin(place, intended_ns);
@@ -128,10 +129,10 @@ impl<C: Client> Engine<'_, C> {
     /// What is due of a client that has not been able to connect for too long fails: somebody asked for it.
     pub(super) fn give_up(&mut self, place: usize, failure: &Failure, now: u64) {
         let slot = &mut self.slots[place];
-        if slot.down_since_ns.is_none_or(|since| now < since + PATIENCE_NS) {
+        if slot.down_since_ns.is_none_or(|since| now < since + TIMEOUT_NS) {
             return;
         }
-        while let Some(Given { operation, intended_ns }) = slot.client.give_up(now) {
+        while let Some(Assignment { operation, intended_ns }) = slot.client.give_up(now) {
             self.recorder.error(operation, failure, false);
             self.recorder.failed(operation, Times { intended_ns, sent_ns: now, ended_ns: now });
         }
