@@ -28,6 +28,14 @@ OF_TESTS = re.compile(
     r"^( *)#\[cfg\(test\)\]\n(?:\1#\[.*\n)*(?:\1\S.*;\n|\1\S.*\n(?:.*\n)*?\1\}.*\n)", re.MULTILINE
 )
 
+#: A function, as rustfmt lays it out: down to the brace at its own depth, unless it ends on its first line.
+FUNCTION = re.compile(
+    r"^( *)(?:pub(?:\([^)]*\))? )?(?:const )?(?:unsafe )?fn (\w+)[^\n]*(?<![;}])\n(?:.*\n)*?\1\}$",
+    re.MULTILINE,
+)
+MOST_LINES = 650
+MOST_LINES_OF_A_FUNCTION = 75
+
 Module = tuple[str, ...]
 
 
@@ -91,6 +99,21 @@ def circle_in(source: Path) -> list[Module]:
     return []
 
 
+def too_large(sources: Path) -> list[str]:
+    """The files and functions below a folder that are too long to be read."""
+    large = []
+    for path in sorted(sources.rglob("*.rs")):
+        text = path.read_text()
+        lines = text.count("\n")
+        if lines > MOST_LINES:
+            large.append(f"{path.name}: {lines} lines")
+        for function in FUNCTION.finditer(text):
+            lines = function[0].count("\n") + 1
+            if lines > MOST_LINES_OF_A_FUNCTION:
+                large.append(f"{path.name}: {function[2]} has {lines} lines")
+    return large
+
+
 def test_crates_use_only_what_they_may() -> None:
     assert set(ARROWS) == {path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml")}
     for crate, allowed in ARROWS.items():
@@ -118,3 +141,17 @@ def test_what_only_tests_have_hides_nothing_below_it(tmp_path: Path) -> None:
     for of_tests in ("mod tests;\n", "use super::x;\n", "fn f() {\n    g();\n}\n"):
         (tmp_path / "b.rs").write_text(f"#[cfg(test)]\n{of_tests}\nuse super::a;\n")
         assert set(circle_in(tmp_path)) == {("a",), ("b",)}
+
+
+def test_files_and_functions_stay_small() -> None:
+    assert too_large(ROOT / "crates") == []
+
+
+def test_what_is_too_large_would_be_found(tmp_path: Path) -> None:
+    body = "        work();\n" * (MOST_LINES_OF_A_FUNCTION - 2)
+    (tmp_path / "a.rs").write_text(f"trait T {{\n    fn f();\n    pub fn g(\n    ) {{\n{body}    }}\n}}\n")
+    assert too_large(tmp_path) == ["a.rs: g has 76 lines"]
+    (tmp_path / "a.rs").write_text(f"impl T {{\n    fn f() {{}}\n    pub fn g() {{\n{body}    }}\n}}\n")
+    assert too_large(tmp_path) == []
+    (tmp_path / "b.rs").write_text("mod a;\n" * (MOST_LINES + 1))
+    assert too_large(tmp_path) == ["b.rs: 651 lines"]

@@ -1,28 +1,24 @@
 //! The blocking client on one socket.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::io;
+use std::net::Shutdown;
+use std::time::Duration;
 
 use mysql_common::constants::CapabilityFlags;
 use mysql_common::io::ParseBuf;
 use mysql_common::misc::raw::RawInt;
 use mysql_common::misc::raw::int::{LeU16, LeU32, LenEnc};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
-use rustls::{ClientConnection, StreamOwned};
 
 use super::auth::{Channel, Login};
 use super::error::Error;
-use super::frames::{Frames, HEADER, encode};
+use super::frames::HEADER;
 use super::options::{Endpoint, Options};
 use super::protocol::{
     Answer, Cells, Greeting, LoginStep, Row, capabilities, is_end, login, parse_answer, parse_column_name,
     parse_greeting, parse_login_step, parse_row, query, ssl_request,
 };
 use super::tls;
+use super::wire::{Socket, Wire};
 
 /// The first byte of a statement's payload (COM_QUERY).
 pub const QUERY: u8 = 0x03;
@@ -33,10 +29,10 @@ const CLOSE_STATEMENT: u8 = 0x19;
 /// The first byte with which the server asks for a file.
 const LOCAL_FILE: u8 = 0xFB;
 
-/// Answers to our own queries are far smaller; a server that sends more would fill our memory.
+/// Answers to our queries are far smaller; a server that sends more would fill the memory.
 const LARGEST_ANSWER: usize = 64 << 20;
 
-/// A connection that is logged in. After any error but `Error::Server` it is of no more use.
+/// A connection that is logged in. After any error except `Error::Server` it is unusable.
 pub struct Connection {
     wire: Wire,
     version: String,
@@ -45,7 +41,7 @@ pub struct Connection {
     cells: Cells,
 }
 
-/// What the server says that a statement did.
+/// What a statement did, as the server reports it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Done {
     pub affected_rows: u64,
@@ -58,16 +54,15 @@ impl Connection {
         Self::open_as(options, false)
     }
 
-    /// As `open`, for much data: this connection can `upload`, and `BULK_EXECUTE` where the server can, too. Others
-    /// never tell a server that it may ask for files.
+    /// As `open`, for bulk data: this connection can `upload`, and `BULK_EXECUTE` if the server also can. Only such a
+    /// connection tells the server that it may ask for files.
     pub fn open_for_bulk(options: &Options) -> Result<Self, Error> {
         Self::open_as(options, true)
     }
 
     fn open_as(options: &Options, is_for_bulk: bool) -> Result<Self, Error> {
         let mut wire = Wire::connect(options)?;
-        wire.limit = options.connect_timeout;
-        wire.deadline = Instant::now() + options.connect_timeout;
+        wire.allow(options.connect_timeout);
         let greeting = parse_greeting(wire.read()?)?;
         let is_socket = matches!(options.endpoint, Endpoint::Socket(_));
         let uses_tls = tls::decide(options.tls, is_socket, &greeting)?;
@@ -105,8 +100,8 @@ impl Connection {
         self.can_bulk
     }
 
-    /// Runs a statement and calls `on_row` with the names of the columns and each row as it comes.
-    /// A statement without rows calls nothing; one with rows of more than 64 MiB is an error.
+    /// Runs a statement and calls `on_row` with the names of the columns and each row as it arrives.
+    /// More than 64 MiB of rows are an error.
     pub fn query(&mut self, sql: &str, mut on_row: impl FnMut(&[String], &Row<'_>)) -> Result<(), Error> {
         self.ask(&query(sql))?;
         let Answer::Columns(count) = parse_answer(self.wire.read()?)? else { return Ok(()) };
@@ -134,7 +129,7 @@ impl Connection {
         self.command(&query(sql))
     }
 
-    /// Sends a whole payload, which begins with `QUERY` or `BULK_EXECUTE` and has no rows as its answer.
+    /// Sends a whole payload, which starts with `QUERY` or `BULK_EXECUTE` and returns no rows.
     pub fn command(&mut self, payload: &[u8]) -> Result<Done, Error> {
         self.ask(payload)?;
         parse_done(self.wire.read()?)
@@ -162,8 +157,8 @@ impl Connection {
         self.ask(&payload)
     }
 
-    /// Begins `LOAD DATA LOCAL INFILE 'name' ...`; the server then asks for the content of that file, which is what
-    /// goes to `send`. No file is ever read, and a server that asks for another name gets none.
+    /// Starts `LOAD DATA LOCAL INFILE 'name' ...`; the server then asks for the content of that file, which `send`
+    /// provides. No file is ever read, and a server that asks for another name gets nothing.
     pub fn upload(&mut self, sql: &str, name: &str) -> Result<Upload<'_>, Error> {
         self.ask(&query(sql))?;
         match self.wire.read()? {
@@ -176,61 +171,51 @@ impl Connection {
         }
     }
 
-    /// A handle that ends this connection from another thread, also while it waits for the server.
+    /// A handle that closes this connection from another thread, even while it waits for the server.
     pub fn closer(&self) -> io::Result<Closer> {
-        let socket = match &self.wire.stream {
-            Stream::Plain(socket) => socket,
-            Stream::Tls(stream) => &stream.sock,
-        };
-        Ok(Closer(match socket {
+        Ok(Closer(match self.wire.socket() {
             Socket::Unix(stream) => Socket::Unix(stream.try_clone()?),
             Socket::Tcp(stream) => Socket::Tcp(stream.try_clone()?),
         }))
     }
 
-    /// Who listens at the other end of a Unix socket, as this host numbers it.
+    /// The process at the other end of a Unix socket, by its number on this host.
     pub fn peer_pid(&self) -> Option<u32> {
-        let socket = match &self.wire.stream {
-            Stream::Plain(socket) => socket,
-            Stream::Tls(stream) => &stream.sock,
-        };
-        let Socket::Unix(stream) = socket else { return None };
+        let Socket::Unix(stream) = self.wire.socket() else { return None };
         let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
         u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
     }
 
     fn ask(&mut self, payload: &[u8]) -> Result<(), Error> {
-        self.wire.limit = self.read_timeout;
-        self.wire.deadline = Instant::now() + self.read_timeout;
-        self.wire.frames.sequence = 0;
+        self.wire.begin(self.read_timeout);
         self.wire.send(payload)
     }
 }
 
-/// A LOAD DATA at work. A connection whose upload was dropped before its end is of no more use.
+/// A LOAD DATA in progress. If it is dropped before its end, the connection is unusable.
 #[must_use]
 pub struct Upload<'a>(&'a mut Connection);
 
 impl Upload<'_> {
-    /// Sends a piece of the content. An empty one would end it, so it sends nothing.
+    /// Sends a piece of the content. An empty one would end the upload, so it is not sent.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if bytes.is_empty() { Ok(()) } else { self.0.wire.send(bytes) }
     }
 
-    /// Ends the content; what became of it.
+    /// Ends the content; returns the result.
     pub fn finish(self) -> Result<Done, Error> {
         self.0.wire.send(&[])?;
-        self.0.wire.deadline = Instant::now() + self.0.read_timeout;
+        self.0.wire.allow(self.0.read_timeout);
         parse_done(self.0.wire.read()?)
     }
 }
 
-/// Ends a connection of another thread.
+/// Closes a connection of another thread.
 pub struct Closer(Socket);
 
 impl Closer {
     pub fn close(&self) {
-        // It may be closed already, which is all that is wanted.
+        // It may already be closed, which is fine.
         let _ = match &self.0 {
             Socket::Unix(stream) => stream.shutdown(Shutdown::Both),
             Socket::Tcp(stream) => stream.shutdown(Shutdown::Both),
@@ -276,8 +261,8 @@ fn log_in(
     capabilities: CapabilityFlags,
     channel: Channel,
 ) -> Result<(), Error> {
-    // The server's default plugin may be one we do not speak, while the user's own is: begin with an empty
-    // answer to one we do, and the server asks again.
+    // The server's default plugin may be unknown to us, while the user's is not: start with an empty answer to a
+    // known one, and the server asks again.
     let mut progress = Login::start(&greeting.plugin, &greeting.nonce, &options.password, channel).ok();
     let (plugin, answer) = match &mut progress {
         Some(progress) => (&greeting.plugin[..], progress.first_answer()?),
@@ -299,151 +284,6 @@ fn log_in(
         if let Some(answer) = answer {
             wire.send(&answer)?;
         }
-    }
-}
-
-/// Frames over a socket, with a deadline for the exchange at work.
-struct Wire {
-    stream: Stream,
-    frames: Frames,
-    out: Vec<u8>,
-    limit: Duration,
-    deadline: Instant,
-}
-
-enum Stream {
-    Plain(Socket),
-    Tls(Box<StreamOwned<ClientConnection, Socket>>),
-}
-
-enum Socket {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-}
-
-impl Wire {
-    fn connect(options: &Options) -> Result<Self, Error> {
-        let socket = Socket::connect(options)
-            .map_err(|cause| Error::Connect { place: options.endpoint.to_string(), cause })?;
-        Ok(Self {
-            stream: Stream::Plain(socket),
-            frames: Frames::default(),
-            out: Vec::new(),
-            limit: options.connect_timeout,
-            deadline: Instant::now() + options.connect_timeout,
-        })
-    }
-
-    /// Goes on over TLS. Its handshake happens with the first bytes that are sent.
-    fn encrypt(self, options: &Options) -> Result<Self, Error> {
-        if self.frames.has_rest() {
-            return Err(Error::Malformed("there are bytes between the greeting and TLS"));
-        }
-        let Stream::Plain(socket) = self.stream else { unreachable!("encrypted once") };
-        let stream = StreamOwned::new(tls::session(options)?, socket);
-        Ok(Self { stream: Stream::Tls(Box::new(stream)), ..self })
-    }
-
-    fn send(&mut self, payload: &[u8]) -> Result<(), Error> {
-        self.out.clear();
-        encode(payload, &mut self.frames.sequence, &mut self.out);
-        let written = match &mut self.stream {
-            Stream::Plain(socket) => socket.write_all(&self.out),
-            Stream::Tls(stream) => stream.write_all(&self.out).and_then(|()| stream.flush()),
-        };
-        written.map_err(|cause| self.explain(cause))
-    }
-
-    /// The next payload.
-    fn read(&mut self) -> Result<&[u8], Error> {
-        while !self.frames.has_payload()? {
-            let space = self.frames.space();
-            let count = match &mut self.stream {
-                Stream::Plain(socket) => socket.read(space),
-                Stream::Tls(stream) => stream.read(space),
-            };
-            match count {
-                Ok(0) => return Err(Error::Closed),
-                Ok(count) => self.frames.advance(count),
-                Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
-                Err(cause) => return Err(self.explain(cause)),
-            }
-            // The socket's own time limit is for one read; a server that drips bytes is as bad as a silent one.
-            if Instant::now() > self.deadline {
-                return Err(Error::Timeout(self.limit));
-            }
-        }
-        Ok(self.frames.payload())
-    }
-
-    fn explain(&self, cause: io::Error) -> Error {
-        match cause.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::Timeout(self.limit),
-            ErrorKind::UnexpectedEof => Error::Closed,
-            _ if cause.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) => {
-                Error::Tls(cause.to_string())
-            }
-            _ => Error::Broken(cause),
-        }
-    }
-}
-
-impl Socket {
-    fn connect(options: &Options) -> io::Result<Self> {
-        let limit = options.connect_timeout;
-        match &options.endpoint {
-            Endpoint::Socket(path) => {
-                let stream = connect_unix(path, limit)?;
-                stream.set_read_timeout(Some(options.read_timeout))?;
-                stream.set_write_timeout(Some(options.read_timeout))?;
-                Ok(Socket::Unix(stream))
-            }
-            Endpoint::Tcp { host, port } => {
-                let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
-                for address in (host.as_str(), *port).to_socket_addrs()? {
-                    match TcpStream::connect_timeout(&address, limit) {
-                        Ok(stream) => {
-                            stream.set_read_timeout(Some(options.read_timeout))?;
-                            stream.set_write_timeout(Some(options.read_timeout))?;
-                            stream.set_nodelay(true)?;
-                            return Ok(Socket::Tcp(stream));
-                        }
-                        Err(error) => last = error,
-                    }
-                }
-                Err(last)
-            }
-        }
-    }
-}
-
-/// A server that stands still has a full queue in the end, on which a plain connect would wait for ever.
-fn connect_unix(path: &Path, limit: Duration) -> io::Result<UnixStream> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    set_socket_timeout(&socket, Timeout::Send, Some(limit))?;
-    connect(&socket, &SocketAddrUnix::new(path)?)?;
-    Ok(UnixStream::from(socket))
-}
-
-impl Read for Socket {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Unix(stream) => stream.read(buffer),
-            Socket::Tcp(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl Write for Socket {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Unix(stream) => stream.write(buffer),
-            Socket::Tcp(stream) => stream.write(buffer),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -492,7 +332,7 @@ mod tests {
         for payload in payloads {
             encode(payload, &mut sequence, &mut wire);
         }
-        // The client may have had enough already.
+        // The client may already have closed.
         let _ = stream.write_all(&wire);
     }
 
@@ -605,7 +445,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever comes in place of each answer, with right numbers so that it gets as far as it can.
+        /// Random bytes in place of each answer, with valid numbers so that they get as far as possible.
         #[test]
         fn no_server_can_break_the_client(
             payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 1..6),

@@ -19,6 +19,7 @@ pub mod reply;
 pub mod request;
 pub mod tls;
 pub mod types;
+mod wire;
 
 pub use arguments::{CONNECT_TIMEOUT, ServerArguments};
 pub use connection::{BULK_EXECUTE, Closer, Connection, Done, QUERY};

@@ -97,24 +97,7 @@ pub enum JournalCommand {
     /// Print the kept sets of changes as a JSON array, oldest first
     History(State),
     /// Undo what is open, newest first. Without --owner: everything, and only if nobody holds the lock
-    Rollback {
-        #[command(flatten)]
-        state: State,
-        /// Who asks: undoes the changes of ID and of ID/...
-        #[arg(long, value_name = "ID", value_parser = owner::parse)]
-        owner: Option<String>,
-        /// Undo the changes of every owner; --owner then only says who asks
-        #[arg(long)]
-        everyone: bool,
-        /// Undo kept changes, too: those of this ID, or with `last` those that were kept last
-        #[arg(long, value_name = "ID|last", value_parser = owner::parse, conflicts_with = "everyone")]
-        kept: Option<String>,
-        /// Close the entries whose value somebody else has set since; that value is left in any case
-        #[arg(long)]
-        accept_foreign: bool,
-        #[command(flatten)]
-        root: Root,
-    },
+    Rollback(Rollback),
     /// Print the open entries as a JSON array
     Show(State),
 }
@@ -140,6 +123,26 @@ pub struct Root {
     /// Where /sys, /proc and /etc are, for tests
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
+}
+
+#[derive(Args)]
+pub struct Rollback {
+    #[command(flatten)]
+    state: State,
+    /// Who asks: undoes the changes of ID and of ID/...
+    #[arg(long, value_name = "ID", value_parser = owner::parse)]
+    owner: Option<String>,
+    /// Undo the changes of every owner; --owner then only says who asks
+    #[arg(long)]
+    everyone: bool,
+    /// Undo kept changes, too: those of this ID, or with `last` those that were kept last
+    #[arg(long, value_name = "ID|last", value_parser = owner::parse, conflicts_with = "everyone")]
+    kept: Option<String>,
+    /// Close the entries whose value somebody else has set since; that value is left in any case
+    #[arg(long)]
+    accept_foreign: bool,
+    #[command(flatten)]
+    root: Root,
 }
 
 pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
@@ -185,40 +188,43 @@ fn answer(command: &JournalCommand, input: &mut dyn Read, out: &mut dyn Write) -
             watcher::watch(&caller.state.dir, &caller.owner, &KernelFiles::new(&root.root))
         }
         JournalCommand::History(state) => print_json(out, &history::read(&state.dir)?),
-        JournalCommand::Rollback { state, owner, everyone, kept, accept_foreign, root } => {
-            // Nothing was ever changed from here, and asking must leave nothing behind.
-            if !fs::exists(&state.dir).with_context(|| state.dir.display().to_string())? {
-                return print_json(out, &[(); 0]);
-            }
-            let kernel = KernelFiles::new(&root.root);
-            let mut journal = match owner {
-                Some(owner) => Journal::open_as(&state.dir, owner)?,
-                None => Journal::open_unheld(&state.dir)?,
-            };
-            history::finish(&mut journal)?;
-            let foreign = if *accept_foreign { Foreigners::Accept } else { Foreigners::Keep };
-            let mut undone = match (kept, everyone) {
-                // All of these are undone below, so a failure is reported once.
-                (None, true) => vec![],
-                _ => watcher::revert_overdue(&mut journal, &kernel)?,
-            };
-            undone.retain(|each| each.done);
-            undone.extend(match kept {
-                // The last change was what the killed call left; undoing more is a separate decision.
-                Some(id) if id == "last" && !undone.is_empty() => vec![],
-                Some(id) => undo_kept(&mut journal, id, &kernel, foreign)?,
-                None => {
-                    let whose = if *everyone { None } else { owner.as_deref() };
-                    undo::rollback(&mut journal, whose, &kernel, foreign)?
-                }
-            });
-            print_json(out, &undone)?;
-            let failed = undone.iter().filter(|u| !u.done).count();
-            anyhow::ensure!(failed == 0, "{failed} of {} changes could not be undone", undone.len());
-            Ok(())
-        }
+        JournalCommand::Rollback(arguments) => rollback(arguments, out),
         JournalCommand::Show(state) => print_json(out, &journal::read_open(&state.dir)?),
     }
+}
+
+fn rollback(arguments: &Rollback, out: &mut dyn Write) -> anyhow::Result<()> {
+    let Rollback { state, owner, everyone, kept, accept_foreign, root } = arguments;
+    // Nothing was ever changed from here, and asking must leave nothing behind.
+    if !fs::exists(&state.dir).with_context(|| state.dir.display().to_string())? {
+        return print_json(out, &[(); 0]);
+    }
+    let kernel = KernelFiles::new(&root.root);
+    let mut journal = match owner {
+        Some(owner) => Journal::open_as(&state.dir, owner)?,
+        None => Journal::open_unheld(&state.dir)?,
+    };
+    history::finish(&mut journal)?;
+    let foreign = if *accept_foreign { Foreigners::Accept } else { Foreigners::Keep };
+    let mut undone = match (kept, everyone) {
+        // All of these are undone below, so a failure is reported once.
+        (None, true) => vec![],
+        _ => watcher::revert_overdue(&mut journal, &kernel)?,
+    };
+    undone.retain(|each| each.done);
+    undone.extend(match kept {
+        // The last change was what the killed call left; undoing more is a separate decision.
+        Some(id) if id == "last" && !undone.is_empty() => vec![],
+        Some(id) => undo_kept(&mut journal, id, &kernel, foreign)?,
+        None => {
+            let whose = if *everyone { None } else { owner.as_deref() };
+            undo::rollback(&mut journal, whose, &kernel, foreign)?
+        }
+    });
+    print_json(out, &undone)?;
+    let failed = undone.iter().filter(|u| !u.done).count();
+    anyhow::ensure!(failed == 0, "{failed} of {} changes could not be undone", undone.len());
+    Ok(())
 }
 
 /// Undo the open or kept changes of `id`; with `last` the ones that were kept last.

@@ -9,6 +9,8 @@
 
 use memchr::{memchr, memchr2, memmem};
 
+use super::classes::{CLASSES, Class, IN_WORD};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Keyword or plain name; after a dot also one that begins with a digit.
@@ -65,75 +67,6 @@ pub struct Token {
     pub start: usize,
     pub end: usize,
 }
-
-/// What a byte may begin.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
-    Space,
-    Letter,
-    /// Letters that may stand before a quote and belong to the string.
-    Prefix,
-    Dollar,
-    Digit,
-    Quote,
-    Backtick,
-    At,
-    Dot,
-    Open,
-    Close,
-    Comma,
-    Semicolon,
-    Plus,
-    Minus,
-    Hash,
-    Slash,
-    Star,
-    Question,
-    Backslash,
-    Other,
-}
-
-const CLASSES: [Class; 256] = {
-    let mut classes = [Class::Other; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        classes[byte] = match byte as u8 {
-            0..=b' ' | 0x7F => Class::Space,
-            b'n' | b'N' | b'x' | b'X' | b'b' | b'B' => Class::Prefix,
-            b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => Class::Letter,
-            b'$' => Class::Dollar,
-            b'0'..=b'9' => Class::Digit,
-            b'\'' | b'"' => Class::Quote,
-            b'`' => Class::Backtick,
-            b'@' => Class::At,
-            b'.' => Class::Dot,
-            b'(' => Class::Open,
-            b')' => Class::Close,
-            b',' => Class::Comma,
-            b';' => Class::Semicolon,
-            b'+' => Class::Plus,
-            b'-' => Class::Minus,
-            b'#' => Class::Hash,
-            b'/' => Class::Slash,
-            b'*' => Class::Star,
-            b'?' => Class::Question,
-            b'\\' => Class::Backslash,
-            _ => Class::Other,
-        };
-        byte += 1;
-    }
-    classes
-};
-
-const IN_WORD: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = matches!(CLASSES[byte], Class::Letter | Class::Prefix | Class::Dollar | Class::Digit);
-        byte += 1;
-    }
-    table
-};
 
 /// How a server may read backslashes and bytes from 0x80.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -401,8 +334,8 @@ impl<'a> Lexer<'a> {
         self.token(Kind::Unterminated, start, self.text.len())
     }
 
-    /// Whether the backtick at `at` may belong to the character before it, as in GBK. Then nothing from there on can be
-    /// told from a name. What is whole characters of UTF-8 is not GBK.
+    /// Whether the backtick at `at` may belong to the character before it, as in GBK. Then nothing from there on
+    /// can be told from a name. What is whole characters of UTF-8 is not GBK.
     fn may_be_second(&self, at: usize) -> bool {
         at > 0 && self.text[at - 1] > 0x80 && self.is_second(0, at) && {
             let ascii = self.text[..at].iter().rposition(u8::is_ascii).map_or(0, |last| last + 1);
@@ -410,8 +343,9 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// `$$...$$` and `$tag$...$tag$` are strings; a `$` that opens no tag is a letter. A tag that nothing closes has the
-    /// rest of the text: it may hold what was cut off, and searching on for others would make the work quadratic.
+    /// `$$...$$` and `$tag$...$tag$` are strings; a `$` that opens no tag is a letter. A tag that nothing closes
+    /// has the rest of the text: it may hold what was cut off, and searching on for others would make the work
+    /// quadratic.
     #[cold]
     fn dollar(&mut self, start: usize) -> Option<Token> {
         let mut at = start + 1;
@@ -463,8 +397,8 @@ impl<'a> Lexer<'a> {
         self.byte(digits).is_ascii_digit().then(|| self.digits_end(digits))
     }
 
-    /// `0xFF`, `0b01`, or a name that begins with digits. Servers refuse `1_000`, `1OR` and `1e` unless there is a column
-    /// of that name; who wrote it meant a number.
+    /// `0xFF`, `0b01`, or a name that begins with digits. Servers refuse `1_000`, `1OR` and `1e` unless there is a
+    /// column of that name; who wrote it meant a number.
     fn digits_then_letters(&mut self, start: usize) -> Option<Token> {
         let end = self.word_end(start);
         let digits = self.digits_end(start);
@@ -528,32 +462,6 @@ fn goes_on(word: &[u8]) -> bool {
         "union", "when", "where", "xor",
     ];
     WORDS.iter().any(|other| word.eq_ignore_ascii_case(other.as_bytes()))
-}
-
-/// Appends what stands between two tokens without its comments: spaces, and the marks of executable ones.
-pub fn without_comments(between: &[u8], out: &mut Vec<u8>) {
-    let mut at = 0;
-    while let Some(&byte) = between.get(at) {
-        let rest = &between[at..];
-        let end = match (byte, rest.get(1), rest.get(2), rest.get(3)) {
-            (b'/', Some(b'*'), Some(b'!'), _)
-            | (b'/', Some(b'*'), Some(b'M' | b'm'), Some(b'!'))
-            | (b'*', Some(b'/'), ..) => {
-                out.extend_from_slice(&rest[..2]);
-                at += 2;
-                continue;
-            }
-            (b'/', Some(b'*'), ..) => memmem::find(&rest[2..], b"*/").map(|length| at + length + 4),
-            (b'#' | b'-', ..) => memchr(b'\n', rest).map(|length| at + length),
-            _ => {
-                out.push(byte);
-                at += 1;
-                continue;
-            }
-        };
-        out.push(b' ');
-        at = end.unwrap_or(between.len());
-    }
 }
 
 #[cfg(test)]

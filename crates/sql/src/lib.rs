@@ -1,10 +1,13 @@
 //! SQL as far as traffic needs it: literals, fingerprints, tables, what writes, passwords.
 
 mod anonymise;
+mod classes;
 pub mod command;
+mod comments;
 mod definition;
 mod functions;
 pub mod lexer;
+mod literals;
 mod places;
 mod pseudonyms;
 mod pt;
@@ -13,6 +16,7 @@ mod redact;
 mod statements;
 mod strict;
 mod tables;
+mod words;
 
 pub use anonymise::{anonymise, anonymise_string, kept_placeholders};
 pub use functions::varies;

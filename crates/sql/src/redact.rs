@@ -15,7 +15,8 @@
 
 use memchr::memmem;
 
-use super::lexer::{Kind, Lexer, Token, without_comments};
+use super::comments::without_comments;
+use super::lexer::{Kind, Lexer, Token};
 use super::places::Places;
 use super::readings;
 

@@ -15,23 +15,23 @@ use base::error::AgentError;
 use base::stop::StopSignal;
 use mysql::{self, Connection};
 
-/// A tenth of a large table's warehouse is a few megabytes.
+/// A tenth of a warehouse's rows in a large table is a few megabytes.
 const PARTS_A_WAREHOUSE: u64 = DISTRICTS as u64;
 const NEW_ORDERS: i64 = CUSTOMERS - DELIVERED;
 
-/// A table, how many items (see `Part`) it has, and what writes one.
+/// A table, how many items (see `Part`) it has, and how one is written.
 struct Content<'a> {
     table: &'static str,
     columns: &'static str,
     items: u64,
     parts: u64,
-    write: &'a (dyn Fn(u64, &mut Rows) + Sync),
+    write: Box<dyn Fn(u64, &mut Rows) + Sync + 'a>,
 }
 
 /// Creates the tables, fills them, and indexes them; how many seconds the indexes and statistics took. The same seed
-/// gives the same rows but for the time of day in them.
+/// gives the same rows except for the times in them.
 ///
-/// Refuses where one of the tables exists.
+/// Refuses if one of the tables exists.
 pub fn run(
     server: &mysql::Options,
     options: &Options,
@@ -42,12 +42,12 @@ pub fn run(
     options.check().map_err(AgentError::Input)?;
     let mut connection = Connection::open(server)?;
     create_tables(&mut connection, options.foreign_keys)?;
-    // The server's time of day, so that it goes with what the trials write later.
+    // The server's time, to match what the trials write later.
     let now = ask(&mut connection, "SELECT DATE_FORMAT(NOW(), '%Y-%m-%d %H:%i:%s')")?;
     let filled = fill(server, &Population { seed, now }, options.warehouses as u64, effort, stop)?;
     let filled_at = Instant::now();
     bulk::execute_all(server, &INDEXES.map(str::to_owned), effort, stop)?;
-    // Statistics are those of the whole tables then, and no trial has them gathered behind its back.
+    // So statistics cover the full tables, and are not collected during a trial.
     Connection::open(server)?
         .query(&format!("ANALYZE TABLE {}", TABLES.join(", ")), |_, _| {})
         .context("cannot analyze the tables")?;
@@ -85,29 +85,39 @@ fn fill(
     effort: &Effort,
     stop: &StopSignal,
 ) -> anyhow::Result<Filled> {
+    let contents = contents(population, warehouses);
+    // A part of every table in turn, so that connections rarely work on the same table.
+    let turns = contents.iter().map(|content| content.parts).max().unwrap_or(0);
+    let parts: Vec<Part<'_>> =
+        (0..turns).flat_map(|turn| contents.iter().filter_map(move |content| content.part(turn))).collect();
+    bulk::fill(server, &parts, effort, stop)
+}
+
+/// Every table, the small ones first.
+fn contents(population: &Population, warehouses: u64) -> [Content<'_>; 9] {
     let districts = warehouses * DISTRICTS as u64;
     let customers = districts * CUSTOMERS as u64;
-    let contents = [
+    [
         Content {
             table: "tpcc_item",
             columns: "i_id, i_im_id, i_name, i_price, i_data",
             items: ITEMS as u64,
             parts: PARTS_A_WAREHOUSE,
-            write: &|item, rows| population.item(item, rows),
+            write: Box::new(|item, rows| population.item(item, rows)),
         },
         Content {
             table: "tpcc_warehouse",
             columns: "w_id, w_name, w_street_1, w_street_2, w_city, w_state, w_zip, w_tax, w_ytd",
             items: warehouses,
             parts: 1,
-            write: &|item, rows| population.warehouse(item, rows),
+            write: Box::new(|item, rows| population.warehouse(item, rows)),
         },
         Content {
             table: "tpcc_district",
             columns: "d_w_id, d_id, d_name, d_street_1, d_street_2, d_city, d_state, d_zip, d_tax, d_ytd, d_next_o_id",
             items: districts,
             parts: 1,
-            write: &|item, rows| population.district(item, rows),
+            write: Box::new(|item, rows| population.district(item, rows)),
         },
         Content {
             table: "tpcc_stock",
@@ -115,7 +125,7 @@ fn fill(
                       s_dist_07, s_dist_08, s_dist_09, s_dist_10, s_ytd, s_order_cnt, s_remote_cnt, s_data",
             items: warehouses * ITEMS as u64,
             parts: warehouses * PARTS_A_WAREHOUSE,
-            write: &|item, rows| population.stock(item, rows),
+            write: Box::new(|item, rows| population.stock(item, rows)),
         },
         Content {
             table: "tpcc_order_line",
@@ -123,7 +133,7 @@ fn fill(
                       ol_amount, ol_dist_info",
             items: customers,
             parts: warehouses * PARTS_A_WAREHOUSE,
-            write: &|item, rows| population.order_lines(item, rows),
+            write: Box::new(|item, rows| population.order_lines(item, rows)),
         },
         Content {
             table: "tpcc_customer",
@@ -132,35 +142,30 @@ fn fill(
                       c_payment_cnt, c_delivery_cnt, c_data",
             items: customers,
             parts: warehouses * PARTS_A_WAREHOUSE,
-            write: &|item, rows| population.customer(item, rows),
+            write: Box::new(|item, rows| population.customer(item, rows)),
         },
         Content {
             table: "tpcc_history",
             columns: "h_id, h_w_id, h_d_id, h_c_w_id, h_c_d_id, h_c_id, h_date, h_amount, h_data",
             items: customers,
             parts: warehouses,
-            write: &|item, rows| population.history(item, rows),
+            write: Box::new(|item, rows| population.history(item, rows)),
         },
         Content {
             table: "tpcc_orders",
             columns: "o_w_id, o_d_id, o_id, o_c_id, o_entry_d, o_carrier_id, o_ol_cnt, o_all_local",
             items: customers,
             parts: warehouses,
-            write: &|item, rows| population.order(item, rows),
+            write: Box::new(|item, rows| population.order(item, rows)),
         },
         Content {
             table: "tpcc_new_order",
             columns: "no_w_id, no_d_id, no_o_id",
             items: districts * NEW_ORDERS as u64,
             parts: warehouses,
-            write: &|item, rows| population.new_order(item, rows),
+            write: Box::new(|item, rows| population.new_order(item, rows)),
         },
-    ];
-    // A part of every table in turn, so that connections meet in one table as seldom as they can.
-    let turns = contents.iter().map(|content| content.parts).max().unwrap_or(0);
-    let parts: Vec<Part<'_>> =
-        (0..turns).flat_map(|turn| contents.iter().filter_map(move |content| content.part(turn))).collect();
-    bulk::fill(server, &parts, effort, stop)
+    ]
 }
 
 impl Content<'_> {
@@ -170,24 +175,24 @@ impl Content<'_> {
             table: self.table.to_owned(),
             columns: self.columns,
             items: number * size..(number + 1) * size,
-            write: self.write,
+            write: &*self.write,
         })
     }
 }
 
-/// What the rows are made of. Items are counted from 0 over all warehouses.
+/// The content of the rows. Items are counted from 0 over all warehouses.
 struct Population {
     seed: u64,
     now: String,
 }
 
-/// An order of the load. Two tables must agree on it.
+/// An initial order. Two tables must agree on it.
 struct Order {
     warehouse: i64,
     district: i64,
     number: i64,
     lines: i64,
-    /// For what else is random of it.
+    /// For its other random values.
     random: Random,
 }
 
@@ -198,7 +203,7 @@ impl Order {
 }
 
 impl Population {
-    /// The generator of an item's row. The places in TABLES are the numbers of the tables.
+    /// The generator of an item's row. A table's number is its index in TABLES.
     fn random(&self, table: &str, item: u64) -> Random {
         let number = TABLES.iter().position(|name| *name == table).unwrap_or(TABLES.len());
         of_row(self.seed, number as u64, item)
@@ -355,12 +360,12 @@ fn address(random: &mut Random, rows: &mut Rows) {
     rows.text(zip(random).bytes());
 }
 
-/// Of an item with `size` others beside it in a group: its group and its place there, from 0.
+/// The group of an item in groups of `size`, and its place in the group, both from 0.
 fn split(item: u64, size: i64) -> (i64, i64) {
     (item as i64 / size, item as i64 % size)
 }
 
-/// Warehouse, district and place there, from 1, of an item of which a district has `size`.
+/// Warehouse, district and place in the district, from 1, of an item of which each district has `size`.
 fn split_by_district(item: u64, size: i64) -> (i64, i64, i64) {
     let (district, place) = split(item, size);
     let (warehouse, district) = split(district as u64, DISTRICTS);

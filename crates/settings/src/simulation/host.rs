@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::journal::{Journal, Open, Undo, read_open};
 use crate::kernel_files::KernelFiles;
 use crate::world::model::{self, Chance, Fault, FaultKind, Killed, Machine};
-use crate::{Caller, JournalCommand, Root, State, answer, history, keys, watcher};
+use crate::{Caller, JournalCommand, Rollback, Root, State, answer, history, keys, watcher};
 use mysql::ServerArguments;
 
 const STATE: &str = "/var/lib/headrace";
@@ -221,14 +221,14 @@ impl Host {
     }
 
     fn rollback(&self, fault: Option<Fault>, kept: Option<&str>, accept_foreign: bool) -> Answer {
-        let command = JournalCommand::Rollback {
+        let command = JournalCommand::Rollback(Rollback {
             state: State { dir: STATE.into() },
             owner: None,
             everyone: kept.is_none(),
             kept: kept.map(str::to_owned),
             accept_foreign,
             root: root(),
-        };
+        });
         self.command(&format!("rollback {kept:?}"), fault, &command, &Value::Null)
     }
 

@@ -1,8 +1,8 @@
 //! Replay: what a recording says clients sent is sent again, and the answers are compared.
 //!
-//! `dispatch` turns events into what sessions send, under one cap of memory (`queue`); `timeline` says when, `order` who
-//! has to wait for whom; `session` plays one session on the driver's engine; `play` has the threads, `results` and
-//! `stats` what comes out.
+//! `dispatch` turns events into what sessions send, under one cap of memory (`queue`); `timeline` says when,
+//! `order` who has to wait for whom; `session` plays one session on the driver's engine; `play` has the threads,
+//! `results` and `stats` what comes out.
 
 mod accounts;
 mod answers;
@@ -168,8 +168,8 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
 const MAPPED_BYTES: libc::c_int = 128 << 10;
 
 /// Long statements are made by the reader and freed by those who play, in another order. glibc raises its limit for
-/// mapped allocations with each that is freed, and then they leave holes that nothing else fills: 320 MB of memory for 190
-/// MB of statements.
+/// mapped allocations with each that is freed, and then they leave holes that nothing else fills: 320 MB of memory
+/// for 190 MB of statements.
 fn map_long_statements() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it sets a parameter of the allocator; no other thread of ours runs yet.
@@ -178,14 +178,14 @@ fn map_long_statements() {
     }
 }
 
-pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
-    map_long_statements();
+/// The recording, if it can be replayed as the arguments say.
+fn open_checked(arguments: &ReplayArguments) -> anyhow::Result<Reader> {
     if arguments.sessions > 1 && !arguments.read_only && !arguments.scale_writes {
         let message = "copies of a session write the same rows: they wait for each other and collide where the \
                        recorded ones did not. Give --read-only, or --scale-writes if that is meant";
         return Err(AgentError::Input(message.to_owned()).into());
     }
-    let mut reader = Reader::open(&arguments.recording)?;
+    let reader = Reader::open(&arguments.recording)?;
     if let Some(info) = reader.info().iter().find(|info| !info.with_literals) {
         let message = format!(
             "{} was made without literals (part {}): its statements have no values to send. Record again with \
@@ -195,6 +195,12 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
         );
         return Err(AgentError::Input(message).into());
     }
+    Ok(reader)
+}
+
+pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
+    map_long_statements();
+    let mut reader = open_checked(arguments)?;
     let Some((first_ns, last_ns)) = reader.span_ns() else {
         return Err(AgentError::Input(format!("{} has no events", arguments.recording.display())).into());
     };

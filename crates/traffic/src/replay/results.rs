@@ -30,6 +30,28 @@ pub struct Results {
     threads: Vec<ReplayStats>,
 }
 
+/// Sums over the threads.
+struct Totals {
+    prepared_late: u64,
+    unknown_statements: u64,
+    too_long: u64,
+    sessions_broken: u64,
+    unanswered: u64,
+}
+
+impl Totals {
+    fn of(threads: &[ReplayStats]) -> Self {
+        let total = |value: fn(&ReplayStats) -> u64| threads.iter().map(value).sum();
+        Self {
+            prepared_late: total(|stats| stats.prepared_late),
+            unknown_statements: total(|stats| stats.unknown_statements),
+            too_long: total(|stats| stats.too_long),
+            sessions_broken: total(|stats| stats.sessions_broken),
+            unanswered: total(|stats| stats.unanswered),
+        }
+    }
+}
+
 impl Results {
     pub fn add(&mut self, end: &ThreadEnd, stats: ReplayStats) {
         self.lag.add(&end.whole.lag);
@@ -44,12 +66,45 @@ impl Results {
         budget: &Budget,
         verdict: &Verdict,
     ) -> (Map<String, Value>, Vec<Value>) {
-        let total = |value: fn(&ReplayStats) -> u64| self.threads.iter().map(value).sum::<u64>();
-        let prepared_late = total(|stats| stats.prepared_late);
-        let unknown_statements = total(|stats| stats.unknown_statements);
-        let too_long = total(|stats| stats.too_long);
-        let sessions_broken = total(|stats| stats.sessions_broken);
-        let unanswered = total(|stats| stats.unanswered);
+        let total = Totals::of(&self.threads);
+        let (invalid, warnings) = self.judge(&total, counts, budget, verdict);
+        let mut replay = counts.to_json();
+        replay["prepared_late"] = total.prepared_late.into();
+        replay["skipped"]["unknown_statements"] = total.unknown_statements.into();
+        replay["skipped"]["too_long"] = total.too_long.into();
+        replay["sessions_broken"] = total.sessions_broken.into();
+        replay["unanswered"] = total.unanswered.into();
+        replay["not_sent"] = budget.events().into();
+        replay["max_queued_bytes"] = budget.largest().into();
+        let (comparison, lines) = class_lines(self.threads, classes, verdict.is_checked);
+        let mut also = Map::new();
+        if verdict.is_checked {
+            also.insert(
+                "comparison".to_owned(),
+                json!({
+                    "compared": comparison.compared,
+                    "different": comparison.different,
+                    "classes_different": comparison.classes_different,
+                    "set_apart": comparison.set_apart,
+                }),
+            );
+        }
+        also.insert("lag".to_owned(), summary(&self.lag));
+        also.insert("replay".to_owned(), replay);
+        also.insert("invalid".to_owned(), invalid.into());
+        also.insert("warnings".to_owned(), warnings.into());
+        (also, lines)
+    }
+
+    /// Why the replay is invalid, and what a reader should know of it.
+    fn judge(
+        &self,
+        total: &Totals,
+        counts: &Counts,
+        budget: &Budget,
+        verdict: &Verdict,
+    ) -> (Vec<String>, Vec<String>) {
+        let Totals { unknown_statements, too_long, sessions_broken, unanswered, .. } = *total;
         let (mut invalid, mut warnings) = (Vec::new(), Vec::new());
         if verdict.has_schedule {
             judge_lag(&self.lag, verdict, &mut invalid, &mut warnings);
@@ -92,32 +147,7 @@ impl Results {
                 budget.excess() as f64 / 1e6
             ));
         }
-        let mut replay = counts.to_json();
-        replay["prepared_late"] = prepared_late.into();
-        replay["skipped"]["unknown_statements"] = unknown_statements.into();
-        replay["skipped"]["too_long"] = too_long.into();
-        replay["sessions_broken"] = sessions_broken.into();
-        replay["unanswered"] = unanswered.into();
-        replay["not_sent"] = budget.events().into();
-        replay["max_queued_bytes"] = budget.largest().into();
-        let (comparison, lines) = class_lines(self.threads, classes, verdict.is_checked);
-        let mut also = Map::new();
-        if verdict.is_checked {
-            also.insert(
-                "comparison".to_owned(),
-                json!({
-                    "compared": comparison.compared,
-                    "different": comparison.different,
-                    "classes_different": comparison.classes_different,
-                    "set_apart": comparison.set_apart,
-                }),
-            );
-        }
-        also.insert("lag".to_owned(), summary(&self.lag));
-        also.insert("replay".to_owned(), replay);
-        also.insert("invalid".to_owned(), invalid.into());
-        also.insert("warnings".to_owned(), warnings.into());
-        (also, lines)
+        (invalid, warnings)
     }
 }
 
