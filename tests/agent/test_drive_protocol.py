@@ -273,7 +273,7 @@ LOGIN_FAULTS: dict[str, tuple[Callable[[Conversation], None], str]] = {
     "no room": (shut_out(1040, "Too many connections"), "Too many connections"),
     "turned away": (turn_away(1045, "28000", "Access denied for user 'driver'"), "Access denied"),
     "no verdict": (no_verdict, "(error 2013)"),
-    "a reply before the question": (reply_before_the_question, "a packet that nobody asked for"),
+    "a reply before the question": (reply_before_the_question, "an unexpected packet"),
 }
 
 

@@ -1,4 +1,4 @@
-//! The driver's clock: CLOCK_MONOTONIC in ns, and where it stands to the time of day.
+//! The driver's clock: CLOCK_MONOTONIC in ns, and its offset from the time of day.
 
 use rustix::time::{ClockId, clock_gettime};
 

@@ -11,7 +11,7 @@ pub enum AgentError {
     /// Another controller holds this host.
     #[error("busy: {0}")]
     Busy(String),
-    /// It could not run as asked, and what it would measure says nothing.
+    /// It could not run as asked, so the result would be worthless.
     #[error("too late: {0}")]
     Late(String),
     /// What the caller gave is not valid input.
@@ -20,7 +20,7 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// The error for a file that the caller named and that cannot be opened. What fails while it is read is the
+    /// The error for a file that the caller named and that cannot be opened. A failure while reading it is the
     /// machine's fault, not the caller's.
     #[must_use]
     pub fn unreadable(what: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
@@ -38,8 +38,8 @@ impl AgentError {
     }
 }
 
-/// Text of others as it may be shown on a terminal: control characters as their escapes, so that no server writes to the
-/// screen of whoever asks it.
+/// Text from others, safe to show on a terminal: control characters become escapes, so that no server can write to the
+/// user's screen.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -58,7 +58,7 @@ pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else {
         return ExitCode::SUCCESS;
     };
-    // A reader that went away (`| head`) is no error of ours.
+    // A reader that closed the pipe (`| head`) is not an error.
     if error.chain().any(|cause| {
         cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
     }) {

@@ -1,7 +1,7 @@
-//! Latency buckets: log-linear, 128 sub-buckets a power of two, so a bucket is at most 0.8% wide.
+//! Latency buckets: log-linear, 128 sub-buckets per power of two, so a bucket is at most 0.8% wide.
 //!
-//! The same formula stands in `src/headrace/store.py`; a test there holds the two together by way of
-//! the hidden subcommand `buckets`.
+//! `src/headrace/buckets.py` has the same formula; a test there compares the two through the hidden subcommand
+//! `buckets`.
 
 use std::io::{BufRead, Write};
 
@@ -58,7 +58,7 @@ impl Histogram {
         self.count += u64::from(times);
     }
 
-    /// Hands out what was recorded and begins anew.
+    /// Returns what was recorded and starts again from empty.
     pub fn take(&mut self) -> Sparse {
         if self.count == 0 {
             return Sparse::default();
@@ -77,7 +77,7 @@ impl Histogram {
     }
 }
 
-/// A histogram on its way: only buckets with a count, ascending.
+/// A histogram as it is sent: only buckets with a count, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sparse {
     pub min_ns: Option<u64>,
@@ -108,7 +108,7 @@ impl Sparse {
         self.buckets.iter().map(|(_, count)| count).sum()
     }
 
-    /// The smallest latency, to the bucket's upper bound, below which at least this share lies; never above the
+    /// The latency that at least this share does not exceed, rounded up to its bucket's upper bound; never above the
     /// largest recorded one.
     pub fn percentile_ns(&self, share: f64) -> Option<u64> {
         let rank = ((share * self.count() as f64).ceil() as u64).max(1);

@@ -1,4 +1,4 @@
-//! What every crate stands on: errors, output, stop signals, clocks, durations, histograms.
+//! What every crate uses: errors, output, stop signals, clocks, durations, histograms.
 
 pub mod clock;
 pub mod duration;

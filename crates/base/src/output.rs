@@ -16,7 +16,7 @@ enum Writer {
 }
 
 impl Output {
-    /// Standard output where `path` is None; zstd where it ends in `.zst`. A file is written anew.
+    /// Standard output where `path` is None; zstd where it ends in `.zst`. An existing file is overwritten.
     pub fn open(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else {
             return Ok(Self(Mutex::new(Some(Writer::Plain(Box::new(io::stdout()))))));
@@ -37,7 +37,7 @@ impl Output {
         match &mut *writer {
             Some(Writer::Plain(file)) => file.write_all(lines).and_then(|()| file.flush()),
             Some(Writer::Zstd(encoder)) => encoder.write_all(lines).and_then(|()| encoder.flush()),
-            // The other loop came back after the end: its line has no place any more.
+            // The other loop finished after the end: its line is dropped.
             None => Ok(()),
         }
         .context("cannot write the samples")

@@ -1,4 +1,4 @@
-//! Being asked to stop.
+//! Signals that ask the process to stop.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -22,13 +22,13 @@ impl StopSignal {
         Ok(Self(Arc::new(reader)))
     }
 
-    /// Whether we were asked to stop already.
+    /// Whether the process was asked to stop.
     pub fn is_set(&self) -> bool {
         let mut file = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
         poll(&mut file, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// A signal that no process sends: a byte to the stream, or its end, sets it. For tests of what waits for one.
+    /// For tests: set by a byte on the stream, or by its end, instead of a signal.
     ///
     /// # Panics
     /// If the process has no file descriptors left.

@@ -1,4 +1,4 @@
-//! `drive check`: what of this host and of the server would stand in the way of a load, before it begins.
+//! `drive check`: which limits of this host and of the server a load would hit, before it starts.
 
 use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
@@ -11,17 +11,17 @@ use super::spec::Spec;
 use base::error::AgentError;
 use mysql::{Connection, Endpoint, Options};
 
-/// Files that the driver has open beside its connections, generously.
+/// Open files of the driver in addition to its connections, generously.
 const OWN_FILES: u64 = 64;
-/// Files of a server beside connections and tables: logs, listening sockets, temporary tables.
+/// Open files of a server in addition to connections and tables: logs, listening sockets, temporary tables.
 const SERVER_FILES: u64 = 100;
 
-/// What a load asks of the server and of this host.
+/// What a load needs from the server and from this host.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Of this driver; those of the others are counted by the server once they stand.
+    /// Of this driver; the server counts those of the others once they are connected.
     pub connections: u64,
-    /// Prepared statements; 0 where nothing is prepared.
+    /// Prepared statements; 0 if nothing is prepared.
     pub statements_per_connection: u64,
     pub tables: u64,
 }
@@ -44,21 +44,21 @@ impl Wanted {
 pub enum Severity {
     /// The load cannot run.
     Error,
-    /// It can, but may measure something else than it seems to.
+    /// It can, but its results may be misleading.
     Warning,
 }
 
-/// One limit: what it is, what the load needs, and how to raise it where that is more.
+/// One limit: its value, what the load needs, and how to raise it if that is more.
 #[derive(Debug, Serialize)]
 pub struct Finding {
     pub check: &'static str,
     pub ok: bool,
     pub severity: Severity,
-    /// A number of things, or of bytes for `buffer_pool`.
+    /// A count; bytes for `buffer_pool`.
     pub found: u64,
     pub needed: u64,
     pub message: String,
-    /// The command that mends it; none where nothing is to be mended.
+    /// The command that fixes it; none if the limit suffices.
     pub fix: Option<String>,
 }
 
@@ -76,13 +76,13 @@ pub fn findings(options: &Options, wanted: &Wanted) -> anyhow::Result<Vec<Findin
     Ok(judge(&server, &host, wanted))
 }
 
-/// The server's limits and what of them is taken. A limit of 0 is none.
+/// The server's limits and how much of them is in use. 0 means no limit.
 #[derive(Clone, Debug)]
 struct Server {
     account: String,
     max_connections: u64,
     connected: u64,
-    /// Of our account; the server's for all accounts where `has_own_limit` is false.
+    /// Of the account; the server's for all accounts if `has_own_limit` is false.
     max_user_connections: u64,
     has_own_limit: bool,
     connected_as_us: u64,
@@ -92,7 +92,7 @@ struct Server {
     prepared: u64,
     table_open_cache: u64,
     thread_cache_size: u64,
-    /// False where a pool of threads serves the connections.
+    /// False if a thread pool serves the connections.
     has_thread_each: bool,
     buffer_pool_bytes: u64,
     /// Of the database's tables and indexes in InnoDB, as far as the server's statistics know.
@@ -103,7 +103,7 @@ impl Server {
     fn ask(options: &Options) -> anyhow::Result<Self> {
         let mut connection = Connection::open(options)?;
         if !connection.is_mariadb() {
-            // Else the sizes are those of a day ago.
+            // By default MySQL's sizes may be a day old.
             connection.execute("SET SESSION information_schema_stats_expiry = 0")?;
         }
         let limits = row(
@@ -128,7 +128,7 @@ impl Server {
         Ok(Self {
             account: quote_account(limits.first().map_or("", String::as_str)),
             max_connections: number(&limits, 1)?,
-            // Without this one, which is gone by then.
+            // Without this connection, which is closed by then.
             connected: number(&connected, 1)?.saturating_sub(1),
             max_user_connections: of_account,
             has_own_limit: of_account != number(&limits, 3)?,
@@ -211,7 +211,7 @@ impl Host {
     }
 }
 
-/// Whether an endpoint is on this host: only an own address can be bound.
+/// Whether an endpoint is on this host: only a host's own addresses can be bound.
 fn is_here(endpoint: &Endpoint) -> bool {
     match endpoint {
         Endpoint::Socket(_) => true,
@@ -267,7 +267,7 @@ fn connections(server: &Server, wanted: &Wanted) -> Vec<Finding> {
         wanted.connections + server.connected,
         |needed| format!("SET GLOBAL max_connections = {needed}"),
     )];
-    // A number that is no limit would only puzzle.
+    // No limit, no number.
     if server.max_user_connections > 0 {
         findings.push(at_least(
             ("max_user_connections", Severity::Error, "connections at most of this account"),
@@ -317,7 +317,7 @@ fn files(server: &Server, host: &Host, wanted: &Wanted) -> Vec<Finding> {
     vec![own, of_server]
 }
 
-/// All clients may knock at one moment: when the server is back after it was gone.
+/// All clients may connect in the same moment, for example after the server restarts.
 fn backlog(server: &Server, host: &Host, wanted: &Wanted) -> Vec<Finding> {
     let what = "connections may wait to be taken";
     let mut findings = vec![at_least(
@@ -367,7 +367,7 @@ fn caches(server: &Server, wanted: &Wanted) -> Vec<Finding> {
     findings
 }
 
-/// Neither is wrong; one must know which of the two it is.
+/// Neither is wrong, but the user must know which of the two it is.
 fn buffer_pool(server: &Server) -> Finding {
     let (data, pool) = (server.data_bytes, server.buffer_pool_bytes);
     let mebibytes = |bytes: u64| bytes >> 20;
@@ -387,7 +387,7 @@ fn buffer_pool(server: &Server) -> Finding {
         found: pool,
         needed: data,
         message,
-        // Pages have an overhead beside the data: an eighth more, in the server's unit of 128 MiB.
+        // Pages have overhead: an eighth more than the data, in the server's unit of 128 MiB.
         fix: (!ok).then(|| {
             let size = (data + data / 8).next_multiple_of(128 << 20);
             format!("SET GLOBAL innodb_buffer_pool_size = {size}")
@@ -449,7 +449,7 @@ mod tests {
         }
     }
 
-    /// One too few of each, and the command that mends it.
+    /// One too few of each, and the command that fixes it.
     #[test]
     fn each_limit_has_its_command() {
         let one_less = |change: fn(&mut Server, &mut Host), check: &str| {

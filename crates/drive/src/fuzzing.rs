@@ -1,4 +1,4 @@
-//! What fuzzers drive: a whole client, to which a server may say anything. Compiled for `cargo fuzz` only.
+//! The target of fuzzers: a whole client, to which a server may send anything. Compiled for `cargo fuzz` only.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use mysql::{Endpoint, Options};
 /// Bytes of a packet's header; the last is its sequence number.
 const HEADER: usize = 4;
 
-/// Login, preparation and TPC-C's transactions. `data` is a list of what the server says: a byte that is even for a
-/// payload, which gets a right header, and odd for bytes as they are; a length of two bytes, little-endian; the bytes.
+/// Login, preparation and TPC-C's transactions. `data` is a list of the server's messages: an even byte for a
+/// payload, which gets a valid header, or an odd one for raw bytes; a length of two bytes, little-endian; the bytes.
 ///
 /// # Panics
 ///
@@ -50,7 +50,7 @@ pub fn mysql(mut data: &[u8]) {
             }
             Progress::Broken(_) | Progress::Encrypt(_) => return,
         }
-        // A server's numbers go on from those of the packet that it answers.
+        // A server's packet numbers continue those of the packet that it answers.
         if out.len() >= HEADER {
             sequence = out[HEADER - 1].wrapping_add(1);
             out.clear();

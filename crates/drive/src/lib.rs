@@ -1,4 +1,4 @@
-//! `drive`: load that tells the truth and costs little.
+//! `drive`: an accurate and cheap load driver.
 
 mod check;
 pub mod digits;
@@ -30,7 +30,7 @@ use self::mysql_client::MysqlClient;
 use self::run::Load;
 use self::spec::{Spec, WorkloadSpec};
 
-/// The blocking client's patience: a statement that loads or checks data may take its time.
+/// The blocking client's read timeout: statements that load or check data may take long.
 const STATEMENT_LIMIT: Duration = Duration::from_secs(3600);
 
 #[derive(Subcommand)]

@@ -1,4 +1,4 @@
-//! A number's own random bits: what hangs on a number alone is the same in every program, today and later.
+//! Random bits that depend only on a number: the same in every program and version.
 
 /// The finalizer of splitmix64.
 #[inline]

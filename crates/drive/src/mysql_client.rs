@@ -19,7 +19,7 @@ pub struct MysqlClient<'a> {
     answers: Answers,
     statement_ids: Vec<u32>,
     phase: Phase<'a>,
-    /// Of the operation at work.
+    /// The current operation.
     rows: u64,
     bytes: u64,
 }
@@ -78,7 +78,7 @@ impl<'a> MysqlClient<'a> {
         }
     }
 
-    /// Lets the script go on.
+    /// Continues the script.
     fn step(&mut self, is_first: bool, out: &mut Vec<u8>, random: &mut Random) -> Progress {
         let start = out.len();
         let mut keeps_rows = false;
@@ -100,9 +100,9 @@ impl<'a> MysqlClient<'a> {
         }
     }
 
-    /// The operation has failed. No transaction of it may stay open: the next one would go on in it.
+    /// The operation has failed. Its transaction must not stay open, or the next operation would continue in it.
     fn fail(&mut self, failure: Failure, out: &mut Vec<u8>) -> Progress {
-        // A lost race leaves us in the dark: a deadlock has ended the transaction, a lock wait has not.
+        // After a lost race the state is unknown: a deadlock ends the transaction, a lock wait does not.
         if self.answers.in_transaction() {
             self.answers.expect(false, false);
             write_query("ROLLBACK", out);
@@ -113,7 +113,7 @@ impl<'a> MysqlClient<'a> {
         Progress::Failed(failure)
     }
 
-    /// A reply is whole.
+    /// A reply is complete.
     fn take_reply(&mut self, out: &mut Vec<u8>, random: &mut Random) -> Progress {
         let error = self.answers.take_error();
         self.rows += self.answers.row_count();
@@ -130,7 +130,7 @@ impl<'a> MysqlClient<'a> {
                 self.statement_ids.push(self.answers.statement_id());
                 self.prepare_next(out)
             }
-            // A statement that cannot be prepared or rolled back leaves nothing to work with.
+            // Without its prepared statements, or if ROLLBACK fails, the connection is unusable.
             (phase, Some(error)) => {
                 self.phase = phase;
                 self.lose(&error)

@@ -1,5 +1,5 @@
-//! sysbench's OLTP scripts, and the founding study's mix, on sysbench's tables: the same statements in the same
-//! order with parameters from the same ranges, so that both drive the same data in the same way.
+//! sysbench's OLTP scripts, and the Pinterest 2015 study's mix, on sysbench's tables: the same statements in the same
+//! order with parameters from the same ranges, so that the load is the same as sysbench's.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::script::{Choice, Random, Script, Step, Workload};
 use engine::keys::{Distribution, Keys};
 use mysql::request::{Requests, Statement, Type};
 
-/// Two clients deleted one row, and both put it back.
+/// Two clients deleted the same row, and both inserted it again.
 const DUPLICATE_ENTRY: u16 = 1062;
 
-/// Names, meanings and defaults are sysbench's; that of the keys is sysbench 1.1's, the one of 1.0 is `special`.
+/// Names, meanings and defaults are sysbench's. The default of the keys is sysbench 1.1's; that of 1.0 is `special`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
@@ -67,7 +67,7 @@ impl Default for Options {
     }
 }
 
-/// Which script; the operation has its name.
+/// Which script; also the name of its operation.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Name {
@@ -79,11 +79,11 @@ pub enum Name {
     UpdateNonIndex,
     Insert,
     Delete,
-    /// The founding study's: an insert, a select and an update by key, each its own transaction.
+    /// The Pinterest 2015 study's: an insert, a select and an update by key, each its own transaction.
     Study,
 }
 
-/// What is done in one request.
+/// What one request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Move {
     Begin,
@@ -95,15 +95,15 @@ enum Move {
     DistinctRange,
     UpdateIndex,
     UpdateNonIndex,
-    /// Together with the insert after it: the row comes back under the same id.
+    /// With the insert after it: the row is inserted again under the same id.
     Delete,
     Insert,
-    /// The server gives the id.
+    /// The server assigns the id.
     InsertNew,
 }
 
 impl Move {
-    /// The statement on table number `table`; None for what is no prepared statement.
+    /// The statement on table number `table`; None if it is not a prepared statement.
     fn statement(self, table: usize) -> Option<(String, &'static [Type])> {
         let (before, after, types): (_, _, &[Type]) = match self {
             Move::Begin | Move::Commit => return None,
@@ -133,7 +133,7 @@ impl Move {
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     what: Move,
-    /// The place of its statement for the first table; the next tables' follow.
+    /// The index of its statement for the first table; those for the other tables follow.
     statement: usize,
     chooses_table: bool,
 }
@@ -199,7 +199,7 @@ pub fn workload(options: &Options) -> Result<Oltp, String> {
     })
 }
 
-/// What an operation is made of, in order, each with how often it is repeated on the same table.
+/// The steps of an operation, in order, each with how often it is repeated on the same table.
 fn groups_of(options: &Options) -> Vec<(&'static [Move], usize)> {
     let reads: [(&[Move], usize); 5] = [
         (&[Move::PointSelect], options.point_selects),
@@ -274,7 +274,7 @@ struct Client {
     plan: Arc<Plan>,
     next: usize,
     table: usize,
-    /// Of the row that was deleted last.
+    /// The id of the last deleted row.
     id: i64,
 }
 

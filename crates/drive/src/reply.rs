@@ -1,8 +1,8 @@
-//! Replies: counted by the headers of their packets, decoded only where a script asked for the rows.
+//! Replies: counted by the headers of their packets, decoded only if a script asked for the rows.
 
 use mysql::fields::{Cell, Rows};
 
-/// What came back for one request.
+/// The reply to one request.
 #[derive(Clone, Copy)]
 pub struct Reply<'a> {
     pub affected_rows: u64,
@@ -16,12 +16,12 @@ impl<'a> Reply<'a> {
         Self { affected_rows, rows, kept }
     }
 
-    /// How many rows were kept: all of the first result, where the request said `keep_rows`.
+    /// How many rows were kept: all of the first result, if the request said `keep_rows`.
     pub fn kept_rows(&self) -> usize {
         self.kept.count()
     }
 
-    /// A cell of a kept row; None where there is no such row or column.
+    /// A cell of a kept row; None if there is no such row or column.
     pub fn cell(&self, row: usize, column: usize) -> Option<Cell<'a>> {
         self.kept.cell(row, column)
     }

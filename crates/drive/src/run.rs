@@ -1,4 +1,4 @@
-//! `drive run`: the threads, the agreed start, and the lines that go out.
+//! `drive run`: the threads, the agreed start, and the output.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -27,15 +27,15 @@ use engine::usage::Usage;
 use engine::{Engine, EngineConfig, Schedule};
 
 const SECOND_NS: f64 = 1e9;
-/// Between the moment all connections stand and the start, where nobody agreed on another.
+/// Time between the last login and the start, if no start was given.
 const START_DELAY_NS: u64 = 10_000_000;
-/// How often it is looked whether somebody wants us to stop.
+/// How often the stop signal is checked.
 const STOP_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// Clients that one thread serves before another is worth its cost: one thread drives some 100,000 point selects
-/// a second, which 32 clients hardly ask of a server.
+/// Clients per thread before another thread is worth its cost: one thread drives about 100,000 point selects per
+/// second, which 32 clients rarely reach.
 const CLIENTS_A_THREAD: usize = 32;
 
-/// What a thread tells the one that writes.
+/// Messages from a thread to the one that writes.
 enum Message {
     Connected,
     Refused(Failure),
@@ -43,12 +43,12 @@ enum Message {
     Ended(Box<ThreadEnd>),
 }
 
-/// What is to be driven, whatever the protocol.
+/// The load, for any protocol.
 pub struct Load<'a, M> {
     pub spec: &'a Spec,
     pub address: Address,
     pub operations: Vec<String>,
-    /// Makes the client of a number; clients are counted over all drivers of the trial.
+    /// Makes the client with this number; clients are counted over all drivers of the trial.
     pub make: M,
 }
 
@@ -73,7 +73,7 @@ pub fn run<C: Client, M: Fn(usize) -> C + Sync>(
             let (sender, stop, clients) = (sender.clone(), &stop, clients.clone());
             scope.spawn(move || {
                 let ended = drive_part(load, part, clients, stop, &sender, &on_start);
-                // Nobody listens only where the other side has failed, and says so itself.
+                // The receiver is gone only if the other side has failed, which reports its own error.
                 let _ = sender.send(ended.unwrap_or_else(Message::Refused));
             });
         }
@@ -129,7 +129,7 @@ fn drive_part<C: Client, M: Fn(usize) -> C>(
     let Ok(schedule) = on_start.recv() else { return Err(failure(&"stopped before the start")) };
     let mut usage = Usage::begin();
     let outcome = engine.drive(schedule, &mut (), |second| {
-        // What the warm-up cost is not the window's.
+        // CPU time of the warm-up does not count for the window.
         if second.number == -1 {
             usage = Usage::begin();
         }
@@ -138,7 +138,7 @@ fn drive_part<C: Client, M: Fn(usize) -> C>(
     Ok(Message::Ended(Box::new(ThreadEnd::new(outcome, usage.end()))))
 }
 
-/// Waits for the threads, agrees on the start, writes what they send.
+/// Waits for the threads, agrees on the start, writes their results.
 fn conduct<M>(
     load: &Load<'_, M>,
     threads: usize,
@@ -212,7 +212,7 @@ fn agree_on_start(spec: &Spec, offset_ns: i64, stop: &AtomicBool) -> anyhow::Res
     })
 }
 
-/// Says that all clients stand, and reads the instant at which every driver of the trial starts.
+/// Reports that all clients are connected, and reads the instant at which every driver of the trial starts.
 fn ask_for_start(stop: &AtomicBool) -> anyhow::Result<u64> {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -222,7 +222,7 @@ fn ask_for_start(stop: &AtomicBool) -> anyhow::Result<u64> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{{\"kind\":\"ready\"}}").and_then(|()| stdout.flush()).context("cannot say ready")?;
     let mut stdin = std::io::stdin().lock();
-    // The signal that asks us to stop may interrupt the wait itself.
+    // The stop signal may interrupt the wait itself.
     while let Ok(0) | Err(Errno::INTR) = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&STOP_CHECK)) {
         ensure!(!stop.load(Ordering::Relaxed), "stopped before the start");
     }

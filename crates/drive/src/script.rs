@@ -1,4 +1,4 @@
-//! What a MySQL workload is to the driver: statements, operations, and one script a connection.
+//! A MySQL workload as the driver sees it: statements, operations, and one script per connection.
 
 pub use engine::client::{Choice, Random};
 
@@ -10,15 +10,15 @@ pub trait Workload: Send + Sync {
     /// The names of the operations: what is counted and has a latency.
     fn operations(&self) -> &[String];
 
-    /// What every connection prepares before it works; requests name statements by their place here.
+    /// What every connection prepares first; requests refer to statements by their index here.
     fn statements(&self) -> &[Statement];
 
-    /// Whether the statements are prepared; otherwise all goes as text.
+    /// Whether the statements are prepared; otherwise everything is sent as text.
     fn is_prepared(&self) -> bool {
         true
     }
 
-    /// Whether an error of this code is a lost race in this workload, besides those that always are.
+    /// Whether an error of this code is a lost race in this workload, in addition to those that always are.
     fn may_lose_race(&self, _code: u16) -> bool {
         false
     }
@@ -28,26 +28,26 @@ pub trait Workload: Send + Sync {
     fn script(&self, client: usize, clients: usize) -> Box<dyn Script>;
 }
 
-/// One connection's part: which operation comes next, and which requests it is made of.
+/// One connection's part: the next operation, and its requests.
 ///
-/// The driver keeps the time, records, and deals with errors: after one it sends ROLLBACK where a transaction
-/// is open, and begins the same operation anew when the error is a lost race (deadlock, lock wait, changed row).
+/// The driver keeps the time, records, and handles errors: after an error it sends ROLLBACK if a transaction
+/// is open, and restarts the same operation if the error is a lost race (deadlock, lock wait, changed row).
 pub trait Script: Send {
     /// Chooses the next operation.
     fn choose(&mut self, random: &mut Random) -> Choice;
 
-    /// Writes the next request of the chosen operation. `reply` is that to the last one, None at the beginning,
-    /// also when the operation is begun anew.
+    /// Writes the next request of the chosen operation. `reply` answers the last one; None at the start and
+    /// after a restart.
     fn step(&mut self, reply: Option<&Reply<'_>>, requests: &mut Requests<'_>, random: &mut Random) -> Step;
 }
 
-/// What `Script::step` did.
+/// The result of `Script::step`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A request was written; the next call brings its reply.
+    /// A request was written; the next call gets its reply.
     Wait,
-    /// The operation has ended well; nothing was written.
+    /// The operation succeeded; nothing was written.
     Done,
-    /// The reply makes no sense to the script (a row that must exist is missing): the operation has failed.
+    /// The script did not expect this reply (a row that must exist is missing): the operation failed.
     Failed(&'static str),
 }

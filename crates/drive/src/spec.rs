@@ -18,7 +18,7 @@ pub struct Spec {
     pub workload: WorkloadSpec,
     #[serde(default = "one")]
     pub connections: usize,
-    /// 0: by itself.
+    /// 0: automatic.
     #[serde(default)]
     pub threads: usize,
     #[serde(default)]
@@ -31,7 +31,7 @@ pub struct Spec {
     pub seed: u64,
     #[serde(default = "a_minute")]
     pub operation_timeout_s: f64,
-    /// When the warm-up begins, in ns since the epoch; None: as soon as all connections stand.
+    /// When the warm-up starts, in ns since the epoch; None: once all clients are connected.
     #[serde(default)]
     pub start_at_ns: Option<u64>,
     /// Print `ready` and wait for a line with `start_at_ns`.
@@ -81,19 +81,19 @@ impl WorkloadSpec {
     }
 }
 
-/// When operations begin.
+/// When operations start.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Pacing {
-    /// Each client begins one when its last has ended and it has thought. A server that stands still is asked
-    /// nothing meanwhile, so what it would have kept waiting is not seen.
+    /// Each client starts one when its last has ended and its think time is over. A stalled server gets no requests in
+    /// the meantime, so the requests it would have delayed are not seen.
     Closed {
         #[serde(default)]
         think_time_s: f64,
         #[serde(default)]
         think_distribution: Think,
     },
-    /// Operations begin at their own times, whatever the server does.
+    /// Operations start at scheduled times, regardless of the server.
     Open {
         #[serde(default)]
         arrivals: Law,
@@ -125,7 +125,7 @@ impl Default for Share {
 }
 
 impl Share {
-    /// The clients that are this driver's, counted over all drivers.
+    /// The clients of this driver, counted over all drivers.
     pub fn clients(self, connections: usize) -> std::ops::Range<usize> {
         let at = |index: usize| connections * index / self.of;
         at(self.index)..at(self.index + 1)
@@ -179,13 +179,14 @@ impl Spec {
 
     /// The schedule of a thread of `threads` of this driver; None in a closed loop.
     pub fn arrivals(&self, thread: usize, threads: usize) -> Result<Option<Arrivals>, String> {
-        // Drivers may have unequal numbers of threads. Counted like this, no two threads of theirs have one number,
-        // which would be one and the same schedule, and even steps lie between each other's.
+        // Drivers may have unequal numbers of threads. Counted like this, no two threads have the same number, which
+        // would mean the same schedule, and even steps alternate.
         let (index, of) = (self.share.index + self.share.of * thread, self.share.of * threads);
         let Pacing::Open { arrivals, rate_ops_s, profile } = &self.pacing else { return Ok(None) };
         let pieces = match (rate_ops_s, profile.is_empty()) {
             (Some(rate), true) => {
-                // A piece that ends with the window might, rounded, end a nanosecond before it, and begin anew.
+                // A piece that ends with the window might, through rounding, end a nanosecond before it, and start
+                // again.
                 vec![Piece { seconds: 3600.0, from_ops_s: *rate, to_ops_s: *rate }]
             }
             (None, false) => profile.clone(),
@@ -241,7 +242,7 @@ mod tests {
     #[test]
     fn threads_of_unequal_drivers_have_schedules_of_their_own() {
         let schedules = arrivals("poisson");
-        // In units of its own rate: a schedule that is another's at twice the rate is no other.
+        // In units of its own rate: the same schedule at twice the rate is not a different one.
         let mean_ns = |index: usize| if index < DRIVERS[0] { 10_000_000.0 } else { 5_000_000.0 };
         let firsts: Vec<_> = schedules.iter().enumerate().map(|(i, s)| s[0] as f64 / mean_ns(i)).collect();
         for (i, first) in firsts.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A user's own operations: SQL with typed parameters, each operation with its weight.
+//! User-defined operations: SQL with typed parameters, each operation with its weight.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::script::{Choice, Random, Script, Step, Workload};
 use engine::keys::{Distribution, Keys};
 use mysql::request::{Requests, Statement, Type, Values};
 
-/// What random texts are made of.
+/// The characters of random texts.
 const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 const LONGEST_TEXT: usize = 16 << 20;
 
@@ -24,7 +24,7 @@ pub struct Options {
     /// Statements that `drive load` runs, in order.
     #[serde(default)]
     pub setup: Vec<String>,
-    /// sysbench's tables that `drive load` makes before it runs `setup`.
+    /// sysbench's tables, which `drive load` creates before it runs `setup`.
     #[serde(default)]
     pub tables: usize,
     #[serde(default = "ten_thousand")]
@@ -37,7 +37,7 @@ pub struct Operation {
     pub name: String,
     #[serde(default = "one")]
     pub weight: f64,
-    /// Whether its statements stand between BEGIN and COMMIT.
+    /// Whether its statements run between BEGIN and COMMIT.
     #[serde(default)]
     pub transaction: bool,
     pub statements: Vec<Template>,
@@ -73,7 +73,7 @@ pub enum Parameter {
     Choice {
         values: Vec<Constant>,
     },
-    /// Never the same twice, over all clients of all drivers of the trial: every client takes each so many.
+    /// Unique over all clients of all drivers of the trial: each client's numbers differ by the number of clients.
     Sequence {
         #[serde(default)]
         start: i64,
@@ -102,7 +102,7 @@ impl Constant {
     }
 }
 
-/// A parameter that was checked and made ready.
+/// A parameter that was checked and prepared.
 enum Source {
     Int(Keys),
     Float {
@@ -114,7 +114,7 @@ enum Source {
         max: usize,
     },
     Choice(Vec<Constant>),
-    /// `place` is its own counter of each client.
+    /// `place` is the index of each client's counter for it.
     Sequence {
         start: i64,
         place: usize,
@@ -123,7 +123,7 @@ enum Source {
 }
 
 struct Prepared {
-    /// Its place among the workload's statements; None is BEGIN or COMMIT.
+    /// Its index among the workload's statements; None is BEGIN or COMMIT.
     statement: Option<usize>,
     text: &'static str,
     sources: Vec<Source>,
@@ -131,7 +131,7 @@ struct Prepared {
 
 struct Plan {
     operations: Vec<Vec<Prepared>>,
-    /// Sums of the weights up to each operation, the last 1.
+    /// Cumulative weights of the operations; the last is 1.
     shares: Vec<f64>,
     sequences: usize,
 }
@@ -271,7 +271,7 @@ impl Workload for Sql {
     }
 }
 
-/// A value that was drawn; a text's bytes stand in the client's buffer.
+/// A drawn value; the bytes of a text are in the client's buffer.
 #[derive(Clone)]
 enum Value {
     Int(i64),
@@ -283,7 +283,7 @@ struct Client {
     plan: Arc<Plan>,
     operation: usize,
     next: usize,
-    /// Of the operation at work, over its statements.
+    /// The values of the current operation, over its statements.
     values: Vec<Value>,
     text: Vec<u8>,
     sequences: Vec<i64>,

@@ -1,9 +1,9 @@
-//! When operations of an open loop begin, whatever the server does: a Poisson process or even steps, at a rate that
-//! stands still or follows a profile.
+//! When operations of an open loop start, regardless of the server: a Poisson process or even steps, at a rate that
+//! is constant or follows a profile.
 //!
 //! Arrivals of unit rate are carried through the inverse of the cumulative rate, so one generator serves every
-//! profile. Positions are kept within one piece of the profile and begin anew with the next, so rounding does not
-//! add up over hours.
+//! profile. Positions are relative to the current piece of the profile, so rounding errors do not add up over
+//! hours.
 
 use rand::{RngExt, SeedableRng};
 use serde::Deserialize;
@@ -14,14 +14,14 @@ use crate::client::Random;
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Law {
-    /// Independent of each other, as those of many users are.
+    /// Independent of each other, like the requests of many users.
     #[default]
     Poisson,
     /// Evenly spaced.
     Constant,
 }
 
-/// How a client of a closed loop rests between its operations.
+/// How long a client of a closed loop rests between its operations.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Think {
@@ -40,7 +40,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// How many arrivals fall into it on average.
+    /// The expected number of arrivals in it.
     fn arrivals(self) -> f64 {
         (self.from_ops_s + self.to_ops_s) / 2.0 * self.seconds
     }
@@ -61,13 +61,13 @@ impl Piece {
 pub struct Arrivals {
     law: Law,
     pieces: Vec<Piece>,
-    /// Arrivals of the whole load for one of ours.
+    /// Arrivals of the whole load per arrival of this part.
     of: f64,
     place: usize,
     /// When the piece at work began.
     piece_start_s: f64,
     whole_rounds_ns: u64,
-    /// Arrivals of the whole load since then, up to our next one.
+    /// Arrivals of the whole load since then, up to this part's next one.
     position: f64,
     random: Random,
 }
@@ -93,7 +93,7 @@ impl Arrivals {
         let mut random = Random::seed_from_u64(seed.wrapping_add(1 + index as u64));
         let position = match law {
             Law::Poisson => random.sample::<f64, _>(rand_distr::Exp1) * of_total,
-            // Even steps of several parts lie between each other's.
+            // The even steps of the parts alternate.
             Law::Constant => index as f64,
         };
         Ok(Self {
@@ -153,7 +153,7 @@ mod tests {
     fn even_steps_do_not_drift() {
         let arrivals = until(Law::Constant, &steady(3.0), 0, 1, 100_000 * SECOND);
         assert_eq!(arrivals.len(), 300_000);
-        // A whole number of seconds in, there is an arrival, also after ten thousand rounds.
+        // There is an arrival at every whole second, even after ten thousand rounds.
         assert!(arrivals.iter().step_by(3).enumerate().all(|(s, at)| at.abs_diff(s as u64 * SECOND) < 10));
     }
 

@@ -5,32 +5,32 @@ use std::borrow::Cow;
 use mysql::Error;
 use rustls::ClientConnection;
 
-/// The generator of one connection. Not for secrets: small and quick.
+/// The random generator of one connection: small and fast, not for secrets.
 pub type Random = rand::rngs::SmallRng;
 
-/// The driver's own error codes, those of libmysqlclient where it has one.
+/// The driver's own error codes: libmysqlclient's where it has one.
 pub const CANNOT_CONNECT: u16 = 2002;
 pub const CONNECTION_LOST: u16 = 2013;
 pub const MALFORMED: u16 = 2027;
 pub const NO_ANSWER: u16 = 3024;
-/// The script could make no sense of a reply.
+/// The script did not understand a reply.
 pub const UNEXPECTED_REPLY: u16 = 2000;
 
-/// Deadlock, lock wait timeout, changed row: sysbench retries these, too.
+/// Deadlock, lock wait timeout, changed row: sysbench also retries these.
 const LOST_RACES: [u16; 3] = [1213, 1205, 1020];
 
-/// One connection's client, of any protocol. It lives through reconnects.
+/// The client of one connection, for any protocol. It survives reconnects.
 pub trait Client {
-    /// A new connection stands: begin anew. What is to be said first goes to `out`.
+    /// A new connection is open: start again. The first message goes to `out`.
     fn connected(&mut self, out: &mut Vec<u8>) -> Progress;
 
-    /// The encryption that the client asked for has begun.
+    /// The encryption that the client asked for is in place.
     fn encrypted(&mut self, _out: &mut Vec<u8>) {}
 
-    /// Takes all of the bytes that came; what is to be said next goes to `out`.
+    /// Takes all received bytes; the next message goes to `out`.
     fn receive(&mut self, input: &[u8], out: &mut Vec<u8>, random: &mut Random) -> Progress;
 
-    /// Why the operation at work has failed already, where the client was still cleaning up behind it when the
+    /// Why the current operation had already failed, if the client was still cleaning up after it when the
     /// connection was lost.
     fn first_failure(&mut self) -> Option<Failure> {
         None
@@ -39,67 +39,67 @@ pub trait Client {
     /// Chooses the next operation.
     fn choose(&mut self, random: &mut Random) -> Choice;
 
-    /// Begins the chosen operation, or begins it anew: its first request goes to `out`.
+    /// Starts or restarts the chosen operation: its first request goes to `out`.
     fn begin(&mut self, out: &mut Vec<u8>, random: &mut Random) -> Progress;
 
-    /// What comes next, where the work is given (`EngineConfig::is_assigned`) instead of chosen. `since_ns` is when the client
-    /// became free.
+    /// What comes next, if the work is assigned (`EngineConfig::is_assigned`) instead of chosen. `since_ns` is when
+    /// the client became free.
     fn turn(&mut self, _since_ns: u64) -> Turn {
         Turn::Nothing
     }
 
-    /// There has been no connection for too long: gives up the next operation, if it was to begin by `now`.
+    /// There has been no connection for too long: gives up the next operation, if it was due by `now`.
     fn give_up(&mut self, _now: u64) -> Option<Assignment> {
         None
     }
 
-    /// Takes leave of the server, which will close the connection.
+    /// Says goodbye to the server, which will close the connection.
     fn farewell(&mut self, _out: &mut Vec<u8>) {}
 }
 
-/// An operation that was given to a client, and when it is to begin, in ns of the driver's clock.
+/// An operation assigned to a client, and when it is due, in ns of the driver's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assignment {
     pub operation: usize,
     pub intended_ns: u64,
 }
 
-/// What a client that is given its work does next.
+/// What a client with assigned work does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     Begin(Assignment),
-    /// It has to let others go first: it is asked again and again.
+    /// It has to let others go first: it is asked again soon.
     Held,
-    /// It is asked again at this instant.
+    /// Ask again at this instant.
     Rest(u64),
-    /// It waits for work: whoever brings some wakes it.
+    /// It waits for work: new work wakes it.
     Nothing,
-    /// There will be no more.
+    /// There is no more work.
     Over,
 }
 
 /// The next operation of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Its place among the names of the operations.
+    /// Its index among the names of the operations.
     pub operation: usize,
     /// How long the client rests before it; None leaves that to the trial's pacing.
     pub pause_ns: Option<u64>,
 }
 
-/// How far a client has come.
+/// What a client needs or has reached.
 pub enum Progress {
-    /// More must come from the server.
+    /// It waits for the server.
     Waiting,
-    /// What comes and goes from now on is encrypted.
+    /// From now on the connection is encrypted.
     Encrypt(Box<ClientConnection>),
-    /// Logged in; it can begin an operation.
+    /// Logged in; it can start an operation.
     Ready,
-    /// The operation has ended well.
+    /// The operation succeeded.
     Ended { rows: u64, bytes: u64 },
-    /// The operation has failed; the connection is good for the next one.
+    /// The operation failed; the connection can run the next one.
     Failed(Failure),
-    /// The connection is of no more use, and with it the operation at work.
+    /// The connection is unusable; the current operation failed with it.
     Broken(Failure),
 }
 
@@ -108,7 +108,7 @@ pub enum Progress {
 pub struct Failure {
     pub code: u16,
     pub message: Cow<'static, str>,
-    /// Another client won a race (deadlock, lock wait, changed row): the same operation may be begun anew.
+    /// Another client won a race (deadlock, lock wait, changed row): the same operation may be retried.
     pub is_lost_race: bool,
 }
 
@@ -118,7 +118,7 @@ impl Failure {
     }
 }
 
-/// What an error of the protocol is to the driver.
+/// How the driver reports an error of the protocol.
 impl From<&Error> for Failure {
     fn from(error: &Error) -> Self {
         match error {

@@ -1,4 +1,4 @@
-//! Which keys are hit: the laws by which a key is drawn.
+//! Which keys are accessed: the distributions from which a key is drawn.
 
 use rand::RngExt;
 use rand_distr::{Distribution as _, Zipf};
@@ -6,16 +6,16 @@ use serde::Deserialize;
 
 use crate::client::Random;
 
-/// sysbench's number of uniform draws that are averaged for its gaussian law (its default iterations); the variance is
-/// that of a bell from end to end.
+/// How many uniform draws sysbench averages for its gaussian distribution (its default iterations); they make a
+/// bell from end to end.
 const GAUSSIAN_DRAWS: u32 = 12;
-/// sysbench's defaults for its special law: the share of the draws that are special, and the share of the keys on
-/// which they fall.
+/// sysbench's defaults for its special distribution: the share of the draws that are special, and the share of the
+/// keys that these hit.
 const SPECIAL_DRAWS: f64 = 0.75;
 const SPECIAL_KEYS: f64 = 0.01;
 
-/// A law over keys. Except for `gaussian` and `special`, which favour the middle, low keys are the popular ones, as in
-/// sysbench: neighbours in popularity are neighbours in the primary key, so popular rows share pages.
+/// A distribution over keys. Except for `gaussian` and `special`, which favour the middle, low keys are the popular
+/// ones, as in sysbench: neighbours in popularity are neighbours in the primary key, so popular rows share pages.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Distribution {
@@ -33,11 +33,11 @@ pub enum Distribution {
     },
     /// The mean of 12 uniform draws.
     Gaussian,
-    /// sysbench 1.0's default: three draws in four fall on a hundredth of the keys in the middle, evenly, the others as
-    /// in `gaussian`. As there, one uniform draw decides which and then where, so that only the upper three quarters
-    /// of the hundredth are hit.
+    /// sysbench 1.0's default: three draws in four fall on a hundredth of the keys in the middle, evenly, the
+    /// others as in `gaussian`. As there, one uniform draw decides which and then where, so that only the upper
+    /// three quarters of the hundredth are hit.
     Special,
-    /// A share of the keys gets a share of the operations; within and without all are alike.
+    /// A share of the keys gets a share of the operations; both groups are uniform.
     Hot {
         #[serde(default = "hot_keys")]
         keys: f64,
@@ -65,7 +65,7 @@ enum Law {
 }
 
 impl Keys {
-    /// Fails with what is wrong with the law or the bounds.
+    /// Fails with what is wrong with the distribution or the bounds.
     pub fn new(distribution: &Distribution, low: i64, high: i64) -> Result<Self, String> {
         if high < low {
             return Err(format!("there is no key between {low} and {high}"));
@@ -127,7 +127,7 @@ impl Keys {
                 }
             }
         };
-        // Rounding may touch the upper bound; it must not leave it.
+        // Rounding may reach the upper bound but must not exceed it.
         self.low.wrapping_add_unsigned(offset.min(self.count - 1))
     }
 

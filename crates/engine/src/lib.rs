@@ -1,5 +1,4 @@
-//! Many connections on one thread, whatever the protocol: when operations begin, what becomes of them, what was
-//! measured.
+//! Many connections on one thread, for any protocol: when operations start, how they end, what was measured.
 
 pub mod arrivals;
 pub mod client;

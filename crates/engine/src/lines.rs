@@ -15,21 +15,22 @@ use base::histogram::Sparse;
 use base::output::Output;
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// Operations that end longer after the window than this are worth a word.
+/// Operations that end later than this after the window are reported.
 const WARN_DRAIN_NS: i64 = SECOND_NS;
-/// A rest at the end that is shorter is joined to the second before it: a rate over some ms is noise.
+/// A shorter remainder at the end is joined to the second before it: a rate over a few ms is noise.
 const SHORTEST_ROW_NS: i64 = SECOND_NS / 2;
 /// The p99 of the driver's own delay is worth a warning above this share of the median response, or above
-/// `WARN_OWN_NS` where that is more, and makes a trial invalid above the share or `LARGEST_OWN_NS`: a thread with a core
-/// of its own is woken in less, on most machines.
+/// `WARN_OWN_NS` where that is more, and makes a trial invalid above the share or `LARGEST_OWN_NS`: a thread with a
+/// core of its own is woken in less, on most machines.
 const LARGEST_OWN_SHARE: f64 = 0.05;
 const WARN_OWN_NS: u64 = 50_000;
 const LARGEST_OWN_NS: u64 = 200_000;
-/// In place of `LARGEST_OWN_NS` where the threads had to wait for a core, and in a replay, which has a schedule to keep.
+/// In place of `LARGEST_OWN_NS` where the threads had to wait for a core, and in a replay, which has a schedule to
+/// keep.
 const LARGEST_SHARED_NS: u64 = 1_000_000;
 /// A thread that uses less of a core than this is not saturated, whatever an operation costs it.
 const LEAST_BUSY_SHARE: f64 = 0.5;
-/// Above it the driver waited for a core for a good part of the time: what it adds to latencies is not nothing.
+/// Above it the driver waited for a core for much of the time, which adds to the latencies.
 const WARN_WAITED_SHARE: f64 = 0.2;
 const CONNECT: &str = "connect";
 const INTERVAL: &str = "interval";
@@ -51,7 +52,7 @@ pub struct Title<'a> {
 pub const CLOSED: &str = "closed";
 pub const RECORDED: &str = "recorded";
 
-/// What one thread leaves.
+/// The results of one thread.
 pub struct ThreadEnd {
     pub whole: Whole,
     end_ns: u64,
@@ -78,7 +79,7 @@ struct Interval<'a> {
     row: &'a Row,
 }
 
-/// A second of all threads, or of as many as have given it.
+/// A second of all threads that have reported it so far.
 struct Gathered {
     threads: usize,
     rows: Vec<Row>,
@@ -90,7 +91,7 @@ pub struct Lines<'a> {
     /// Those of the workload, and `connect`.
     operations: Vec<&'a str>,
     gathered: BTreeMap<i64, Gathered>,
-    /// What ended after the window's planned end.
+    /// Operations that ended after the window's planned end.
     drain: Option<Vec<Row>>,
     /// Of all operations of the window.
     response: Sparse,
@@ -126,7 +127,7 @@ impl<'a> Lines<'a> {
         Ok(lines)
     }
 
-    /// Takes a second of one thread; writes what is whole.
+    /// Takes a second of one thread; writes the seconds that are complete.
     pub fn add(&mut self, second: Second) -> anyhow::Result<()> {
         if second.number >= 0 {
             for row in &second.rows[..second.rows.len() - 1] {
@@ -165,11 +166,11 @@ impl<'a> Lines<'a> {
     }
 
     /// Writes the rest and the `end` line.
-    /// `also` is what else there is to say of the whole; its lists `invalid` and `warnings` are added to ours.
+    /// `also` has further members of the line; its lists `invalid` and `warnings` are added to ours.
     pub fn finish(mut self, was_stopped: bool, also: Map<String, Value>) -> anyhow::Result<()> {
         let end_ns = self.ends.iter().map(|end| end.end_ns).max().expect("a trial has a thread");
         let drained_ns = self.since_window(end_ns);
-        // Without a drain the end was not the planned one: a stop, or a recording's last statement.
+        // Without a drain the load did not end as planned: it was stopped, or the recording ended.
         let end_ns = if self.drain.is_some() { self.planned_end() } else { drained_ns };
         self.join_short_rest(end_ns);
         let rest = std::mem::take(&mut self.gathered);
@@ -212,7 +213,7 @@ impl<'a> Lines<'a> {
         rows: &[Row],
     ) -> anyhow::Result<()> {
         for (operation, row) in self.operations.iter().zip(rows) {
-            // A trial in which nobody had to reconnect says nothing of it, nor one in which nothing was left to end.
+            // Without reconnects, or without operations after the window, there is no line about them.
             if (*operation == CONNECT || kind == DRAIN) && row.count + row.errors == 0 {
                 continue;
             }
@@ -306,7 +307,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Of the thread that has most of it.
+    /// The largest value of any thread.
     fn largest_share(&self, value: fn(&Used) -> u64) -> f64 {
         let share = |used: &Used| value(used) as f64 / used.elapsed_ns.max(1) as f64;
         self.ends.iter().map(|end| share(&end.used)).fold(0.0, f64::max)
@@ -318,7 +319,7 @@ impl<'a> Lines<'a> {
         self.output.write(&bytes)
     }
 
-    /// What a second brought, for a person.
+    /// A second's results, for people.
     fn show(&self, number: i64) {
         let Some(Gathered { rows, .. }) = self.gathered.get(&number) else { return };
         let mut all = Row::default();
@@ -370,7 +371,7 @@ fn queued_p99_ns(used: &Used, operations: u64) -> u64 {
     (work_ns / (2.0 * (1.0 - share)) * (100.0 * share).ln()) as u64
 }
 
-/// What a driver added to its operations' times, and how it came to that.
+/// What the driver added to its operations' times, and why.
 #[derive(Clone, Default)]
 struct OwnDelay {
     pacing: &'static str,
@@ -396,7 +397,7 @@ struct Judged {
 impl OwnDelay {
     fn judge(&self) -> Judged {
         let mut found = Judged::default();
-        // A closed loop's operations begin when they are sent: nobody waits for a send that is late.
+        // A closed loop's operations start when they are sent: no send can be late.
         let own_ns = match self.pacing {
             CLOSED => self.unseen_p99_ns,
             _ => self.late_p99_ns.max(self.unseen_p99_ns),

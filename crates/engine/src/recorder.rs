@@ -1,4 +1,4 @@
-//! What a thread counts: one histogram an operation a second, handed over when the second is over.
+//! What a thread counts: one histogram per operation per second, passed on when the second is over.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use base::histogram::{Histogram, Sparse};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// One operation over one second, as it goes out.
+/// One operation over one second, as it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Row {
     pub count: u64,
@@ -38,8 +38,8 @@ impl Row {
     }
 }
 
-/// The rows of one second, one an operation. Second 0 begins with the window; the warm-up's are negative. The last one
-/// is shorter where the window does not end with a second.
+/// The rows of one second, one per operation. Second 0 starts with the window; those of the warm-up are negative. The
+/// last one is shorter if the window does not end with a second.
 pub struct Second {
     pub number: i64,
     /// Not a second, but all that ended after the window's planned end.
@@ -47,7 +47,7 @@ pub struct Second {
     pub rows: Vec<Row>,
 }
 
-/// Of one operation: what it counted in this second so far.
+/// The counts of one operation in this second so far.
 #[derive(Default)]
 struct Counts {
     row: Row,
@@ -56,17 +56,17 @@ struct Counts {
     failed: Histogram,
 }
 
-/// What became of an operation: times in ns of the driver's clock.
+/// The times of an operation, in ns of the driver's clock.
 #[derive(Clone, Copy)]
 pub struct Times {
-    /// When it was to begin.
+    /// When it was due.
     pub intended_ns: u64,
     /// When its first request was sent.
     pub sent_ns: u64,
     pub ended_ns: u64,
 }
 
-/// Operation and error code -> the first message, and how many came.
+/// Operation and error code -> the first message, and the number of errors.
 pub type Errors = HashMap<(usize, u16), (String, u64)>;
 
 /// Of the whole window: errors by operation and code, and the driver's own delays.
@@ -87,9 +87,9 @@ pub struct Recorder {
     /// Of the window.
     errors: Errors,
     lateness: Histogram,
-    /// Replies, by how long at most they lay before we saw them.
+    /// Replies, by the longest time they may have waited to be read.
     unseen: Histogram,
-    /// Behind a given schedule, whoever is to blame.
+    /// Delay against an assigned schedule, whatever its cause.
     lag: Histogram,
     last_end_ns: u64,
 }
@@ -112,7 +112,7 @@ impl Recorder {
         }
     }
 
-    /// When the second at work is over: `take_second` then hands it out.
+    /// When the current second is over: then call `take_second`.
     #[must_use]
     pub fn second_end_ns(&self) -> u64 {
         if self.is_drain {
@@ -122,7 +122,7 @@ impl Recorder {
         end_ns.min(self.window_end_ns)
     }
 
-    /// Hands out the second at work and begins the next.
+    /// Returns the current second and starts the next.
     pub fn take_second(&mut self) -> Second {
         let is_last = self.second_end_ns() == self.window_end_ns;
         let rows = self.operations.iter_mut().map(|counts| Row {
@@ -137,7 +137,7 @@ impl Recorder {
         second
     }
 
-    /// An operation that ended well.
+    /// An operation that succeeded.
     #[inline]
     pub fn ended(&mut self, operation: usize, times: Times, rows: u64, bytes: u64) {
         let counts = &mut self.operations[operation];
@@ -149,11 +149,11 @@ impl Recorder {
         self.last_end_ns = times.ended_ns;
     }
 
-    /// An error that came. `is_mended`: the operation is begun anew.
-    pub fn error(&mut self, operation: usize, failure: &Failure, is_mended: bool) {
+    /// An error. `is_retried`: the operation is started again.
+    pub fn error(&mut self, operation: usize, failure: &Failure, is_retried: bool) {
         let row = &mut self.operations[operation].row;
         row.errors += 1;
-        row.retries += u64::from(is_mended);
+        row.retries += u64::from(is_retried);
         row.timeouts += u64::from(failure.code == NO_ANSWER);
         if self.second >= 0 {
             let first = || (failure.message.to_string(), 0);
@@ -161,7 +161,7 @@ impl Recorder {
         }
     }
 
-    /// An operation that ended badly, after `error` has counted why.
+    /// An operation that failed, after `error` has counted why.
     pub fn failed(&mut self, operation: usize, times: Times) {
         self.operations[operation].failed.record(times.ended_ns.saturating_sub(times.intended_ns));
         self.last_end_ns = times.ended_ns;
@@ -181,7 +181,7 @@ impl Recorder {
         self.operations[place].failed.record(times.ended_ns - times.intended_ns);
     }
 
-    /// How much later than it could have been an operation was sent.
+    /// How much later than possible an operation was sent.
     #[inline]
     pub fn late(&mut self, lateness_ns: u64) {
         if self.second >= 0 {
@@ -189,7 +189,7 @@ impl Recorder {
         }
     }
 
-    /// So many replies may have lain for so long before they were seen.
+    /// This many replies may have waited this long to be read.
     #[inline]
     pub fn unseen(&mut self, longest_ns: u64, replies: u32) {
         if self.second >= 0 && replies > 0 {
@@ -197,7 +197,7 @@ impl Recorder {
         }
     }
 
-    /// How much later than it was given for an operation was sent.
+    /// How much later than assigned an operation was sent.
     #[inline]
     pub fn lagged(&mut self, lag_ns: u64) {
         if self.second >= 0 {

@@ -5,6 +5,6 @@
 pub struct Schedule {
     pub start_ns: u64,
     pub window_start_ns: u64,
-    /// No operation begins from here on.
+    /// No operation starts from here on.
     pub end_ns: u64,
 }

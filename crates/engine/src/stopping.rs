@@ -1,11 +1,11 @@
-//! How the threads of a load learn that they are to stop.
+//! How the threads of a load learn that they must stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::stop::StopSignal;
 
-/// Stops all threads of a trial, also when the one that conducts it panics: it would wait for them for good.
+/// Stops all threads of a trial, also if the conducting one panics: it would wait for them forever.
 pub struct StopsAtEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for StopsAtEnd<'_> {
@@ -14,7 +14,7 @@ impl Drop for StopsAtEnd<'_> {
     }
 }
 
-/// Turns a signal into the wish to stop, until somebody else has that wish.
+/// Turns a signal into the stop flag, until the flag is set otherwise.
 pub fn watch(signal: &StopSignal, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         if signal.is_set() {

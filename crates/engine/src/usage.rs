@@ -1,4 +1,4 @@
-//! What a thread of the driver costs, and how long it waited for a core.
+//! The CPU time of a thread of the driver, and how long it waited for a core.
 
 use std::fs;
 
@@ -8,14 +8,14 @@ use base::clock::{now_ns, thread_cpu_ns};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Used {
     pub cpu_ns: u64,
-    /// Of `cpu_ns`, what the kernel spent for us; never more than that.
+    /// The part of `cpu_ns` spent in the kernel.
     pub system_ns: u64,
-    /// Ready to run, and no core for it.
+    /// Ready to run, without a core.
     pub waited_ns: u64,
     pub elapsed_ns: u64,
 }
 
-/// The counters of the thread that made it, as they were then.
+/// The counters of the calling thread, as they were at the start.
 pub struct Usage(Used);
 
 impl Usage {
@@ -23,12 +23,12 @@ impl Usage {
         Self(read())
     }
 
-    /// What was used since.
+    /// The usage since.
     pub fn end(&self) -> Used {
         let (start, end) = (self.0, read());
         Used {
             cpu_ns: end.cpu_ns - start.cpu_ns,
-            // Both are estimates from ticks of 10 ms: over a short stretch their difference may be larger than all.
+            // Both are estimates from ticks of 10 ms: over a short time their difference may exceed the total.
             system_ns: end.system_ns.saturating_sub(start.system_ns).min(end.cpu_ns - start.cpu_ns),
             waited_ns: end.waited_ns.saturating_sub(start.waited_ns),
             elapsed_ns: end.elapsed_ns - start.elapsed_ns,

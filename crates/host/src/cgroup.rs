@@ -1,4 +1,4 @@
-//! What control groups did to a server: CPU time refused, memory limits met, tasks. Of its own group and those above it.
+//! How control groups limited a server: CPU time refused, memory limits hit, tasks. For its own group and those above.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ struct Groups {
     servers: Servers,
 }
 
-/// Metric -> group -> number. A group has what its version and its controllers count.
+/// Metric -> group -> number. A group has the counters of its version and controllers.
 type Counters = BTreeMap<&'static str, BTreeMap<String, u64>>;
 
 const NS_PER_US: u64 = 1000;
@@ -84,7 +84,7 @@ fn read_all(
     }
 }
 
-/// Threads count as tasks. A group without a limit has `max` there, and no number.
+/// Threads count as tasks. A group without a limit has `max` instead of a number.
 fn read_tasks(folder: &Folder, counters: &mut Counters) {
     let limit = folder.line("pids.max").and_then(|limit| limit.trim().parse().ok());
     if let Some(limit) = limit {

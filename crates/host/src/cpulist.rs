@@ -1,6 +1,6 @@
 //! The kernel's CPU lists: `0-3,8`.
 
-/// The numbers of a list, in its order; `None` where the text is no list.
+/// The numbers of a list, in its order; `None` if the text is not a list.
 pub fn parse(text: &str) -> Option<Vec<u32>> {
     let mut numbers = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {

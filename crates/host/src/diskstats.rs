@@ -1,4 +1,4 @@
-//! /proc/diskstats: what each block device did.
+//! /proc/diskstats: the I/O of each block device.
 
 use anyhow::bail;
 
@@ -31,7 +31,7 @@ const COLUMNS: [(&str, usize); 15] = [
     ("flush_ms", 16),
 ];
 const MOST_COLUMNS: usize = 17;
-/// Partitions before 2.6.25 had four columns that mean something else.
+/// Partitions before 2.6.25 had four columns with other meanings.
 const FEWEST_COLUMNS: usize = 11;
 
 fn write(text: &str, values: &mut Values) -> anyhow::Result<()> {
@@ -46,7 +46,7 @@ fn write(text: &str, values: &mut Values) -> anyhow::Result<()> {
             *cell = number;
             count += 1;
         }
-        // A machine has dozens of loop and ram devices that nothing ever used.
+        // A machine has dozens of unused loop and ram devices.
         if count >= FEWEST_COLUMNS && row.iter().any(|number| *number > 0) {
             devices.push((name, row, count));
         }

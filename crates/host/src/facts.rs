@@ -1,6 +1,6 @@
 //! `headrace-agent facts`: one JSON object that says how a host is configured.
 //!
-//! Conventions of the JSON: what the host does not have or cannot tell is null, never 0; names end in their
+//! Conventions of the JSON: a missing or unknown value is null, never 0; names end in their
 //! unit; sets of CPUs that describe the hardware are lists of numbers; settings (affinities, masks, sysctls)
 //! are text exactly as the kernel prints and takes it, so that they can be compared and written back.
 
@@ -36,7 +36,7 @@ use base::error::AgentError;
 use files::{Choice, Files, Folder, ReadError};
 use mysql::{Options, ServerArguments};
 
-/// Raised when a key changes its meaning or goes away; a new key is no new format.
+/// Raised when a key changes its meaning or is removed; a new key is not a new format.
 const FORMAT: u32 = 1;
 
 #[derive(Args)]
@@ -76,10 +76,10 @@ struct Facts {
     irqs: irqs::Irqs,
     irqbalance: processes::Irqbalance,
     sysctls: BTreeMap<String, String>,
-    /// What this agent, and so what it starts, is held to.
+    /// The limits of this agent, and so of what it starts.
     cgroup: Option<cgroup::Limits>,
     servers: Vec<processes::Server>,
-    /// What the server that was named says of itself.
+    /// The configuration that the named server reports.
     server_settings: Option<server::Settings>,
     errors: Vec<ReadError>,
 }

@@ -1,4 +1,4 @@
-//! Room on file systems that stand on block devices. A network's may hang for ever and is never asked.
+//! Space on file systems on block devices. Network file systems may hang and are never asked.
 
 use std::collections::HashSet;
 
@@ -45,7 +45,7 @@ impl Sample for FileSystems {
     }
 }
 
-/// Each once, at its first mount: bind mounts have the same room. btrfs has no device number of its own.
+/// Each once, at its first mount: bind mounts have the same space. btrfs has no device number of its own.
 fn on_devices(mounts: &[Mount]) -> impl Iterator<Item = &Mount> {
     let mut seen = HashSet::new();
     mounts.iter().filter(move |mount| {

@@ -1,4 +1,4 @@
-//! /proc/interrupts: how often each interrupt came to each CPU.
+//! /proc/interrupts: how often each CPU handled each interrupt.
 
 use anyhow::ensure;
 
@@ -18,7 +18,7 @@ pub struct Interrupts<'a> {
     pub rows: Vec<Row<'a>>,
 }
 
-/// One interrupt: `irq` is a number or a name (`NMI`), `counts` one a CPU of `cpus`, `description` the rest.
+/// One interrupt: `irq` is a number or a name (`NMI`), `counts` has one per CPU of `cpus`, `description` the rest.
 pub struct Row<'a> {
     pub irq: &'a str,
     pub counts: Vec<u64>,
@@ -47,7 +47,7 @@ fn parse_cpus(heading: &str) -> Vec<u32> {
     heading.split_whitespace().filter_map(|name| name.strip_prefix("CPU")?.parse().ok()).collect()
 }
 
-/// A host of 128 CPUs has thousands of counts a tick: nothing is allocated for each.
+/// A host of 128 CPUs has thousands of counts per tick: none of them allocates.
 fn write(text: &str, values: &mut Values) -> anyhow::Result<()> {
     let mut lines = text.lines();
     let labels: Vec<String> =
@@ -60,7 +60,7 @@ fn write(text: &str, values: &mut Values) -> anyhow::Result<()> {
         label.clear();
         label.push_str(irq.trim_start());
         let name = label.len();
-        // ERR and MIS are one count for the whole machine, which is no CPU's.
+        // ERR and MIS have one count for the whole machine, not per CPU.
         let is_total = labels.len() > 1 && numbers(counts).nth(1).is_none();
         for (cpu, count) in labels.iter().zip(numbers(counts)).filter(|(_, count)| *count > 0) {
             label.truncate(name);

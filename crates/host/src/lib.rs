@@ -1,4 +1,4 @@
-//! Reading a host: one parser a file of /proc or /sys. Parsers take text; the root path is a parameter.
+//! Reads a host: one parser per file of /proc or /sys. Parsers take text; the root path is a parameter.
 
 pub mod cgroup;
 pub mod cpuinfo;
@@ -32,7 +32,8 @@ pub mod vmstat;
 
 use self::sample::sampler::Kind;
 
-/// The samplers of the host, in the order in which a tick reads them. A new one: its file, its `mod` above, its line here.
+/// The samplers of the host, in the order in which a tick reads them. A new one: its file, its `mod` above, its
+/// line here.
 const HOST_SAMPLERS: &[&Kind] = &[
     &stat::CPU,
     &interrupts::INTERRUPTS,

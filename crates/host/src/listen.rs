@@ -1,4 +1,4 @@
-//! Accept queues: connections that wait for `accept`, and how many may, of every TCP socket that listens.
+//! Accept queues: connections that wait for `accept`, and the limit, for every listening TCP socket.
 //!
 //! By sock_diag, which is asked for listening sockets only: /proc/net/tcp lists every connection of the host.
 
@@ -36,7 +36,7 @@ struct Listening {
     socket: Option<OwnedFd>,
 }
 
-/// Address and port -> connections that wait, and may wait. Sockets that share a port (SO_REUSEPORT) are summed.
+/// Address and port -> waiting connections, and their limit. Sockets that share a port (SO_REUSEPORT) are summed.
 type Queues = BTreeMap<String, (u64, u64)>;
 
 impl Sample for Listening {
@@ -46,7 +46,7 @@ impl Sample for Listening {
             return Err(io::Error::new(io::ErrorKind::Unsupported, message).into());
         }
         let mut queues = Queues::new();
-        // After an error the rest of an answer may still be in the socket: the next tick opens another.
+        // After an error the rest of an answer may still be in the socket: the next tick opens a new one.
         let socket = match self.socket.take() {
             Some(socket) => socket,
             None => open().context("cannot open a socket for sock_diag")?,
@@ -102,7 +102,7 @@ fn parse(mut answer: &[u8], queues: &mut Queues) -> io::Result<bool> {
             }
             BY_FAMILY if body.len() >= 72 => {
                 let queue = queues.entry(label(body)).or_default();
-                // Of a listening socket the kernel tells its backlog here, not bytes.
+                // For a listening socket the kernel reports its backlog here, not bytes.
                 *queue = (queue.0 + u64::from(number(body, 56)), queue.1 + u64::from(number(body, 60)));
             }
             _ => {}

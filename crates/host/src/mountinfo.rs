@@ -12,13 +12,13 @@ pub struct Mount {
     pub super_options: Vec<String>,
 }
 
-/// Parses the file's text. A line that is not as proc(5) says is left out.
+/// Parses the file's text. A line that does not match proc(5) is left out.
 pub fn parse(text: &str) -> Vec<Mount> {
     text.lines().filter_map(parse_line).collect()
 }
 
 fn parse_line(line: &str) -> Option<Mount> {
-    // Optional fields, as many as there are, end at a single hyphen.
+    // Any number of optional fields end at a single hyphen.
     let (left, right) = line.split_once(" - ")?;
     let mut left = left.split(' ').skip(2);
     let mut right = right.split(' ');

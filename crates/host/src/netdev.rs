@@ -1,7 +1,7 @@
 //! /proc/net/dev: bytes, packets, errors and drops of each network interface.
 //!
 //! Its drops are two counters in one: packets that the kernel did not want, and those for which the card had no
-//! room. The second is a file of its own in /sys, read for cards only.
+//! room. The second has its own file in /sys, which is read only for cards.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub const NETWORK: Kind = Kind::host(
 
 struct Interfaces {
     devices: KeptFile,
-    /// Of each interface seen: its counter of packets that found no room; None where it is not a card.
+    /// For each interface: its counter of packets without room; None if it is not a card.
     missed: HashMap<String, Option<KeptFile>>,
     root: PathBuf,
 }
@@ -43,7 +43,7 @@ impl Sample for Interfaces {
                 let is_card = folder.join("device").exists();
                 is_card.then(|| KeptFile::new(&folder, "statistics/rx_missed_errors"))
             });
-            // A card may go away between two files.
+            // A card may disappear between two files.
             let text = counter.as_mut().and_then(|file| file.read().ok());
             if let Some(count) = text.and_then(|text| text.trim().parse().ok()) {
                 values.value(name, count);

@@ -2,9 +2,9 @@
 //!
 //! Reading every process fully every second costs more than all other samplers together. So database servers,
 //! memcached, load tools and headrace itself are *followed*: listed on every tick. Any other process is listed
-//! when it is first seen, and again whenever a look finds that it used CPU time since the last one; where it
-//! is not listed, it had used none. Idle processes are looked at at most `IDLE_LOOKS` a tick, in turn, so that
-//! a host with thousands of them costs no more; there a process that wakes up may be listed some ticks late.
+//! when it is first seen, and again whenever a check finds that it used CPU time since the last one; unlisted
+//! processes used none. At most `IDLE_LOOKS` idle processes are checked per tick, in turn, so that a host with
+//! thousands of them costs no more; there a process that wakes up may be listed some ticks late.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -30,12 +30,12 @@ pub const PROCESS: Kind = Kind::host(
     |host| Box::new(Processes::new(host)),
 );
 
-/// Idle processes looked at a tick, each 4 us.
+/// Idle processes checked per tick, 4 us each.
 const IDLE_LOOKS: usize = 128;
-/// Files of processes kept open at most; fewer where the limit of open files (1024 as a rule) is low.
+/// The most process files kept open; fewer if the limit of open files (usually 1024) is low.
 const KEPT_FILES: u64 = 400;
-/// Threads of a process whose switches are read a tick on average, each 10 us: a server with 64 threads has
-/// them read on every fourth tick. They are counters, so nothing is lost between.
+/// Threads of a process whose switches are read per tick on average, 10 us each: a server with 64 threads is
+/// read on every fourth tick. They are counters, so nothing is lost in between.
 const THREADS_PER_TICK: u64 = 16;
 
 const METRICS: [&str; 9] = [
@@ -59,7 +59,7 @@ struct Processes {
     kept_files: u64,
     kept_limit: u64,
     tick: u64,
-    /// Where the round over the idle processes goes on.
+    /// Where the round over the idle processes continues.
     next_idle: u32,
     pids: Vec<u32>,
     rows: Vec<(Rc<str>, Row)>,
@@ -68,7 +68,7 @@ struct Processes {
 
 type Row = [Option<u64>; METRICS.len()];
 
-/// What is remembered of a process between ticks.
+/// The state of a process between ticks.
 struct Process {
     stat: Option<File>,
     start_ticks: u64,
@@ -99,7 +99,7 @@ impl Processes {
         }
     }
 
-    /// Looks at every process that is due on this tick.
+    /// Reads every process that is due on this tick.
     fn walk(&mut self, folder: &File) -> io::Result<()> {
         let mut pids = std::mem::take(&mut self.pids);
         list_numbers(folder, &mut pids)?;
@@ -131,7 +131,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Looks at one process and adds its row where it is listed. None where it ended in the meantime.
+    /// Reads one process and adds its row if it is listed. None if it ended in the meantime.
     fn look(&mut self, folder: &File, pid: u32) -> Option<()> {
         let opened = self.read_stat(folder, pid)?;
         let stat = parse_stat(&self.text)?;
@@ -166,10 +166,10 @@ impl Processes {
         row[1] = Some(stat.stime_ticks);
         row[2] = Some(stat.rss_pages * page_size() as u64);
         row[3] = Some(stat.threads);
-        // Once, so that a process that began after the first tick is known to have used all its time since.
+        // Listed once, so that all CPU time of a process that started after the first tick is seen.
         row[8] = before.is_none().then_some(stat.start_ticks);
         let threads = stat.threads;
-        // The first sight of a process that nobody asked for is only the base of its CPU time.
+        // The first reading of a process that is not followed is only the baseline of its CPU time.
         if process.is_followed || process.is_active {
             (row[4], row[5]) = read_io(folder, pid, &mut self.text);
             if self.tick.is_multiple_of(threads.div_ceil(THREADS_PER_TICK).max(1)) {
@@ -180,13 +180,13 @@ impl Processes {
         Some(())
     }
 
-    /// Reads /proc/PID/stat into `text`; gives the file where it had to be opened.
+    /// Reads /proc/PID/stat into `text`; returns the file if it had to be opened.
     fn read_stat(&mut self, folder: &File, pid: u32) -> Option<Option<File>> {
         if let Some(file) = self.known.get(&pid).and_then(|process| process.stat.as_ref()) {
             if read_file(file, &mut self.text).is_ok() {
                 return Some(None);
             }
-            // The process that had this id is gone; there may be another by now.
+            // The process with this id has ended; another may have the id by now.
             self.known.remove(&pid);
             self.kept_files -= 1;
         }
@@ -235,8 +235,8 @@ impl Process {
     }
 }
 
-/// The context switches of a process. The kernel keeps them a thread, so those of threads that ended must be
-/// remembered for the sum to grow: a server with a new thread for each connection would seem to run backwards.
+/// The context switches of a process. The kernel keeps them per thread, so those of ended threads must be
+/// remembered: the sum of a server with a new thread for each connection would otherwise decrease.
 #[derive(Default)]
 struct Switches {
     of_thread: HashMap<u32, (u64, u64)>,
@@ -310,7 +310,7 @@ fn stable_name(name: &[u8]) -> &[u8] {
     &name[..end.unwrap_or(name.len())]
 }
 
-/// Bytes that a process made the block layer read and write; nothing where we may not know (another user's).
+/// Bytes that a process made the block layer read and write; nothing without permission (another user's process).
 fn read_io(folder: &File, pid: u32, text: &mut Vec<u8>) -> (Option<u64>, Option<u64>) {
     match open(folder, format_args!("{pid}/io")).map(|file| read_file(&file, text)) {
         Some(Ok(())) => (find_number(text, "\nread_bytes:"), find_number(text, "\nwrite_bytes:")),
@@ -323,7 +323,7 @@ fn parse_switches(status: &[u8]) -> Option<(u64, u64)> {
     Some((voluntary, find_number(status, "\nnonvoluntary_ctxt_switches:")?))
 }
 
-/// The number after `key`, looked for from the end, where the kernel puts what we want.
+/// The number after `key`, searched from the end, where the kernel puts it.
 fn find_number(text: &[u8], key: &str) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     numbers(text.rsplit_once(key)?.1.lines().next()?).next()
@@ -339,7 +339,7 @@ fn open(folder: &File, path: std::fmt::Arguments) -> Option<File> {
 
 fn read_file(file: &File, text: &mut Vec<u8>) -> io::Result<()> {
     text.resize(4096, 0);
-    // One read is enough: the kernel makes these files in one piece, and none is as long.
+    // One read is enough: the kernel writes these files in one piece, and none is that long.
     let length = file.read_at(text, 0)?;
     text.truncate(length);
     if length == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! /proc/pressure: how long tasks stood still for want of CPU, memory or I/O. Kernel 4.20 and newer.
+//! /proc/pressure: how long tasks were stalled on CPU, memory or I/O. Kernel 4.20 and newer.
 
 use anyhow::Context;
 

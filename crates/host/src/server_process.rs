@@ -1,4 +1,4 @@
-//! /proc/PID/fd: how many files a server has open, beside how many it may.
+//! /proc/PID/fd: how many files a server has open, and its limit.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -45,7 +45,7 @@ fn open_files(folder: &Path) -> Option<u64> {
     }
 }
 
-/// None for `unlimited`, too.
+/// Also None for `unlimited`.
 fn soft_limit(limits: &str) -> Option<u64> {
     limits
         .lines()

@@ -1,11 +1,11 @@
-//! The database servers and memcached that run on the host, found again now and then.
+//! The database servers and memcached that run on the host; the list is refreshed from time to time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub const PROGRAMS: [&str; 3] = ["mariadbd", "memcached", "mysqld"];
-/// Looking at the name of each of 1,000 processes takes some milliseconds.
+/// Reading the names of 1,000 processes takes some milliseconds.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 pub struct Servers {

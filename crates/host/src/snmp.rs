@@ -39,7 +39,7 @@ fn write(text: &str, name: &mut String, values: &mut Values) -> anyhow::Result<(
             .and_then(|line| line.strip_prefix(group)?.strip_prefix(':'))
             .with_context(|| format!("no numbers for the group {group}"))?;
         for (head, number) in heads.split_ascii_whitespace().zip(numbers.split_ascii_whitespace()) {
-            // Tcp.MaxConn is -1 where there is no limit; it is no counter.
+            // Tcp.MaxConn is -1 without a limit; it is not a counter.
             if number.starts_with('-') {
                 continue;
             }

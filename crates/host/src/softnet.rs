@@ -1,4 +1,4 @@
-//! /proc/net/softnet_stat: what each CPU's network receive path did. Hexadecimal, without a heading.
+//! /proc/net/softnet_stat: the network receive path of each CPU. Hexadecimal, without a heading.
 
 use anyhow::{Context, ensure};
 
@@ -15,7 +15,7 @@ pub const SOFTNET: Kind = Kind::host(
 /// The column of each metric in net/core/net-procfs.c; received_rps came with 2.6.35, flow_limit with 3.11.
 const COLUMNS: [(&str, usize); 5] =
     [("processed", 0), ("dropped", 1), ("time_squeeze", 2), ("received_rps", 9), ("flow_limit", 10)];
-/// The number of the line's CPU, since 5.10. Before that only the order of the lines tells.
+/// The number of the line's CPU, since 5.10. Before that only the order of the lines identifies it.
 const CPU_COLUMN: usize = 12;
 const MOST_COLUMNS: usize = 16;
 

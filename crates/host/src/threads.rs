@@ -1,8 +1,8 @@
 //! /proc/PID/task: CPU time of each thread of the servers, and where in the kernel their threads wait.
 //!
-//! A server with 2,000 threads has 32 of them looked at a tick, so that it costs no more than one with 32: those that
-//! used most CPU time when they were last looked at, up to half of them, and the others in turn, which takes a minute.
-//! Counters lose nothing by it; states and waits are those of each thread when it was last seen.
+//! Of a server with 2,000 threads 32 are read per tick, so that it costs no more than one with 32: up to half are
+//! those that used most CPU time when they were last read; the others take turns, which takes a minute. Counters
+//! lose nothing; states and waits are those of each thread's last reading.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,16 +22,16 @@ pub const THREADS: Kind = Kind::host(
 
 /// 25 to 40 us each: about 0.1% of a core at 1 Hz.
 const LOOKS: usize = 32;
-/// Of these, at most so many for threads that were at work.
+/// At most this many of them for busy threads.
 const BUSY: usize = LOOKS / 2;
 
 struct Threads {
     servers: Servers,
-    /// Folders of threads that this round has not looked at yet, the last first.
+    /// Folders of threads that this round has not read yet, the last first.
     due: Vec<(u32, PathBuf)>,
-    /// What was last seen of each thread, and in which round.
+    /// The last reading of each thread, and its round.
     seen: BTreeMap<u32, Seen>,
-    /// Threads that used CPU time between their last two looks, and how many ticks; those with most first.
+    /// Threads that used CPU time between their last two readings, and how many ticks; those with most first.
     busy: Vec<(u32, PathBuf, u64)>,
     round: u64,
     text: String,
@@ -42,7 +42,7 @@ struct Seen {
     /// CPU time so far.
     ticks: u64,
     state: char,
-    /// Where in the kernel; None where it runs, or we may not know.
+    /// Where in the kernel it waits; None if it runs, or without permission.
     wchan: Option<String>,
     round: u64,
 }
@@ -73,7 +73,7 @@ impl Threads {
         self.due.sort_unstable_by(|one, other| other.cmp(one));
     }
 
-    /// Utime, stime and run queue time of a thread; None where it ended.
+    /// Utime, stime and run queue time of a thread; None if it ended.
     fn look(&mut self, tid: u32, folder: &Path) -> Option<[u64; 3]> {
         read(folder.join("stat"), &mut self.text)?;
         // The name may hold spaces and parentheses, so the last parenthesis ends it.

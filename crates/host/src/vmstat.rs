@@ -1,4 +1,4 @@
-//! /proc/vmstat: the memory manager's counters. Their names differ between kernels and are passed on as they are.
+//! /proc/vmstat: the memory manager's counters. Their names differ between kernels and are passed on unchanged.
 
 use anyhow::Context;
 

@@ -1,5 +1,6 @@
-//! The server's side of a connection of our own, read as it comes: packets are counted by their headers, and only what
-//! says how a reply continues (`reply`), or what a script asked for, is looked at. A result of any size takes no memory.
+//! Reads the server's side of the driver's connections as it arrives: packets are counted by their headers, and
+//! only those that decide how a reply continues (`reply`), or that a script asked for, are decoded. Results of any
+//! size need no memory.
 
 use crate::Error;
 use crate::checksum::RowsChecksum;
@@ -12,23 +13,23 @@ use crate::reply::{
 
 /// The servers' own limit.
 const MOST_COLUMNS: u64 = 4096;
-/// What a connection keeps of its buffer between replies: thousands of them share the memory.
+/// How much of its buffer a connection keeps between replies: thousands of them share the memory.
 const KEPT_BUFFER: usize = 4096;
 
 /// Reads the replies of one connection, one at a time.
 pub struct Answers {
     reply: ReplyState,
     dialect: Dialect,
-    /// Bytes of a packet that is not whole yet, or was not when its last byte came.
+    /// Bytes of a packet that arrived in pieces.
     partial: Vec<u8>,
-    /// Bytes that are still to come of a frame nobody looks at.
+    /// Missing bytes of a frame that is skipped.
     skip: usize,
-    /// The frame before was full: the next one goes on with the same row.
+    /// The last frame was full: the next one continues the same row.
     continues: bool,
     sequence: u8,
     keeps_rows: bool,
     is_binary: bool,
-    /// Rows are looked at for their checksum.
+    /// Rows are read for their checksum.
     checks_rows: bool,
     checksum: Option<RowsChecksum>,
     error: Option<Error>,
@@ -58,7 +59,7 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// Before a request goes out. `is_binary`: it is the execution of a prepared statement.
+    /// Call before sending a request. `is_binary`: it executes a prepared statement.
     pub fn expect(&mut self, keeps_rows: bool, is_binary: bool) {
         self.start(Stage::First);
         self.keeps_rows = keeps_rows;
@@ -66,24 +67,24 @@ impl Answers {
         self.rows.clear();
     }
 
-    /// Before a request goes out whose rows are counted, and summed up in a checksum if `checks_rows`.
+    /// Call before sending a request whose rows are counted, and added to a checksum if `checks_rows`.
     pub fn expect_checked(&mut self, checks_rows: bool) {
         self.expect(false, false);
         self.checks_rows = checks_rows;
         self.checksum = checks_rows.then(RowsChecksum::default);
     }
 
-    /// The checksum of the reply's rows; None where a row was too long to be looked at.
+    /// The checksum of the reply's rows; None if a row was too long to be read.
     pub fn checksum(&self) -> Option<u64> {
         self.checksum.map(RowsChecksum::value)
     }
 
-    /// The number of the answer's first packet, where the request took more than one (`request::write_command`).
+    /// The number of the answer's first packet, if the request took more than one (`request::write_command`).
     pub fn begin_at(&mut self, number: u8) {
         self.sequence = number;
     }
 
-    /// Before a COM_STMT_PREPARE goes out.
+    /// Call before sending a COM_STMT_PREPARE.
     pub fn expect_prepared(&mut self) {
         self.start(Stage::Prepared);
         self.keeps_rows = false;
@@ -107,12 +108,12 @@ impl Answers {
         self.reply.affected.unwrap_or(0)
     }
 
-    /// Of all results; None where the reply ended in an error.
+    /// Of all results; None if the reply ended in an error.
     pub fn warnings(&self) -> Option<u16> {
         self.reply.error.is_none().then_some(self.reply.warnings)
     }
 
-    /// The number of the statement that was prepared; 0 where none was.
+    /// The number of the prepared statement; 0 if there is none.
     pub fn statement_id(&self) -> u32 {
         self.reply.prepared.map_or(0, |prepared| prepared.statement)
     }
@@ -127,7 +128,8 @@ impl Answers {
         self.error.take()
     }
 
-    /// Takes what came. True when the reply is whole; an error when this is no reply: the connection is lost then.
+    /// Takes received bytes. True when the reply is complete; an error if this is not a reply: then the connection
+    /// is lost.
     pub fn feed(&mut self, input: &[u8]) -> Result<bool, Error> {
         self.bytes += input.len() as u64;
         let skipped = self.skip.min(input.len());
@@ -164,7 +166,7 @@ impl Answers {
             }
             let rest = &input[at + HEADER..];
             let first = rest.first().filter(|_| length > 0);
-            // Our servers end the columns: what comes in the place of that end is no row.
+            // Our servers end the columns: the packet in that place is not a row.
             let is_row = self.continues
                 || (self.reply.stage == Stage::Rows
                     && first.is_some_and(|first| self.reply.is_row(*first, length)));
@@ -175,7 +177,7 @@ impl Answers {
                     self.reply.row(&mut self.dialect);
                 }
                 self.continues = length == LARGEST_FRAME;
-                // The sum of the others would pass for that of all.
+                // The sum of the others would be taken for the sum of all rows.
                 self.checksum = None;
                 let here = length.min(rest.len());
                 self.skip = length - here;
@@ -199,7 +201,7 @@ impl Answers {
         Ok(at)
     }
 
-    /// A whole row that is looked at.
+    /// A complete row that is read.
     fn row(&mut self, payload: &[u8]) -> Result<(), Error> {
         self.reply.row(&mut self.dialect);
         if let Some(checksum) = &mut self.checksum {
@@ -212,7 +214,7 @@ impl Answers {
         }
     }
 
-    /// A whole packet that is no row.
+    /// A complete packet that is not a row.
     fn take(&mut self, payload: &[u8]) -> Result<(), Error> {
         let stage = self.reply.stage;
         check(stage, payload)?;
@@ -232,17 +234,17 @@ impl Answers {
         Ok(())
     }
 
-    /// Something came that nobody asked for. A server that shuts us out says why before it closes.
+    /// An unexpected packet. A server that shuts us out gives the reason before it closes.
     fn unasked(&self) -> Error {
         match self.partial.get(HEADER..) {
             Some(payload) if payload.first() == Some(&ERROR) => Error::from_packet(payload),
-            _ => Error::Malformed("a packet that nobody asked for"),
+            _ => Error::Malformed("an unexpected packet"),
         }
     }
 }
 
-/// Refuses what others may hear, but no login of ours asks for: results that end otherwise, or have no definitions, and
-/// reports of progress.
+/// Refuses what none of our logins asks for: results that end differently or have no definitions, and progress
+/// reports.
 fn check(stage: Stage, payload: &[u8]) -> Result<(), Error> {
     let bad = match (stage, payload) {
         (_, [ERROR, code @ ..]) if code.starts_with(&PROGRESS.to_le_bytes()) => "a report of progress",
@@ -354,7 +356,8 @@ mod tests {
             &[&[0, 1]],
             &[&[0, 1, 0, 2, 0, 0]],
             &[&[0, 2]],
-            // Numbers of columns: none, too many, with a byte behind or before it that says whether definitions follow.
+            // Numbers of columns: none, too many, with a byte behind or before it that says whether definitions
+            // follow.
             &[&[0xFC, 0, 0]],
             &[&[0xFC, 0x01, 0x10]],
             &[&[0xFC, 0xFF, 0xFF]],

@@ -12,7 +12,7 @@ use base::error::AgentError;
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the server is. The password is never an argument or in the environment: other users can read those.
-/// What is written down of it names files, never what they hold.
+/// Files that record a server name its password file, never the password.
 #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[command(next_help_heading = "Server")]
 #[serde(default)]
@@ -47,8 +47,8 @@ pub struct ServerArguments {
 }
 
 impl ServerArguments {
-    /// The same server for whoever comes later, from another folder and as another user: absolute paths, and the
-    /// user by name.
+    /// The same server for a later process in another directory and as another user: absolute paths, and the user by
+    /// name.
     pub fn pinned(&self, options: &Options) -> anyhow::Result<Self> {
         let mut pinned = self.clone();
         let files = [
@@ -64,8 +64,7 @@ impl ServerArguments {
         Ok(pinned)
     }
 
-    /// None where no server was named. Arguments win over the defaults file. `read_timeout` is the longest that
-    /// one statement may take.
+    /// None if no server was named. Arguments override the defaults file. `read_timeout` limits one statement.
     pub fn options(&self, read_timeout: Duration) -> anyhow::Result<Option<Options>> {
         let mut defaults = match &self.mysql_defaults_file {
             Some(path) => read_defaults(path)?,

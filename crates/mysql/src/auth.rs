@@ -1,5 +1,5 @@
-//! Answers to the server's challenges. The algorithms are those of mysql_common; what they may be used for,
-//! and over which channel, is decided here.
+//! Answers to the server's challenges. The algorithms are mysql_common's; this module decides which are used,
+//! and over which channel.
 
 use mysql_common::auth::plugins::{AuthProc, ChallengeResponsePlugin, Context, Response};
 use mysql_common::packets::AuthPlugin;
@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use super::error::Error;
 use super::options::Password;
 
-/// How the password is protected on its way. A unix socket is never seen by anybody else.
+/// How the password is protected in transit. Nobody else can read a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
     Plain,
@@ -17,7 +17,7 @@ pub enum Channel {
     Socket,
 }
 
-/// One login: a plugin and how far it has come.
+/// One login: a plugin and its progress.
 pub struct Login<'a> {
     password: &'a Password,
     channel: Channel,
@@ -27,8 +27,8 @@ pub struct Login<'a> {
 }
 
 impl<'a> Login<'a> {
-    /// Starts with a plugin; `answer` to the nonce comes next. Refuses a plugin that we do not speak, and one
-    /// that would show the password: a false server could ask for it.
+    /// Starts with a plugin; the answer to the nonce comes next. Refuses unknown plugins, and plugins that would
+    /// reveal the password: a false server could ask for one.
     pub fn start(
         plugin: &[u8],
         nonce: &[u8],
@@ -64,7 +64,7 @@ impl<'a> Login<'a> {
         Ok(self.step(&nonce)?.unwrap_or_default())
     }
 
-    /// The answer to a further challenge; None where the server wants none.
+    /// The answer to a further challenge; None if the server wants none.
     pub fn answer(&mut self, challenge: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         // The sha256 plugins send either one byte or the key that the password is to be encrypted with.
         if matches!(self.process, AuthProc::CachingSha2Password(_) | AuthProc::Sha256Password(_))
@@ -119,12 +119,12 @@ impl Context for LoginContext<'_> {
     }
 }
 
-/// What OAEP padding and the terminator of the password take of a key's length, rounded up.
+/// The part of a key's length that OAEP padding and the password's terminator need, rounded up.
 const KEY_OVERHEAD: usize = 48;
-/// 16384 bits: longer keys would only cost us time.
+/// 16384 bits: longer keys would only cost time.
 const LONGEST_MODULUS: usize = 2048;
 
-/// The bytes of an RSA public key's modulus; None where mysql_common could not use the key, on which it panics.
+/// The bytes of an RSA public key's modulus; None for a key on which mysql_common would panic.
 fn modulus_length(pem: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(pem).ok()?.trim();
     let body = text.strip_prefix("-----BEGIN PUBLIC KEY-----")?.strip_suffix("-----END PUBLIC KEY-----")?;
@@ -143,7 +143,7 @@ fn modulus_length(pem: &[u8]) -> Option<usize> {
     ((64..=LONGEST_MODULUS).contains(&length) && (1..=8).contains(&exponent.len())).then_some(length)
 }
 
-/// The content of a DER element with this tag, and what follows it.
+/// The content of a DER element with this tag, and the rest.
 fn element(tag: u8, der: &[u8]) -> Option<(&[u8], &[u8])> {
     let [first, length, rest @ ..] = der else { return None };
     if *first != tag {

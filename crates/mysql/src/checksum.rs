@@ -13,7 +13,7 @@ impl RowsChecksum {
         self.add_hash(xxh3_64(row_payload));
     }
 
-    /// A row by its xxh3_64, for rows that never lie in memory as a whole.
+    /// Adds a row by its xxh3_64, for rows that are never in memory as a whole.
     pub fn add_hash(&mut self, row_hash: u64) {
         // A sum, not an exclusive or: the same row twice must count twice.
         self.sum = self.sum.wrapping_add(row_hash);

@@ -1,4 +1,4 @@
-//! What can go wrong between us and a server.
+//! What can go wrong between this client and a server.
 
 use std::io;
 use std::time::Duration;
@@ -10,7 +10,7 @@ const DENIED: [u16; 4] = [1044, 1142, 1143, 1227];
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server refused or could not do what we asked; the connection can be used on, once it was open.
+    /// The server refused or failed the request; a connection that was open stays usable.
     #[error("{message} (server error {code}, SQLSTATE {state})")]
     Server { code: u16, state: String, message: String },
     #[error("cannot connect to {place}: {cause}")]
@@ -32,7 +32,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What an error packet (its first byte is 0xFF) says. Before the login its SQLSTATE is missing.
+    /// Decodes an error packet (its first byte is 0xFF). Before the login it has no SQLSTATE.
     pub fn from_packet(payload: &[u8]) -> Self {
         let [_, low, high, rest @ ..] = payload else { return Error::Malformed("an error") };
         let (state, message) = match rest {

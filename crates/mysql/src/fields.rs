@@ -1,4 +1,4 @@
-//! Rows that a script asked to keep, in buffers that are used again for every reply.
+//! Rows that a script asked to keep, in buffers that are reused for every reply.
 
 use std::ops::Range;
 

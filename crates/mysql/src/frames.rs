@@ -1,4 +1,4 @@
-//! Packets on the wire: a payload is cut into frames of at most 16 MiB - 1, each with length and number.
+//! Packets on the wire: payloads are split into frames of at most 16 MiB - 1, each with length and number.
 
 use super::error::Error;
 
@@ -47,7 +47,7 @@ pub fn write_length(length: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Collects bytes as they come and hands out payloads, without a copy where a payload is one frame.
+/// Collects bytes as they arrive and returns payloads, without a copy if a payload is one frame.
 #[derive(Default)]
 pub struct Frames {
     buffer: Vec<u8>,
@@ -88,11 +88,11 @@ impl Frames {
         self.end = (self.end + count).min(self.buffer.len());
     }
 
-    /// Looks for the next payload; if all of it is here, `payload` gives it.
+    /// Looks for the next payload; if it is complete, `payload` returns it.
     pub fn has_payload(&mut self) -> Result<bool, Error> {
         loop {
             let Some(length) = self.frame_length() else { return Ok(false) };
-            // Before its content is there: another protocol's greeting looks like a packet of megabytes.
+            // Before its content arrives: another protocol's greeting looks like a packet of megabytes.
             if self.buffer[self.start + 3] != self.sequence {
                 return Err(Error::Malformed("a packet is out of order"));
             }
@@ -123,7 +123,7 @@ impl Frames {
         }
     }
 
-    /// The payload that `has_payload` found last; good until the next `space`.
+    /// The payload that `has_payload` found last; valid until the next `space`.
     pub fn payload(&self) -> &[u8] {
         match &self.payload {
             Payload::Frame(frame) => &self.buffer[frame.clone()],
@@ -131,8 +131,8 @@ impl Frames {
         }
     }
 
-    /// Whether bytes are left that no payload was made of: after the greeting, somebody put words into the
-    /// server's mouth before the encryption began.
+    /// Whether bytes are left after the last payload. After the greeting they mean that an attacker injected data
+    /// before the encryption started.
     pub fn has_rest(&self) -> bool {
         self.end > self.start
     }

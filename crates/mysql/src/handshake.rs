@@ -1,4 +1,4 @@
-//! The way in: what is said on a new MySQL connection until the server lets us work.
+//! The login on a new MySQL connection, from the greeting to the first statement.
 
 use mysql_common::constants::CapabilityFlags;
 use rustls::ClientConnection;
@@ -8,25 +8,25 @@ use crate::frames::{Frames, encode};
 use crate::protocol::{LoginStep, capabilities, login, parse_greeting, parse_login_step, ssl_request};
 use crate::{Endpoint, Error, Options, tls};
 
-pub const UNEXPECTED_PACKET: Error = Error::Malformed("a packet that nobody asked for");
+pub const UNEXPECTED_PACKET: Error = Error::Malformed("an unexpected packet");
 
-/// What a login needs until it is done.
+/// A login in progress.
 pub struct Handshake<'a> {
     options: &'a Options,
     database: Option<String>,
-    /// Capabilities beyond those that every client of ours has.
+    /// Capabilities beyond those that all our clients have.
     wanted: CapabilityFlags,
     frames: Frames,
     login: Option<Login<'a>>,
-    /// What the answer to the greeting will be, once the connection is encrypted.
+    /// The answer to the greeting, to be sent once the connection is encrypted.
     after_tls: Option<Vec<u8>>,
     is_greeted: bool,
 }
 
-/// How far a login has come.
+/// The progress of a login.
 pub enum HandshakeState {
     Waiting,
-    /// What comes and goes from now on is encrypted: `encrypted` goes on.
+    /// From now on the connection is encrypted: continue with `encrypted`.
     Encrypt(Box<ClientConnection>),
     Done,
 }
@@ -44,14 +44,14 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    /// Begins in another database than that of the options, and with more capabilities.
+    /// Starts in another database than that of the options, and with more capabilities.
     pub fn with(mut self, database: Option<String>, wanted: CapabilityFlags) -> Self {
         self.database = database;
         self.wanted = wanted;
         self
     }
 
-    /// Takes what came; what is to be said next goes to `out`.
+    /// Takes received bytes; the answer goes to `out`.
     pub fn receive(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> Result<HandshakeState, Error> {
         while !input.is_empty() {
             let space = self.frames.space();
@@ -89,14 +89,14 @@ impl<'a> Handshake<'a> {
         Ok(HandshakeState::Waiting)
     }
 
-    /// The encryption has begun: the login itself follows.
+    /// The connection is encrypted: sends the login itself.
     pub fn encrypted(&mut self, out: &mut Vec<u8>) {
         if let Some(answer) = &self.after_tls {
             encode(answer, &mut self.frames.sequence, out);
         }
     }
 
-    /// Answers the greeting; with TLS only the wish for it goes out yet, and the session is returned.
+    /// Answers the greeting; with TLS only sends the request for it, and returns the session.
     fn greet(&mut self, out: &mut Vec<u8>) -> Result<Option<Box<ClientConnection>>, Error> {
         let options = self.options;
         let greeting = parse_greeting(self.frames.payload())?;
@@ -105,7 +105,7 @@ impl<'a> Handshake<'a> {
         let capabilities = capabilities(&greeting, uses_tls, self.database.is_some())
             | (self.wanted & greeting.capabilities);
         let channel = channel(options, uses_tls);
-        // As in the blocking client: the user's plugin may be one we speak even if the server's default is not.
+        // As in the blocking client: the user's plugin may be known to us even if the server's default is not.
         self.login = Login::start(&greeting.plugin, &greeting.nonce, &options.password, channel).ok();
         let (plugin, answer) = match &mut self.login {
             Some(login) => (&greeting.plugin[..], login.first_answer()?),

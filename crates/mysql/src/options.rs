@@ -1,4 +1,4 @@
-//! Where a server is and who we are to it.
+//! Where a server is and how to log in.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,12 +17,12 @@ pub struct Options {
     /// PEM file of the authorities that `verify-ca` and `verify-identity` trust.
     pub tls_ca: Option<PathBuf>,
     pub connect_timeout: Duration,
-    /// The longest that one statement may take; a server that stands still must not stop its client for ever.
+    /// The longest that one statement may take; a stalled server must not block its client forever.
     pub read_timeout: Duration,
 }
 
 impl Options {
-    /// The same server as somebody else.
+    /// The same server with another account.
     pub fn for_account(&self, user: String, password: Password) -> Self {
         Self {
             endpoint: self.endpoint.clone(),
@@ -71,7 +71,7 @@ pub enum TlsMode {
     VerifyIdentity,
 }
 
-/// A password that cannot get into a log by accident.
+/// A password that cannot be logged by accident.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Password(Vec<u8>);
 
@@ -80,7 +80,7 @@ impl Password {
         Self(bytes.into())
     }
 
-    /// Reads a file that holds the password and nothing else; a line end after it is not part of it.
+    /// Reads a file that contains only the password; a trailing line end is not part of it.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let mut bytes = std::fs::read(path)
             .map_err(|error| AgentError::unreadable("the password file ", path, &error))?;
@@ -114,7 +114,7 @@ pub fn read_defaults(path: &Path) -> anyhow::Result<HashMap<String, String>> {
     })
 }
 
-/// On an error the number of the line. Directives (`!include`) are not followed.
+/// An error is the number of the line. Directives (`!include`) are not followed.
 fn parse_defaults(text: &str) -> Result<HashMap<String, String>, usize> {
     let mut options = HashMap::new();
     let mut is_client = false;

@@ -1,4 +1,4 @@
-//! What payloads mean. Everything here takes bytes that anybody may have sent: an error, never a panic.
+//! Decodes payloads. Everything here takes untrusted bytes: it returns an error, never panics.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use super::error::Error;
 
 const COMMAND_QUERY: u8 = 0x03;
 const NULL: u8 = 0xFB;
-/// What we may be sent in one payload. The server does not check it for results.
+/// The largest payload that the client accepts. The server does not check it for results.
 const LARGEST_PACKET: u32 = 1 << 30;
 const UTF8MB4_GENERAL_CI: u8 = 45;
 
-/// What the server says of itself before anything else.
+/// The server's greeting, its first packet.
 pub struct Greeting {
     pub version: String,
     pub capabilities: CapabilityFlags,
@@ -27,7 +27,7 @@ pub struct Greeting {
 
 pub fn parse_greeting(payload: &[u8]) -> Result<Greeting, Error> {
     check_not_error(payload)?;
-    // The crate computes the length of the nonce from this byte in 8 bits, and would overflow.
+    // mysql_common computes the length of the nonce from this byte in 8 bits, and would overflow.
     let version_end = payload.iter().skip(1).position(|byte| *byte == 0).map(|position| position + 2);
     let nonce_length = version_end.and_then(|end| payload.get(end + 20));
     if nonce_length.is_none_or(|length| *length > 0x7F) {
@@ -52,8 +52,8 @@ pub fn parse_greeting(payload: &[u8]) -> Result<Greeting, Error> {
     })
 }
 
-/// What we can do, as far as the server can, too. The request for TLS and the login behind it must name the same:
-/// servers read the login by the flags of the request.
+/// Our capabilities, limited to the server's. The TLS request and the login after it must have the same ones: servers
+/// parse the login by the flags of the request.
 pub fn capabilities(greeting: &Greeting, uses_tls: bool, has_database: bool) -> CapabilityFlags {
     let mut wanted = CapabilityFlags::CLIENT_PROTOCOL_41
         | CapabilityFlags::CLIENT_SECURE_CONNECTION
@@ -124,11 +124,11 @@ pub fn query(sql: &str) -> Vec<u8> {
     payload
 }
 
-/// What may come while we log in.
+/// The server's packets during a login.
 #[derive(Debug, PartialEq)]
 pub enum LoginStep<'a> {
     Done,
-    /// More for the plugin at work.
+    /// More data for the current plugin.
     Challenge(&'a [u8]),
     /// Start again with another plugin.
     Switch {
@@ -200,7 +200,7 @@ pub fn is_end(payload: &[u8]) -> bool {
     payload.first() == Some(&0xFE) && payload.len() < 9
 }
 
-/// The cells of a row, in a buffer that is used for every row.
+/// The cells of a row, in a buffer that is reused for every row.
 #[derive(Default)]
 pub struct Cells(Vec<Option<Range<usize>>>);
 
@@ -211,7 +211,7 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The bytes of a column, counted from 0. Also None where there is no such column.
+    /// The bytes of a column, counted from 0. Also None if there is no such column.
     pub fn get(&self, column: usize) -> Option<&'a [u8]> {
         self.cells.0.get(column)?.clone().map(|cell| &self.payload[cell])
     }
@@ -327,7 +327,7 @@ mod tests {
         #[test]
         fn no_payload_can_break_a_parser(payload in proptest::collection::vec(any::<u8>(), 0..200), head in 0..8_usize) {
             let mut payload = payload;
-            // Most random bytes fail at once; a plausible start leads deeper.
+            // Most random bytes fail immediately; a plausible start gets further.
             let start: &[u8] = [
                 &b""[..], b"\x0a8.0.31\0", b"\x0a5.5.5-10.11.6-MariaDB\0", b"\xfe", b"\xff", b"\x01", b"\xfc", b"\xfb",
             ][head];

@@ -35,13 +35,13 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Bytes behind their length.
+    /// Bytes preceded by their length.
     pub fn text(&mut self) -> Result<&'a [u8], Error> {
         let length = self.length()?;
         self.take(usize::try_from(length).unwrap_or(usize::MAX))
     }
 
-    /// Bytes up to a NUL, which is taken, too.
+    /// Bytes up to a NUL, which is also consumed.
     pub fn until_nul(&mut self) -> Result<&'a [u8], Error> {
         let length = memchr::memchr(0, self.rest()).ok_or(Error::Malformed("a name without an end"))?;
         let bytes = self.take(length)?;

@@ -1,11 +1,12 @@
-//! What a server says to one request, packet by packet: the one table of states for everybody who reads replies.
+//! A server's reply to one request, packet by packet: the one state machine for all readers of replies.
 //!
-//! It sees payloads and counts rows; cutting bytes into packets is left to its readers, because they differ in what they
-//! may skip: `answers` reads a connection of its own and passes over rows by their headers, the decoder of captures reads
-//! connections of others, with gaps and in both dialects.
+//! It gets payloads and counts rows; splitting bytes into packets is left to its callers, because they differ in
+//! what they may skip: `answers` reads the driver's own connections and skips rows by their headers; the decoder of
+//! captures reads other programs' connections, with gaps and in both dialects.
 //!
-//! Whether results end as they always did (EOF) or as MySQL 5.7 began to (OK in an EOF's clothes) is decided by looking:
-//! an EOF has 5 bytes and such an OK at least 7, so that sessions whose login was not seen are read as well.
+//! Whether results end with EOF or, as in MySQL 5.7 and later, with an OK that has EOF's first byte is decided by
+//! length: an EOF has 5 bytes and such an OK at least 7, so that sessions whose login was not captured are also
+//! read.
 
 use mysql_common::constants::CapabilityFlags;
 
@@ -20,7 +21,7 @@ pub const END: u8 = 0xFE;
 pub const ERROR: u8 = 0xFF;
 pub const EOF_LENGTH: usize = 5;
 pub const SHORTEST_OK: usize = 7;
-/// MariaDB tells the progress of a long statement in errors of this number.
+/// MariaDB reports the progress of a long statement in errors of this number.
 pub const PROGRESS: u16 = 0xFFFF;
 const IN_TRANSACTION: u16 = 0x0001;
 const MORE_RESULTS: u16 = 0x0008;
@@ -32,7 +33,7 @@ const MOST_COLUMNS: u64 = 65_535;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
-    /// Nothing was asked.
+    /// No request is pending.
     #[default]
     Idle,
     /// The first packet of a result.
@@ -40,11 +41,11 @@ pub enum Stage {
     Columns {
         left: u64,
     },
-    /// Rows follow, after an EOF or at once.
+    /// Rows follow, after an EOF or directly.
     ColumnsEnd,
     Rows,
     Prepared,
-    /// What a prepared statement's parameters and columns are, each list with an EOF or without.
+    /// Definitions of a prepared statement's parameters and columns, each list with an EOF or without.
     Definitions {
         left: u16,
         then: u16,
@@ -52,7 +53,7 @@ pub enum Stage {
     DefinitionsEnd {
         then: u16,
     },
-    /// An EOF may come or not: nobody has seen yet which of the two this server does.
+    /// An EOF may come or not: it is not yet known which of the two this server does.
     MaybeEnd,
     /// Columns of a table, without their number.
     Fields,
@@ -61,7 +62,7 @@ pub enum Stage {
     Login,
 }
 
-/// What the packet meant for the exchange.
+/// What a packet means for the exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     More,
@@ -79,7 +80,7 @@ pub struct Prepared {
     pub parameters: u16,
 }
 
-/// What both sides agreed on, as far as it was seen.
+/// What both sides agreed on, as far as it was captured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Dialect {
     pub flags: CapabilityFlags,
@@ -87,7 +88,7 @@ pub struct Dialect {
     pub has_attributes: Option<bool>,
 }
 
-/// Where a reply has got to, and what it has said so far.
+/// The state of a reply, and its content so far.
 #[derive(Debug, Default)]
 pub struct ReplyState {
     pub stage: Stage,
@@ -97,7 +98,7 @@ pub struct ReplyState {
     pub warnings: u16,
     pub error: Option<u16>,
     pub prepared: Option<Prepared>,
-    /// The database that is the default from now on.
+    /// The new default database.
     pub schema: Option<Vec<u8>>,
     /// The last status flags; they outlive the reply.
     status: u16,
@@ -120,8 +121,8 @@ impl ReplyState {
         self.status & CURSOR_EXISTS != 0
     }
 
-    /// Whether a packet is a row, by its first byte and its length. A row that begins as an end does is at least 16 MiB
-    /// long: its first value's length takes eight bytes.
+    /// Whether a packet is a row, by its first byte and its length. A row with the first byte of an end is at least
+    /// 16 MiB long: the length of its first value takes eight bytes.
     #[inline]
     #[must_use]
     pub fn is_row(&self, first: u8, length: usize) -> bool {
@@ -129,7 +130,7 @@ impl ReplyState {
             && (first < END || (first == END && length == LARGEST_FRAME))
     }
 
-    /// A row came.
+    /// Counts a row.
     #[inline]
     pub fn row(&mut self, dialect: &mut Dialect) {
         if self.stage == Stage::ColumnsEnd {
@@ -139,7 +140,7 @@ impl ReplyState {
         self.rows += 1;
     }
 
-    /// One packet that is no row (`is_row`). `payload` may be its beginning only, `length` is the whole.
+    /// Takes a packet that is not a row (`is_row`). `payload` may be only its start, `length` is the whole.
     pub fn take(&mut self, payload: &[u8], length: usize, dialect: &mut Dialect) -> Result<Step, Error> {
         let first = *payload.first().ok_or(Error::Malformed("an empty packet"))?;
         if first == ERROR && self.stage != Stage::Text {
@@ -147,7 +148,7 @@ impl ReplyState {
         }
         let is_eof = first == END && length == EOF_LENGTH;
         self.stage = match self.stage {
-            Stage::Idle | Stage::MaybeEnd => return Err(Error::Malformed("a packet that nobody asked for")),
+            Stage::Idle | Stage::MaybeEnd => return Err(Error::Malformed("an unexpected packet")),
             Stage::First => return self.take_first(first, payload, length, dialect),
             Stage::Columns { left } => {
                 self.stage = if left == 1 { Stage::ColumnsEnd } else { Stage::Columns { left: left - 1 } };
@@ -219,7 +220,7 @@ impl ReplyState {
                 self.affected = Some(self.affected.unwrap_or(0).saturating_add(affected));
                 return Ok(self.after_result(status));
             }
-            // Commands that set something may be answered as rows are ended.
+            // Commands that set something may be answered with the packet that ends rows.
             END => {
                 let status = if length == EOF_LENGTH {
                     self.take_eof(payload)?
@@ -264,7 +265,7 @@ impl ReplyState {
         self.status = status;
         self.warnings = self.warnings.saturating_add(u16::from_le_bytes(reader.array()?));
         if status & SESSION_CHANGED != 0 && dialect.flags.contains(CapabilityFlags::CLIENT_SESSION_TRACK) {
-            // A list that is cut or odd takes nothing away from what stands before it.
+            // A truncated or malformed list does not invalidate what precedes it.
             if let Ok(Some(schema)) = tracked_schema(&mut reader) {
                 self.schema = Some(schema.to_vec());
             }
@@ -281,7 +282,7 @@ impl ReplyState {
         let columns = u16::from_le_bytes(reader.array()?);
         let parameters = u16::from_le_bytes(reader.array()?);
         self.prepared = Some(Prepared { statement, parameters });
-        // A filler, the warnings, and whether definitions follow where the client can do without.
+        // A filler, the warnings, and whether definitions follow, if the client can do without them.
         reader.at += 1;
         self.warnings = u16::from_le_bytes(reader.array().unwrap_or_default());
         let has_none = dialect.flags.contains(CapabilityFlags::CLIENT_OPTIONAL_RESULTSET_METADATA)
@@ -308,7 +309,7 @@ impl ReplyState {
     }
 }
 
-/// The number of columns, and whether their definitions follow: a byte that says so may stand on either side.
+/// The number of columns, and whether their definitions follow: that flag byte may be on either side.
 fn take_column_count(payload: &[u8]) -> Result<(u64, bool), Error> {
     let bad = Error::Malformed("the number of columns");
     let (flag, count) = match payload {
@@ -326,7 +327,7 @@ fn take_column_count(payload: &[u8]) -> Result<(u64, bool), Error> {
     if (1..=MOST_COLUMNS).contains(&count) { Ok((count, flag == 1)) } else { Err(bad) }
 }
 
-/// The new default database among what changed in the session.
+/// The new default database from the session's state changes.
 fn tracked_schema<'a>(reader: &mut Reader<'a>) -> Result<Option<&'a [u8]>, Error> {
     reader.text()?;
     let mut changes = Reader { payload: reader.text()?, at: 0 };

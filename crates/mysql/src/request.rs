@@ -1,4 +1,4 @@
-//! Requests: statements as the server wants them, prepared (binary) or as text.
+//! Requests: statements in the server's format, prepared (binary) or as text.
 
 use std::io::Write;
 
@@ -20,7 +20,7 @@ pub enum Type {
     Text,
 }
 
-/// A statement with `?` for its parameters, and the request that executes it, encoded but for its values.
+/// A statement with `?` for its parameters, and the request that executes it, encoded except for its values.
 #[derive(Clone, Debug)]
 pub struct Statement {
     sql: String,
@@ -31,7 +31,7 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// `types` has one for each `?` outside of quotes and comments.
+    /// `types` has one for each `?` outside quotes and comments.
     pub fn new(sql: impl Into<String>, types: &[Type]) -> Result<Self, String> {
         let sql = sql.into();
         let pieces = split_at_parameters(&sql);
@@ -59,7 +59,7 @@ fn template(types: &[Type]) -> Vec<u8> {
         return bytes;
     }
     bytes.resize(bytes.len() + types.len().div_ceil(8), 0);
-    // Types are sent each time: the template then holds for any connection, at two bytes a parameter.
+    // Types are sent each time: the template then works on any connection, at two bytes per parameter.
     bytes.push(1);
     for kind in types {
         let code = match kind {
@@ -72,7 +72,7 @@ fn template(types: &[Type]) -> Vec<u8> {
     bytes
 }
 
-/// The SQL between its parameters. A `?` in a string, a quoted name or a comment is none.
+/// The SQL between its parameters. A `?` in a string, a quoted name or a comment is not one.
 fn split_at_parameters(sql: &str) -> Vec<String> {
     let bytes = sql.as_bytes();
     let mut pieces = Vec::new();
@@ -104,7 +104,7 @@ fn line_length(bytes: &[u8]) -> usize {
     bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len())
 }
 
-/// Quotes included. A doubled quote is two strings side by side, which comes to the same.
+/// Quotes included. A doubled quote is read as two adjacent strings, with the same result.
 fn quoted_length(bytes: &[u8], quote: u8) -> usize {
     let mut at = 1;
     while at < bytes.len() {
@@ -121,7 +121,7 @@ pub fn write_query(sql: &str, out: &mut Vec<u8>) {
     write_command(COMMAND_QUERY, sql.as_bytes(), out);
 }
 
-/// Returns the number of the answer's first packet, which counts on from those of the request.
+/// Returns the number of the answer's first packet, which continues those of the request.
 pub fn write_command(command: u8, content: &[u8], out: &mut Vec<u8>) -> u8 {
     write_parts(command, &[content], out)
 }
@@ -141,7 +141,7 @@ pub fn is_execution(request: &[u8]) -> bool {
     request.get(HEADER) == Some(&COMMAND_EXECUTE)
 }
 
-/// Where a script writes its next request: exactly one call of `query` or `execute` a step.
+/// Where a script writes its next request: exactly one call of `query` or `execute` per step.
 pub struct Requests<'a> {
     out: &'a mut Vec<u8>,
     statements: &'a [Statement],
@@ -150,7 +150,7 @@ pub struct Requests<'a> {
 }
 
 impl<'a> Requests<'a> {
-    /// `ids` are this connection's numbers of the prepared statements; none where all goes as text.
+    /// `ids` are this connection's numbers of the prepared statements; none if everything is sent as text.
     pub fn new(
         out: &'a mut Vec<u8>,
         statements: &'a [Statement],
@@ -165,8 +165,8 @@ impl<'a> Requests<'a> {
         write_query(sql, self.out);
     }
 
-    /// Executes a statement of the workload, given by its place there. The values follow, one call each; the
-    /// request is whole when what is returned is dropped.
+    /// Executes a statement of the workload, given by its index there. The values follow, one call each; the
+    /// request is complete when the returned value is dropped.
     pub fn execute(&mut self, place: usize) -> Values<'_> {
         let start = self.out.len();
         let statement = &self.statements[place];
@@ -184,7 +184,7 @@ impl<'a> Requests<'a> {
         Values { out: self.out, start, statement, given: 0, is_text: id.is_none() }
     }
 
-    /// The rows of this request's reply are wanted; otherwise they are counted only.
+    /// Keep the rows of this request's reply; by default they are only counted.
     pub fn keep_rows(&mut self) {
         *self.keeps_rows = true;
     }
@@ -279,7 +279,7 @@ fn finish(out: &mut Vec<u8>, start: usize) -> u8 {
     }
 }
 
-/// A string literal, right under every sql_mode but NO_BACKSLASH_ESCAPES.
+/// A string literal, valid under every sql_mode except NO_BACKSLASH_ESCAPES.
 fn write_quoted(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');
     for byte in value {

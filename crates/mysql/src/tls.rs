@@ -1,4 +1,4 @@
-//! Encryption, and how much of the server's certificate is checked.
+//! Encryption, and how strictly the server's certificate is checked.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::error::Error;
 use super::options::{Endpoint, Options, TlsMode};
 use super::protocol::Greeting;
 
-/// Whether to encrypt, by what we want and what the server can.
+/// Whether to encrypt, given the mode and the server's capabilities.
 pub fn decide(mode: TlsMode, is_socket: bool, greeting: &Greeting) -> Result<bool, Error> {
     let can = greeting.capabilities.contains(CapabilityFlags::CLIENT_SSL);
     match mode {
@@ -71,7 +71,7 @@ pub fn server_name(endpoint: &Endpoint) -> Result<ServerName<'static>, Error> {
 }
 
 fn authorities(authority: Option<&Path>) -> Result<RootCertStore, Error> {
-    // `ServerArguments` makes sure of the file.
+    // `ServerArguments` requires the file.
     let path = authority.unwrap_or(Path::new(""));
     let error =
         |cause: &dyn std::fmt::Display| Error::Tls(format!("authorities of {}: {cause}", path.display()));

@@ -12,13 +12,13 @@ pub const NULL: u8 = 0x06;
 pub const LONGLONG: u8 = 0x08;
 pub const INT24: u8 = 0x09;
 pub const YEAR: u8 = 0x0D;
-/// Dates and times: one byte of length, then so many.
+/// Dates and times: one byte with the length, then that many bytes.
 pub const TIMESTAMP: u8 = 0x07;
 pub const DATE: u8 = 0x0A;
 pub const TIME: u8 = 0x0B;
 pub const DATETIME: u8 = 0x0C;
 
-/// Takes the bytes of one value, with the length that may stand before it.
+/// Takes the bytes of one value, after its length if it has one.
 pub fn take_value<'a>(reader: &mut Reader<'a>, kind: u8) -> Result<&'a [u8], Error> {
     let start = reader.at;
     match kind {

@@ -13,38 +13,38 @@ use super::workers::{Ended, WorkerPool};
 use base::stop::StopSignal;
 use mysql::{BULK_EXECUTE, Connection, Done, Error, Options, QUERY};
 
-/// What the server is told that rows come from. There is no such file.
+/// The file name given to the server as the source of rows. There is no such file.
 const FILE_NAME: &str = "rows of headrace-agent";
-/// What goes to the server at a time while it reads the rows of one LOAD DATA.
+/// How much is sent at a time while the server reads the rows of one LOAD DATA.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Races that a batch may lose; each time it begins anew.
+/// How often a batch is retried after a lost race.
 const RETRIES: u32 = 10;
 const LOST_RACES: [u16; 3] = [1213, 1205, 1020];
 /// The disk is full while a temporary file is written; the table is full.
 const FULL: [u16; 2] = [1021, 1114];
-/// The types of a BULK_EXECUTE's values are sent along.
+/// The request contains the types of a BULK_EXECUTE's values.
 const WITH_TYPES: u16 = 128;
 
 /// A range of one table, which one connection fills in order.
 pub struct Part<'a> {
-    /// The table as SQL names it.
+    /// The table's name in SQL.
     pub table: String,
     /// Its columns, separated by commas.
     pub columns: &'a str,
     /// Numbers of items in the order of the primary key. An item is a row, or a few (the lines of an order).
     pub items: Range<u64>,
-    /// Writes the rows of an item, the same rows whenever it is asked: a lost race repeats a batch.
+    /// Writes the rows of an item, always the same ones: a lost race repeats a batch.
     pub write: &'a (dyn Fn(u64, &mut Rows) + Sync),
 }
 
 /// How to load. The default suits most.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Effort {
-    /// Connections at work; 0: as many as suit the server and this machine.
+    /// Connections; 0: as many as suit the server and this machine.
     pub threads: usize,
     /// None: the cheapest that the server allows.
     pub method: Option<Method>,
-    /// Progress on standard error also where that is no terminal.
+    /// Progress on standard error even if that is not a terminal.
     pub shows_progress: bool,
 }
 
@@ -52,15 +52,15 @@ pub struct Effort {
 #[derive(Debug)]
 pub struct Filled {
     pub rows: u64,
-    /// What went to the server.
+    /// Bytes sent to the server.
     pub bytes: u64,
     pub method: Method,
     pub connections: usize,
 }
 
-/// Fills all parts. They are taken in their order, several at once.
+/// Fills all parts, in this order, several concurrently.
 ///
-/// An error names the table and the items of the batch that failed. Being asked to stop is an error, too, which says
+/// An error names the table and the items of the batch that failed. A stop signal is also an error, which reports
 /// how much was loaded.
 pub fn fill(
     options: &Options,
@@ -90,7 +90,7 @@ pub fn fill(
     }
 }
 
-/// Runs statements without rows, several at once, begun in this order.
+/// Runs statements without rows, started in this order, several concurrently.
 pub fn execute_all(
     options: &Options,
     statements: &[String],
@@ -118,8 +118,8 @@ fn processors() -> usize {
 }
 
 impl Effort {
-    /// Twice the processors: while a batch waits for its commit another is made. MariaDB locks a whole index while a
-    /// page of it splits, so that a third connection in one table only adds to the waiting.
+    /// Two per processor: while one batch waits for its commit, another is prepared. MariaDB locks a whole index while
+    /// one of its pages splits, so a third connection in one table only adds waits.
     fn connections(&self, parts: &[Part<'_>], is_mariadb: bool) -> usize {
         if self.threads > 0 {
             return self.threads.min(parts.len());
@@ -141,7 +141,7 @@ struct Loaded {
 struct Limits {
     is_mariadb: bool,
     method: Method,
-    /// Of a statement, which is a transaction.
+    /// The size of a statement, which is a transaction.
     batch_bytes: usize,
 }
 
@@ -161,7 +161,7 @@ impl Limits {
             None if local_infile == 1 => Method::LoadData,
             None => Method::Insert,
         };
-        // Larger ones gain nothing more, and lose when the undo log of a batch grows.
+        // Larger ones gain nothing, and are slower once the undo log of a batch grows.
         let batch_bytes = match method {
             Method::BulkExecute => (2 << 20).min(max_allowed_packet / 2),
             Method::LoadData => 1 << 20,
@@ -214,7 +214,7 @@ struct Batch<'a> {
     columns: usize,
     /// The number of the prepared statement, or 0.
     statement: u32,
-    /// What the statement begins with.
+    /// The start of the statement.
     head: Vec<u8>,
     rows: Rows,
     items: Range<u64>,
@@ -255,7 +255,7 @@ impl<'a> Batch<'a> {
         Ok(batch)
     }
 
-    /// Sends items from `items.start` on until the batch is full; `items.end` becomes the one after its last.
+    /// Sends items, starting with `items.start`, until the batch is full; `items.end` becomes the one after its last.
     fn send(&mut self, connection: &mut Connection) -> Result<Done, Error> {
         self.items.end = self.items.start;
         self.rows.start(&self.head, self.columns);
@@ -286,7 +286,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// LOAD DATA LOCAL takes a bad row for a warning, because the server cannot stop its client half-way.
+    /// With LOAD DATA LOCAL a bad row is only a warning, because the server cannot stop its client half-way.
     fn check(&self, done: &Done, connection: &mut Connection) -> anyhow::Result<()> {
         let wanted = self.rows.count();
         if done.affected_rows == wanted && done.warnings == 0 {
@@ -305,7 +305,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// A full disk of the server is a full disk, whose exit code scripts know.
+/// The server's full disk gets the same exit code as a local one.
 fn explain(error: Error) -> anyhow::Error {
     let is_full = match &error {
         Error::Server { code, message, .. } => {

@@ -1,4 +1,4 @@
-//! `drive load` and `drive clean`: the tables of a SPEC come and go.
+//! `drive load` and `drive clean`: create and drop the tables of a SPEC.
 
 pub mod bulk;
 pub mod progress;
@@ -78,7 +78,7 @@ pub fn clean(spec: &Spec, options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// None where the SPEC has none of sysbench's tables.
+/// None if the SPEC has none of sysbench's tables.
 fn sbtest_tables(spec: &Spec) -> Result<Option<Tables>, AgentError> {
     match &spec.workload {
         WorkloadSpec::Oltp(options) => Tables::new(options, spec.seed).map(Some),
@@ -93,7 +93,7 @@ fn sbtest_tables(spec: &Spec) -> Result<Option<Tables>, AgentError> {
     }
 }
 
-/// The name, as it stands there, of the table that a CREATE TABLE creates.
+/// The name, as written, of the table that a CREATE TABLE creates.
 fn created_table(statement: &str) -> Option<String> {
     let mut rest = statement.trim_start();
     let mut word = |wanted: &str| {

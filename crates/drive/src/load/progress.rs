@@ -1,4 +1,4 @@
-//! How far a load has come, on standard error.
+//! The progress of a load, on standard error.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -14,21 +14,21 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of `total` items. Shown where standard error is a terminal, or `always`.
+    /// For `total` items. Shown if standard error is a terminal, or `always`.
     pub fn new(always: bool, total: u64) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         let start = Instant::now();
         Self { is_shown: always || is_terminal, is_terminal, total, start, last: start }
     }
 
-    /// Says, at most once a second, how many items and rows are done.
+    /// Prints, at most once per second, how many items and rows are done.
     pub fn tick(&mut self, items: u64, rows: u64) {
         if !self.is_shown || self.last.elapsed() < EVERY {
             return;
         }
         self.last = Instant::now();
         let line = line(self.start.elapsed().as_secs_f64(), items, self.total, rows);
-        // A terminal that went away must not end the load.
+        // A closed terminal must not end the load.
         let _ = if self.is_terminal {
             write!(std::io::stderr(), "\r\x1b[K{line}")
         } else {
@@ -36,7 +36,7 @@ impl Progress {
         };
     }
 
-    /// Leaves the terminal's line empty for what comes next.
+    /// Clears the terminal's line for the next output.
     pub fn end(&self) {
         if self.is_shown && self.is_terminal {
             let _ = write!(std::io::stderr(), "\r\x1b[K");

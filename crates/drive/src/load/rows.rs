@@ -1,20 +1,20 @@
-//! Rows as a server takes them.
+//! Rows in the forms that a server accepts.
 
 use std::io::Write;
 
-/// How rows get to the server, the cheapest for it first.
+/// How rows are sent, the cheapest for the server first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
     /// One prepared INSERT, executed for many rows in binary form; only MariaDB (COM_STMT_BULK_EXECUTE).
     BulkExecute,
-    /// LOAD DATA LOCAL INFILE: lines with tabs, a backslash escapes. Only where local_infile is on.
+    /// LOAD DATA LOCAL INFILE: lines with tabs, a backslash escapes. Only if local_infile is on.
     LoadData,
     /// INSERT with many rows.
     Insert,
 }
 
-/// What a value is in binary form, with the protocol's numbers for it: the type and whether it is unsigned.
+/// The binary type of a value, with the protocol's numbers: the type and whether it is unsigned.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Int,
@@ -40,9 +40,9 @@ pub struct Rows {
     method: Method,
     bytes: Vec<u8>,
     count: u64,
-    /// The place of the next value in its row.
+    /// The index of the next value in its row.
     column: usize,
-    /// Of the columns, in binary form: what the first row of the batch had there.
+    /// The columns' types in binary form, from the first row of the batch.
     kinds: Vec<Kind>,
     kinds_start: usize,
 }
@@ -145,7 +145,7 @@ impl Rows {
         }
     }
 
-    /// The kind of the column that comes next. The first row of a batch decides it.
+    /// The type of the next column. The first row of a batch decides it.
     fn kind(&mut self, kind: Kind) -> Kind {
         if self.count > 0 {
             return self.kinds[self.column];
@@ -181,7 +181,7 @@ impl Rows {
         }
     }
 
-    /// Starts a batch: what its statement begins with, and how many columns a row has.
+    /// Starts a batch: the start of its statement, and how many columns a row has.
     pub(super) fn start(&mut self, head: &[u8], columns: usize) {
         self.bytes.clear();
         self.bytes.extend_from_slice(head);
@@ -194,7 +194,7 @@ impl Rows {
         }
     }
 
-    /// Forgets the bytes, which were sent; the rows still count.
+    /// Drops the bytes, which were sent; the rows still count.
     pub(super) fn clear_bytes(&mut self) {
         self.bytes.clear();
     }
@@ -208,7 +208,7 @@ impl Rows {
     }
 }
 
-/// The letter that stands for this byte after a backslash, alike in a line and in a quoted text.
+/// The letter that represents this byte after a backslash, both in a line and in a quoted text.
 fn escape(byte: u8) -> Option<u8> {
     match byte {
         0 => Some(b'0'),

@@ -12,12 +12,13 @@ use base::error::AgentError;
 use base::stop::StopSignal;
 use mysql::{Connection, Options};
 
-/// Rows that one connection fills in one go. Larger ranges split fewer pages that another connection fills, too;
-/// smaller ones leave less for the last connection to do alone.
+/// Rows that one connection fills at a time. With larger ranges fewer pages are shared between connections; with
+/// smaller ones the last connection has less to do alone.
 const ROWS_A_PART: u64 = 50_000;
 
-/// sysbench draws k from its law `special`: a quarter of the values are near the normal distribution over the whole
-/// range, three quarters are even over the hundredth in its middle (its defaults for --rand-spec-iter, -pct, -res).
+/// sysbench draws k from its distribution `special`: a quarter of the values are near the normal distribution over
+/// the whole range, three quarters are even over the hundredth in its middle (its defaults for --rand-spec-iter,
+/// -pct, -res).
 const NORMAL_SHARE: f64 = 0.25;
 const NORMAL_DRAWS: u32 = 12;
 const MIDDLE_SHARE: f64 = 0.01;
@@ -35,7 +36,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Fails on what the server could not be given as it stands.
+    /// Fails on options that the server could not be given as written.
     pub fn new(options: &oltp::Options, seed: u64) -> Result<Self, AgentError> {
         let bad = |what: String| Err(AgentError::Input(what));
         let Ok(rows) = u64::try_from(options.table_size) else {
@@ -70,7 +71,7 @@ impl Tables {
     /// Creates and fills the tables, then makes their indexes; how many seconds these took. The rows depend on the
     /// seed, the table and its size only.
     ///
-    /// Refuses where one of the tables exists.
+    /// Refuses if one of the tables exists.
     pub fn load(
         &self,
         options: &Options,
@@ -83,7 +84,7 @@ impl Tables {
         let writers: Vec<_> = (1..=self.count)
             .map(|table| move |id: u64, rows: &mut Rows| self.write(table, id, rows))
             .collect();
-        // Table by table within each range, so that connections meet in one table as late as they can.
+        // Table by table within each range, so that connections work on different tables for as long as possible.
         let mut parts = Vec::new();
         let mut start = 1;
         while start <= self.rows {
@@ -98,7 +99,7 @@ impl Tables {
         }
         let filled = bulk::fill(options, &parts, effort, stop)?;
         let filled_at = Instant::now();
-        // One sort of all rows costs less than keeping an index in order from the first one on.
+        // One sort of all rows is cheaper than maintaining an index from the first row on.
         if self.create_secondary {
             let indexes: Vec<String> =
                 (1..=self.count).map(|table| format!("CREATE INDEX k_{table} ON sbtest{table}(k)")).collect();
@@ -148,9 +149,9 @@ impl Tables {
         rows.end();
     }
 
-    /// A row's own generator, so that it does not matter which connection makes it.
+    /// Each row has its own generator, so it does not matter which connection writes it.
     fn random(&self, table: usize, id: u64) -> Random {
-        // The odd factor, from the golden ratio, keeps seeds and tables that follow one another apart.
+        // The odd factor, from the golden ratio, separates consecutive seeds and tables.
         let table = self.seed.rotate_left(32).wrapping_add(table as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Random::seed_from_u64(table.wrapping_add(id))
     }
@@ -163,7 +164,7 @@ impl Tables {
             let sum: f64 = (0..NORMAL_DRAWS).map(|_| random.random::<f64>()).sum();
             return 1 + (sum * span / f64::from(NORMAL_DRAWS)) as i64;
         }
-        // The same draw again, as sysbench does: only the upper three quarters of the hundredth are ever drawn.
+        // The same draw again, as in sysbench: only the upper three quarters of the hundredth are ever drawn.
         let middle = span * MIDDLE_SHARE;
         1 + (draw * (middle + 1.0) + span / 2.0 - middle / 2.0) as i64
     }

@@ -1,5 +1,5 @@
-//! Threads with a connection each that share out jobs, and end together: when all is done, when one fails, or
-//! when the process is asked to stop.
+//! Threads with a connection each that share jobs and end together: when all jobs are done, when one fails, or when
+//! the process is asked to stop.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -12,14 +12,14 @@ use base::stop::StopSignal;
 use mysql::{Closer, Connection, Options};
 
 const TICK: Duration = Duration::from_millis(100);
-/// What a statement at work may still take once we are to end; then the server is told to break it off.
+/// How long a running statement may still take at the end; then the server is told to kill it.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How the work of a pool ended, when no job failed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ended {
     Whole,
-    /// Somebody asked the process to stop.
+    /// The process was asked to stop.
     Stopped,
 }
 
@@ -41,8 +41,8 @@ impl<'a> WorkerPool<'a> {
         self.is_over.load(Relaxed)
     }
 
-    /// Does the jobs 0..`count` in this order, each on one of the connections; `on_tick` is called ten times a
-    /// second. The error is that of the first job that failed; the others end early then.
+    /// Does the jobs 0..`count` in this order, each on one of the connections; `on_tick` is called ten times per
+    /// second. Returns the error of the first job that failed; the others then end early.
     pub fn work(
         &self,
         count: usize,
@@ -105,7 +105,7 @@ impl<'a> WorkerPool<'a> {
         Ok(())
     }
 
-    /// Notes how to break off what this connection does.
+    /// Notes how to cancel this connection's work.
     fn enrol(&self, connection: &mut Connection) -> anyhow::Result<()> {
         let mut id = None;
         connection.query("SELECT CONNECTION_ID()", |_, row| {
@@ -116,8 +116,8 @@ impl<'a> WorkerPool<'a> {
         Ok(())
     }
 
-    /// A server does not notice that its client went away before the statement ends, so it is killed first; one
-    /// that does not even take a connection any more must not hold us.
+    /// A server notices a closed connection only when the statement ends, so the statement is killed first. A server
+    /// that accepts no connection must not block us.
     fn cancel(&self) {
         let workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
         if workers.is_empty() {
@@ -125,7 +125,7 @@ impl<'a> WorkerPool<'a> {
         }
         if let Ok(mut connection) = Connection::open(self.options) {
             for (id, _) in &workers {
-                // One that is through by now has no number any more.
+                // The number of a finished connection no longer exists.
                 let _ = connection.execute(&format!("KILL {id}"));
             }
         }

@@ -6,8 +6,8 @@ use super::replies::{Refusal, RefusalKind, Replies, Reply};
 use super::{Memcached, Operation};
 use engine::client::{Choice, Client, Failure, MALFORMED, Progress, Random};
 
-/// The text protocol has no numbers for errors: these are what its binary protocol says in the same cases
-/// (protocol_binary.h), far below the numbers of MySQL.
+/// The text protocol has no error numbers: these are from the binary protocol in the same cases
+/// (protocol_binary.h), far below MySQL's.
 const TOO_LARGE: u16 = 3;
 const INVALID_ARGUMENTS: u16 = 4;
 const UNKNOWN_COMMAND: u16 = 129;
@@ -20,18 +20,18 @@ pub struct MemcachedClient<'a> {
     phase: Phase,
     /// The operation that was chosen last.
     chosen: Operation,
-    /// The item of the operation at work.
+    /// The item of the current operation.
     item: u64,
-    /// What came for it.
+    /// Its reply so far.
     bytes: u64,
-    /// The key that was asked for, while a reply is compared with it.
+    /// The requested key, while a reply is compared with it.
     key: Vec<u8>,
 }
 
 #[derive(Clone, Copy)]
 enum Phase {
-    /// There is no login, but a server that stands still takes connections, too, and so do others than memcached:
-    /// only one that has answered is one to work with.
+    /// There is no login, but stalled servers and servers other than memcached also accept connections: only one that
+    /// has answered is used.
     Greeting,
     Idle,
     Working,
@@ -50,7 +50,7 @@ impl<'a> MemcachedClient<'a> {
         }
     }
 
-    /// A reply is whole.
+    /// A reply is complete.
     fn take(&mut self, reply: Reply) -> Progress {
         match (self.phase, self.chosen, reply) {
             (Phase::Greeting, _, Reply::Version) => {
@@ -71,7 +71,7 @@ impl<'a> MemcachedClient<'a> {
                 self.phase = Phase::Idle;
                 Progress::Failed(failure(refusal))
             }
-            // A server that did not understand a `set` takes the value for more commands.
+            // A server that did not understand a `set` reads the value as more commands.
             (_, _, Reply::Refused(refusal)) => Progress::Broken(failure(refusal)),
             _ => malformed("the reply to another request"),
         }
@@ -93,13 +93,13 @@ impl Client for MemcachedClient<'_> {
 
     fn receive(&mut self, mut input: &[u8], _out: &mut Vec<u8>, _random: &mut Random) -> Progress {
         if matches!(self.phase, Phase::Idle) {
-            return malformed("a reply that nobody asked for");
+            return malformed("an unexpected reply");
         }
         self.bytes += input.len() as u64;
         match self.replies.next(&mut input) {
             Err(what) => malformed(what),
             Ok(Some(reply)) if input.is_empty() => self.take(reply),
-            // The error says more than that something comes behind it.
+            // The error is more helpful than the fact that more bytes follow.
             Ok(Some(Reply::Refused(refusal))) => Progress::Broken(failure(refusal)),
             Ok(Some(_)) => malformed("more than one reply"),
             Ok(None) => Progress::Waiting,

@@ -1,17 +1,17 @@
-//! The items: what a number's key and value are. They hang on the number alone, so that whoever loads, drives and
-//! cleans means the same ones.
+//! The items: the key and value of a number. They depend only on the number, so that load, run and clean use the same
+//! ones.
 
 use serde::Deserialize;
 
 use crate::mix::mix;
 
-/// What tells our keys from others in the same cache.
+/// Distinguishes our keys from others in the same cache.
 const PREFIX: &[u8] = b"hr:";
 /// memcached's own limit.
 const LONGEST_KEY: usize = 250;
 /// The largest that `memcached -I` may be told to take.
 const LARGEST_VALUE: usize = 1 << 30;
-/// At how many places of the pool values begin. Few, so that the pool of small values stays in the first cache.
+/// At how many offsets of the pool values start. Few, so that the pool of small values stays in the L1 cache.
 const STARTS: u64 = 4096;
 
 /// Lengths of keys, all equally likely.
@@ -40,7 +40,7 @@ pub enum ValueBytes {
         min: usize,
         max: usize,
     },
-    /// Rounded up. What would be above `max` is drawn anew, which makes the mean smaller than `mean`.
+    /// Rounded up. Lengths above `max` are drawn again, which makes the mean smaller than `mean`.
     Exponential {
         mean: f64,
         max: usize,
@@ -86,7 +86,7 @@ impl ValueBytes {
     }
 }
 
-/// Of an item's number, three independent draws.
+/// Three independent draws from an item's number.
 #[derive(Clone, Copy)]
 enum Draw {
     KeyLength,
@@ -105,7 +105,7 @@ pub struct Items {
     count: u64,
     key_bytes: KeyBytes,
     value_bytes: ValueBytes,
-    /// Random bytes, of which every value is a stretch.
+    /// Random bytes; every value is a slice of them.
     pool: Vec<u8>,
 }
 
@@ -137,7 +137,7 @@ impl Items {
         self.count
     }
 
-    /// The prefix, and the number with as many zeros before it as its length wants: no two are alike.
+    /// The prefix, and the number padded with zeros to the key's length: all keys differ.
     pub fn write_key(&self, item: u64, out: &mut Vec<u8>) {
         let KeyBytes { min, max } = self.key_bytes;
         let length = min + scaled(Draw::KeyLength.bits(item), (max - min + 1) as u64) as usize;
@@ -160,7 +160,7 @@ impl Items {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// The same value every time, without an end of its life.
+    /// Always the same value, without expiry.
     pub fn write_set(&self, item: u64, out: &mut Vec<u8>) {
         let value = self.value(item);
         out.extend_from_slice(b"set ");

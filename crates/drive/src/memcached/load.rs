@@ -1,4 +1,4 @@
-//! Stores every item once, and deletes exactly these: over several connections at once, many requests in a batch.
+//! Stores every item once, and deletes exactly these: over several connections, with many requests per batch.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -18,13 +18,13 @@ use crate::load::progress::Progress;
 use base::stop::StopSignal;
 use engine::net::Address;
 
-/// Requests in a batch. Its replies (at most some 50 bytes each) fit into the smallest buffers of a socket, so that
-/// a server never waits for us to read them while we wait for it to read on.
+/// Requests per batch. Its replies (at most about 50 bytes each) fit into the smallest socket buffers, so that server
+/// and client never wait for each other to read.
 const BATCH: u64 = 128;
-/// What is sent at a time.
+/// How much is sent at a time.
 const PIECE_BYTES: usize = 256 * 1024;
 const READ_BYTES: usize = 16 * 1024;
-/// A server that stands still must not hold us.
+/// A stalled server must not block us.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(100);
@@ -54,7 +54,7 @@ pub fn run(options: &Options, shows_progress: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Deletes the items that `run` stores, those that exist. Whatever else is in the cache stays.
+/// Deletes the items that `run` stores, if they exist. Everything else in the cache stays.
 pub fn clean(options: &Options) -> anyhow::Result<()> {
     let workload = Memcached::new(options)?;
     let stop = StopSignal::install()?;
@@ -70,12 +70,12 @@ struct Work<'a> {
     write: fn(&Items, u64, &mut Vec<u8>),
     /// The replies that mean success.
     good: &'a [Reply],
-    /// What is done, and what has been done, to an item.
+    /// The verb and its participle, for messages.
     words: [&'static str; 2],
 }
 
 struct Done {
-    /// What went to the server.
+    /// Bytes sent to the server.
     bytes: u64,
     connections: usize,
 }
@@ -90,8 +90,8 @@ struct Shared {
 }
 
 impl Work<'_> {
-    /// Sends all requests; `on_tick` gets ten times a second for how many items the reply is there. The error is the
-    /// first that came; being asked to stop is one, too.
+    /// Sends all requests; `on_tick` gets the number of answered items ten times per second. Returns the first
+    /// error; a stop signal is also one.
     fn all(
         &self,
         address: &Address,
@@ -99,7 +99,7 @@ impl Work<'_> {
         mut on_tick: impl FnMut(u64),
     ) -> anyhow::Result<Done> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        // Two for each: while the server works on a batch another is made.
+        // Two per processor: while the server works on one batch, another is prepared.
         let connections = self.items.count().div_ceil(BATCH).min(2 * processors as u64) as usize;
         let opened: Result<Vec<File>, _> = (0..connections).map(|_| open(address)).collect();
         let sockets = opened.with_context(|| format!("cannot connect to {address}"))?;
@@ -126,7 +126,7 @@ impl Work<'_> {
                     failure = Some(anyhow!("asked to stop"));
                 }
                 if failure.is_some() && !shared.is_over.swap(true, Relaxed) {
-                    // Wakes those that wait. A socket that broke meanwhile needs none of it.
+                    // Wakes the waiting threads. A socket that broke in the meantime needs no waking.
                     sockets.iter().for_each(|socket| _ = shutdown(socket, Shutdown::Both));
                 }
             }
@@ -177,7 +177,7 @@ impl Work<'_> {
         let mut item = batch.start;
         while item < batch.end {
             let count = match socket.read(input) {
-                // With a limit set, a signal breaks a read off whatever its handler says: signal(7).
+                // With a timeout set, a signal interrupts a read regardless of SA_RESTART: signal(7).
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 count => count.map_err(explain)?,
             };
@@ -203,10 +203,10 @@ impl Work<'_> {
     }
 }
 
-/// A blocking connection. A file, because that reads and writes a socket of any family.
+/// A blocking connection. A file, because it reads and writes a socket of any family.
 fn open(address: &Address) -> io::Result<File> {
     let socket = address.socket(SocketFlags::empty())?;
-    // The limit of a send is that of a connect, too: socket(7).
+    // The timeout of a send also applies to a connect: socket(7).
     set_socket_timeout(&socket, Timeout::Send, Some(CONNECT_LIMIT))?;
     let connected = match address {
         Address::Unix(path) => connect(&socket, &SocketAddrUnix::new(path)?),
@@ -226,7 +226,7 @@ fn explain(error: io::Error) -> io::Error {
 }
 
 fn is_timeout(error: &io::Error) -> bool {
-    // EINPROGRESS is how a connect over TCP says it.
+    // A connect over TCP reports a timeout as EINPROGRESS.
     error.kind() == ErrorKind::WouldBlock
         || error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
 }

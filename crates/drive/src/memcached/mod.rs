@@ -4,7 +4,7 @@
 //! every server that only looks like one has it. The meta commands need version 1.6 and save some bytes; the binary
 //! protocol is deprecated.
 //!
-//! A `get` that finds nothing has ended well: a cache may miss. `rows` counts the hits, so the misses are `count` -
+//! A `get` that finds nothing has succeeded: a cache may miss. `rows` counts the hits, so the misses are `count` -
 //! `rows`. A `set` has no rows.
 
 pub mod client;
@@ -25,7 +25,7 @@ use mysql::Endpoint;
 pub struct Options {
     /// `host:port`, or the path of a Unix socket.
     pub address: String,
-    /// How many items there are.
+    /// The number of items.
     #[serde(default = "ten_thousand")]
     pub keys: u64,
     #[serde(default)]
@@ -39,7 +39,7 @@ pub struct Options {
     pub get_share: f64,
 }
 
-/// What the clients of all threads share.
+/// Shared by the clients of all threads.
 pub struct Memcached {
     items: Items,
     keys: Keys,
@@ -71,7 +71,7 @@ impl Memcached {
         })
     }
 
-    /// Only what the load has: an operation that never comes is none.
+    /// Only the operations that occur in the load.
     fn kinds(&self) -> &'static [Operation] {
         match self.get_share {
             1.0 => &[Operation::Get],

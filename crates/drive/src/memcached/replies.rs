@@ -1,7 +1,7 @@
-//! memcached's side of the classic text protocol, read as it comes. A value is skipped, not kept: one of any size
-//! takes no memory here.
+//! Parses memcached's replies in the classic text protocol as they arrive. Values are skipped, not kept: their size
+//! costs no memory here.
 
-/// memcached's own messages are far shorter, and so is the line before a value.
+/// memcached's own messages and the line before a value are far shorter.
 const LONGEST_LINE: usize = 2048;
 const LONGEST_KEY: usize = 250;
 
@@ -42,7 +42,7 @@ pub enum RefusalKind {
 #[derive(Default)]
 pub struct Replies {
     stage: Stage,
-    /// The begin of a line whose end has not come.
+    /// The start of a line whose end has not arrived.
     partial: Vec<u8>,
     key: Vec<u8>,
 }
@@ -52,10 +52,10 @@ enum Stage {
     /// The first line of a reply.
     #[default]
     First,
-    /// Bytes of a value that are still to come.
+    /// Missing bytes of a value.
     Data(u64),
     DataEnd,
-    /// What comes after the value of the only key that was asked for.
+    /// After the value of the only requested key.
     End,
 }
 
@@ -65,7 +65,7 @@ impl Replies {
         &self.key
     }
 
-    /// Takes bytes from the front of the input until a reply is whole; None: more must come. Fails with what is
+    /// Takes bytes from the front of the input until a reply is complete; None: it is not. Fails with what is
     /// malformed.
     pub fn next(&mut self, input: &mut &[u8]) -> Result<Option<Reply>, &'static str> {
         loop {
@@ -102,7 +102,7 @@ impl Replies {
         }
     }
 
-    /// Takes a whole line.
+    /// Takes a complete line.
     fn take(&mut self, line: &[u8]) -> Result<Option<Reply>, &'static str> {
         let line = line.strip_suffix(b"\r\n").ok_or("a line without a carriage return")?;
         let reply = match std::mem::take(&mut self.stage) {
@@ -159,7 +159,7 @@ mod tests {
     use super::{LONGEST_LINE, Refusal, RefusalKind, Replies, Reply};
     use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
-    /// All replies of a stream that comes in these pieces, and what is malformed behind them. A value comes with its
+    /// All replies of a stream that arrives in these pieces, and what is malformed after them. A value comes with its
     /// key.
     fn read(pieces: &[&[u8]]) -> (Vec<(Reply, Vec<u8>)>, Option<&'static str>) {
         let mut replies = Replies::default();

@@ -10,10 +10,10 @@ use super::Options;
 use base::error::AgentError;
 use mysql::{self, Connection};
 
-/// Queries at work at once, on a connection each.
+/// Concurrent queries, on a connection each.
 const MOST_CONNECTIONS: usize = 4;
 
-/// What became of one condition.
+/// The result of one condition.
 #[derive(Debug, Serialize)]
 pub struct Condition {
     /// Its number in clause 3.3.2.
@@ -29,7 +29,7 @@ struct Check {
     sql: &'static str,
 }
 
-/// Of a customer: what its delivered order lines are worth.
+/// The sum of a customer's delivered order lines.
 macro_rules! delivered {
     () => {
         "COALESCE((SELECT SUM(ol_amount) FROM tpcc_orders \
@@ -38,8 +38,8 @@ macro_rules! delivered {
     };
 }
 
-/// In the order of their numbers. What has an index is looked up row by row, in the order of the primary keys: on
-/// every server that is quicker than its own ways with a few hundred thousand groups, and takes no temporary table.
+/// In the order of their numbers. Indexed rows are looked up one by one, in primary key order: on every server that is
+/// faster than its own plans for a few hundred thousand groups, and needs no temporary table.
 const CHECKS: [Check; 12] = [
     Check {
         what: "warehouses: w_ytd = sum(d_ytd)",
@@ -81,7 +81,7 @@ const CHECKS: [Check; 12] = [
               STRAIGHT_JOIN tpcc_order_line ON ol_w_id = o_w_id AND ol_d_id = o_d_id AND ol_o_id = o_id \
               WHERE (ol_delivery_d IS NULL) <> (o_carrier_id IS NULL)",
     },
-    // The history has no index that finds anything: nothing but these checks reads it.
+    // The history has no useful index: only these checks read it.
     Check {
         what: "warehouses: w_ytd = sum(h_amount)",
         sql: "SELECT COUNT(*) FROM tpcc_warehouse \
@@ -106,7 +106,7 @@ const CHECKS: [Check; 12] = [
             " - COALESCE(paid, 0)"
         ),
     },
-    // As the specification writes it, without the deliveries, it holds until the first one.
+    // As the specification writes it, without the deliveries, it is true until the first delivery.
     Check {
         what: "districts: number of orders - number of new orders = 2100 + sum(c_delivery_cnt)",
         sql: "SELECT COUNT(*) FROM tpcc_district WHERE NOT \
@@ -120,7 +120,8 @@ const CHECKS: [Check; 12] = [
     },
 ];
 
-/// Checks all conditions, several at once; nothing may write to the tables meanwhile. In the order of their numbers.
+/// Checks all conditions, several concurrently; nothing may write to the tables meanwhile. In the order of their
+/// numbers.
 pub fn run(server: &mysql::Options, options: &Options) -> anyhow::Result<Vec<Condition>> {
     let found = count(&mut Connection::open(server)?, "SELECT COUNT(*) FROM tpcc_warehouse")?;
     // Empty tables violate nothing.
@@ -154,7 +155,7 @@ pub fn run(server: &mysql::Options, options: &Options) -> anyhow::Result<Vec<Con
     Ok(conditions)
 }
 
-/// The next check nobody is at; the long ones, which stand at the end, first.
+/// The next unstarted check; the long ones, which are at the end, first.
 fn take(next: &AtomicUsize) -> Option<(usize, &'static Check)> {
     let place = next.fetch_add(1, Ordering::Relaxed);
     let index = CHECKS.len().checked_sub(place + 1)?;

@@ -1,5 +1,5 @@
-//! Delivery (clause 2.7): the oldest undelivered order of each of the ten districts, all in one transaction, and while
-//! the client waits. The specification's is put into a queue.
+//! Delivery (clause 2.7): the oldest undelivered order of each of the ten districts, all in one transaction, while the
+//! client waits. In the specification it is queued.
 
 use rand::RngExt;
 
@@ -29,7 +29,7 @@ pub struct Delivery {
     warehouse: i64,
     carrier: i64,
     turn: Turn,
-    /// Districts are served in this order by all clients, so that none waits in a circle.
+    /// All clients serve the districts in this order, so that they cannot deadlock.
     district: i64,
     order: i64,
     customer: i64,

@@ -59,14 +59,14 @@ impl Options {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Times {
-    /// As the pacing of the trial says.
+    /// According to the trial's pacing.
     #[default]
     None,
     /// Clause 5.2.5: keying times, and think times that are exponential and cut at ten times their mean.
     Specification,
 }
 
-/// A kind of transaction; as a number its place among the operations.
+/// A kind of transaction; its number is its index among the operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     NewOrder,
@@ -76,7 +76,7 @@ enum Kind {
     StockLevel,
 }
 
-/// What clause 5.2 says of a kind.
+/// A kind's parameters from clause 5.2.
 struct Rule {
     kind: Kind,
     name: &'static str,
@@ -113,7 +113,7 @@ impl Kind {
 
     /// Exponential, cut at ten times the mean (clause 5.2.5.4).
     fn think_s(self, random: &mut Random) -> f64 {
-        // From above 0 to 1, so that the logarithm is a number.
+        // Above 0 and up to 1, so that the logarithm is finite.
         let share = 1.0 - random.random::<f64>();
         self.rule().mean_think_s * (-share.ln()).min(10.0)
     }
@@ -160,8 +160,8 @@ impl Workload for Tpcc {
     }
 }
 
-/// The warehouses of a client, and its district. Ten clients a warehouse are one for each district, as in the
-/// specification; where there are fewer clients than warehouses they share these out, so that all data is in use.
+/// The warehouses of a client, and its district. Ten clients per warehouse are one for each district, as in the
+/// specification; fewer clients than warehouses divide these among themselves, so that all data is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Home {
     first: i64,
@@ -193,7 +193,7 @@ impl Home {
 struct Terminal {
     home: Home,
     times: Times,
-    /// Of the transaction at work.
+    /// The current transaction.
     kind: Kind,
     /// It has not chosen yet.
     is_new: bool,
@@ -218,7 +218,7 @@ impl Terminal {
 
 impl Script for Terminal {
     fn choose(&mut self, random: &mut Random) -> Choice {
-        // A client begins as if it had worked before: else all would come at the end of the same keying time.
+        // A client starts as if it had worked before: otherwise all would send at the end of the same keying time.
         let last = if self.is_new { Kind::draw(random) } else { self.kind };
         self.is_new = false;
         self.kind = Kind::draw(random);

@@ -1,5 +1,5 @@
-//! New-Order (clause 2.4): an order of 5 to 15 items; one of a hundred names an item that does not exist, and is rolled
-//! back after all of the rest of its work.
+//! New-Order (clause 2.4): an order of 5 to 15 items; 1% name an item that does not exist, and are rolled back
+//! after the rest of their work.
 
 use rand::RngExt;
 
@@ -11,8 +11,8 @@ use crate::reply::Reply;
 use crate::script::{Random, Step};
 use mysql::request::Requests;
 
-/// All locking reads come before the first that does not lock: the snapshot that one takes is then never older than a row
-/// that we still have to lock, which a server with `innodb_snapshot_isolation` would refuse.
+/// All locking reads come before the first plain one: its snapshot is then never older than a row that is locked
+/// later, which a server with `innodb_snapshot_isolation` would refuse.
 #[derive(Clone, Copy)]
 enum Turn {
     Begin,
@@ -71,7 +71,7 @@ impl NewOrder {
         i64::from(line.supply_warehouse != self.warehouse)
     }
 
-    /// Goes on with the stock of this line, or with what comes after the last.
+    /// Continues with the stock of this line, or after the last line with the next step.
     fn stock_from(&mut self, line: usize, requests: &mut Requests<'_>) -> Turn {
         if line == self.valid_lines() {
             let mut values = requests.execute(Sql::CustomerOfOrder as usize);
@@ -118,7 +118,7 @@ impl NewOrder {
             .int(is_local.into());
     }
 
-    /// Goes on with the item of this line, or ends.
+    /// Continues with the item of this line, or ends.
     fn item_from(&self, line: usize, requests: &mut Requests<'_>) -> Turn {
         let Some(Line { item, .. }) = self.lines.get(line) else {
             requests.query("COMMIT");
@@ -179,7 +179,7 @@ impl Transaction for NewOrder {
         {
             last.item = ITEMS + 1;
         }
-        // All clients lock stock in one order, so that they wait for each other but never in a circle.
+        // All clients lock stock in the same order, so that they wait for each other but cannot deadlock.
         let valid = self.valid_lines();
         self.lines[..valid].sort_unstable_by_key(|line| (line.supply_warehouse, line.item));
     }

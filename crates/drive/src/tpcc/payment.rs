@@ -11,7 +11,7 @@ use crate::reply::Reply;
 use crate::script::{Random, Step};
 use mysql::request::Requests;
 
-/// C_DATA is never longer.
+/// The length limit of C_DATA.
 const LONGEST_DATA: usize = 500;
 
 #[derive(Clone, Copy, Default)]
@@ -65,7 +65,7 @@ impl Payment {
             .int(self.customer);
     }
 
-    /// What is known of the payment goes to the front of the data of a customer with bad credit.
+    /// Data about the payment is prepended to C_DATA of a customer with bad credit.
     fn pay_bad_customer(&self, data: &[u8], requests: &mut Requests<'_>) {
         let amount = self.amount_hundredths;
         let mut longer = Vec::with_capacity(data.len() + 64);

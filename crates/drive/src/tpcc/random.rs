@@ -13,8 +13,8 @@ const SYLLABLES: [&str; 10] =
     ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
 const ORIGINAL: &[u8] = b"ORIGINAL";
 
-/// NURand(A, x, y) of clause 2.1.6, with its constant C. The constants are the same in every trial, so that trials have
-/// the same popular rows and can be compared, and in every driver of a trial, as the clause demands.
+/// NURand(A, x, y) of clause 2.1.6, with its constant C. The constants are the same in every trial, so that trials
+/// have the same popular rows and can be compared, and in every driver of a trial, as the clause demands.
 pub struct NonUniform {
     a: i64,
     x: i64,
@@ -35,7 +35,7 @@ impl NonUniform {
     }
 }
 
-/// A text of a few bytes without a place on the heap.
+/// A short text without heap memory.
 #[derive(Clone, Copy)]
 pub struct Text<const SIZE: usize> {
     bytes: [u8; SIZE],
@@ -59,7 +59,7 @@ pub fn last_name(number: i64) -> Text<15> {
     name
 }
 
-/// The last name of a customer that is loaded: each once among the first thousand of a district.
+/// The last name of a loaded customer: the first thousand of a district have each name once.
 pub fn last_name_to_load(customer: i64, random: &mut Random) -> Text<15> {
     last_name(if customer <= 1000 { customer - 1 } else { LAST_NAME_LOAD.draw(random) })
 }
@@ -95,7 +95,7 @@ fn fill(random: &mut Random, characters: &[u8], out: &mut [u8]) {
     }
 }
 
-/// I_DATA and S_DATA: in one of ten, ORIGINAL stands somewhere.
+/// I_DATA and S_DATA: one in ten contains ORIGINAL at a random position.
 pub fn data(random: &mut Random) -> Text<50> {
     let mut text = alphanumeric::<50>(random, 26);
     if random.random_range(0..10) == 0 {
@@ -112,16 +112,16 @@ pub fn zip(random: &mut Random) -> Text<9> {
     text
 }
 
-/// The generator of one row. A row never depends on those before it: parts are loaded in parallel, and a batch that
+/// The generator of one row. A row never depends on earlier rows: parts are loaded in parallel, and a batch that
 /// lost a race is written again.
 pub fn of_row(seed: u64, table: u64, row: u64) -> Random {
     Random::seed_from_u64(mix(mix(seed ^ mix(table)) ^ row))
 }
 
-/// The customer whose order this is: orders 1 to 3,000 of a district are those of a random permutation of its customers.
-/// `key` names the district and the seed.
+/// The customer whose order this is: orders 1 to 3,000 of a district are those of a random permutation of its
+/// customers. `key` names the district and the seed.
 ///
-/// A Feistel network permutes 12 bits; a value that is no customer goes through it again, until it is one.
+/// A Feistel network permutes 12 bits; a value that is not a customer goes through it again, until it is one.
 pub fn permuted_customer(key: u64, order: i64) -> i64 {
     let mut value = (order - 1) as u64;
     loop {
@@ -163,7 +163,7 @@ mod tests {
                 counts[(law.draw(&mut random) - law.x) as usize] += 1;
             }
             let mean = draws / counts.len();
-            // An OR of two numbers has many ones: some values come often, some hardly ever.
+            // An OR of two numbers has many ones: some values are frequent, some rare.
             assert!(*counts.iter().max().unwrap() > 8 * mean);
             let seen = counts.iter().filter(|count| **count > 0).count();
             assert!(seen > counts.len() * 9 / 10, "{seen} of {}", counts.len());

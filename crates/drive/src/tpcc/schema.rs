@@ -1,5 +1,5 @@
-//! The nine tables of clause 1.3, with its column names. The tables' own names carry a prefix, because `drive clean`
-//! drops them and a database of somebody else may well have a table `customer`.
+//! The nine tables of clause 1.3, with its column names. The tables' names have a prefix, because `drive clean`
+//! drops them and a user's database may well have a table `customer`.
 
 /// Rows of `item`.
 pub const ITEMS: i64 = 100_000;
@@ -9,7 +9,7 @@ pub const DISTRICTS: i64 = 10;
 pub const CUSTOMERS: i64 = 3000;
 /// Orders of a district that are delivered when they are loaded: the first ones.
 pub const DELIVERED: i64 = 2100;
-/// The largest that the loader counts without a doubt; larger than any published result.
+/// The largest number that the loader can certainly handle; larger than any published result.
 pub const MOST_WAREHOUSES: i64 = 10_000_000;
 
 /// All tables, each after those that it refers to.
@@ -25,16 +25,16 @@ pub const TABLES: [&str; 9] = [
     "tpcc_order_line",
 ];
 
-/// Made after the rows are in: sorted once instead of grown in random order.
+/// Created after the load: sorted once instead of grown in random order.
 pub const INDEXES: [&str; 2] = [
     "ALTER TABLE tpcc_customer ADD INDEX tpcc_customer_by_name (c_w_id, c_d_id, c_last, c_first)",
     "ALTER TABLE tpcc_orders ADD INDEX tpcc_orders_by_customer (o_w_id, o_d_id, o_c_id, o_id)",
 ];
 
-/// The same bytes on every server, whatever its default is. It holds the 128 characters that clause 4.3.2.2 asks for.
+/// The same bytes on every server, regardless of its default. It has the 128 characters that clause 4.3.2.2 requires.
 const TABLE_OPTIONS: &str = "ENGINE=InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin";
 
-/// Statements that create the tables, in an order in which foreign keys find what they refer to.
+/// Statements that create the tables, referenced tables first.
 pub fn create_statements(foreign_keys: bool) -> Vec<String> {
     TABLES
         .iter()
@@ -47,7 +47,7 @@ pub fn create_statements(foreign_keys: bool) -> Vec<String> {
 }
 
 /// Columns with the primary key, and foreign keys. Counters and sums are wider than the specification's least,
-/// because without think times a warehouse gets more in an hour than it foresees in a year.
+/// because without think times a warehouse gets more orders in an hour than the specification expects in a year.
 fn definition(table: &str) -> (&'static str, &'static str) {
     match table {
         "tpcc_item" => (
@@ -89,7 +89,7 @@ fn definition(table: &str) -> (&'static str, &'static str) {
              PRIMARY KEY (c_w_id, c_d_id, c_id)",
             ", FOREIGN KEY (c_w_id, c_d_id) REFERENCES tpcc_district (d_w_id, d_id)",
         ),
-        // The specification's has no key; one costs little, and InnoDB would make a hidden one that replicas and
+        // It has no key in the specification. One costs little, and InnoDB would create a hidden one that replicas and
         // clusters cannot use.
         "tpcc_history" => (
             "h_id BIGINT NOT NULL AUTO_INCREMENT, h_c_id INT NOT NULL, h_c_d_id TINYINT NOT NULL, \

@@ -1,4 +1,4 @@
-//! Tests of the transactions, each played against a server that a test makes up.
+//! Tests of the transactions, each run against a scripted server.
 
 use std::sync::LazyLock;
 
@@ -21,13 +21,13 @@ use mysql::request::{Requests, Statement};
 const PLACE: Place = Place { warehouse: 2, district: 7, warehouses: 5 };
 const MISSING: &[&[&str]] = &[];
 
-/// What a made-up server says to a statement: rows, or none and how many it changed.
+/// A scripted server's answer: rows, or how many were changed.
 enum Said {
     Rows(&'static [&'static [&'static str]]),
     Changed(u64),
 }
 
-/// A server on which all is well. Every customer asked for by name is one of four; `credit` is theirs.
+/// A server on which everything succeeds. Every name belongs to four customers; all have `credit`.
 fn well(sql: &str, credit: &'static str) -> Said {
     let good: &[&[&str]] = &[&["GC", "first"]];
     let bad: &[&[&str]] = &[&["BC", "first"]];
@@ -57,7 +57,7 @@ fn well(sql: &str, credit: &'static str) -> Said {
     }
 }
 
-/// Plays a transaction whose input is drawn already; the statements as text, and how it ended.
+/// Runs a transaction whose input is already drawn; the statements as text, and how it ended.
 fn play(transaction: &mut dyn Transaction, mut server: impl FnMut(&str) -> Said) -> (Vec<String>, Step) {
     static STATEMENTS: LazyLock<Vec<Statement>> = LazyLock::new(|| statements::all().unwrap());
     let mut heard: Vec<String> = Vec::new();
@@ -110,7 +110,7 @@ fn keep(rows: &mut Rows, said: &[&[&str]]) {
     }
 }
 
-/// Draws and plays until one is found that `is_wanted`.
+/// Draws and runs transactions until one `is_wanted`.
 fn play_until<T: Transaction + Default>(
     credit: &'static str,
     is_wanted: impl Fn(&[String]) -> bool,
@@ -294,7 +294,7 @@ fn a_stock_level_looks_at_twenty_orders_of_the_own_district() {
     assert!(heard[2].contains("ol_o_id >= 2981 AND ol_o_id < 3001"), "{}", heard[2]);
 }
 
-/// Every statement that must find a row is told that there is none: the transaction fails, whatever it is.
+/// Every statement that must find a row gets none: every transaction fails.
 #[test]
 fn a_missing_row_is_a_failure() {
     fn check<T: Transaction + Default>(credit: &'static str) {
@@ -343,7 +343,7 @@ fn begun_anew_a_transaction_is_the_same() {
         for _ in 0..50 {
             transaction.draw(&PLACE, &mut random);
             let whole = play(&mut transaction, |sql| well(sql, "GC"));
-            // The row that is missing stands for whatever ends it half-way.
+            // The missing row represents any failure half-way.
             let mut left = whole.0.len() / 2;
             play(&mut transaction, |sql| match left.checked_sub(1) {
                 Some(rest) => {
@@ -407,13 +407,13 @@ fn times_are_keying_and_a_cut_exponential() {
 
 #[test]
 fn clients_share_out_warehouses_and_districts() {
-    // Ten clients a warehouse: each district once.
+    // Ten clients per warehouse: each district once.
     let mut all: Vec<_> = (0..30).map(|client| Home::of(client, 30, 3)).collect();
     assert!(all.iter().all(|home| home.count == 1));
     all.sort_by_key(|home| (home.first, home.district));
     let places: Vec<_> = all.iter().map(|home| (home.first, home.district)).collect();
     assert_eq!(places, (0..30).map(|n| (n / 10 + 1, n % 10 + 1)).collect::<Vec<_>>());
-    // Fewer clients than warehouses: each warehouse is somebody's, and of one only.
+    // Fewer clients than warehouses: each warehouse has exactly one client.
     for (clients, warehouses) in [(4, 10), (1, 7), (3, 3), (8, 100)] {
         let mut owned: Vec<_> = (0..clients)
             .flat_map(|client| {

@@ -1,13 +1,13 @@
 //! All statements of the five transactions. Every connection prepares each of them once.
 //!
-//! Sums of money are integers here, in hundredths, and become exact decimals in the server: a parameter that is
-//! text would make it calculate with floating point.
+//! Sums of money are integers here, in hundredths, and become exact decimals in the server: with a text
+//! parameter it would use floating point.
 
 use mysql::request::{Statement, Type};
 
 macro_rules! statements {
     ($($name:ident($($kind:ident),*) $sql:literal)*) => {
-        /// A statement; as a number its place in `all`.
+        /// A statement; its number is its index in `all`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Sql { $($name),* }
 
@@ -73,7 +73,7 @@ statements! {
         "INSERT INTO tpcc_history (h_c_id, h_c_d_id, h_c_w_id, h_d_id, h_w_id, h_date, h_amount, h_data) \
          VALUES (?, ?, ?, ?, ?, NOW(), ? * 0.01, ?)"
 
-    // Order-Status; it asks for the customers of a name, too.
+    // Order-Status; it also asks for the customers of a name.
     StateOfCustomer(Int, Int, Int)
         "SELECT c_balance, c_first, c_middle, c_last FROM tpcc_customer \
          WHERE c_w_id = ? AND c_d_id = ? AND c_id = ?"
@@ -84,7 +84,7 @@ statements! {
         "SELECT ol_i_id, ol_supply_w_id, ol_quantity, ol_amount, ol_delivery_d FROM tpcc_order_line \
          WHERE ol_w_id = ? AND ol_d_id = ? AND ol_o_id = ?"
 
-    // Delivery. Its reads lock: they are of rows that it changes.
+    // Delivery. Its reads lock the rows that it changes later.
     OldestNewOrder(Int, Int)
         "SELECT no_o_id FROM tpcc_new_order WHERE no_w_id = ? AND no_d_id = ? \
          ORDER BY no_o_id LIMIT 1 FOR UPDATE"

@@ -8,7 +8,7 @@ use crate::reply::Reply;
 use crate::script::{Random, Step};
 use mysql::request::Requests;
 
-/// How many orders are looked at.
+/// How many orders are checked.
 const LAST_ORDERS: i64 = 20;
 
 #[derive(Clone, Copy, Default)]

@@ -1,4 +1,4 @@
-//! What the five transactions share: where they happen, whom they are about, and how they go on.
+//! Shared by the five transactions: where they happen, their customer, and their steps.
 
 use rand::RngExt;
 
@@ -8,9 +8,9 @@ use crate::reply::Reply;
 use crate::script::{Random, Step};
 use mysql::request::Requests;
 
-/// A transaction: its input, and how far it has come. An error is a row that must exist and does not.
+/// A transaction: its input and its progress. An error is a missing row that must exist.
 pub trait Transaction {
-    /// Draws the input. It stays when the transaction is begun anew.
+    /// Draws the input. A restarted transaction keeps it.
     fn draw(&mut self, place: &Place, random: &mut Random);
 
     /// Writes the first request.
@@ -25,12 +25,12 @@ pub trait Transaction {
 pub struct Place {
     pub warehouse: i64,
     pub district: i64,
-    /// How many there are.
+    /// The number of warehouses.
     pub warehouses: i64,
 }
 
 impl Place {
-    /// Any warehouse but this one; this one where there is no other.
+    /// Another warehouse; this one if there is no other.
     pub fn other_warehouse(&self, random: &mut Random) -> i64 {
         if self.warehouses == 1 {
             return self.warehouse;
@@ -63,7 +63,7 @@ impl Who {
         }
     }
 
-    /// Asks for all customers of this last name.
+    /// Requests all customers with this last name.
     pub fn ask(name: i64, (warehouse, district): (i64, i64), requests: &mut Requests<'_>) {
         requests.keep_rows();
         let mut values = requests.execute(Sql::CustomersByName as usize);
@@ -77,12 +77,12 @@ impl Who {
     }
 }
 
-/// Checks that an update has found its row.
+/// Checks that an update matched its row.
 pub fn changed(reply: &Reply<'_>) -> Result<(), &'static str> {
     if reply.affected_rows == 1 { Ok(()) } else { Err("an update did not change exactly one row") }
 }
 
-/// A decimal with two digits after the point, in hundredths: `12.34` is 1234. None where it is anything else.
+/// A decimal with two digits after the point, in hundredths: `12.34` is 1234. None for anything else.
 pub fn hundredths(text: &[u8]) -> Option<i64> {
     let (whole, rest) = std::str::from_utf8(text).ok()?.split_once('.')?;
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

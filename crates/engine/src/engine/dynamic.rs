@@ -1,4 +1,4 @@
-//! Clients that come and go while the engine drives, and are given their work.
+//! Clients that come and go while the engine runs, and are assigned their work.
 
 use std::cmp::Reverse;
 
@@ -7,16 +7,16 @@ use super::slot::{Slot, State};
 use crate::client::{Assignment, Client, Failure, Turn};
 use crate::recorder::Times;
 
-/// A client that cannot connect holds up its work this long; then what is due of it fails.
+/// A client that cannot connect delays its work this long; then its due operations fail.
 const TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// Brings clients and their work to an engine.
 pub trait WorkSource<C: Client> {
-    /// Asked before each round. Says when it wants to be asked again at the latest, in ns of the driver's clock.
+    /// Called before each round. Returns when it must be called again at the latest, in ns of the driver's clock.
     fn feed(&mut self, engine: &mut Engine<'_, C>, now: u64) -> u64;
 }
 
-/// Nothing is given: all clients are there from the beginning and choose for themselves.
+/// Nothing is assigned: all clients exist from the start and choose for themselves.
 impl<C: Client> WorkSource<C> for () {
     fn feed(&mut self, _engine: &mut Engine<'_, C>, _now: u64) -> u64 {
         u64::MAX
@@ -24,12 +24,12 @@ impl<C: Client> WorkSource<C> for () {
 }
 
 impl<C: Client> Engine<'_, C> {
-    /// A client comes in, to connect at `due_ns`; its place is its own until `client` finds nobody there.
+    /// Adds a client, to connect at `due_ns`; its place is its own until it has left.
     pub fn enter(&mut self, number: usize, client: C, due_ns: u64) -> usize {
         let mut slot = Slot::new(client, number, self.config.seed);
         let place = match self.vacant.pop() {
             Some(place) => {
-                // A pause of whoever was there before stays void.
+                // A pause of the client that left this place stays void.
                 slot.generation = self.slots[place].generation.wrapping_add(1);
                 self.slots[place] = slot;
                 place
@@ -56,17 +56,17 @@ impl<C: Client> Engine<'_, C> {
         }
     }
 
-    /// How many clients are there.
+    /// The number of clients.
     pub fn client_count(&self) -> usize {
         self.slots.len() - self.vacant.len()
     }
 
-    /// Nobody else will come, and all have left: it was over with the last operation, but not before `least_ns`.
+    /// All clients have left and none will come: the load ended with the last operation, but not before `least_ns`.
     pub fn end(&mut self, least_ns: u64) {
         self.schedule.end_ns = self.recorder.last_end_ns().max(self.schedule.start_ns).max(least_ns);
     }
 
-    /// A free client goes on with what was given to it.
+    /// A free client continues with its assigned work.
     pub(super) fn take_turn(&mut self, place: usize, now: u64) {
         let slot = &mut self.slots[place];
         match slot.client.turn(slot.since_ns) {
@@ -92,14 +92,14 @@ impl<C: Client> Engine<'_, C> {
         }
     }
 
-    /// Asks those who let others go first.
+    /// Asks the held clients again.
     pub(super) fn ask_held(&mut self, now: u64) {
         let held = std::mem::take(&mut self.held);
         for &place in &held {
             let slot = &mut self.slots[place];
             slot.is_queued = false;
             if slot.state == State::Free {
-                // What it waited for is not our lateness.
+                // Its wait for others is not the driver's lateness.
                 slot.since_ns = now;
                 self.take_turn(place, now);
             }
@@ -126,7 +126,7 @@ impl<C: Client> Engine<'_, C> {
         self.vacant.push(place);
     }
 
-    /// What is due of a client that has not been able to connect for too long fails: somebody asked for it.
+    /// A client has not been able to connect for too long: its due operations fail, since they were asked for.
     pub(super) fn give_up(&mut self, place: usize, failure: &Failure, now: u64) {
         let slot = &mut self.slots[place];
         if slot.down_since_ns.is_none_or(|since| now < since + TIMEOUT_NS) {

@@ -1,7 +1,7 @@
-//! One thread of the driver: its connections, when they begin their operations, and what becomes of them.
+//! One thread of the driver: its connections, when they start their operations, and how these end.
 //!
-//! Connections never wait for each other: `net` says on which something happened, and a reply's next request goes
-//! out before the next reply is looked at.
+//! Connections never wait for each other: `net` reports which of them have events, and the request that follows a
+//! reply goes out before the next reply is read.
 
 pub mod dynamic;
 mod rounds;
@@ -26,7 +26,7 @@ pub struct EngineConfig {
     pub address: Address,
     /// None in a closed loop.
     pub arrivals: Option<Arrivals>,
-    /// Clients come and go, and say themselves what they begin and when: `Client::turn`.
+    /// Clients come and go, and `Client::turn` says what they start and when.
     pub is_assigned: bool,
     pub think_ns: u64,
     pub think: Think,
@@ -41,7 +41,7 @@ pub struct Engine<'a, C> {
     config: EngineConfig,
     slots: Vec<Slot<C>>,
     net: Net,
-    /// When resting and disconnected clients go on: instant, slot, its generation.
+    /// When resting and disconnected clients continue: instant, slot, its generation.
     pauses: BinaryHeap<Reverse<(u64, usize, u32)>>,
     /// Free clients of an open loop, the longest free first.
     free: VecDeque<usize>,
@@ -49,36 +49,36 @@ pub struct Engine<'a, C> {
     /// Clients that let others go first, and places whose client has left.
     held: Vec<usize>,
     vacant: Vec<usize>,
-    /// Places whose operation begins with the next submit.
+    /// Places whose operation starts with the next submit.
     unsent: Vec<usize>,
-    /// Operations at work.
+    /// Operations in progress.
     busy: usize,
     schedule: Schedule,
     recorder: Recorder,
     /// From the agreed start on.
     is_driving: bool,
-    /// A lost connection is made anew; before the trial it ends everything.
+    /// Lost connections are reopened; before the trial a lost one ends everything.
     reconnects: bool,
     connections_lost: u64,
     stop: &'a AtomicBool,
-    /// What a client wants to say; and, encrypted, how that goes and what came.
+    /// What a client sends; and on encrypted connections its bytes on the wire, and the decrypted input.
     out: Vec<u8>,
     wire: Vec<u8>,
     plain: Vec<u8>,
 }
 
-/// What a thread found, beside its seconds.
+/// The results of a thread, in addition to its seconds.
 pub struct Outcome {
     pub recorder: Recorder,
     pub connections_lost: u64,
-    /// Operations that had begun, or were due in an open loop, when the driver was stopped.
+    /// Operations in progress, or due in an open loop, when the driver was stopped.
     pub unfinished: u64,
     /// When the last operation ended, but not before the end of the schedule or the stop; of the driver's clock.
     pub end_ns: u64,
 }
 
 impl<'a, C: Client> Engine<'a, C> {
-    /// `clients` come with their numbers, which make their random numbers their own.
+    /// `clients` come with their numbers, which seed their random generators.
     pub fn new(
         config: EngineConfig,
         clients: impl Iterator<Item = (usize, C)>,

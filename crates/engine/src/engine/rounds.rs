@@ -1,4 +1,4 @@
-//! The rounds of a thread: what happened on its connections, what is due, what has taken too long.
+//! The rounds of a thread: events on its connections, what is due, what has taken too long.
 
 use std::cmp::Reverse;
 use std::io::ErrorKind;
@@ -18,19 +18,19 @@ use crate::recorder::{Recorder, Second, Times};
 use crate::schedule::Schedule;
 use base::clock::now_ns;
 
-/// How often deadlines, the end of a second and a wish to stop are looked at.
+/// How often deadlines, the end of a second and the stop flag are checked.
 const HOUSEKEEPING_NS: u64 = 20_000_000;
-/// Logins at work at once, a thread: a login takes 16 KiB here, and a place in the server's backlog.
+/// Concurrent logins per thread: a login takes 16 KiB here, and a place in the server's backlog.
 const LOGINS_AT_ONCE: usize = 32;
 /// The longest that one attempt to connect and log in may take.
 const CONNECT_LIMIT_NS: u64 = 10_000_000_000;
-/// How often those are asked again who let others go first: the others may be on another thread.
+/// How often held clients are asked again: the ones they wait for may be on another thread.
 const HELD_NS: u64 = 50_000;
-/// How long the server may take to close a connection that was told to end.
+/// How long the server may take to close a connection after the client's goodbye.
 const FAREWELL_NS: u64 = 1_000_000_000;
 
 impl<C: Client> Engine<'_, C> {
-    /// Connects all clients; the first that cannot ends it.
+    /// Connects all clients; stops at the first failure.
     pub fn connect_all(&mut self) -> Result<(), Failure> {
         let mut begun = 0;
         let mut done = 0;
@@ -40,7 +40,7 @@ impl<C: Client> Engine<'_, C> {
                 let now = now_ns();
                 match self.connect(begun, now) {
                     Ok(()) => last_begun_ns = now,
-                    // The backlog of a unix socket is full: the server has to let in those before us.
+                    // The backlog of a unix socket is full: the server must first accept the earlier ones.
                     Err(error)
                         if error.kind() == ErrorKind::WouldBlock
                             && now - last_begun_ns < CONNECT_LIMIT_NS =>
@@ -64,7 +64,7 @@ impl<C: Client> Engine<'_, C> {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Failure::new(CANNOT_CONNECT, "stopped while connecting"));
             }
-            // Logins end in about the order they began: those at the front make room for the next.
+            // Logins end in roughly the order they started: those at the front make room for the next.
             while done < begun && self.slots[done].state == State::Free {
                 done += 1;
             }
@@ -72,9 +72,9 @@ impl<C: Client> Engine<'_, C> {
         Ok(())
     }
 
-    /// Drives until all operations have ended that were begun, or were due, before the end of the schedule.
-    /// `over` gets each second when it is over, without a gap; `feed` brings clients and their work where these are
-    /// given.
+    /// Runs until every operation that started, or was due, before the end of the schedule has ended.
+    /// `over` gets each second when it is over, without a gap; `feed` brings clients and their work if these are
+    /// assigned.
     pub fn drive(
         mut self,
         schedule: Schedule,
@@ -101,7 +101,7 @@ impl<C: Client> Engine<'_, C> {
             }
             self.stamp_sends();
             self.net.wait(self.next_due_ns(now).min(next_round_ns).min(fed_ns));
-            // What came belongs to the second in which it came.
+            // A reply belongs to the second in which it arrived.
             self.end_seconds(self.net.came_ns(), &mut over);
             let mut replies = 0;
             while let Some((place, happened)) = self.net.pop() {
@@ -114,7 +114,7 @@ impl<C: Client> Engine<'_, C> {
         self.end_seconds(end_ns, &mut over);
         over(self.recorder.take_second());
         let mut unfinished = self.busy as u64;
-        // Nothing is due any more but where the driver was stopped.
+        // Arrivals are left only if the driver was stopped.
         self.next_arrival_ns = self.next_arrival_ns.filter(|arrival| *arrival < self.schedule.end_ns);
         while self.next_arrival_ns.is_some() {
             unfinished += 1;
@@ -123,7 +123,7 @@ impl<C: Client> Engine<'_, C> {
         Outcome { recorder: self.recorder, connections_lost: self.connections_lost, unfinished, end_ns }
     }
 
-    /// Hands out the seconds that are over at `now`.
+    /// Passes on the seconds that are over at `now`.
     fn end_seconds(&mut self, now: u64, over: &mut impl FnMut(Second)) {
         while now >= self.recorder.second_end_ns() {
             over(self.recorder.take_second());
@@ -171,7 +171,7 @@ impl<C: Client> Engine<'_, C> {
         }
     }
 
-    /// Deadlines, the wish to stop, and whether there is anything left to do.
+    /// Checks deadlines and the stop flag; whether there is anything left to do.
     fn keep_house(&mut self, now: u64) -> bool {
         if self.stop.load(Ordering::Relaxed) {
             self.schedule.end_ns = self.schedule.end_ns.min(now.max(self.schedule.start_ns));
@@ -194,18 +194,18 @@ impl<C: Client> Engine<'_, C> {
         if now < self.schedule.end_ns {
             return true;
         }
-        // The longest that the last operation may take, on a connection that may have to be made first.
+        // The last operation may take this long, and may have to reconnect first.
         if now > self.schedule.end_ns + self.config.timeout_ns {
             self.give_up_arrivals(now);
         }
         self.busy > 0 || self.next_arrival_ns.is_some()
     }
 
-    /// Operations that were due and never found a free client: the load was asked for, and nobody served it.
+    /// Operations that were due and never found a free client: they were asked for and not served.
     fn give_up_arrivals(&mut self, now: u64) {
         let failure = Failure::new(NO_ANSWER, "no client was free until the end of the trial");
         while let Some(arrival) = self.next_arrival_ns {
-            // Only a client that is not at work may choose: it would forget what it is at.
+            // Only a client without an operation may choose: another would lose track of its own.
             let operation = match self.slots.iter_mut().find(|slot| slot.state != State::Busy) {
                 Some(slot) => slot.choose(),
                 None => self.slots[0].operation,
@@ -227,7 +227,7 @@ impl<C: Client> Engine<'_, C> {
         None
     }
 
-    /// The next instant at which a client goes on by itself.
+    /// The next instant at which a client continues without an event.
     fn next_due_ns(&self, now: u64) -> u64 {
         let pause = self.pauses.peek().map(|Reverse((due, _, _))| *due);
         let arrival = self.next_arrival_ns.filter(|_| !self.free.is_empty());

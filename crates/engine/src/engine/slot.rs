@@ -1,4 +1,4 @@
-//! A client's place in the engine: its connection's state, and the operation at work on it.
+//! A client's place in the engine: the state of its connection, and its current operation.
 
 use rand::{RngExt, SeedableRng};
 use rustls::ClientConnection;
@@ -18,13 +18,13 @@ pub(super) struct Slot<C> {
     pub(super) operation: usize,
     pub(super) intended_ns: u64,
     pub(super) sent_ns: u64,
-    /// The operation has begun, and its first request is not with the kernel.
+    /// The operation has started, but its first request has not reached the kernel.
     pub(super) is_unsent: bool,
-    /// When the client became free, or began to connect.
+    /// When the client became free, or started to connect.
     pub(super) since_ns: u64,
     pub(super) retries_left: u32,
     pub(super) back_off_ns: u64,
-    /// When the chosen operation of a closed loop begins, from the choice to the begin.
+    /// When the chosen operation of a closed loop starts; set from its choice to its start.
     pub(super) rests_until_ns: Option<u64>,
     /// Since when there is no connection.
     pub(super) down_since_ns: Option<u64>,
@@ -32,7 +32,7 @@ pub(super) struct Slot<C> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nobody's place.
+    /// No client is here.
     Vacant,
     Down,
     Connecting,
@@ -40,7 +40,7 @@ pub(super) enum State {
     Free,
     Resting,
     Busy,
-    /// The server has been told; it closes the connection.
+    /// The client has said goodbye; the server closes the connection.
     Leaving,
 }
 

@@ -1,4 +1,4 @@
-//! What a client's turn is: something came for it, or something is due.
+//! A client's turn: an event on its connection, or something that is due.
 
 use std::cmp::Reverse;
 use std::io::{self, Read, Write};
@@ -13,13 +13,13 @@ use crate::net::Happened;
 use crate::recorder::Times;
 use base::clock::now_ns;
 
-/// Between attempts to reconnect: doubling, at most this, each shortened by a random part so that thousands of
-/// clients do not come back in one instant.
+/// Pauses between attempts to reconnect: they double up to the longest, and each is shortened by a random part so that
+/// thousands of clients do not reconnect in the same instant.
 const FIRST_BACK_OFF_NS: u64 = 10_000_000;
 const LONGEST_BACK_OFF_NS: u64 = 1_000_000_000;
 
 impl<C: Client> Engine<'_, C> {
-    /// Begins to connect.
+    /// Starts to connect.
     pub(super) fn connect(&mut self, place: usize, now: u64) -> io::Result<()> {
         let slot = &mut self.slots[place];
         slot.since_ns = now;
@@ -27,7 +27,7 @@ impl<C: Client> Engine<'_, C> {
         self.net.connect(place, &self.config.address)
     }
 
-    /// Something happened on a connection. Fails where one is lost before the trial.
+    /// Handles an event on a connection. Fails if one is lost before the trial.
     pub(super) fn react(&mut self, place: usize, happened: Happened) -> Result<(), Failure> {
         match happened {
             Happened::Connected => {
@@ -54,7 +54,7 @@ impl<C: Client> Engine<'_, C> {
     }
 
     fn receive(&mut self, place: usize) -> Result<(), Failure> {
-        // Not when we get to it: our work on the replies that came with it is not the server's.
+        // Not the current time: the driver's work on replies of the same batch is not the server's.
         let now = self.net.came_ns();
         let slot = &mut self.slots[place];
         self.out.clear();
@@ -75,14 +75,14 @@ impl<C: Client> Engine<'_, C> {
         self.follow(place, progress, now)
     }
 
-    /// Does what a client's progress asks for. `now` is when it came.
+    /// Does what a client's progress asks for. `now` is when the reply arrived.
     fn follow(&mut self, place: usize, progress: Progress, now: u64) -> Result<(), Failure> {
         match progress {
             Progress::Waiting => self.send(place),
             Progress::Encrypt(session) => {
                 self.send(place)?;
                 let slot = &mut self.slots[place];
-                // What was sent may have found the connection gone.
+                // The send may have found the connection closed.
                 if slot.state == State::Down {
                     return Ok(());
                 }
@@ -107,9 +107,9 @@ impl<C: Client> Engine<'_, C> {
             }
             Progress::Failed(failure) => {
                 let slot = &mut self.slots[place];
-                let is_mended = failure.is_lost_race && slot.retries_left > 0;
-                self.recorder.error(slot.operation, &failure, is_mended);
-                if is_mended {
+                let is_retried = failure.is_lost_race && slot.retries_left > 0;
+                self.recorder.error(slot.operation, &failure, is_retried);
+                if is_retried {
                     slot.retries_left -= 1;
                     self.out.clear();
                     let progress = slot.client.begin(&mut self.out, &mut slot.random);
@@ -146,8 +146,8 @@ impl<C: Client> Engine<'_, C> {
         sent.or_else(|error| self.connection_broke(place, lost(&error)))
     }
 
-    /// What was begun is sent now. Operations begin when their requests go to the kernel, not when they are queued:
-    /// what passes in between is ours, and that is the lateness.
+    /// Queued requests are sent now. Operations start when their requests go to the kernel, not when they are queued:
+    /// the time in between is the driver's lateness.
     pub(super) fn stamp_sends(&mut self) {
         if self.unsent.is_empty() {
             return;
@@ -163,7 +163,7 @@ impl<C: Client> Engine<'_, C> {
             if self.config.is_assigned {
                 self.recorder.lagged(now.saturating_sub(slot.intended_ns));
             } else if self.config.arrivals.is_none() {
-                // Nobody has asked before: in a closed loop a user is there when it asks.
+                // In a closed loop no request was due earlier than it is sent.
                 slot.intended_ns = now;
             }
         }
@@ -182,7 +182,7 @@ impl<C: Client> Engine<'_, C> {
         }
     }
 
-    /// A client may begin its next operation.
+    /// A client may start its next operation.
     pub(super) fn set_free(&mut self, place: usize, now: u64) {
         let slot = &mut self.slots[place];
         slot.since_ns = now;
@@ -203,8 +203,8 @@ impl<C: Client> Engine<'_, C> {
                 _ => {}
             }
         } else if now < self.schedule.end_ns {
-            // A client that lost its connection while it rested does not think anew: it would never begin where
-            // the server closes what rests that long.
+            // A client that lost its connection while it rested does not start another rest: if the server closes
+            // connections that rest that long, it would never send anything.
             let due_ns = match slot.rests_until_ns {
                 Some(due_ns) => due_ns,
                 None => now + slot.choose_with_pause(self.config.think, self.config.think_ns),
@@ -230,7 +230,7 @@ impl<C: Client> Engine<'_, C> {
         self.begin(place, intended_ns);
     }
 
-    /// Begins the chosen operation.
+    /// Starts the chosen operation.
     pub(super) fn begin(&mut self, place: usize, intended_ns: u64) {
         if intended_ns >= self.schedule.end_ns {
             return;
@@ -247,11 +247,11 @@ impl<C: Client> Engine<'_, C> {
         self.out.clear();
         let progress = slot.client.begin(&mut self.out, &mut slot.random);
         let now = slot.sent_ns;
-        // Only before the trial does a lost connection end anything.
+        // A lost connection is an error only before the trial.
         let _ = self.follow(place, progress, now);
     }
 
-    /// The connection is gone: before the trial that ends it, later the client reconnects.
+    /// The connection is lost: an error before the trial; later the client reconnects.
     fn connection_broke(&mut self, place: usize, failure: Failure) -> Result<(), Failure> {
         if !self.reconnects {
             return Err(failure);
@@ -260,7 +260,7 @@ impl<C: Client> Engine<'_, C> {
         Ok(())
     }
 
-    /// Closes the connection, and with it fails the operation at work.
+    /// Closes the connection; the current operation fails.
     pub(super) fn lose(&mut self, place: usize, failure: Failure, now: u64) {
         let slot = &mut self.slots[place];
         match slot.state {
@@ -317,7 +317,7 @@ fn lost(error: &io::Error) -> Failure {
     Failure::new(CONNECTION_LOST, error.to_string())
 }
 
-/// Decrypts what came; what the session has to answer by itself goes to `wire`.
+/// Decrypts the input; the TLS session's own answers go to `wire`.
 fn open(
     session: &mut ClientConnection,
     mut bytes: &[u8],
@@ -334,9 +334,9 @@ fn open(
     write_all(session, wire)
 }
 
-/// Encrypts what is to be sent.
+/// Encrypts the output.
 fn seal(session: &mut ClientConnection, bytes: &[u8], wire: &mut Vec<u8>) -> io::Result<()> {
-    // A request of megabytes is more than the session keeps by default.
+    // A request of megabytes exceeds the session's default buffer.
     session.set_buffer_limit(None);
     session.writer().write_all(bytes)?;
     write_all(session, wire)

@@ -1,4 +1,4 @@
-//! Level-triggered epoll, and a timer of its own: epoll_wait by itself knows no time below a millisecond.
+//! Level-triggered epoll with its own timer: epoll_wait only takes whole milliseconds.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,7 +28,7 @@ pub struct EpollNet {
     sockets: Vec<Option<Socket>>,
     events: Vec<Event>,
     looked_at: usize,
-    /// When the last wait returned, and how long before that the one before it had.
+    /// When the last wait returned, and how long before that the previous one returned.
     came_ns: u64,
     longest_unseen_ns: u64,
     buffer: Vec<u8>,
@@ -87,7 +87,7 @@ impl EpollNet {
     }
 
     pub fn close(&mut self, place: usize) {
-        // Closing the descriptor takes it out of the epoll, too.
+        // Closing the descriptor also removes it from the epoll.
         self.sockets[place] = None;
     }
 
@@ -123,7 +123,7 @@ impl EpollNet {
         while let Some(Event { data, flags }) = self.events.get(self.looked_at).copied() {
             self.looked_at += 1;
             if data.u64() == TIMER {
-                // It stays readable until it is set anew.
+                // It stays readable until it is set again.
                 self.timer_ns = 0;
                 continue;
             }
@@ -188,7 +188,7 @@ impl EpollNet {
     }
 }
 
-/// How much of it the socket took.
+/// How many bytes the socket took.
 pub fn send_now(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     let mut sent = 0;
     while sent < bytes.len() {

@@ -1,12 +1,12 @@
-//! The sockets of a thread, and what happens on them: by io_uring where the kernel has it and lets us, by epoll
-//! elsewhere.
+//! The sockets of a thread, and what happens on them: by io_uring if the kernel has and permits it, otherwise by
+//! epoll.
 //!
 //! Measured on one thread in a closed loop of prepared point selects over loopback TCP, Linux 6.18, in interleaved
-//! rounds: io_uring spends a fifth to a quarter less CPU an operation than epoll with 8 connections, and a third less
+//! rounds: io_uring spends a fifth to a quarter less CPU per operation than epoll with 8 connections, and a third less
 //! with 2,000 (`make bench` repeats it with `HEADRACE_IO`). One system call submits every request and takes every
 //! reply of a round, where epoll needs two for each and one more. Sends by a system call of their own, or as soon as
 //! the server has a CPU without a request, took more CPU or more calls, without more throughput. Multishot receives
-//! with shared buffers brought nothing beyond that.
+//! with shared buffers gained nothing more.
 
 mod address;
 mod epoll;
@@ -22,14 +22,14 @@ pub use self::happened::Happened;
 use self::uring::UringNet;
 use base::error::AgentError;
 
-/// The connections of one thread, each under the place of its client.
+/// The connections of one thread, each under its client's place.
 pub enum Net {
     Epoll(EpollNet),
     Uring(Box<UringNet>),
 }
 
 impl Net {
-    /// For so many clients. `HEADRACE_IO` may demand `epoll` or `uring`.
+    /// For this many clients. `HEADRACE_IO` may demand `epoll` or `uring`.
     pub fn open(clients: usize) -> anyhow::Result<Self> {
         match std::env::var("HEADRACE_IO").as_deref() {
             Ok("epoll") => Ok(Net::Epoll(EpollNet::open(clients)?)),
@@ -37,7 +37,7 @@ impl Net {
             Ok(other) => {
                 Err(AgentError::Input(format!("HEADRACE_IO={other}: there are epoll and uring")).into())
             }
-            // An old kernel has none, and a container or an administrator may forbid it.
+            // An old kernel lacks it, and a container or an administrator may forbid it.
             Err(_) => match UringNet::open(clients) {
                 Ok(net) => Ok(Net::Uring(Box::new(net))),
                 Err(_) => Ok(Net::Epoll(EpollNet::open(clients)?)),
@@ -53,7 +53,7 @@ impl Net {
         }
     }
 
-    /// Begins to connect; `Connected` or `Broken` tells how it ended.
+    /// Starts to connect; `Connected` or `Broken` reports the result.
     pub fn connect(&mut self, place: usize, address: &Address) -> io::Result<()> {
         match self {
             Net::Epoll(net) => net.connect(place, address),
@@ -61,7 +61,7 @@ impl Net {
         }
     }
 
-    /// Sends all of it in the end; bytes keep their order. io_uring queues it until `submit` or `wait`.
+    /// Sends all of it eventually, in order. io_uring queues it until `submit` or `wait`.
     pub fn send(&mut self, place: usize, bytes: &[u8]) -> io::Result<()> {
         match self {
             Net::Epoll(net) => net.send(place, bytes),
@@ -74,7 +74,7 @@ impl Net {
         matches!(self, Net::Uring(_))
     }
 
-    /// Whether as much is queued as may wait for each other.
+    /// Whether the queue is full.
     pub fn is_full(&self) -> bool {
         match self {
             Net::Epoll(_) => false,
@@ -89,8 +89,8 @@ impl Net {
         }
     }
 
-    /// When the last `wait` returned: all that `pop` hands out after it had come by then. The time that we take for
-    /// what came before is ours.
+    /// When the last `wait` returned: all that `pop` returns after it had arrived by then. The time spent on earlier
+    /// events is the driver's.
     pub fn came_ns(&self) -> u64 {
         match self {
             Net::Epoll(net) => net.came_ns(),
@@ -98,7 +98,7 @@ impl Net {
         }
     }
 
-    /// How long before `came_ns` it may have come: while we were at what came before it. 0 where we waited for it.
+    /// How long before `came_ns` it may have arrived, while the driver was busy with earlier events. 0 if it waited.
     pub fn longest_unseen_ns(&self) -> u64 {
         match self {
             Net::Epoll(net) => net.longest_unseen_ns(),
@@ -106,7 +106,7 @@ impl Net {
         }
     }
 
-    /// Closes the connection; nothing of it happens any more.
+    /// Closes the connection; it has no more events.
     pub fn close(&mut self, place: usize) {
         match self {
             Net::Epoll(net) => net.close(place),
@@ -122,7 +122,7 @@ impl Net {
         }
     }
 
-    /// The next thing that happened, without waiting.
+    /// The next event, without waiting.
     pub fn pop(&mut self) -> Option<(usize, Happened)> {
         match self {
             Net::Epoll(net) => net.pop(),
@@ -130,7 +130,7 @@ impl Net {
         }
     }
 
-    /// What came with the last `Received`.
+    /// The bytes of the last `Received`.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Net::Epoll(net) => net.bytes(),

@@ -1,7 +1,7 @@
 //! io_uring: requests and receives are queued, and one system call a round submits them and waits.
 //!
 //! Every buffer that the kernel writes to or reads from belongs to a `Socket` that stays where it is, untouched,
-//! until the kernel has said that it is done with it: that is what makes the `unsafe` below sound.
+//! until the kernel has reported that it is done with it: that is what makes the `unsafe` below sound.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,9 +19,9 @@ use super::happened::Happened;
 use base::clock::now_ns;
 
 const ENTRIES: u32 = 1024;
-/// Sends that one call submits at most: each takes the kernel some microseconds.
+/// The most sends that one call submits: each costs the kernel some microseconds.
 const SENDS_AT_ONCE: usize = 8;
-/// A socket takes at least as much at once where nothing is left in it of what was sent before.
+/// An empty socket buffer takes at least this much at once.
 const SURELY_SENT: usize = 16 * 1024;
 /// Small, because every connection has one; it grows where results are large.
 const FIRST_BUFFER: usize = 4 * 1024;
@@ -29,7 +29,8 @@ const LARGEST_BUFFER: usize = 64 * 1024;
 /// A socket keeps no larger buffer of what it sends: thousands may each send a long request once.
 const KEPT_OUTPUT: usize = 16 * 1024;
 
-/// IORING_RECVSEND_POLL_FIRST (Linux 5.19): nothing is there yet when we ask for the reply to what we send only now.
+/// IORING_RECVSEND_POLL_FIRST (Linux 5.19): the reply cannot have arrived when it is asked for, since the request
+/// is only sent now.
 const POLL_FIRST: u16 = 1;
 
 const CONNECT: u64 = 0;
@@ -41,7 +42,7 @@ pub struct UringNet {
     ring: IoUring,
     /// Whether the kernel says that something waits to be taken.
     tells_waiting: bool,
-    /// Under the number that stands in what the kernel returns. A closed socket stays until all has returned.
+    /// Under the number that completions carry. A closed socket stays until all its requests have returned.
     sockets: Vec<Option<Box<Socket>>>,
     vacant: Vec<usize>,
     /// Place of the client -> number of its socket.
@@ -54,7 +55,7 @@ pub struct UringNet {
     came_ns: u64,
     ready: usize,
     longest_unseen_ns: u64,
-    /// What came last is in this socket's buffer; the next receive waits until it was looked at.
+    /// The last received bytes are in this socket's buffer; its next receive waits until they were read.
     current: Option<(usize, usize)>,
 }
 
@@ -63,10 +64,10 @@ struct Socket {
     /// None: closed.
     place: Option<usize>,
     input: Vec<u8>,
-    /// On its way, and how much of it has gone.
+    /// Being sent, and how much of it has been sent.
     output: Vec<u8>,
     sent: usize,
-    /// To go when `output` has gone.
+    /// Sent after `output`.
     unsent: Vec<u8>,
     is_sending: bool,
     /// Requests that the kernel has not returned.
@@ -75,14 +76,14 @@ struct Socket {
 
 impl UringNet {
     pub fn open(clients: usize) -> io::Result<Self> {
-        // Completions are worked off where we wait for them, not in interrupts of our own work (Linux 6.1).
+        // Completions are processed while waiting for them, not in interrupts of other work (Linux 6.1).
         let deferred = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
             .build(ENTRIES);
         let tells_waiting = deferred.is_ok();
-        // From Linux 5.19 on at least without interrupts.
+        // Linux 5.19 and later: at least without interrupts.
         let ring = deferred
             .or_else(|_| IoUring::builder().setup_coop_taskrun().build(ENTRIES))
             .or_else(|_| IoUring::new(ENTRIES))?;
@@ -170,7 +171,7 @@ impl UringNet {
         let Some(number) = self.numbers[place].take() else { return };
         let Some(socket) = &mut self.sockets[number] else { return };
         socket.place = None;
-        // What the kernel still holds of it comes back with an error then.
+        // Requests that the kernel still holds then return with an error.
         let _ = shutdown(&socket.fd, Shutdown::Both);
         self.free_if_returned(number);
     }
@@ -181,13 +182,12 @@ impl UringNet {
         let limit = Timespec::new().sec(left_ns / 1_000_000_000).nsec((left_ns % 1_000_000_000) as u32);
         let arguments = SubmitArgs::new().timespec(&limit);
         self.queued_sends = 0;
-        // Sends complete in the call that makes them: it would return for them alone, and be called again at once.
-        // One that is left from before, or may be, is not waited for: replies would wait with it.
+        // Sends complete in the call that submits them: without counting them it would return for these only, and
+        // be called again immediately. Earlier sends are not waited for, since replies would wait with them.
         let wanted = if self.sends_out == self.new_sends { self.new_sends + 1 } else { 1 };
         self.new_sends = 0;
         let was_waiting = !self.tells_waiting || self.ring.submission().taskrun();
-        // Time is over, a signal came, or there are so many completions that they must be taken first: all of
-        // that shows in what `pop` finds.
+        // The time is over, a signal arrived, or there are too many completions: `pop` handles each case.
         let _ = self.ring.submitter().submit_with_args(wanted, &arguments);
         let now = now_ns();
         self.longest_unseen_ns = if was_waiting { now - self.came_ns } else { 0 };
@@ -232,7 +232,7 @@ impl UringNet {
     fn connected(&mut self, number: usize) -> io::Result<Option<Happened>> {
         let Some(socket) = &self.sockets[number] else { return Ok(None) };
         socket_error(&socket.fd)??;
-        // The kernel waits for us from here on; a non-blocking socket would return at once with nothing.
+        // From now on the kernel does the waiting; a non-blocking socket would return immediately with nothing.
         fcntl_setfl(&socket.fd, OFlags::empty())?;
         self.push_receive(number);
         Ok(Some(Happened::Connected))
@@ -277,7 +277,7 @@ impl UringNet {
         Ok(None)
     }
 
-    /// Receives again on the socket whose bytes were looked at.
+    /// Receives again on the socket whose bytes were read.
     fn receive_again(&mut self) {
         let Some((number, count)) = self.current.take() else { return };
         let Some(socket) = &mut self.sockets[number] else { return };
@@ -328,7 +328,7 @@ impl UringNet {
         }
     }
 
-    /// Hands what is queued to the kernel, without waiting.
+    /// Submits what is queued to the kernel, without waiting.
     pub fn submit(&mut self) {
         self.queued_sends = 0;
         // Interrupted, or too many completions wait: the entries stay queued for the next time.

@@ -1,4 +1,4 @@
-//! What a block device or NIC hangs on: drivers, PCI function, interrupts.
+//! What a block device or NIC is attached to: drivers, PCI function, interrupts.
 
 use super::files::Folder;
 
@@ -6,7 +6,7 @@ use super::files::Folder;
 pub struct Attachment {
     /// The driver nearest to the device (`sd`, `virtio_blk`, `nvme`, `mlx5_core`).
     pub driver: Option<String>,
-    /// The driver of the controller, where that is another one (`ahci`, `virtio-pci`).
+    /// The driver of the controller, if that is another one (`ahci`, `virtio-pci`).
     pub controller_driver: Option<String>,
     pub pci_address: Option<String>,
     pub numa_node: Option<u32>,
@@ -24,7 +24,7 @@ pub fn attachment(device: &Folder) -> Attachment {
         // Above the first PCI function there are only bridges, and those have interrupts of their own.
         if let Some(address) = uevent.lines().find_map(|line| line.strip_prefix("PCI_SLOT_NAME=")) {
             found.pci_address = Some(address.to_owned());
-            // -1 where the host has one node only.
+            // -1 if the host has only one node.
             found.numa_node = step.number::<i64>("numa_node").and_then(|node| u32::try_from(node).ok());
             found.irqs = step.names("msi_irqs").iter().filter_map(|irq| irq.parse().ok()).collect();
             if found.irqs.is_empty() {
@@ -40,11 +40,11 @@ pub fn attachment(device: &Folder) -> Attachment {
     found
 }
 
-/// The device's own folder and those of what it hangs on, nearest first.
+/// The device's own folder and those of its parents, nearest first.
 fn path_to_bus<'a>(device: &Folder<'a>) -> Vec<Folder<'a>> {
     let own = device.join("device");
     let mut steps = vec![own.clone(), own.join("device")];
-    // With multipathing the namespace hangs on a subsystem, which links to its controllers.
+    // With multipathing the namespace's parent is a subsystem, which links to its controllers.
     let controllers = own.names("").into_iter().filter(|name| is_nvme_controller(name));
     steps.extend(controllers.map(|name| own.join(&format!("{name}/device"))));
     let Some(target) = device.link("") else { return steps };

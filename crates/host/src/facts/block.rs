@@ -1,4 +1,4 @@
-//! Block devices: what they are, their queues, what they are made of.
+//! Block devices: type, queues, components.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::attachment::{Attachment, attachment};
 use super::files::Folder;
 
-/// Sysfs counts sizes and offsets in these, whatever the device's own block is.
+/// Sysfs counts sizes and offsets in these, regardless of the device's block size.
 const SECTOR_BYTES: u64 = 512;
 
 #[derive(Serialize)]
@@ -33,7 +33,7 @@ pub struct BlockDevice {
     numa_node: Option<u32>,
     queue: Queue,
     pub partitions: Vec<Partition>,
-    /// What this device is made of, and what is made of it.
+    /// The devices that this one is made of, and those made of it.
     slaves: Vec<String>,
     holders: Vec<String>,
     pub dm: Option<Dm>,
@@ -50,11 +50,11 @@ enum Kind {
     Dm,
     Loop,
     Md,
-    /// No hardware below: zram, nbd, rbd, drbd.
+    /// Without local hardware: zram, nbd, rbd, drbd.
     Virtual,
 }
 
-/// The attributes of `queue/`, under their own names where these say the unit.
+/// The attributes of `queue/`, under their own names if these include the unit.
 #[derive(Serialize)]
 struct Queue {
     scheduler: Option<String>,
@@ -76,7 +76,7 @@ struct Queue {
     logical_block_bytes: Option<u64>,
     physical_block_bytes: Option<u64>,
     minimum_io_bytes: Option<u64>,
-    /// 0 where the device names no optimum.
+    /// 0 if the device reports no optimum.
     optimal_io_bytes: Option<u64>,
     /// Null before blk-mq.
     hardware_queues: Option<usize>,
@@ -163,7 +163,7 @@ fn device(folder: &Folder, name: &str, ids: &HashMap<String, Vec<String>>) -> Op
         read_only: folder.flag("ro"),
         model: folder.line("device/model"),
         vendor: vendor(folder),
-        // virtio and NVMe keep it in different places.
+        // virtio and NVMe have it in different places.
         serial: folder.line("serial").or_else(|| folder.line("device/serial")),
         firmware: folder.line("device/firmware_rev").or_else(|| folder.line("device/rev")),
         wwid: folder.line("wwid").or_else(|| folder.line("device/wwid")),

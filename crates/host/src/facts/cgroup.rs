@@ -1,4 +1,4 @@
-//! Control groups: what a process is held to, by version 1, 2 or both.
+//! Control groups: the limits of a process, by version 1, 2 or both.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use super::files::Folder;
 use crate::mountinfo::Mount;
 
-/// A limit that may be switched off: `"max"`, as cgroup v2 says it.
+/// A limit that may be switched off: `"max"`, as in cgroup v2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
     Value(u64),
@@ -15,7 +15,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Understands `max`, `unlimited`, and what cgroup v1 means by no limit: -1, or a number of bytes near 2^63.
+    /// Understands `max`, `unlimited`, and cgroup v1's values for no limit: -1, or a number of bytes near 2^63.
     pub fn parse(text: &str) -> Option<Limit> {
         match text.trim() {
             "max" | "unlimited" | "-1" => Some(Limit::Max),
@@ -37,7 +37,7 @@ impl Serialize for Limit {
 }
 
 /// The limits that hold for one process: the tightest of its own group and all groups above.
-/// Null where the controller is off, or its files cannot be read.
+/// Null if the controller is off, or its files cannot be read.
 #[derive(Serialize)]
 pub struct Limits {
     /// Controller -> group; `""` is version 2.
@@ -51,7 +51,7 @@ pub struct Limits {
     cpuset_mems: Option<String>,
     memory_max_bytes: Option<Limit>,
     memory_high_bytes: Option<Limit>,
-    /// Version 2: swap alone. Version 1: memory and swap together.
+    /// Version 2: only swap. Version 1: memory and swap together.
     memory_swap_max_bytes: Option<Limit>,
     memory_and_swap_max_bytes: Option<Limit>,
     /// Threads and processes of the group together.
@@ -129,7 +129,7 @@ pub fn read(host: &Folder, hierarchies: &Hierarchies, text: &str) -> Limits {
     }
     let (mut cpus, mut mems) = (None, None);
     if let Some(folders) = v2("cpuset") {
-        // A group without files of its own has what the one above has.
+        // A group without its own files has the limits of its parent.
         cpus = folders.iter().find_map(|folder| folder.line("cpuset.cpus.effective"));
         mems = folders.iter().find_map(|folder| folder.line("cpuset.mems.effective"));
     } else if let Some(folders) = v1("cpuset") {
@@ -224,7 +224,7 @@ fn io_max(folder: &Folder) -> Vec<IoLimit> {
     text.lines().filter_map(parse).collect()
 }
 
-/// One file a kind, with lines `8:16 2097152` only for the devices that are limited.
+/// One file per kind of limit, with lines `8:16 2097152` only for the limited devices.
 fn blkio_throttle(folder: &Folder) -> Vec<IoLimit> {
     let table = |name: &str| -> BTreeMap<String, Limit> {
         let text = folder.text(&format!("blkio.throttle.{name}_device")).unwrap_or_default();

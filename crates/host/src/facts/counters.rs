@@ -1,10 +1,10 @@
-//! AUTO_INCREMENT columns that come near the largest number of their type.
+//! AUTO_INCREMENT columns that approach the largest number of their type.
 
 use std::collections::HashMap;
 
 use serde::Serialize;
 
-/// Fuller columns are of interest, and not more than these.
+/// Columns fuller than this are reported, at most this many.
 const FULL: f64 = 0.5;
 const MOST: usize = 20;
 
@@ -57,7 +57,7 @@ impl Counter {
     }
 }
 
-/// `smallint(5) unsigned` -> 65535. None for types that are no integers.
+/// `smallint(5) unsigned` -> 65535. None for types that are not integers.
 fn limit(column_type: &str) -> Option<u64> {
     let name = column_type.split([' ', '(']).next()?;
     let bits = match name {

@@ -8,7 +8,7 @@ use super::files::Folder;
 use crate::{cpuinfo, cpulist};
 
 /// Flags that decide how fast a server's hot paths can be (checksums, memory copies, clock reads, system
-/// calls under mitigations) or that say where the host runs.
+/// calls under mitigations) or that show where the host runs.
 const FLAGS: [&str; 28] = [
     "aes",
     "arat",
@@ -48,11 +48,11 @@ pub struct Cpu {
     model_number: Option<String>,
     stepping: Option<String>,
     microcode: Option<String>,
-    /// Of the flags that matter, those the first CPU has.
+    /// The relevant flags of the first CPU.
     flags: Option<Vec<String>>,
     online: Option<Vec<u32>>,
     online_count: Option<usize>,
-    /// Of the CPUs that are there: a guest may have room for many more.
+    /// Of the present CPUs: a guest may have room for many more.
     offline: Option<Vec<u32>>,
     isolated: Option<Vec<u32>>,
     sockets: Option<usize>,
@@ -120,7 +120,7 @@ struct IdleState {
 }
 
 impl Cpu {
-    /// Whether the CPUs have the flag `hypervisor`; `None` where they list no flags at all.
+    /// Whether the CPUs have the flag `hypervisor`; `None` if they list no flags.
     pub fn hypervisor_flag(&self) -> Option<bool> {
         self.flags.as_ref().map(|flags| flags.iter().any(|flag| flag == "hypervisor"))
     }

@@ -1,8 +1,8 @@
 //! Reading files of a host, live or a folder that holds one.
 //!
-//! What a kernel, driver or device does not have is `None`; what is there but cannot be read, or is not what
-//! its file promises, is `None` and an entry in the list of errors. So a caller never handles an error, and
-//! one unreadable file never costs the rest of the facts.
+//! What a kernel, driver or device does not have is `None`; a file that cannot be read or parsed is `None` and
+//! an entry in the list of errors. So callers never handle an error, and one unreadable file never costs the
+//! rest of the facts.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use base::error::AgentError;
 
-/// A file that is there and could not be read.
+/// A file that exists and could not be read.
 #[derive(Serialize)]
 pub struct ReadError {
     pub path: String,
@@ -33,7 +33,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// The host that `root` holds; the running one without it.
+    /// The host below `root`; without it the running one.
     pub fn open(root: Option<&Path>) -> anyhow::Result<Files> {
         let path = root.unwrap_or(Path::new("/"));
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -46,7 +46,7 @@ impl Files {
         Ok(Files { root: folder, live: root.is_none(), errors: RefCell::default() })
     }
 
-    /// The running host, not a folder that holds one: system calls and commands speak of the same host.
+    /// The running host, not a copy of one's files: system calls and commands refer to the same host.
     pub fn is_live(&self) -> bool {
         self.live
     }
@@ -75,12 +75,12 @@ impl Files {
         self.errors.borrow_mut().push(ReadError { path: path.to_owned(), error: error.to_string() });
     }
 
-    /// `None` for an error, which is noted unless it only says that the host has no such thing.
+    /// `None` for an error, which is noted unless it only means that the host has no such thing.
     fn known<T>(&self, path: &str, result: Result<T, Errno>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(errno) => {
-                // Attributes answer with EINVAL, ENODEV or EOPNOTSUPP where the driver has no value (the
+                // Attributes fail with EINVAL, ENODEV or EOPNOTSUPP if the driver has no value (the
                 // speed of a NIC without link); ESRCH is a process that ended; EISDIR is a folder among files.
                 let absent = matches!(
                     errno,
@@ -128,7 +128,7 @@ impl<'a> Folder<'a> {
         Folder { files: self.files, path }
     }
 
-    /// A path from the host's `/`, whatever this folder is.
+    /// A path from the host's `/`, regardless of this folder.
     pub fn absolute(&self, path: &str) -> Folder<'a> {
         Folder { files: self.files, path: path.trim_end_matches('/').to_owned() }
     }
@@ -158,7 +158,7 @@ impl<'a> Folder<'a> {
         self.bytes(name).map(|content| String::from_utf8_lossy(&content).into_owned())
     }
 
-    /// The text without white space around it; `None` where nothing is left.
+    /// The text without white space around it; `None` if nothing is left.
     pub fn line(&self, name: &str) -> Option<String> {
         let text = self.text(name)?;
         let line = text.trim();
@@ -192,7 +192,7 @@ impl<'a> Folder<'a> {
             Dir::new(fd)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
         });
         let mut names: Vec<String> = self.files.known(&path, listed).unwrap_or_default();
-        // Empty folders of a fixture are kept alive by a hidden file.
+        // A fixture keeps its empty folders with a hidden file.
         names.retain(|name| !name.starts_with('.'));
         names.sort_by_cached_key(|name| natural_key(name));
         names
@@ -245,7 +245,7 @@ fn parse_choice(line: &str) -> Choice {
     choice
 }
 
-/// Text and number in turn, so that comparing keys compares the numbers by value.
+/// Text and number alternate, so that comparing keys compares the numbers by value.
 fn natural_key(name: &str) -> Vec<(String, u64)> {
     let mut key = Vec::new();
     let mut rest = name;

@@ -22,11 +22,11 @@ pub struct FileSystem {
     super_options: Vec<String>,
     size_bytes: Option<u64>,
     free_bytes: Option<u64>,
-    /// Of the free bytes, those that an ordinary user may fill.
+    /// The part of the free bytes that unprivileged users may fill.
     available_bytes: Option<u64>,
 }
 
-/// File systems that hold data without a block device number of their own.
+/// File systems that hold data but have no block device number.
 const WITHOUT_DEVICE: [&str; 14] = [
     "9p",
     "bcachefs",
@@ -44,7 +44,7 @@ const WITHOUT_DEVICE: [&str; 14] = [
     "zfs",
 ];
 
-/// Asking these for their size may wait for ever when the server is gone.
+/// Asking these for their size may block forever if their server is unreachable.
 fn may_hang(kind: &str) -> bool {
     kind.starts_with("fuse")
         || ["9p", "ceph", "cifs", "glusterfs", "nfs", "nfs4", "smb3", "virtiofs"].contains(&kind)

@@ -1,4 +1,4 @@
-//! Interrupts: who raises them, where they may go, where they went.
+//! Interrupts: which device raises them, which CPUs may and did handle them.
 
 use std::collections::HashMap;
 
@@ -20,17 +20,17 @@ pub struct Irqs {
 struct Irq {
     irq: u32,
     chip: Option<String>,
-    /// What the drivers called their handlers: `eth0-TxRx-3`, `nvme0q1`.
+    /// The drivers' names for their handlers: `eth0-TxRx-3`, `nvme0q1`.
     action: Option<String>,
-    /// The NIC or block device, by /sys/.../msi_irqs or, where there is none, by a NIC's name in the action.
+    /// The NIC or block device, by /sys/.../msi_irqs or otherwise by a NIC's name in the action.
     device: Option<String>,
     /// A list, as the kernel prints and takes it.
     smp_affinity_list: Option<String>,
     effective_affinity_list: Option<String>,
     affinity_hint: Option<String>,
-    /// Whether the kernel refuses to move it. Known only where /sys/kernel/debug/irq is readable.
+    /// Whether the kernel refuses to move it. Known only if /sys/kernel/debug/irq is readable.
     managed: Option<bool>,
-    /// Since boot, one a CPU.
+    /// Since boot, one per CPU.
     counts: Vec<u64>,
 }
 
@@ -64,8 +64,8 @@ pub fn read(host: &Folder, owners: &HashMap<u32, String>, nics: &[&str]) -> Irqs
     Irqs { cpus: table.cpus, default_smp_affinity: host.line("proc/irq/default_smp_affinity"), lines }
 }
 
-/// Chip and action of `PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0`. Between the two stand, by kernel
-/// and architecture, the hardware number and the trigger, joined or not.
+/// Chip and action of `PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0`. Between the two are, depending on
+/// kernel and architecture, the hardware number and the trigger, joined or not.
 fn split_description(description: &str) -> (Option<String>, Option<String>) {
     let mut words = description.split_whitespace();
     let chip = words.next().map(str::to_owned);
@@ -75,7 +75,7 @@ fn split_description(description: &str) -> (Option<String>, Option<String>) {
 
 fn is_hardware_number_or_trigger(word: &str) -> bool {
     let trigger = word.trim_start_matches(|c: char| c.is_ascii_digit());
-    // Xen's chips name the kind of event channel instead: `-event`, `-virq`, `-ipi`.
+    // Xen's chips have the type of event channel instead: `-event`, `-virq`, `-ipi`.
     trigger.is_empty() || trigger.starts_with('-') || ["Edge", "Level", "None"].contains(&trigger)
 }
 

@@ -1,4 +1,4 @@
-//! NICs and how their packets are spread over CPUs.
+//! NICs and how their packets are distributed over CPUs.
 
 use serde::Serialize;
 
@@ -8,14 +8,14 @@ use super::files::Folder;
 #[derive(Serialize)]
 pub struct Interface {
     pub name: String,
-    /// Whether hardware, or a hypervisor's stand-in for it, is below.
+    /// Whether it has hardware, or a hypervisor's emulation of it.
     physical: bool,
     driver: Option<String>,
     controller_driver: Option<String>,
     pci_address: Option<String>,
     numa_node: Option<u32>,
     operstate: Option<String>,
-    /// Null without link, and where the driver does not know it.
+    /// Null without link, or if the driver does not know it.
     speed_mbit_s: Option<u64>,
     duplex: Option<String>,
     mtu_bytes: Option<u64>,
@@ -25,7 +25,7 @@ pub struct Interface {
     threaded_napi: Option<bool>,
     /// The bond or bridge that this one belongs to.
     master: Option<String>,
-    /// The interfaces that this one is made of.
+    /// The interfaces that are part of this one.
     lower: Vec<String>,
     rx_queues: Vec<RxQueue>,
     tx_queues: Vec<TxQueue>,
@@ -44,13 +44,13 @@ struct RxQueue {
 #[derive(Serialize)]
 struct TxQueue {
     queue: u32,
-    /// Null where there is nothing to choose: a NIC with one queue.
+    /// Null if there is no choice: a NIC with one queue.
     xps_cpus: Option<String>,
 }
 
 pub fn read(host: &Folder) -> Vec<Interface> {
     let folder = host.join("sys/class/net");
-    // The bonding driver keeps a file of its own between the interfaces.
+    // The bonding driver has its own file among the interfaces.
     let names = folder.names("").into_iter().filter(|name| name != "bonding_masters");
     names.map(|name| interface(&folder.join(&name), name)).collect()
 }

@@ -1,4 +1,4 @@
-//! Where the values of a server's variables come from, and values that SHOW cuts.
+//! Where the values of a server's variables come from, and values that SHOW truncates.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -6,10 +6,10 @@ use super::redact;
 use crate::server::query::rows;
 use mysql::Connection;
 
-/// Where SHOW VARIABLES of MySQL cuts a value; MariaDB shows all of it.
+/// The length at which MySQL's SHOW VARIABLES truncates a value; MariaDB shows all of it.
 const CUT_AT: usize = 1024;
 
-/// Whether more may follow. Counted as the server does, in characters.
+/// Whether it may be truncated. Counted in characters, as the server does.
 pub fn may_be_cut(value: &str) -> bool {
     value.len() >= CUT_AT && value.chars().count() == CUT_AT
 }
@@ -29,13 +29,14 @@ const SESSION_VARIABLES: &str = "SELECT VARIABLE_NAME FROM performance_schema.va
      (SELECT THREAD_ID FROM performance_schema.threads WHERE PROCESSLIST_ID = CONNECTION_ID())";
 
 /// The variables that a SET GLOBAL changed since the server started; on MariaDB without those that have their default
-/// again. MySQL notes any session's SET in the same place, so there only variables that no session has are known.
+/// again. MySQL records the SET of every session in the same place, so there only variables without a session value
+/// are known.
 pub fn set_since_start(connection: &mut Connection) -> Option<Vec<String>> {
     let sql = if connection.is_mariadb() {
         "SELECT LOWER(VARIABLE_NAME) FROM information_schema.SYSTEM_VARIABLES \
          WHERE GLOBAL_VALUE_ORIGIN = 'SQL' AND NOT (GLOBAL_VALUE <=> DEFAULT_VALUE)"
     } else {
-        // What the server set itself has no user.
+        // Values that the server set itself have no user.
         "SELECT VARIABLE_NAME FROM performance_schema.variables_info \
          WHERE VARIABLE_SOURCE = 'DYNAMIC' AND SET_USER IS NOT NULL"
     };
@@ -53,7 +54,7 @@ pub fn set_since_start(connection: &mut Connection) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// What SET PERSIST has written, without whatever looks like a password. MariaDB has no such file.
+/// What SET PERSIST has written, without values that look like passwords. MariaDB has no such file.
 pub fn persisted(connection: &mut Connection) -> Option<BTreeMap<String, String>> {
     if connection.is_mariadb() {
         return None;

@@ -40,9 +40,9 @@ pub fn os(host: &Folder) -> Os {
 
 #[derive(Serialize)]
 pub struct Virtualization {
-    /// The CPU flag `hypervisor`; null where the CPUs list no flags.
+    /// The CPU flag `hypervisor`; null if the CPUs list no flags.
     hypervisor_flag: Option<bool>,
-    /// `xen` on Xen, whatever the CPU says: a paravirtualised guest does not have the flag.
+    /// `xen` on Xen, regardless of the CPU: a paravirtualised guest does not have the flag.
     hypervisor: Option<String>,
     guest_kind: Option<String>,
     dmi_vendor: Option<String>,
@@ -70,7 +70,7 @@ pub fn clock_source(host: &Folder) -> Option<Choice> {
     })
 }
 
-/// Vulnerability -> what the kernel says of it (`Not affected`, `Mitigation: ...`, `Vulnerable`).
+/// Vulnerability -> the kernel's status for it (`Not affected`, `Mitigation: ...`, `Vulnerable`).
 pub fn mitigations(host: &Folder) -> BTreeMap<String, Option<String>> {
     let folder = host.join("sys/devices/system/cpu/vulnerabilities");
     folder.names("").into_iter().map(|name| (name.clone(), folder.line(&name))).collect()

@@ -13,7 +13,7 @@ pub fn pretty(value: &Value) -> String {
     text
 }
 
-/// `used`: what already stands on the line, beside the indentation.
+/// `used`: how much of the line is already used, in addition to the indentation.
 fn write_value(value: &Value, depth: usize, used: usize, out: &mut String) {
     let flat = value.to_string();
     let is_long = 2 * depth + used + flat.len() > LINE_CHARS;

@@ -8,7 +8,7 @@ use super::redact;
 
 const SERVERS: [&str; 3] = ["mariadbd", "memcached", "mysqld"];
 
-/// Parts of a library's file name -> the allocator it is.
+/// Parts of a library's file name -> its allocator.
 const ALLOCATORS: [(&str, &str); 3] =
     [("libjemalloc", "jemalloc"), ("libtcmalloc", "tcmalloc"), ("libmimalloc", "mimalloc")];
 
@@ -41,8 +41,8 @@ pub struct Server {
     cgroup: Option<Limits>,
 }
 
-/// By the process's maps: what LD_PRELOAD asked for may not have been there. One that is linked statically
-/// does not show and counts as the system's.
+/// By the process's maps: LD_PRELOAD may name a missing file. A statically linked allocator is not visible and
+/// counts as the system's.
 #[derive(Serialize, Debug, PartialEq)]
 struct Allocator {
     name: &'static str,
@@ -52,7 +52,7 @@ struct Allocator {
 
 #[derive(Serialize)]
 pub struct Irqbalance {
-    /// Null where it does not run.
+    /// Null if it does not run.
     pid: Option<u32>,
     version: Option<String>,
 }
@@ -92,10 +92,10 @@ pub fn read(host: &Folder, hierarchies: &Hierarchies) -> Processes {
     found
 }
 
-/// The server's name and the process's arguments, where it is a server.
+/// The server's name and the process's arguments, if it is a server.
 fn server_program(process: &Folder, comm: &str) -> Option<(&'static str, Vec<String>)> {
     let server = |name: &str| SERVERS.into_iter().find(|&server| server == name);
-    // A server of another distribution is started through its own loader, and the loader's name shows.
+    // A server of another distribution runs under its own loader, so the process has the loader's name.
     let by_loader = comm.starts_with("ld-") || comm.starts_with("ld.so");
     if server(comm).is_none() && !by_loader {
         return None;
@@ -177,7 +177,7 @@ fn limit(limits: &str, name: &str) -> (Option<Limit>, Option<Limit>) {
     (words.next().and_then(Limit::parse), words.next().and_then(Limit::parse))
 }
 
-/// `None` without maps: a process that ended, or one that belongs to somebody else.
+/// `None` without maps: the process ended, or belongs to another user.
 fn allocator(maps: &str) -> Option<Allocator> {
     let libraries = || maps.lines().filter_map(|line| Some(&line[line.find('/')?..]));
     let path = |library: &str| Some(library.trim_end_matches(" (deleted)").to_owned());

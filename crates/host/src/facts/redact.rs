@@ -1,4 +1,4 @@
-//! Taking secrets out of command lines.
+//! Removes secrets from command lines.
 
 pub const REMOVED: &str = "<removed>";
 
@@ -7,7 +7,7 @@ const SECRET_NAMES: [&str; 8] =
     ["pass", "pwd", "secret", "token", "credential", "sst_auth", "access_key", "filekey"];
 
 /// The arguments with everything that looks like a password replaced. Rather one value too many than one
-/// too few: `validate_password_length=8` is no secret, but nobody misses it either.
+/// too few: `validate_password_length=8` is not a secret, but rarely needed.
 pub fn command_line(arguments: &[String]) -> Vec<String> {
     let mut clean: Vec<String> = Vec::with_capacity(arguments.len());
     let mut value_follows = false;
@@ -33,7 +33,7 @@ pub fn command_line(arguments: &[String]) -> Vec<String> {
     clean
 }
 
-/// A server variable's value, or what stands for it. What is switched on or off, or not set, is no secret.
+/// A server variable's value, or its replacement. A switch or an empty value is not a secret.
 pub fn value<'a>(name: &str, value: &'a str) -> &'a str {
     let is_plain = ["", "ON", "OFF"].contains(&value);
     if !is_plain && (announces_secret(name) || holds_secret(value)) { REMOVED } else { value }

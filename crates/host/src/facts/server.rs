@@ -1,7 +1,7 @@
-//! How a live server is configured and what it holds, asked over a connection of our own.
+//! The configuration and content of a live server, read over a dedicated connection.
 //!
-//! Nothing is written and every statement has a time limit: a server with 100,000 tables is asked to open each of
-//! them for its sizes, and is left alone where that takes too long.
+//! Nothing is written and every statement has a time limit: sizes make a server open every table, which is given up
+//! if it takes too long, for example with 100,000 tables.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,11 +22,11 @@ use mysql::{Connection, Endpoint, Error, Options};
 const MOST_TABLES: u64 = 10_000;
 /// The longest that one statement may take, by the server's own clock.
 const STATEMENT_LIMIT_S: u64 = 3;
-/// And by ours, for a server that does not keep to its own.
+/// And by ours, for a server that ignores its own limit.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(STATEMENT_LIMIT_S + 2);
 
 const SYSTEM_SCHEMAS: &str = "('mysql', 'information_schema', 'performance_schema', 'sys')";
-/// Statement texts: whatever literal somebody wrote there is no setting.
+/// Variables that hold statement texts, which may contain literals.
 const STATEMENTS: [&str; 3] = ["init_connect", "init_replica", "init_slave"];
 
 #[derive(Serialize)]
@@ -36,32 +36,32 @@ pub struct Settings {
     version: String,
     version_text: String,
     version_comment: String,
-    /// SHOW GLOBAL VARIABLES, without whatever looks like a password; what it cuts is read as `@@GLOBAL`.
+    /// SHOW GLOBAL VARIABLES, without values that look like passwords; truncated ones are read as `@@GLOBAL`.
     variables: BTreeMap<String, String>,
     /// Variables that a SET GLOBAL changed since the start, sorted; on MySQL only those that sessions do not have.
-    /// Null where it is not known.
+    /// Null if unknown.
     set_since_start: Option<Vec<String>>,
-    /// MySQL: what mysqld-auto.cnf holds (SET PERSIST).
+    /// MySQL: the content of mysqld-auto.cnf (SET PERSIST).
     persisted: Option<BTreeMap<String, String>>,
     /// Names of the active ones, sorted.
     plugins: Option<Vec<String>>,
-    /// Without the system's own schemas; null where it took too long.
+    /// Without the system schemas; null if it took too long.
     engines: Option<Vec<Engine>>,
-    /// InnoDB's part of it where `engines` is null, from what InnoDB keeps itself.
+    /// InnoDB's part of it if `engines` is null, from InnoDB's own statistics.
     innodb_size: Option<Engine>,
     tables_without_primary_key: Option<u64>,
-    /// The fullest AUTO_INCREMENT columns; null where the tables were not looked at.
+    /// The fullest AUTO_INCREMENT columns; null if the tables were not read.
     auto_increment: Option<Vec<Counter>>,
     /// The file that holds all sessions' temporary InnoDB tables, which only a restart makes smaller.
     temporary_tablespace_bytes: Option<u64>,
-    /// One entry a channel; null where we may not know.
+    /// One entry per channel; null without the privilege.
     replication: Option<Vec<Channel>>,
-    /// Those that are connected; null where we may not know.
+    /// The connected ones; null without the privilege.
     replicas: Option<Vec<Replica>>,
     /// Where they connect from.
     replica_addresses: Option<Vec<String>>,
     performance_schema: Option<PerformanceSchema>,
-    /// The server's process on this host; null where it is elsewhere or is not known.
+    /// The server's process on this host; null if it is elsewhere or unknown.
     pid: Option<u32>,
     privileges_missing: Vec<&'static str>,
 }
@@ -83,7 +83,7 @@ struct PerformanceSchema {
     statement_digests: Option<bool>,
 }
 
-/// None where the server cannot be reached; each part that fails is an entry of `errors`.
+/// None if the server cannot be reached; each part that fails is an entry of `errors`.
 pub fn read(
     options: &Options,
     servers: &[Server],
@@ -115,7 +115,7 @@ pub fn read(
         replicas: asked.quietly(&mut connection, replication::replicas),
         replica_addresses: asked.quietly(&mut connection, replication::replica_addresses),
         performance_schema: asked.performance_schema(&mut connection, &text("performance_schema")),
-        // Last and dearest: a server that is cut short here has answered all else.
+        // Last and most expensive: if time runs out here, everything else is known.
         engines: None,
         innodb_size: None,
         tables_without_primary_key: None,
@@ -152,12 +152,12 @@ struct Asked<'a> {
     place: String,
     errors: &'a mut Vec<ReadError>,
     missing: Vec<&'static str>,
-    /// The connection is of no more use.
+    /// The connection is unusable.
     is_lost: bool,
 }
 
 impl Asked<'_> {
-    /// Notes an error, or the privilege whose lack it is.
+    /// Notes an error, or the missing privilege behind it.
     fn known<T>(&mut self, what: &str, privilege: &'static str, result: Result<T, Error>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -192,12 +192,12 @@ impl Asked<'_> {
         } else {
             &[
                 format!("SET SESSION max_execution_time = {}", STATEMENT_LIMIT_S * 1000),
-                // Otherwise MySQL 8 writes the sizes it had to look up into its own tables.
+                // Otherwise MySQL 8 stores the sizes it looked up in its own tables.
                 "SET SESSION information_schema_stats_expiry = 0".to_owned(),
             ]
         };
         for setting in settings {
-            // An old server without it is limited by our own clock only.
+            // An old server without it is limited only by our own clock.
             let _ = connection.execute(setting);
         }
     }
@@ -228,7 +228,7 @@ impl Asked<'_> {
         Some(found.into_iter().map(pair).collect())
     }
 
-    /// What few accounts may know, and nothing depends on: that it is missing is no error.
+    /// Optional values that few accounts may read: it is not an error if they are missing.
     fn quietly<T>(
         &mut self,
         connection: &mut Connection,
@@ -281,13 +281,13 @@ impl Asked<'_> {
         Some(PerformanceSchema { enabled, wait_instruments_enabled, statement_digests })
     }
 
-    /// Without it the list of statements shows our own only, and InnoDB's tables refuse.
+    /// Without it only our own statements are listed, and InnoDB's tables are denied.
     fn process_privilege(&mut self, connection: &mut Connection) {
         let sql = "SELECT NAME FROM information_schema.INNODB_METRICS LIMIT 1";
         self.ask(connection, "InnoDB's metrics", "PROCESS", sql);
     }
 
-    /// Whoever may not read all tables sees some of them or none, and no error says so.
+    /// An account that may not read all tables sees only some or none, without an error.
     fn sees_all_tables(&mut self, connection: &mut Connection) -> bool {
         let Some(rows) = self.ask(connection, "grants", "", "SHOW GRANTS") else { return false };
         let sees_all = rows.into_iter().flatten().flatten().any(|grant| {
@@ -296,7 +296,7 @@ impl Asked<'_> {
                 place.starts_with("*.* ")
                     && privileges.split(", ").any(|name| ["SELECT", "ALL PRIVILEGES"].contains(&name))
             };
-            // What a role may do is not listed: believe in it.
+            // The privileges of a role are not listed: assume that they suffice.
             grant.split_once(" ON ").is_none_or(grants_all)
         });
         if !sees_all {
@@ -341,7 +341,7 @@ impl Asked<'_> {
         Some(counters::fullest(read(counters::COLUMNS)?, read(counters::NEXT)?))
     }
 
-    /// Of what MySQL 8 has there, only the undo logs of temporary tables; each session's tables have their own file.
+    /// In MySQL 8 it holds only the undo logs of temporary tables; each session's tables have their own file.
     fn temporary_tablespace(&mut self, connection: &mut Connection) -> Option<u64> {
         let sql = if connection.is_mariadb() {
             "SELECT FILE_SIZE FROM information_schema.INNODB_SYS_TABLESPACES WHERE NAME = 'innodb_temporary'"
@@ -353,8 +353,8 @@ impl Asked<'_> {
         rows.first()?.first()?.as_deref()?.parse().ok()
     }
 
-    /// The sizes that InnoDB keeps of its tables for the optimiser, or of their files: a server that is too busy to open
-    /// its tables, or has too many, tells these at once. None where neither may be read.
+    /// The sizes that InnoDB keeps of its tables for the optimiser, or of their files: even a server that is too busy
+    /// to open its tables, or has too many, returns these immediately. None if neither may be read.
     fn innodb_size(&mut self, connection: &mut Connection, page_bytes: u64) -> Option<Engine> {
         let statistics = "SELECT COUNT(*), SUM(n_rows), SUM(clustered_index_size), SUM(sum_of_other_index_sizes) \
              FROM mysql.innodb_table_stats WHERE database_name NOT IN ('mysql', 'sys')";
@@ -367,7 +367,7 @@ impl Asked<'_> {
             if self.is_lost {
                 return None;
             }
-            // The error that matters is that of the sizes themselves.
+            // Only the error of the sizes themselves is reported.
             let Ok(found) = rows(connection, &sql) else { continue };
             let number = |column: usize| found.first()?.get(column)?.as_deref()?.parse::<u64>().ok();
             if let (Some(tables @ 1..), Some(data)) = (number(0), number(2)) {
@@ -398,7 +398,7 @@ fn number_of(version: &str) -> String {
     version.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect()
 }
 
-/// By who listens on the socket, the server's own pid file, or its data folder: only what is a server on this host.
+/// By the socket's peer, the server's pid file, or its data folder; only if that process is a server on this host.
 fn pid(
     connection: &Connection,
     endpoint: &Endpoint,
@@ -431,7 +431,7 @@ fn pid(
 fn pid_file(datadir: &str, variables: &BTreeMap<String, String>) -> Option<u32> {
     use std::io::Read;
     let path = std::path::Path::new(datadir).join(variables.get("pid_file")?);
-    // What the server names may be anything: a pipe must not hold us up, nor a large file.
+    // The server may name any file: neither a pipe nor a large file must block us.
     let file = openat(CWD, &path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut text = String::new();
     std::fs::File::from(file).take(32).read_to_string(&mut text).ok()?;

@@ -1,15 +1,15 @@
-//! The sysctls that matter to a server.
+//! The sysctls that are relevant to a server.
 
 use std::collections::BTreeMap;
 
 use super::files::Folder;
 
 /// Folder under /proc/sys, prefixes of the names that matter in it, prefixes to leave out. By prefix, because
-/// what a subsystem offers differs between kernels, and a knob that is missing here could not be explained.
+/// the sysctls of a subsystem differ between kernels, and a knob that is missing here could not be explained.
 const GROUPS: [(&str, &[&str], &[&str]); 7] = [
     // compact_memory and drop_caches only act; reading stat_refresh interrupts every CPU.
     ("vm", &[""], &["compact_memory", "drop_caches", "stat_refresh", "lowmem_reserve_ratio", "mmap_rnd_"]),
-    // The key of the receive hash is nobody's business.
+    // The key of the receive hash is secret.
     ("net/core", &[""], &["netdev_rss_key", "bpf_jit_"]),
     // So is the key of fast open.
     (

@@ -1,4 +1,4 @@
-//! The device's rungs, in files without a name: nothing is left behind, whatever ends this process.
+//! The device's rungs, in files without a name: nothing is left behind, however this process ends.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fs::File;
@@ -31,15 +31,15 @@ pub const RUNGS: [&str; 8] = [
 /// InnoDB's page.
 const PAGE: usize = 16 << 10;
 const MEGABYTE: usize = 1 << 20;
-/// As an O_DIRECT buffer must lie on every device there is.
+/// The alignment of an O_DIRECT buffer that suits every device.
 const ALIGNMENT: usize = 4096;
 const READERS: usize = 32;
-/// The log is written in a circle, as InnoDB's is.
+/// The log is circular, like InnoDB's.
 const LOG_BYTES: u64 = 16 << 20;
 const SMALLEST: u64 = 16 << 20;
-/// What a slow disk takes in this time is all it gets.
+/// On a slow disk the file is as large as can be written in this time.
 const FILL_TIME: Duration = Duration::from_secs(10);
-/// The file that grows begins anew there.
+/// The growing file starts again at this size.
 const LONGEST_APPEND: u64 = 64 << 20;
 
 /// A buffer that O_DIRECT takes.
@@ -79,7 +79,7 @@ impl Drop for Aligned {
     }
 }
 
-/// Where the files lie, and what is to be said of every rung there.
+/// The files' directory, and the notes for every rung there.
 pub struct Place {
     folder: PathBuf,
     pub file_system: String,
@@ -88,7 +88,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Refuses what is no folder: a device is never written to.
+    /// Refuses anything but a directory: a device is never written to.
     pub fn new(folder: &Path) -> anyhow::Result<Self> {
         let metadata = std::fs::metadata(folder)
             .map_err(|error| AgentError::Input(format!("--file {}: {error}", folder.display())))?;
@@ -119,7 +119,7 @@ impl Place {
         Ok(Self { folder: folder.to_owned(), file_system, source, spoiled_by })
     }
 
-    /// A file without a name (O_TMPFILE), or one whose name is gone at once where the file system has none.
+    /// A file without a name (O_TMPFILE), or one that is unlinked immediately if the file system lacks that.
     fn file(&self, flags: OFlags) -> anyhow::Result<File> {
         let mut options = File::options();
         options.read(true).write(true).mode(0o600);
@@ -185,7 +185,7 @@ pub fn rungs(place: &Place, size_bytes: u64, stop: &StopSignal) -> anyhow::Resul
     Ok((rungs, missing))
 }
 
-/// A ladder must not be what fills a server's disk.
+/// A ladder must not fill a server's disk.
 fn refuse_small(file: &File, size_bytes: u64, folder: &Path) -> anyhow::Result<()> {
     let room = fstatvfs(file)?;
     let (free, all) = (room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize);
@@ -227,7 +227,7 @@ fn write_all(file: &File, bytes: u64) -> anyhow::Result<()> {
     Ok(file.sync_all()?)
 }
 
-/// Reads or writes with O_DIRECT within the file: at random, except for 1 MB, which comes one after the other.
+/// Reads or writes with O_DIRECT within the file: at random, except for 1 MB, which is sequential.
 struct Direct {
     rung: &'static str,
     file: Arc<File>,
@@ -361,7 +361,7 @@ impl Rung for Parallel {
     }
 }
 
-/// A record over old ones, then fdatasync: what a commit asks of the device.
+/// Overwrites a record, then fdatasync: the device's part of a commit.
 struct Commit {
     rung: &'static str,
     file: Arc<File>,
@@ -430,7 +430,7 @@ impl Rung for Append {
         loop {
             let end = self.at + self.buffer.layout.size() as u64;
             if end > self.longest {
-                // Between two measurements, so that freeing its blocks is in none of them.
+                // Between two measurements, so that none of them includes freeing its blocks.
                 self.file.set_len(0)?;
                 self.at = 0;
                 continue;

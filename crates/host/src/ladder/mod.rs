@@ -1,4 +1,4 @@
-//! `ladder`: how long everything takes that a database waits for, from a cache to a commit, on this very machine.
+//! `ladder`: the latencies that a database waits for on this machine, from a cache access to a commit.
 
 mod device;
 mod network;
@@ -20,9 +20,9 @@ use mysql::{Connection, Options, ServerArguments};
 
 use self::rung::{About, Missing, Rung, Summary, summarise};
 
-/// No statement of ours takes longer unless the server stands still.
+/// Our statements take longer only if the server is stalled.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// A repetition that is under way when the time is over must not be all that a round has.
+/// The shortest round: a repetition still running at its end must not be its only one.
 const SHORTEST_TURN: Duration = Duration::from_millis(5);
 
 #[derive(Args)]
@@ -99,7 +99,7 @@ impl Memory {
     }
 }
 
-/// Measures, and prints JSON lines: start, a line a round, a line a rung, end.
+/// Measures, and prints JSON lines: start, one line per round, one per rung, end.
 pub fn run(arguments: &LadderArguments) -> anyhow::Result<()> {
     let begun = Instant::now();
     let stop = StopSignal::install()?;
@@ -190,8 +190,8 @@ impl Ladder {
         Ok(Self { rungs, missing, place, server })
     }
 
-    /// One round of warm-up that is thrown away, then the rounds; every rung has its turn in each, in a circle that
-    /// begins elsewhere every time, so that none always follows the same one.
+    /// One discarded warm-up round, then the rounds; each measures every rung, in a rotated order, so that no rung
+    /// always starts.
     fn measure(&mut self, budget: Duration, rounds: u32, stop: &StopSignal) -> anyhow::Result<()> {
         let turns = f64::from(rounds + 1) * self.rungs.len().max(1) as f64;
         let turn = budget.div_f64(turns).max(SHORTEST_TURN);

@@ -1,4 +1,4 @@
-//! Rungs of the network: 2 KB there and back, or how long a connection takes.
+//! Network rungs: 2 KB sent and returned, or the time to connect.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -10,12 +10,12 @@ use super::rung::{About, Missing, Rung, time_each};
 
 const MESSAGE: usize = 2048;
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Who speaks first does so within this after the connection stands.
+/// A service that sends first does so within this time of the connection.
 const GREETING: Duration = Duration::from_millis(300);
 /// Every connection leaves a port in TIME_WAIT for a minute, so there are never many.
 const CONNECTIONS_PER_ROUND: usize = 50;
 
-/// 2 KB to somebody who sends it back.
+/// 2 KB to a service that sends it back.
 pub struct Echo {
     rung: &'static str,
     stream: TcpStream,
@@ -24,17 +24,17 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// Over this host's loopback, to a thread of our own.
+    /// Over this host's loopback, to a thread of this process.
     pub fn loopback() -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen on the loopback")?;
         let stream = TcpStream::connect(listener.local_addr()?)?;
         let (mut other, from) = listener.accept()?;
-        // Somebody else of this host may have been quicker.
+        // Another process on this host may have connected first.
         if from != stream.local_addr()? {
             bail!("another program connected to our port");
         }
         other.set_nodelay(true)?;
-        // It ends when our side closes.
+        // The echo ends when this end closes.
         std::thread::spawn(move || {
             let mut message = [0; MESSAGE];
             while other.read_exact(&mut message).is_ok() && other.write_all(&message).is_ok() {}
@@ -48,7 +48,7 @@ impl Echo {
         )
     }
 
-    /// To an address that sends back what it gets.
+    /// To an address that echoes.
     fn to(address: &str) -> anyhow::Result<Self> {
         let stream = TcpStream::connect_timeout(&resolve(address)?, TIMEOUT)?;
         let method = format!("2 KiB over TCP to {address} and back");

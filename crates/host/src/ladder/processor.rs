@@ -15,18 +15,18 @@ use crate::{cpulist, meminfo};
 const LINE: usize = 64;
 /// u32s in a line.
 const STEP: usize = LINE / 4;
-/// So many steps that two readings of the clock (some 50 ns) are no part of the result.
+/// Enough steps that two clock readings (about 50 ns) do not affect the result.
 const STEPS: usize = 20_000;
 const BRANCHES: usize = 1 << 18;
 const LOCKS: usize = 20_000;
 const MEGABYTE: usize = 1 << 20;
-/// The memory's working set: several times the last cache, but no burden to the server beside us.
+/// The memory's working set: several times the last-level cache, but no burden on a server on the same host.
 const MEMORY_AT_LEAST: usize = 64 << 20;
 const MEMORY_AT_MOST: usize = 256 << 20;
 /// Long enough that a thread which wants a lock has stopped spinning and sleeps.
 const UNTIL_ASLEEP: Duration = Duration::from_micros(50);
 
-/// Sizes of the data caches of CPU 0, in bytes; what is unknown, or no level of this processor, is None.
+/// Sizes of the data caches of CPU 0, in bytes; None for unknown or missing levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Caches {
     pub l1: Option<usize>,
@@ -71,7 +71,7 @@ fn size(text: &str) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_mul(1 << shift).filter(|&size| size > 0)
 }
 
-/// The rungs that this processor has, and those it cannot show.
+/// The rungs for this processor, and those that cannot be measured.
 pub fn rungs(root: &Path) -> Rungs {
     let caches = Caches::read(root);
     let mut rungs: Vec<Box<dyn Rung>> = Vec::new();
@@ -129,7 +129,7 @@ fn virtual_timers(root: &Path) -> Option<String> {
     is_guest.then(|| "a virtual machine: CPUs and caches may be shared, and be taken away".to_owned())
 }
 
-/// What spoils every rung of this host.
+/// Conditions that distort every rung on this host.
 pub fn spoiled_everywhere(root: &Path) -> Vec<String> {
     let mut spoiled: Vec<String> = virtual_timers(root).into_iter().collect();
     let clock = root.join("sys/devices/system/clocksource/clocksource0/current_clocksource");
@@ -153,8 +153,8 @@ pub fn spoiled_everywhere(root: &Path) -> Vec<String> {
     spoiled
 }
 
-/// A chain of dependent loads through all lines of a working set in a random order, so that no load can begin before
-/// the one before it has ended and no prefetcher can guess it.
+/// A chain of dependent loads through all lines of a working set in a random order, so that no load can start before
+/// the previous one has ended and no prefetcher can predict it.
 struct Chase {
     rung: &'static str,
     chain: Vec<u32>,
@@ -165,7 +165,7 @@ struct Chase {
 impl Chase {
     fn new(rung: &'static str, bytes: usize, is_partly_cached: bool) -> Self {
         let mut chase = Self { rung, chain: cycle(bytes / LINE), at: 0, is_partly_cached };
-        // The first walk brings the lines to where they belong.
+        // The first walk warms the caches.
         chase.walk((bytes / LINE).min(4_000_000));
         chase
     }
@@ -221,7 +221,7 @@ impl Rung for Chase {
     }
 
     fn measure(&mut self, until: Instant, into: &mut Vec<f64>) -> anyhow::Result<()> {
-        // What ran between two rounds has thrown our lines out of the small caches.
+        // Work between two rounds has evicted our lines from the small caches.
         if self.chain.len() * 4 <= 8 << 20 {
             self.walk(self.chain.len() / STEP);
         }
@@ -251,7 +251,7 @@ struct Stream {
 
 impl Stream {
     fn new(bytes: usize) -> Self {
-        // Written, because pages that never were are all the same page of zeros.
+        // Written, because pages that were never written all map to the same page of zeros.
         Self { region: (0..bytes as u64 / 8).collect(), at: 0 }
     }
 }
@@ -280,7 +280,7 @@ impl Rung for Stream {
     }
 }
 
-/// The same loop over bits in a random and in a regular order; half of the random ones are guessed wrong.
+/// The same loop over bits in a random and in a regular order; half of the random ones are mispredicted.
 struct Branches {
     random: Vec<u8>,
     regular: Vec<u8>,
@@ -299,7 +299,7 @@ impl Branches {
     fn walk(bits: &[u8]) -> u64 {
         let mut sum = 0;
         for &bit in bits {
-            // The black boxes keep the compiler from making it a conditional move, which guesses nothing.
+            // The black boxes keep the compiler from using a conditional move, which has no prediction.
             if bit == 1 {
                 sum = black_box(sum + 1);
             } else {
@@ -339,7 +339,7 @@ impl Rung for Branches {
     }
 }
 
-/// Lock and unlock with nobody else there.
+/// Lock and unlock without contention.
 struct FreeLock(Mutex<u64>);
 
 fn lock_often(lock: &Mutex<u64>) {
@@ -401,7 +401,7 @@ impl Rung for FoughtLock {
                 lock_often(&self.0);
                 let end = Instant::now();
                 let rivals = others.load(Ordering::Relaxed) - before;
-                // Else the rival had no CPU, and nobody fought.
+                // Otherwise the rival had no CPU, and there was no contention.
                 if rivals >= LOCKS as u64 / 100 {
                     into.push(nanoseconds(end - start) / (LOCKS as u64 + rivals) as f64);
                 }
@@ -415,7 +415,7 @@ impl Rung for FoughtLock {
     }
 }
 
-/// From the unlock of one thread to the moment at which another, which has slept for the lock, has it.
+/// From the unlock of one thread to the moment at which another thread, asleep on the lock, gets it.
 struct HandOver;
 
 impl Rung for HandOver {
@@ -485,7 +485,7 @@ fn wait_for(counter: &AtomicU64, value: u64) {
     while counter.load(Ordering::Acquire) != value {
         std::hint::spin_loop();
         spins += 1;
-        // The other thread may need this very CPU.
+        // The other thread may need this CPU.
         if spins.is_multiple_of(10_000) {
             std::thread::yield_now();
         }

@@ -1,11 +1,10 @@
-//! What a rung is, and what its repetitions come to.
+//! A rung, and the summary of its repetitions.
 
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-/// One thing that takes time, measured again and again. `measure` works until `until`, and pushes how many ns each
-/// repetition took.
+/// A latency that is measured repeatedly. `measure` runs until `until`, and pushes how many ns each repetition took.
 pub trait Rung {
     fn about(&self) -> About;
 
@@ -13,15 +12,15 @@ pub trait Rung {
     fn measure(&mut self, until: Instant, into: &mut Vec<f64>) -> anyhow::Result<()>;
 }
 
-/// What a person must know to read the numbers.
+/// What a reader must know to interpret the numbers.
 #[derive(Clone, Debug, Serialize)]
 pub struct About {
     pub rung: &'static str,
     /// How it was measured; one repetition is what `per` says.
     pub method: String,
-    /// One repetition: one operation, or the mean of so many that the clock's own cost disappears.
+    /// One repetition: one operation, or the mean of enough to make the clock's own cost negligible.
     pub operations_per_repetition: usize,
-    /// What could make these numbers another thing than they seem.
+    /// What could make these numbers misleading.
     pub spoiled_by: Vec<String>,
 }
 
@@ -92,7 +91,7 @@ fn median(values: &[f64]) -> Option<f64> {
     quantile(&sorted, 0.5)
 }
 
-/// The smallest value that at least this share does not exceed.
+/// The smallest value that at least this share of the values does not exceed.
 fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied()

@@ -1,4 +1,4 @@
-//! The rung to the server, and what of its settings stands beside the rungs.
+//! The rung to the server, and the settings that are shown next to the rungs.
 
 use std::time::Instant;
 
@@ -38,15 +38,15 @@ impl Rung for RoundTrip {
     }
 }
 
-/// What the ladder's rungs are compared with. A value that the server does not tell (another vendor, no privilege) is
-/// null.
+/// What the ladder's rungs are compared with. A value that the server does not report (another vendor, no
+/// privilege) is null.
 #[derive(Debug, Default, Serialize)]
 pub struct ServerFacts {
     pub is_local: bool,
     pub buffer_pool_bytes: Option<u64>,
     /// Of the files of all InnoDB tablespaces.
     pub data_bytes: Option<u64>,
-    /// Reads that found their page nowhere in the pool, and all, since the server started.
+    /// Reads that missed the buffer pool, and all reads, since the server started.
     pub pool_misses: Option<u64>,
     pub pool_requests: Option<u64>,
     pub flush_log_at_trx_commit: Option<u64>,

@@ -1,4 +1,4 @@
-//! What sampling itself costs: the agent is a process of the host it measures.
+//! The cost of sampling itself: the agent is a process of the host it measures.
 
 use std::sync::atomic::Ordering;
 

@@ -1,6 +1,6 @@
 //! `sample`: raw counters of the host and its server every interval, never rates, as lines of JSON.
 //!
-//! Rates are derived by who reads the lines, so that a wrong formula never costs a re-run. Every sampler reports
+//! Readers of the lines derive the rates, so that a wrong formula never costs a second run. Every sampler reports
 //! its own success and cost; one that fails never stops the others.
 
 pub mod itself;
@@ -63,7 +63,7 @@ pub struct SampleArguments {
 /// Samples with those of `all` that the arguments name.
 ///
 /// # Errors
-/// For a list that names none of `all`, and where the output fails.
+/// If a list names none of `all`, or if the output fails.
 pub fn run(arguments: &SampleArguments, all: &[&'static Kind]) -> anyhow::Result<()> {
     if arguments.samplers.as_deref() == Some("list") {
         return list(all, std::io::stdout());
@@ -102,7 +102,7 @@ fn list(all: &[&Kind], mut output: impl std::io::Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Samples until the last tick. Fails only where the output does.
+/// Samples until the last tick. Fails only if the output does.
 fn sample_host(
     kinds: &[&'static Kind],
     host: &Host,
@@ -165,7 +165,7 @@ impl Running {
     }
 }
 
-/// Whether a host has no such source: the file is not there, or the kernel was booted without the feature.
+/// Whether a host has no such source: the file is missing, or the kernel was booted without the feature.
 fn is_absent(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|io| {
         matches!(io.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::Unsupported)

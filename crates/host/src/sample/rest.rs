@@ -1,25 +1,25 @@
-//! When a sampler is left out of a tick: because its kind is not due, or because its source is not there.
+//! When a sampler skips a tick: because its kind is not due, or because its source is missing.
 
 use std::time::{Duration, Instant};
 
-/// How long a sampler rests whose source this host or server does not have.
+/// How long a sampler rests if this host or server does not have its source.
 const ABSENT: Duration = Duration::from_secs(60);
-/// What does not sample every tick takes at most this part of the time: 1%.
+/// A sampler that does not run on every tick takes at most this part of the time: 1%.
 const COST_PART: u64 = 100;
 
-/// A server's sampler of every tick takes at most this part: 0.25%, because there are several of them.
+/// A server's sampler that runs on every tick takes at most this part: 0.25%, because there are several of them.
 const TICK_PART: u64 = 400;
-/// What would rest less than this samples every tick: on a busy host an answer waits some milliseconds for a CPU, which
-/// costs the server nothing.
+/// A sampler that would rest less than this does not rest: on a busy host an answer waits some milliseconds for a CPU,
+/// which costs the server nothing.
 const SHORTEST: Duration = Duration::from_secs(10);
-/// Nothing that samples every tick rests longer: a minute's watch needs more than its first and its last sample.
+/// The longest rest of a sampler of every tick: watching for a minute needs more than a first and a last sample.
 const LONGEST: Duration = Duration::from_secs(15);
-/// The cheapest of so many samples in a row is what one costs: one that waits in a stall is not dear.
+/// The cost is the cheapest of this many samples in a row: a sample that is delayed by a stall is not expensive.
 const RECENT: usize = 3;
 
 pub struct Rest {
     every: Duration,
-    /// What the source's last samples cost, where it is not ours alone that pays.
+    /// The cost of the last samples, if the server also pays for it.
     recent_ns: Option<[u64; RECENT]>,
     samples: usize,
     until: Option<Instant>,
@@ -27,22 +27,22 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// `every` is zero for what samples every tick.
+    /// `every` is zero for a sampler of every tick.
     pub fn new(every: Duration) -> Self {
         Self { every, recent_ns: None, samples: 0, until: None, is_absent: false }
     }
 
-    /// The same for questions to a server: the larger it is, the more their answers cost it.
+    /// The same for queries to a server, which cost more the larger it is.
     pub fn of_server(every: Duration) -> Self {
         Self { recent_ns: Some([0; RECENT]), ..Self::new(every) }
     }
 
-    /// Whether it rests. On the last tick nothing does but what is absent, so that counters span the whole time.
+    /// Whether it rests. On the last tick only absent sources do, so that counters span the whole time.
     pub fn is_on(&self, now: Instant, is_last: bool) -> bool {
         self.until.is_some_and(|end| now < end) && (self.is_absent || !is_last)
     }
 
-    /// After a sample: it is due a little sooner than it says, else a tick that came early would cost a whole round.
+    /// After a sample: due slightly early, otherwise a tick that comes early would cost a whole round.
     pub fn after_sample(&mut self, start: Instant, cost_ns: u64) {
         self.is_absent = false;
         if self.every.is_zero() {
@@ -63,14 +63,14 @@ impl Rest {
         (rest >= SHORTEST).then_some(rest.min(LONGEST))
     }
 
-    /// After the source was found missing; the error's message with what becomes of it.
+    /// The source is missing; the error's message and when it is tried again.
     pub fn after_absence(&mut self, start: Instant, message: &str) -> String {
         self.until = Some(start + ABSENT);
         self.is_absent = true;
         format!("{message}; tried again every {} s", ABSENT.as_secs())
     }
 
-    /// Ends it: another server may have what the old one had not.
+    /// Ends the rest: another server may have the source.
     pub fn end(&mut self) {
         self.until = None;
         self.recent_ns = self.recent_ns.map(|_| [0; RECENT]);

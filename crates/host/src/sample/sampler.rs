@@ -1,4 +1,4 @@
-//! What a sampler is; the lists of them are in `lib.rs` and `server/mod.rs`, beside the modules.
+//! The sampler interface; the lists of samplers are in `lib.rs` and `server/mod.rs`, next to the modules.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct Kind {
     pub source: Source,
     /// How often it samples at most; zero is every tick. First and last tick are sampled in any case.
     pub every: Duration,
-    /// Whether it runs where no list of samplers is given.
+    /// Whether it runs if no list of samplers is given.
     pub is_default: bool,
 }
 
@@ -36,7 +36,7 @@ impl Kind {
         Self { name, doc, source: Source::Server(sample), every: Duration::ZERO, is_default: true }
     }
 
-    /// What changes slowly, or costs the server more than a look.
+    /// Values that change slowly, or are expensive for the server.
     pub const fn every(self, seconds: u64) -> Self {
         Self { every: Duration::from_secs(seconds), ..self }
     }
@@ -48,13 +48,13 @@ impl Kind {
 
 /// A sampler at work on the host.
 pub trait Sample {
-    /// Adds the counters of this moment. On an error nothing that was added is kept.
+    /// Adds the current counters. On an error everything that was added is dropped.
     ///
     /// An `io::Error` of the kind `NotFound` or `Unsupported` says that this host has no such source.
     fn sample(&mut self, values: &mut Values) -> anyhow::Result<()>;
 }
 
-/// What samplers need to know of where they run.
+/// What samplers must know about the host.
 pub struct Host {
     pub root: PathBuf,
     pub processes: Selection,
@@ -71,7 +71,7 @@ pub struct Missed {
 /// Those of `all` in a comma-separated list, in the order of `all`; without a list all that can run.
 ///
 /// # Errors
-/// For a name that none has, and for a sampler of a server where there is none.
+/// For an unknown name, and for a server's sampler without a server.
 pub fn select(
     all: &[&'static Kind],
     list: Option<&str>,

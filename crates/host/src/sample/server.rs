@@ -1,5 +1,5 @@
-//! The server's samplers run in a thread of their own with one connection: a server that stands still makes
-//! gaps in its own samples only.
+//! The server's samplers run in their own thread with one connection: a stalled server causes gaps only in its own
+//! samples.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -17,12 +17,12 @@ use base::stop::StopSignal;
 use mysql::{CONNECT_TIMEOUT, Connection, Error, Options};
 
 pub const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// Between attempts to connect: 1, 2, 4 ... seconds, at most this.
+/// Pauses between attempts to connect: 1, 2, 4 ... seconds, up to this.
 const LONGEST_REST: Duration = Duration::from_secs(30);
-/// How long the end waits for a server that does not answer, once we were asked to stop.
+/// After a stop signal, how long to wait for a server that does not answer.
 const STOP_WAIT: Duration = Duration::from_secs(1);
 
-/// The thread at work.
+/// The sampling thread.
 pub struct ServerLoop {
     result: Receiver<anyhow::Result<()>>,
     stop: StopSignal,
@@ -54,7 +54,7 @@ pub fn spawn(
     std::thread::Builder::new()
         .name("server".to_owned())
         .spawn(move || {
-            // Nobody listens any more where the end did not wait for us.
+            // The receiver is gone if the end did not wait for this thread.
             let _ = sender.send(server.run(ticker, &output));
         })
         .context("cannot start the thread for the server")?;
@@ -62,8 +62,8 @@ pub fn spawn(
 }
 
 impl ServerLoop {
-    /// Waits for the last tick. A server that does not answer is left alone after its time limit, or soon
-    /// where we were asked to stop.
+    /// Waits for the last tick. A server that does not answer is given up after its time limit, or soon after a
+    /// stop signal.
     pub fn finish(self) -> anyhow::Result<()> {
         let mut end = Instant::now() + CONNECT_TIMEOUT + READ_TIMEOUT;
         let mut is_stopping = false;
@@ -97,7 +97,7 @@ struct Server {
 }
 
 impl Server {
-    /// Samples until the last tick. Fails only where the output does.
+    /// Samples until the last tick. Fails only if the output does.
     fn run(&mut self, mut ticker: Ticker, output: &Output) -> anyhow::Result<()> {
         let mut values = Values::default();
         let mut lines = Vec::new();
@@ -111,7 +111,7 @@ impl Server {
         }
     }
 
-    /// Appends a line for each sampler; none while the server is left alone after a failed attempt to connect.
+    /// Appends a line for each sampler; none during the pause after a failed attempt to connect.
     fn tick(&mut self, values: &mut Values, lines: &mut Vec<u8>, is_last: bool) {
         let start = Instant::now();
         if self.rests_until.is_some_and(|end| start < end) {
@@ -122,7 +122,7 @@ impl Server {
             match Connection::open(&self.options) {
                 Ok(connection) => {
                     self.session = Some(Session::new(connection));
-                    // A new server may have what the old one had not.
+                    // A new server may have sources that the old one lacked.
                     self.samplers.iter_mut().for_each(|sampler| sampler.rest.end());
                     (self.rest, self.rests_until) = (Duration::ZERO, None);
                 }
@@ -165,7 +165,7 @@ impl Server {
                     values.clear();
                     write_failure(lines, name, time_ns, cost_ns, &error.to_string());
                     // What the server itself refuses leaves the connection whole; after anything else the
-                    // next tick begins anew.
+                    // next tick reconnects.
                     if !matches!(error, Error::Server { .. }) {
                         broken = Some(error.to_string());
                         self.session = None;

@@ -23,7 +23,7 @@ impl From<Error> for Trouble {
     }
 }
 
-/// A connection and what was learnt of the server behind it.
+/// A connection and what is known about its server.
 pub struct Session {
     pub connection: Connection,
     /// Which form of each statement this server understands.

@@ -1,4 +1,4 @@
-//! Reading the same small kernel files again and again: they stay open, and their buffer is reused.
+//! Reads the same small kernel files repeatedly: they stay open, and their buffer is reused.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,7 +9,7 @@ use anyhow::Context;
 use super::sampler::Sample;
 use super::values::Values;
 
-/// A file that is read from its start every tick. Opening costs more than reading for most of /proc.
+/// A file that is read from its start on every tick. For most of /proc opening costs more than reading.
 pub struct KeptFile {
     path: PathBuf,
     file: Option<File>,
@@ -28,7 +28,7 @@ impl KeptFile {
             Ok(length) => std::str::from_utf8(&self.buffer[..length])
                 .with_context(|| format!("{} is not text", self.path.display())),
             Err(error) => {
-                // A device may have gone and come back under the same name: the next tick opens it anew.
+                // A device may have disappeared and returned under the same name: the next tick reopens it.
                 self.file = None;
                 Err(error).with_context(|| format!("cannot read {}", self.path.display()))
             }
@@ -55,7 +55,7 @@ impl KeptFile {
     }
 }
 
-/// Turns the text of one file into values; fails where the text is not what the kernel writes.
+/// Turns the text of one file into values; fails if the text is not what the kernel writes.
 pub type WriteValues = fn(&str, &mut Values) -> anyhow::Result<()>;
 
 struct TextSampler {
@@ -83,7 +83,7 @@ pub fn numbers(text: &str) -> impl Iterator<Item = u64> {
         let mut number = 0_u64;
         while let Some(digit) = rest.get(end).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10)
         {
-            // A counter past 64 bits cannot exist; a text of digits that long is no number of the kernel's.
+            // A counter past 64 bits cannot exist; that many digits are not a number of the kernel's.
             number = number.checked_mul(10)?.checked_add(u64::from(digit))?;
             end += 1;
         }

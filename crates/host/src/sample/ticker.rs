@@ -13,8 +13,8 @@ use rustix::time::{
 
 use base::stop::StopSignal;
 
-/// Yields the ticks of one loop. The kernel's timer keeps the schedule: a tick that comes late skips the
-/// moments it missed, counts them, and the next one is on time again.
+/// Yields the ticks of one loop. The kernel's timer keeps the schedule: a late tick skips and counts the missed
+/// moments, and the next one is on time again.
 pub struct Ticker {
     timer: OwnedFd,
     stop: StopSignal,
@@ -24,7 +24,7 @@ pub struct Ticker {
 }
 
 impl Ticker {
-    /// `last` is the number of the last tick; the first, at once, is 0.
+    /// `last` is the number of the last tick; the first one, immediate, is 0.
     pub fn start(
         interval: Duration,
         last: u64,

@@ -27,7 +27,7 @@ impl Values {
         self.number_text(label, itoa::Buffer::new().format(number));
     }
 
-    /// A number in JSON's own notation, written as it stands: a 64-bit float would lose digits of a counter.
+    /// A number in JSON's notation, copied unchanged: a 64-bit float would lose digits of a counter.
     pub fn number_text(&mut self, label: &str, number: &str) {
         if self.is_open {
             self.text.push(b',');
@@ -50,8 +50,8 @@ impl Values {
         self.value("", number);
     }
 
-    /// One metric a column. A row may be shorter than `names`: kernels append columns over the years, and
-    /// what a kernel does not count is left out, never zero.
+    /// One metric per column. A row may be shorter than `names`: kernels append columns over the years, and missing
+    /// counters are left out, never zero.
     pub fn table<'a, L, N>(&mut self, names: &[&str], rows: &'a [(L, N)])
     where
         L: AsRef<str> + 'a,
@@ -79,7 +79,7 @@ impl Values {
         self.clear();
     }
 
-    /// Forgets everything: a sampler that failed half-way must not leave a part of its values.
+    /// Drops everything: a sampler that failed half-way must not leave some of its values.
     pub fn clear(&mut self) {
         self.text.clear();
         self.is_open = false;
@@ -111,7 +111,7 @@ fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Whether a text is a number as JSON writes it, so that it may be copied into JSON as it stands.
+/// Whether a text is a number as JSON writes it, so that it may be copied into JSON unchanged.
 pub fn is_json_number(text: &[u8]) -> bool {
     fn digits(text: &[u8]) -> Option<&[u8]> {
         let count = text.iter().take_while(|byte| byte.is_ascii_digit()).count();

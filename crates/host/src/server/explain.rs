@@ -1,4 +1,5 @@
-//! `headrace-agent explain`: the plan of a statement that runs now, of the last one known of a digest, or of a given one.
+//! `headrace-agent explain`: the plan of a statement that runs now, of the last one known of a digest, or of a
+//! given one.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -14,13 +15,13 @@ use sql;
 
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 const TIME_LIMIT_S: u64 = 3;
-/// What may stand behind EXPLAIN. Whatever else a text begins with is not sent to the server.
+/// Allowed after EXPLAIN. A text that starts with anything else is not sent to the server.
 const EXPLAINABLE: [&str; 6] = ["SELECT", "WITH", "INSERT", "REPLACE", "UPDATE", "DELETE"];
 /// What a statement from outside may begin with: one that was captured and only reads.
 const READS: [&str; 2] = ["SELECT", "WITH"];
 /// A longer statement from outside is not explained.
 const MAX_TEXT_BYTES: u64 = 1 << 20;
-/// Where servers keep whole statements: MySQL 8 one a digest, MariaDB those of its history, where it is on.
+/// Where servers keep whole statements: MySQL 8 one per digest, MariaDB those of its history, if that is on.
 const SAMPLES: [&str; 4] = [
     "SELECT QUERY_SAMPLE_TEXT, SCHEMA_NAME FROM performance_schema.events_statements_summary_by_digest",
     "SELECT SQL_TEXT, CURRENT_SCHEMA FROM performance_schema.events_statements_current",
@@ -114,7 +115,7 @@ fn of_input(options: &Options) -> anyhow::Result<Plan> {
     plan_of(options, without_comments(text))
 }
 
-/// A text without the comments before its first word. Those that servers execute (`/*!`, `/*M!`) are no comments.
+/// A text without the comments before its first word. Those that servers execute (`/*!`, `/*M!`) are not comments.
 fn without_comments(text: &str) -> &str {
     let mut rest = text.trim_start();
     loop {
@@ -125,7 +126,7 @@ fn without_comments(text: &str) -> &str {
         } else {
             return rest;
         };
-        // A comment without an end leaves nothing.
+        // Nothing follows a comment without an end.
         rest = next.unwrap_or_default().trim_start();
     }
 }
@@ -146,7 +147,7 @@ fn plan_of(options: &Options, text: &str) -> anyhow::Result<Plan> {
 fn sample_of(connection: &mut Connection, digest: &str) -> Result<Option<(String, Option<String>)>, Error> {
     for table in SAMPLES {
         let sql = format!("{table} WHERE DIGEST LIKE '{digest}%' LIMIT 1");
-        // A table or column that this server does not have is no reason not to look further.
+        // If this server lacks a table or column, try the next source.
         let found = match rows(connection, &sql) {
             Err(Error::Server { .. }) => continue,
             found => found?,

@@ -1,8 +1,8 @@
 //! `headrace-agent histograms`: how often each latency occurred since the server started, as one JSON object.
 //!
-//! Two of them subtract to what happened in between. MySQL 8 counts in buckets 4.7% wide, for all statements and for
-//! each digest (performance_schema). MariaDB's plugin `query_response_time` counts all statements, in decades by default.
-//! Only buckets with a count are printed.
+//! The difference of two of them is what happened in between. MySQL 8 counts in buckets 4.7% wide, for all
+//! statements and for each digest (performance_schema). MariaDB's plugin `query_response_time` counts all
+//! statements, in decades by default. Only buckets with a count are printed.
 
 use std::io::Write;
 use std::time::Duration;
@@ -40,7 +40,7 @@ struct Histograms {
     /// `performance_schema` or `query_response_time`.
     source: &'static str,
     version: String,
-    /// Of the server; a copied data directory has the same one. Empty where there is none.
+    /// The server's; a copied data directory has the same one. Empty if there is none.
     uuid: String,
     uptime_s: u64,
     /// All bounds of the source, so that an absent bucket is known to be an empty one.
@@ -92,7 +92,8 @@ fn of_performance_schema(connection: &mut Connection, limit: u32) -> anyhow::Res
     for digest in &mut digests {
         digest.buckets = of_digest(connection, digest)?;
     }
-    // After the digests: a statement that ends in between belongs to no digest yet, but none is counted in its digest only.
+    // After the digests: a statement that ends in between belongs to no digest yet, but none is counted in its
+    // digest only.
     let t_ns = now_ns();
     let all = match buckets(connection, "FROM performance_schema.events_statements_histogram_global") {
         Err(error) if error.code() == Some(NO_SUCH_TABLE) => {
@@ -119,7 +120,7 @@ fn of_performance_schema(connection: &mut Connection, limit: u32) -> anyhow::Res
     })
 }
 
-/// The digests without their buckets. The rest of a full table has no digest, and no place here.
+/// The digests without their buckets. The statements that a full table sums up have no digest and are left out.
 fn top(connection: &mut Connection, limit: u32) -> Result<Vec<Digest>, Error> {
     let sql = format!(
         "SELECT SCHEMA_NAME, DIGEST, LEFT(DIGEST_TEXT, 1024) AS text, COUNT_STAR, \

@@ -13,7 +13,7 @@ pub const INNODB_MUTEX: Kind = Kind::server(
 )
 .every(10);
 
-/// MySQL walks the locks of all pages for it, and meanwhile nobody can make or drop such a lock.
+/// MySQL scans the locks of all pages for it, and meanwhile no such lock can be created or freed.
 const MAX_POOL_BYTES: u64 = 8 << 30;
 
 fn sample(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
@@ -38,8 +38,8 @@ fn sample(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
 
 const METRICS: [&str; 2] = ["waits", "os_waits"];
 
-/// `waits=7`, or as older servers have it `os_waits=7`, alone or among others. Latches of one kind (those of a
-/// partitioned hash, say) have a row each and the same name.
+/// `waits=7`, or on older servers `os_waits=7`, with or without other counters. Latches of one kind (for example
+/// those of a partitioned hash) have a row each and the same name.
 fn add(waits: &mut BTreeMap<String, [Option<u64>; 2]>, name: &str, status: &str) {
     for part in status.split([',', ' ']) {
         let Some((key, number)) = part.split_once('=') else { continue };

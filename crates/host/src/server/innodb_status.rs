@@ -1,7 +1,7 @@
-//! SHOW ENGINE INNODB STATUS: positions of the log, what is pending, who waits for a latch, transactions.
+//! SHOW ENGINE INNODB STATUS: log positions, pending I/O, waits for latches, transactions.
 //!
-//! The text holds statements of users, so nothing of it is kept but numbers and names of latches. A statement that
-//! imitates the text can be counted as a transaction; the log and what is pending are read after the last one.
+//! The text contains users' statements, so only numbers and names of latches are kept. A statement that imitates the
+//! text can be counted as a transaction; the log and pending I/O are read after the last one.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::sample::sampler::Kind;
 use crate::sample::session::{Session, Trouble};
 use crate::sample::values::Values;
 
-/// Not every second: InnoDB lists all its transactions for it, and meanwhile none can begin or end.
+/// Not every second: InnoDB lists all its transactions for it, and meanwhile none can start or end.
 pub const INNODB_STATUS: Kind = Kind::server(
     "innodb_status",
     "log positions, pending I/O, latch waiters, transactions (SHOW ENGINE INNODB STATUS; privilege PROCESS)",
@@ -29,7 +29,7 @@ fn sample(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// What a version does not print is None.
+/// None for values that a version does not print.
 #[derive(Debug, Default, PartialEq)]
 struct Status {
     history_list_length: Option<u64>,
@@ -42,7 +42,7 @@ struct Status {
     pending_writes: BTreeMap<String, u64>,
     pending_aio_reads: Option<u64>,
     pending_aio_writes: Option<u64>,
-    /// By file: `log`, `buffer pool`; no name where the server has one number.
+    /// By file: `log`, `buffer pool`; no name if the server has one number.
     pending_fsyncs: BTreeMap<String, u64>,
     /// By latch: its name, the place that made it, or the place that waits for it.
     semaphore_waiters: BTreeMap<String, u64>,
@@ -134,7 +134,7 @@ impl Status {
         }
     }
 
-    /// The sums of all pools stand first; with several pools each has such lines again.
+    /// The sums of all pools come first; with several pools each has such lines again.
     fn read_buffer_pool(&mut self, text: &str) {
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("Pending reads") {
@@ -201,13 +201,13 @@ impl Status {
 }
 
 /// The text beneath a title between two lines of dashes, as far as the next one; empty without it. A title may
-/// stand more than once, where a statement imitates it.
+/// occur more than once, if a statement imitates it.
 fn section<'a>(text: &'a str, title: &str, is_last_wanted: bool) -> &'a str {
     let head = format!("-\n{title}\n-");
     let found = if is_last_wanted { text.rfind(&head) } else { text.find(&head) };
     let Some(start) = found.map(|at| at + head.len()) else { return "" };
     let body = text[start..].split_once('\n').map_or("", |(_, body)| body);
-    // Each title stands between two lines of dashes and is in capitals.
+    // Each title is in capitals, between two lines of dashes.
     let mut end = 0;
     let mut lines = body.split_inclusive('\n').peekable();
     while let Some(line) = lines.next() {
@@ -246,7 +246,7 @@ fn first_number(text: &str) -> Option<u64> {
     text[..end].parse().ok()
 }
 
-/// `[0, 3, 1, 0] ,` or ` 4,`: a number a thread, or one.
+/// `[0, 3, 1, 0] ,` or ` 4,`: one number per thread, or a single one.
 fn sum_or_list(text: &str) -> Option<u64> {
     let list =
         text.trim_start().strip_prefix('[').and_then(|rest| rest.split_once(']')).map(|(list, _)| list);

@@ -1,7 +1,7 @@
-//! Who waits for whose lock: rows and tables' definitions, with the holder, as far as the server tells.
+//! Which connection waits for which lock, on rows and metadata, with the holder if the server reports it.
 //!
-//! Where it does not list the holders of metadata locks (MariaDB without the plugin metadata_lock_info), the holder is
-//! looked for: an open transaction that is older than the first wait. That is said to be a guess.
+//! If it does not list the holders of metadata locks (MariaDB without the plugin metadata_lock_info), the holder is
+//! guessed: the oldest open transaction from before the first wait. The output marks it as a guess.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::query::Named;
 use super::running::{Running, class_of};
 use mysql::{Connection, Error};
 
-/// More pairs than anybody reads; a hot row has one for each that waits.
+/// More pairs than anyone reads; a hot row has one for each waiting connection.
 const MOST: usize = 100;
 const NO_SUCH_TABLE: u16 = 1109;
 
@@ -19,7 +19,7 @@ const NO_SUCH_TABLE: u16 = 1109;
 pub struct Wait {
     /// `row` or `metadata`.
     lock: &'static str,
-    /// `database.table`; null where it is not known.
+    /// `database.table`; null if unknown.
     table: Option<String>,
     /// Ids of connections.
     waiter: u64,
@@ -27,7 +27,7 @@ pub struct Wait {
     /// Whether the server names the holder; else it is the oldest transaction that was open before the wait.
     is_certain: bool,
     waiter_class: Option<String>,
-    /// Null where the holder executes nothing, and its last statement is not known.
+    /// Null if the holder executes nothing, and its last statement is unknown.
     holder_class: Option<String>,
     holder_user: Option<String>,
     holder_host: Option<String>,
@@ -66,7 +66,7 @@ const MARIADB_METADATA: &str = "SELECT 0 AS waiter, THREAD_ID AS holder, \
 const TRANSACTIONS: &str = "SELECT trx_mysql_thread_id AS holder, \
     TIMESTAMPDIFF(SECOND, trx_started, NOW()) AS open_s FROM information_schema.INNODB_TRX \
     WHERE trx_mysql_thread_id <> 0 ORDER BY trx_started LIMIT 100";
-/// What a connection did last, which the server keeps for those that do nothing now.
+/// The last statement of a connection, which the server keeps for idle ones.
 const LAST: &str = "SELECT t.PROCESSLIST_ID AS id, LEFT(s.SQL_TEXT, 16384) AS text \
     FROM performance_schema.events_statements_current s JOIN performance_schema.threads t USING (THREAD_ID) \
     WHERE t.PROCESSLIST_ID IN ";
@@ -78,7 +78,7 @@ struct Pair {
     open_s: Option<u64>,
 }
 
-/// All waits of now. `connections` are the running ones, `waits_for_rows` how many wait for a row.
+/// All current waits. `connections` are the running ones, `waits_for_rows` how many wait for a row.
 pub fn read(
     connection: &mut Connection,
     performance_schema: bool,
@@ -133,13 +133,13 @@ fn pairs(connection: &mut Connection, sql: &str) -> Result<Vec<Pair>, Error> {
     Ok(found)
 }
 
-/// Without those whose holder waits itself: they only stand further ahead in the queue.
+/// Without those whose holder also waits: it is only further ahead in the queue.
 fn behind_nobody(pairs: Vec<Pair>) -> Vec<Pair> {
     let waiters: BTreeSet<u64> = pairs.iter().map(|pair| pair.waiter).collect();
     pairs.into_iter().filter(|pair| !waiters.contains(&pair.holder)).collect()
 }
 
-/// A pair a waiter with the holder that the server names, or with the oldest transaction that was open before.
+/// One pair per waiter, with the holder that the server names, or with the oldest transaction that was open before.
 fn metadata(
     connection: &mut Connection,
     performance_schema: bool,
@@ -147,7 +147,7 @@ fn metadata(
 ) -> Result<Vec<(Pair, bool)>, Error> {
     let is_waiter = |id: u64| waiters.iter().any(|one| one.id() == id);
     if performance_schema && !connection.is_mariadb() {
-        // A statement that waits may hold a weaker lock of the same table.
+        // A waiting statement may hold a weaker lock on the same table.
         let named = pairs(connection, MYSQL_METADATA)?;
         return Ok(named.into_iter().filter(|pair| !is_waiter(pair.holder)).map(|p| (p, true)).collect());
     }
@@ -170,7 +170,7 @@ fn metadata(
                     return Ok(known);
                 }
             }
-            // The plugin is not there.
+            // The plugin is not installed.
             Err(Error::Server { code: NO_SUCH_TABLE, .. }) => {}
             Err(error) => return Err(error),
         }

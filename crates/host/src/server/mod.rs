@@ -1,4 +1,4 @@
-//! What a live server tells of itself: one statement of a vendor a file, and samplers of its counters.
+//! What a live server reports: one file per statement, and samplers of its counters.
 
 pub mod explain;
 pub mod histograms;

@@ -1,11 +1,11 @@
-//! performance_schema: what statements and threads of the server waited for, and which statements took the time.
+//! performance_schema: what the server's statements and threads waited for, and which statements took the time.
 
 use crate::sample::sampler::Kind;
 use crate::sample::session::{Session, Trouble};
 use crate::sample::values::Values;
 use mysql::{Connection, Error};
 
-/// Not every second: the server visits all instances of all instruments for it, also of those that are off. 11 to
+/// Not every second: the server visits all instances of all instruments for it, even disabled ones. 11 to
 /// 50 ms of MySQL 8.0 with a pool of 32 MiB, 1.3 ms of MariaDB 10.11.
 pub const MYSQL_WAITS: Kind = Kind::server(
     "mysql_waits",
@@ -25,7 +25,7 @@ const WAITS: &str = "SELECT EVENT_NAME, COUNT_STAR, SUM_TIMER_WAIT \
     FROM performance_schema.events_waits_summary_global_by_event_name \
     WHERE COUNT_STAR > 0 AND EVENT_NAME <> 'idle'";
 
-/// A digest is counted once a schema; the beginning of its hash is enough to tell it.
+/// A digest is counted once per schema; the start of its hash identifies it.
 const DIGESTS: &str = "SELECT LEFT(DIGEST, 16), SUM(COUNT_STAR), SUM(SUM_TIMER_WAIT), SUM(SUM_LOCK_TIME), \
     SUM(SUM_ROWS_EXAMINED), SUM(SUM_ROWS_SENT), SUM(SUM_ROWS_AFFECTED), \
     SUM(SUM_CREATED_TMP_DISK_TABLES), SUM(SUM_NO_INDEX_USED), \
@@ -75,8 +75,7 @@ fn to_ns(numbers: &mut [u64], columns: &[usize]) {
     }
 }
 
-/// A label and its numbers a row. Absent where performance_schema is off, which its tables do not tell: they are
-/// empty then.
+/// A label and its numbers per row. Absent if performance_schema is off; its tables are merely empty then.
 fn read_rows(session: &mut Session, sql: &str) -> Result<Vec<(String, Vec<u64>)>, Trouble> {
     if session.understood.performance_schema.is_none() {
         session.understood.performance_schema = Some(is_on(&mut session.connection)?);

@@ -1,4 +1,4 @@
-//! The list of threads: how many do what, and for how long; never what they execute.
+//! The list of threads: their states and durations; never what they execute.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ const THREADS: &str = "SELECT PROCESSLIST_COMMAND, PROCESSLIST_STATE, COUNT(*), 
 const PROCESSES: &str = "SELECT COMMAND, STATE, COUNT(*), MAX(TIME) FROM information_schema.PROCESSLIST \
     WHERE ID <> CONNECTION_ID() GROUP BY COMMAND, STATE";
 
-/// What threads do that wait for work, not for a resource.
+/// States of threads that wait for work, not for a resource.
 const IDLE: [&str; 5] = ["Sleep", "Daemon", "Binlog Dump", "Binlog Dump GTID", "Slave_IO"];
 
 struct Group {
@@ -34,7 +34,7 @@ struct Group {
 }
 
 fn sample(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
-    // MariaDB's own list is cheap, and its performance_schema is off as a rule.
+    // MariaDB's own list is cheap, and its performance_schema is usually off.
     let uses_threads = !session.connection.is_mariadb() && {
         let known = session.understood.performance_schema;
         let is_on = known.map_or_else(|| is_on(&mut session.connection), Ok)?;

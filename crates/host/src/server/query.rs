@@ -21,7 +21,7 @@ impl<'a> Named<'a> {
         Self { columns, row }
     }
 
-    /// The first column of one of these names. None where there is none, or it is NULL.
+    /// The first column of one of these names. None if it is missing or NULL.
     pub fn text(&self, names: &[&str]) -> Option<String> {
         let is_wanted = |column: &String| names.iter().any(|name| column.eq_ignore_ascii_case(name));
         let column = self.columns.iter().position(is_wanted)?;
@@ -33,7 +33,7 @@ impl<'a> Named<'a> {
     }
 }
 
-/// The server of a command that cannot do without one.
+/// The server of a command that requires one.
 pub fn named_server(server: &ServerArguments, read_timeout: Duration) -> anyhow::Result<Options> {
     let message = "no server was named: give --mysql-socket or --mysql-host";
     server.options(read_timeout)?.ok_or_else(|| AgentError::Input(message.to_owned()).into())
@@ -55,7 +55,7 @@ pub fn rows(connection: &mut Connection, sql: &str) -> Result<Vec<Vec<Option<Str
     Ok(rows)
 }
 
-/// Runs the first of the statements that this server understands, beginning with the one that it did last time.
+/// Runs the first of the statements that this server understands, starting with the last one that worked.
 pub fn query_first(
     connection: &mut Connection,
     statements: &[&str],

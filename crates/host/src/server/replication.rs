@@ -1,4 +1,4 @@
-//! SHOW REPLICA STATUS: how far a replica has read, how far it has applied, and what its threads do.
+//! SHOW REPLICA STATUS: what a replica has read and applied, and the states of its threads.
 
 use serde::Serialize;
 
@@ -14,12 +14,12 @@ pub const REPLICATION: Kind = Kind::server(
     sample,
 );
 
-/// SHOW REPLICA STATUS came with MySQL 8.0.22; SHOW SLAVE STATUS went with 8.4.
+/// MySQL 8.0.22 added SHOW REPLICA STATUS; 8.4 removed SHOW SLAVE STATUS.
 const MYSQL: [&str; 2] = ["SHOW REPLICA STATUS", "SHOW SLAVE STATUS"];
 /// Understood by every MariaDB since 10.0; SHOW SLAVE STATUS would show the default channel only.
 const MARIADB: [&str; 1] = ["SHOW ALL SLAVES STATUS"];
 
-/// One channel of a replica. `source_log_file` and `read_position` are what was fetched of the source's log,
+/// One channel of a replica. `source_log_file` and `read_position` are what was fetched from the source's log,
 /// `exec_log_file` and `exec_position` what was applied.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub struct Channel {
@@ -39,7 +39,7 @@ pub struct Channel {
     pub sql_running: Option<String>,
     pub io_state: Option<String>,
     pub sql_state: Option<String>,
-    /// None where the server does not know it: its threads do not run, or are connecting.
+    /// None if the server does not know it: its threads are stopped or connecting.
     pub lag_s: Option<u64>,
     pub delay_s: Option<u64>,
     /// MariaDB: `optimistic`, `conservative`, ...
@@ -48,7 +48,7 @@ pub struct Channel {
     pub last_sql_errno: Option<u64>,
 }
 
-/// Every channel; empty on a server that is no replica. `understood` remembers which statement the server takes.
+/// Every channel; empty on a server that is not a replica. `understood` remembers which statement the server supports.
 pub fn channels(connection: &mut Connection, understood: &mut usize) -> Result<Vec<Channel>, Error> {
     let statements: &[&str] = if connection.is_mariadb() { &MARIADB } else { &MYSQL };
     let mut channels = Vec::new();
@@ -93,10 +93,10 @@ pub struct Replica {
     pub uuid: Option<String>,
 }
 
-/// SHOW REPLICAS came with MySQL 8.0.22; MariaDB knows the older words only.
+/// MySQL 8.0.22 added SHOW REPLICAS; MariaDB only has the older name.
 const REPLICAS: [&str; 2] = ["SHOW REPLICAS", "SHOW SLAVE HOSTS"];
 
-/// The replicas that are connected; None where the account may not know them.
+/// The connected replicas; None if the account may not list them.
 pub fn replicas(connection: &mut Connection) -> Option<Vec<Replica>> {
     let statements: &[&str] = if connection.is_mariadb() { &REPLICAS[1..] } else { &REPLICAS };
     let mut replicas = Vec::new();
@@ -114,7 +114,7 @@ pub fn replicas(connection: &mut Connection) -> Option<Vec<Replica>> {
     Some(replicas)
 }
 
-/// The addresses from which replicas fetch the binary log: a replica that gave no name is found by its own.
+/// The addresses from which replicas fetch the binary log: a replica that gave no name is found by its address.
 pub fn replica_addresses(connection: &mut Connection) -> Option<Vec<String>> {
     let sql = "SELECT HOST FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'";
     let hosts = rows(connection, sql).ok()?;

@@ -1,13 +1,13 @@
-//! Statements that run now: who executes them, their classes without values, their tables.
+//! Running statements: their connections, their classes without values, their tables.
 
 use serde::Serialize;
 
 use super::query::Named;
 use mysql::{Connection, Error};
 
-/// Of a statement's text, which a class is made of.
+/// The longest statement text that a class is made from.
 const TEXT_BYTES: usize = 16_384;
-/// Of a class that is printed.
+/// The longest class that is printed.
 const CLASS_BYTES: usize = 1_024;
 
 #[derive(Serialize)]
@@ -19,12 +19,12 @@ pub struct Running {
     command: String,
     time_s: u64,
     state: String,
-    /// Null where it was not asked for, or there is none.
+    /// Null if it was not requested or is missing.
     text: Option<String>,
     /// The statement without its values, and the tables that it names.
     class: Option<String>,
     tables: Vec<String>,
-    /// Rows that it has read so far; null where the server does not tell.
+    /// Rows that it has read so far; null if the server does not report it.
     examined_rows: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Running {
     }
 }
 
-/// The longest first. Not ourselves, and none that waits for its client or for events.
+/// The longest first, without our own and those that wait for their client or for events.
 pub fn running(
     connection: &mut Connection,
     performance_schema: bool,
@@ -107,7 +107,7 @@ pub fn running(
     Ok(found)
 }
 
-/// A statement without its values, cut to what a person reads.
+/// A statement without its values, truncated for people.
 pub fn class_of(text: &str) -> Option<String> {
     let mut class = Vec::new();
     sql::fingerprint(sql::Mode::Strict, text.as_bytes(), &mut class);
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(tables_of(secret), ["users"]);
         let long = format!("SELECT {} FROM t", "a + ".repeat(2000));
         assert!(class_of(&long).unwrap().len() <= CLASS_BYTES + 4);
-        // What was cut within a string shows nothing of it.
+        // A text that ends within a string shows nothing of that string.
         assert!(!class_of("SELECT * FROM t WHERE a = 'hunter2 and more").unwrap().contains("hunter2"));
         assert_eq!(class_of(""), None);
     }

@@ -1,8 +1,8 @@
 //! `headrace-agent statements`: what the server executes now, who waits for whose lock, and which statements took the
-//! most time, as one array; with `--every` one line of it again and again.
+//! most time, as one array; with `--every` one line repeatedly.
 //!
 //! Rows with `id` are running statements, rows with `lock` waits, rows with `digest` classes of statements. A
-//! statement's own text holds whatever its user wrote, so it is given only where it is asked for; its class has no values.
+//! statement's own text contains its user's values, so it is printed only on request; its class has no values.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use base::stop::StopSignal;
 use mysql::{Connection, Error, Options, ServerArguments};
 
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// The server spends at most this part of the time on us: 1%.
+/// The part of the time that the server may spend on our queries: 1%.
 const COST_PART: u32 = 100;
 
 #[derive(Args)]
@@ -34,7 +34,8 @@ pub struct StatementsArguments {
     /// Also the text of running statements, with the values in it
     #[arg(long)]
     with_text: bool,
-    /// Again and again: one line each time, rarer where it costs the server more than 1% of the time; classes at the end
+    /// Again and again: one line each time, rarer where it costs the server more than 1% of the time; classes at
+    /// the end
     #[arg(long, value_parser = parse_duration, requires = "duration")]
     every: Option<Duration>,
     /// How long, with --every
@@ -137,7 +138,7 @@ fn look(
     Ok(statements)
 }
 
-/// What runs, and what of it waits for a lock.
+/// Running statements, and lock waits among them.
 fn now(
     connection: &mut Connection,
     performance_schema: bool,
@@ -149,7 +150,7 @@ fn now(
         .and_then(|row| row.get(1)?.as_deref()?.parse().ok())
         .unwrap_or(0);
     let waits = match lock_waits::read(connection, performance_schema, &running, waits_for_rows) {
-        // Whoever may not read the locks is told of the statements.
+        // An account that may not read the locks still gets the statements.
         Err(Error::Server { .. }) => Vec::new(),
         waits => waits?,
     };

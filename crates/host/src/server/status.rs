@@ -51,7 +51,7 @@ fn write_number(row: &Row<'_>, name: &mut String, values: &mut Values) {
     }
 }
 
-/// Whether semi-synchronous replication or a cluster works; both report it as a word.
+/// Whether semi-synchronous replication or a cluster is up; both report it as a word.
 fn state(name: &str, text: &str) -> Option<&'static str> {
     let is_state = ["wsrep_", "rpl_semi_sync_"]
         .iter()

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-/// What marks a frame of the kernel, as flame graphs know it.
+/// Marks a frame of the kernel, as flame graphs expect it.
 pub const KERNEL: &str = "_[k]";
-/// Names of templates grow without end.
+/// Names of templates can be very long.
 const LONGEST_NAME: usize = 300;
 
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub struct Folded {
 }
 
 impl Folded {
-    /// Adds one stack, given from the innermost frame out, as all tools print it.
+    /// Adds one stack, innermost frame first, as all tools print it.
     pub fn add<'a>(&mut self, root: &str, frames: impl DoubleEndedIterator<Item = &'a String>) {
         let mut line = clean(root);
         for frame in frames.rev() {
@@ -46,7 +46,7 @@ pub fn clean(name: &str) -> String {
     if text.is_empty() { "[unknown]".to_owned() } else { text }
 }
 
-/// The output of `perf script -F comm,tid,ip,sym,dso`: a line of the thread, a line a frame, an empty line.
+/// The output of `perf script -F comm,tid,ip,sym,dso`: one line for the thread, one per frame, an empty line.
 pub fn parse_perf(text: &str, folded: &mut Folded) {
     let mut root: Option<&str> = None;
     let mut frames: Vec<String> = Vec::new();
@@ -89,8 +89,8 @@ fn perf_frame(line: &str) -> String {
     name
 }
 
-/// The output of eu-stack (`TID 12:`) or of gdb's `thread apply all bt` (`Thread 3 (LWP 12 "name"):`), one sample of all
-/// threads. Stacks that are the same in many threads become one with a count, as pt-pmp does it.
+/// The output of eu-stack (`TID 12:`) or of gdb's `thread apply all bt` (`Thread 3 (LWP 12 "name"):`), one sample
+/// of all threads. Equal stacks of several threads become one with a count, as in pt-pmp.
 pub fn parse_threads(text: &str, folded: &mut Folded) {
     let mut root: Option<String> = None;
     let mut is_gdb = false;

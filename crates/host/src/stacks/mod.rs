@@ -24,7 +24,7 @@ use base::stop::StopSignal;
 use self::fold::Folded;
 use self::pause::Pause;
 
-/// Samples of a method that stops the process, a second: its pauses must stay rare.
+/// Samples per second for a method that stops the process: its pauses must stay rare.
 const PAUSES_PER_SECOND: f64 = 1.0;
 
 #[derive(Args)]
@@ -79,7 +79,7 @@ enum Line<'a> {
     End(Summary),
 }
 
-/// What stands under the picture.
+/// The caption under the picture.
 #[derive(Serialize)]
 struct Summary {
     method: Method,
@@ -98,7 +98,7 @@ struct Pauses {
     max_ms: f64,
     thread_max_ms: f64,
     resolution_ms: f64,
-    /// Why there are no more of them, where something ended them early.
+    /// Why sampling ended early, if it did.
     ended_by: Option<String>,
 }
 
@@ -167,7 +167,7 @@ pub fn run(arguments: &StacksArguments) -> anyhow::Result<()> {
     }
 }
 
-/// Samples until the time is over, or one of them goes wrong: what was seen until then stays.
+/// Samples until the time is over or a sample fails; earlier samples are kept.
 fn sample(
     method: Method,
     arguments: &StacksArguments,
@@ -199,10 +199,10 @@ fn sample(
 fn debugger(method: Method, pid: u32) -> Command {
     let (program, _) = method.program();
     let mut command = Command::new(program);
-    // Symbols are those that are here: no server of debug symbols is asked.
+    // Only local symbols: no debuginfod server is asked.
     command.env_remove("DEBUGINFOD_URLS");
     if method == Method::Gdb {
-        // No start-up file and no script of the process's libraries; values of arguments may be somebody's data.
+        // No start-up file and no script of the process's libraries; values of arguments may be user data.
         command.args(["--batch", "-nx", "-iex", "set auto-load no", "-iex", "set debuginfod enabled off"]);
         command.args(["-iex", "set print frame-arguments none", "-p", &pid.to_string()]);
         command.args(["-ex", "thread apply all bt 100"]);
@@ -236,7 +236,7 @@ fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// A folder of our own that goes when this does; the stacks of a whole machine are nobody else's business.
+/// A private temporary directory, removed on drop; other users must not read the stacks of a whole machine.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -1,5 +1,5 @@
-//! A poor man's profile: a debugger stops the process, reads its stacks and lets it go. What that costs is watched from
-//! outside, in the state of its threads.
+//! A poor man's profiler: a debugger stops the process, reads its stacks and continues it. The cost is measured from
+//! outside, by the state of its threads.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -15,12 +15,13 @@ use base::stop::StopSignal;
 
 /// How often the states are read; a pause is known to twice this.
 pub const WATCH: Duration = Duration::from_micros(500);
-/// Reading the states of thousands of threads would itself be a load.
+/// Reading the states of thousands of threads would be a load itself.
 const WATCHED_THREADS: usize = 32;
-/// A debugger that stops nothing for so long reads symbols, or hangs.
+/// A debugger that stops nothing for this long reads symbols, or hangs.
 const LONGEST_RUN: Duration = Duration::from_secs(60);
 
-/// How long one sample held up a thread (the longest of those watched), and the process from the first stop to the last.
+/// How long one sample stopped a thread (the longest of those watched), and the process from the first stop to the
+/// last.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pause {
     pub thread: Duration,
@@ -47,7 +48,7 @@ impl Watched {
         self.threads.iter().map(|path| state(&std::fs::read(path).ok()?))
     }
 
-    /// A debugger that was killed may leave a process stopped, which nobody else would wake.
+    /// A killed debugger may leave the process stopped, and nothing else would continue it.
     fn wake(&self) {
         if self.states().any(|state| state == Some(b'T'))
             && let Some(pid) = Pid::from_raw(self.pid as i32)
@@ -114,7 +115,7 @@ fn watch(child: &mut Child, watched: &Watched, most: Duration, stop: &StopSignal
                 first.get_or_insert(now);
                 last = Some(now);
             } else if let Some(start) = since[thread].take() {
-                // It ran on somewhere between two looks.
+                // It continued at some time between two readings.
                 pause.thread = pause.thread.max(now - start);
                 last = Some(now);
             }

@@ -10,12 +10,12 @@ use anyhow::{Context, bail};
 use super::fold::{Folded, parse_perf};
 use base::stop::StopSignal;
 
-/// What perf may need to end after its time.
+/// How long perf may take to finish after its recording time.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Reading symbols of a large server.
 const SCRIPT_TIME: Duration = Duration::from_secs(60);
 
-/// Records into a file of our own in `folder`, and folds what process `pid` did.
+/// Records into a file in `folder`, and folds the stacks of process `pid`.
 pub fn record(
     pid: u32,
     seconds: f64,
@@ -54,7 +54,7 @@ pub fn record(
     Ok(())
 }
 
-/// Runs it to its end, at most for this long.
+/// Runs it to its end, or kills it after this time.
 fn run(command: &mut Command, most: Duration, stop: &StopSignal) -> anyhow::Result<()> {
     let mut child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn()?;
     let end = Instant::now() + most;

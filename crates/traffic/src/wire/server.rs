@@ -90,7 +90,7 @@ impl Session {
         let held = self.server.partial.len();
         if held + input.len() > MOST_HELD {
             shared.coverage.skipped_bytes += input.len() as u64;
-            return self.lose(Some("an answer that nobody asked for"), shared);
+            return self.lose(Some("an unexpected answer"), shared);
         }
         self.server.partial.extend_from_slice(input);
         Ok(())
