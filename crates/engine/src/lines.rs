@@ -251,12 +251,12 @@ impl<'a> Lines<'a> {
         let busiest = self.largest_share(|used| used.cpu_ns);
         let waited = self.largest_share(|used| used.waited_ns);
         let unfinished: u64 = self.ends.iter().map(|end| end.unfinished).sum();
-        let mut found = self.own_delay(&lateness, &unseen, busiest, waited).judge();
+        let mut judged = self.own_delay(&lateness, &unseen, busiest, waited).judge();
         if was_stopped {
-            found.invalid.push("stopped before its end".to_owned());
+            judged.invalid.push("stopped before its end".to_owned());
         }
         if drain_ns > WARN_DRAIN_NS {
-            found.warnings.push(format!(
+            judged.warnings.push(format!(
                 "the last operation ended {:.1} s after the window: it counts in the latencies, not in the throughput",
                 seconds(drain_ns)
             ));
@@ -277,8 +277,8 @@ impl<'a> Lines<'a> {
             "errors": errors,
             "connections_lost": self.ends.iter().map(|end| end.connections_lost).sum::<u64>(),
             "unfinished": unfinished,
-            "invalid": found.invalid,
-            "warnings": found.warnings,
+            "invalid": judged.invalid,
+            "warnings": judged.warnings,
         });
         for (key, value) in also {
             match (line.get_mut(&key).and_then(Value::as_array_mut), value) {
@@ -396,7 +396,7 @@ struct Judged {
 
 impl OwnDelay {
     fn judge(&self) -> Judged {
-        let mut found = Judged::default();
+        let mut judged = Judged::default();
         // A closed loop's operations start when they are sent: no send can be late.
         let own_ns = match self.pacing {
             CLOSED => self.unseen_p99_ns,
@@ -411,13 +411,13 @@ impl OwnDelay {
         let limit_ns = relative_ns.max(if is_shared { LARGEST_SHARED_NS } else { LARGEST_OWN_NS });
         let ms = |ns: u64| ns as f64 / 1e6;
         if own_ns > limit_ns && !(lacks_core && self.pacing == CLOSED) {
-            found.invalid.push(format!(
+            judged.invalid.push(format!(
                 "the driver was late: p99 {:.2} ms of its own delay (limit {:.2} ms)",
                 ms(own_ns),
                 ms(limit_ns)
             ));
         } else if own_ns > warn_ns && self.pacing != RECORDED {
-            found.warnings.push(format!(
+            judged.warnings.push(format!(
                 "the driver's own delay has a p99 of {:.2} ms, beside a median response of {:.2} ms",
                 ms(own_ns),
                 ms(self.response_p50_ns)
@@ -425,7 +425,7 @@ impl OwnDelay {
         }
         if self.queued_p99_ns > warn_ns && !lacks_core {
             let percent = self.busiest * 100.0;
-            found.invalid.push(format!(
+            judged.invalid.push(format!(
                 "the driver was saturated: a thread used {percent:.0}% of a core, which keeps replies waiting for \
                  {:.2} ms (p99; limit {:.2} ms); give it more threads",
                 ms(self.queued_p99_ns),
@@ -434,11 +434,11 @@ impl OwnDelay {
         }
         if self.waited > WARN_WAITED_SHARE {
             let percent = self.waited * 100.0;
-            found.warnings.push(format!(
+            judged.warnings.push(format!(
                 "the driver waited for a core {percent:.0}% of the time: latencies include that"
             ));
         }
-        found
+        judged
     }
 }
 
@@ -458,8 +458,8 @@ mod tests {
         OwnDelay { pacing: "open", response_p50_ns: 300 * US, operations: 100_000, ..OwnDelay::default() }
     }
 
-    fn counts(found: &Judged) -> (usize, usize) {
-        (found.invalid.len(), found.warnings.len())
+    fn counts(judged: &Judged) -> (usize, usize) {
+        (judged.invalid.len(), judged.warnings.len())
     }
 
     #[test]

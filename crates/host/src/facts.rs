@@ -111,7 +111,7 @@ fn read(files: Files, server: Option<&Options>) -> anyhow::Result<Facts> {
     let network_interfaces = network::read(host);
     let nics: Vec<&str> = network_interfaces.iter().map(|interface| interface.name.as_str()).collect();
     let irqs = irqs::read(host, &irq_owners(&block_devices, &network_interfaces), &nics);
-    let found = processes::read(host, &hierarchies);
+    let running = processes::read(host, &hierarchies);
     let facts = Facts {
         format: FORMAT,
         agent_version: env!("CARGO_PKG_VERSION"),
@@ -132,10 +132,10 @@ fn read(files: Files, server: Option<&Options>) -> anyhow::Result<Facts> {
         md_arrays: md::read(host),
         network_interfaces,
         irqs,
-        irqbalance: processes::irqbalance(host, found.irqbalance_pid, files.is_live()),
+        irqbalance: processes::irqbalance(host, running.irqbalance_pid, files.is_live()),
         sysctls: sysctls::read(host),
         cgroup: own_cgroup(host, &hierarchies),
-        servers: found.servers,
+        servers: running.servers,
         server_settings: None,
         errors: Vec::new(),
     };

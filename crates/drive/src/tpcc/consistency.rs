@@ -163,9 +163,9 @@ fn take(next: &AtomicUsize) -> Option<(usize, &'static Check)> {
 }
 
 fn count(connection: &mut Connection, sql: &str) -> anyhow::Result<u64> {
-    let mut found = None;
+    let mut value = None;
     connection
-        .query(sql, |_, row| found = row.get(0).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok()))
+        .query(sql, |_, row| value = row.get(0).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok()))
         .with_context(|| sql.to_owned())?;
-    found.with_context(|| format!("no number came of {sql}"))
+    value.with_context(|| format!("no number came of {sql}"))
 }

@@ -16,28 +16,28 @@ pub struct Attachment {
 
 /// `device` is a folder such as `/sys/block/sda` or `/sys/class/net/eth0`.
 pub fn attachment(device: &Folder) -> Attachment {
-    let mut found = Attachment::default();
+    let mut attached = Attachment::default();
     let mut drivers = Vec::new();
     for step in path_to_bus(device) {
         drivers.extend(step.link_name("driver"));
         let uevent = step.text("uevent").unwrap_or_default();
         // Above the first PCI function there are only bridges, and those have interrupts of their own.
         if let Some(address) = uevent.lines().find_map(|line| line.strip_prefix("PCI_SLOT_NAME=")) {
-            found.pci_address = Some(address.to_owned());
+            attached.pci_address = Some(address.to_owned());
             // -1 if the host has only one node.
-            found.numa_node = step.number::<i64>("numa_node").and_then(|node| u32::try_from(node).ok());
-            found.irqs = step.names("msi_irqs").iter().filter_map(|irq| irq.parse().ok()).collect();
-            if found.irqs.is_empty() {
-                found.irqs.extend(step.number::<u32>("irq").filter(|&irq| irq > 0));
+            attached.numa_node = step.number::<i64>("numa_node").and_then(|node| u32::try_from(node).ok());
+            attached.irqs = step.names("msi_irqs").iter().filter_map(|irq| irq.parse().ok()).collect();
+            if attached.irqs.is_empty() {
+                attached.irqs.extend(step.number::<u32>("irq").filter(|&irq| irq > 0));
             }
             break;
         }
     }
     drivers.dedup();
     let mut drivers = drivers.into_iter();
-    found.driver = drivers.next();
-    found.controller_driver = drivers.last();
-    found
+    attached.driver = drivers.next();
+    attached.controller_driver = drivers.last();
+    attached
 }
 
 /// The device's own folder and those of its parents, nearest first.

@@ -76,18 +76,18 @@ pub struct Hierarchies(HashMap<String, (String, String)>);
 
 impl Hierarchies {
     pub fn of(mounts: &[Mount]) -> Hierarchies {
-        let mut found = HashMap::new();
+        let mut mounted = HashMap::new();
         for mount in mounts {
             let place = (mount.mount_point.clone(), mount.root.clone());
             match mount.kind.as_str() {
-                "cgroup2" => drop(found.insert(String::new(), place)),
+                "cgroup2" => drop(mounted.insert(String::new(), place)),
                 "cgroup" => {
-                    found.extend(mount.super_options.iter().map(|option| (option.clone(), place.clone())))
+                    mounted.extend(mount.super_options.iter().map(|option| (option.clone(), place.clone())))
                 }
                 _ => {}
             }
         }
-        Hierarchies(found)
+        Hierarchies(mounted)
     }
 
     /// The group's folder and those above it, its own first.

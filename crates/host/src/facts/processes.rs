@@ -78,18 +78,18 @@ pub struct Processes {
 
 pub fn read(host: &Folder, hierarchies: &Hierarchies) -> Processes {
     let proc = host.join("proc");
-    let mut found = Processes { servers: Vec::new(), irqbalance_pid: None };
+    let mut processes = Processes { servers: Vec::new(), irqbalance_pid: None };
     for name in proc.names("") {
         let Ok(pid) = name.parse() else { continue };
         let process = proc.join(&name);
         let comm = process.line("comm").unwrap_or_default();
         if comm == "irqbalance" {
-            found.irqbalance_pid = found.irqbalance_pid.or(Some(pid));
+            processes.irqbalance_pid = processes.irqbalance_pid.or(Some(pid));
         } else if let Some((program, arguments)) = server_program(&process, &comm) {
-            found.servers.push(server(host, &process, hierarchies, pid, program, &arguments));
+            processes.servers.push(server(host, &process, hierarchies, pid, program, &arguments));
         }
     }
-    found
+    processes
 }
 
 /// The server's name and the process's arguments, if it is a server.

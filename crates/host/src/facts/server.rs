@@ -204,7 +204,7 @@ impl Asked<'_> {
 
     fn variables(&mut self, connection: &mut Connection) -> Option<BTreeMap<String, String>> {
         let rows = self.ask(connection, "variables", "", "SHOW GLOBAL VARIABLES")?;
-        let mut found = Vec::new();
+        let mut values = Vec::new();
         for row in rows {
             let mut cells = row.into_iter();
             let (Some(Some(name)), Some(value)) = (cells.next(), cells.next()) else { continue };
@@ -214,7 +214,7 @@ impl Asked<'_> {
             } else {
                 None
             };
-            found.push((name, whole.unwrap_or(shown)));
+            values.push((name, whole.unwrap_or(shown)));
         }
         let pair = |(name, value): (String, String)| {
             let is_statement = STATEMENTS.contains(&name.as_str()) && !value.is_empty();
@@ -225,7 +225,7 @@ impl Asked<'_> {
             };
             (name, value)
         };
-        Some(found.into_iter().map(pair).collect())
+        Some(values.into_iter().map(pair).collect())
     }
 
     /// Optional values that few accounts may read: it is not an error if they are missing.

@@ -83,12 +83,12 @@ impl ServerFacts {
 
 /// The last column of the first row.
 fn number(connection: &mut Connection, sql: &str) -> Option<u64> {
-    let mut found = None;
+    let mut value = None;
     connection
         .query(sql, |names, row| {
             let cell = names.len().checked_sub(1).and_then(|last| row.get(last)).unwrap_or_default();
-            found = found.or_else(|| std::str::from_utf8(cell).ok()?.parse().ok());
+            value = value.or_else(|| std::str::from_utf8(cell).ok()?.parse().ok());
         })
         .ok()?;
-    found
+    value
 }

@@ -148,11 +148,11 @@ fn sample_of(connection: &mut Connection, digest: &str) -> Result<Option<(String
     for table in SAMPLES {
         let sql = format!("{table} WHERE DIGEST LIKE '{digest}%' LIMIT 1");
         // If this server lacks a table or column, try the next source.
-        let found = match rows(connection, &sql) {
+        let sample = match rows(connection, &sql) {
             Err(Error::Server { .. }) => continue,
-            found => found?,
+            sample => sample?,
         };
-        if let Some([Some(text), schema]) = found.first().map(Vec::as_slice) {
+        if let Some([Some(text), schema]) = sample.first().map(Vec::as_slice) {
             return Ok(Some((text.clone(), schema.clone())));
         }
     }

@@ -67,13 +67,13 @@ struct Digest {
 
 pub fn run(arguments: &HistogramsArguments) -> anyhow::Result<()> {
     let mut connection = Connection::open(&named_server(&arguments.server, READ_TIMEOUT)?)?;
-    let found = if connection.is_mariadb() {
+    let histograms = if connection.is_mariadb() {
         of_plugin(&mut connection)?
     } else {
         of_performance_schema(&mut connection, arguments.limit)?
     };
     let mut output = std::io::stdout().lock();
-    serde_json::to_writer(&mut output, &found)?;
+    serde_json::to_writer(&mut output, &histograms)?;
     output.write_all(b"\n")?;
     Ok(output.flush()?)
 }
@@ -128,10 +128,10 @@ fn top(connection: &mut Connection, limit: u32) -> Result<Vec<Digest>, Error> {
          FROM performance_schema.events_statements_summary_by_digest \
          WHERE DIGEST IS NOT NULL ORDER BY SUM_TIMER_WAIT DESC LIMIT {limit}"
     );
-    let mut found = Vec::new();
+    let mut digests = Vec::new();
     connection.query(&sql, |columns, row| {
         let row = Named::new(columns, row);
-        found.push(Digest {
+        digests.push(Digest {
             schema: row.text(&["SCHEMA_NAME"]),
             digest: row.text(&["DIGEST"]).unwrap_or_default(),
             text: row.text(&["text"]),
@@ -140,7 +140,7 @@ fn top(connection: &mut Connection, limit: u32) -> Result<Vec<Digest>, Error> {
             buckets: Vec::new(),
         });
     })?;
-    Ok(found)
+    Ok(digests)
 }
 
 /// One look-up by the table's key; a condition on the digest alone would read the histograms of all.
@@ -155,15 +155,15 @@ fn of_digest(connection: &mut Connection, digest: &Digest) -> Result<Vec<Bucket>
 }
 
 fn buckets(connection: &mut Connection, from: &str) -> Result<Vec<Bucket>, Error> {
-    let mut found = Vec::new();
+    let mut counted = Vec::new();
     let sql = format!("SELECT BUCKET_TIMER_HIGH, COUNT_BUCKET {from} ORDER BY BUCKET_NUMBER");
     connection.query(&sql, |columns, row| {
         let row = Named::new(columns, row);
         let high = row.number(&["BUCKET_TIMER_HIGH"]).filter(|high| *high < u64::MAX);
         let bound = high.map(|ps| ps as f64 / PS_PER_NS as f64);
-        found.push((bound, row.number(&["COUNT_BUCKET"]).unwrap_or(0)));
+        counted.push((bound, row.number(&["COUNT_BUCKET"]).unwrap_or(0)));
     })?;
-    Ok(found)
+    Ok(counted)
 }
 
 fn of_plugin(connection: &mut Connection) -> anyhow::Result<Histograms> {
@@ -206,8 +206,8 @@ fn plugin_bucket(row: &[Option<String>]) -> Option<Bucket> {
 }
 
 fn status(connection: &mut Connection, name: &str) -> Result<u64, Error> {
-    let found = rows(connection, &format!("SHOW GLOBAL STATUS LIKE '{name}'"))?;
-    Ok(found.first().and_then(|row| row.get(1)?.as_deref()?.parse().ok()).unwrap_or(0))
+    let values = rows(connection, &format!("SHOW GLOBAL STATUS LIKE '{name}'"))?;
+    Ok(values.first().and_then(|row| row.get(1)?.as_deref()?.parse().ok()).unwrap_or(0))
 }
 
 fn absent(why: &str) -> anyhow::Error {

@@ -204,8 +204,8 @@ impl Status {
 /// occur more than once, if a statement imitates it.
 fn section<'a>(text: &'a str, title: &str, is_last_wanted: bool) -> &'a str {
     let head = format!("-\n{title}\n-");
-    let found = if is_last_wanted { text.rfind(&head) } else { text.find(&head) };
-    let Some(start) = found.map(|at| at + head.len()) else { return "" };
+    let title_at = if is_last_wanted { text.rfind(&head) } else { text.find(&head) };
+    let Some(start) = title_at.map(|at| at + head.len()) else { return "" };
     let body = text[start..].split_once('\n').map_or("", |(_, body)| body);
     // Each title is in capitals, between two lines of dashes.
     let mut end = 0;

@@ -85,20 +85,20 @@ pub fn read(
     connections: &[Running],
     waits_for_rows: u64,
 ) -> Result<Vec<Wait>, Error> {
-    let mut found = Vec::new();
+    let mut waits = Vec::new();
     if waits_for_rows > 0 {
         let sql = if connection.is_mariadb() { MARIADB_ROWS } else { MYSQL_ROWS };
-        found.extend(behind_nobody(pairs(connection, sql)?).into_iter().map(|pair| ("row", pair, true)));
+        waits.extend(behind_nobody(pairs(connection, sql)?).into_iter().map(|pair| ("row", pair, true)));
     }
     let waiters: Vec<&Running> = connections.iter().filter(|one| one.waits_for_metadata()).collect();
     if !waiters.is_empty() {
         let known = metadata(connection, performance_schema, &waiters)?;
-        found.extend(known.into_iter().map(|(pair, is_certain)| ("metadata", pair, is_certain)));
+        waits.extend(known.into_iter().map(|(pair, is_certain)| ("metadata", pair, is_certain)));
     }
-    found.truncate(MOST);
-    let idle = holders(connection, performance_schema, &found)?;
+    waits.truncate(MOST);
+    let idle = holders(connection, performance_schema, &waits)?;
     let of_connection = |id: u64| connections.iter().find(|one| one.id() == id).and_then(Running::class);
-    Ok(found
+    Ok(waits
         .into_iter()
         .map(|(lock, pair, is_certain)| {
             let holder = idle.iter().find(|holder| holder.id == pair.holder);
@@ -120,17 +120,17 @@ pub fn read(
 }
 
 fn pairs(connection: &mut Connection, sql: &str) -> Result<Vec<Pair>, Error> {
-    let mut found = Vec::new();
+    let mut waiting = Vec::new();
     connection.query(sql, |columns, row| {
         let row = Named::new(columns, row);
-        found.push(Pair {
+        waiting.push(Pair {
             waiter: row.number(&["waiter"]).unwrap_or(0),
             holder: row.number(&["holder"]).unwrap_or(0),
             table: row.text(&["locked"]).map(|name| name.replace('`', "")),
             open_s: row.number(&["open_s"]),
         });
     })?;
-    Ok(found)
+    Ok(waiting)
 }
 
 /// Without those whose holder also waits: it is only further ahead in the queue.

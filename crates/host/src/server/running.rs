@@ -85,12 +85,12 @@ pub fn running(
          ORDER BY {prefix}TIME DESC LIMIT {}",
         limit
     );
-    let mut found = Vec::new();
+    let mut statements = Vec::new();
     connection.query(&sql, |columns, row| {
         let row = Named::new(columns, row);
         let text = |name| row.text(&[name]).unwrap_or_default();
         let own = row.text(&["text"]);
-        found.push(Running {
+        statements.push(Running {
             id: row.number(&["id"]).unwrap_or(0),
             user: text("user"),
             host: text("host"),
@@ -104,7 +104,7 @@ pub fn running(
             examined_rows: row.number(&["examined"]),
         });
     })?;
-    Ok(found)
+    Ok(statements)
 }
 
 /// A statement without its values, truncated for people.

@@ -164,11 +164,11 @@ fn digests(connection: &mut Connection, limit: u32) -> Result<Vec<Statement>, Er
          FROM performance_schema.events_statements_summary_by_digest \
          WHERE DIGEST IS NOT NULL ORDER BY SUM_TIMER_WAIT DESC LIMIT {limit}"
     );
-    let mut found = Vec::new();
+    let mut classes = Vec::new();
     connection.query(&sql, |columns, row| {
         let row = Named::new(columns, row);
         let text = row.text(&["DIGEST_TEXT"]);
-        found.push(Statement::Digest {
+        classes.push(Statement::Digest {
             digest: row.text(&["DIGEST"]).unwrap_or_default(),
             schema: row.text(&["SCHEMA_NAME"]),
             tables: text.as_deref().map(tables_of).unwrap_or_default(),
@@ -177,5 +177,5 @@ fn digests(connection: &mut Connection, limit: u32) -> Result<Vec<Statement>, Er
             time_ns: row.number(&["time_ns"]).unwrap_or(0),
         });
     })?;
-    Ok(found)
+    Ok(classes)
 }
