@@ -19,13 +19,16 @@ use mysql::{self, Connection};
 const PARTS_A_WAREHOUSE: u64 = DISTRICTS as u64;
 const NEW_ORDERS: i64 = CUSTOMERS - DELIVERED;
 
+/// Writes the rows of an item.
+type Writer<'a> = Box<dyn Fn(u64, &mut Rows) + Sync + 'a>;
+
 /// A table, how many items (see `Part`) it has, and how one is written.
 struct Content<'a> {
     table: &'static str,
     columns: &'static str,
     items: u64,
     parts: u64,
-    write: Box<dyn Fn(u64, &mut Rows) + Sync + 'a>,
+    write: Writer<'a>,
 }
 
 /// Creates the tables, fills them, and indexes them; how many seconds the indexes and statistics took. The same seed
