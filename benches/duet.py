@@ -28,7 +28,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from headrace.analysis.compare import noise_floor, paired_effect
+from tests.compared import paired_effect
+
+from headrace.analysis.compare import noise_floor
 from headrace.analysis.duet import sides
 from headrace.analysis.trials import trial_responses
 from headrace.store import ExperimentFolder

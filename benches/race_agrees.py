@@ -22,7 +22,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from headrace.analysis.compare import paired_effect
+from tests.compared import paired_effect
+
 from headrace.analysis.trials import TrialResponse, trial_responses
 from headrace.model import TrialState
 from headrace.store import ExperimentFolder

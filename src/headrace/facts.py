@@ -96,11 +96,6 @@ class HostFacts:
                 return below or [str(each["name"])]
         return []
 
-    def md_arrays_syncing(self) -> dict[str, str]:
-        """Array -> ``resync``, ``recover``, ``check``, ..., which would disturb a trial."""
-        actions = {str(array["name"]): array.get("sync_action") for array in self._rows("md_arrays")}
-        return {name: action for name, action in actions.items() if action not in (None, "idle", "frozen")}
-
     def network_interface(self, name: str) -> Mapping[str, Any] | None:
         return next((nic for nic in self._rows("network_interfaces") if nic["name"] == name), None)
 

@@ -32,7 +32,6 @@ def facts(**data: Any) -> HostFacts:
 def test_a_saved_host(xen: HostFacts) -> None:
     assert xen.cpu_count == 16
     assert xen.transparent_huge_pages == "always"
-    assert xen.md_arrays_syncing() == {}
     assert [server["allocator"]["name"] for server in xen.servers] == ["jemalloc"]
     device = xen.block_device("/dev/md0")
     assert device
@@ -71,15 +70,6 @@ def test_the_file_system_is_the_longest_and_latest_mount() -> None:
         path: (found(path) or {}).get("kind") for path in ("/database", "/data", "/data/x", "/data/sub/x")
     }
     assert kinds == {"/database": "ext4", "/data": "btrfs", "/data/x": "btrfs", "/data/sub/x": "ext4"}
-
-
-def test_an_array_that_syncs() -> None:
-    arrays = [
-        {"name": "md0", "sync_action": "idle"},
-        {"name": "md1", "sync_action": "resync"},
-        {"name": "md2"},
-    ]
-    assert facts(md_arrays=arrays).md_arrays_syncing() == {"md1": "resync"}
 
 
 def test_what_must_be_there_and_is_not() -> None:

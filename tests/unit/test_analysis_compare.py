@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from headrace.analysis import intervals
-from headrace.analysis.compare import noise_floor, paired_effect, unpaired_effect, verdict
+from headrace.analysis.compare import noise_floor, unpaired_effect, verdict
 from headrace.analysis.intervals import Interval
 from headrace.analysis.percentiles import Histogram
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import TrialResponse
 from headrace.buckets import bucket_of
 from headrace.model import Role
+from tests.compared import paired_effect
 
 rates = st.lists(st.floats(1, 1e6), min_size=2, max_size=8)
 

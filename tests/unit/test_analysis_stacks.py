@@ -1,10 +1,10 @@
-"""Folded stacks: what is hot, what waits, whose work it is."""
+"""Folded stacks: what is hot, and how much of it is the kernel's."""
 
 from __future__ import annotations
 
 import pytest
 
-from headrace.analysis.stacks import area, parse, profile, waits
+from headrace.analysis.stacks import parse, profile
 from headrace.errors import StoreError
 
 FOLDED = """\
@@ -24,10 +24,8 @@ def test_hot_functions_and_shares() -> None:
     assert found.functions[0].is_kernel
     assert (by_name["do_command"].self_samples, by_name["do_command"].total_samples) == (0, 60)
     assert (by_name["recurse"].self_samples, by_name["recurse"].total_samples) == (5, 5)
-    assert found.lock_share == 0.3
     assert found.kernel_share == 0.65
     assert found.named_share == 1
-    assert dict(found.areas) == {"other": 40, "redo log": 30, "buffer pool": 20, "parser": 10}
 
 
 def test_the_number_of_functions_is_limited() -> None:
@@ -37,27 +35,8 @@ def test_the_number_of_functions_is_limited() -> None:
 def test_nothing_is_no_share() -> None:
     found = profile(parse("\n"))
     assert found.samples == 0
-    assert found.lock_share is None
+    assert found.kernel_share is None
     assert found.functions == ()
-
-
-def test_a_kernel_frame_is_on_behalf_of_its_caller() -> None:
-    assert area(("buf_read_page", "ext4_file_read_iter_[k]")) == "buffer pool"
-    assert area(("handle", "tcp_sendmsg_[k]")) == "network"
-    assert area(("[mariadbd]",)) == "other"
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["__lll_lock_wait", "futex_wait_queue_[k]", "rw_lock_x_lock_func", "srw_lock_impl<false>::rd_wait"],
-)
-def test_frames_that_wait_for_a_lock(name: str) -> None:
-    assert waits(("main", name))
-
-
-@pytest.mark.parametrize("name", ["block_write", "clock_gettime", "unlock_page_[k]"])
-def test_frames_that_do_not(name: str) -> None:
-    assert not waits((name,))
 
 
 @pytest.mark.parametrize("line", ["nothing", "a;b -1", "a;b 1.5", " 5", "a;b \u0663"])

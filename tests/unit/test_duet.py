@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from headrace import plan as plans
-from headrace.analysis.compare import noise_floor, paired_effect
+from headrace.analysis.compare import noise_floor
 from headrace.analysis.duet import sides
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import TrialResponse
@@ -26,6 +26,7 @@ from headrace.experiment.retries import LEAST, MAX_EACH, Retries, replacing
 from headrace.experiment.trial import LeftAlone
 from headrace.model import Role, TrialSpec, TrialState
 from headrace.store import TrialRecord
+from tests.compared import paired_effect
 
 BASELINE, REPEAT, CANDIDATE = Role.BASELINE, Role.REPEAT, Role.CANDIDATE
 

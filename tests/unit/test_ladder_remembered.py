@@ -14,7 +14,7 @@ from headrace.ladder import ALONE, remember, remembered
 def measured(device: str | None, read_ms: float, spoiled_by: tuple[str, ...] = ()) -> Ladder:
     ns = 1e6 * read_ms
     rung = Rung(ALONE, "16 KB random read", ns, ns, ns, ns, ns, 0.95, 100, "", (), None, None)
-    return Ladder((rung,), {}, spoiled_by, {}, None, "xfs", device, 20.0)
+    return Ladder((rung,), {}, spoiled_by, {}, None, device)
 
 
 @pytest.fixture(autouse=True)

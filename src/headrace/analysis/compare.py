@@ -82,32 +82,6 @@ def effects(
     return result, found
 
 
-def paired_effect(
-    response: str,
-    treated: Sequence[TrialResponse],
-    baseline: Sequence[TrialResponse],
-    *,
-    condition: str = "",
-    alpha: float = 0.05,
-    equivalence: float = 0.03,
-    comparisons: int = 1,
-) -> Effect | None:
-    """One treatment relative to its baseline, without the trials of others: see ``effects``."""
-    if not treated or not baseline:
-        return None
-    trials = {baseline[0].treatment: baseline, treated[0].treatment: treated}
-    found, _ = effects(
-        response,
-        trials,
-        baseline[0].treatment,
-        condition=condition,
-        alpha=alpha,
-        equivalence=equivalence,
-        comparisons=comparisons,
-    )
-    return found[0] if found else None
-
-
 def unpaired_effect(
     response: str,
     a: Sequence[TrialResponse],

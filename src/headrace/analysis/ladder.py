@@ -86,9 +86,7 @@ class Ladder:
     spoiled_by: tuple[str, ...]
     memory: dict[str, int | None]
     server: dict[str, Any] | None
-    file_system: str | None
     device: str | None
-    elapsed_s: float
 
     def median_ns(self, rung: str) -> float | None:
         return next((found.median_ns for found in self.rungs if found.rung == rung), None)
@@ -100,7 +98,8 @@ def read(rows: Iterable[Mapping[str, Any]]) -> Ladder:
     try:
         for row in rows:
             by_kind.setdefault(row["kind"], []).append(row)
-        start, end = by_kind["start"][0], by_kind["end"][0]
+        # Lines without an end are incomplete.
+        start, _ = by_kind["start"][0], by_kind["end"][0]
         order = list(RUNGS)
         rungs = [_rung(row) for row in by_kind.get("rung", ()) if row["rung"] in RUNGS]
         return Ladder(
@@ -109,9 +108,7 @@ def read(rows: Iterable[Mapping[str, Any]]) -> Ladder:
             tuple(start["spoiled_by"]),
             start["memory"],
             start["server"],
-            start["file_system"],
             start["device"],
-            end["elapsed_s"],
         )
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise StoreError(f"these are not the lines of a ladder: {error!r}") from error

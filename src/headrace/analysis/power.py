@@ -12,9 +12,6 @@ import numpy as np
 from headrace.analysis import aliasing, estimate
 from headrace.analysis.intervals import POWER, chance_beyond, t_quantile
 
-#: Spread between trials of the same treatment on a quiet machine. ``plan show --sd`` overrides it.
-USUAL_SD = 0.02
-
 #: Studies that tell the estimator's error in a design. More treatments or trials than these tell nothing new.
 STUDIES, MOST_TREATMENTS, MOST_SIMULATED = 100, 8, 200
 

@@ -164,11 +164,11 @@ def pool(table: NDArray[np.float64]) -> Pooled:
     if degrees < 1:
         return Pooled(0.0, 0.0, 0)
     variance = float(np.nansum(residuals**2)) / degrees
-    return Pooled(variance, _prior_degrees(residuals, degrees), degrees, *_own(residuals, degrees, variance))
+    return Pooled(variance, _prior_degrees(residuals, degrees), degrees, *_own(residuals, variance))
 
 
 def _own(
-    residuals: NDArray[np.float64], degrees: int, variance: float
+    residuals: NDArray[np.float64], variance: float
 ) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
     """Each row's variance and its degrees of freedom; None with too few rows to separate them."""
     present = ~np.isnan(residuals)

@@ -29,11 +29,10 @@ from headrace.archive.tables import Table
 from headrace.errors import Busy, DiskFull, StoreError
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
-#: Kind of file -> how many seconds it covers, and the width of its rows.
+#: Kind of file -> how many seconds it covers.
 COVERS_S = {"m": MINUTE_S, "M": HOUR_S, "h": HOUR_S, "d": DAY_S}
 #: A folder that changed longer ago than this is known by the time of its change.
 SETTLED_NS = 2_000_000_000
-ROWS_S = {"m": MINUTE_S, "M": MINUTE_S, "h": HOUR_S, "d": DAY_S}
 
 
 @dataclass(frozen=True, order=True)

@@ -125,7 +125,7 @@ def propose(
     optuna = _optuna()
     study = optuna.create_study(
         directions=["maximize"] * objectives,
-        sampler=_sampler(sampler, seed * 100_003 + number, bool(constraints)),
+        sampler=_sampler(sampler, seed * 100_003 + number),
     )
     for trial in frozen(space, seen, constraints, objectives):
         study.add_trial(trial)
@@ -204,7 +204,7 @@ def _optuna() -> ModuleType:
     return optuna
 
 
-def _sampler(name: str, seed: int, has_constraints: bool) -> Any:
+def _sampler(name: str, seed: int) -> Any:
     optuna = _optuna()
     if name == "random":
         return optuna.samplers.RandomSampler(seed=seed)
@@ -229,9 +229,3 @@ def _distribution(found: KnobRange) -> BaseDistribution:
 
 def _holds(distribution: BaseDistribution, value: Any) -> bool:
     return bool(distribution._contains(distribution.to_internal_repr(value)))
-
-
-def best_first(seen: Sequence[Seen]) -> list[Seen]:
-    """The feasible points, best by the first objective first."""
-    sound = [one for one in seen if one.is_feasible and one.values is not None]
-    return sorted(sound, key=lambda one: -one.values[0] if one.values is not None else math.inf)

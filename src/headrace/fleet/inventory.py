@@ -103,7 +103,7 @@ def _inventory(table: FleetTable, folder: Path, place: str) -> Inventory:
     hosts: dict[str, Host] = {}
     for group in (table, *table.groups):
         for entry in _entries(group, folder):
-            host = _host(entry, table, group, place)
+            host = _host(entry, table, group)
             known = hosts.get(host.name)
             if known is None:
                 hosts[host.name] = host
@@ -131,7 +131,7 @@ def _entries(group: Group, folder: Path) -> Iterator[Entry]:
         yield from read(folder / Path(name).expanduser())
 
 
-def _host(entry: Entry, table: FleetTable, group: Group, place: str) -> Host:
+def _host(entry: Entry, table: FleetTable, group: Group) -> Host:
     """The most specific value counts: of the entry itself, its group, the fleet."""
 
     def value(key: str) -> Any:

@@ -495,7 +495,7 @@ def nearly_all_promised(evidence: Evidence) -> Iterator[Match]:
     if promised < COMMITTED * limit:
         return
     ratio, kib = (evidence.facts.sysctl(f"vm.overcommit_{name}") for name in ("ratio", "kbytes"))
-    higher = _higher_limit(evidence, promised, limit, int(kib or 0))
+    higher = _higher_limit(evidence, promised, int(kib or 0))
     yield Match(
         "",
         f"{size(promised)} of {size(limit)} is committed, and vm.overcommit_memory is 2.",
@@ -512,7 +512,7 @@ def nearly_all_promised(evidence: Evidence) -> Iterator[Match]:
     )
 
 
-def _higher_limit(evidence: Evidence, promised: float, limit: float, kib: int) -> dict[str, Value]:
+def _higher_limit(evidence: Evidence, promised: float, kib: int) -> dict[str, Value]:
     """The setting that makes room for what is committed: the one of the two that is in force, and only upwards.
 
     The limit is a share of the memory without huge pages, or an amount, and swap comes on top. Writing one of the

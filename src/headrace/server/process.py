@@ -127,7 +127,7 @@ class PrivateServer:
         library = await find_allocator(self._target, self._spec.allocator)
         await self._make_rundir(program)
         await self._refuse_taken_port()
-        content = render_options({**self._defaulted(program), **self._spec.options}, self._forced(program))
+        content = render_options({**self._defaulted(program), **self._spec.options}, self._forced())
         await self._target.write(f"{self._rundir}/my.cnf", content.encode())
         # The allocator is given to the server alone, not to setpriv; one that we inherited is taken away.
         preload = [f"LD_PRELOAD={library.path}"] if library.path else ["-u", "LD_PRELOAD"]
@@ -257,7 +257,7 @@ class PrivateServer:
         scratch = f"{self._rundir}/tmp"
         return {"tmpdir": scratch, "secure_file_priv": scratch, **program.own_options}
 
-    def _forced(self, program: Program) -> dict[str, str]:
+    def _forced(self) -> dict[str, str]:
         own = {
             "datadir": self._datadir,
             "socket": self._socket,

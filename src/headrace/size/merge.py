@@ -94,7 +94,7 @@ def first(problem: Problem) -> Placement:
         weight = weights(problem, kind)
         left = list(range(len(problem.names)))
         for each in [kind, *(k for k in problem.kinds if k is not kind)]:
-            left = fill(plan, left, each, weight, problem)
+            left = fill(plan, left, each, weight)
         plans.append(smaller(plan))
     return min(plans, key=lambda plan: (len(plan.unplaced), plan.price, len(plan.used)))
 
@@ -130,7 +130,7 @@ def weights(problem: Problem, kind: Kind) -> Values:
 
 
 def fill(
-    plan: Placement, left: Sequence[int], kind: Kind, weight: Values, problem: Problem,
+    plan: Placement, left: Sequence[int], kind: Kind, weight: Values,
     most: int | None = None, noise: Values | None = None,
 ) -> list[int]:  # fmt: skip
     """Open hosts of ``kind`` and fill one after the other; the databases that no host of it takes."""

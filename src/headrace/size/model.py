@@ -27,10 +27,6 @@ class Resource(StrEnum):
     SPACE = "space"  # bytes on the devices
 
 
-#: Resources of which two hosts' demands together are not their sum: a merge models each of them by itself.
-SHARED = (Resource.MEMORY, Resource.LOG_BYTES)
-
-
 @dataclass(frozen=True)
 class Demand:
     """What one host's databases used over time. ``used[r]`` has one value for each step of ``step_s`` seconds

@@ -34,8 +34,6 @@ from headrace.size.model import Demand, Resource
 Values = NDArray[np.float64]
 
 DAY_S = 86_400
-#: Of these a host holds the largest value at any time.
-HELD = (Resource.MEMORY, Resource.SPACE)
 #: A failed host's load of these continues on its replicas. They hold its data and apply its writes anyway.
 MOVES = (Resource.CPU, Resource.SOFTIRQ, Resource.PACKETS, Resource.READS, Resource.READ_BYTES)
 DRAWS = 400

@@ -137,7 +137,7 @@ async def _build(host: Target, image: Image, tell: Tell) -> None:
                 shutil.copy(file, place / file.name)
         (place / "out").mkdir()
         os.chmod(place / "out", 0o777)
-        await _bootstrap(host, place, tell)
+        await _bootstrap(host, place)
         draft = folder("roots") / f".{image.key}.part"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(mode=0o700)
@@ -212,7 +212,7 @@ def _elsewhere() -> Path:
     return Path(os.environ.get("TMPDIR", "/var/tmp"))
 
 
-async def _bootstrap(host: Target, place: Path, tell: Tell) -> None:
+async def _bootstrap(host: Target, place: Path) -> None:
     hook = f'sh {place}/customize "$1" {place} {place}/out/root.img {ROOT_BYTES} {PARTITION_START_BYTES}'
     argv = ["mmdebstrap", "--variant=minbase", "--format=null", f"--include={','.join(PACKAGES)}"]
     argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in LEFT_OUT]

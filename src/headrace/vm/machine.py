@@ -252,7 +252,7 @@ async def _create(
         with (place / f"data{number}.img").open("wb") as file:
             file.truncate(disk.size_bytes)
     if record.namespace:
-        await _make_namespace(host, record.namespace, spec.nic_queues)
+        await _make_namespace(host, record.namespace)
     try:
         return await _boot(host, place, record, kernel, steps)
     except _KernelSilent as error:
@@ -276,7 +276,7 @@ def _check_room(place: Path, spec: VmSpec) -> None:
         )
 
 
-async def _make_namespace(host: Target, namespace: str, nic_queues: int) -> None:
+async def _make_namespace(host: Target, namespace: str) -> None:
     await host.run(["ip", "netns", "add", namespace])
     tuntap = ["tuntap", "add", "dev", INTERFACE, "mode", "tap", "multi_queue", "vnet_hdr"]
     for words in (

@@ -28,7 +28,7 @@ def check(spec: DeviceSpec, levels: Sequence[int]) -> Raid:
         raise PlanError(f"volume.raid_level is missing: a {spec.kind} volume has one of {known}")
     if raid.level not in levels:
         raise PlanError(f"volume.raid_level = {raid.level}: a {spec.kind} volume has one of {known}")
-    _check_chunk(spec.kind, raid)
+    _check_chunk(raid)
     if raid.level not in (5, 6) and raid.stripe_cache:
         raise PlanError(
             f"volume.stripe_cache = {raid.stripe_cache}: RAID {raid.level} has none, only 5 and 6 do"
@@ -44,7 +44,7 @@ def check(spec: DeviceSpec, levels: Sequence[int]) -> Raid:
     return raid
 
 
-def _check_chunk(kind: str, raid: Raid) -> None:
+def _check_chunk(raid: Raid) -> None:
     chunk = raid.chunk_bytes
     if not chunk:
         return

@@ -204,14 +204,12 @@ class Collector:
             path = self.slow_log if self.slow_log != "auto" else slow_log.path_of(each.feed.facts)
             agent = each.feed.agent
             if agent is None or not path:
-                each.log_path = ""
                 await asyncio.sleep(2)
                 continue
-            each.log_path, each.log_problem = path, ""
             try:
                 await slow_log.follow(agent, path, each.pending, with_examples=self.with_examples)
             except (HeadraceError, OSError, TimeoutError) as error:
-                each.log_problem = str(error)
+                log.debug("the slow log of %s: %s", each.name, error)
             await asyncio.sleep(5)
 
     async def write(self, t_s: int) -> None:
@@ -262,7 +260,7 @@ class Collector:
         judgement = judge(evidence, all_rules())
         verdict = conclude(evidence, judgement)
         each.judgement = causes_first(judgement, verdict)
-        each.verdict, each.evidence, each.answered_at_s = verdict, evidence, time.time()
+        each.verdict, each.evidence = verdict, evidence
         counted = each.counted.rows(window)
         by_time = sorted(counted, key=lambda row: -(row.get("time_ns") or 0))
         each.busiest = [row["class"] for row in by_time]

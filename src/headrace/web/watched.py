@@ -34,7 +34,6 @@ class Watched:
     listed: list[dict[str, Any]] = field(default_factory=list)
     listed_at_s: float = 0.0
     listed_problem: str = ""
-    answered_at_s: float = 0.0
     facts: Facts | None = None
     counted: minute.Counted = field(default_factory=minute.Counted)
     texts: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -44,8 +43,6 @@ class Watched:
     plans: dict[tuple[str, str], str] = field(default_factory=dict)
     #: Digests of performance_schema in the last minute, the one with most time first.
     busiest: list[str] = field(default_factory=list)
-    log_path: str = ""
-    log_problem: str = ""
     written_s: int = 0
 
     @property

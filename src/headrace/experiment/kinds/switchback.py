@@ -33,9 +33,6 @@ from headrace.workloads import has_preflight, make_workload
 #: A turn shorter than this says nothing about what is left over from the one before.
 LEAST_S = 2
 
-#: A baseline's two turns and a treatment's one, in two blocks: fewer show nothing.
-LEAST_TURNS = 6
-
 HINT = 'kind = "{kind}" starts the server anew for each trial'
 
 

@@ -1,0 +1,24 @@
+"""Two treatments compared without a study around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.analysis.compare import effects
+from headrace.analysis.result import Effect
+from headrace.analysis.trials import TrialResponse
+
+
+def paired_effect(
+    response: str,
+    treated: Sequence[TrialResponse],
+    baseline: Sequence[TrialResponse],
+    *,
+    comparisons: int = 1,
+) -> Effect | None:
+    """One treatment relative to its baseline, without the trials of others."""
+    if not treated or not baseline:
+        return None
+    own, other = treated[0].treatment, baseline[0].treatment
+    found, _ = effects(response, {other: baseline, own: treated}, other, comparisons=comparisons)
+    return found[0] if found else None
