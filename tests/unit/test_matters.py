@@ -385,7 +385,7 @@ def test_the_command_prints_it_and_its_json() -> None:
 
 
 def test_the_example_is_a_screening_of_seven_in_eight_runs() -> None:
-    path = Path(plans.__file__).parent / "examples" / "screening.toml"
+    path = Path(report.__file__).parents[1] / "examples" / "screening.toml"
     design = designs.build(plans.load(path).plan, place=str(path))
     outlook = outlooks.outlook(design, 0.02)
     assert outlook.aliasing is not None

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import headrace
 from headrace import plan, volumes
 from headrace.design import Design
 from headrace.errors import DiskFull, NotReady, PlanError, Refused, TreatmentFailed
@@ -214,7 +215,7 @@ def test_an_array_without_its_level_is_refused() -> None:
     ("name", "levels", "count"), [("pinterest-2015", {0}, 288), ("raid-xfs-ext4", {6, 10}, 60)]
 )
 def test_the_examples_build_arrays_of_four_disks(name: str, levels: set[int], count: int) -> None:
-    path = Path(plan.__file__).parent / "examples" / f"{name}.toml"
+    path = Path(headrace.__file__).parent / "examples" / f"{name}.toml"
     loaded = plan.load(path).plan
     made = design.build(loaded, place=name)
     assert len(made.treatments) == count

@@ -1,0 +1,54 @@
+"""The plan file: user-written TOML, as checked tables."""
+
+from headrace.plan.file import Plan, PlanFile, describe, load, parse
+from headrace.plan.sweep import SweepTable
+from headrace.plan.tables import (
+    ALL,
+    AS_IS,
+    AUTO,
+    BLOCKS_PER_START,
+    NONE,
+    RESPONSE_NAMES,
+    SWITCHBACK_BLOCKS,
+    VM,
+    WASHOUT_S,
+    DesignTable,
+    FactorTable,
+    MachineTable,
+    ServerTable,
+    Settings,
+    TargetTable,
+    VolumeTable,
+    WorkloadTable,
+    size_in_bytes,
+)
+from headrace.plan.tune import KnobRange, TuneTable
+
+__all__ = [
+    "ALL",
+    "AS_IS",
+    "AUTO",
+    "BLOCKS_PER_START",
+    "NONE",
+    "RESPONSE_NAMES",
+    "SWITCHBACK_BLOCKS",
+    "VM",
+    "WASHOUT_S",
+    "DesignTable",
+    "FactorTable",
+    "KnobRange",
+    "MachineTable",
+    "Plan",
+    "PlanFile",
+    "ServerTable",
+    "Settings",
+    "SweepTable",
+    "TargetTable",
+    "TuneTable",
+    "VolumeTable",
+    "WorkloadTable",
+    "describe",
+    "load",
+    "parse",
+    "size_in_bytes",
+]
