@@ -29,6 +29,7 @@ AREAS = (
     "names",
     "neighbours",
     "network",
+    "pages",
     "pool",
     "pressure",
     "readahead",

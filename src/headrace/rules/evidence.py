@@ -127,6 +127,13 @@ class Evidence:
             raise NotEnough(self._missing(sampler, metric))
         return found
 
+    def memory_bytes(self) -> float:
+        """All of the host's memory. Raises NotEnough."""
+        total = (self.raw.get("memory") or {}).get("total_bytes") or self.window.last("memory", "MemTotal")
+        if total is None:
+            raise NotEnough("the host does not report how much memory it has")
+        return float(total)
+
     def last(self, sampler: str, metric: str, label: str = "") -> float:
         """The newest value: of a counter since its start, of a gauge now."""
         found = self.window.last(sampler, metric, label)
