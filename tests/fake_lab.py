@@ -138,14 +138,8 @@ class FakeLab:
         moment = spec.block if design.at_once > 1 else spec.number
         start_ns = synthetic.START_NS + moment * (warmup_s + seconds + 6) * 1_000_000_000
         failed = state is TrialState.FAILED
-        record = TrialRecord(
-            number=spec.number,
-            block=spec.block,
-            position=spec.position,
-            treatment=spec.treatment,
-            role=spec.role,
-            state=state,
-            reason=reason,
+        record = replace(
+            TrialRecord.of(spec, state, reason),
             window_start_ns=0 if failed else start_ns,
             window_end_ns=0 if failed else start_ns + seconds * 1_000_000_000,
             times_ns={"started": start_ns - 10**9, "finished": start_ns + (seconds + 2) * 10**9},

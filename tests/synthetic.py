@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -172,14 +172,8 @@ def write_trial(folder: ExperimentFolder, shape: Shape, spec: TrialSpec, facts_h
     if "volume.scheduler" in settings:
         knobs[f"/sys/block/{DEVICE}/queue/scheduler"] = {"before": "mq-deadline", "after": "none"}
     knobs["volume.device"] = {"before": None, "after": f"/dev/{DEVICE}"}
-    record = TrialRecord(
-        number=number,
-        block=spec.block,
-        position=spec.position,
-        treatment=spec.treatment,
-        role=spec.role,
-        state=state,
-        reason=reason,
+    record = replace(
+        TrialRecord.of(spec, state, reason),
         window_start_ns=window[0],
         window_end_ns=window[1],
         times_ns={

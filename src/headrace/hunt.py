@@ -94,9 +94,7 @@ async def watch(
     server is tried over its socket. Raises NothingMeasured if no counter has two samples.
     """
     agent = await Agent.install(target)
-    why_not = ""
-    if login is None or not login.is_named:
-        login, why_not = await usual_login(agent, login)
+    login, why_not = await usual_login(agent, login)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     async with scratch_folder(target) as folder:
         looking = asyncio.create_task(_look(agent, seconds, login))
@@ -137,7 +135,9 @@ async def watch(
 
 
 async def usual_login(agent: Agent, login: ServerLogin | None) -> tuple[ServerLogin | None, str]:
-    """The socket of the host's only server, or why there is none to query."""
+    """The login if it names a server, otherwise the socket of the host's only one; or why there is none."""
+    if login is not None and login.is_named:
+        return login, ""
     servers = [s for s in HostFacts(await agent.facts()).servers if s["program"] in ("mysqld", "mariadbd")]
     if not servers:
         return None, "no MySQL or MariaDB server runs on this host"

@@ -64,7 +64,7 @@ class Feed:
     ticks: int = 0
     heard_at: float = 0.0
     listed: dict[str, Any] = field(default_factory=dict)
-    find_login: Callable[[Agent, ServerLogin | None], Awaitable[ServerLogin | None]] | None = None
+    find_login: Callable[[Agent, ServerLogin | None], Awaitable[tuple[ServerLogin | None, str]]] | None = None
     #: What the last looks at the server's process list show together.
     activity: Activity | None = None
     _looks: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=LOOKS))
@@ -108,7 +108,7 @@ class Feed:
             agent = await Agent.install(target)
             if self.find_login and (self.login is None or not self.login.is_named):
                 self.step = f"looking for the server of {self.name}"
-                self.login = await self.find_login(agent, self.login)
+                self.login, _ = await self.find_login(agent, self.login)
             self.step = f"waiting for the settings and the second sample of {self.name}"
             self.agent = agent
             options = ["--interval", f"{INTERVAL_S:.0f}s", *(self.login.argv if self.login else ())]

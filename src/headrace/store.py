@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.design import Design
 from headrace.errors import Busy, DiskFull, StoreError
-from headrace.model import Facts, Role, TrialState
-from headrace.whole import write_whole
+from headrace.model import Facts, Role, TrialSpec, TrialState
+from headrace.whole import sync, write_whole
 
 if TYPE_CHECKING:
     import duckdb
@@ -76,6 +76,11 @@ class TrialRecord:
     #: Machine -> ``offset_ns`` by which its clock is ahead of the controller's, and its uncertainty ``error_ns``:
     #: of the target and of each client, at the start of the trial.
     clocks: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, spec: TrialSpec, state: TrialState, reason: str = "") -> TrialRecord:
+        """The record of a planned trial, before anything about its run is said."""
+        return cls(spec.number, spec.block, spec.position, spec.treatment, spec.role, state, reason)
 
     @property
     def duration_s(self) -> float | None:
@@ -150,7 +155,7 @@ class ExperimentFolder:
             (draft / "design.json").write_text(_design_text(design))
             _sync_tree(draft)
             draft.rename(path)
-            _sync(path.parent)
+            sync(path.parent)
         except OSError as error:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                 raise Busy("an experiment already exists here", place=str(path)) from error
@@ -216,8 +221,8 @@ class ExperimentFolder:
             aside.mkdir(exist_ok=True)
             path = next(p for k in itertools.count(1) if not (p := aside / f"{number:04d}.{k}").exists())
             self.trial_path(number).rename(path)
-            _sync(aside)
-            _sync(self.path / "trials")
+            sync(aside)
+            sync(self.path / "trials")
         except OSError as error:
             raise _write_error(error, self.trial_path(number)) from error
         return path
@@ -394,7 +399,7 @@ def _make_visible(draft: Path, final: Path) -> None:
         if final.exists():
             final.rename(old)
         draft.rename(final)
-    _sync(final.parent)
+    sync(final.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -413,13 +418,5 @@ def _exchange(first: Path, second: Path) -> bool:
 def _sync_tree(folder: Path) -> None:
     for root, _, names in os.walk(folder):
         for name in names:
-            _sync(Path(root, name))
-        _sync(Path(root))
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            sync(Path(root, name))
+        sync(Path(root))

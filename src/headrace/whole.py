@@ -1,4 +1,4 @@
-"""Text files that are whole or absent: written under another name, synced, then renamed."""
+"""Text files that are whole or absent: written under another name, synced, then renamed; and the one sync."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write_whole(path: Path, content: str, mode: int | None = None) -> None:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync(path.parent)
 
 
 def _remove_left(path: Path) -> None:
@@ -53,8 +53,9 @@ def _escaped(name: str) -> str:
     return "".join(f"[{c}]" if c in "*?[" else c for c in name)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """Return once a file, or the names in a folder, are on the disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -44,13 +44,8 @@ def folder(path: Path) -> ExperimentFolder:
     made = ExperimentFolder.create(path, 'name = "noisy-demo"\n', design)
     for spec, row in zip(trials, rows(), strict=True):
         start_ns = synthetic.START_NS + spec.number * 20 * 10**9
-        record = TrialRecord(
-            number=spec.number,
-            block=spec.block,
-            position=spec.position,
-            treatment=spec.treatment,
-            role=spec.role,
-            state=TrialState.COMPLETE,
+        record = replace(
+            TrialRecord.of(spec, TrialState.COMPLETE),
             window_start_ns=start_ns,
             window_end_ns=start_ns + SECONDS * 10**9,
             cpus=CPUS,

@@ -250,10 +250,9 @@ class Fakes:
             self._maybe(task.address)
             if spec.treatment in self.kills:
                 raise TargetError("it panicked", place=task.address)
-            record = TrialRecord(
-                number, spec.block, spec.position, spec.treatment, spec.role, TrialState.COMPLETE,
-                facts_hash=facts_of(task.address).hash,
-            )  # fmt: skip
+            record = replace(
+                TrialRecord.of(spec, TrialState.COMPLETE), facts_hash=facts_of(task.address).hash
+            )
             own.begin_trial(number).commit(record, empty_data())
             self._maybe(task.address)
             self.ran.append((task.address, number))

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from headrace.analysis.sweep import Sweep
 from headrace.arrow import TrialData, empty_data
 from headrace.buckets import bucket_of, bucket_value
 from headrace.experiment.kinds import sweep as sweeps
-from headrace.model import Facts, Role, TrialSpec, TrialState
+from headrace.model import Facts, TrialSpec, TrialState
 from headrace.report import jsonform, terminal
 from headrace.report.sweep import page as sweep_page
 from headrace.report.sweep.trials import alike
@@ -111,14 +111,8 @@ def write_trial(folder: ExperimentFolder, truth: Truth, shape: synthetic.Shape, 
     if number in truth.failed:
         state, reason = TrialState.FAILED, truth.failed[number]
     start_ns = synthetic.START_NS + number * 16_000_000_000
-    record = TrialRecord(
-        number=number,
-        block=spec.block,
-        position=spec.position,
-        treatment=spec.treatment,
-        role=Role.CANDIDATE,
-        state=state,
-        reason=reason,
+    record = replace(
+        TrialRecord.of(spec, state, reason),
         window_start_ns=start_ns if state is not TrialState.FAILED else 0,
         window_end_ns=start_ns + 10_000_000_000 if state is not TrialState.FAILED else 0,
         times_ns={"started": start_ns - 4_000_000_000, "finished": start_ns + 11_000_000_000},

@@ -169,14 +169,8 @@ def _has_unanswered(trials: Iterable[TrialResponse], response: str, blocks: set[
 def _logs(trials: Iterable[TrialResponse], response: str) -> dict[int, float]:
     """Block -> mean log of the response over the block's trials with a value."""
     by_block: dict[int, list[float]] = {}
-    numbers = set()
-    for trial in trials:
-        if trial.number in numbers:
-            raise ValueError(f"trial {trial.number} is given twice: a trial is one observation")
-        numbers.add(trial.number)
-        value = trial.value(response)
-        if value is not None:
-            by_block.setdefault(trial.block, []).append(math.log(value))
+    for seen in seen_of(response, trials):
+        by_block.setdefault(seen.block, []).append(seen.log)
     return {block: math.fsum(logs) / len(logs) for block, logs in by_block.items()}
 
 

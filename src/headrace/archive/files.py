@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from headrace.archive.tables import Table
 from headrace.errors import Busy, DiskFull, StoreError
+from headrace.whole import sync
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
 #: Kind of file -> how many seconds it covers.
@@ -153,11 +154,7 @@ def write_whole(rows: pa.Table, path: Path, *, is_private: bool = False) -> None
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.options import NO_LOGIN, grouped
+from headrace.cli.options import NO_LOGIN, CapturePorts, grouped
 from headrace.cli.shell import (
     Json,
     PageFile,
@@ -74,10 +74,7 @@ class Question:
         list[str] | None,
         typer.Option("--filter", metavar="CONDITION", help="user=app, response>=100ms, error=any ..."),
     ] = None
-    port: Annotated[
-        list[int] | None,
-        typer.Option("--port", help="Server port in a capture [3306].", show_default=False),
-    ] = None
+    port: CapturePorts = None
 
     @property
     def argv(self) -> list[str]:

@@ -39,6 +39,7 @@ Folder = Annotated[Path, typer.Argument(help="An experiment's directory.", metav
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="The experiment's directory [experiments/NAME].")
 ]
+Retry = Annotated[bool, typer.Option("--retry", help="Measure disturbed and failed trials again.")]
 Objectives = Annotated[
     list[str] | None,
     typer.Option("--objective", help="Latency objective of a sweep, such as p99=10ms [the plan's]."),
@@ -163,9 +164,7 @@ def plan_options(kind: Annotated[str, typer.Argument(help="A workload.", metavar
 def run(
     plan: PlanFile,
     output: Output = None,
-    retry: Annotated[
-        bool, typer.Option("--retry", help="Measure disturbed and failed trials again.")
-    ] = False,
+    retry: Retry = False,
     on: Annotated[
         str,
         typer.Option(
@@ -297,9 +296,7 @@ def sweep(
     passes: Annotated[
         int | None, typer.Option("--passes", min=1, max=1000, help="Passes over the levels [the plan's].")
     ] = None,
-    retry: Annotated[
-        bool, typer.Option("--retry", help="Measure disturbed and failed trials again.")
-    ] = False,
+    retry: Retry = False,
     to: TellOption = None,
     as_json: Json = False,
 ) -> None:

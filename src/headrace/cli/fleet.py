@@ -213,8 +213,6 @@ async def _login(target: Any, host: Host) -> tuple[Any, ServerLogin | None, str]
     from headrace.hunt import usual_login
 
     agent = await Agent.install(target)
-    if host.login.is_named:
-        return agent, host.login, ""
     return (agent, *await usual_login(agent, host.login))
 
 

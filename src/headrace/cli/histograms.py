@@ -60,7 +60,7 @@ async def _collect(
     from headrace.hunt import usual_login
 
     agent = await Agent.install(host)
-    found, why_not = (login, "") if login.is_named else await usual_login(agent, login)
+    found, why_not = await usual_login(agent, login)
     if found is None:
         raise NotReady(why_not, place=host.name)
     named = name or str((await agent.facts()).data.get("hostname") or host.name)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.options import Alpha
 from headrace.cli.shell import Json, PageFile, app, say, write_page
 from headrace.errors import PlanError
 
@@ -48,7 +49,7 @@ def import_command(
         str,
         typer.Option("--condition", help="Column of the workload; its values are never compared."),
     ] = "",
-    alpha: Annotated[float, typer.Option("--alpha", min=0.0001, max=0.5)] = 0.05,
+    alpha: Alpha = 0.05,
     margin: Annotated[
         float, typer.Option("--margin", min=0.0, max=1.0, help="Smaller differences do not matter.")
     ] = 0.03,

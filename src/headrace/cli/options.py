@@ -21,6 +21,11 @@ AllowWeaker = Annotated[
     typer.Option("--allow-weaker", metavar="KNOB", help="Allow this knob to reduce durability."),
 ]
 
+Alpha = Annotated[float, typer.Option("--alpha", min=0.0001, max=0.5)]
+CapturePorts = Annotated[
+    list[int] | None, typer.Option("--port", help="Server port in a capture [3306].", show_default=False)
+]
+
 
 @dataclasses.dataclass(frozen=True)
 class LoginOptions:

@@ -205,7 +205,7 @@ def _refuse_if_moved(hunt: Hunt, target: str, login: ServerLogin, finding: str) 
     async def facts(host: Any) -> Any:
         agent = await Agent.install(host)
         own: ServerLogin | None = login
-        if hunt.evidence.has_server and not login.is_named:
+        if hunt.evidence.has_server:
             own, _ = await usual_login(agent, login)
         return await agent.facts(own)
 

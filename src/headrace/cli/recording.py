@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.options import CapturePorts
 from headrace.cli.shell import Json, TargetOption, app, on_target, print_json, stderr, stdout, tell
 from headrace.errors import Refused, StoreError
 
@@ -48,10 +49,7 @@ def record(
     size: Annotated[
         int, typer.Option(metavar="MIB", min=0, help="Stop at this size.", show_default=False)
     ] = 0,
-    port: Annotated[
-        list[int] | None,
-        typer.Option("--port", help="Server port in a capture [3306].", show_default=False),
-    ] = None,
+    port: CapturePorts = None,
     with_literals: Literals = False,
     force: Force = False,
     estimate: Annotated[

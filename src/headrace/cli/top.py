@@ -20,7 +20,6 @@ from headrace.cli.shell import (
 from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
-    from headrace.agent import Agent
     from headrace.live import Feed
     from headrace.report.live.shot import Shot
 
@@ -49,10 +48,7 @@ def top(
     from headrace.live import Feed
     from headrace.target import TargetSpec
 
-    async def find_login(agent: Agent, login: ServerLogin | None) -> ServerLogin | None:
-        return (await usual_login(agent, login))[0]
-
-    feed = Feed(TargetSpec.parse(target), login, find_login=find_login)
+    feed = Feed(TargetSpec.parse(target), login, find_login=usual_login)
     if once or as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         shot = run_until_signal(lambda: _one(feed))
         if as_json:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.options import DAY_S, grouped, seconds_of
+from headrace.cli.options import DAY_S, Alpha, grouped, seconds_of
 from headrace.cli.shell import (
     Json,
     PageFile,
@@ -135,7 +135,7 @@ def verify(
     which: ChangeOptions = ChangeOptions(),
     parts: PartOptions = PartOptions(),
     server: ServerOptions = ServerOptions(),
-    alpha: Annotated[float, typer.Option("--alpha", min=0.0001, max=0.5)] = 0.05,
+    alpha: Alpha = 0.05,
     margin: Annotated[
         float, typer.Option("--margin", min=0.0, max=1.0, help="Smaller changes are equivalent.")
     ] = 0.03,

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.options import Alpha
 from headrace.cli.shell import (
     Json,
     PageFile,
@@ -45,7 +46,7 @@ def watch(
     lower: Annotated[
         bool, typer.Option("--lower-is-better", help="The response column is a latency.")
     ] = False,
-    alpha: Annotated[float, typer.Option("--alpha", min=0.0001, max=0.5)] = 0.05,
+    alpha: Alpha = 0.05,
     margin: Annotated[
         float, typer.Option("--margin", min=0.0, max=1.0, help="Ignore smaller changes.")
     ] = 0.03,
@@ -121,7 +122,7 @@ def audit(
     rollouts: Annotated[
         bool, typer.Option("--rollouts", help="Simulate rollouts over fleets instead.")
     ] = False,
-    alpha: Annotated[float, typer.Option("--alpha", min=0.0001, max=0.5)] = 0.05,
+    alpha: Alpha = 0.05,
     seed: Annotated[int, typer.Option("--seed")] = 1,
     as_json: Json = False,
 ) -> None:

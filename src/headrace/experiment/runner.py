@@ -398,16 +398,7 @@ def as_repeated(record: TrialRecord, old: TrialRecord | None) -> TrialRecord:
 
 def unmeasured(spec: TrialSpec, state: TrialState, reason: str) -> TrialRecord:
     """The record of a trial whose machine could not be used."""
-    return TrialRecord(
-        number=spec.number,
-        block=spec.block,
-        position=spec.position,
-        treatment=spec.treatment,
-        role=spec.role,
-        state=state,
-        reason=reason,
-        times_ns={"started": time.time_ns()},
-    )
+    return replace(TrialRecord.of(spec, state, reason), times_ns={"started": time.time_ns()})
 
 
 def judge(record: TrialRecord, disturbance: Disturbance) -> TrialRecord:

@@ -166,14 +166,8 @@ async def run_trial(
         # Restore the host first, even when cancelled.
         await to_the_end(restore(lab.journal, everyone=lab.side is None))
     clock.mark("finished")
-    record = TrialRecord(
-        number=spec.number,
-        block=spec.block,
-        position=spec.position,
-        treatment=spec.treatment,
-        role=spec.role,
-        state=state,
-        reason=reason,
+    record = replace(
+        TrialRecord.of(spec, state, reason),
         window_start_ns=steps.window_ns[0],
         window_end_ns=steps.window_ns[1],
         times_ns=clock.times_ns(),

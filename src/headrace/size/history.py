@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -278,22 +278,43 @@ def _of_archive(archive: Archive, step_s: int, hosts: Sequence[str]) -> list[His
     steps = math.ceil((whole.until_s - start_s) / step_s)
     _check(steps)
     reader = Reader(archive)
-    spans = list(_spans(whole, _READ_S[step_s]))
-    return [_host_of(reader, name, whole, spans, start_s, step_s, steps) for name in names]
+    return [_host_of(_Past(reader, name, whole, start_s, step_s, steps)) for name in names]
 
 
-def _spans(whole: Range, width_s: int) -> Iterator[Range]:
-    at = whole.since_s // width_s * width_s
-    while at < whole.until_s:
-        yield type(whole)(at, min(at + width_s, whole.until_s))
-        at += width_s
+@dataclass(frozen=True)
+class _Past:
+    """One host's rows in the history, and the steps that they are read in."""
+
+    reader: Reader
+    host: str
+    whole: Range
+    start_s: int
+    step_s: int
+    steps: int
+
+    def rows(self, table: str, chosen: str, where: str, **values: Any) -> Iterator[list[dict[str, Any]]]:
+        """Span after span; ``t`` of a row is the start of its step."""
+        query = (
+            f"SELECT {chosen}, t_s - t_s % {self.step_s} AS t FROM rows WHERE {where} GROUP BY ALL ORDER BY t"
+        )
+        width_s = _READ_S[self.step_s]
+        at = self.whole.since_s // width_s * width_s
+        while at < self.whole.until_s:
+            span = type(self.whole)(at, min(at + width_s, self.whole.until_s))
+            yield self.reader.rows(table, query, self.host, span, **values)
+            at += width_s
+
+    def step_of(self, row: Mapping[str, Any]) -> int | None:
+        step = (row["t"] - self.start_s) // self.step_s
+        return int(step) if 0 <= step < self.steps else None
+
+    def empty(self) -> Floats:
+        return np.full(self.steps, np.nan)
 
 
-def _host_of(
-    reader: Reader, host: str, whole: Range, spans: Sequence[Range], start_s: int, step_s: int, steps: int
-) -> History:
-    means, mosts, seen = _metrics(reader, host, spans, start_s, step_s, steps)
-    watched_s = means.pop(_WATCHED, np.full(steps, np.nan))
+def _host_of(past: _Past) -> History:
+    means, mosts, seen = _metrics(past)
+    watched_s = means.pop(_WATCHED, past.empty())
     notes = []
     scale = 0.0
     if Resource.CPU not in means:
@@ -306,10 +327,10 @@ def _host_of(
                 "its history has no demands yet, only the CPU's share: packets and devices are unknown"
             )
     demand = Demand(
-        host, start_s, step_s, {r: means[r] for r in Resource if r in means},
+        past.host, past.start_s, past.step_s, {r: means[r] for r in Resource if r in means},
         most={r: mosts[r] for r in Resource if r in mosts},
     )  # fmt: skip
-    calls, lock_s, texts, source = _classes(reader, host, whole, spans, start_s, step_s, watched_s)
+    calls, lock_s, texts, source = _classes(past, watched_s)
     return History(
         demand,
         calls,
@@ -317,51 +338,47 @@ def _host_of(
         lock_s,
         {part: means[part] for part in Part if part in means},
         {r: seen[r] for r in Resource if r in seen},
-        _peaks(reader, host, whole, scale),
+        _peaks(past, scale),
         source,
         (*notes, *_gaps(demand)),
     )
 
 
-def _metrics(
-    reader: Reader, host: str, spans: Sequence[Range], start_s: int, step_s: int, steps: int
-) -> tuple[dict[str, Floats], dict[str, Floats], dict[str, float]]:
+def _metrics(past: _Past) -> tuple[dict[str, Floats], dict[str, Floats], dict[str, float]]:
     """Means and highest minutes of each step; and the newest limits."""
     means: dict[str, Floats] = {}
     mosts: dict[str, Floats] = {}
     seen: dict[str, float] = {}
-    for span in spans:
-        rows = reader.rows(
-            "metrics",
-            # A row of more minutes than a step has is of a whole day, whose hours were deleted.
-            f"SELECT metric, label, t_s - t_s % {step_s} AS t, SUM(sum) / SUM(n) AS mean, MAX(most) AS most, "
-            "SUM(n) AS n, arg_max(sum / n, t_s) AS newest FROM rows WHERE n <= $most_n AND (metric IN "
-            "($demand, $limit) "
-            "OR metric = 'cpu' AND label = 'busy' OR metric = 'cores') GROUP BY ALL ORDER BY t",
-            host, span, demand=DEMAND, limit=LIMIT, most_n=step_s // MINUTE_S,
-        )  # fmt: skip
+    for rows in past.rows(
+        "metrics",
+        "metric, label, SUM(sum) / SUM(n) AS mean, MAX(most) AS most, SUM(n) AS n, "
+        "arg_max(sum / n, t_s) AS newest",
+        # A row of more minutes than a step has is of a whole day, whose hours were deleted.
+        "n <= $most_n AND (metric IN ($demand, $limit) OR metric = 'cpu' AND label = 'busy' OR metric = 'cores')",
+        demand=DEMAND, limit=LIMIT, most_n=past.step_s // MINUTE_S,
+    ):  # fmt: skip
         cores = {row["label"] for row in rows if row["metric"] == "cores"}
         seen["cores"] = max(seen.get("cores", 0.0), float(len(cores)))
         for row in rows:
-            at = (row["t"] - start_s) // step_s
+            at = past.step_of(row)
             if row["metric"] == LIMIT:
                 seen[row["label"]] = float(row["newest"])
-            elif row["metric"] != "cores" and 0 <= at < steps and row["mean"] is not None:
-                means.setdefault(row["label"], np.full(steps, np.nan))[at] = row["mean"]
-                mosts.setdefault(row["label"], np.full(steps, np.nan))[at] = row["most"]
+            elif row["metric"] != "cores" and at is not None and row["mean"] is not None:
+                means.setdefault(row["label"], past.empty())[at] = row["mean"]
+                mosts.setdefault(row["label"], past.empty())[at] = row["most"]
                 if row["label"] == "busy":
-                    means.setdefault(_WATCHED, np.full(steps, np.nan))[at] = row["n"] * MINUTE_S
+                    means.setdefault(_WATCHED, past.empty())[at] = row["n"] * MINUTE_S
     return means, mosts, seen
 
 
-def _peaks(reader: Reader, host: str, whole: Range, scale: float) -> dict[Resource, Peaks]:
+def _peaks(past: _Past, scale: float) -> dict[Resource, Peaks]:
     """``scale``: cores, for a history without demands."""
-    rows = reader.rows(
+    rows = past.reader.rows(
         "metrics",
         f"SELECT label, t_s // {DAY_S} AS day, SUM(n) AS n, MAX(most) AS most FROM rows "
         "WHERE metric = $demand OR metric = 'cpu' AND label = 'busy' GROUP BY ALL ORDER BY day",
-        host,
-        whole,
+        past.host,
+        past.whole,
         demand=DEMAND,
     )
     found = {}
@@ -375,34 +392,23 @@ def _peaks(reader: Reader, host: str, whole: Range, scale: float) -> dict[Resour
 
 
 def _classes(
-    reader: Reader,
-    host: str,
-    whole: Range,
-    spans: Sequence[Range],
-    start_s: int,
-    step_s: int,
-    watched_s: Floats,
+    past: _Past, watched_s: Floats
 ) -> tuple[dict[str, Floats], dict[str, float], dict[str, str], str]:
     """Calls per second of the time that was watched."""
     from headrace.archive import questions
 
-    known = questions.sources(reader, [host], whole)
+    known = questions.sources(past.reader, [past.host], past.whole)
     source = next((each for each in _COUNTING if each in known), "")
     if not source:
         return {}, {}, {}, ""
     calls: dict[str, Floats] = {}
     lock_ns: dict[str, float] = {}
-    for span in spans:
-        rows = reader.rows(
-            "classes",
-            f"SELECT class, t_s - t_s % {step_s} AS t, SUM(calls) AS calls, SUM(lock_ns) AS lock_ns "
-            "FROM rows WHERE source = $source GROUP BY ALL",
-            host, span, source=source,
-        )  # fmt: skip
+    chosen = "class, SUM(calls) AS calls, SUM(lock_ns) AS lock_ns"
+    for rows in past.rows("classes", chosen, "source = $source", source=source):
         for row in rows:
-            at = (row["t"] - start_s) // step_s
-            if 0 <= at < len(watched_s) and row["calls"] is not None:
-                calls.setdefault(row["class"], np.zeros(len(watched_s)))[at] = row["calls"]
+            at = past.step_of(row)
+            if at is not None and row["calls"] is not None:
+                calls.setdefault(row["class"], np.zeros(past.steps))[at] = row["calls"]
                 lock_ns[row["class"]] = lock_ns.get(row["class"], 0.0) + (row["lock_ns"] or 0.0)
     locks = {
         name: lock_ns[name] / 1e9 / total
@@ -410,5 +416,8 @@ def _classes(
         if (total := float(count.sum())) > 0
     }
     calls = {name: count / watched_s for name, count in calls.items()}
-    texts = {name: str(row["text"]) for name, row in questions.texts(reader, [host], whole, source).items()}
+    texts = {
+        name: str(row["text"])
+        for name, row in questions.texts(past.reader, [past.host], past.whole, source).items()
+    }
     return calls, locks, texts, source

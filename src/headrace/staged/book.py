@@ -26,6 +26,7 @@ from headrace.analysis.paired import Moment, Paired
 from headrace.errors import Busy, DiskFull, Held, PlanError, Refused, StoreError
 from headrace.snapshot import state_path
 from headrace.staged.plan import ID_LENGTH, Plan, Stage
+from headrace.whole import sync, write_whole
 
 FOLDER = "rollouts"
 #: In a rollout's folder: who asked to take it back while another command held it.
@@ -193,15 +194,8 @@ class Book:
         with errors(folder):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             text = json.dumps(plan.to_json(), indent=1, sort_keys=True)
-            draft = folder / f".plan.{os.getpid()}"
-            with draft.open("w", encoding="utf-8") as file:
-                os.fchmod(file.fileno(), 0o600)
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(folder / "plan.json")
-            _sync(folder)
-            _sync(folder.parent)
+            write_whole(folder / "plan.json", text, 0o600)
+            sync(folder.parent)
         return cls(folder, plan)
 
     @classmethod
@@ -238,7 +232,7 @@ class Book:
                 file.flush()
                 os.fsync(file.fileno())
             if is_new:
-                _sync(self.folder)
+                sync(self.folder)
         self.events.append(event)
         self.state.take(event)
 
@@ -257,11 +251,8 @@ class Book:
 
     def ask_to_stop(self, by: str) -> None:
         """Ask the controller that holds this rollout to take everything back."""
-        draft = self.folder / f".{STOP}.{os.getpid()}"
-        with errors(draft):
-            draft.write_text(by, encoding="utf-8")
-            draft.replace(self.folder / STOP)
-            _sync(self.folder)
+        with errors(self.folder / STOP):
+            write_whole(self.folder / STOP, by)
 
     def stop_asked(self) -> str:
         """Who asked; empty if nobody did."""
@@ -346,14 +337,6 @@ def _trim(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
         content = file.read()
         file.truncate(content.rfind(b"\n") + 1)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -198,9 +198,7 @@ async def _connected(member: Member) -> AsyncIterator[tuple[Agent, ServerLogin]]
             async with asyncio.timeout(READY_S):
                 await target.connect()
                 agent = await Agent.install(target)
-                login, why_not = (
-                    (host.login, "") if host.login.is_named else await usual_login(agent, host.login)
-                )
+                login, why_not = await usual_login(agent, host.login)
         except TimeoutError:
             raise TargetError(f"no login within {READY_S:g} s", place=member.name) from None
         if login is None:

@@ -37,7 +37,7 @@ async def look(
 ) -> dict[str, Any]:
     """One host's answer, for ``seen``. Raises PlanError or Refused where the settings cannot be made there."""
     agent = await Agent.install(target)
-    login, why_not = (host.login, "") if host.login.is_named else await usual_login(agent, host.login)
+    login, why_not = await usual_login(agent, host.login)
     if login is None:
         raise NotReady(why_not or "no server login", place=host.name)
     prepared = await _prepared(agent, host, settings, login, allow_weaker, lasting, may_restart=may_restart)

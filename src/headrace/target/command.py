@@ -261,10 +261,35 @@ async def kill_quietly(command: Command) -> None:
         await asyncio.shield(command.kill())
 
 
+class NotStarted(Exception):
+    """The program could not be started: the exit code that a shell returns for it, and why."""
+
+    def __init__(self, exit_code: int, words: bytes) -> None:
+        super().__init__(words)
+        self.exit_code = exit_code
+        self.words = words
+
+    def completed(self, argv: Sequence[str]) -> Completed:
+        return Completed(tuple(argv), self.exit_code, b"", self.words)
+
+
 async def run_to_end(
-    command: Command, stdin: bytes, *, timeout_s: float | None, check: bool, place: str
+    starting: Awaitable[Command],
+    argv: Sequence[str],
+    stdin: bytes,
+    *,
+    timeout_s: float | None,
+    check: bool,
+    place: str,
 ) -> Completed:
     """Feed, drain and wait concurrently, within the time limit."""
+    try:
+        command = await starting
+    except NotStarted as error:
+        completed = error.completed(argv)
+        if check:
+            raise failed(completed, place) from None
+        return completed
     assert command.stdout is not None
     assert command.stderr is not None
 

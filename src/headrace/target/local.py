@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import IO
 
 from headrace.errors import CommandFailed, DiskFull, HeadraceError, TargetError
-from headrace.target.command import TAIL_BYTES, Command, Input, Output, failed, kill_quietly, run_to_end
+from headrace.target.command import (
+    TAIL_BYTES,
+    Command,
+    Input,
+    NotStarted,
+    Output,
+    failed,
+    kill_quietly,
+    run_to_end,
+)
 from headrace.target.interface import Completed, Process
 
 
@@ -57,14 +66,8 @@ class LocalTarget:
         check: bool = True,
         repeatable: bool = False,
     ) -> Completed:
-        try:
-            command = await self._start(argv, env, Output(), Output(), detached=False)
-        except _NotStarted as error:
-            completed = Completed(tuple(argv), error.exit_code, b"", f"{error}\n".encode())
-            if check:
-                raise failed(completed, self.name) from None
-            return completed
-        return await run_to_end(command, stdin, timeout_s=timeout_s, check=check, place=self.name)
+        starting = self._start(argv, env, Output(), Output(), detached=False)
+        return await run_to_end(starting, argv, stdin, timeout_s=timeout_s, check=check, place=self.name)
 
     async def spawn(
         self,
@@ -84,9 +87,8 @@ class LocalTarget:
                     raise CommandFailed(f"cannot write: {error.strerror}", place=path) from error
             try:
                 command = await self._start(argv, env, outputs[0], outputs[1], detached=detached)
-            except _NotStarted as error:
-                completed = Completed(tuple(argv), error.exit_code, b"", str(error).encode())
-                raise failed(completed, self.name) from None
+            except NotStarted as error:
+                raise failed(error.completed(argv), self.name) from None
         if not command.ended:
             self._kept[command] = detached
         return command
@@ -104,7 +106,7 @@ class LocalTarget:
         try:
             child = _popen(argv, env, stdout, stderr, detached)
         except OSError as error:
-            raise _NotStarted(argv[0], error) from error
+            raise _not_started(argv[0], error) from error
         exit_code: asyncio.Future[int] = loop.create_future()
         command = Command(
             argv,
@@ -150,13 +152,11 @@ class LocalTarget:
         return Path(path).exists()
 
 
-class _NotStarted(Exception):
-    """The program could not be started; ``exit_code`` is what a shell would return."""
-
-    def __init__(self, program: str, error: OSError) -> None:
-        reason = "not found" if isinstance(error, FileNotFoundError) else error.strerror
-        super().__init__(f"{program}: {reason}")
-        self.exit_code = 127 if isinstance(error, FileNotFoundError) else 126
+def _not_started(program: str, error: OSError) -> NotStarted:
+    """In a shell's words."""
+    if isinstance(error, FileNotFoundError):
+        return NotStarted(127, f"{program}: not found\n".encode())
+    return NotStarted(126, f"{program}: {error.strerror}\n".encode())
 
 
 def _popen(

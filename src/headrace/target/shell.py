@@ -15,7 +15,7 @@ from typing import Any
 import asyncssh
 
 from headrace.errors import CommandFailed, ConnectionLost, TargetError
-from headrace.target.command import Input, Output
+from headrace.target.command import Input, NotStarted, Output
 
 #: Environment variable that identifies a command's processes over another connection.
 COMMAND_VARIABLE = "HEADRACE_COMMAND"
@@ -130,15 +130,6 @@ def exit_code_of(kept: str) -> int:
     """The exit code recorded by a keeper: a shell's, in which N + 128 is signal N."""
     code = int(kept)
     return 128 - code if code > 128 and code - 128 in signal.valid_signals() else code
-
-
-class NotStarted(Exception):
-    """The command ended before exec: the exit code of a shell for a missing program."""
-
-    def __init__(self, exit_code: int, words: bytes) -> None:
-        super().__init__(words)
-        self.exit_code = exit_code
-        self.words = words
 
 
 class Channel(asyncssh.SSHClientSession[bytes]):

@@ -25,6 +25,7 @@ from headrace.target.command import (
     PIECE_BYTES,
     TAIL_BYTES,
     Command,
+    NotStarted,
     failed,
     kill_quietly,
     run_to_end,
@@ -37,7 +38,6 @@ from headrace.target.shell import (
     END_ALL,
     ENDED_FOLDER,
     Channel,
-    NotStarted,
     Shell,
     exit_code_of,
 )
@@ -282,14 +282,10 @@ class SshTarget:
         timeout_s: float | None,
         check: bool,
     ) -> Completed:
-        try:
-            command, _ = await self._start(argv, env, start_timeout_s=timeout_s)
-        except NotStarted as error:
-            completed = Completed(tuple(argv), error.exit_code, b"", error.words)
-            if check:
-                raise failed(completed, self.name) from None
-            return completed
-        return await run_to_end(command, stdin, timeout_s=timeout_s, check=check, place=self.name)
+        async def started() -> Command:
+            return (await self._start(argv, env, start_timeout_s=timeout_s))[0]
+
+        return await run_to_end(started(), argv, stdin, timeout_s=timeout_s, check=check, place=self.name)
 
     async def spawn(
         self,
@@ -310,7 +306,7 @@ class SshTarget:
             except _Unsent:
                 continue
             except NotStarted as error:
-                raise failed(Completed(tuple(argv), error.exit_code, b"", error.words), self.name) from None
+                raise failed(error.completed(argv), self.name) from None
         channel.exit_code.add_done_callback(lambda _: self._ended.add(channel.marker))
         if not detached and not command.ended:
             self._kept.add(command)

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.activity import Activity
-from headrace.agent import Agent
 from headrace.analysis.resources import Verdict
 from headrace.fleet.host import Host
 from headrace.hunt import usual_login
 from headrace.live import Feed, Link
-from headrace.model import Facts, ServerLogin
+from headrace.model import Facts
 from headrace.rules import Evidence, Judgement
 from headrace.web import minute
 
@@ -62,10 +61,5 @@ class Watched:
         return self.feed.link is Link.LIVE and time.monotonic() - self.feed.heard_at < STALE_S
 
 
-async def find_login(agent: Agent, login: ServerLogin | None) -> ServerLogin | None:
-    """The host's only server over its usual socket."""
-    return (await usual_login(agent, login))[0]
-
-
 def watched(host: Host) -> Watched:
-    return Watched(host, Feed(host.spec, host.login, find_login=find_login))
+    return Watched(host, Feed(host.spec, host.login, find_login=usual_login))

@@ -80,7 +80,6 @@ def ladder(rows: Sequence[Row], x_title: str, top: float) -> Figure:
     """Throughput of every configuration of one condition: bars from 0, each with its interval."""
     positions = [i for i, r in enumerate(rows) if r.interval]
     found = [r.interval for r in rows if r.interval]
-    low, high = errors(found)
     # A very wide interval is clipped, so that it does not squeeze the measured values.
     top = min(top, 2.5 * max((i.estimate for i in found), default=top))
     ends = [min(i.high if i.high is not None else i.estimate, top) for i in found]
@@ -91,10 +90,7 @@ def ladder(rows: Sequence[Row], x_title: str, top: float) -> Figure:
         "x": numbers(i.estimate for i in found),
         "width": 0.62,
         "marker": {"color": [rows[p].colour.replace("}", "/0.55}") for p in positions]},
-        "error_x": {
-            "type": "data", "symmetric": False, "array": high, "arrayminus": low,
-            "color": "@{ink}", "thickness": 1.4, "width": 4,
-        },
+        "error_x": errors(found),
         "customdata": [rows[p].hint for p in positions],
         "hovertemplate": HOVER,
     }  # fmt: skip
@@ -114,17 +110,22 @@ def ladder(rows: Sequence[Row], x_title: str, top: float) -> Figure:
     return {"data": [bars, values], "layout": layout}
 
 
-def errors(found: Sequence[Interval]) -> tuple[list[float | None], list[float | None]]:
+def errors(
+    found: Sequence[Interval], colour: str = "@{ink}", thickness: float = 1.4, width: float = 4
+) -> Figure:
+    """The intervals as error bars."""
     low = numbers(math.nan if i.low is None else i.estimate - i.low for i in found)
     high = numbers(math.nan if i.high is None else i.high - i.estimate for i in found)
-    return low, high
+    return {
+        "type": "data", "symmetric": False, "array": high, "arrayminus": low,
+        "color": colour, "thickness": thickness, "width": width,
+    }  # fmt: skip
 
 
 def ratios(rows: Sequence[Row], x_title: str, floor: float | None, span: tuple[float, float]) -> Figure:
     """Ratios to the baseline with intervals on a log axis; the band of the noise floor is shaded around 1."""
     positions = [i for i, r in enumerate(rows) if r.interval]
     found = [r.interval for r in rows if r.interval]
-    low, high = errors(found)
     points = {
         "type": "scatter",
         "mode": "markers",
@@ -136,10 +137,7 @@ def ratios(rows: Sequence[Row], x_title: str, floor: float | None, span: tuple[f
             "symbol": [rows[p].symbol for p in positions],
             "line": {"width": 2, "color": [rows[p].colour for p in positions]},
         },
-        "error_x": {
-            "type": "data", "symmetric": False, "array": high, "arrayminus": low,
-            "color": "@{ink}", "thickness": 1.4, "width": 4,
-        },
+        "error_x": errors(found),
         "customdata": [rows[p].hint for p in positions],
         "hovertemplate": HOVER,
     }  # fmt: skip

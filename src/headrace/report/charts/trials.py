@@ -44,7 +44,6 @@ def scaling(
     data = []
     for name, colour, dash, found in lines:
         present = [i or Interval(math.nan, None, None) for i in found]
-        low, high = errors(present)
         data.append(
             {
                 "type": "scatter",
@@ -54,11 +53,10 @@ def scaling(
                 "y": numbers(i.estimate for i in present),
                 "line": {"color": colour, "width": 2, "dash": dash},
                 "marker": {"color": colour, "size": 6},
-                "error_y": {"type": "data", "symmetric": False, "array": high, "arrayminus": low,
-                            "color": colour, "thickness": 1.2, "width": 3},
+                "error_y": errors(present, colour, 1.2, 3),
                 "hovertemplate": "%{y:,.0f}",
             }
-        )  # fmt: skip
+        )
     layout = {
         "height": 380,
         "showlegend": False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from headrace.experiment.settle import GROWTH, PIECE_S
 from headrace.report import text
@@ -12,13 +12,13 @@ from headrace.report.parts import Facts, Heading, Part, Section, Span, Words, me
 
 
 def section(view: View) -> Section:
-    return Section(
-        "method",
-        "Method",
-        "How it was measured",
-        lambda: _parts(view),
-        data={"versions": tables.versions(view.records)},
-    )
+    return section_of(view, lambda: _parts(view))
+
+
+def section_of(view: View, parts: Callable[[], Iterable[Part]]) -> Section:
+    """The section of any kind of experiment, whose ``parts`` differ."""
+    versions = tables.versions(view.records)
+    return Section("method", "Method", "How it was measured", parts, data={"versions": versions})
 
 
 def _parts(view: View) -> Iterator[Part]:

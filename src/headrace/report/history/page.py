@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from headrace.analysis.history import MIN_POINTS, SERIES, Change, History
+from headrace.analysis.history import MIN_POINTS, SERIES, History
 from headrace.report import text
 from headrace.report.charts import decisions as decision_charts
 from headrace.report.history import words
@@ -86,13 +86,9 @@ def _brief(found: History, unit: str, scale: float) -> Table:
         said = f"{change.verdict}: {text.ratio(change.ratio.estimate)} x" if change else ""
         bar = "█" * max(1, round(_BAR * math.exp(point.log - top)))
         value = text.count(scale * math.exp(point.log))
-        note = Cell(said, _chip(change) if change else "")
+        note = Cell(said, text.CHIP[change.verdict] if change else "")
         rows.append([point.name, str(len(point.logs)), value, Cell(bar, style="cyan"), note])
     return Table((("point", ""), ("trials", "n"), (unit, "n"), ("", ""), ("", "")), rows)
-
-
-def _chip(change: Change) -> str:
-    return text.CHIP[change.verdict]
 
 
 def _level(found: History, start: int, end: int, scale: float) -> float:
@@ -115,7 +111,7 @@ def _keys(found: History, scale: float) -> Iterator[Key]:
             "Last change",
             f"{text.ratio(found.latest.ratio.estimate)} ×",
             f"{text.between(found.latest.ratio)} · {found.latest.verdict}",
-            _chip(found.latest),
+            text.CHIP[found.latest.verdict],
         )
     yield Key("Noise of one point", text.plus_minus(found.noise or None), "around its level")
 
@@ -135,7 +131,7 @@ def _series(found: History, unit: str, scale: float) -> Iterator[Part]:
         (max(a, first) - first, b - first, _level(found, a, b, scale)) for a, b in found.segments if b > first
     ]
     changes = [
-        (c.at - first, f"{text.ratio(c.ratio.estimate)} ×", f"@{{{_chip(c)}}}")
+        (c.at - first, f"{text.ratio(c.ratio.estimate)} ×", f"@{{{text.CHIP[c.verdict]}}}")
         for c in found.changes
         if c.at > first
     ]
@@ -173,7 +169,7 @@ def _changes(found: History, scale: float) -> Table:
                 text.ratio(change.ratio.estimate),
                 text.between(change.ratio),
                 f"{change.p:.2g}",
-                Cell(str(change.verdict), _chip(change)),
+                Cell(str(change.verdict), text.CHIP[change.verdict]),
             )
         )
     columns = (
@@ -194,7 +190,7 @@ def _points(found: History, unit: str, scale: float) -> Table:
     for i, point in enumerate(found.points):
         change = starts.get(i)
         note = (
-            Cell(f"{change.verdict}, {text.ratio(change.ratio.estimate)} ×", _chip(change))
+            Cell(f"{change.verdict}, {text.ratio(change.ratio.estimate)} ×", text.CHIP[change.verdict])
             if change
             else Cell("")
         )

@@ -194,14 +194,13 @@ def _line(
     levels: Sequence[Level], found: Sequence[Interval], colour: str, symbol: str, hints: Sequence[str]
 ) -> dict[str, Any]:
     # A bar over orders of magnitude would be one more line across the chart without information.
-    low, high = charts.errors([i if is_telling(i) else Interval(i.estimate, None, None) for i in found])
+    telling = [i if is_telling(i) else Interval(i.estimate, None, None) for i in found]
     return {
         "type": "scatter", "mode": "lines+markers",
         "x": charts.numbers(level.load for level in levels), "y": charts.numbers(i.estimate for i in found),
         "line": {"color": colour.replace("}", "/0.5}"), "width": 1.4},
         "marker": {"color": colour, "symbol": symbol, "size": 8},
-        "error_y": {"type": "data", "symmetric": False, "array": high, "arrayminus": low,
-                    "color": colour, "thickness": 1.3, "width": 4},
+        "error_y": charts.errors(telling, colour, 1.3),
         "customdata": list(hints), "hovertemplate": charts.HOVER,
     }  # fmt: skip
 

@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.report.experiment import method as experiment
-from headrace.report.experiment import tables
 from headrace.report.parts import Facts, Heading, Part, Section, Span, Words, method
 from headrace.report.sweep.view import SweepView
 from headrace.report.sweep.words import latency_words
 
 
 def section(view: SweepView) -> Section:
-    return Section(
-        "method",
-        "Method",
-        "How it was measured",
-        lambda: _parts(view),
-        data={"versions": tables.versions(view.records)},
-    )
+    return experiment.section_of(view, lambda: _parts(view))
 
 
 def _parts(view: SweepView) -> Iterator[Part]:

@@ -99,17 +99,13 @@ def _keys(tuned: Tuned) -> Iterator[Key]:
             if effect is not None:
                 note = f"{text.between(effect.ratio)} · {effect.verdict}"
                 name = f"{objective}, {tuned.winner.name}"
-                yield Key(name, f"{text.ratio(effect.ratio.estimate)} ×", note, _chip(effect))
+                yield Key(name, f"{text.ratio(effect.ratio.estimate)} ×", note, text.CHIP[effect.verdict])
     failed = sum(f.state is TrialState.FAILED for f in tuned.found)
     yield Key("Points tried", str(len(tuned.found)), f"{failed} failed" if failed else "none failed")
     if tuned.importance:
         name, share = max(tuned.importance.items(), key=lambda item: item[1])
         knob = tuned.table.knobs[name].knob.removeprefix("server.")
         yield Key("What matters most", f"{100 * share:.0f}%", f"{knob}; a hint")
-
-
-def _chip(effect: Effect) -> str:
-    return text.CHIP[effect.verdict]
 
 
 def _confirmed(tuned: Tuned) -> Section:
@@ -148,7 +144,7 @@ def _effects(tuned: Tuned) -> Table:
     rows: list[Cells] = []
     for response, found in _responses(tuned):
         for c, e in found:
-            ratio, verdict = text.ratio(e.ratio.estimate), Cell(str(e.verdict), _chip(e))
+            ratio, verdict = text.ratio(e.ratio.estimate), Cell(str(e.verdict), text.CHIP[e.verdict])
             rows.append((c.name, response, ratio, text.between(e.ratio), str(e.blocks), verdict))
     columns = (
         ("point", ""),

@@ -138,15 +138,13 @@ def _ratio(change: Change) -> str:
     return f"{text.ratio(change.ratio.estimate)}x ({text.between(change.ratio)})"
 
 
-def _chip(change: Change) -> str:
-    return text.CHIP[change.verdict]
-
-
 def _keys(found: Verified) -> Iterator[Key]:
     for each in found.fleet:
         if each.response in ("p50", "p99", "p99.9", THROUGHPUT):
             value = f"{text.ratio(each.ratio.estimate)} ×"
-            yield Key(each.response, value, f"{text.between(each.ratio)} · {each.verdict}", _chip(each))
+            yield Key(
+                each.response, value, f"{text.between(each.ratio)} · {each.verdict}", text.CHIP[each.verdict]
+            )
 
 
 def _value(change: Change, value: float) -> str:
@@ -174,7 +172,7 @@ def _cells(change: Change) -> Cells:
         text.ratio(change.controls),
         text.ratio(change.ratio.estimate),
         text.between(change.ratio),
-        Cell(str(change.verdict), _chip(change), note=change.missing),
+        Cell(str(change.verdict), text.CHIP[change.verdict], note=change.missing),
         f"{before} + {after}",
         f"{change.block_s / 60:.3g}",
         change.over or "–",
@@ -229,7 +227,7 @@ def _charts(found: Verified) -> Iterator[Part]:
         band = found.bands.get(response)
         if band is None or not np.isfinite(band.treated).any():
             continue
-        chip = next((_chip(each) for each in found.fleet if each.response == response), "unsure")
+        chip = next((text.CHIP[each.verdict] for each in found.fleet if each.response == response), "unsure")
         legend = [
             ("mean of the changed hosts", "@{accent}", ""),
             ("worst host", "@{worse}", ""),
