@@ -32,18 +32,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benches.plants import (
-    HEALTHY,
-    HEALTHY_OF,
-    ITEMS,
-    PLANTS,
-    TABLES,
-    WIDE_BYTES,
-    WIDE_ROWS,
-    Load,
-    Plant,
-    compiler,
-)
+from benches.plants import PLANTS, Plant
+from benches.plants.beside import compiler
+from benches.plants.loads import HEALTHY, HEALTHY_OF, ITEMS, TABLES, WIDE_BYTES, WIDE_ROWS, Load
 from tests.mysqld import find_mysqld
 from tests.servers import Server, mariadb, mysql
 

@@ -2,361 +2,50 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import pymysql
-from tests.servers import Server
-
-#: Rows of ``wide``, of which four fit on a page of 16 KiB: 120 MiB; of ``items`` and ``orders``: 30 MiB each.
-WIDE_ROWS, WIDE_BYTES, ITEMS, TABLES = 1 << 15, 3_700, 1 << 17, 300
-BOTH = ("mariadb", "mysql")
-MARIADB, MYSQL = ("mariadb",), ("mysql",)
-
-#: How a server is started that has nothing wrong with it, on this load and on flash.
-HEALTHY = (
-    "--innodb-buffer-pool-size=384M",
-    "--innodb-flush-method=O_DIRECT",
-    "--innodb-flush-neighbors=0",
-    "--innodb-io-capacity=2000",
-    "--innodb-io-capacity-max=4000",
-    "--innodb-buffer-pool-dump-at-shutdown=OFF",
-    "--innodb-buffer-pool-load-at-startup=OFF",
-    "--performance-schema=ON",
-    "--max-connections=300",
-    "--sort-buffer-size=2M",
+from benches.plants.beside import (
+    Beside,
+    backup,
+    burst,
+    compiler,
+    connecting,
+    forgotten,
+    global_lock,
+    old_view,
+    quota,
+    refused,
+    slow_device,
+    statements_kept,
+    too_many,
 )
-HEALTHY_OF = {
-    "mariadb": ("--innodb-log-file-size=512M", "--innodb-lru-scan-depth=1024"),
-    "mysql": ("--innodb-redo-log-capacity=1G", "--binlog-expire-logs-seconds=604800"),
-}
-
-
-def number(low: int = 1, high: int = ITEMS) -> dict[str, Any]:
-    return {"kind": "int", "min": low, "max": high}
-
-
-def statement(sql: str, *parameters: dict[str, Any]) -> dict[str, Any]:
-    return {"sql": sql, "parameters": list(parameters)}
-
-
-def operation(*statements: dict[str, Any], name: str = "work", transaction: bool = False) -> dict[str, Any]:
-    return {"name": name, "transaction": transaction, "statements": list(statements)}
-
-
-@dataclass(frozen=True)
-class Load:
-    """A closed loop of ``operations`` on each connection."""
-
-    operations: tuple[dict[str, Any], ...]
-    connections: int = 8
-    prepared: bool = False
-
-    def spec(self, seconds: float) -> dict[str, Any]:
-        workload = {"kind": "sql", "prepared": self.prepared, "operations": list(self.operations)}
-        return {"workload": workload, "connections": self.connections, "seconds": seconds}
-
-
-POINT = statement("SELECT v FROM items WHERE id = ?", number())
-READS = Load((operation(POINT),))
-WIDE_READS = Load(
-    (operation(statement("SELECT v FROM wide WHERE id = ?", number(high=WIDE_ROWS - 1))),), connections=16
+from benches.plants.loads import (
+    BIG_TRANSACTIONS,
+    BOTH,
+    BULK,
+    DEADLOCKS,
+    GROUPS,
+    HOT,
+    JOIN,
+    LOCKED_TABLE,
+    LONG_QUERIES,
+    MANY_TABLES,
+    MARIADB,
+    MIXED,
+    MYISAM,
+    MYSQL,
+    POINT,
+    READS,
+    SORTS,
+    UNINDEXED,
+    WIDE_READS,
+    WIDE_WRITES,
+    WRITES,
+    Load,
+    number,
+    operation,
+    statement,
 )
-UPDATE = statement("UPDATE items SET k = k + 1 WHERE id = ?", number())
-WRITES = Load((operation(UPDATE, UPDATE, transaction=True),), connections=16)
-WIDE_WRITES = Load(
-    (
-        operation(
-            *4 * (statement("UPDATE wide SET v = REPEAT(CHAR(? USING latin1), 3600) WHERE id = ?",
-                            number(65, 90), number(high=WIDE_ROWS - 1)),),
-            transaction=True,
-        ),
-    ),
-    connections=16,
-)  # fmt: skip
-INSERTS = Load((operation(statement("INSERT INTO journal (v) VALUES (REPEAT('j', 200))")),), connections=16)
-MIXED = Load((operation(POINT, POINT, POINT, UPDATE, transaction=True),), connections=16)
-MANY_TABLES = Load(
-    tuple(operation(statement(f"SELECT * FROM t{n} WHERE id = 1"), name=f"t{n}") for n in range(TABLES)),
-    connections=16,
-)
-SORTS = Load(
-    (
-        operation(
-            statement("SELECT id, v FROM items WHERE id BETWEEN ? AND ? + 5000 ORDER BY v LIMIT 4990, 5",
-                      number(high=ITEMS // 2), {"kind": "same", "as": 0}),
-        ),
-    ),
-    connections=4,
-)  # fmt: skip
-GROUPS = Load(
-    (
-        operation(
-            statement("SELECT v, COUNT(*) FROM items WHERE id BETWEEN ? AND ? + 2000 GROUP BY v LIMIT 3",
-                      number(high=ITEMS // 2), {"kind": "same", "as": 0}),
-        ),
-    ),
-    connections=4,
-)  # fmt: skip
-HOT = Load(
-    (
-        operation(
-            statement("UPDATE hot SET v = v + 1 WHERE id = 1"), statement("DO SLEEP(0.005)"), transaction=True
-        ),
-    ),
-    connections=24,
-)
-UNINDEXED = Load(
-    (operation(statement("SELECT SUM(total) FROM orders WHERE customer = ?", number(high=5000))),)
-)
-JOIN = Load(
-    (
-        operation(
-            statement("SELECT COUNT(*) FROM orders a JOIN orders b ON a.customer = b.customer + 1 WHERE a.id < 40 "
-                      "AND b.id < 3000 AND a.total > ?", number(high=5)),
-        ),
-    ),
-    connections=4,
-)  # fmt: skip
-DEADLOCKS = Load(
-    (
-        operation(
-            statement("UPDATE hot SET v = v + 1 WHERE id = ?", number(1, 6)),
-            statement("DO SLEEP(0.002)"),
-            statement("UPDATE hot SET v = v + 1 WHERE id = ?", number(1, 6)),
-            transaction=True,
-        ),
-    ),
-    connections=16,
-)
-BIG_TRANSACTIONS = Load(
-    (operation(*40 * (statement("INSERT INTO journal (v) VALUES (REPEAT('j', 4000))"),), transaction=True),)
-)
-LONG_QUERIES = Load((operation(statement("DO SLEEP(0.02)")), operation(POINT, name="point")), connections=32)
-MYISAM = Load(
-    (
-        operation(statement("UPDATE old SET v = v + 1 WHERE k = ?", number(high=2000)), name="write"),
-        operation(statement("SELECT SUM(v) FROM old WHERE k = ?", number(high=2000)), name="read"),
-    ),
-    connections=16,
-)
-BULK = Load((operation(statement("INSERT INTO journal (v) SELECT v FROM items WHERE id < 500")),))
-LOCKED_TABLE = Load(
-    (
-        operation(statement("LOCK TABLES hot WRITE"), statement("DO SLEEP(0.005)"), statement("UNLOCK TABLES")),
-    ),
-    connections=24,
-)  # fmt: skip
-
-
-# What stands beside the load. Each is a context manager of the server.
-Beside = Callable[[Server], contextlib.AbstractContextManager[None]]
-
-
-@contextlib.contextmanager
-def processes(*argvs: list[str], **options: Any) -> Iterator[list[subprocess.Popen[bytes]]]:
-    started = [
-        subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
-        for argv in argvs
-    ]
-    try:
-        yield started
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-
-
-def python(code: str, *arguments: object) -> list[str]:
-    return [sys.executable, "-c", code, *map(str, arguments)]
-
-
-@contextlib.contextmanager
-def compiler(_server: Server) -> Iterator[None]:
-    """Two programs that only compute."""
-    code = "x = 0\nwhile True: x = (x * 7 + 1) % 1000003"
-    with processes(*2 * (python(code),)):
-        yield
-
-
-@contextlib.contextmanager
-def backup(server: Server) -> Iterator[None]:
-    """Reads and writes on the device of the data, past the page cache."""
-    argv = ["fio", "--name=backup", f"--directory={server.folder}", "--size=256M", "--rw=randrw", "--bs=64k"]
-    argv += ["--ioengine=libaio", "--iodepth=32", "--direct=1", "--time_based", "--runtime=600"]
-    with processes(argv):
-        try:
-            time.sleep(1.5)
-            yield
-        finally:
-            for path in server.folder.glob("backup.*"):
-                path.unlink()
-
-
-@contextlib.contextmanager
-def quota(server: Server) -> Iterator[None]:
-    """A third of one core for the server."""
-    folder = Path(f"/sys/fs/cgroup/cpu/headrace-planted-{server.pid}")
-    folder.mkdir()
-    try:
-        (folder / "cpu.cfs_quota_us").write_text("33000")
-        (folder / "cgroup.procs").write_text(str(server.pid))
-        yield
-    finally:
-        Path("/sys/fs/cgroup/cpu/cgroup.procs").write_text(str(server.pid))
-        folder.rmdir()
-
-
-@contextlib.contextmanager
-def slow_device(server: Server) -> Iterator[None]:
-    """150 writes a second for the server on the device of its data."""
-    device = os.stat(server.folder).st_dev
-    folder = Path(f"/sys/fs/cgroup/blkio/headrace-planted-{server.pid}")
-    folder.mkdir()
-    try:
-        limit = f"{os.major(device)}:{os.minor(device)} 150"
-        (folder / "blkio.throttle.write_iops_device").write_text(limit)
-        (folder / "cgroup.procs").write_text(str(server.pid))
-        yield
-    finally:
-        Path("/sys/fs/cgroup/blkio/cgroup.procs").write_text(str(server.pid))
-        folder.rmdir()
-
-
-@contextlib.contextmanager
-def session(server: Server, *statements: str, then: str = "") -> Iterator[None]:
-    """A session that runs these and stays; ``then`` runs in a second one, which waits for the first."""
-    with contextlib.ExitStack() as stack:
-        first = stack.enter_context(
-            contextlib.closing(pymysql.connect(unix_socket=server.socket, user="root", database="shop"))
-        )
-        for text in statements:
-            first.cursor().execute(text)
-        if then:
-            code = (
-                "import pymysql, sys\n"
-                "c = pymysql.connect(unix_socket=sys.argv[1], user='root', database='shop').cursor()\n"
-                "c.execute(sys.argv[2])"
-            )
-            stack.enter_context(processes(python(code, server.socket, then)))
-            time.sleep(0.5)
-        yield
-
-
-@contextlib.contextmanager
-def global_lock(server: Server) -> Iterator[None]:
-    """A backup that locks all tables, releases them for a moment, and locks them again."""
-    code = (
-        "import pymysql, sys, time\n"
-        "c = pymysql.connect(unix_socket=sys.argv[1], user='root').cursor()\n"
-        "while True:\n"
-        "    c.execute('FLUSH TABLES WITH READ LOCK'); time.sleep(1.5)\n"
-        "    c.execute('UNLOCK TABLES'); time.sleep(0.1)\n"
-    )
-    with processes(python(code, server.socket)):
-        time.sleep(0.5)
-        yield
-
-
-def forgotten(server: Server) -> contextlib.AbstractContextManager[None]:
-    """A transaction that read and is idle; a change of the table waits for it, and all others for the change."""
-    statements = ("SET autocommit = 0", "BEGIN", "SELECT * FROM items WHERE id = 1")
-    return session(server, *statements, then="ALTER TABLE items ADD COLUMN extra INT")
-
-
-def old_view(server: Server) -> contextlib.AbstractContextManager[None]:
-    return session(server, "SET autocommit = 0", "START TRANSACTION WITH CONSISTENT SNAPSHOT")
-
-
-CONNECT = """
-import pymysql, sys
-user, password, count = sys.argv[2], sys.argv[3], 0
-with open(sys.argv[4], "w") as out:
-    while True:
-        try:
-            pymysql.connect(host="127.0.0.1", port=int(sys.argv[1]), user=user, password=password).close()
-        except pymysql.Error:
-            pass
-        count += 1
-        if count % 20 == 0:
-            out.write("x" * 20)
-            out.flush()
-"""
-
-
-@contextlib.contextmanager
-def connecting(server: Server, password: str = "right", programs: int = 6) -> Iterator[None]:
-    """Clients that log in, and leave. They count in files of the server's folder."""
-    server.sql(
-        "CREATE USER IF NOT EXISTS comes_and_goes@'%' IDENTIFIED BY 'right'",
-        "FLUSH PRIVILEGES",
-    )
-    argvs = [
-        python(CONNECT, server.port, "comes_and_goes", password, server.folder / f"logins.{n}")
-        for n in range(programs)
-    ]
-    with processes(*argvs):
-        yield
-
-
-def refused(server: Server) -> contextlib.AbstractContextManager[None]:
-    return connecting(server, "wrong", programs=3)
-
-
-@contextlib.contextmanager
-def idle(server: Server, count: int) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for _ in range(count):
-            with contextlib.suppress(pymysql.Error):
-                stack.enter_context(
-                    contextlib.closing(pymysql.connect(unix_socket=server.socket, user="root"))
-                )
-        yield
-
-
-@contextlib.contextmanager
-def too_many(server: Server) -> Iterator[None]:
-    """More clients than may connect: 30 stay, and others come."""
-    with idle(server, 30), connecting(server, programs=2):
-        yield
-
-
-@contextlib.contextmanager
-def statements_kept(server: Server) -> Iterator[None]:
-    """A program that never closes its prepared statements."""
-    code = (
-        "import pymysql, sys, time\n"
-        "c = pymysql.connect(unix_socket=sys.argv[1], user='root', database='shop').cursor()\n"
-        "for n in range(int(sys.argv[2])): c.execute(f\"PREPARE s{n} FROM 'SELECT {n}'\")\n"
-        "time.sleep(900)\n"
-    )
-    with processes(*2 * (python(code, server.socket, 95),)):
-        time.sleep(1)
-        yield
-
-
-@contextlib.contextmanager
-def burst(server: Server) -> Iterator[None]:
-    """Bursts of connections, more than the accept queue holds."""
-    code = (
-        "import socket, sys, time\n"
-        "while True:\n"
-        "    made = []\n"
-        "    for _ in range(200):\n"
-        "        s = socket.socket(); s.setblocking(False); made.append(s)\n"
-        "        s.connect_ex(('127.0.0.1', int(sys.argv[1])))\n"
-        "    time.sleep(0.05)\n"
-        "    for s in made: s.close()\n"
-    )
-    with processes(*2 * (python(code, server.port),)):
-        yield
 
 
 @dataclass(frozen=True)
