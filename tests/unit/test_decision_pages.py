@@ -45,8 +45,8 @@ from headrace.tune import Confirmed, Tuned, front_of
 from tests import browser, synthetic
 from tests.commands import headrace
 from tests.published import FOLDER
-from tests.unit.test_report import Outline
 from tests.unit.test_tune import table as tune_table
+from tests.written import Outline
 
 NEEDS_BROWSER = pytest.mark.needs("chromium")
 

@@ -50,7 +50,7 @@ from headrace.report.parts import (
     When,
 )
 from tests.synthetic import HOSTILE
-from tests.unit.test_report import Outline, assert_harmless
+from tests.written import Outline, assert_harmless
 
 H = HOSTILE
 FIGURE: dict[str, Any] = {

@@ -29,7 +29,7 @@ from headrace.report.sweep.trials import alike
 from headrace.report.sweep.view import SweepView
 from headrace.store import ExperimentFolder, TrialRecord
 from tests import browser, synthetic
-from tests.unit.test_report import Outline
+from tests.written import Outline
 
 NEEDS_BROWSER = pytest.mark.needs("chromium")
 
