@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,14 +125,3 @@ def unchanged(setting: Path) -> Iterator[None]:
     before = setting.read_text()
     yield
     assert setting.read_text() == before, f"{setting} was not restored"
-
-
-def wait_for(
-    condition: Callable[[], bool], process: subprocess.Popen[str], limit_s: float = 90, pause_s: float = 0.002
-) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        if process.poll() is not None:
-            raise AssertionError(f"ended before the stage came: {process.communicate()}")
-        assert time.monotonic() < deadline
-        time.sleep(pause_s)

@@ -111,11 +111,3 @@ def interrupted(login: list[str], spec: dict[str, Any], wait: Callable[[], objec
         run = Driven.parse(output.read())
     assert "stopped before its end" in run.end["invalid"]
     return run
-
-
-def until(condition: Callable[[], bool], then_s: float = 0.0) -> None:
-    deadline_s = time.monotonic() + 3 * SLACK_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen"
-        time.sleep(0.01)
-    time.sleep(then_s)

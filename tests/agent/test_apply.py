@@ -11,7 +11,7 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from tests.agent.test_journal import OWNER as TRIAL
 from tests.agent.test_journal import Host, kill_after
 from tests.programs import agent_path
 from tests.traces import commands
+from tests.waiting import until
 
 OWNER = f"apply/test-{os.getpid()}"
 SYSCTL = "/etc/sysctl.d/90-headrace.conf"
@@ -80,13 +81,6 @@ def host(tmp_path: Path) -> Iterator[Fake]:
 
 def kernel(number: int, value: str = "changed") -> dict[str, str]:
     return {"path": f"/sys/fake/{number}", "value": value}
-
-
-def until(condition: Callable[[], bool], limit_s: float = 15.0) -> None:
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.05)
 
 
 def test_what_nobody_confirms_is_undone_on_the_host(host: Fake) -> None:

@@ -27,7 +27,6 @@ from tests.faults import (
     errors,
     interrupted,
     tcp,
-    until,
 )
 from tests.programs import agent_path
 from tests.scripted_mysql import (
@@ -41,6 +40,7 @@ from tests.scripted_mysql import (
     turn_away,
 )
 from tests.servers import free_port
+from tests.waiting import until
 
 #: The driver's own limit for a login.
 LOGIN_LIMIT_S = 10.0
@@ -360,7 +360,12 @@ def test_interrupted_while_the_server_is_silent(pacing: str) -> None:
     if pacing == "closed":
         spec["pacing"] = {"kind": "closed"}
     with ScriptedMysql(lambda conversation, number: conversation.hang()) as server:
-        run = interrupted(tcp(server.port), spec, lambda: until(lambda: server.executions == 4, 0.7))
+
+        def wait() -> None:
+            until(lambda: server.executions == 4)
+            time.sleep(0.7)
+
+        run = interrupted(tcp(server.port), spec, wait)
     assert_adds_up(run, spec | {"seconds": 1})
     assert run.window_s > 0.5
     due = 4 if pacing == "closed" else 200 * run.window_s

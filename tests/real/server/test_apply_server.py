@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from headrace.target.local import LocalTarget
 from tests.agent.test_journal import Host
 from tests.mysqld import find_mysqld
 from tests.servers import Server, mariadb, mysql
+from tests.waiting import until
 
 OWNER = "apply/test"
 
@@ -47,13 +47,6 @@ def value(server: Server, name: str) -> str:
 def call(host: Host, server: Server, verb: str, stdin: Any = None, *options: str, code: int = 0) -> Any:
     login = ["--mysql-socket", server.socket, "--mysql-user", "root"] if verb == "apply" else []
     return host.call(verb, *login, *options, owner=OWNER, stdin=stdin, code=code)
-
-
-def until(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.1)
 
 
 def test_a_variable_is_set_confirmed_and_rolled_back(server: Server, tmp_path: Path) -> None:
@@ -177,7 +170,7 @@ def test_a_server_that_is_gone_keeps_the_entry_open_until_it_is_back(server: Ser
         server.argv = [*argv, "--wait-timeout=777"]
         server.start()
         # No command is run: the watcher tries again.
-        until(lambda: host.open_entries() == [], 120)
+        until(lambda: host.open_entries() == [])
         assert value(server, "wait_timeout") == "777"
     finally:
         server.stop()

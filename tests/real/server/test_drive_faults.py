@@ -32,9 +32,9 @@ from tests.faults import (
     failed,
     interrupted,
     tcp,
-    until,
 )
 from tests.servers import Server, mariadb
+from tests.waiting import until
 
 TABLE = {"kind": "oltp", "tables": 1, "table_size": 1000}
 LONGEST_QUERY_S = 0.2
@@ -101,7 +101,8 @@ def test_killed_and_back(server: Server, pacing: str) -> None:
     if pacing == "open":
         spec["pacing"] |= {"arrivals": "constant", "rate_ops_s": 100}
     with meanwhile(local(server), spec) as end:
-        until(lambda: len(connections_of(server)) == 4, 1.0)
+        until(lambda: len(connections_of(server)) == 4)
+        time.sleep(1)
         server.process.kill()
         server.process.wait()
         gone_s = time.monotonic()
@@ -169,7 +170,8 @@ def test_lock_waits_time_out(server: Server) -> None:
         blocker.begin()
         blocker.cursor().execute("SELECT id FROM sbtest.sbtest1 WHERE id = 1 FOR UPDATE")
         with meanwhile(local(server), spec) as end:
-            until(lambda: len(connections_of(server, command="Query")) == 2, 2.3)
+            until(lambda: len(connections_of(server, command="Query")) == 2)
+            time.sleep(2.3)
             blocker.rollback()
             run = end()
     assert_adds_up(run, spec)

@@ -31,10 +31,10 @@ from tests.faults import (
     begun,
     errors,
     interrupted,
-    until,
 )
 from tests.programs import agent_path
 from tests.servers import free_port
+from tests.waiting import until
 
 pytestmark = pytest.mark.needs("memcached")
 
@@ -241,7 +241,8 @@ def test_large_values_over_a_socket(folder: Path) -> None:
     workload = {"keys": 40, "value_bytes": {"kind": "uniform", "min": 500_000, "max": 1_000_000}}
     with subprocess.Popen(["memcached", "-s", path, "-m", "128", *ACCOUNT]) as process:
         try:
-            until(lambda: Path(path).exists(), 0.1)
+            until(lambda: Path(path).exists())
+            time.sleep(0.1)
             drive([], spec(path, workload=workload), verb="load")
             run = driven([], spec(path, workload={**workload, "get_share": 0.5}))
             drive([], spec(path, workload=workload), verb="clean")

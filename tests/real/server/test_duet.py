@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import SWAPPINESS, Bench, wait_for
+from tests.bench import SWAPPINESS, Bench
+from tests.waiting import until
 
 pytestmark = pytest.mark.needs("root", "two CPUs")
 
@@ -105,7 +106,7 @@ def test_a_killed_duet_goes_on_with_whole_pairs(bench: Callable[[str], Bench]) -
     lab = bench(PLAN.replace("seconds = 1.5", "seconds = 1"))
     before = SWAPPINESS.read_text()
     process = lab.start()
-    wait_for(lambda: len(lab.trials()) >= 2 and bool(affinities(lab.scratch / "b")), process)
+    until(lambda: len(lab.trials()) >= 2 and bool(affinities(lab.scratch / "b")), process)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     kept = {n: t["window_start_ns"] for n, t in lab.trials().items()}

@@ -28,6 +28,7 @@ from tests.agent.test_journal import Host
 from tests.programs import agent_path
 from tests.servers import Server, mariadb
 from tests.traces import commands
+from tests.waiting import until
 
 ROUNDS = int(os.environ.get("HEADRACE_KILLS", "8"))
 SEED = int(os.environ.get("HEADRACE_SEED", "0"))
@@ -47,13 +48,6 @@ VICTIMS = ("command", "agent", "watcher", "server")
 VERBS = (b"apply", b"confirm", b"rollback")
 
 pytestmark = pytest.mark.needs("root", "unshare", "nsenter")
-
-
-def until(condition: Callable[[], object], what: str, limit_s: float = 600.0) -> None:
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.002)
 
 
 @dataclass(frozen=True)
@@ -258,7 +252,9 @@ class Round:
         self.fire(words)
         self.revive()
         if self.machine.agents(b"watch"):
-            until(lambda: not self.machine.entries(), f"the watcher undoes it: {self.story}")
+            until(
+                lambda: not self.machine.entries(), pause_s=0.002, what=f"the watcher undoes it: {self.story}"
+            )
         self.settle()
         assert self.machine.history() == ours, self.story
 
@@ -294,7 +290,9 @@ class Round:
         at_work = chance.random() < 0.75
         process = machine.headrace(*words)
         if at_work:
-            until(lambda: process.poll() is not None or machine.agents(*VERBS), "an agent starts")
+            until(
+                lambda: process.poll() is not None or machine.agents(*VERBS), pause_s=0.002, what="no agent"
+            )
             time.sleep(chance.uniform(0, AGENT_S))
         else:
             time.sleep(chance.uniform(0, COMMAND_S))
@@ -328,7 +326,7 @@ class Round:
         """The server is started again, what survived comes to its end, and the next command finds what is left."""
         machine = self.machine
         self.revive()
-        until(lambda: not machine.agents(*VERBS), f"survivors end: {self.story}")
+        until(lambda: not machine.agents(*VERBS), pause_s=0.002, what=f"survivors end: {self.story}")
         self.story.append(machine.entries())
         machine.done("rollback")
         assert machine.entries() == [], self.story
@@ -378,4 +376,4 @@ def test_killed_at_random_moments_the_host_is_as_before_or_as_confirmed(machine:
         left_open[kind] += one.left_open
     print(f"{ROUNDS} rounds: {dict(rounds)}; the kill left something open in {dict(left_open)}")
     assert ROUNDS < 50 or left_open.total() > ROUNDS / 10, "most kills came too late: this tested nothing"
-    until(lambda: not machine.agents(b"watch", *VERBS), "nothing stays behind")
+    until(lambda: not machine.agents(b"watch", *VERBS), pause_s=0.002, what="nothing stays behind")

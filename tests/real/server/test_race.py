@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from headrace.errors import NothingMeasured
-from tests.bench import FIO, Bench, wait_for
+from tests.bench import FIO, Bench
+from tests.waiting import until
 
 pytestmark = pytest.mark.needs("root")
 
@@ -93,7 +94,7 @@ def test_a_disturbed_trial_is_measured_again_by_itself(
     # What makes a trial invalid: another program with a core of its own. It is gone before the block ends.
     with subprocess.Popen(["nice", "-n", "-15", sys.executable, "-c", "while True: pass"]) as hog:
         try:
-            wait_for(lambda: 1 in lab.trials(), process)
+            until(lambda: 1 in lab.trials(), process)
         finally:
             hog.kill()
     _, err = process.communicate(timeout=200)

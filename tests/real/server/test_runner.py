@@ -13,8 +13,9 @@ import pytest
 from headrace.errors import EXIT_CODES, NothingMeasured
 from headrace.model import OWNER_VARIABLE
 from tests import sshd
-from tests.bench import FIO, SWAPPINESS, Bench, wait_for
+from tests.bench import FIO, SWAPPINESS, Bench
 from tests.traces import loops_below, read_each
+from tests.waiting import until
 
 pytestmark = pytest.mark.needs("root")
 
@@ -84,7 +85,7 @@ def _running(program: str, owner: str) -> list[int]:
 def test_a_killed_runner_continues_and_restores_the_host(stage: str, bench: Callable[[str], Bench]) -> None:
     lab = bench(FIO)
     process = lab.start()
-    wait_for(stages(lab)[stage], process)
+    until(stages(lab)[stage], process, pause_s=0.002)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     survivors = {n: (lab.output / f"trials/{n:04d}/trial.json").stat().st_mtime_ns for n in lab.trials()}
@@ -103,8 +104,8 @@ def test_a_killed_runner_continues_and_restores_the_host(stage: str, bench: Call
 def test_ctrl_c_restores_the_host_at_once_and_the_next_run_continues(bench: Callable[[str], Bench]) -> None:
     lab = bench(FIO)
     process = lab.start()
-    wait_for((lab.output / "trials/0001").exists, process)
-    wait_for(stages(lab)["after mount"], process)
+    until((lab.output / "trials/0001").exists, process)
+    until(stages(lab)["after mount"], process, pause_s=0.002)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
@@ -138,11 +139,11 @@ def test_a_server_that_dies_under_load_is_a_failed_trial_with_its_last_words(
     lab = bench(OLTP)
     process = lab.start()
     # The data set is loaded by sysbench, too, but before the first trial's folder exists.
-    wait_for(lambda: any(lab.output.glob("trials/.*.part")), process)
-    wait_for(lambda: bool(_running("sysbench", "headrace-ladder")), process)
+    until(lambda: any(lab.output.glob("trials/.*.part")), process, pause_s=0.002)
+    until(lambda: bool(_running("sysbench", "headrace-ladder")), process)
     number = int(next(lab.output.glob("trials/.*.part")).name[1:5])
     os.kill(_running("mariadbd", "headrace-ladder")[0], signal.SIGKILL)
-    wait_for((lab.output / f"trials/{number:04d}").exists, process)
+    until((lab.output / f"trials/{number:04d}").exists, process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     trial = lab.trials()[number]
@@ -153,7 +154,7 @@ def test_a_server_that_dies_under_load_is_a_failed_trial_with_its_last_words(
 def test_two_runners_of_one_host_do_not_meet(bench: Callable[[str], Bench]) -> None:
     lab = bench(FIO)
     first = lab.start()
-    wait_for(stages(lab)["after mount"], first)
+    until(stages(lab)["after mount"], first, pause_s=0.002)
     lab.output = lab.folder / "other"
     code, _, err = lab.finish()
     first.send_signal(signal.SIGINT)
@@ -165,7 +166,7 @@ def test_two_runners_of_one_host_do_not_meet(bench: Callable[[str], Bench]) -> N
 def test_a_changed_plan_is_refused_in_the_same_folder(bench: Callable[[str], Bench]) -> None:
     lab = bench(FIO)
     first = lab.start()
-    wait_for((lab.output / "design.json").exists, first)
+    until((lab.output / "design.json").exists, first)
     first.send_signal(signal.SIGINT)
     first.communicate(timeout=30)
     lab.plan.write_text(lab.plan.read_text().replace("seconds = 2", "seconds = 3"))

@@ -14,10 +14,10 @@ import pytest
 
 from headrace.size import demand, history
 from headrace.size.model import Resource
-from tests.bench import wait_for
 from tests.driver import driven
 from tests.programs import agent_path, has
 from tests.servers import Server, mariadb
+from tests.waiting import until
 
 #: How many in a second, for how long. Digests are sampled every 10 s: the first is over well before.
 RATES = {"SELECT a FROM t WHERE a = ?": (150, 4), "SELECT SUM(a) FROM t WHERE a > ?": (40, 8)}
@@ -48,7 +48,7 @@ def test_the_calls_of_two_classes_are_read_from_samples(server: Server, tmp_path
     made = []
     with subprocess.Popen(argv, text=True) as sampler:
         try:
-            wait_for(lambda: path.exists() and path.stat().st_size > 0, sampler)
+            until(lambda: path.exists() and path.stat().st_size > 0, sampler)
             for sql, (rate, seconds) in RATES.items():
                 statement = {"sql": sql, "parameters": [{"kind": "int", "min": 1, "max": 1000}]}
                 operation = {"name": "work", "statements": [statement]}

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import pytest
 
 from headrace.errors import NothingMeasured
-from tests.bench import SWAPPINESS, Bench, wait_for
+from tests.bench import SWAPPINESS, Bench
+from tests.waiting import until
 
 pytestmark = pytest.mark.needs("root")
 
@@ -103,7 +104,7 @@ def test_a_killed_sweep_continues_with_its_levels_and_restores_the_host(
     lab = sweeping(bench(FIO))
     before = SWAPPINESS.read_text()
     process = lab.start()
-    wait_for(lambda: len(lab.trials()) >= after and SWAPPINESS.read_text() != before, process)
+    until(lambda: len(lab.trials()) >= after and SWAPPINESS.read_text() != before, process)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     survivors = {n: (lab.output / f"trials/{n:04d}/trial.json").stat().st_mtime_ns for n in lab.trials()}
@@ -126,7 +127,7 @@ def test_ctrl_c_restores_the_host_at_once_and_other_passes_are_another_design(
     lab = sweeping(bench(FIO))
     before = SWAPPINESS.read_text()
     process = lab.start()
-    wait_for(lambda: (lab.output / "trials/0001").exists() and SWAPPINESS.read_text() != before, process)
+    until(lambda: (lab.output / "trials/0001").exists() and SWAPPINESS.read_text() != before, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, err

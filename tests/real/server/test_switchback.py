@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.bench import SWAPPINESS, Bench, wait_for
+from tests.bench import SWAPPINESS, Bench
+from tests.waiting import until
 
 pytestmark = pytest.mark.needs("root")
 
@@ -45,7 +46,7 @@ def test_settings_change_under_one_load_and_return(bench: Callable[[str], Bench]
     before = SWAPPINESS.read_text().strip()
     process = lab.start("--json")
     # Killed while a treatment is in force: nothing restores the host but the next run.
-    wait_for(lambda: SWAPPINESS.read_text().strip() != before, process)
+    until(lambda: SWAPPINESS.read_text().strip() != before, process)
     assert process.poll() is None, process.communicate()
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()

@@ -29,6 +29,7 @@ from headrace.target import TargetSpec
 from tests import sshd
 from tests.programs import agent_path, has
 from tests.servers import Server, mariadb
+from tests.waiting import until_async
 
 PATIENCE_S = 30.0
 HEADRACE = Path(sys.executable).parent / "headrace"
@@ -60,13 +61,6 @@ async def following(feed: Feed) -> AsyncIterator[Feed]:
         await asyncio.wait([task])
 
 
-async def until(true: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        await asyncio.sleep(0.05)
-
-
 def samplers_of(pid: int) -> list[int]:
     """Our agents below a process."""
     found = []
@@ -80,13 +74,13 @@ def samplers_of(pid: int) -> list[int]:
 
 async def test_a_sampler_that_dies_is_said_and_started_again() -> None:
     async with following(Feed(TargetSpec("local"))) as feed:
-        await until(lambda: feed.ticks >= 2, "two samples")
+        await until_async(lambda: feed.ticks >= 2, what="two samples")
         before = feed.ticks
         (pid,) = samplers_of(os.getpid())
         os.kill(pid, 9)
-        await until(lambda: feed.link is Link.LOST, "the loss")
+        await until_async(lambda: feed.link is Link.LOST, what="the loss")
         assert "SIGKILL" in feed.problem
-        await until(lambda: feed.link is Link.LIVE and feed.ticks > before, "its return")
+        await until_async(lambda: feed.link is Link.LIVE and feed.ticks > before, what="its return")
         assert feed.problem == ""
         assert feed.ring.window(60).rate("cpu", "idle", "all") is not None
     assert samplers_of(os.getpid()) == []
@@ -99,21 +93,21 @@ async def test_a_server_that_goes_away_and_comes_back(server: Server) -> None:
         def text() -> str:
             return "\n".join(line.plain for line in app.shown)
 
-        await until(lambda: "questions/s" in text(), "the server")
+        await until_async(lambda: "questions/s" in text(), what="the server")
         assert "live" in text().splitlines()[0]
         server.stop()
         try:
-            await until(lambda: "server unreachable: " in text(), "its absence")
+            await until_async(lambda: "server unreachable: " in text(), what="its absence")
             assert "live" in text().splitlines()[0]  # the host is
         finally:
             server.start()
-        await until(lambda: "questions/s" in text(), "its return")
+        await until_async(lambda: "questions/s" in text(), what="its return")
         await pilot.resize_terminal(60, 16)
-        await until(lambda: len(app.shown) == 16, "the new size")
+        await until_async(lambda: len(app.shown) == 16, what="the new size")
         await pilot.press("5")
         assert text().startswith("interrupts")
         await pilot.press("6")
-        await until(lambda: "rules" in text() or "finding" in text().splitlines()[1], "the rules")
+        await until_async(lambda: "rules" in text() or "finding" in text().splitlines()[1], what="the rules")
         await pilot.press("p")
         assert "PAUSED" in text()
         await pilot.press("q")
@@ -129,12 +123,12 @@ async def test_an_ssh_connection_that_is_cut_is_made_again(tmp_path: Path) -> No
                 "ssh", "127.0.0.1", port, sshd.user(), identity_file=str(there.key), known_hosts=str(known)
             )
             async with following(Feed(spec)) as feed:
-                await until(lambda: feed.ticks >= 2, "two samples")
+                await until_async(lambda: feed.ticks >= 2, what="two samples")
                 before = feed.ticks
                 cut()
-                await until(lambda: feed.link is Link.LOST, "the loss")
+                await until_async(lambda: feed.link is Link.LOST, what="the loss")
                 assert feed.problem
-                await until(lambda: feed.link is Link.LIVE and feed.ticks > before, "its return")
+                await until_async(lambda: feed.link is Link.LIVE and feed.ticks > before, what="its return")
 
 
 @contextlib.asynccontextmanager

@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.bench import Bench, wait_for
+from tests.bench import Bench
 from tests.real.server.test_race import HELD_BACK
+from tests.waiting import until
 
 pytestmark = pytest.mark.needs("root")
 
@@ -41,7 +42,7 @@ def test_a_search_killed_and_continued_is_confirmed(bench: Callable[[str], Bench
     lab.verb = "tune"
     search = lab.output / "search"
     process = lab.start("--no-advise")
-    wait_for((search / "trials" / "0003" / "trial.json").exists, process)
+    until((search / "trials" / "0003" / "trial.json").exists, process)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     before = json.loads((search / "points.json").read_text())

@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.fleet import PROGRAMS, Fleet, fleet
+from tests.waiting import until
 
 pytestmark = pytest.mark.needs("root", *PROGRAMS)
 
@@ -98,14 +99,6 @@ class Lab:
 def here(tmp_path: Path) -> Iterator[Lab]:
     with fleet(tmp_path / "hosts", ["lab1", "lab2", "lab3"]) as hosts:
         yield Lab(tmp_path, hosts)
-
-
-def until(condition: Callable[[], bool], process: subprocess.Popen[str], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[str, str]:

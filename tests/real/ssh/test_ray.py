@@ -18,7 +18,8 @@ from headrace.errors import NotReady, PlanError
 from headrace.experiment.cluster import RayControllers
 from tests import lab
 from tests.fleet import PROGRAMS, fleet
-from tests.real.ssh.test_cluster import TRIALS, Lab, finish, until
+from tests.real.ssh.test_cluster import TRIALS, Lab, finish
+from tests.waiting import until
 
 NAMESPACE = "hrray"
 PORT = 6397

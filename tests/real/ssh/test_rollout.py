@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import pytest
 
 from tests.database_fleet import PROGRAMS, Databases, databases
 from tests.loads import load_by
+from tests.waiting import until
 
 pytestmark = pytest.mark.needs("root", *PROGRAMS)
 
@@ -69,7 +70,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
         rows = [f"INSERT INTO shop.t{n} VALUES (1, 1)" for n in range(TABLES)]
         running.sql("db1", "CREATE DATABASE shop", *tables, *rows)
         last = f"SELECT c FROM shop.t{TABLES - 1}"
-        until(lambda: all(value(running, name, last) == "1" for name in REPLICAS))
+        until(lambda: all(value(running, name, last) == "1" for name in REPLICAS), pause_s=0.1)
         with load(running, "db2"):
             yield running
 
@@ -104,13 +105,6 @@ def variable(found: Databases, name: str, names: list[str] | None = None) -> dic
 
 def holds(found: Databases, name: str, wanted: str, hosts: list[str]) -> bool:
     return set(variable(found, name, hosts).values()) == {wanted}
-
-
-def until(is_so: Callable[[], bool], within_s: float = 60.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 class Rollouts:
@@ -216,7 +210,7 @@ def test_killed_at_any_moment_the_host_returns_and_the_same_command_continues(
         process.communicate()
         if rollouts.status(plan)["hosts"]["db2"] != "changed":
             # Nobody puts the deadline off any more; 5 s are its lease.
-            until(lambda: holds(found, "innodb_io_capacity", "200", NAMES), 20)
+            until(lambda: holds(found, "innodb_io_capacity", "200", NAMES), pause_s=0.1)
     rollouts.run("go", plan)
     assert variable(found, "innodb_io_capacity") == {**dict.fromkeys(NAMES, "200"), "db2": "300"}
     rollouts.run("abort", plan)
@@ -227,7 +221,7 @@ def test_a_cut_connection_costs_a_pair_and_leaves_nothing_changed(found: Databas
     rollouts = Rollouts(found, tmp_path, stages=FIRST)
     plan = rollouts.plan("server.innodb_io_capacity=300")
     process = rollouts.start("go", plan)
-    until(lambda: holds(found, "innodb_io_capacity", "300", ["db2"]))
+    until(lambda: holds(found, "innodb_io_capacity", "300", ["db2"]), pause_s=0.1)
     sessions = sessions_of(found, "db2")
     assert sessions
     for pid in sessions:

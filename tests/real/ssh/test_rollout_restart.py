@@ -14,7 +14,8 @@ import pymysql
 import pytest
 
 from tests.database_fleet import PROGRAMS, Databases, databases
-from tests.real.ssh.test_rollout import Rollouts, count, events, until, value
+from tests.real.ssh.test_rollout import Rollouts, count, events, value
+from tests.waiting import until
 
 pytestmark = pytest.mark.needs("root", *PROGRAMS)
 

@@ -35,6 +35,7 @@ from tests.ssh_hosts import (
     Hosts,
     two_hosts,
 )
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.needs("root", "ip")
 
@@ -387,7 +388,7 @@ class TestTheNetworkIsCut:
         """Preparing its files is nothing that may be done twice."""
 
         async def happens() -> None:
-            await until(lambda: any(name == "fio" for _, name in running(hosts.near)), pause_s=0.01)
+            await until_async(lambda: any(name == "fio" for _, name in running(hosts.near)), pause_s=0.01)
             break_connections(hosts.near)
 
         trip = Trip(tmp_path, FIO.format(size="500M"))
@@ -427,7 +428,7 @@ class TestTheNetworkIsCut:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        await until(lambda: hosts.near.inside("cat", SOMAXCONN) == "4097")
+        await until_async(lambda: hosts.near.inside("cat", SOMAXCONN) == "4097")
         await asyncio.sleep(1)
         hosts.near.cut()
         runner.kill()
@@ -456,15 +457,6 @@ def running(host: Host) -> list[tuple[int, str]]:
         with contextlib.suppress(OSError):
             found.append((pid, Path(f"/proc/{pid}/comm").read_text().strip()))
     return found
-
-
-async def until(is_so: Callable[[], bool], within_s: float = 30.0, pause_s: float = 0.1) -> None:
-    deadline = time.monotonic() + within_s
-    while True:
-        if is_so():
-            return
-        assert time.monotonic() < deadline
-        await asyncio.sleep(pause_s)
 
 
 async def test_clocks_are_measured_and_recorded(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from headrace.target.ssh import SshTarget
 from tests import sshd
 from tests.contracts.target import gone, is_alive, pid_in
 from tests.relay import Relay, relay_to
+from tests.waiting import until_async
 
 
 @pytest.fixture(scope="module")
@@ -45,19 +46,10 @@ class Far:
         await self.is_noticed()
         await asyncio.sleep(seconds)
         self.relay.join()
-        await until(lambda: len(self.target.interruptions) > before)
+        await until_async(lambda: len(self.target.interruptions) > before)
 
     async def is_noticed(self) -> None:
-        await until(lambda: not self.target._link.is_up)
-
-
-async def until(is_so: Callable[[], bool], within_s: float = 20.0) -> None:
-    deadline = time.monotonic() + within_s
-    while True:
-        if is_so():
-            return
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
+        await until_async(lambda: not self.target._link.is_up)
 
 
 def target_at(server: sshd.Sshd, port: int, told: list[str], folder: Path) -> SshTarget:
@@ -142,7 +134,7 @@ async def test_what_was_run_is_ended_and_raises(far: Far, place: Path) -> None:
 async def test_what_may_be_repeated_is(far: Far, place: Path) -> None:
     script = f"echo x >>{place}/runs; sleep 1; wc -l <{place}/runs"
     running = asyncio.create_task(far.target.run(["sh", "-c", script], repeatable=True))
-    await until((place / "runs").exists)
+    await until_async((place / "runs").exists)
     await far.outage()
     assert (await running).text == "2\n"
 

@@ -14,7 +14,7 @@ import pytest
 
 from headrace.experiment import machine
 from headrace.vm import processes, state
-from tests.bench import wait_for
+from tests.waiting import until
 
 #: An emulated machine on a busy one is slow; a stuck one never ends.
 PATIENCE_S = 900
@@ -98,9 +98,11 @@ def experiment(tmp_path: Path) -> Iterator[Experiment]:
 
 def test_an_experiment_goes_on_when_qemu_and_then_the_runner_are_killed(experiment: Experiment) -> None:
     first = experiment.start()
-    wait_for(lambda: 1 in experiment.trials() and experiment.measures(2), first, PATIENCE_S, 0.05)
+    until(
+        lambda: 1 in experiment.trials() and experiment.measures(2), first, limit_s=PATIENCE_S, pause_s=0.05
+    )
     os.kill(experiment.qemu(), signal.SIGKILL)
-    wait_for(lambda: 2 in experiment.trials(), first, PATIENCE_S, 0.05)
+    until(lambda: 2 in experiment.trials(), first, limit_s=PATIENCE_S, pause_s=0.05)
     assert any("machine died in it" in str(w) for w in experiment.trials()[2]["warnings"])  # type: ignore[attr-defined]
     before = experiment.trials()
     os.kill(first.pid, signal.SIGKILL)
