@@ -1,6 +1,8 @@
-"""Reports that several files read: written once."""
+"""What several files of unit tests share: reports that are written once, and a disk that is not waited for."""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 
@@ -15,3 +17,9 @@ def ladder(tmp_path_factory: pytest.TempPathFactory) -> Written:
 @pytest.fixture(scope="session")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Written:
     return Written(tmp_path_factory.mktemp("report") / "hostile", HOSTILE)
+
+
+@pytest.fixture
+def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of files on a busy disk: no machine dies in these tests."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)

@@ -26,13 +26,9 @@ from headrace.web.minute import table_of, text_row
 from tests.folders import ROOT
 from tests.history import SLOW, fill, state, write
 
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
 DAY = 1_795_305_600  # midnight, UTC
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of files on a busy disk: no machine dies in these tests."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from headrace.analysis import paired_fleets
 from headrace.analysis.judge import THROUGHPUT, TIME, Block, Outcome, Question, judge
 from headrace.analysis.paired import Moment, Paired
+from tests.unit.test_judge import noisy
 
 QUESTION = Question((6, 12, 18))
 
@@ -24,10 +25,6 @@ def moments(
             level = 1e-3 * math.exp(season * len(found))
             found.append(Moment(host, Block(level * math.exp(gap), 1000.0), Block(level, 1000.0), is_after))
     return found
-
-
-def noisy(mean: float, count: int, spread: float = 0.02, seed: int = 1) -> list[float]:
-    return list(np.random.default_rng(seed).normal(mean, spread, count))
 
 
 def test_the_cost_is_the_gap_after_minus_the_gap_before_and_what_moves_both_is_not_in_it() -> None:

@@ -4,7 +4,6 @@ the journal."""
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -25,14 +24,10 @@ from headrace.target import TargetSpec
 from headrace.web import minute, slow_log
 from headrace.web.collector import Collector, journal_changes
 
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
 T_S = 1_795_305_600
 STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of files on a busy disk: no machine dies in these tests."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def collector(tmp_path: Path) -> Collector:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -25,14 +24,10 @@ from headrace.web.site import Site
 from headrace.web.users import Role, Users
 from tests.history import FAST, PASSWORD, SECRET, fill, query, site, state, write
 
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
 HOST = "localhost"
 XSS = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{7*7}}\x1b[31m\u202e</textarea></pre>"
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of files on a busy disk: no machine dies in these tests."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,11 +22,7 @@ from headrace.web.tables import TABLES
 from headrace.web.watched import Watched, watched
 from tests.history import fill, site
 
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of files on a busy disk: no machine dies in these tests."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+pytestmark = pytest.mark.usefixtures("quick_disk")
 
 
 @pytest.fixture

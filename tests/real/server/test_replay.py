@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -13,24 +12,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pymysql
 import pytest
 
-from headrace.errors import PlanError
-from headrace.model import Option, ServerEndpoint, Vendor
-from headrace.workloads import Context, make_workload
 from tests import servers
-from tests.contracts.workload import WorkloadContract
 from tests.driver import drive
 from tests.programs import agent_path
 from tests.proxies import proxy
-from tests.real.server.test_drive_workloads import make_context
 from tests.replays import Said, captured, parse, play, record, slow_log, start
 from tests.servers import Server
 
@@ -443,81 +436,26 @@ def test_two_servers_are_compared_with_each_other(
     assert sure in different <= {sure, *may}
 
 
-RECORDING = Path(tempfile.gettempdir()) / f"headrace-replay-{os.getpid()}.rec"
-
-
-class TestReplay(WorkloadContract):
-    kind = "replay"
-    concurrency = 2
-    options: ClassVar[dict[str, Option]] = {
-        "recording": str(RECORDING),
-        "speed": "max",
-        "database": "shop",
-        "setup": ["CREATE TABLE seen (n INT)"],
-        "check": True,
-    }
-    bad_option: ClassVar[tuple[str, Option]] = ("recording", "a.rec")
-    impossible: ClassVar[dict[str, Option]] = {"recording": "/nowhere.rec"}
-
-    @pytest.fixture
-    def context(self, server: Server, tmp_path: Path) -> Iterator[Context]:
-        self.server = server
-        said = [Said(1 + n % 2, (n // 2) * 0.01, 0.01, "SELECT SLEEP(0.01)") for n in range(1000)]
-        record(slow_log(tmp_path / "slow.log", said), RECORDING)
-        server.sql("DROP DATABASE IF EXISTS bench", "CREATE DATABASE bench")
-        yield make_context(tmp_path, ServerEndpoint(Vendor.MARIADB, "", server.socket, 0, "root", "bench"))
-        server.sql("DROP DATABASE bench")
-        RECORDING.unlink()
-
-    async def leftovers(self, context: Context) -> list[str]:
-        return [str(row[0]) for row in self.server.sql("SHOW TABLES FROM bench")]
-
-    async def test_a_dump_is_read(self, context: Context, tmp_path: Path) -> None:
-        dump = Path(context.endpoint.socket).parent / "dump.sql" if context.endpoint else tmp_path
-        dump.write_text("CREATE TABLE dumped (n INT);\nINSERT INTO dumped VALUES (1), (2);\n")
-        workload = make_workload(self.kind, {**self.options, "dump": str(dump), "setup": []})
-        await workload.prepare(context)
-        assert await self.leftovers(context) == ["dumped"]
-        await workload.cleanup(context)
-        assert await self.leftovers(context) == []
-
-    async def test_a_recording_that_is_too_short_is_said(self, context: Context, tmp_path: Path) -> None:
-        record(slow_log(tmp_path / "slow.log", [Said(1, 0, 0.01, "SELECT 1")]), RECORDING)
-        workload = make_workload(self.kind, {**self.options, "speed": 1.0})
-        await workload.prepare(context)
-        measured = await workload.run(replace(context, warmup_s=0))
-        assert any("the recording ended" in words for words in measured.warnings)
-
-    def test_copies_that_write_must_be_meant(self) -> None:
-        with pytest.raises(PlanError, match="scale_writes"):
-            make_workload(self.kind, {**self.options, "sessions": 2})
+@contextlib.contextmanager
+def recorded(server: Server, recording: Path) -> Iterator[pymysql.Connection[Any]]:
+    """A session through a proxy that records it, answers included."""
+    to = ("--server", f"127.0.0.1:{server.port}", "--no-tls", "--with-literals", "--checksums")
+    with (
+        proxy(recording.parent, *to, "-o", recording, lines=False) as middle,
+        contextlib.closing(
+            pymysql.connect(
+                host="127.0.0.1", port=middle.port, user="app", password="secret", database="shop",
+                ssl_disabled=True,
+            )
+        ) as connection,
+    ):  # fmt: skip
+        yield connection
 
 
 def test_cursors_and_resets_of_statements(fresh: Server, folder: Path, tmp_path: Path) -> None:
     """With a cursor the rows come later; a statement that was never executed here has nothing to reset."""
     recording = tmp_path / "cursors.rec"
-    to = (
-        "--server",
-        f"127.0.0.1:{fresh.port}",
-        "--no-tls",
-        "--with-literals",
-        "--checksums",
-        "-o",
-        recording,
-    )
-    with (
-        proxy(tmp_path, *to, lines=False) as middle,
-        contextlib.closing(
-            pymysql.connect(
-                host="127.0.0.1",
-                port=middle.port,
-                user="app",
-                password="secret",
-                database="shop",
-                ssl_disabled=True,
-            )
-        ) as connection,
-    ):
+    with recorded(fresh, recording) as connection:
 
         def ask(command: int, body: bytes) -> Any:
             connection._execute_command(command, body)
@@ -583,29 +521,7 @@ def test_an_anonymised_recording_is_replayed_without_errors(
 
 def test_answers_that_always_differ_are_set_apart(fresh: Server, folder: Path, tmp_path: Path) -> None:
     recording = tmp_path / "clock.rec"
-    to = (
-        "--server",
-        f"127.0.0.1:{fresh.port}",
-        "--no-tls",
-        "--with-literals",
-        "--checksums",
-        "-o",
-        recording,
-    )
-    with (
-        proxy(tmp_path, *to, lines=False) as middle,
-        contextlib.closing(
-            pymysql.connect(
-                host="127.0.0.1",
-                port=middle.port,
-                user="app",
-                password="secret",
-                database="shop",
-                ssl_disabled=True,
-            )
-        ) as connection,
-        connection.cursor() as cursor,
-    ):
+    with recorded(fresh, recording) as connection, connection.cursor() as cursor:
         for text in ("SELECT UUID()", "SELECT name, NOW(6) FROM item WHERE id = 1", "SELECT name FROM item"):
             cursor.execute(text)
     command = [sys.executable, "-m", "headrace", "replay", str(recording), *login(fresh, folder), "--check"]
