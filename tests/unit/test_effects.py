@@ -122,14 +122,6 @@ def test_the_newer_kernel_is_at_least_as_good_except_where_it_is_not(
     assert found.ratios[found.behind[0]] == pytest.approx(worst, abs=0.001)
 
 
-def test_the_best_overall() -> None:
-    first = choice.robust({"writes": WRITES, "reads": READS})[0]
-    assert first.cell == ("3.18", "xfs", "256K")
-    assert first.worst > 0.99
-    by_hand = max(WRITES, key=lambda c: min(WRITES[c] / max(WRITES.values()), READS[c] / max(READS.values())))
-    assert first.cell == by_hand
-
-
 def test_trade_offs() -> None:
     points: dict[choice.Cell, Sequence[float]] = {
         ("a",): (10.0, 5.0),

@@ -2,15 +2,13 @@
 
 from headrace.agent.door import Agent, stop
 from headrace.agent.failures import failure, words_of
-from headrace.agent.journal import Applied, Journal, Undone
-from headrace.agent.program import PROGRAM, find_binary
+from headrace.agent.journal import Applied, Journal
+from headrace.agent.program import find_binary
 
 __all__ = [
-    "PROGRAM",
     "Agent",
     "Applied",
     "Journal",
-    "Undone",
     "failure",
     "find_binary",
     "stop",

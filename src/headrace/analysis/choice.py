@@ -1,4 +1,4 @@
-"""Which configuration to choose: ranks, collapsed cells, trade-offs, and what is good everywhere.
+"""Which configuration to choose: ranks, collapsed cells and trade-offs.
 
 Everything here describes a table with one number per cell. None of it is a test: with one observation per cell a
 rank can be luck, so measure the first few again in blocks (for example in a race) before deciding.
@@ -7,7 +7,6 @@ rank can be luck, so measure the first few again in blocks (for example in a rac
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -118,30 +117,3 @@ def pareto(points: Mapping[Cell, Sequence[float]], is_higher_better: Sequence[bo
         )
     ]
     return sorted(front, key=lambda cell: -signed[cell][0])
-
-
-@dataclass(frozen=True)
-class Robust:
-    """A configuration over several workloads: its response as a share of the best of each (1: the best there)."""
-
-    cell: Cell
-    worst: float
-    mean: float
-    parts: Mapping[str, float]
-
-
-def robust(workloads: Mapping[str, Mapping[Cell, float]], *, is_higher_better: bool = True) -> list[Robust]:
-    """Configurations measured under every workload, by least regret: the first one keeps the largest share of the
-    best in its worst workload (minimax regret; Savage 1951, JASA 46).
-    """
-    common = set.intersection(*(set(values) for values in workloads.values())) if workloads else set()
-    found = []
-    order = next(iter(workloads.values()), {})
-    for cell in (c for c in order if c in common):
-        parts = {}
-        for name, values in workloads.items():
-            best = (max if is_higher_better else min)(values.values())
-            parts[name] = values[cell] / best if is_higher_better else best / values[cell]
-        mean = math.exp(sum(map(math.log, parts.values())) / len(parts))
-        found.append(Robust(cell, min(parts.values()), mean, parts))
-    return sorted(found, key=lambda r: (-r.worst, -r.mean))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from headrace.server.dataset import build_dataset, dataset_folder, restore_dataset
-from headrace.server.process import DATABASE, PrivateServer
+from headrace.server.process import PrivateServer
 from headrace.server.program import required_tools
 from headrace.server.spec import LAYOUT_VARIABLES, Change, ServerSpec
 
 __all__ = [
-    "DATABASE",
     "LAYOUT_VARIABLES",
     "Change",
     "PrivateServer",

@@ -6,14 +6,11 @@ if available, otherwise software emulation: then only the direction of a result 
 
 from headrace.vm.cache import Tell
 from headrace.vm.machine import Vm, down, find, running, up
-from headrace.vm.qemu import Accel
 from headrace.vm.spec import DiskSpec, VmSpec
-from headrace.vm.state import Record, Status, statuses
+from headrace.vm.state import Status, statuses
 
 __all__ = [
-    "Accel",
     "DiskSpec",
-    "Record",
     "Status",
     "Tell",
     "Vm",

@@ -7,14 +7,14 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headrace.errors import Busy, NotReady
 from headrace.target import Target
 
-__all__ = ["Tell", "folder", "locked", "missing_programs", "require_programs", "timed"]
+__all__ = ["Tell", "folder", "locked", "missing_programs", "require_programs"]
 
 Tell = Callable[[str], None]
 T = TypeVar("T")
@@ -113,13 +113,3 @@ async def require_programs(host: Target, *programs: str) -> None:
         raise NotReady(
             "missing: " + ", ".join(missing), hint=f"apt-get install -y --no-install-recommends {packages}"
         )
-
-
-async def timed(steps: list[tuple[str, float]], tell: Tell, what: str, work: Coroutine[Any, Any, T]) -> T:
-    """Await it, and record how long the step took."""
-    tell(what)
-    start = time.monotonic()
-    try:
-        return await work
-    finally:
-        steps.append((what, time.monotonic() - start))

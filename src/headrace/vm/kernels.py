@@ -16,7 +16,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -269,7 +269,3 @@ def _copy_modules(source: Path, target: Path) -> int:
         copy.write_bytes(content)
         size += -(-len(content) // 4096) * 4096 + 4096
     return size
-
-
-def describe(kernel: Kernel) -> dict[str, Any]:
-    return {key: str(value) for key, value in asdict(kernel).items()}

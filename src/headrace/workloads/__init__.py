@@ -29,7 +29,6 @@ __all__ = [
     "Context",
     "Finding",
     "Measurement",
-    "OptionDoc",
     "Workload",
     "driven_from",
     "has_preflight",

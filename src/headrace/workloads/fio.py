@@ -15,8 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,8 +27,8 @@ from headrace.model import Tool, Value
 from headrace.target import Target, scratch_folder
 from headrace.workloads import tool
 from headrace.workloads.options import Described, Size
-from headrace.workloads.precondition import Preconditioned, precondition
-from headrace.workloads.tables import Phase, Slice, boundaries, measurement, percentile_ns, to_histogram
+from headrace.workloads.precondition import Preconditioned, measured
+from headrace.workloads.tables import Phase, Slice, boundaries, percentile_ns, to_histogram
 from headrace.workloads.workload import Context, Measurement
 
 FIO = Tool("fio", "fio", ("--version",))
@@ -104,11 +103,7 @@ class Fio:
         await tool.run_to_end(context, argv, name="fio-prepare", cwd=context.folder)
 
     async def run(self, context: Context) -> Measurement:
-        warnings = await precondition(self._options, partial(self._phase, context), context.raw)
-        warmup = await self._phase(context, "warmup", context.warmup_s) if context.warmup_s > 0 else None
-        window = await self._phase(context, "window", context.seconds)
-        measured = measurement(window, warmup, seconds=context.seconds, what="fio")
-        return replace(measured, warnings=(*measured.warnings, *warnings))
+        return await measured(self._options, self._phase, context, what="fio")
 
     async def cleanup(self, context: Context) -> None:
         argv = ["find", ".", "-maxdepth", "1", "-name", f"{_FILES}.*", "-delete"]

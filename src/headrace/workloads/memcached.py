@@ -17,7 +17,7 @@ from headrace.target import Process, Target, to_the_end
 from headrace.workloads import tool
 from headrace.workloads.drive.options import DriveOptions, Keys
 from headrace.workloads.drive.workload import Driven
-from headrace.workloads.options import Options, Size
+from headrace.workloads.options import Options, Size, ascending
 from headrace.workloads.workload import Context
 
 MEMCACHED = Tool("memcached", "memcached", ("--version",))
@@ -43,9 +43,7 @@ class Range(Options):
 
     @model_validator(mode="after")
     def _ascends(self) -> Range:
-        if self.min > self.max:
-            raise ValueError(f"max = {self.max}: must be at least min, {self.min}")
-        return self
+        return ascending(self, "min", "max")
 
 
 _Bytes = Annotated[int, Field(ge=1, le=1024**2)]
@@ -67,9 +65,7 @@ class UniformSize(Options):
 
     @model_validator(mode="after")
     def _ascends(self) -> UniformSize:
-        if self.min > self.max:
-            raise ValueError(f"max = {self.max}: must be at least min, {self.min}")
-        return self
+        return ascending(self, "min", "max")
 
 
 class ExponentialSize(Options):

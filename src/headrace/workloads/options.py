@@ -32,6 +32,13 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
+def ascending(table: OptionsT, low: str, high: str) -> OptionsT:
+    """The table, for a validator of it: ``high`` is at least ``low``."""
+    if getattr(table, low) > getattr(table, high):
+        raise ValueError(f"{high} = {getattr(table, high)}: must be at least {low}, {getattr(table, low)}")
+    return table
+
+
 class OptionDoc(NamedTuple):
     """One option for people: ``type`` names the type or the allowed values; ``default`` None is the tool's.
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +21,8 @@ import numpy as np
 from pydantic import Field
 
 from headrace.workloads.options import Options
-from headrace.workloads.tables import Phase
+from headrace.workloads.tables import Phase, measurement
+from headrace.workloads.workload import Context, Measurement
 
 #: Rounds that must agree.
 WINDOW = 5
@@ -67,6 +70,21 @@ def is_steady(rounds: Sequence[float]) -> bool:
         return False
     slope = float(np.polyfit(np.arange(WINDOW), last, 1)[0])
     return bool(np.ptp(last) <= MAX_RANGE * mean and abs(slope) * (WINDOW - 1) <= MAX_SLOPE * mean)
+
+
+async def measured(
+    options: Preconditioned,
+    phase: Callable[[Context, str, float], Awaitable[Phase]],
+    context: Context,
+    *,
+    what: str,
+) -> Measurement:
+    """Rounds until the device is steady, the warm-up and the window; ``what`` names the tool in errors."""
+    warnings = await precondition(options, partial(phase, context), context.raw)
+    warmup = await phase(context, "warmup", context.warmup_s) if context.warmup_s > 0 else None
+    window = await phase(context, "window", context.seconds)
+    found = measurement(window, warmup, seconds=context.seconds, what=what)
+    return replace(found, warnings=(*found.warnings, *warnings))
 
 
 async def precondition(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -11,12 +11,17 @@ from headrace.model import Value
 from headrace.store import RECONNECT
 from headrace.workloads.drive.options import Keys, ServerDriveOptions
 from headrace.workloads.drive.workload import ServerDriven
-from headrace.workloads.options import Described, Options
+from headrace.workloads.options import Described, Options, ascending
 
 _INT64 = 2**63
 _Int64 = Annotated[int, Field(ge=-_INT64, lt=_INT64), Described("an integer of at most 64 bits")]
-_Table = TypeVar("_Table", bound=Options)
 _Length = Annotated[int, Field(ge=0, le=16_000_000)]
+
+
+class _AsWritten(Options):
+    def spec(self) -> dict[str, Any]:
+        """As the driver reads it."""
+        return self.model_dump()
 
 
 class IntParameter(Keys):
@@ -28,13 +33,13 @@ class IntParameter(Keys):
 
     @model_validator(mode="after")
     def _ascends(self) -> IntParameter:
-        return _ascending(self, "min", "max")
+        return ascending(self, "min", "max")
 
     def spec(self) -> dict[str, Any]:
         return {"kind": self.kind, "min": self.min, "max": self.max, "distribution": self.law()}
 
 
-class FloatParameter(Options):
+class FloatParameter(_AsWritten):
     """a number from `min` to `max`, all equally likely"""
 
     kind: Literal["float"]
@@ -43,13 +48,10 @@ class FloatParameter(Options):
 
     @model_validator(mode="after")
     def _ascends(self) -> FloatParameter:
-        return _ascending(self, "min", "max")
-
-    def spec(self) -> dict[str, Any]:
-        return self.model_dump()
+        return ascending(self, "min", "max")
 
 
-class TextParameter(Options):
+class TextParameter(_AsWritten):
     """random letters and digits"""
 
     kind: Literal["text"]
@@ -58,13 +60,10 @@ class TextParameter(Options):
 
     @model_validator(mode="after")
     def _ascends(self) -> TextParameter:
-        return _ascending(self, "min_length", "max_length")
-
-    def spec(self) -> dict[str, Any]:
-        return self.model_dump()
+        return ascending(self, "min_length", "max_length")
 
 
-class ChoiceParameter(Options):
+class ChoiceParameter(_AsWritten):
     """one of several values, all equally likely; repeat a value to make it more likely"""
 
     kind: Literal["choice"]
@@ -72,18 +71,12 @@ class ChoiceParameter(Options):
         list[str | int | float], Field(min_length=1), Described("a list of at least one text or number")
     ] = Field(description="the values")
 
-    def spec(self) -> dict[str, Any]:
-        return self.model_dump()
 
-
-class SequenceParameter(Options):
+class SequenceParameter(_AsWritten):
     """a whole number that is unique over all clients, for new keys"""
 
     kind: Literal["sequence"]
     start: Annotated[int, Field(ge=0, lt=_INT64)] = Field(1, description="the first")
-
-    def spec(self) -> dict[str, Any]:
-        return self.model_dump()
 
 
 class SameParameter(Options):
@@ -202,9 +195,3 @@ class Sql(ServerDriven[SqlOptions]):
             "table_size": o.table_size,
             "operations": [operation.spec() for operation in o.operations],
         }
-
-
-def _ascending(table: _Table, low: str, high: str) -> _Table:
-    if getattr(table, low) > getattr(table, high):
-        raise ValueError(f"{high} = {getattr(table, high)}: must be at least {low}, {getattr(table, low)}")
-    return table

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -16,9 +15,9 @@ from headrace.model import Tool, Value
 from headrace.target import Target, scratch_folder
 from headrace.workloads import sysbench, tool
 from headrace.workloads.options import CommaList, Described, Size
-from headrace.workloads.precondition import Preconditioned, precondition
+from headrace.workloads.precondition import Preconditioned, measured
 from headrace.workloads.sysbench import SYSBENCH, Report
-from headrace.workloads.tables import Phase, measurement, with_bounds
+from headrace.workloads.tables import Phase, with_bounds
 from headrace.workloads.workload import Context, Measurement
 
 OPERATION = "io"
@@ -88,11 +87,7 @@ class SysbenchFileio:
         await tool.run_to_end(context, argv, name="sysbench-prepare", cwd=context.folder)
 
     async def run(self, context: Context) -> Measurement:
-        warnings = await precondition(self._options, partial(self._phase, context), context.raw)
-        warmup = await self._phase(context, "warmup", context.warmup_s) if context.warmup_s > 0 else None
-        window = await self._phase(context, "window", context.seconds)
-        measured = measurement(window, warmup, seconds=context.seconds, what="sysbench fileio")
-        return replace(measured, warnings=(*measured.warnings, *warnings))
+        return await measured(self._options, self._phase, context, what="sysbench fileio")
 
     async def cleanup(self, context: Context) -> None:
         argv = [*self._files(), "cleanup"]

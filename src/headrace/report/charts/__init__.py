@@ -14,7 +14,6 @@ from headrace.report.charts.rows import (
     ratio_span,
     ratio_ticks,
     ratios,
-    rows_layout,
     ticks_ms,
     verdict_mark,
 )
@@ -33,7 +32,6 @@ __all__ = [
     "ratio_span",
     "ratio_ticks",
     "ratios",
-    "rows_layout",
     "ticks_ms",
     "verdict_mark",
 ]
