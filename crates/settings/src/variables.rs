@@ -220,6 +220,8 @@ impl Server {
     fn restore(&mut self, values: &[VariableValue]) -> anyhow::Result<()> {
         let deadline = since_boot() + TIMEOUT;
         loop {
+            // Before we look: a process that was stopped for longer than our patience after a write must look again.
+            let is_over = since_boot() > deadline;
             let mut wrong = None;
             for VariableValue { name, value } in values {
                 let seen = self.read(name)?;
@@ -236,7 +238,7 @@ impl Server {
             }
             match wrong {
                 None => return Ok(()),
-                Some(text) if since_boot() > deadline => return Err(AgentError::Refused(text).into()),
+                Some(text) if is_over => return Err(AgentError::Refused(text).into()),
                 Some(_) => world::sleep(Duration::from_millis(50)),
             }
         }
