@@ -5,7 +5,7 @@
 
 use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -125,52 +125,95 @@ pub fn watch(state: &Path, owner: &str, kernel: &KernelFiles) -> anyhow::Result<
     survival::outlive_the_unit();
     survival::outlive_a_shortage();
     say_ready();
-    keep_watch(state, owner, kernel)
+    let mut watch = Watch::new(state, owner);
+    let mut next = Next::Look { after: Duration::ZERO };
+    while next != Next::Leave {
+        if let Next::Look { after } = next {
+            sleep(after);
+        }
+        next = watch.step(next, kernel);
+    }
+    Ok(())
 }
 
-/// Watch until nothing is left to be watched, or a day after the last deadline.
-pub fn keep_watch(state: &Path, owner: &str, kernel: &KernelFiles) -> anyhow::Result<()> {
-    let mut pause = GLANCE;
-    let mut give_up = since_boot() + TIMEOUT;
-    while since_boot() < give_up {
+/// What a watcher does next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Next {
+    /// Read the journal, without its lock.
+    Look { after: Duration },
+    /// Nothing seems to be left: make sure of it with the journal's lock.
+    MakeSure,
+    /// Something is overdue.
+    Undo,
+    /// Nothing is left to be watched, or a day has passed since the last deadline.
+    Leave,
+}
+
+/// A watcher between two steps. It sleeps in none of them but to wait for the journal's lock.
+pub struct Watch {
+    state: PathBuf,
+    owner: String,
+    pause: Duration,
+    give_up: Duration,
+}
+
+impl Watch {
+    pub fn new(state: &Path, owner: &str) -> Watch {
+        let give_up = since_boot() + TIMEOUT;
+        Watch { state: state.to_owned(), owner: owner.to_owned(), pause: GLANCE, give_up }
+    }
+
+    pub fn step(&mut self, next: Next, kernel: &KernelFiles) -> Next {
+        match next {
+            Next::Look { .. } => self.look(),
+            Next::MakeSure => self.make_sure(),
+            Next::Undo => self.undo(kernel),
+            Next::Leave => Next::Leave,
+        }
+    }
+
+    fn look(&mut self) -> Next {
+        if since_boot() >= self.give_up {
+            return Next::Leave;
+        }
         // The cause of a failed read (no descriptors, a failing disk) may be temporary.
-        let Ok(open) = journal::read_open(state) else {
-            sleep(GLANCE);
-            continue;
-        };
-        let deadlines_ns: Vec<u64> = open
-            .iter()
-            .filter(|entry| is_watched(entry, owner))
-            .filter_map(|entry| Some(entry.deadline.as_ref()?.uptime_ns))
-            .collect();
-        let (Some(next_ns), Some(last_ns)) = (deadlines_ns.iter().min(), deadlines_ns.iter().max()) else {
-            // We start before the first entry exists: the process that adds it holds the journal's lock.
-            match Journal::open(state) {
-                Ok(journal) if journal.content.open.iter().all(|entry| !is_watched(entry, owner)) => {
-                    return Ok(());
-                }
-                _ => sleep(GLANCE),
-            }
-            continue;
+        let Ok(open) = journal::read_open(&self.state) else { return Next::Look { after: GLANCE } };
+        let ours: Vec<&Open> = open.iter().filter(|entry| is_watched(entry, &self.owner)).collect();
+        let deadlines_ns = || ours.iter().filter_map(|entry| Some(entry.deadline.as_ref()?.uptime_ns));
+        let (Some(next_ns), Some(last_ns)) = (deadlines_ns().min(), deadlines_ns().max()) else {
+            return Next::MakeSure;
         };
         // Never earlier than before: while a change is being made its deadline is the start of the machine, and
         // where that is longer ago than our patience, the watcher would leave before the change has its own.
-        give_up = give_up.max(Duration::from_nanos(*last_ns) + TIMEOUT);
-        let ours = open.iter().filter(|entry| is_watched(entry, owner));
+        self.give_up = self.give_up.max(Duration::from_nanos(last_ns) + TIMEOUT);
         if overdue(ours).map_or(true, |late| !late.is_empty()) {
-            // Not `open_as`: another controller's lock must not keep an unconfirmed change.
-            let failed = Journal::open(state)
-                .and_then(|mut journal| revert_overdue(&mut journal, kernel))
-                .map_or(1, |undone| undone.iter().filter(|u| !u.done).count());
-            if failed > 0 {
-                sleep(pause);
-                pause = (pause * 2).min(LONGEST_PAUSE);
+            return Next::Undo;
+        }
+        Next::Look { after: Duration::from_nanos(next_ns).saturating_sub(since_boot()).min(GLANCE) }
+    }
+
+    /// We start before the first entry exists: the process that adds it holds the journal's lock.
+    fn make_sure(&self) -> Next {
+        match Journal::open(&self.state) {
+            Ok(journal) if journal.content.open.iter().all(|entry| !is_watched(entry, &self.owner)) => {
+                Next::Leave
             }
-        } else {
-            sleep(Duration::from_nanos(*next_ns).saturating_sub(since_boot()).min(GLANCE));
+            _ => Next::Look { after: GLANCE },
         }
     }
-    Ok(())
+
+    fn undo(&mut self, kernel: &KernelFiles) -> Next {
+        // Not `open_as`: another controller's lock must not keep an unconfirmed change.
+        let failed = Journal::open(&self.state)
+            .and_then(|mut journal| revert_overdue(&mut journal, kernel))
+            .map_or(1, |undone| undone.iter().filter(|u| !u.done).count());
+        if failed == 0 {
+            return Next::Look { after: Duration::ZERO };
+        }
+        let after = self.pause;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        Next::Look { after }
+    }
 }
 
 fn is_watched(entry: &Open, owner: &str) -> bool {
@@ -183,5 +226,50 @@ fn say_ready() {
     let _ = out.write_all(READY.as_bytes()).and_then(|()| out.flush());
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(null);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::model::{self, Machine};
+
+    const OWNER: &str = "apply/1";
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    /// A journal on a machine that has been up for a month, with a change of which the deadline is the start of the
+    /// machine: it is being made.
+    fn a_change_being_made(work: impl FnOnce(&Path, &mut Journal, Vec<u64>)) {
+        let mut machine = Machine::new(1);
+        machine.turn_to(30 * DAY);
+        model::swap(Some(machine));
+        let state = Path::new("/var/lib/headrace");
+        let mut journal = Journal::open(state).unwrap();
+        let undo = journal::Undo::Mount { path: "/scratch".into() };
+        let id = journal.add_change(OWNER, Some(&Deadline::passed()), "1", false, undo).unwrap();
+        work(state, &mut journal, vec![id]);
+        model::swap(None);
+    }
+
+    #[test]
+    fn a_change_that_is_being_made_is_watched_however_long_the_machine_is_up() {
+        a_change_being_made(|state, journal, ids| {
+            let mut watch = Watch::new(state, OWNER);
+            assert_eq!(watch.look(), Next::Undo, "it is overdue until it is made");
+            journal.set_deadline(OWNER, ids, &Deadline::after(Duration::from_secs(60))).unwrap();
+            assert_eq!(watch.look(), Next::Look { after: GLANCE });
+        });
+    }
+
+    #[test]
+    fn patience_ends_a_day_after_the_last_deadline() {
+        a_change_being_made(|state, journal, ids| {
+            let mut watch = Watch::new(state, OWNER);
+            journal.set_deadline(OWNER, ids, &Deadline::after(DAY)).unwrap();
+            for (days, next) in [(30, Next::Look { after: GLANCE }), (31, Next::Undo), (32, Next::Leave)] {
+                model::on(|machine| machine.turn_to(days * DAY + Duration::from_secs(1)));
+                assert_eq!(watch.look(), next, "day {days}");
+            }
+        });
     }
 }

@@ -1,19 +1,22 @@
 //! The model of a host, and the agent's commands on it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::watchers::Watchers;
 use crate::journal::{Journal, Open, Undo, read_open};
 use crate::kernel_files::KernelFiles;
 use crate::world::model::{self, Chance, Fault, FaultKind, Killed, Machine};
-use crate::{Caller, JournalCommand, Rollback, Root, State, answer, history, keys, watcher};
+use crate::{Caller, JournalCommand, Rollback, Root, State, answer, history, keys};
 use mysql::ServerArguments;
 
-const STATE: &str = "/var/lib/headrace";
+pub const STATE: &str = "/var/lib/headrace";
 const ROOT: &str = "/host";
 const SYSCTL: &str = "/etc/sysctl.d/90-headrace.conf";
 const OPTIONS: &str = "/etc/mysql/conf.d/zz-headrace.cnf";
@@ -44,8 +47,18 @@ pub struct Rest {
     pub kept: Vec<String>,
 }
 
+/// The next command is interrupted before some of its calls, for a while in which the watchers do their work.
+#[derive(Default)]
+struct Interruptions {
+    before: Vec<(u64, Duration)>,
+    /// What goes wrong for the watchers then.
+    fault: Option<Fault>,
+}
+
 pub struct Host {
     kernel: KernelFiles,
+    pub watchers: Rc<Watchers>,
+    interruptions: Cell<Interruptions>,
 }
 
 /// A change as the agent takes it, by its key.
@@ -110,7 +123,8 @@ pub fn strangers() -> Vec<Change> {
 impl Host {
     pub fn new(seed: u64) -> Host {
         model::swap(Some(Machine::new(seed)));
-        Host { kernel: KernelFiles::new(Path::new(ROOT)) }
+        let kernel = KernelFiles::new(Path::new(ROOT));
+        Host { kernel, watchers: Rc::default(), interruptions: Cell::default() }
     }
 
     pub fn end(&self) {
@@ -127,6 +141,10 @@ impl Host {
 
     fn tell(&self, text: impl FnOnce() -> String) {
         self.machine(|machine| machine.tell(text));
+    }
+
+    pub fn uptime(&self) -> Duration {
+        self.machine(|machine| machine.uptime())
     }
 
     pub fn state(&self) -> Values {
@@ -162,16 +180,43 @@ impl Host {
         Some(Fault { at: 1 + chance.below(CALLS) as u64, kind })
     }
 
+    /// Interrupt the next command, at calls and for times that chance names. Whether something goes wrong for
+    /// a watcher in that.
+    pub fn interrupt(&self, chance: &mut Chance, may_go_wrong: bool) -> bool {
+        let before = (0..1 + chance.below(3))
+            .map(|_| {
+                (1 + chance.below(CALLS) as u64, Duration::from_secs(*chance.pick(&[0, 0, 0, 1, 6, 35, 70])))
+            })
+            .collect();
+        let fault = if may_go_wrong && chance.one_in(4) { Host::fault(chance) } else { None };
+        let fault = fault.map(|fault| Fault { at: 1 + fault.at % 20, ..fault });
+        self.interruptions.set(Interruptions { before, fault });
+        fault.is_some()
+    }
+
     fn command(&self, name: &str, fault: Option<Fault>, command: &JournalCommand, input: &Value) -> Answer {
-        self.machine(|machine| machine.arm(fault));
-        self.tell(|| format!("{name} {input} {fault:?}"));
+        let Interruptions { before, fault: theirs } = self.interruptions.take();
+        self.tell(|| format!("{name} {input} {fault:?}, interrupted {before:?} {theirs:?}"));
+        self.machine(|machine| {
+            machine.arm(fault);
+            if !before.is_empty() {
+                let (watchers, kernel) = (self.watchers.clone(), KernelFiles::new(Path::new(ROOT)));
+                machine.course.interruptions = before;
+                machine.course.meanwhile =
+                    Some(Rc::new(move |time| watchers.meanwhile(time, theirs, &kernel)));
+            }
+        });
         let mut out = Vec::new();
         let ended =
             catch_unwind(AssertUnwindSafe(|| answer(command, &mut input.to_string().as_bytes(), &mut out)));
-        let (calls, went_wrong) = self.machine(|machine| (machine.calls, machine.went_wrong));
+        let (calls, went_wrong) = self.machine(|machine| (machine.course.calls, machine.course.went_wrong));
         // Killed before anybody heard of it.
         let unheard = fault.is_some_and(|f| f.kind == FaultKind::Kill && f.at == calls + 1);
-        self.machine(Machine::disarm);
+        self.machine(|machine| {
+            machine.disarm();
+            machine.course.interruptions.clear();
+            machine.course.meanwhile = None;
+        });
         let printed = serde_json::from_slice(&out).ok();
         let answer = match ended {
             Err(payload) if !payload.is::<Killed>() => resume_unwind(payload),
@@ -274,6 +319,7 @@ impl Host {
     pub fn boot(&self, power_cut: bool) {
         self.tell(|| format!("boot, power cut: {power_cut}"));
         self.machine(|machine| machine.boot(power_cut));
+        self.watchers.release_all();
     }
 
     pub fn kill_a_watcher(&self, chance: &mut Chance) {
@@ -290,47 +336,34 @@ impl Host {
         let until = self.machine(|machine| machine.uptime() + time);
         self.tell(|| format!("{time:?} pass {fault:?}"));
         self.machine(|machine| machine.arm(fault));
-        for owner in self.machine(|machine| machine.watchers.clone()) {
-            self.machine(|machine| machine.sleeps_until = Some(until));
-            let started = self.machine(|machine| machine.uptime());
-            let watched = catch_unwind(AssertUnwindSafe(|| {
-                watcher::keep_watch(Path::new(STATE), &owner, &self.kernel)
-            }));
-            self.machine(|machine| machine.sleeps_until = None);
-            match watched {
-                // It sleeps on.
-                Err(payload)
-                    if payload.is::<Killed>() && self.machine(|machine| machine.uptime() > until) => {}
-                Err(payload) if payload.is::<Killed>() => self.end_watcher(&owner),
-                Ok(_) => self.end_watcher(&owner),
-                Err(payload) => resume_unwind(payload),
-            }
-            // Watchers work side by side.
-            self.machine(|machine| machine.turn_back(started));
-        }
-        self.machine(|machine| {
-            machine.disarm();
-            machine.turn_back(until);
-        });
-    }
-
-    fn end_watcher(&self, owner: &str) {
-        self.machine(|machine| machine.watchers.retain(|other| other != owner));
+        self.watchers.pass(until, &self.kernel);
+        self.machine(Machine::disarm);
     }
 
     pub fn went_wrong(&self) -> bool {
-        self.machine(|machine| machine.went_wrong)
+        self.machine(|machine| machine.course.went_wrong)
     }
 
     /// Everything works again, and whoever comes next recovers the host.
     pub fn at_rest(&self) -> Result<Rest, String> {
         self.pass(Duration::from_secs(200), None);
-        let reported = self.recover()?;
+        // By then the living watchers have undone what can be undone.
+        let is_down = self.machine(|machine| machine.servers.is_down);
+        let mut watched = if is_down { vec![] } else { self.watchers.watched() };
+        let (reported, open) = self.recover()?;
+        watched.retain(|entry| !open.contains(entry));
+        if let Some(entry) = watched.first() {
+            return Err(format!("the watcher of {} let a deadline pass: {entry:?}", entry.owner));
+        }
+        if let Some(wrong) = self.watchers.wrong() {
+            return Err(wrong);
+        }
         Ok(Rest { values: self.state(), reported, kept: self.history() })
     }
 
-    /// Whoever comes next recovers the host. The keys of what stays open because a stranger's value stands there.
-    fn recover(&self) -> Result<Vec<String>, String> {
+    /// Whoever comes next recovers the host. The keys of what stays open because a stranger's value stands there, and its
+    /// entries.
+    fn recover(&self) -> Result<(Vec<String>, Vec<Open>), String> {
         self.machine(|machine| machine.servers.is_down = false);
         let mut failures = vec![];
         match self.rollback(None, None, false) {
@@ -358,7 +391,7 @@ impl Host {
                 if self.open().is_empty() && (self.state() == before || failures.iter().any(is_held)) => {}
             other => return Err(format!("what a stranger set is not accepted: {other:?}")),
         }
-        Ok(open.iter().flat_map(|entry| keys::keys(&entry.undo)).collect())
+        Ok((open.iter().flat_map(|entry| keys::keys(&entry.undo)).collect(), open))
     }
 
     /// Two lines by one owner, of which the first may fail: 1 if it does. The second is there in any case.

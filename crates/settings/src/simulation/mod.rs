@@ -1,5 +1,5 @@
 //! The journal's own code on a model of a machine, by seeds: several owners, deadlines, strangers, boots, and at any
-//! system call a kill or an error.
+//! system call a kill, an error, or the work of the watchers.
 //!
 //! A run does a few things at random and then lets the host come to rest: whoever comes next recovers it. Then every key
 //! has the value that was confirmed last, or its original, or what a stranger set, which was reported; and what was
@@ -9,6 +9,7 @@
 mod crash_points;
 mod expected;
 mod host;
+mod watchers;
 
 use std::time::Duration;
 
@@ -38,12 +39,13 @@ impl Run {
     }
 
     fn step(&mut self) {
-        match self.chance.below(18) {
+        match self.chance.below(19) {
             0..5 => self.apply(),
             5..8 => self.confirm(),
             8..11 => self.rollback(),
             11..13 => self.stranger(),
             13 => self.pass(),
+            18 => self.extend(),
             14 => self.host.kill_a_watcher(&mut self.chance),
             15 => self.host.fail_over(&mut self.chance),
             16 => {
@@ -65,7 +67,8 @@ impl Run {
         let keep = self.chance.one_in(3);
         let patience = (!keep).then(|| Duration::from_secs(*self.chance.pick(&[5, 60])));
         let fault = Host::fault(&mut self.chance);
-        let before = self.host.state();
+        self.interrupt();
+        let (before, began) = (self.host.state(), self.host.uptime());
         let answer = self.host.apply(fault, &owner, &changes, patience, keep);
         self.heard(&answer);
         changes.iter_mut().for_each(|(name, _)| *name = self.host.key(name));
@@ -73,6 +76,9 @@ impl Run {
         match answer {
             Answer::Done => {
                 self.expected.applied(&owner, &changes, [&before, &now], true);
+                if let Some(patience) = patience {
+                    self.host.watchers.promise(&owner, began + patience);
+                }
                 if keep {
                     self.expected.confirmed(&owner);
                 }
@@ -89,8 +95,10 @@ impl Run {
 
     fn confirm(&mut self) {
         let Some(owner) = self.any_owner() else { return };
+        self.interrupt();
         let answer = self.host.confirm(Host::fault(&mut self.chance), &owner);
         self.heard(&answer);
+        self.host.watchers.release(&owner);
         match answer {
             Answer::Done => self.expected.confirmed(&owner),
             Answer::Refused(_) => {}
@@ -100,9 +108,31 @@ impl Run {
         }
     }
 
+    fn extend(&mut self) {
+        let Some(owner) = self.any_owner() else { return };
+        let patience = Duration::from_secs(*self.chance.pick(&[5, 60]));
+        self.interrupt();
+        let (fault, began) = (Host::fault(&mut self.chance), self.host.uptime());
+        let answer = self.host.extend(fault, &owner, patience);
+        self.heard(&answer);
+        if let Answer::Done = answer {
+            self.host.watchers.promise(&owner, began + patience);
+        }
+    }
+
+    /// The watchers do their work while the next command is in the middle of its own.
+    fn interrupt(&mut self) {
+        if self.chance.one_in(2) && self.host.interrupt(&mut self.chance, true) {
+            // One may be killed, or fail, in its work.
+            self.expected.disturbed();
+        }
+    }
+
     fn rollback(&mut self) {
+        self.host.watchers.release_all();
         match self.chance.below(4) {
             0 => {
+                self.interrupt();
                 let answer = self.host.rollback_everyone(Host::fault(&mut self.chance));
                 self.heard(&answer);
                 if let Answer::Done = answer {
@@ -111,6 +141,7 @@ impl Run {
             }
             1 => {
                 let Some(last) = self.host.history().pop() else { return };
+                self.interrupt();
                 let answer = self.host.rollback_kept(Host::fault(&mut self.chance), "last");
                 // Where there was something overdue to undo, that was the last.
                 if !matches!(answer, Answer::Done) || !self.host.history().contains(&last) {
@@ -119,6 +150,7 @@ impl Run {
             }
             _ => {
                 let Some(owner) = self.any_owner() else { return };
+                self.interrupt();
                 let answer = self.host.rollback_kept(Host::fault(&mut self.chance), &owner);
                 self.undone(&answer, &owner);
             }
@@ -172,6 +204,9 @@ fn simulate(seed: u64, tells: bool) -> Result<(), String> {
     run.host.trace(tells);
     for _ in 0..3 + run.chance.below(7) {
         run.step();
+    }
+    if run.chance.one_in(2) {
+        run.host.interrupt(&mut run.chance, false);
     }
     let rested = run.host.at_rest().and_then(|rest| run.expected.check(rest));
     run.host.end();

@@ -26,7 +26,7 @@ use machine::{Call, call, is_model};
 
 pub use chance::Chance;
 pub use connection::Connection;
-pub use machine::{Fault, FaultKind, Killed, Machine, on, swap};
+pub use machine::{Course, Fault, FaultKind, Killed, Machine, Waits, on, swap};
 
 pub fn since_epoch() -> Duration {
     let now = |machine: &mut Machine| {
@@ -41,15 +41,7 @@ pub fn since_boot() -> Duration {
 }
 
 pub fn sleep(time: Duration) {
-    let slept = on(|machine| {
-        machine.up += time;
-        machine.sleeps_until.is_none_or(|limit| machine.up <= limit)
-    });
-    match slept {
-        None => real::sleep(time),
-        Some(true) => {}
-        Some(false) => resume_unwind(Box::new(Killed)),
-    }
+    on(|machine| machine.up += time).unwrap_or_else(|| real::sleep(time));
 }
 
 pub fn lock(file: &File, operation: FlockOperation) -> Result<(), Errno> {
@@ -65,9 +57,13 @@ pub fn lock(file: &File, operation: FlockOperation) -> Result<(), Errno> {
         if free {
             machine.locks.push((node, handle, exclusive));
         }
-        free
+        (free, machine.waits_aside)
     });
-    if taken == Some(false) { Err(Errno::WOULDBLOCK) } else { Ok(()) }
+    match taken {
+        Some((false, true)) => resume_unwind(Box::new(Waits)),
+        Some((false, false)) => Err(Errno::WOULDBLOCK),
+        _ => Ok(()),
+    }
 }
 
 /// The model's files have no attributes.

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::panic::resume_unwind;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -19,6 +20,9 @@ thread_local! {
 
 /// What a killed process unwinds with.
 pub struct Killed;
+
+/// What a process unwinds with that would wait for a lock.
+pub struct Waits;
 
 /// What a system call is, as far as it can fail in ways of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,6 +79,32 @@ pub enum FaultKind {
     },
 }
 
+/// The process that runs now: its calls, and what goes wrong with them.
+#[derive(Default)]
+pub struct Course {
+    pub calls: u64,
+    /// Whether the fault has happened.
+    pub went_wrong: bool,
+    fault: Option<Fault>,
+    /// An error that stays until `disarm`.
+    stuck: Option<Errno>,
+    /// Before which of its calls it is interrupted, and for how long; what others do then.
+    pub interruptions: Vec<(u64, Duration)>,
+    pub meanwhile: Option<Rc<dyn Fn(Duration)>>,
+}
+
+impl Course {
+    pub fn new(fault: Option<Fault>) -> Course {
+        Course { fault, ..Course::default() }
+    }
+
+    /// Whether it is interrupted before the next call: for how long, and by what.
+    fn interruption(&mut self) -> Option<(Duration, Rc<dyn Fn(Duration)>)> {
+        let at = self.interruptions.iter().position(|(at, _)| *at == self.calls + 1)?;
+        Some((self.interruptions.swap_remove(at).1, self.meanwhile.clone()?))
+    }
+}
+
 pub struct Machine {
     pub chance: Chance,
     pub disk: Disk,
@@ -84,16 +114,11 @@ pub struct Machine {
     pub watchers: Vec<String>,
     /// What was said on standard error.
     pub said: Vec<String>,
-    pub calls: u64,
-    /// Whether the fault has happened.
-    pub went_wrong: bool,
-    fault: Option<Fault>,
-    /// An error that stays until `heal`.
-    stuck: Option<Errno>,
+    pub course: Course,
     pub up: Duration,
     booted_at: Duration,
-    /// Who sleeps beyond this is killed.
-    pub sleeps_until: Option<Duration>,
+    /// The process that runs is interrupted where it would wait for a lock, so that others can run.
+    pub waits_aside: bool,
     next_handle: u64,
     pub locks: Vec<(usize, u64, bool)>,
     /// Every call is told on standard output.
@@ -102,38 +127,44 @@ pub struct Machine {
 
 impl Machine {
     pub fn new(seed: u64) -> Machine {
-        let (up, booted_at) = (Duration::from_secs(1000), Duration::from_secs(1_700_000_000));
+        let mut chance = Chance(seed);
+        // Minutes, hours, days, weeks.
+        let unit = *chance.pick(&[60, 3_600, 86_400, 604_800]);
+        let up = Duration::from_secs(unit) + Duration::from_secs(chance.below(7 * unit as usize) as u64);
+        let booted_at = Duration::from_secs(1_700_000_000);
         Machine {
-            chance: Chance(seed),
+            chance,
             disk: Disk::new(),
             kernel: Kernel::new(),
             servers: Servers::new(booted_at + up),
             watchers: vec![],
             said: vec![],
-            calls: 0,
-            fault: None,
-            stuck: None,
+            course: Course::default(),
             up,
             booted_at,
-            sleeps_until: None,
+            waits_aside: false,
             next_handle: 0,
             locks: vec![],
             tells: false,
-            went_wrong: false,
         }
     }
 
     /// From now on the calls are counted anew, and one of them goes wrong.
     pub fn arm(&mut self, fault: Option<Fault>) {
-        (self.calls, self.went_wrong, self.fault, self.stuck) = (0, false, fault, None);
+        self.course = Course::new(fault);
     }
 
     /// Everything works from now on.
     pub fn disarm(&mut self) {
-        (self.fault, self.stuck) = (None, None);
+        (self.course.fault, self.course.stuck) = (None, None);
     }
 
-    pub fn turn_back(&mut self, to: Duration) {
+    /// Another process runs. The course of the one that ran.
+    pub fn change_course(&mut self, to: Course) -> Course {
+        std::mem::replace(&mut self.course, to)
+    }
+
+    pub fn turn_to(&mut self, to: Duration) {
         self.up = to;
     }
 
@@ -166,23 +197,23 @@ impl Machine {
     }
 
     fn verdict(&mut self, call: Call, place: &Path) -> Verdict {
-        self.calls += 1;
+        self.course.calls += 1;
         let is_kernel = kernel::path_in(place).is_some() && call != Call::Set;
         let call = if is_kernel { Call::Get } else { call };
         let mut verdict = Verdict::Go;
-        if let Some(errno) = self.stuck.filter(|errno| call.errors().contains(errno)) {
+        if let Some(errno) = self.course.stuck.filter(|errno| call.errors().contains(errno)) {
             verdict = Verdict::Fail(errno);
-        } else if let Some(fault) = self.fault.filter(|fault| fault.at == self.calls) {
+        } else if let Some(fault) = self.course.fault.filter(|fault| fault.at == self.course.calls) {
             verdict = match fault.kind {
                 FaultKind::Kill => Verdict::Kill,
                 FaultKind::Error { lasting } => {
                     let errno = *self.chance.pick(call.errors());
-                    self.stuck = lasting.then_some(errno);
+                    self.course.stuck = lasting.then_some(errno);
                     Verdict::Fail(errno)
                 }
             };
         }
-        self.went_wrong |= !matches!(verdict, Verdict::Go);
+        self.course.went_wrong |= !matches!(verdict, Verdict::Go);
         self.tell(|| format!("    {call:?} {}{verdict}", place.display()));
         verdict
     }
@@ -232,6 +263,9 @@ pub fn is_model() -> bool {
 
 /// Every system call comes by here. It does not return where the process is killed.
 pub fn call(kind: Call, place: &Path) -> io::Result<()> {
+    if let Some((time, meanwhile)) = on(|machine| machine.course.interruption()).flatten() {
+        meanwhile(time);
+    }
     match on(|machine| machine.verdict(kind, place)) {
         None | Some(Verdict::Go) => Ok(()),
         Some(Verdict::Fail(errno)) => Err(errno.into()),
@@ -242,7 +276,7 @@ pub fn call(kind: Call, place: &Path) -> io::Result<()> {
 impl Machine {
     /// The server that answers starts again, with its files.
     pub fn restart_server(&mut self) {
-        self.turn_back(self.uptime() + Duration::from_secs(2));
+        self.turn_to(self.uptime() + Duration::from_secs(2));
         let (now, files) = (self.now(), self.disk.text_below(Path::new(server::FOLDER)));
         self.servers.current().start(now, &files);
     }
