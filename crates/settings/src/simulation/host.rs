@@ -9,14 +9,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::watchers::Watchers;
+use super::watchers::{STATE, Watchers};
 use crate::journal::{Journal, Open, Undo, read_open};
 use crate::kernel_files::KernelFiles;
 use crate::world::model::{self, Chance, Fault, FaultKind, Killed, Machine};
 use crate::{Caller, JournalCommand, Rollback, Root, State, answer, history, keys};
 use mysql::ServerArguments;
 
-pub const STATE: &str = "/var/lib/headrace";
 const ROOT: &str = "/host";
 const SYSCTL: &str = "/etc/sysctl.d/90-headrace.conf";
 const OPTIONS: &str = "/etc/mysql/conf.d/zz-headrace.cnf";

@@ -10,12 +10,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::time::Duration;
 
-use super::host::STATE;
 use crate::journal::{Open, read_open};
 use crate::kernel_files::KernelFiles;
 use crate::watcher::{Next, Watch};
 use crate::world::model::{self, Course, Fault, Killed, Machine, Waits};
 
+pub const STATE: &str = "/var/lib/headrace";
 /// How long a process waits for the journal's lock.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
 const DAY: Duration = Duration::from_secs(24 * 3600);
