@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.digests.table import ALL, OTHERS, SQUARES, TABLE
+from headrace.errors import StoreError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -207,7 +208,14 @@ class Digest:
 
 
 def open_digest(table: pa.Table) -> Digest:
-    """A merged table (``merge.merge``) as objects."""
+    """A merged table (``merge.merge``) as objects. Raises StoreError if its rows are damaged."""
+    try:
+        return _opened(table)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
+        raise StoreError(f"the digest is damaged: {type(error).__name__}: {error}") from error
+
+
+def _opened(table: pa.Table) -> Digest:
     parts = {name: table.slice(low, high - low) for name, (low, high) in _runs(_strings(table["part"]))}
     empty = TABLE.empty_table()
     header = {row["name"]: row for row in parts.get("header", empty).to_pylist()}

@@ -41,7 +41,15 @@ def _digests(rows: Iterable[Mapping[str, Any]], place: str) -> list[pa.Table]:
         for row in rows:
             reader.take(row)
             number += 1
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise StoreError(
             f"line {number} is not a line of a digest: {type(error).__name__}: {error}", place=place
         ) from error

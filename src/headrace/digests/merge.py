@@ -78,21 +78,26 @@ _WHOLE = f"""
 def merge(parts: Sequence[pa.Table], places: Sequence[str] = ()) -> pa.Table:
     """Merge digests (``table.TABLE``), in canonical row order.
 
-    Raises StoreError if their modes or groups differ; ``places`` names the parts in that error.
+    Raises StoreError if their modes or groups differ, or their numbers cannot be added; ``places`` names the
+    parts in that error.
     """
     import duckdb
 
     if not parts:
         raise ValueError("nothing to merge")
     _check_alike(parts, places)
-    with duckdb.connect(":memory:") as connection:
-        connection.register("parts", pa.concat_tables(parts))
-        values = {
-            **_widths(connection), "all": ALL, "other": OTHER_ERRORS, "errors": MOST_ERRORS, "names": MOST_NAMES,
-            "names_of_all": MOST_NAMES_OF_ALL, "places": MOST_PLACES,
-        }  # fmt: skip
-        merged = connection.sql(_WHOLE, params=values).to_arrow_table()
-    return merged.cast(TABLE)
+    try:
+        with duckdb.connect(":memory:") as connection:
+            connection.register("parts", pa.concat_tables(parts))
+            values = {
+                **_widths(connection), "all": ALL, "other": OTHER_ERRORS, "errors": MOST_ERRORS,
+                "names": MOST_NAMES, "names_of_all": MOST_NAMES_OF_ALL, "places": MOST_PLACES,
+            }  # fmt: skip
+            return connection.sql(_WHOLE, params=values).to_arrow_table().cast(TABLE)
+    except (duckdb.Error, pa.ArrowException, TypeError, ValueError) as error:
+        raise StoreError(
+            f"damaged: it cannot be added up: {str(error).splitlines()[0]}", place=", ".join(places) or None
+        ) from error
 
 
 def header(table: pa.Table) -> dict[str, dict[str, object]]:

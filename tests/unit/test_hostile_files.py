@@ -1,0 +1,145 @@
+"""Files from anywhere: a plan or a digest that holds anything is read, or refused with an error for a person."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as some
+
+from headrace import plan as plans
+from headrace.digests import files
+from headrace.digests.classes import open_digest
+from headrace.digests.lines import read_lines
+from headrace.digests.merge import merge
+from headrace.digests.table import write
+from headrace.errors import PlanError, StoreError
+from tests import digests
+from tests.folders import ROOT
+
+#: The same examples every time, and no limit of time: a machine may be starved.
+bounded = settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+
+PLANS = [path.read_text() for path in sorted((ROOT / "examples").glob("*.toml"))]
+
+
+def is_read_or_refused(text: str) -> None:
+    said = "hostile.toml"
+    try:
+        plans.parse(text, said)
+    except PlanError as error:
+        said = str(error)
+    assert "hostile.toml" in said
+
+
+@bounded
+@example("a = " + "[" * 100_000)
+@example("a = " + "{a=" * 100_000)
+@example("blocks = " + "9" * 10_000)
+@example("a = 2026-13-45")
+@example("a = '\x00'")
+@given(some.text())
+def test_a_plan_of_any_text_is_a_plan_error(text: str) -> None:
+    is_read_or_refused(text)
+
+
+@bounded
+@given(some.sampled_from(PLANS), some.data())
+def test_a_plan_with_a_piece_exchanged_is_read_or_refused(text: str, data: some.DataObject) -> None:
+    start = data.draw(some.integers(0, len(text)))
+    end = data.draw(some.integers(start, min(len(text), start + 40)))
+    pieces = ["", "=", "[", "]", '"', "\n", "{}", "nan", "-1", "1e400", "9" * 30, "true", "[[a]]\n", "\ud800"]
+    is_read_or_refused(
+        text[:start] + data.draw(some.sampled_from(pieces) | some.text(max_size=8)) + text[end:]
+    )
+
+
+values = some.recursive(
+    some.none()
+    | some.booleans()
+    | some.integers(-(2**70), 2**70)
+    | some.floats()
+    | some.text(max_size=8)
+    | some.dates(),
+    lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(max_size=6), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def places(content: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Where a plan has values: the keys and numbers that lead to each."""
+    inside = (
+        content.items()
+        if isinstance(content, dict)
+        else enumerate(content)
+        if isinstance(content, list)
+        else ()
+    )
+    return [path, *(place for key, value in inside for place in places(value, (*path, key)))]
+
+
+@bounded
+@given(some.sampled_from(PLANS), some.data())
+def test_a_plan_with_any_value_in_any_place_is_read_or_refused(text: str, data: some.DataObject) -> None:
+    content = tomllib.loads(text)
+    *path, last = data.draw(some.sampled_from(places(content)[1:]))
+    table = functools.reduce(lambda inner, key: inner[key], path, content)
+    table[last] = data.draw(values.filter(lambda value: value is not None))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tomllib, "loads", lambda _: content)
+        is_read_or_refused("")
+
+
+@functools.cache
+def digest() -> bytes:
+    """A digest's file."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "digest.parquet"
+        write(merge([read_lines(digests.lines(digests.traffic(1)), "test")]), path)
+        return path.read_bytes()
+
+
+def digest_is_read_or_refused(content: bytes, path: Path) -> None:
+    path.write_bytes(content)
+    with contextlib.suppress(StoreError):
+        open_digest(merge([files.load(path)], [str(path)]))
+
+
+@bounded
+@example(b"")
+@example(b"PAR1")
+@example(b"PAR1" + b"\xff" * 8 + b"PAR1")
+@example(b"\x28\xb5\x2f\xfd")
+@example(b'{"type":"digest"')
+@example(b'{"type":"digest","version":1}\n{"type":"end","classes":0}\n')
+@example(b"[" * 100_000)
+@given(some.binary(max_size=200) | some.binary(max_size=100).map(lambda inner: b"PAR1" + inner + b"PAR1"))
+def test_a_digest_of_any_bytes_is_a_store_error(tmp_path: Path, content: bytes) -> None:
+    digest_is_read_or_refused(content, tmp_path / "hostile.parquet")
+
+
+@bounded
+@given(some.data())
+def test_a_damaged_digest_is_read_or_refused(tmp_path: Path, data: some.DataObject) -> None:
+    content = bytearray(digest())
+    for _ in range(data.draw(some.integers(1, 4))):
+        # Most of a file's end says where everything is.
+        at = data.draw(
+            some.integers(0, len(content) - 1) | some.integers(max(0, len(content) - 3000), len(content) - 1)
+        )
+        content[at] = data.draw(some.integers(0, 255))
+    cut = data.draw(some.integers(0, len(content))) if data.draw(some.booleans()) else len(content)
+    digest_is_read_or_refused(bytes(content[:cut]), tmp_path / "hostile.parquet")
