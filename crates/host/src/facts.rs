@@ -101,6 +101,12 @@ pub fn run(arguments: &FactsArguments) -> anyhow::Result<()> {
     Ok(output.flush()?)
 }
 
+/// What is printed of the host that a folder holds.
+#[cfg(fuzzing)]
+pub(crate) fn printed(root: &std::path::Path) -> anyhow::Result<Vec<u8>> {
+    Ok(serde_json::to_vec(&read(Files::open(Some(root))?, None)?)?)
+}
+
 fn read(files: Files, server: Option<&Options>) -> anyhow::Result<Facts> {
     let host = files.root();
     let host = &host;

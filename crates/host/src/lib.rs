@@ -6,6 +6,8 @@ pub mod cpulist;
 pub mod diskstats;
 pub mod facts;
 pub mod filesystems;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod interrupts;
 pub mod ladder;
 pub mod listen;

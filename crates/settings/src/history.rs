@@ -39,12 +39,12 @@ pub fn read(state: &Path) -> anyhow::Result<Vec<Kept>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(vec![]),
         Err(error) => return Err(error).with_context(|| path.display().to_string()),
     };
-    text.lines()
-        .enumerate()
-        .map(|(at, line)| {
-            serde_json::from_str(line).with_context(|| format!("{}: line {}", path.display(), at + 1))
-        })
-        .collect()
+    parse(&text).with_context(|| path.display().to_string())
+}
+
+pub fn parse(text: &str) -> anyhow::Result<Vec<Kept>> {
+    let lines = text.lines().enumerate();
+    lines.map(|(at, line)| serde_json::from_str(line).with_context(|| format!("line {}", at + 1))).collect()
 }
 
 /// Keep the open changes of `owner`: from now on only a rollback by name undoes them. The set.

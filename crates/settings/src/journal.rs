@@ -22,6 +22,8 @@ use mysql::ServerArguments;
 /// NULL, what a change became. 5: later deadlines of earlier entries.
 const FORMAT: u32 = 5;
 const FILE_NAME: &str = "journal.jsonl";
+/// No journal has counted so far: a line with such a number is damaged, and the next number could not be given.
+const TOO_MANY: u64 = 1 << 62;
 
 /// How to undo one change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -181,7 +183,7 @@ impl Content {
                 );
             }
             match serde_json::from_slice::<Line>(line) {
-                Ok(line) if complete => {
+                Ok(line) if complete && line.undo.iter().all(|entry| entry.id < TOO_MANY) => {
                     content.take(line);
                     content.valid_bytes = end;
                     content.damaged.append(&mut unreadable);
@@ -195,6 +197,15 @@ impl Content {
             content.damaged.append(&mut unreadable);
         }
         Ok(content)
+    }
+
+    /// Numbers of new entries are new, and what is dropped as torn says nothing.
+    #[cfg(fuzzing)]
+    pub fn check(&self, bytes: &[u8]) {
+        assert!(self.open.iter().all(|entry| entry.id < self.next_id));
+        assert!(self.valid_bytes <= bytes.len());
+        let whole = Content::parse(&bytes[..self.valid_bytes]).expect("what was read before");
+        assert_eq!(whole, *self);
     }
 
     fn take(&mut self, line: Line) {
@@ -530,6 +541,16 @@ mod tests {
             assert_eq!(open.len(), before + 1, "cut at {cut}");
             assert_eq!(open.last().unwrap().undo, mount("/new"));
         }
+    }
+
+    #[test]
+    fn a_number_after_which_none_can_follow_is_damage() {
+        let mut bytes = written();
+        let line = String::from_utf8(bytes.clone()).unwrap().lines().next().unwrap().to_owned();
+        bytes.extend(line.replace(r#""id":1"#, &format!(r#""id":{}"#, u64::MAX)).bytes().chain([b'\n']));
+        bytes.extend(line.replace(r#""id":1"#, r#""id":7"#).bytes().chain([b'\n']));
+        let content = Content::parse(&bytes).unwrap();
+        assert_eq!((content.damaged, content.next_id), (vec![5], 8));
     }
 
     fn private(folder: &Path) {

@@ -8,6 +8,8 @@ mod arrays;
 mod busy;
 mod deadline;
 mod foreign;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod history;
 mod hold;
 mod journal;

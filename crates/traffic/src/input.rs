@@ -1,6 +1,8 @@
 //! Where traffic is read from: files, compressed or not, standard input, and files that are still being written.
 
 mod follow;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};

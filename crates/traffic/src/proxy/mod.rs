@@ -13,6 +13,8 @@
 mod arguments;
 mod descriptors;
 mod events;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod leg;
 mod login;
 mod shared;
