@@ -31,7 +31,7 @@ mod reader;
 pub(super) mod time;
 
 pub use self::parallel::read_parallel;
-pub use self::parser::MAX_EVENT_BYTES;
+pub use self::parser::{MAX_EVENT_BYTES, MAX_HEADER_BYTES};
 pub use self::reader::read;
 
 #[cfg(test)]

@@ -11,6 +11,11 @@ use crate::pieces::{Pieces, without_banners};
 
 /// An event with its header is kept up to this size; the rest of its statement is skipped, and counted.
 pub const MAX_EVENT_BYTES: usize = 16 << 20;
+/// A header alone: MariaDB may write a plan into it, a line of some hundred bytes for each table.
+pub const MAX_HEADER_BYTES: usize = 1 << 20;
+/// A header longer than this is looked at again only once it has grown by a quarter, not with every piece that comes: the
+/// work stays in proportion to its length.
+const LONG_HEADER_BYTES: usize = 64 << 10;
 /// How much of what came before must be there to know a boundary: a banner's three lines.
 pub(super) const CONTEXT_BYTES: usize = 3 * LINE_BYTES + 16;
 
@@ -22,6 +27,8 @@ pub(super) struct Parser<'n> {
     /// What was said before this part of a log: asked for once, when an event needs it.
     inherited: Option<&'n dyn Fn() -> Carried>,
     mode: Mode,
+    /// How long the text must be before a look at the header that begins it is worth while.
+    header_from: usize,
     scan: Scan,
     /// Of the next byte in the input, and how many lines end before it.
     pub(super) offset: u64,
@@ -51,6 +58,8 @@ struct Skip {
 /// How far the statement that begins the buffer was searched, from the event's first byte.
 #[derive(Default)]
 struct Scan {
+    /// Where it begins, once that is known: its header need not be read with every piece.
+    body: Option<usize>,
     from: usize,
     lexer: Lexer,
     /// The first line inside a literal that looked like a header.
@@ -100,6 +109,7 @@ impl<'n> Parser<'n> {
             carried: Carried::default(),
             inherited: None,
             mode: Mode::Skip(skip),
+            header_from: 0,
             scan: Scan::default(),
             offset: start.saturating_sub(CONTEXT_BYTES as u64),
             lines: None,
@@ -158,17 +168,30 @@ impl Parser<'_> {
         sink: &mut impl Sink,
     ) -> anyhow::Result<Option<usize>> {
         let text = &buffer[at..];
-        let header = match header::parse(text, at_end) {
-            Some(found) => Some(found),
-            None if text.len() > MAX_EVENT_BYTES => None,
-            None => return Ok(None),
+        let mut end = None;
+        if let Some(body) = self.scan.body {
+            end = self.end(text, body, at_end);
+            if end.is_none() {
+                return Ok(None);
+            }
+        }
+        if text.len() < self.header_from && !at_end {
+            return Ok(None);
+        }
+        let window = &text[..text.len().min(MAX_HEADER_BYTES)];
+        let Some((header, body)) = header::parse(window, at_end && window.len() == text.len()) else {
+            if text.len() >= MAX_HEADER_BYTES {
+                return Ok(Some(self.give_up(buffer, at)));
+            }
+            let long = (text.len() + text.len() / 4).min(MAX_HEADER_BYTES);
+            self.header_from = if text.len() > LONG_HEADER_BYTES { long } else { 0 };
+            return Ok(None);
         };
-        let Some((header, body)) = header else {
-            self.damage(buffer, at, "a header longer than an event may be");
-            self.mode = Mode::Skip(Skip { is_loose: true, is_counted: true, is_told: true });
-            return Ok(Some(at + 1));
+        self.header_from = 0;
+        let Some(end) = end.or_else(|| self.end(text, body, at_end)) else {
+            self.scan.body = Some(body);
+            return Ok(None);
         };
-        let Some(end) = self.end(text, body, at_end) else { return Ok(None) };
         self.scan = Scan::default();
         self.carried.update(&header);
         let is_whole = self.finish(buffer, at, &header, body, &end, sink)?;
@@ -180,6 +203,17 @@ impl Parser<'_> {
         }
         self.is_finished = end.is_firm && self.offset + (at + end.at) as u64 >= self.limit;
         Ok(Some(at + end.at))
+    }
+
+    /// Leaves a header that does not end, with all that was read of it: what follows its first line would be read as
+    /// often as it has lines.
+    fn give_up(&mut self, buffer: &[u8], at: usize) -> usize {
+        self.damage(buffer, at, "a header longer than 1 MiB");
+        self.mode = Mode::Skip(Skip { is_loose: true, is_counted: true, is_told: true });
+        self.header_from = 0;
+        let end = at + MAX_HEADER_BYTES;
+        self.skipped(buffer, at, end, false);
+        end
     }
 
     /// Finds the end of the event that begins `text` and whose statement begins at `body`.
