@@ -71,12 +71,8 @@ def parse(text: str, place: str) -> Plan:
     """Check a plan's text. ``place`` is the file's name for errors."""
     try:
         content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of thousands of digits, or of thousands of brackets
         raise PlanError(f"not valid TOML: {error}", place=place) from error
-    except RecursionError as error:
-        raise PlanError("not a plan: tables or lists are nested too deep", place=place) from error
-    except ValueError as error:  # a number of thousands of digits
-        raise PlanError(f"not a plan: {error}", place=place) from error
     own = [table for table in ("sweep", "tune") if table in content]
     if own:
         for table in ("design", "factors", "bundles", *(["sweep"] if "tune" in own else [])):
