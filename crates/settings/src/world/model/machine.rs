@@ -79,6 +79,9 @@ pub enum FaultKind {
     },
 }
 
+/// What others do while the process that runs is interrupted for a while.
+pub type Meanwhile = Rc<dyn Fn(Duration)>;
+
 /// The process that runs now: its calls, and what goes wrong with them.
 #[derive(Default)]
 pub struct Course {
@@ -90,7 +93,7 @@ pub struct Course {
     stuck: Option<Errno>,
     /// Before which of its calls it is interrupted, and for how long; what others do then.
     pub interruptions: Vec<(u64, Duration)>,
-    pub meanwhile: Option<Rc<dyn Fn(Duration)>>,
+    pub meanwhile: Option<Meanwhile>,
 }
 
 impl Course {
@@ -99,7 +102,7 @@ impl Course {
     }
 
     /// Whether it is interrupted before the next call: for how long, and by what.
-    fn interruption(&mut self) -> Option<(Duration, Rc<dyn Fn(Duration)>)> {
+    fn interruption(&mut self) -> Option<(Duration, Meanwhile)> {
         let at = self.interruptions.iter().position(|(at, _)| *at == self.calls + 1)?;
         Some((self.interruptions.swap_remove(at).1, self.meanwhile.clone()?))
     }
