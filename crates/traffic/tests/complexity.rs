@@ -273,7 +273,7 @@ fn a_digest_of_four_times_the_events_is_four_times_the_work() {
                     (text.as_bytes(), user.as_bytes(), Some(1000 + number));
                 digest.count(&event);
             }
-            digest.write_lines(&digest::Source::default(), &mut io::sink()).unwrap();
+            digest.write_lines(&digest::lines::Source::default(), &mut io::sink()).unwrap();
         });
     }
 }
