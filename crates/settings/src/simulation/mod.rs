@@ -158,7 +158,8 @@ impl Run {
     }
 
     fn heard(&mut self, answer: &Answer) {
-        if let Answer::Failed(..) | Answer::Killed = answer {
+        // One that did what it was asked to may have failed to undo what was overdue.
+        if matches!(answer, Answer::Failed(..) | Answer::Killed) || self.host.went_wrong() {
             self.expected.disturbed();
         }
     }
