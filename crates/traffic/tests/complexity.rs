@@ -200,7 +200,8 @@ const SYN: u8 = 0x02;
 #[test]
 fn a_capture_four_times_as_long_is_four_times_the_work() {
     type Packet = (u16, u16, u32, u32, u8, usize);
-    let shapes: [(&str, fn(u32) -> Packet); 7] = [
+    type Shape = fn(u32) -> Packet;
+    let shapes: [(&str, Shape); 7] = [
         ("holes before every packet", |i| (5000, 3306, 1000 + 3 * i, 1, ACK, 1)),
         ("from the last to the first", |i| (5000, 3306, 900_000 - 3 * i, 1, ACK, 1)),
         ("the same again", |i| (5000, 3306, 1000 + i % 2, 1, ACK, 1)),
@@ -255,7 +256,9 @@ fn a_recording_four_times_as_long_is_four_times_the_work() {
 /// Classes, names and slices, each new with every event, and what becomes of them when it is written.
 #[test]
 fn a_digest_of_four_times_the_events_is_four_times_the_work() {
-    let shapes: [(&str, fn(u64) -> (u64, String, String)); 4] = [
+    /// When, the text and the user of an event, by its number.
+    type Shape = fn(u64) -> (u64, String, String);
+    let shapes: [(&str, Shape); 4] = [
         ("new classes", |i| (i, format!("select c{i} from t{i}"), "u".to_owned())),
         ("new users", |i| (i, "select 1".to_owned(), format!("u{i}"))),
         ("later and later", |i| (i * 3_600_000_000_000, "select 1".to_owned(), "u".to_owned())),
