@@ -57,10 +57,15 @@ pub struct Place {
 }
 
 impl Coverage {
+    /// Whether the place of the next damage will be kept.
+    pub fn keeps_places(&self) -> bool {
+        self.places.len() < KEPT_PLACES
+    }
+
     /// Counts one damage and keeps its place if there is room.
     pub fn damage(&mut self, input: &str, offset: u64, item: u64, reason: impl Into<String>) {
         self.damaged += 1;
-        if self.places.len() < KEPT_PLACES {
+        if self.keeps_places() {
             self.places.push(Place { input: input.to_owned(), offset, item, reason: reason.into() });
         }
     }

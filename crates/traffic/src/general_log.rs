@@ -309,7 +309,10 @@ impl<'n> Parser<'n> {
     }
 
     fn damage(&mut self, buffer: &[u8], at: usize, reason: &str) {
-        let line = self.lines + 1 + memchr_iter(b'\n', &buffer[..at]).count() as u64;
+        // Lines are counted from the start of the buffer, so only for places that are kept.
+        let is_kept = self.coverage.keeps_places();
+        let line =
+            if is_kept { self.lines + 1 + memchr_iter(b'\n', &buffer[..at]).count() as u64 } else { 0 };
         self.coverage.damage(self.name, self.offset + at as u64, line, reason);
     }
 }

@@ -30,6 +30,9 @@ pub(super) struct Parser<'n> {
     /// How long the text must be before a look at the header that begins it is worth while.
     header_from: usize,
     scan: Scan,
+    /// Up to here in the input a line like a header is one: the literal that it seems to stand in is never closed. Else
+    /// each such line would be followed to where that is known, by one event after the other.
+    unclosed_until: u64,
     /// Of the next byte in the input, and how many lines end before it.
     pub(super) offset: u64,
     lines: Option<u64>,
@@ -111,6 +114,7 @@ impl<'n> Parser<'n> {
             mode: Mode::Skip(skip),
             header_from: 0,
             scan: Scan::default(),
+            unclosed_until: 0,
             offset: start.saturating_sub(CONTEXT_BYTES as u64),
             lines: None,
             start,
@@ -168,9 +172,10 @@ impl Parser<'_> {
         sink: &mut impl Sink,
     ) -> anyhow::Result<Option<usize>> {
         let text = &buffer[at..];
+        let start = self.offset + at as u64;
         let mut end = None;
         if let Some(body) = self.scan.body {
-            end = self.end(text, body, at_end);
+            end = self.end(text, start, body, at_end);
             if end.is_none() {
                 return Ok(None);
             }
@@ -188,7 +193,7 @@ impl Parser<'_> {
             return Ok(None);
         };
         self.header_from = 0;
-        let Some(end) = end.or_else(|| self.end(text, body, at_end)) else {
+        let Some(end) = end.or_else(|| self.end(text, start, body, at_end)) else {
             self.scan.body = Some(body);
             return Ok(None);
         };
@@ -216,8 +221,8 @@ impl Parser<'_> {
         end
     }
 
-    /// Finds the end of the event that begins `text` and whose statement begins at `body`.
-    fn end(&mut self, text: &[u8], body: usize, at_end: bool) -> Option<End> {
+    /// Finds the end of the event that begins `text`, which is at `start` in the input, and whose statement begins at `body`.
+    fn end(&mut self, text: &[u8], start: u64, body: usize, at_end: bool) -> Option<End> {
         // From the end of the header's last line, because there may be no statement.
         let from = self.scan.from.max(body.saturating_sub(1));
         let window = &text[..text.len().min(MAX_EVENT_BYTES)];
@@ -232,9 +237,12 @@ impl Parser<'_> {
                     return None;
                 }
                 Line::Other => {}
-                Line::First if ends_statement(&text[..line]) => return Some(self.firm_end(text, body, line)),
+                Line::First if ends_statement(&text[..line]) => {
+                    return Some(self.firm_end(text, start, body, line));
+                }
                 Line::First => {
-                    if line < body || !self.scan.lexer.is_inside(&text[body..], line - body) {
+                    let is_header = line < body || start + (line as u64) < self.unclosed_until;
+                    if is_header || !self.scan.lexer.is_inside(&text[body..], line - body) {
                         return Some(End { at: line, is_firm: false, by: By::Header });
                     }
                     self.scan.refused.get_or_insert(line);
@@ -248,6 +256,7 @@ impl Parser<'_> {
         let refused = self.scan.refused;
         at_end.then(|| match refused {
             Some(line) if self.scan.is_open(text, body, text.len()) => {
+                self.unclosed_until = start + text.len() as u64;
                 End { at: line, is_firm: false, by: By::Header }
             }
             _ => End { at: text.len(), is_firm: false, by: By::Input },
@@ -256,10 +265,11 @@ impl Parser<'_> {
 
     /// A literal that is still open at the end of a statement was never closed: the lines that seemed to stand in it
     /// were headers.
-    fn firm_end(&mut self, text: &[u8], body: usize, line: usize) -> End {
+    fn firm_end(&mut self, text: &[u8], start: u64, body: usize, line: usize) -> End {
         let refused = self.scan.refused;
         match refused {
             Some(refused) if self.scan.is_open(text, body, line) => {
+                self.unclosed_until = start + line as u64;
                 End { at: refused, is_firm: false, by: By::Header }
             }
             _ => End { at: line, is_firm: true, by: By::Header },
@@ -366,7 +376,9 @@ impl Parser<'_> {
     }
 
     fn damage(&mut self, buffer: &[u8], at: usize, reason: &str) {
-        let line = self.lines.map_or(0, |lines| lines + 1 + memchr_iter(b'\n', &buffer[..at]).count() as u64);
+        // Lines are counted from the start of the buffer, so only for places that are kept.
+        let lines = self.lines.filter(|_| self.coverage.keeps_places());
+        let line = lines.map_or(0, |lines| lines + 1 + memchr_iter(b'\n', &buffer[..at]).count() as u64);
         self.coverage.damage(self.name, self.offset + at as u64, line, reason);
     }
 }
