@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from tests.folders import ROOT
@@ -57,10 +58,16 @@ def module_of(path: Path, source: Path = SOURCE) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """Read once: parsing all of them takes seconds."""
+    return ast.parse(path.read_text())
+
+
 def imports_of(path: Path, modules: set[str], own: str) -> dict[str, int]:
     """The modules that a file imports -> the line: also for types, and within functions."""
     found: dict[str, int] = {}
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module:
             # `from headrace import report` is an import of headrace.report.
             full = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -75,6 +82,7 @@ def imports_of(path: Path, modules: set[str], own: str) -> dict[str, int]:
     return found
 
 
+@cache
 def graph_of(source: Path = SOURCE) -> Graph:
     paths = {module_of(path, source): path for path in sorted(source.rglob("*.py"))}
     return {module: imports_of(path, set(paths), module) for module, path in paths.items()}
@@ -186,7 +194,7 @@ def test_files_and_functions_stay_small() -> None:
         text = path.read_text()
         if len(text.splitlines()) > 650:
             large.append(f"{path}: {len(text.splitlines())} lines")
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or 0) - node.lineno
                 if length > 75:
@@ -200,19 +208,12 @@ def test_no_module_has_a_name_that_means_nothing() -> None:
         assert not path.stem.startswith("base_")
 
 
-def test_rust_files_stay_small() -> None:
-    for path in (ROOT / "crates").glob("*/src/**/*.rs"):
-        # A module's own tests stand in its file and do not count.
-        code = path.read_text().split("#[cfg(test)]")[0]
-        assert len(code.splitlines()) <= 650, path
-
-
 def test_nothing_below_the_top_prints_or_exits() -> None:
     wrong = [
         f"{path}:{node.lineno}"
         for path in FILES
         if part_of(module_of(path)) != "cli"
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call)
         and ast.unparse(node.func) in ("print", "exit", "sys.exit", "os._exit", "quit")
     ]
