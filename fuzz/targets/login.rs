@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use mysql::entry::{Entered, Entry};
 use mysql::frames::encode;
+use mysql::handshake::{Handshake, HandshakeState};
 use mysql::options::{Password, TlsMode};
 use mysql::{Endpoint, Options};
 
@@ -31,7 +31,7 @@ fn client(kind: u8, mut data: &[u8]) {
         connect_timeout: Duration::MAX,
         read_timeout: Duration::MAX,
     };
-    let mut entry = Entry::new(&options);
+    let mut handshake = Handshake::new(&options);
     let mut sequence = 0;
     while let [kind, low, high, rest @ ..] = data {
         let (said, rest) = rest.split_at(usize::from(u16::from_le_bytes([*low, *high])).min(rest.len()));
@@ -42,11 +42,11 @@ fn client(kind: u8, mut data: &[u8]) {
         } else {
             input.extend_from_slice(said);
         }
-        match entry.receive(&input, &mut out) {
-            Ok(Entered::Waiting) => {}
+        match handshake.receive(&input, &mut out) {
+            Ok(HandshakeState::Waiting) => {}
             // What follows is the plain text of it.
-            Ok(Entered::Encrypt(_)) => entry.encrypted(&mut out),
-            Ok(Entered::Done) | Err(_) => return,
+            Ok(HandshakeState::Encrypt(_)) => handshake.encrypted(&mut out),
+            Ok(HandshakeState::Done) | Err(_) => return,
         }
         assert!(out.len() < MOST_ANSWERED);
         // A server's numbers go on from those of the packet that it answers.
