@@ -136,7 +136,9 @@ def test_sizes_and_indexes_of_named_tables(server: Server) -> None:
     first, start = table["indexes"]
     assert (first["name"], first["is_unique"]) == ("first", True)
     assert [column["name"] for column in first["columns"]] == ["b", "id"]
-    assert [column["cardinality"] for column in first["columns"]] == [2, 4]
+    # InnoDB of MariaDB tells twice the distinct values, up to the number of rows.
+    assert first["columns"][0]["cardinality"] in (2, 4)
+    assert first["columns"][1]["cardinality"] == 4
     assert (start["is_unique"], start["columns"][0]["prefix"]) == (False, 7)
     assert (view["table"], view["engine"], view["indexes"]) == ("looks_keyed", None, [])
     server.sql(f"DROP TABLE shop.`{quoted}`")
