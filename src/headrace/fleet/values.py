@@ -76,7 +76,7 @@ def is_own(variable: str) -> bool:
 
 
 def is_second_name(variable: str, variables: Mapping[str, str]) -> bool:
-    """Whether the server lists the same variable under another name, too: a difference is one, not two."""
+    """Whether this is a second name of another variable, so that one difference is not counted twice."""
     newer = variable.replace("slave", "replica").replace("master", "source")
     return ALIASES.get(variable) in variables or (newer != variable and newer in variables)
 

@@ -16,7 +16,7 @@ from typing import Any
 from headrace.errors import HeadraceError, NotReady
 from headrace.report.live import plan as shapes
 from headrace.web.minute import PERFORMANCE_SCHEMA
-from headrace.web.watched import Watched
+from headrace.web.watched import Watched, server_of
 
 log = logging.getLogger("headrace.web")
 
@@ -27,9 +27,7 @@ ASK_S = 15.0
 
 async def ask(watched: Watched, source: str, name: str, example: Mapping[str, Any] | None) -> str:
     """The plan now, as JSON. ``example``: a call with its values, which all sources but one need."""
-    agent, login = watched.feed.agent, watched.feed.login
-    if agent is None or login is None or not login.is_named:
-        raise NotReady(watched.problem or "no server to ask on this host")
+    agent, login = server_of(watched)
     if source == PERFORMANCE_SCHEMA:
         answer = await agent.answer("explain", "--digest", name, *login.argv, timeout_s=ASK_S)
     elif example is None:

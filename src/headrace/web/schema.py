@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.errors import NotReady
 from headrace.volumes.device import size_text
-from headrace.web.watched import Watched
+from headrace.web.watched import Watched, server_of
 
 #: Tables that are asked for at a time.
 MOST = 50
@@ -26,9 +26,7 @@ def names_of(tables: Sequence[str], databases: Sequence[str]) -> list[str]:
 
 async def ask(watched: Watched, tables: Sequence[str], databases: Sequence[str]) -> str:
     """A text: each table with its sizes, and below it each index with its columns."""
-    agent, login = watched.feed.agent, watched.feed.login
-    if agent is None or login is None or not login.is_named:
-        raise NotReady(watched.problem or "no server to ask on this host")
+    agent, login = server_of(watched)
     names = names_of(tables, databases)
     if not names:
         raise NotReady("the database of these tables is unknown" if tables else "this class names no table")

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.activity import Activity
+from headrace.agent import Agent
 from headrace.analysis.resources import Verdict
+from headrace.errors import NotReady
 from headrace.fleet.host import Host
 from headrace.hunt import usual_login
 from headrace.live import Feed, Link
-from headrace.model import Facts
+from headrace.model import Facts, ServerLogin
 from headrace.rules import Evidence, Judgement
 from headrace.web import minute
 
@@ -63,3 +65,11 @@ class Watched:
 
 def watched(host: Host) -> Watched:
     return Watched(host, Feed(host.spec, host.login, find_login=usual_login))
+
+
+def server_of(watched: Watched) -> tuple[Agent, ServerLogin]:
+    """Whom to ask about a host's server, and with which login. Raises NotReady."""
+    agent, login = watched.feed.agent, watched.feed.login
+    if agent is None or login is None or not login.is_named:
+        raise NotReady(watched.problem or "no server to ask on this host")
+    return agent, login
