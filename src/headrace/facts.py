@@ -130,9 +130,14 @@ class HostFacts:
         """Running mariadbd, mysqld and memcached processes, with pid, command line, allocator, limits."""
         return self._rows("servers")
 
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """All variables of the queried server, as it prints them. Empty without a server."""
+        return self._table("server_settings").get("variables") or {}
+
     def variable(self, name: str) -> str | None:
         """A variable of the queried server, as it prints it. Also None without a server."""
-        return _text((self._table("server_settings").get("variables") or {}).get(name))
+        return _text(self.variables.get(name))
 
     @property
     def vendor(self) -> Vendor | None:

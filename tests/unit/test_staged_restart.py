@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
 import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.analysis.guards import Window
-from headrace.errors import PlanError, Refused
+from headrace.errors import CommandFailed, PlanError, Refused, TargetError
+from headrace.facts import HostFacts
+from headrace.model import Facts
 from headrace.staged import rules
 from headrace.staged.book import Book
+from headrace.staged.command import SCRIPT, run_alone
 from headrace.staged.plan import Plan, Role, Seen, make
+from headrace.staged.service import RestartSite
 from headrace.staged.watch import Follower
+from headrace.target.local import LocalTarget
 from tests.unit.test_staged import seen, status, topology
+from tests.waiting import until
 
 SETTINGS = {"server.innodb_flush_method": "fsync"}
 RESTART = '[restart]\ndrain = "lb drain"\nreturn = "lb enable"\nunit = "mariadb.service"\n'
@@ -166,3 +178,103 @@ def test_the_pool_is_read_from_the_samples_of_one_server() -> None:
     assert follower.pool(5) == (10, 0.1)
     follower.take({**status(-90, 0, innodb_buffer_pool_pages_data=3), "t_ns": 11 * 10**9})
     assert follower.pool(5) == (3, None)
+
+
+OLD = "touch began; sleep 2; echo old >>log"
+
+
+async def run(folder: Path, command: str, within_s: float = 60) -> None:
+    lock = str(folder / "state" / "commands.lock")
+    await run_alone(
+        LocalTarget(),
+        f"cd {folder}; {command}",
+        verb="restart",
+        lock=lock,
+        env={"HEADRACE_OWNER": "us"},
+        within_s=within_s,
+        place="db1",
+    )
+
+
+@contextlib.contextmanager
+def of_a_killed_controller(folder: Path, command: str) -> Iterator[None]:
+    """A command that goes on after its controller."""
+    lock = str(folder / "state" / "commands.lock")
+    going = subprocess.Popen(["sh", "-c", SCRIPT, f"cd {folder}; {command}", lock, "60"])
+    until((folder / "began").exists)
+    yield
+    going.kill()
+    going.wait()
+
+
+def test_a_command_waits_for_one_whose_controller_was_killed(tmp_path: Path) -> None:
+    with of_a_killed_controller(tmp_path, OLD):
+        asyncio.run(run(tmp_path, "echo new >>log"))
+    assert (tmp_path / "log").read_text().split() == ["old", "new"]
+
+
+def test_a_command_that_never_ends_is_said_and_nothing_is_run_beside_it(tmp_path: Path) -> None:
+    with (
+        of_a_killed_controller(tmp_path, "touch began; exec sleep 1000"),
+        pytest.raises(CommandFailed, match=r"restart command failed.*an earlier command still runs"),
+    ):
+        asyncio.run(run(tmp_path, "echo new >>log", within_s=1))
+    assert not (tmp_path / "log").exists()
+
+
+def test_what_a_command_leaves_running_keeps_nobody_waiting_and_has_no_mark_of_ours(tmp_path: Path) -> None:
+    asyncio.run(run(tmp_path, 'env >marks; sleep 1000 & echo "$!" >pid'))
+    try:
+        asyncio.run(run(tmp_path, "echo new >>log", within_s=20))
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    marks = (tmp_path / "marks").read_text()
+    assert "HEADRACE_OWNER" not in marks
+    assert "HEADRACE_COMMAND" not in marks
+
+
+class Restarts(RestartSite):
+    """A server that has each of these values in turn after a restart."""
+
+    values: Iterator[str]
+
+    async def _restart(self, change: str) -> HostFacts:
+        assert not change
+        variables = {"innodb_flush_method": next(self.values)}
+        return HostFacts(Facts("ar1", {"server_settings": {"variables": variables}}))
+
+
+@pytest.mark.parametrize(
+    ("values", "left"),
+    [
+        (["O_DIRECT", "not asked"], 1),
+        # The file may say another value than the server had: somebody had set it at run time.
+        (["O_DSYNC", "not asked"], 1),
+        (["fsync", "O_DIRECT", "not asked"], 1),
+    ],
+)
+def test_a_server_that_was_restarted_beside_us_is_restarted_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: list[str], left: int
+) -> None:
+    site = site_of(tmp_path, monkeypatch, values)
+    asyncio.run(site._restart_with_the_old())
+    assert len(list(site.values)) == left
+
+
+def test_a_server_that_keeps_the_new_value_is_not_called_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = site_of(tmp_path, monkeypatch, ["fsync", "FSYNC", "O_DIRECT"])
+    with pytest.raises(TargetError, match=r"still has innodb_flush_method = FSYNC.*out of service"):
+        asyncio.run(site._restart_with_the_old())
+
+
+def site_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: list[str]) -> Restarts:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    now = {"server.innodb_flush_method": "O_DIRECT"}
+    hosts = [dataclasses.replace(each, now=now) for each in equal(*topology("a", 2))]
+    book = Book.make(plan_of(tmp_path, hosts))
+    nobody: Any = None
+    site = Restarts(book, book.plan.members["ar1"], nobody, nobody, Follower())
+    site.values = iter(values)
+    return site

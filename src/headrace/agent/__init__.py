@@ -2,7 +2,7 @@
 
 from headrace.agent.door import Agent, stop
 from headrace.agent.failures import failure, words_of
-from headrace.agent.journal import Applied, Journal
+from headrace.agent.journal import Applied, Journal, state_folder
 from headrace.agent.program import find_binary
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Journal",
     "failure",
     "find_binary",
+    "state_folder",
     "stop",
     "words_of",
 ]

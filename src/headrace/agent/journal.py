@@ -65,7 +65,7 @@ class Journal:
     def __init__(self, agent: Agent, owner: str, state: str | None = None) -> None:
         self._agent = agent
         self._owner = owner
-        self._state = state or os.environ.get("HEADRACE_STATE")
+        self._state = state or None
 
     @property
     def owner(self) -> str:
@@ -312,11 +312,14 @@ class Journal:
 
     async def _words(self, verb: str, *options: str) -> list[str]:
         if self._state is None:
-            self._state = await _default_state(self._agent.target)
+            self._state = await state_folder(self._agent.target)
         return ["journal", verb, "--state", self._state, *options]
 
 
-async def _default_state(target: Target) -> str:
+async def state_folder(target: Target) -> str:
+    """Where the journal of a host is kept: where ``HEADRACE_STATE`` of this process says, if it says so."""
+    if own := os.environ.get("HEADRACE_STATE"):
+        return own
     if target.is_root:
         return "/var/lib/headrace"
     script = 'printf %s "${XDG_STATE_HOME:-$HOME/.local/state}/headrace"'

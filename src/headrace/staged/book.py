@@ -264,13 +264,12 @@ class Book:
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
         """One command at a time on each plan, one rollout on each host. Raises Held, Busy. Reads the log again."""
-        folder = root() / ".locks"
         with contextlib.ExitStack() as held:
             names = [self.plan.id, *sorted({member.address for member in self.plan.members.values()})]
-            with errors(folder):
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with errors(root()):
+                lock_of("any").parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 for name in names:
-                    file = held.enter_context((folder / urllib.parse.quote(name, safe="")).open("a+"))
+                    file = held.enter_context(lock_of(name).open("a+"))
                     _lock(file, name, self.plan.id)
                 _trim(self.folder / "log.jsonl")
             again = Book(self.folder, self.plan)
@@ -290,6 +289,11 @@ def _lock(file: TextIO, name: str, own: str) -> None:
     file.truncate(0)
     file.write(f"rollout {own}")
     file.flush()
+
+
+def lock_of(name: str) -> Path:
+    """The file that is locked while something is done to a plan or a host."""
+    return root() / ".locks" / urllib.parse.quote(name, safe="")
 
 
 def root() -> Path:

@@ -14,9 +14,14 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from headrace import rollout
+from headrace import knobs, rollout
+from headrace.agent import state_folder
 from headrace.errors import CommandFailed, HeadraceError, TargetError
 from headrace.facts import HostFacts
+from headrace.fleet.values import means_the_same
+from headrace.knobs.change import text_of
+from headrace.staged.book import lock_of
+from headrace.staged.command import run_alone
 from headrace.staged.hands import GLANCE_S, READY_S, Moved, Site, TrippedLimit, lag_of
 from headrace.staged.look import LASTING
 from headrace.staged.rules import RestartRule
@@ -27,15 +32,6 @@ from headrace.target.local import LocalTarget
 #: Over so long a server must be idle, or its pool warm.
 STRETCH_S = 5.0
 ASK_AGAIN_S = 1.0
-#: The command without marks of ours, which what it starts would carry on; what it says at the end, if it fails.
-SCRIPT = """
-said=$(mktemp) || exit 1
-env -u HEADRACE_COMMAND -u HEADRACE_OWNER sh -c "$0" >"$said" 2>&1 </dev/null
-code=$?
-tail -c 1000 "$said" >&2
-rm -f "$said"
-exit $code
-"""
 
 T = TypeVar("T")
 
@@ -119,7 +115,7 @@ class RestartSite(Site):
             for change in reversed(changes):
                 await self._take_back(change)
         if needs_restart:
-            await self._restart("")
+            await self._restart_with_the_old()
         if name in state.out:
             await self._enter()
         for change in reversed(changes):
@@ -160,7 +156,7 @@ class RestartSite(Site):
             place=self.member.name,
         )
 
-    async def _restart(self, change: str) -> None:
+    async def _restart(self, change: str) -> HostFacts:
         """With what the option files say now. ``change`` is empty for the old settings."""
         before = await self._server_pid()
         self.book.note("restarting", host=self.member.name, change=change)
@@ -171,6 +167,35 @@ class RestartSite(Site):
         facts = await self._up(before)
         if change:
             self._must_differ(facts)
+        return facts
+
+    async def _restart_with_the_old(self) -> None:
+        """Twice if need be: a restart that somebody began before the file was restored may end after ours.
+        Raises TargetError if the server still has a new value; it stays out of service then.
+        """
+        for _ in range(2):
+            facts = await self._restart("")
+            still = self._still_new(facts)
+            if not still:
+                return
+        raise TargetError(
+            f"restarted with the old option file, but the server still has {', '.join(still)}: something else "
+            "sets it, and it stays out of service",
+            place=self.member.name,
+        )
+
+    def _still_new(self, facts: HostFacts) -> list[str]:
+        """The settings that have their new value, which was not the one they had before."""
+        still = []
+        for name, wanted in self.book.plan.settings.items():
+            knob = knobs.find(name)
+            variable = name.removeprefix("server.")
+            value = facts.variable(variable)
+            if value is None or value == self.member.now.get(name):
+                continue
+            if means_the_same(variable, value, text_of(knob, wanted), facts.variables):
+                still.append(f"{variable} = {value}")
+        return still
 
     def _must_differ(self, facts: HostFacts) -> None:
         """Raises Moved if none of the values is another one."""
@@ -219,7 +244,7 @@ class RestartSite(Site):
             except HeadraceError as error:
                 why = error.message
                 return None
-            if not (found.data.get("server_settings") or {}).get("variables"):
+            if not HostFacts(found).variables:
                 why = "no answer"
                 return None
             is_old = before is not None and HostFacts(found).server_pid == before
@@ -266,19 +291,25 @@ class RestartSite(Site):
             )
 
     async def _command(self, verb: str, command: str, within_s: float | None = None) -> None:
+        name, spec = self.member.name, self.member.host.spec
         is_here = self.rule.at == "controller" and verb != "restart"
         target: Target = LocalTarget() if is_here else self.agent.target
-        spec = self.member.host.spec
-        env = {"HEADRACE_HOST": self.member.name, "HEADRACE_ADDRESS": spec.host, "HEADRACE_VERB": verb}
-        self.book.note("command", host=self.member.name, verb=verb)
-        done = await target.run(
-            ["sh", "-c", SCRIPT, command], env=env, timeout_s=within_s or self.rule.within_s, check=False
+        lock = (
+            str(lock_of(f"commands of {self.member.address}"))
+            if is_here
+            else f"{await state_folder(target)}/commands.lock"
         )
-        if done.exit_code:
-            said = " ".join(done.error_text.split())[-300:] or "it said nothing"
-            raise CommandFailed(
-                f"the {verb} command failed with exit code {done.exit_code}: {said}", place=self.member.name
-            )
+        env = {"HEADRACE_HOST": name, "HEADRACE_ADDRESS": spec.host, "HEADRACE_VERB": verb}
+        self.book.note("command", host=name, verb=verb)
+        await run_alone(
+            target,
+            command,
+            verb=verb,
+            lock=lock,
+            env=env,
+            within_s=within_s or self.rule.within_s,
+            place=name,
+        )
 
 
 async def _until(ask: Callable[[], Awaitable[T | None]], within_s: float) -> T | None:
