@@ -54,8 +54,13 @@ class Samples:
     @classmethod
     def read(cls, path: Path) -> Samples:
         """From a stream; one that was cut short by a kill is read up to its last complete line."""
+        return cls.of_records(_records(path))
+
+    @classmethod
+    def of_records(cls, records: Iterable[Mapping[str, Any]]) -> Samples:
+        """From the sampler's lines."""
         columns = _Columns()
-        for record in _records(path):
+        for record in records:
             t_ns, sampler = record["t_ns"], record["sampler"]
             for metric, by_label in (record.get("values") or {}).items():
                 columns.add(t_ns, sampler, metric, by_label)

@@ -20,7 +20,7 @@ LAYERS = [
     {"report"},
     {"staged"},
     {"size"},
-    {"tune", "hunt", "live", "prove", "rollout", "traffic", "ladder"},
+    {"tune", "hunt", "live", "prove", "rollout", "traffic", "replayed", "ladder"},
     {"fleet"},
     {"persist", "rules"},
     {"experiment"},

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from headrace.cli import replay
 from headrace.cli.shell import app
-from headrace.report.replay import Replayed
+from headrace.replayed import Replayed
 
 WINDOW = {"window_start_ns": 0, "window_end_ns": 1_000_000_000}
 SAME = {"compared": 5, "different": 0, "classes_different": 0}

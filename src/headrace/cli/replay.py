@@ -23,7 +23,7 @@ from headrace.errors import NotAsAsked, PlanError, WorkloadFailed
 from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
-    from headrace.report.replay import Replayed
+    from headrace.replayed import Replayed
 
 Recording = Annotated[
     str, typer.Argument(metavar="RECORDING", help="A recording with literals, on the target.")
@@ -168,7 +168,8 @@ def _play(
 ) -> tuple[Replayed, Replayed]:
     """The first and the last replay; the same one without another server."""
     from headrace import traffic
-    from headrace.report.replay import Replayed
+    from headrace.replayed import Replayed
+    from headrace.report.replay import progress
 
     first = Replayed()
     last = Replayed() if other else first
@@ -176,7 +177,7 @@ def _play(
     def shown(replayed: Replayed) -> Callable[[Mapping[str, Any]], None]:
         def listen(line: Mapping[str, Any]) -> None:
             replayed.add(line)
-            status.update(replayed.progress())
+            status.update(progress(replayed))
 
         return listen
 

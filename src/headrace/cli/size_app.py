@@ -1,4 +1,4 @@
-"""The group ``size``: how much hosts carry, when they are full, what to merge."""
+"""The group ``size``: how much hosts carry, when they are full, what to merge, and the proof."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ import typer
 from headrace.cli.shell import app
 
 size_app = typer.Typer(
-    no_args_is_help=True, help="What calls cost, what hosts carry, when they are full, what to merge."
+    no_args_is_help=True, help="What calls cost, what hosts carry, when they are full, what to merge, and the proof."
 )
 app.add_typer(size_app, name="size")

@@ -1,4 +1,4 @@
-"""The result of a replay, for people and as JSON, from the agent's lines one by one."""
+"""The result of a replay, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.analysis.percentiles import Histogram, percentile_ns
+from headrace.replayed import SHOWN, Replayed
 from headrace.report.text import clean, count, milliseconds
 
-#: Percentiles shown per operation.
-SHOWN = ("p50", "p99", "max")
 #: Classes in the table of response time.
 CLASSES = 10
 #: Classes named whose differences are set apart.
 MOST_SET_APART = 3
-_KINDS = ("response", "service", "failed")
 _DIFFERENT = {
     "different_error": "error",
     "different_rows": "number of rows",
@@ -42,79 +38,8 @@ RECORDED = Reference("recorded", "the recording")
 FIRST_SERVER = Reference("first", "the first server")
 
 
-class Replayed:
-    """A replay's state after the lines so far."""
-
-    def __init__(self) -> None:
-        self.end: Mapping[str, Any] = {}
-        self.classes: list[Mapping[str, Any]] = []
-        self.statements = 0
-        self.errors = 0
-        self.at_s = 0.0
-        self._counts: dict[str, dict[str, int]] = {}
-        self._buckets: dict[tuple[str, str], dict[int, int]] = {}
-        self._extremes: dict[tuple[str, str], tuple[int, int]] = {}
-
-    def add(self, line: Mapping[str, Any]) -> None:
-        """Take the next line. Lines from before the window count only as progress."""
-        if line["kind"] == "interval":
-            self.at_s = max(self.at_s, line["t_s"] + line["duration_s"])
-            if line["t_s"] >= 0 and line["operation"] != "connect":
-                self._add_interval(line)
-        elif line["kind"] == "class":
-            self.classes.append(line)
-        elif line["kind"] == "end":
-            self.end = line
-
-    def _add_interval(self, line: Mapping[str, Any]) -> None:
-        operation = line["operation"]
-        self.statements += line["count"]
-        self.errors += line["errors"]
-        counts = self._counts.setdefault(operation, {"count": 0, "errors": 0, "rows": 0, "bytes": 0})
-        for name in counts:
-            counts[name] += line[name]
-        for kind in _KINDS:
-            found = line[kind]
-            if not found["buckets"]:
-                continue
-            sums = self._buckets.setdefault((operation, kind), {})
-            for bucket, number in found["buckets"]:
-                sums[bucket] = sums.get(bucket, 0) + number
-            low, high = self._extremes.get((operation, kind), (found["min_ns"], found["max_ns"]))
-            self._extremes[operation, kind] = (min(low, found["min_ns"]), max(high, found["max_ns"]))
-
-    @property
-    def length_s(self) -> float:
-        """Length of the measured window."""
-        return float(self.end["window_end_ns"] - self.end["window_start_ns"]) / 1e9 if self.end else self.at_s
-
-    def progress(self) -> str:
-        return f"{self.at_s:,.0f} s: {count(self.statements)} statements, {count(self.errors)} errors"
-
-    def operations(self) -> dict[str, dict[str, Any]]:
-        """Operation -> its counts, and percentiles in ns of its response time (from when it was due) and service
-        time.
-        """
-        found: dict[str, dict[str, Any]] = {}
-        for operation, counts in self._counts.items():
-            if not counts["count"] + counts["errors"]:
-                continue
-            times = {
-                f"{kind}_ns": {name: percentile_ns(self._histogram(operation, kind), name) for name in SHOWN}
-                for kind in ("response", "service")
-            }
-            found[operation] = {**counts, **times}
-        return found
-
-    def _histogram(self, operation: str, kind: str) -> Histogram:
-        buckets = self._buckets.get((operation, kind), {})
-        low, high = self._extremes.get((operation, kind), (None, None))
-        return Histogram.of(
-            np.array(list(buckets), dtype=np.int32),
-            np.array(list(buckets.values()), dtype=np.int64),
-            low,
-            high,
-        )
+def progress(replayed: Replayed) -> str:
+    return f"{replayed.at_s:,.0f} s: {count(replayed.statements)} statements, {count(replayed.errors)} errors"
 
 
 def to_json(replayed: Replayed) -> dict[str, Any]:

@@ -118,19 +118,22 @@ def known(
     )  # fmt: skip
 
 
-def assumed_knee(servers: float, waits: float = 1.0) -> float:
-    """The utilisation at which requests to ``servers`` equal servers wait ``waits`` times as long as they are
-    served.
+def waiting(utilisation: float, servers: float) -> float:
+    """How many times as long as it is served a request to ``servers`` equal servers waits; below 1.
 
     For an M/M/c queue, by Sakasegawa 1977, An approximation formula Lq = a rho^b / (1 - rho), Ann. Inst.
     Stat. Math. 29.
     """
+    return float(utilisation ** (np.sqrt(2 * (servers + 1)) - 1) / (servers * (1 - utilisation)))
+
+
+def assumed_knee(servers: float, waits: float = 1.0) -> float:
+    """The utilisation at which requests wait ``waits`` times as long as they are served."""
     low, high = 0.0, 1.0
     for _ in range(50):
         middle = (low + high) / 2
-        wait = middle ** (np.sqrt(2 * (servers + 1)) - 1) / (servers * (1 - middle))
-        low, high = (middle, high) if wait < waits else (low, middle)
-    return float(low)
+        low, high = (middle, high) if waiting(middle, servers) < waits else (low, middle)
+    return low
 
 
 def queue_knee(servers: float) -> Interval:

@@ -1,0 +1,148 @@
+"""`headrace size prove` over pairs of workloads: use, throughput and p99 together, predicted from each alone.
+
+Six recordings of different kinds are played alone on a real server, then in pairs. The peer is the plain sum: of
+CPU what each used alone, of p99 what each had alone. Driver and server share the machine, so other work on it must
+be light. Targets: the median error of throughput at most 15%, of p99 30%, and 90% of the intervals hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.replays import Said, record, slow_log
+from tests.servers import Server, mariadb
+
+from headrace.agent import Agent
+from headrace.facts import HostFacts
+from headrace.model import ServerLogin
+from headrace.size.foresee import HOST, P99, THROUGHPUT, Allowances, Alone, Prediction, foresee, is_inside
+from headrace.size.model import Resource
+from headrace.size.prove import MAX_LAG, Asked, Played, Player, block_of, measured
+from headrace.target.local import LocalTarget
+
+MINUTES = 15
+NEEDS = {"mariadbd": "mariadb-server"}
+NEEDS_ROOT = True
+
+SECONDS = float(os.environ.get("HEADRACE_BENCH_SECONDS", "12"))
+BLOCKS = int(os.environ.get("HEADRACE_BENCH_ROUNDS", "2"))
+PAIRS = 12
+WARMUP_S, SESSIONS, ROWS = 3.0, 16, 20_000
+TARGETS = {THROUGHPUT: 0.15, P99: 0.30}
+
+
+def _range(dice: random.Random) -> str:
+    first = dice.randint(1, ROWS - 400)
+    return f"SELECT SUM(k), COUNT(*) FROM t WHERE id BETWEEN {first} AND {first + 400}"
+
+
+def _sorted(dice: random.Random) -> str:
+    first = dice.randint(1, ROWS - 2000)
+    return f"SELECT k, COUNT(*) AS n FROM t WHERE id BETWEEN {first} AND {first + 2000} GROUP BY k ORDER BY n DESC"
+
+
+#: Database -> statements/s, and a statement.
+WORKLOADS: dict[str, tuple[int, Callable[[random.Random], str]]] = {
+    "points": (1500, lambda dice: f"SELECT pad FROM t WHERE id = {dice.randint(1, ROWS)}"),
+    "ranges": (400, _range),
+    "groups": (120, _sorted),
+    "updates": (400, lambda dice: f"UPDATE t SET k = {dice.randint(0, 96)} WHERE id = {dice.randint(1, ROWS)}"),
+    "inserts": (400, lambda dice: f"INSERT INTO grown (pad) VALUES ('{dice.random()}')"),
+    "texts": (60, lambda dice: f"SELECT COUNT(*) FROM t WHERE id < 4000 AND pad LIKE '%{dice.random():.3f}%'"),
+}  # fmt: skip
+
+
+def main() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="hr-together-", dir=os.environ.get("TMPDIR", "/var/tmp")))
+    folder.chmod(0o755)
+    try:
+        with mariadb(folder / "m", "--innodb-buffer-pool-size=256M") as server:
+            paths = {name: _recorded(folder, server, name) for name in WORKLOADS}
+            outcomes = asyncio.run(_play(server, {name: str(path) for name, path in paths.items()}))
+    finally:
+        shutil.rmtree(folder)
+    _tell(outcomes)
+
+
+def _recorded(folder: Path, server: Server, name: str) -> Path:
+    server.sql(
+        f"CREATE DATABASE {name}",
+        f"CREATE TABLE {name}.t (id INT PRIMARY KEY, k INT NOT NULL, pad CHAR(120) NOT NULL)",
+        f"INSERT INTO {name}.t SELECT seq, seq % 97, REPEAT('x', 120) FROM {name}.seq_1_to_{ROWS}",
+        f"CREATE TABLE {name}.grown (id INT PRIMARY KEY AUTO_INCREMENT, pad CHAR(120) NOT NULL)",
+    )
+    per_s, sql = WORKLOADS[name]
+    dice = random.Random(name)
+    length_s = SECONDS + WARMUP_S
+    times = sorted(dice.uniform(0, length_s) for _ in range(round(length_s * per_s)))
+    said = [Said(n % SESSIONS, at_s, 1e-4, sql(dice), name) for n, at_s in enumerate([0.0, *times, length_s])]
+    return record(slow_log(folder / f"{name}.log", said), folder / f"{name}.rec")
+
+
+async def _play(server: Server, paths: dict[str, str]) -> list[tuple[str, Prediction, float]]:
+    target = LocalTarget()
+    await target.connect()
+    try:
+        agent = await Agent.install(target)
+        login = ServerLogin(socket=server.socket, user="root")
+        cores = float(HostFacts(await agent.facts(login)).cpu_count)
+        asked = Asked(tuple(paths.values()), BLOCKS, SECONDS, WARMUP_S, options=("--max-lag", MAX_LAG))
+        player = Player(target, agent, login, asked, SECONDS, lambda what, left_s: None)
+        blocks = await player.alone()
+        pairs = random.Random(5).sample(list(itertools.combinations(paths, 2)), PAIRS)
+        found = []
+        for pair in pairs:
+            names = [paths[name] for name in pair]
+            alone = [_of(block, names) for block in blocks]
+            foreseen = foresee(alone, 1, cores, Allowances({}))
+            together = [await player.settled(names, 1) for _ in range(BLOCKS)]
+            for each in foreseen:
+                found.append((" + ".join(pair), each, measured(each, together).estimate))
+                _line(*found[-1])
+        return found
+    finally:
+        await target.close()
+
+
+def _of(plays: dict[str, Played], names: list[str]) -> Alone:
+    return block_of({name: plays[name] for name in (HOST, *names)})
+
+
+def _line(pair: str, prediction: Prediction, value: float) -> None:
+    low, high = prediction.interval.low, prediction.interval.high
+    what = Path(prediction.what).stem or "host"
+    print(
+        f"{pair:18} {what:8} {prediction.quantity:12} predicted {prediction.interval.estimate:10.4g} "
+        f"({low or 0:.4g} to {high if high is not None else float('inf'):.4g}) "
+        f"sum {prediction.naive:10.4g} measured {value:10.4g}",
+        flush=True,
+    )
+
+
+def _tell(outcomes: list[tuple[str, Prediction, float]]) -> None:
+    for quantity in (Resource.CPU, THROUGHPUT, P99):
+        of = [(each, value) for _, each, value in outcomes if each.quantity == quantity and value == value]
+        ours = statistics.median(abs(value / each.interval.estimate - 1) for each, value in of)
+        naive = statistics.median(abs(value / each.naive - 1) for each, value in of)
+        inside = sum(is_inside(each.interval, value) for each, value in of)
+        target = TARGETS.get(quantity)
+        met = "" if target is None else f" (target {target:.0%}: {'met' if ours <= target else 'MISSED'})"
+        print(
+            f"{quantity}: median error {ours:.1%}{met}, of the plain sum {naive:.1%}; "
+            f"{inside} of {len(of)} intervals hold"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""The commands ``size prove`` and ``size predictions``: what was planned, played together on one host."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from headrace.cli.options import NO_LOGIN, grouped, seconds_of
+from headrace.cli.shell import Json, PageFile, TargetOption, on_target, say, stderr, write_page
+from headrace.cli.size_app import size_app
+from headrace.errors import PlanError
+from headrace.model import ServerLogin
+
+#: They do not fit, as of ``size merge``.
+NO_FIT = 13
+
+
+@dataclass(frozen=True)
+class PlayOptions:
+    """How they are played."""
+
+    blocks: Annotated[
+        int, typer.Option(min=2, max=100, help="How often each is played alone, and all together.")
+    ] = 3
+    duration: Annotated[
+        str, typer.Option(metavar="TIME", help="Length of a play [as long as the shortest recording].")
+    ] = ""
+    warmup: Annotated[str, typer.Option(metavar="TIME", help="Start of each play that does not count.")] = (
+        "5s"
+    )
+    sessions: Annotated[
+        str, typer.Option(metavar="xN", help="Together, play N copies of each session: x2.")
+    ] = ""
+    scale_writes: Annotated[bool, typer.Option("--scale-writes", help="Let the copies write.")] = False
+    read_only: Annotated[bool, typer.Option("--read-only", help="Play only statements that just read.")] = (
+        False
+    )
+    max_lag: Annotated[
+        str, typer.Option(metavar="TIME", help="They do not fit if 1% is sent later than this: 10ms [1s].")
+    ] = ""
+    p99: Annotated[
+        str, typer.Option("--p99", metavar="TIME", help="They do not fit if a p99 is above this: 5ms.")
+    ] = ""
+    reset: Annotated[
+        str,
+        typer.Option(metavar="COMMAND", help="Run on the target before each play, to restore the copy."),
+    ] = ""
+
+
+@size_app.command(
+    epilog="Example: headrace size prove shop.rec blog.rec --mysql-socket /run/copy.sock --html proof.html",
+)
+@grouped
+def prove(
+    recordings: Annotated[
+        list[str], typer.Argument(metavar="RECORDING...", help="Recordings with literals, on the target.")
+    ],
+    target: TargetOption = "local",
+    how: PlayOptions = PlayOptions(),
+    seed: Annotated[int, typer.Option(min=0, help="Of the order of plays.")] = 1,
+    page: PageFile = None,
+    login: ServerLogin = NO_LOGIN,
+    as_json: Json = False,
+) -> None:
+    """Play recordings alone, predict them together, play them together, and compare.
+
+    On a copy of the databases, on the host that is to carry them. Exits with 13 if they do not fit: statements too
+    late, or a p99 above the limit. Predictions are kept; `headrace size predictions` shows how many came true.
+    """
+    from headrace.report.size.prove import page_of
+    from headrace.size.prove import MAX_LAG, Asked
+    from headrace.size.prove import prove as play
+
+    if len(set(recordings)) < len(recordings):
+        raise PlanError(
+            "named twice", place=max(recordings, key=recordings.count), hint="copies: --sessions x2"
+        )
+    copies = _copies(how.sessions)
+    flags = {"--read-only": how.read_only, "--scale-writes": how.scale_writes}
+    options = [flag for flag, is_set in flags.items() if is_set]
+    options += ["--max-lag", how.max_lag or MAX_LAG]
+    asked = Asked(
+        tuple(recordings), how.blocks, seconds_of(how.duration) or 0.0, seconds_of(how.warmup) or 5.0, copies,
+        _limit_s(how.p99), how.reset, tuple(options), seed,
+    )  # fmt: skip
+    with stderr().status("reading ...") as status:
+
+        def listen(what: str, left_s: float) -> None:
+            status.update(
+                f"{what}; {left_s / 60:.0f} min left" if left_s > 90 else f"{what}; {left_s:.0f} s left"
+            )
+
+        proof = on_target(target, lambda host: play(host, asked, login, listen))
+    content = page_of(proof)
+    if page is not None:
+        write_page(page, content)
+    say(content, as_json)
+    if not proof.holds:
+        raise typer.Exit(NO_FIT)
+
+
+@size_app.command(epilog="Example: headrace size predictions")
+def predictions(page: PageFile = None, as_json: Json = False) -> None:
+    """Show how many predictions of `headrace size prove` came true."""
+    from headrace.report.size.prove import calibration_page
+    from headrace.size import predictions as kept
+
+    content = calibration_page(kept.calibration(kept.every()), str(kept.path()))
+    if page is not None:
+        write_page(page, content)
+    say(content, as_json)
+
+
+def _copies(text: str) -> int:
+    if not text:
+        return 1
+    match = re.fullmatch(r"x([1-9]\d{0,2})", text)
+    if match is None:
+        raise typer.BadParameter(f"--sessions {text!r}: write x2, at most x999")
+    return int(match[1])
+
+
+def _limit_s(text: str) -> float | None:
+    if not text:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s)", text)
+    if match is None or not float(match[1]):
+        raise typer.BadParameter(f"--p99 {text!r}: write a number with us, ms or s")
+    return float(match[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[match[2]]

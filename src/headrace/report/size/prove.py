@@ -1,0 +1,218 @@
+"""The page of `headrace size prove`: what was predicted of the databases together, and what was measured.
+
+``--json``: format, headline, id, host, cores, seconds, holds, late {recording: why}, slow[], outcomes[]
+(prediction with what, quantity, interval, naive; measured), alone[] (block: {recording or "": used, p99_s, per_s,
+errors}), together[].
+
+The page of `headrace size predictions`: how many predictions came true.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from headrace.analysis.intervals import Interval
+from headrace.report import text
+from headrace.report.parts import Cell, Cells, Column, Page, Part, Section, Table, method
+from headrace.report.size.words import amount, name
+from headrace.size.foresee import HOST, P99, THROUGHPUT, is_inside
+from headrace.size.model import Resource
+from headrace.size.predictions import Calibration
+from headrace.size.prove import Outcome, Proof
+
+
+def page_of(proof: Proof) -> Page:
+    inside = sum(_came_true(each) for each in proof.outcomes)
+    return Page(
+        eyebrow="headrace size prove",
+        title="Together on one host",
+        verdicts=[_verdict(proof), f"{inside} of {len(proof.outcomes)} predictions came true."],
+        lead=f"{_plan(proof)} on {proof.host}, {len(proof.together)} plays of {proof.seconds:g} s each.",
+        cautions=proof.notes,
+        sections=[
+            Section(
+                "predicted", "Predicted and measured", "What was predicted, and what came of it?",
+                [_table(proof)],
+                "Predicted from the plays alone, and written down before the first joint play. An interval holds "
+                "95% if the model's own error is allowed for; the measured one is over the joint plays.",
+                brief=[_table(proof)],
+            ),
+            Section("alone", "Alone", "What did each do alone?", [_alone(proof)]),
+            _method(),
+        ],
+        footer="headrace size predictions shows how many came true so far",
+        data={
+            "format": 1,
+            "headline": _verdict(proof),
+            "id": proof.id,
+            "host": proof.host,
+            "cores": proof.cores,
+            "seconds": proof.seconds,
+            "holds": proof.holds,
+            "late": proof.late,
+            "slow": proof.slow,
+            "outcomes": proof.outcomes,
+            "alone": proof.alone,
+            "together": proof.together,
+        },
+    )  # fmt: skip
+
+
+def calibration_page(found: Sequence[Calibration], where: str) -> Page:
+    tried = sum(each.tried for each in found)
+    inside = sum(each.inside for each in found)
+    verdict = (
+        f"{inside} of {tried} predictions lay in their 95% interval." if tried else "Nothing predicted yet."
+    )
+    rows: list[Cells] = [
+        [
+            _quantity(each.quantity), f"{each.made}", f"{each.tried}", f"{each.inside}",
+            _share(each.error), _share(each.naive_error),
+        ]
+        for each in found
+    ]  # fmt: skip
+    columns = [
+        Column("quantity", "wrap"), Column("predicted", "n", 3), Column("measured", "n"),
+        Column("in the interval", "n"), Column("median error", "n"), Column("of the plain sum", "n", 2),
+    ]  # fmt: skip
+    table = Table(columns, rows)
+    parts = [table] if rows else []
+    return Page(
+        eyebrow="headrace size predictions",
+        title="Which predictions came true",
+        verdicts=[verdict],
+        lead=f"Kept in {where}.",
+        sections=[Section("calibration", "Calibration", "How good were they?", parts, brief=parts)],
+        footer="headrace size prove adds to them",
+        data={"format": 1, "headline": verdict, "calibration": list(found)},
+    )
+
+
+def _plan(proof: Proof) -> str:
+    copies = proof.asked.copies
+    shown = " and ".join(_names(proof.asked.recordings).values())
+    return shown if copies == 1 else f"{shown}, {copies} times each"
+
+
+def _names(recordings: Sequence[str]) -> dict[str, str]:
+    """Without their directories, unless two would be called alike."""
+    short = [PurePosixPath(each).name for each in recordings]
+    is_clear = len(set(short)) == len(short)
+    return {
+        each: text.short(name if is_clear else each, 40) for each, name in zip(recordings, short, strict=True)
+    }
+
+
+def _verdict(proof: Proof) -> str:
+    named = _names(proof.asked.recordings)
+    cpu = next((each for each in proof.outcomes if each.prediction.quantity == Resource.CPU), None)
+    used = f"{cpu.measured.estimate:.2f} of {proof.cores:g} cores busy" if cpu else "CPU was not sampled"
+    if proof.late:
+        which, why = next(iter(proof.late.items()))
+        return f"They do not fit: {named[which]} cannot keep its pace ({text.clean(why)}); {used}."
+    if proof.slow:
+        shown = ", ".join(named[each] for each in proof.slow)
+        assert proof.asked.objective_s is not None
+        return f"They do not fit: p99 of {shown} is above {proof.asked.objective_s * 1e3:g} ms; {used}."
+    objective = proof.asked.objective_s
+    kept = f" and p99 within {objective * 1e3:g} ms" if objective is not None else ""
+    return f"They fit: all statements in time{kept}; {used}."
+
+
+def _came_true(outcome: Outcome) -> bool:
+    return is_inside(outcome.prediction.interval, outcome.measured.estimate)
+
+
+def _table(proof: Proof) -> Table:
+    rows: list[Cells] = []
+    named = _names(proof.asked.recordings)
+    for each in proof.outcomes:
+        found, quantity = each.prediction, each.prediction.quantity
+        came_true = _came_true(each)
+        rows.append(
+            [
+                named[found.what] if found.what != HOST else "host",
+                _quantity(quantity),
+                _amount(quantity, found.interval.estimate),
+                _ends(quantity, found.interval),
+                Cell(_amount(quantity, each.measured.estimate), chip="" if came_true else "worse"),
+                _ends(quantity, each.measured),
+                _off(each.measured.estimate, found.interval.estimate),
+                _off(each.measured.estimate, found.naive),
+            ]
+        )
+    columns = [
+        Column("of", "wrap"), Column("what", "wrap"), Column("predicted", "n"), Column("95%", "n", 1),
+        Column("measured", "n"), Column("95%", "n", 3), Column("off by", "n", 2),
+        Column("plain sum off by", "n", 4),
+    ]  # fmt: skip
+    return Table(columns, rows)
+
+
+def _alone(proof: Proof) -> Table:
+    rows: list[Cells] = []
+    named = _names(proof.asked.recordings)
+    for number, block in enumerate(proof.alone, start=1):
+        for which, play in block.items():
+            is_host = which == HOST
+            rows.append(
+                [
+                    f"{number}",
+                    "idle host" if is_host else named[which],
+                    _amount(Resource.CPU, play.used.get(Resource.CPU, math.nan)),
+                    "" if is_host else text.count(play.per_s[which]),
+                    "" if is_host else _amount(P99, play.p99_s.get(which)),
+                    "" if is_host else f"{play.errors[which]}",
+                ]
+            )
+    columns = [
+        Column("block", "n"), Column("what", "wrap"), Column("CPU", "n"), Column("statements/s", "n"),
+        Column("p99", "n"), Column("errors", "n"),
+    ]  # fmt: skip
+    return Table(columns, rows)
+
+
+def _quantity(quantity: str) -> str:
+    return {P99: "p99", THROUGHPUT: "statements/s"}.get(quantity) or name(quantity)
+
+
+def _amount(quantity: str, value: float | None) -> str:
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "no limit"
+    if quantity == P99:
+        return f"{text.milliseconds(value * 1e9)} ms"
+    return f"{value:,.0f}" if quantity == THROUGHPUT else amount(Resource(quantity), value)
+
+
+def _ends(quantity: str, interval: Interval) -> str:
+    if interval.low is None and interval.high is None:
+        return "–"
+    high = math.inf if interval.high is None else interval.high
+    return f"{_amount(quantity, interval.low)} – {_amount(quantity, high)}"
+
+
+def _off(measured: float, predicted: float) -> str:
+    if not predicted or not math.isfinite(predicted) or not math.isfinite(measured):
+        return "–"
+    return f"{measured / predicted - 1:+.0%}"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _method() -> Section:
+    lines: list[tuple[str, str]] = [
+        ("Blocks", "Each plays every recording alone and leaves the host idle once, in random order."),
+        ("Use", "What each adds to the idle host is added up. The plain sum counts the idle host each time."),
+        ("p99", "Alone, times how much longer a request takes at the joint use of the CPU than at its own "
+                "(M/M/c, Sakasegawa 1977)."),
+        ("Interval", "t over blocks, and the error of the model: after ten outcomes the past one."),
+        ("Driver", "The replay runs on the host and uses its CPU alone and together alike."),
+    ]  # fmt: skip
+    parts: list[Part] = [method(lines)]
+    return Section("method", "Method", "How this was computed", parts)

@@ -1,0 +1,165 @@
+"""What databases will do together on one host, from what each did alone there. docs: explanation/sizing.md.
+
+Use adds up above what the idle host uses. A response time grows with the CPU that is taken: service takes as long
+as alone, waiting follows a queue with as many servers as the host has cores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.analysis.intervals import Interval, t_quantile
+from headrace.size.capacity import waiting
+from headrace.size.model import Resource
+
+#: Rates that add up.
+ADDING = (
+    Resource.CPU,
+    Resource.SOFTIRQ,
+    Resource.PACKETS,
+    Resource.READS,
+    Resource.WRITES,
+    Resource.READ_BYTES,
+    Resource.WRITE_BYTES,
+    Resource.LOG_BYTES,
+)
+#: Below so much nobody plans with it: cores, and per second.
+LEAST = {
+    Resource.CPU: 0.02, Resource.SOFTIRQ: 0.02, Resource.PACKETS: 50.0, Resource.READS: 5.0, Resource.WRITES: 5.0,
+    Resource.READ_BYTES: 1e5, Resource.WRITE_BYTES: 1e5, Resource.LOG_BYTES: 1e4,
+}  # fmt: skip
+P99, THROUGHPUT = "p99", "throughput"
+HOST = ""
+#: The model's own error, as a log, that a 95% interval allows for until there are enough outcomes: of use and
+#: throughput, and of response times.
+USE_ERROR, TIME_ERROR = 0.2, 0.6
+#: What fits is served as it comes, but for the ends of a window.
+OFFERED_ERROR = 0.02
+#: So many outcomes tell more than that.
+ENOUGH = 10
+#: Above this the queue has no length that could be predicted.
+FULL = 0.97
+#: How much of the queue's wait really comes, as for assumed knees: half to twice.
+SLACK = (0.5, 2.0)
+
+
+@dataclass(frozen=True)
+class Alone:
+    """One block: ``idle`` is the host's use without any, the others with each database alone. ``p99_s`` lacks one
+    with too few statements.
+    """
+
+    idle: Mapping[Resource, float]
+    used: Mapping[str, Mapping[Resource, float]]
+    p99_s: Mapping[str, float]
+    per_s: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """``what``: a database, or HOST. ``quantity``: a Resource, P99 (s) or THROUGHPUT (statements/s). An end that
+    is None is open. ``naive``: the plain sum, or for a database what it did alone.
+    """
+
+    what: str
+    quantity: str
+    interval: Interval
+    naive: float
+
+
+@dataclass(frozen=True)
+class Allowances:
+    """The error of the model by quantity, from outcomes: log(measured / predicted)."""
+
+    errors: Mapping[str, Sequence[float]]
+
+    def of(self, quantity: str) -> float:
+        """Half the width of a 95% interval, as a log."""
+        errors = self.errors.get(quantity, ())
+        if len(errors) < ENOUGH:
+            return TIME_ERROR if quantity == P99 else USE_ERROR
+        spread = math.sqrt(math.fsum(error**2 for error in errors) / len(errors))
+        return t_quantile(len(errors), 0.05) * spread
+
+
+def foresee(
+    blocks: Sequence[Alone], copies: int, cores: float, allowances: Allowances = Allowances({})
+) -> list[Prediction]:
+    """The predictions for all databases at once, ``copies`` of the sessions of each."""
+    cpu = [_sum(block, Resource.CPU, copies) for block in blocks]
+    found = []
+    for resource in ADDING:
+        if not all(resource in used for block in blocks for used in (block.idle, *block.used.values())):
+            continue
+        sums = [_sum(block, resource, copies) for block in blocks]
+        naive = _mean(
+            [copies * math.fsum(used[resource] for used in block.used.values()) for block in blocks]
+        )
+        if max(_mean(sums), naive) < LEAST[resource]:
+            continue
+        most = cores if resource is Resource.CPU else math.inf
+        found.append(Prediction(HOST, resource, _within(sums, allowances.of(resource), most), naive))
+    # What does not fit is served later, or never.
+    served = [min(1.0, FULL * cores / each) for each in cpu]
+    for name in blocks[0].per_s:
+        per_s = [copies * block.per_s[name] * share for block, share in zip(blocks, served, strict=True)]
+        naive = copies * _mean([block.per_s[name] for block in blocks])
+        offered = max(copies * block.per_s[name] for block in blocks)
+        allowance = allowances.of(THROUGHPUT) if min(served) < 1 else OFFERED_ERROR
+        interval = _within(per_s, allowance, (1 + OFFERED_ERROR) * offered)
+        found.append(Prediction(name, THROUGHPUT, interval, naive))
+        if all(name in block.p99_s for block in blocks):
+            found.append(_response(name, blocks, cpu, cores, allowances.of(P99)))
+    return found
+
+
+def _sum(block: Alone, resource: Resource, copies: int) -> float:
+    idle = block.idle[resource]
+    return idle + copies * math.fsum(max(used[resource] - idle, 0.0) for used in block.used.values())
+
+
+def _response(
+    name: str, blocks: Sequence[Alone], cpu: Sequence[float], cores: float, allowance: float
+) -> Prediction:
+    def at(slack: float) -> Interval | None:
+        found = []
+        for block, together in zip(blocks, cpu, strict=True):
+            alone = block.used[name][Resource.CPU] / cores
+            if together / cores > FULL or alone > FULL:
+                return None
+            grows = (1 + slack * waiting(together / cores, cores)) / (1 + slack * waiting(alone, cores))
+            found.append(block.p99_s[name] * max(grows, 1.0))
+        return _within(found, allowance)
+
+    naive = _mean([block.p99_s[name] for block in blocks])
+    middle, low, high = at(1.0), at(SLACK[0]), at(SLACK[1])
+    if middle is None or low is None or high is None:
+        # It grows as long as it lasts.
+        least = _mean([block.p99_s[name] for block in blocks])
+        return Prediction(name, P99, Interval(math.inf, least, None), naive)
+    return Prediction(name, P99, Interval(middle.estimate, low.low, high.high), naive)
+
+
+def _within(values: Sequence[float], allowance: float, most: float = math.inf) -> Interval:
+    """The mean with its 95% interval: t over blocks, and the model's own error."""
+    estimate = _mean(values)
+    if estimate <= 0:
+        return Interval(0.0, 0.0, 0.0)
+    spread = 0.0
+    if len(values) > 1:
+        variance = math.fsum((value - estimate) ** 2 for value in values) / (len(values) - 1)
+        spread = t_quantile(len(values) - 1, 0.05) * math.sqrt(variance / len(values)) / estimate
+    width = math.hypot(spread, allowance)
+    low, high = (min(estimate * math.exp(sign * width), most) for sign in (-1, 1))
+    return Interval(min(estimate, most), low, high)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def is_inside(interval: Interval, measured: float) -> bool:
+    low, high = interval.low, interval.high
+    return (low is None or low <= measured) and (high is None or measured <= high)

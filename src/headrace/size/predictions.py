@@ -1,0 +1,176 @@
+"""Predictions and what came of them, kept on this machine: a prediction is written before it is tried."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.analysis.intervals import Interval
+from headrace.errors import StoreError
+from headrace.size.foresee import Allowances, Prediction, is_inside
+from headrace.snapshot import state_path
+
+FILE = "predictions.jsonl"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """``at``: seconds since 1970. ``measured`` is None as long as nothing was measured."""
+
+    id: str
+    at: float
+    host: str
+    plan: tuple[str, ...]
+    prediction: Prediction
+    measured: float | None = None
+
+    @property
+    def is_inside(self) -> bool | None:
+        return None if self.measured is None else is_inside(self.prediction.interval, self.measured)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Of one quantity: ``inside`` of ``tried`` outcomes lay in their interval; errors are medians, as shares."""
+
+    quantity: str
+    made: int
+    tried: int
+    inside: int
+    error: float | None
+    naive_error: float | None
+
+
+def path() -> Path:
+    return state_path(FILE)
+
+
+def keep(id_: str, at: float, host: str, plan: Sequence[str], found: Iterable[Prediction]) -> None:
+    """Raises StoreError."""
+    _append(
+        {"id": id_, "at": at, "host": host, "plan": list(plan), "prediction": _json(each)} for each in found
+    )
+
+
+def came_true(id_: str, measured: Iterable[tuple[Prediction, float]]) -> None:
+    """What was measured of predictions that are kept. Raises StoreError."""
+    _append(
+        {"id": id_, "what": each.what, "quantity": each.quantity, "measured": value}
+        for each, value in measured
+        if math.isfinite(value)
+    )
+
+
+def every() -> list[Kept]:
+    """All of them, the latest last; half a line that a killed command left is none. Raises StoreError."""
+    found: dict[tuple[str, str, str], Kept] = {}
+    for row in _rows():
+        try:
+            if "prediction" in row:
+                prediction = _prediction(row["prediction"])
+                key = (row["id"], prediction.what, prediction.quantity)
+                found[key] = Kept(row["id"], row["at"], row["host"], tuple(row["plan"]), prediction)
+            elif (key := (row["id"], row["what"], row["quantity"])) in found:
+                old = found[key]
+                found[key] = Kept(old.id, old.at, old.host, old.plan, old.prediction, float(row["measured"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"cannot be read: {error!r}", place=str(path())) from error
+    return list(found.values())
+
+
+def calibration(kept: Iterable[Kept]) -> list[Calibration]:
+    by_quantity: dict[str, list[Kept]] = defaultdict(list)
+    for each in kept:
+        by_quantity[each.prediction.quantity].append(each)
+    found = []
+    for quantity, all_of in by_quantity.items():
+        tried = [each for each in all_of if each.measured is not None]
+        errors = sorted(abs(math.expm1(error)) for error in _errors(tried))
+        naive = sorted(
+            abs(each.measured / each.prediction.naive - 1)
+            for each in tried
+            if each.measured and each.prediction.naive
+        )
+        inside = sum(each.is_inside is True for each in tried)
+        found.append(Calibration(quantity, len(all_of), len(tried), inside, _median(errors), _median(naive)))
+    return found
+
+
+def allowances(kept: Iterable[Kept]) -> Allowances:
+    """How far predictions were off so far."""
+    errors: dict[str, list[float]] = defaultdict(list)
+    for each in kept:
+        errors[each.prediction.quantity] += _errors([each])
+    return Allowances(errors)
+
+
+def _errors(kept: Iterable[Kept]) -> list[float]:
+    return [
+        math.log(each.measured / each.prediction.interval.estimate)
+        for each in kept
+        if each.measured and 0 < each.prediction.interval.estimate < math.inf
+    ]
+
+
+def _median(values: Sequence[float]) -> float | None:
+    if not values:
+        return None
+    middle = len(values) // 2
+    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
+
+
+def _json(prediction: Prediction) -> dict[str, Any]:
+    content = asdict(prediction)
+    estimate = content["interval"]["estimate"]
+    # JSON has no infinity.
+    content["interval"]["estimate"] = None if math.isinf(estimate) else estimate
+    return content
+
+
+def _prediction(content: dict[str, Any]) -> Prediction:
+    found = content["interval"]
+    estimate = math.inf if found["estimate"] is None else float(found["estimate"])
+    interval = Interval(estimate, found["low"], found["high"])
+    return Prediction(str(content["what"]), str(content["quantity"]), interval, float(content["naive"]))
+
+
+def _rows() -> list[dict[str, Any]]:
+    try:
+        content = path().read_bytes()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(f"cannot be read: {error.strerror}", place=str(path())) from error
+    rows = []
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        try:
+            if line:
+                rows.append(json.loads(line))
+        except ValueError as error:
+            if not content.endswith(b"\n") and line == content.rsplit(b"\n", 1)[-1]:
+                break
+            raise StoreError(f"line {number} cannot be read", place=str(path())) from error
+    return rows
+
+
+def _append(rows: Iterable[dict[str, Any]]) -> None:
+    text = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    try:
+        path().parent.mkdir(parents=True, exist_ok=True)
+        with path().open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            # Half a line that a killed command left must not join ours.
+            file.truncate(file.read().rfind(b"\n") + 1)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise StoreError(f"cannot be written: {error.strerror}", place=str(path())) from error

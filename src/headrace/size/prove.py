@@ -1,0 +1,338 @@
+"""`headrace size prove`: recordings played alone and together on one server, and the prediction between.
+
+Each block plays every recording alone and leaves the host idle once, in random order. From that the joint run is
+predicted, and the predictions are written before anything is played together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from headrace import traffic
+from headrace.agent import Agent
+from headrace.analysis.intervals import Interval, t_quantile
+from headrace.errors import NothingMeasured, PlanError, WorkloadFailed
+from headrace.facts import HostFacts
+from headrace.model import ServerLogin
+from headrace.replayed import Replayed
+from headrace.rollout import new_id
+from headrace.samples import Samples
+from headrace.size import predictions
+from headrace.size.foresee import ADDING, HOST, P99, THROUGHPUT, Alone, Prediction, foresee
+from headrace.size.model import Resource
+from headrace.size.used import OverTime, used
+from headrace.target import Target
+
+SAMPLERS = "cpu,network,disk,memory,file_systems,process,mysql_status"
+#: Shorter windows hold too few samples of a second.
+LEAST_S = 5
+RETRIES = 1
+#: What a replay is called invalid for that is no fault of the server; its use counts nevertheless.
+OWN_DELAY = "the driver was late"
+#: Statements this late are not served at the pace at which they come.
+MAX_LAG = "1s"
+Listener = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """``seconds`` 0: as long as the shortest recording. ``copies``: of each session in the joint plays."""
+
+    recordings: tuple[str, ...]
+    blocks: int = 3
+    seconds: float = 0.0
+    warmup_s: float = 5.0
+    copies: int = 1
+    objective_s: float | None = None
+    reset: str = ""
+    options: tuple[str, ...] = ()
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Played:
+    """One play: what the host used; of each recording its p99 (s), statements/s, errors, why it is invalid, and
+    how late the replay itself was, where that is more than it should be.
+    """
+
+    used: Mapping[Resource, float]
+    p99_s: Mapping[str, float]
+    per_s: Mapping[str, float]
+    errors: Mapping[str, int]
+    invalid: Mapping[str, str]
+    own_delay: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    prediction: Prediction
+    measured: Interval
+
+
+@dataclass(frozen=True)
+class Proof:
+    """``late``: recording -> why its joint play is invalid; ``slow``: those above the objective."""
+
+    id: str
+    host: str
+    asked: Asked
+    cores: float
+    seconds: float
+    alone: Sequence[Mapping[str, Played]]
+    together: Sequence[Played]
+    outcomes: Sequence[Outcome]
+    late: Mapping[str, str] = field(default_factory=dict)
+    slow: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+    @property
+    def holds(self) -> bool:
+        return not self.late and not self.slow
+
+
+async def prove(target: Target, asked: Asked, login: ServerLogin, listen: Listener) -> Proof:
+    """Raises PlanError for recordings that cannot be played together, WorkloadFailed if one fails alone."""
+    agent = await Agent.install(target)
+    facts = HostFacts(await agent.facts(login))
+    seconds = await _check(target, asked)
+    player = Player(target, agent, login, asked, seconds, listen)
+    alone = await player.alone()
+    proof_id = new_id()
+    blocks = [block_of(plays) for plays in alone]
+    allowances = predictions.allowances(predictions.every())
+    foreseen = foresee(blocks, asked.copies, float(facts.cpu_count), allowances)
+    plan = [f"{asked.copies} x {name}" for name in asked.recordings]
+    predictions.keep(proof_id, time.time(), target.name, plan, foreseen)
+    together = [await player.settled(asked.recordings, asked.copies) for _ in range(asked.blocks)]
+    outcomes = [Outcome(each, measured(each, together)) for each in foreseen]
+    predictions.came_true(proof_id, ((each.prediction, each.measured.estimate) for each in outcomes))
+    late = {name: why for each in together for name, why in each.invalid.items()}
+    slow = [
+        name
+        for name in asked.recordings
+        if _is_slow(asked, [each.p99_s.get(name, math.nan) for each in together])
+    ]
+    return Proof(
+        proof_id, target.name, asked, float(facts.cpu_count), seconds, alone, together, outcomes, late, slow,
+        _notes(asked, alone, together),
+    )  # fmt: skip
+
+
+async def _check(target: Target, asked: Asked) -> float:
+    """The length of a play."""
+    databases: dict[str, str] = {}
+    shortest = math.inf
+    for name in asked.recordings:
+        info = await traffic.recording(target, ["info", name])
+        if not info["events"] or not all(each["with_literals"] for each in info["segments"]):
+            raise PlanError("a recording with literals is needed", place=name, hint="record --with-literals")
+        for each in info["databases"]["names"]:
+            other = databases.setdefault(each["name"], name)
+            if other != name and "--read-only" not in asked.options:
+                raise PlanError(
+                    f"database {each['name']} is also in {other}: they would write to the same rows",
+                    place=name,
+                    hint="--read-only plays what only reads",
+                )
+        shortest = min(shortest, (info["last_end_ns"] - info["first_start_ns"]) / 1e9)
+    seconds = asked.seconds or math.floor(shortest - asked.warmup_s)
+    if seconds < LEAST_S or seconds + asked.warmup_s > shortest + 1:
+        raise PlanError(
+            f"the shortest recording has {shortest:.0f} s: too short for {asked.warmup_s:g} s of warm-up and "
+            f"{max(seconds, LEAST_S):g} s that count",
+            hint="a shorter --duration or --warmup, at least 5s in all, or longer recordings",
+        )
+    return seconds
+
+
+@dataclass
+class Player:
+    """Plays recordings on a server, and samples its host meanwhile. ``listen`` hears what is played and how many
+    seconds are left; ``done`` counts plays.
+    """
+
+    target: Target
+    agent: Agent
+    login: ServerLogin
+    asked: Asked
+    seconds: float
+    listen: Listener
+    done: int = 0
+
+    async def alone(self) -> list[dict[str, Played]]:
+        """By block: each recording by its name, and HOST for the idle host."""
+        dice = random.Random(self.asked.seed)
+        blocks = []
+        for _ in range(self.asked.blocks):
+            order = [HOST, *self.asked.recordings]
+            dice.shuffle(order)
+            found = {}
+            for name in order:
+                found[name] = await self.settled([name] if name else [], 1)
+                if name and (why := found[name].invalid.get(name)):
+                    raise WorkloadFailed(f"cannot be played even alone: {why}", place=name)
+            blocks.append(found)
+        return blocks
+
+    async def settled(self, names: Sequence[str], copies: int) -> Played:
+        """A play that is valid, or as invalid as all of several: other work on the machine may spoil one."""
+        played = await self.play(names, copies)
+        for _ in range(RETRIES):
+            if not played.invalid and not played.own_delay:
+                break
+            self.done -= 1
+            played = await self.play(names, copies)
+        return played
+
+    async def play(self, names: Sequence[str], copies: int) -> Played:
+        """All of them at once."""
+        each_s = self.seconds + self.asked.warmup_s
+        plays = self.asked.blocks * (len(self.asked.recordings) + 2)
+        self.listen(" and ".join(names) or "the idle host", each_s * (plays - self.done))
+        self.done += 1
+        if names and self.asked.reset:
+            await self._reset()
+        words = [
+            "--warmup",
+            f"{self.asked.warmup_s:g}s",
+            "--duration",
+            f"{self.seconds:g}s",
+            *self.asked.options,
+        ]
+        words += ["--sessions", f"x{copies}"] if copies > 1 else []
+        replayed = {name: Replayed() for name in names}
+        async with self._sampled() as records:
+            if names:
+                await asyncio.gather(
+                    *(
+                        traffic.play(self.target, [name, *words, *self.login.argv], replayed[name].add)
+                        for name in names
+                    )
+                )
+            else:
+                await asyncio.sleep(self.seconds + 2)
+        return _played(replayed, records)
+
+    async def _reset(self) -> None:
+        done = await self.target.run(["sh", "-c", self.asked.reset], timeout_s=None, check=False)
+        if done.exit_code:
+            said = " ".join(done.error_text.split())[-300:] or "it said nothing"
+            raise WorkloadFailed(f"the reset command failed with exit code {done.exit_code}: {said}")
+
+    @contextlib.asynccontextmanager
+    async def _sampled(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """Samples of the host, as long as this lasts, from the first on."""
+        records: list[dict[str, Any]] = []
+        has_begun = asyncio.Event()
+
+        async def read() -> None:
+            options = ["--interval", "1s", "--samplers", SAMPLERS, *self.login.argv]
+            async with self.agent.lines("sample", *options) as lines:
+                async for record in lines:
+                    records.append(record)
+                    has_begun.set()
+
+        reading = asyncio.create_task(read())
+        try:
+            waiting = asyncio.create_task(has_begun.wait())
+            await asyncio.wait([reading, waiting], return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            if reading.done():
+                await reading
+            yield records
+            # The sample after the end.
+            await asyncio.sleep(1.2)
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+
+def _played(replayed: Mapping[str, Replayed], records: Sequence[Mapping[str, Any]]) -> Played:
+    samples = Samples.of_records(records)
+    if len(samples) < 2:
+        raise NothingMeasured("the host was not sampled")
+    ends = [each.end for each in replayed.values()]
+    # While all of them played.
+    start = max((end["window_start_ns"] for end in ends), default=int(samples.t_ns.min()))
+    stop = min((end["window_end_ns"] for end in ends), default=int(samples.t_ns.max()))
+    if stop - start < LEAST_S * 0.8e9:
+        raise NothingMeasured(f"the recordings were played together for only {(stop - start) / 1e9:.1f} s")
+    found = used(OverTime(samples, np.array([start, stop]) / 1e9))
+    return Played(
+        {each: float(found[each][0]) for each in ADDING if each in found and math.isfinite(found[each][0])},
+        {name: ns / 1e9 for name, each in replayed.items() if (ns := each.percentile_ns("p99")) is not None},
+        {name: each.statements / each.length_s for name, each in replayed.items()},
+        {name: each.errors for name, each in replayed.items()},
+        _why(replayed, is_own=False),
+        _why(replayed, is_own=True),
+    )
+
+
+def _why(replayed: Mapping[str, Replayed], *, is_own: bool) -> dict[str, str]:
+    found = {
+        name: [why for why in each.end.get("invalid", ()) if why.startswith(OWN_DELAY) == is_own]
+        for name, each in replayed.items()
+    }
+    return {name: "; ".join(why) for name, why in found.items() if why}
+
+
+def block_of(plays: Mapping[str, Played]) -> Alone:
+    alone = {name: play for name, play in plays.items() if name != HOST}
+    return Alone(
+        plays[HOST].used,
+        {name: play.used for name, play in alone.items()},
+        {name: play.p99_s[name] for name, play in alone.items() if name in play.p99_s},
+        {name: play.per_s[name] for name, play in alone.items()},
+    )
+
+
+def measured(prediction: Prediction, together: Sequence[Played]) -> Interval:
+    """The mean over the joint plays with its t interval."""
+    name, quantity = prediction.what, prediction.quantity
+    if quantity == P99:
+        values = [play.p99_s.get(name, math.nan) for play in together]
+    elif quantity == THROUGHPUT:
+        values = [play.per_s[name] for play in together]
+    else:
+        values = [play.used.get(Resource(quantity), math.nan) for play in together]
+    mean = math.fsum(values) / len(values)
+    if len(values) < 2:
+        return Interval(mean, None, None)
+    variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    half = t_quantile(len(values) - 1, 0.05) * math.sqrt(variance / len(values))
+    return Interval(mean, mean - half, mean + half)
+
+
+def _is_slow(asked: Asked, p99_s: Sequence[float]) -> bool:
+    return asked.objective_s is not None and math.fsum(p99_s) / len(p99_s) > asked.objective_s
+
+
+def _notes(asked: Asked, alone: Sequence[Mapping[str, Played]], together: Sequence[Played]) -> list[str]:
+    notes = []
+    for name in asked.recordings:
+        first = alone[0][name].errors[name]
+        last = max(play.errors[name] for play in together) / asked.copies
+        statements = alone[0][name].per_s[name]
+        if last > first + max(statements, 10):
+            notes.append(
+                f"{name}: {last:.0f} statements failed together, {first:.0f} alone: the data had changed, or the "
+                "databases disturb each other; --reset restores the copy before each play"
+            )
+    plays = [play for block in alone for play in block.values()]
+    for name in asked.recordings:
+        if delayed := [play.own_delay[name] for play in (*plays, *together) if name in play.own_delay]:
+            notes.append(
+                f"{name}: {delayed[-1]}, in {len(delayed)} plays: its p99 includes that. Other work on the host?"
+            )
+    if asked.blocks < 3:
+        notes.append(f"{asked.blocks} blocks: intervals over so few say little")
+    return notes

@@ -1,0 +1,82 @@
+"""`headrace size prove` on a real server: two recordings alone, predicted, together."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.size import predictions
+from tests.commands import headrace
+from tests.programs import has
+from tests.replays import Said, record, slow_log
+from tests.servers import Server, mariadb
+
+SECONDS, SESSIONS, ROWS = 7, 4, 5000
+RATES = {"shop": 300, "blog": 60}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    if not has("mariadbd"):
+        pytest.skip("mariadbd is not installed")
+    folder = Path(tempfile.mkdtemp(prefix="hr-size-prove-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    try:
+        with mariadb(folder / "m") as found:
+            for name in RATES:
+                found.sql(
+                    f"CREATE DATABASE {name}",
+                    f"CREATE TABLE {name}.t (id INT PRIMARY KEY, k INT NOT NULL)",
+                    f"INSERT INTO {name}.t SELECT seq, seq % 97 FROM {name}.seq_1_to_{ROWS}",
+                )
+            yield found
+    finally:
+        shutil.rmtree(folder)
+
+
+def recorded(folder: Path, database: str, sql: Callable[[random.Random], str]) -> Path:
+    dice = random.Random(database)
+    times = sorted(dice.uniform(0, SECONDS) for _ in range(SECONDS * RATES[database]))
+    said = [
+        Said(n % SESSIONS, at_s, 1e-4, sql(dice), database) for n, at_s in enumerate([0.0, *times, SECONDS])
+    ]
+    return record(slow_log(folder / f"{database}.log", said), folder / f"{database}.rec")
+
+
+def test_two_recordings_are_predicted_and_then_played_together(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    shop = recorded(tmp_path, "shop", lambda dice: f"SELECT k FROM t WHERE id = {dice.randint(1, ROWS)}")
+    blog = recorded(tmp_path, "blog", lambda dice: f"UPDATE t SET k = {dice.random():.4f} * 9 WHERE id < 9")
+    page = tmp_path / "proof.html"
+    words = ["--mysql-socket", server.socket, "--mysql-user", "root", "--blocks", "2", "--warmup", "1s"]
+    done = headrace("size", "prove", str(shop), str(blog), *words, "--json", "--html", str(page))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["holds"]
+    outcomes = {
+        (each["prediction"]["what"], each["prediction"]["quantity"]): each["measured"]["estimate"]
+        for each in found["outcomes"]
+    }
+    assert outcomes["", "cpu"] > 0
+    for path in (shop, blog):
+        assert outcomes[str(path), "throughput"] == pytest.approx(RATES[path.stem], rel=0.25)
+    assert 0 < outcomes[str(shop), "p99"] < 60
+    # 360 statements are too few for a p99.
+    assert (str(blog), "p99") not in outcomes
+    kept = predictions.every()
+    assert {(each.prediction.what, each.prediction.quantity): each.measured for each in kept} == outcomes
+    assert server.sql("SELECT COUNT(*) FROM blog.t WHERE id < 9 AND k < 10")[0][0] == 8
+    assert "Together on one host" in page.read_text()
+    told = headrace("size", "predictions")
+    assert f"of {len(kept)} predictions lay in their 95% interval" in told.stdout
+
+    shared = headrace("size", "prove", str(shop), str(shop), *words)
+    assert (shared.returncode, "--sessions x2" in shared.stderr) == (3, True), shared.stderr

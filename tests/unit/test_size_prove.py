@@ -1,0 +1,300 @@
+"""Predictions of databases together: the sums, the queue, what is kept, and the order of the plays."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from headrace import traffic
+from headrace.agent import Agent
+from headrace.analysis.intervals import Interval
+from headrace.cli.shell import app
+from headrace.errors import PlanError, StoreError, WorkloadFailed
+from headrace.model import Facts, ServerLogin
+from headrace.report.size.prove import calibration_page, page_of
+from headrace.report.terminal import render
+from headrace.size import predictions, prove
+from headrace.size.foresee import (
+    ENOUGH,
+    HOST,
+    P99,
+    THROUGHPUT,
+    TIME_ERROR,
+    Allowances,
+    Alone,
+    Prediction,
+    foresee,
+    is_inside,
+)
+from headrace.size.model import Resource
+from headrace.size.prove import Asked, Played, Player
+
+CPU = Resource.CPU
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def block(idle: float = 0.1, a: float = 0.6, b: float = 0.9, p99_s: float = 0.002) -> Alone:
+    used = {"a": {CPU: a}, "b": {CPU: b}}
+    return Alone({CPU: idle}, used, {"a": p99_s, "b": p99_s}, {"a": 1000.0, "b": 100.0})
+
+
+def of(found: list[Prediction], what: str, quantity: str) -> Prediction:
+    (one,) = [each for each in found if (each.what, each.quantity) == (what, quantity)]
+    return one
+
+
+def test_the_idle_host_counts_once() -> None:
+    cpu = of(foresee([block(), block()], 1, 4), HOST, CPU)
+    assert cpu.interval.estimate == pytest.approx(1.4)
+    assert cpu.naive == pytest.approx(1.5)
+    assert of(foresee([block()], 2, 4), HOST, CPU).interval.estimate == pytest.approx(2.7)
+
+
+def test_a_response_time_grows_with_the_queue() -> None:
+    found = foresee([block(), block()], 1, 2)
+    a, b = of(found, "a", P99), of(found, "b", P99)
+    # M/M/2 by Sakasegawa: 0.7 busy together, 0.3 and 0.45 alone.
+    waits = {rho: rho ** (math.sqrt(6) - 1) / (2 * (1 - rho)) for rho in (0.7, 0.3, 0.45)}
+    assert a.interval.estimate == pytest.approx(0.002 * (1 + waits[0.7]) / (1 + waits[0.3]))
+    assert b.interval.estimate == pytest.approx(0.002 * (1 + waits[0.7]) / (1 + waits[0.45]))
+    assert a.interval.low is not None
+    assert a.interval.high is not None
+    assert a.interval.low < a.interval.estimate < a.interval.high
+    assert a.naive == 0.002
+
+
+def test_what_does_not_fit_is_served_late_and_its_time_has_no_bound() -> None:
+    found = foresee([block(), block()], 2, 2)
+    cpu, a = of(found, HOST, CPU), of(found, "a", THROUGHPUT)
+    assert cpu.interval.estimate == cpu.interval.high == 2
+    assert a.interval.estimate == pytest.approx(2000 * 0.97 * 2 / 2.7)
+    p99 = of(found, "a", P99).interval
+    assert (math.isinf(p99.estimate), p99.high) == (True, None)
+    assert not is_inside(p99, 0.001)
+    assert is_inside(p99, 1000)
+
+
+def test_what_nobody_plans_with_and_what_was_not_sampled_is_left_out() -> None:
+    quiet = {CPU: 0.1, Resource.PACKETS: 1.0, Resource.WRITES: 3.0}
+    one = Alone(quiet, {"a": {**quiet, Resource.READS: 900.0}}, {"a": 0.1}, {"a": 5.0})
+    assert {each.quantity for each in foresee([one], 1, 2)} == {CPU, P99, THROUGHPUT}
+
+
+def test_too_few_statements_have_no_p99() -> None:
+    full = block()
+    found = foresee([full, Alone(full.idle, full.used, {"a": 0.002}, full.per_s)], 1, 2)
+    assert [each.what for each in found if each.quantity == P99] == ["a"]
+    assert [each.what for each in found if each.quantity == THROUGHPUT] == ["a", "b"]
+
+
+def test_blocks_that_differ_widen_the_interval() -> None:
+    def width(*blocks: Alone) -> float:
+        found = of(foresee(blocks, 1, 8), HOST, CPU).interval
+        assert found.low is not None
+        assert found.high is not None
+        return math.log(found.high / found.low)
+
+    alike = [block(), block(), block()]
+    assert width(*alike) == pytest.approx(2 * 0.2)
+    assert width(block(a=0.3), block(a=0.9), block()) > 2 * width(*alike)
+
+
+def test_past_errors_say_how_much_to_allow_for() -> None:
+    """After enough outcomes the intervals hold 95% of what comes, whatever the error of the model is."""
+    dice = random.Random(2)
+    assert Allowances({P99: [0.1] * (ENOUGH - 1)}).of(P99) == TIME_ERROR
+    inside = 0
+    for _ in range(2000):
+        known = Allowances({P99: [dice.gauss(0, 0.15) for _ in range(ENOUGH)]})
+        inside += abs(dice.gauss(0, 0.15)) <= known.of(P99)
+    assert 0.93 <= inside / 2000 <= 0.97
+
+
+def prediction(what: str = "a", quantity: str = P99, estimate: float = 2.0) -> Prediction:
+    return Prediction(what, quantity, Interval(estimate, 1.0, 4.0), 1.5)
+
+
+def test_what_is_kept_is_read_again_with_its_outcome() -> None:
+    endless = Prediction("b", P99, Interval(math.inf, 1.0, None), 1.0)
+    predictions.keep("1", 5.0, "db1", ["1 x a"], [prediction(), endless, prediction("", CPU)])
+    predictions.came_true("1", [(prediction(), 3.0), (endless, 0.5), (prediction("", CPU), math.nan)])
+    kept = predictions.every()
+    assert [(each.prediction, each.measured, each.is_inside) for each in kept] == [
+        (prediction(), 3.0, True),
+        (endless, 0.5, False),
+        (prediction("", CPU), None, None),
+    ]
+    p99, cpu = predictions.calibration(kept)
+    assert (p99.made, p99.tried, p99.inside, p99.error, p99.naive_error) == (2, 2, 1, 0.5, 0.75)
+    assert (cpu.made, cpu.tried, cpu.error) == (1, 0, None)
+    assert predictions.allowances(kept).errors[P99] == [math.log(1.5)]
+    page = calibration_page(predictions.calibration(kept), "here")
+    assert page.verdicts == ["1 of 2 predictions lay in their 95% interval."]
+
+
+def test_half_a_line_of_a_killed_command_joins_no_other() -> None:
+    predictions.keep("1", 5.0, "db1", [], [prediction()])
+    whole = predictions.path().read_bytes()
+    for cut in range(1, len(whole)):
+        predictions.path().write_bytes(whole + whole[:cut])
+        assert len(predictions.every()) == 1
+        predictions.keep("2", 6.0, "db1", [], [prediction()])
+        assert [each.id for each in predictions.every()] == ["1", "2"]
+
+
+@pytest.mark.parametrize("text", ["{\n", '{"id": "1"}\n', '{"prediction": 3, "id": "1"}\n', "[]\n"])
+def test_a_damaged_file_is_an_error_and_not_an_empty_one(text: str) -> None:
+    predictions.path().parent.mkdir()
+    predictions.path().write_text(text)
+    with pytest.raises(StoreError):
+        predictions.every()
+
+
+# -- The order of plays -----------------------------------------------------------------------------------------
+
+INFO = {
+    "events": 10,
+    "segments": [{"with_literals": True}],
+    "databases": {"names": [{"name": "shop"}]},
+    "first_start_ns": 0,
+    "last_end_ns": 30 * 10**9,
+}
+
+
+class FakeAgent:
+    async def facts(self, login: ServerLogin) -> Facts:
+        return Facts("1", {"cpu": {"online_count": 4}})
+
+
+class Plays:
+    """Of a modelled host, which plays what it is asked to. ``log``: what, and how many predictions were kept."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, infos: dict[str, dict[str, Any]]) -> None:
+        self.log: list[tuple[tuple[str, ...], int]] = []
+        self.spoiled: dict[tuple[str, ...], list[dict[str, str]]] = {}
+        self.fails = False
+
+        async def install(target: Any) -> FakeAgent:
+            return FakeAgent()
+
+        async def recording(target: Any, words: list[str]) -> dict[str, Any]:
+            return infos[words[1]]
+
+        async def play(player: Player, names: list[str], copies: int) -> Played:
+            self.log.append((tuple(names), len(predictions.every())))
+            if self.fails and len(names) == 2:
+                raise WorkloadFailed("the server is gone")
+            answers = self.spoiled.get(tuple(names)) or [{}]
+            spoiled = answers.pop(0)
+            cpu = 0.1 + sum({"a": 0.5, "b": 0.9}[name] for name in names) * copies
+            return Played(
+                {CPU: cpu},
+                dict.fromkeys(names, 0.003),
+                dict.fromkeys(names, 100.0 * copies),
+                dict.fromkeys(names, 0),
+                {name: why for name, why in spoiled.items() if not why.startswith(prove.OWN_DELAY)},
+                {name: why for name, why in spoiled.items() if why.startswith(prove.OWN_DELAY)},
+            )
+
+        monkeypatch.setattr(Agent, "install", install)
+        monkeypatch.setattr(traffic, "recording", recording)
+        monkeypatch.setattr(Player, "play", play)
+
+    def run(self, **options: Any) -> prove.Proof:
+        target: Any = type("Target", (), {"name": "db1"})()
+        asked = Asked(("a", "b"), **options)
+        return asyncio.run(prove.prove(target, asked, ServerLogin(), lambda what, left_s: None))
+
+
+@pytest.fixture
+def plays(monkeypatch: pytest.MonkeyPatch) -> Plays:
+    blog = {**INFO, "databases": {"names": [{"name": "blog"}]}}
+    return Plays(monkeypatch, {"a": INFO, "b": blog})
+
+
+def test_predictions_are_written_before_the_first_joint_play(plays: Plays) -> None:
+    proof = plays.run(blocks=3)
+    alone, together = plays.log[:9], plays.log[9:]
+    assert sorted(names for names, _ in alone) == sorted([(), ("a",), ("b",)] * 3)
+    assert {number for _, number in alone} == {0}
+    assert [names for names, _ in together] == [("a", "b")] * 3
+    assert {number for _, number in together} == {5}
+    assert proof.holds
+    assert all(each.measured is not None for each in predictions.every())
+    cpu = next(each for each in proof.outcomes if each.prediction.quantity == CPU)
+    assert cpu.measured.estimate == pytest.approx(cpu.prediction.interval.estimate) == pytest.approx(1.5)
+    page = page_of(proof)
+    assert page.verdicts[0] == "They fit: all statements in time; 1.50 of 4 cores busy."
+    json.dumps(page.data["headline"])
+    assert render(page)
+
+
+def test_what_was_predicted_stays_if_the_joint_play_never_ends(plays: Plays) -> None:
+    plays.fails = True
+    with pytest.raises(WorkloadFailed):
+        plays.run()
+    kept = predictions.every()
+    assert (len(kept), {each.measured for each in kept}) == (5, {None})
+
+
+def test_a_play_that_other_work_spoiled_is_repeated_and_one_that_stays_so_is_said(plays: Plays) -> None:
+    late = {"a": f"{prove.OWN_DELAY}: p99 3.1 ms"}
+    plays.spoiled = {("a",): [late, {}], ("a", "b"): [late] * 6}
+    proof = plays.run(blocks=3)
+    assert [names for names, _ in plays.log].count(("a",)) == 4
+    assert [names for names, _ in plays.log].count(("a", "b")) == 6
+    assert proof.holds
+    assert "its p99 includes that" in proof.notes[0]
+
+
+def test_statements_that_cannot_be_served_in_time_do_not_fit(plays: Plays) -> None:
+    behind = {"b": "statements were sent p99 4000 ms after their time"}
+    plays.spoiled = {("a", "b"): [behind] * 9}
+    proof = plays.run()
+    assert not proof.holds
+    assert "b cannot keep its pace" in page_of(proof).verdicts[0]
+    slow = plays.run(objective_s=0.002)
+    assert "They do not fit" in page_of(slow).verdicts[0]
+    plays.spoiled = {("b",): [behind] * 9}
+    with pytest.raises(WorkloadFailed, match="even alone"):
+        plays.run()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"events": 0}, "with literals"),
+        ({"segments": [{"with_literals": False}]}, "with literals"),
+        ({}, "also in a"),
+        ({"databases": {"names": []}, "last_end_ns": 9 * 10**9}, "too short"),
+    ],
+)
+def test_recordings_that_cannot_be_played_together_are_refused(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], words: str
+) -> None:
+    plays = Plays(monkeypatch, {"a": INFO, "b": {**INFO, **change}})
+    with pytest.raises(PlanError, match=words):
+        plays.run()
+    assert plays.log == []
+
+
+def test_what_only_reads_may_share_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Plays(monkeypatch, {"a": INFO, "b": INFO}).run(options=("--read-only",)).holds
+
+
+@pytest.mark.parametrize(
+    "words", [["a", "a"], ["a", "--sessions", "2"], ["a", "--p99", "5"], ["a", "--blocks", "1"]]
+)
+def test_bad_words_are_refused(words: list[str]) -> None:
+    assert CliRunner().invoke(app, ["size", "prove", *words]).exit_code != 0
