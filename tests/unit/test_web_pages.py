@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
-from headrace.archive.files import MINUTE_S
-from headrace.web import app, plans, tables
+from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
+from headrace.archive.tables import TABLES
+from headrace.web import app, capacity, plans, tables
 from headrace.web.asked import Asked
 from headrace.web.listing import Listing
-from headrace.web.minute import text_row
+from headrace.web.minute import table_of, text_row
 from headrace.web.reviews import Reviews
 from headrace.web.site import Site
-from tests.history import SLOW, fill, query, site, write
+from tests.history import SLOW, fill, query, site, state, write
+
+METRICS, STATES = TABLES["metrics"], TABLES["states"]
 
 
 @pytest.fixture
@@ -180,3 +184,46 @@ def test_a_note_that_was_cut_short_costs_only_itself(tmp_path: Path) -> None:
     assert [note.comment for note in reviews.of(SLOW, "a")] == ["two\nlines", "one"]
     assert reviews.states(SLOW) == {"a": "to do"}
     assert [note.comment for note in Reviews(reviews.path).of(SLOW, "a")] == ["two\nlines", "one"]
+
+
+def test_when_hosts_are_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 days whose peaks grow: db1 is full now, db2 on a date. Computed once for many readers."""
+    made = site(tmp_path, key="k")
+    today = int(time.time()) // DAY_S
+    for host, first in (("db1", 7.0), ("db2", 2.0)):
+        for day in range(today - 20, today):
+            for hour in range(24):
+                most = first + 0.1 * (day - today + 20) if hour == 12 else 0.5
+                row = {"metric": "demand", "label": "cpu", "n": 60, "sum": 30.0, "least": 0.4, "most": most}
+                cores = {"metric": "limit", "label": "cpu", "n": 60, "sum": 480.0, "least": 8.0, "most": 8.0}
+                made.reader.archive.write(
+                    METRICS, host, "h", day * DAY_S + hour * HOUR_S,
+                    table_of(METRICS, [row, cores], day * DAY_S + hour * HOUR_S),
+                )  # fmt: skip
+            fill_state(made.reader.archive, host, day * DAY_S)
+    with TestClient(app.application(made), base_url="http://localhost") as client:
+        client.get("/enter?key=k")
+        rows = client.get("/api/capacity.json").json()["rows"]
+        assert [(row["host"], row["resource"]) for row in rows] == [("db1", "CPU"), ("db2", "CPU")]
+        assert rows[0]["full"] == "now"
+        # 2 cores and 0.1 more a day reach the knee of 8 cores after about 50 days.
+        assert rows[1]["full"] > datetime.now(UTC).date().isoformat()
+        assert rows[1]["between"] != "–"
+        assert "db2" not in client.get("/capacity", params={"host": "db1"}).text
+        assert "Report with charts" in client.get("/capacity").text
+        page = client.get("/capacity/report")
+        assert page.headers["content-security-policy"].startswith("sandbox")
+        assert "What would one more of a resource buy?" in page.text
+        monkeypatch.setattr(capacity, "_read", None)
+        assert client.get("/api/capacity.json").json()["rows"] == rows
+
+
+def fill_state(archive: Archive, host: str, t_s: int) -> None:
+    rows = table_of(STATES, [state()], t_s)
+    archive.write(STATES, host, "h", t_s, rows)
+
+
+def test_without_a_history_there_is_no_capacity(client: TestClient) -> None:
+    page = client.get("/capacity")
+    assert "No host has a history of its use yet." in page.text
+    assert client.get("/capacity/report").status_code == 404

@@ -83,7 +83,7 @@ def read(path: Path, step_s: int = 0, hosts: Sequence[str] = ()) -> list[History
     In a directory each file is a host by its name, and a subdirectory a host whose files follow each other.
     """
     if path.is_dir() and (path / "states").is_dir():
-        found = _of_archive(Archive(path), step_s, hosts)
+        found = of_archive(Archive(path), step_s, hosts)
     else:
         found = _of_samples(_sample_files(path), step_s, hosts)
     if not found:
@@ -263,7 +263,10 @@ def _gaps(demand: Demand) -> Iterator[str]:
 # The history of `headrace serve`.
 
 
-def _of_archive(archive: Archive, step_s: int, hosts: Sequence[str]) -> list[History]:
+def of_archive(
+    archive: Archive, step_s: int = 0, hosts: Sequence[str] = (), *, with_calls: bool = True
+) -> list[History]:
+    """``with_calls``: also the calls of query classes, which are most of a history."""
     from headrace.archive.reader import Range, Reader
 
     files = archive.files("states")
@@ -278,7 +281,9 @@ def _of_archive(archive: Archive, step_s: int, hosts: Sequence[str]) -> list[His
     steps = math.ceil((whole.until_s - start_s) / step_s)
     _check(steps)
     reader = Reader(archive)
-    return [_host_of(_Past(reader, name, whole, start_s, step_s, steps)) for name in names]
+    return [
+        _host_of(_Past(reader, name, whole, start_s, step_s, steps), with_calls=with_calls) for name in names
+    ]
 
 
 @dataclass(frozen=True)
@@ -312,7 +317,7 @@ class _Past:
         return np.full(self.steps, np.nan)
 
 
-def _host_of(past: _Past) -> History:
+def _host_of(past: _Past, *, with_calls: bool) -> History:
     means, mosts, seen = _metrics(past)
     watched_s = means.pop(_WATCHED, past.empty())
     notes = []
@@ -330,7 +335,7 @@ def _host_of(past: _Past) -> History:
         past.host, past.start_s, past.step_s, {r: means[r] for r in Resource if r in means},
         most={r: mosts[r] for r in Resource if r in mosts},
     )  # fmt: skip
-    calls, lock_s, texts, source = _classes(past, watched_s)
+    calls, lock_s, texts, source = _classes(past, watched_s) if with_calls else ({}, {}, {}, "")
     return History(
         demand,
         calls,

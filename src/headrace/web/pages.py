@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from headrace.archive import questions
 from headrace.errors import HeadraceError
-from headrace.web import compare, plans, rollouts, schema, tables
+from headrace.web import capacity, compare, plans, rollouts, schema, tables
 from headrace.web.api import CHARTS, HEATS
 from headrace.web.asked import MOST_WORDS, Asked
 from headrace.web.guard import address_of, needs
@@ -57,6 +57,8 @@ def routes(site: Site) -> list[Route]:
         needs(Role.VIEWER, Route("/rollout", pages.rollout)),
         needs(Role.APPROVER, Route("/rollout/approve", hands.approve, methods=["POST"])),
         needs(Role.OPERATOR, Route("/rollout/abort", hands.abort, methods=["POST"])),
+        needs(Role.VIEWER, Route("/capacity", pages.capacity)),
+        needs(Role.VIEWER, Route("/capacity/report", pages.capacity_report)),
         needs(Role.VIEWER, Route("/changes", pages.changes)),
     ]
 
@@ -293,9 +295,7 @@ class Pages:
             content = path.read_text(encoding="utf-8")
         except OSError:
             raise HTTPException(404, "this experiment has no report yet") from None
-        return HTMLResponse(
-            content, headers={"content-security-policy": REPORT_POLICY, "x-frame-options": "SAMEORIGIN"}
-        )
+        return _report(content)
 
     def _folder(self, identity: str) -> Any:
         """One that the list has: an address is never joined to a path."""
@@ -303,6 +303,23 @@ class Pages:
             if str(path.relative_to(self._site.experiments)) == identity:
                 return path
         raise HTTPException(404, "no such experiment")
+
+    async def capacity(self, request: Request) -> Response:
+        asked = Asked.of(request)
+        self._site.names(asked)
+
+        async def work() -> dict[str, Any]:
+            return {"listing": await tables.TABLES["capacity"].read(self._site, asked)}
+
+        return await self._page(request, "capacity.html", "Capacity", work())
+
+    async def capacity_report(self, request: Request) -> Response:
+        from headrace.report import html
+
+        page = await capacity.report(self._site)
+        if page is None:
+            raise HTTPException(404, "no host has a history of its use yet")
+        return _report(await asyncio.to_thread(html.render, page))
 
     async def changes(self, request: Request) -> Response:
         asked = Asked.of(request)
@@ -312,6 +329,13 @@ class Pages:
             return {"listing": await tables.changes(self._site, asked), "hosts": self._site.hosts()}
 
         return await self._page(request, "changes.html", "Changes", work())
+
+
+def _report(content: str) -> Response:
+    """A page that was made elsewhere, with scripts of its own."""
+    return HTMLResponse(
+        content, headers={"content-security-policy": REPORT_POLICY, "x-frame-options": "SAMEORIGIN"}
+    )
 
 
 def _facts(watched: Any) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from headrace.archive.reader import Reader
 from headrace.web.asked import Asked, UnknownHost
 from headrace.web.collector import Collector
+from headrace.web.kept import Kept
 from headrace.web.reviews import Reviews
 from headrace.web.sessions import Audit, Sessions
 from headrace.web.watched import Watched
@@ -34,6 +35,8 @@ class Site:
     experiments: Path
     is_secure: bool = False
     reviews: Reviews = field(init=False)
+    #: Capacity is of the whole history, which takes seconds to read.
+    capacity: Kept = field(default_factory=lambda: Kept(600.0))
     _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_QUESTIONS))
 
     def __post_init__(self) -> None:

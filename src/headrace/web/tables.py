@@ -11,7 +11,7 @@ from typing import Any
 from headrace.archive import questions
 from headrace.archive.reader import Range
 from headrace.store import ExperimentFolder
-from headrace.web import rollouts
+from headrace.web import capacity, rollouts
 from headrace.web.asked import RANGES, Asked, BadAddress
 from headrace.web.listing import Column, Listing, Row, address
 from headrace.web.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG, finding_row
@@ -551,6 +551,13 @@ TABLES: Mapping[str, Table] = {
         Table("running", "Running", "Statements that run now.", running, ("host",)),
         Table("waits", "Lock waits", "Who waits for whose lock, now.", waits, ("host",)),
         Table("changes", "Changes", "What changed on the hosts.", changes),
+        Table(
+            "capacity",
+            "Capacity",
+            "How full hosts are at their peak, and until when.",
+            capacity.listing,
+            ("host",),
+        ),
         Table("rollouts", "Rollouts", "Rollouts planned on this machine.", rollouts.listing, ()),
         Table("experiments", "Experiments", "Experiments on this machine.", experiments, ()),
     )

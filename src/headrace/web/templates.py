@@ -27,7 +27,7 @@ LOOKS = {
     "finished": "better", "pass": "better", "changed": "better", "fail": "worse", "restoring": "worse",
     "running": "unsure", "waits": "unsure", "needs approval": "unsure", "inconclusive": "unsure",
     "changing": "unsure", "aside": "unsure", "busy": "unsure", "reviewed": "better", "to do": "unsure",
-    "waiting": "unsure", "risk": "unsure", "unfinished": "unsure", "new": "unsure",
+    "now": "worse", "waiting": "unsure", "risk": "unsure", "unfinished": "unsure", "new": "unsure",
 }  # fmt: skip
 NAVIGATION = (
     ("/", "Hosts"),
@@ -36,6 +36,7 @@ NAVIGATION = (
     ("/compare", "Compare"),
     ("/experiments", "Experiments"),
     ("/rollouts", "Rollouts"),
+    ("/capacity", "Capacity"),
     ("/changes", "Changes"),
 )
 

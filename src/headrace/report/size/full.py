@@ -38,7 +38,7 @@ ROW_PX = 26
 
 
 def page_of(hosts: Sequence[Host], together: Sequence[Together]) -> Page:
-    order = sorted(hosts, key=_urgency)
+    order = by_urgency(hosts)
     verdicts = list(_verdicts(order, together))
     notes = [f"{host.name}: {note}" for host in order for note in host.notes]
     return Page(
@@ -78,6 +78,11 @@ def page_of(hosts: Sequence[Host], together: Sequence[Together]) -> Page:
             "together": list(together),
         },
     )  # fmt: skip
+
+
+def by_urgency(hosts: Sequence[Host]) -> list[Host]:
+    """Those that are full first, then by the date."""
+    return sorted(hosts, key=_urgency)
 
 
 def _urgency(host: Host) -> tuple[int, float]:

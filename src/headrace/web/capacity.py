@@ -1,0 +1,107 @@
+"""How full hosts are at their peak, and until when: `headrace size full` on the history that is collected here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.archive.reader import Reader
+from headrace.facts import HostFacts
+from headrace.model import Facts
+from headrace.web.asked import Asked
+from headrace.web.listing import Column, Listing
+from headrace.web.site import Site
+
+if TYPE_CHECKING:
+    from headrace.report.parts import Page
+    from headrace.size.full import Host, Outlook, Together
+
+
+@dataclass(frozen=True)
+class Found:
+    hosts: Sequence[Host] = ()
+    together: Sequence[Together] = ()
+
+
+async def _found(site: Site) -> Found:
+    async def work() -> Found:
+        facts = {
+            name: watched.feed.facts
+            for name in site.hosts()
+            if (watched := site.watched(name)) is not None and watched.feed.facts is not None
+        }
+        return await site.ask(_read, site.reader, facts)
+
+    found: Found = await site.capacity.ask(work)
+    return found
+
+
+def _read(reader: Reader, facts: dict[str, Facts]) -> Found:
+    from headrace.size import capacity, full, history
+
+    histories = history.of_archive(reader.archive, with_calls=False)
+    known = {
+        each.host: capacity.known(
+            each.host, each.limits, HostFacts(facts[each.host]) if each.host in facts else None
+        )
+        for each in histories
+    }
+    hosts = [full.outlook(each, known[each.host]) for each in histories]
+    return Found(hosts, full.together(histories, known))
+
+
+async def listing(site: Site, asked: Asked) -> Listing:
+    """Each resource of each host, those that are full first."""
+    from headrace.report.size.full import by_urgency
+
+    names = set(site.names(asked))
+    found = await _found(site)
+    rows = [
+        _row(host, each) for host in by_urgency(found.hosts) if host.name in names for each in host.outlooks
+    ]
+    columns = (
+        Column("host", "Host", link=lambda row: asked.address("/host", host=row["host"], sort="")),
+        Column("resource", "Resource"),
+        Column("share", "Of the knee", "share", "highest minute of a day against the knee"),
+        Column("full", "Full", "chip", "now, a date, or why there is none"),
+        Column("between", "95%", "text", "interval of the date"),
+        Column("peak", "Peak"),
+        Column("mean", "Mean"),
+        Column("knee", "Knee", "text", "up to which response times stay acceptable"),
+        Column("growth", "Growth a month", "text"),
+        Column("knee_from", "How the knee is known", "text"),
+    )
+    note = (
+        "The highest minute of a day, of the whole history. Packets and devices have a limit only with "
+        "`headrace size full --ladder`, and a knee is measured only by a sweep."
+    )
+    return Listing(columns, rows, note, "No host has a history of its use yet.")
+
+
+def _row(host: Host, each: Outlook) -> dict[str, Any]:
+    from headrace.report.size.words import amount, dates, name, when
+
+    growth = each.growth.a_month.estimate if each.growth is not None else None
+    return {
+        "host": host.name,
+        "resource": name(each.resource),
+        "share": 1 / each.room,
+        "full": when(host, each),
+        "between": dates(host, each),
+        "peak": amount(each.resource, each.peak),
+        "mean": amount(each.resource, each.mean),
+        "knee": amount(each.resource, each.full_at.estimate),
+        "growth": "" if growth is None else f"{growth:+.1%}",
+        "knee_from": each.knee_from,
+    }
+
+
+async def report(site: Site) -> Page | None:
+    """The page of `headrace size full`, with charts; None without a history."""
+    from headrace.report.size.full import page_of
+
+    found = await _found(site)
+    if not any(host.outlooks for host in found.hosts):
+        return None
+    return page_of(found.hosts, found.together)
