@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 import random
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,13 @@ from headrace import traffic
 from headrace.agent import Agent
 from headrace.analysis.intervals import Interval
 from headrace.cli.shell import app
+from headrace.digests.classes import Number, QueryClass
 from headrace.errors import PlanError, StoreError, WorkloadFailed
 from headrace.model import Facts, ServerLogin
+from headrace.report.size.measure import page_of as measured_page
 from headrace.report.size.prove import calibration_page, page_of
 from headrace.report.terminal import render
-from headrace.size import predictions, prove
+from headrace.size import measure, predictions, prove
 from headrace.size.foresee import (
     ENOUGH,
     HOST,
@@ -35,6 +39,7 @@ from headrace.size.foresee import (
 )
 from headrace.size.model import Resource
 from headrace.size.prove import Asked, Played, Player
+from headrace.size.used import Part
 
 CPU = Resource.CPU
 
@@ -45,7 +50,7 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def block(idle: float = 0.1, a: float = 0.6, b: float = 0.9, p99_s: float = 0.002) -> Alone:
-    used = {"a": {CPU: a}, "b": {CPU: b}}
+    used: dict[str, dict[str, float]] = {"a": {CPU: a}, "b": {CPU: b}}
     return Alone({CPU: idle}, used, {"a": p99_s, "b": p99_s}, {"a": 1000.0, "b": 100.0})
 
 
@@ -86,7 +91,7 @@ def test_what_does_not_fit_is_served_late_and_its_time_has_no_bound() -> None:
 
 
 def test_what_nobody_plans_with_and_what_was_not_sampled_is_left_out() -> None:
-    quiet = {CPU: 0.1, Resource.PACKETS: 1.0, Resource.WRITES: 3.0}
+    quiet: dict[str, float] = {CPU: 0.1, Resource.PACKETS: 1.0, Resource.WRITES: 3.0}
     one = Alone(quiet, {"a": {**quiet, Resource.READS: 900.0}}, {"a": 0.1}, {"a": 5.0})
     assert {each.quantity for each in foresee([one], 1, 2)} == {CPU, P99, THROUGHPUT}
 
@@ -291,6 +296,59 @@ def test_recordings_that_cannot_be_played_together_are_refused(
 
 def test_what_only_reads_may_share_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Plays(monkeypatch, {"a": INFO, "b": INFO}).run(options=("--read-only",)).holds
+
+
+def query_class(name: str, total_ns: int) -> QueryClass:
+    return QueryClass(name, {"response_ns": Number(1, total_ns)}, {"fingerprint": f"select {name}"})
+
+
+def test_a_class_costs_what_it_adds_to_the_idle_host(plays: Plays, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Played by its path: the modelled host knows it by the number of the part."""
+    known = [query_class("aa", 300), query_class("ab", 100)]
+
+    async def digest(target: Any, sources: Any, options: Any) -> None:
+        return None
+
+    async def recording(target: Any, words: list[str]) -> dict[str, Any]:
+        return INFO
+
+    async def play(player: Player, names: list[str], copies: int) -> Played:
+        used: dict[str, float] = {Part.SERVER: 0.1, Resource.WRITES: 5.0}
+        for name in names:
+            used = {Part.SERVER: 0.3 if name.endswith("0.rec") else 0.05, Resource.WRITES: 25.0}
+        rates = dict.fromkeys(names, 100.0)
+        return Played(used, {}, rates, dict.fromkeys(names, 0), {}, {})
+
+    @contextlib.asynccontextmanager
+    async def scratch_folder(target: Any, parent: str) -> AsyncIterator[str]:
+        yield "/scratch"
+
+    monkeypatch.setattr(traffic, "digest", digest)
+    monkeypatch.setattr(traffic, "recording", recording)
+    monkeypatch.setattr(Player, "play", play)
+    monkeypatch.setattr(measure, "open_digest", lambda table: type("Digest", (), {"classes": known}))
+    monkeypatch.setattr(measure, "scratch_folder", scratch_folder)
+
+    def run(*wanted: str) -> measure.Measured:
+        target: Any = type("Target", (), {"name": "db1"})()
+        work = measure.measure(target, Asked(("a",)), ServerLogin(), wanted, 5, lambda what, left_s: None)
+        return asyncio.run(work)
+
+    found = run()
+    assert [(each.name, each.share) for each in found.classes] == [("aa", 0.75), ("ab", 0.25)]
+    first, second = (each.costs for each in found.classes)
+    assert first[Part.SERVER].estimate == pytest.approx(0.002)
+    assert first[Resource.WRITES].estimate == pytest.approx(0.2)
+    # Less than the idle host used is noise, and no cost.
+    assert (second[Part.SERVER].estimate, second[Part.SERVER].low) == (0.0, 0.0)
+    assert Resource.READS not in first
+    page = measured_page(found)
+    assert page.verdicts == ["A call of select aa costs most CPU: 2 ms."]
+    assert render(page)
+    assert [each.name for each in run("ab").classes] == ["ab"]
+    for wrong in ("a", "x"):
+        with pytest.raises(PlanError, match="with this id"):
+            run(wrong)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ autocorrelated, and a type with one value per block prevents passing them as rep
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 #: Block number -> one natural-log value: of a response, or of a ratio of two.
@@ -68,6 +68,17 @@ def geometric(logs: ByBlock, alpha: float, resolution: float = 0.0) -> Interval:
         return Interval(math.exp(center), None, None)
     half = t_quantile(n - 1, alpha) * math.sqrt(variance(logs) / n) + resolution
     return Interval(math.exp(center), scaled(math.exp(center), -half), scaled(math.exp(center), half))
+
+
+def arithmetic(values: Sequence[float], alpha: float = 0.05) -> Interval:
+    """The mean of one value per block with its t interval at level 1 - alpha: for what may be 0 or less."""
+    n = len(values)
+    center = math.fsum(values) / n
+    if n < 2:
+        return Interval(center, None, None)
+    spread = math.fsum((value - center) ** 2 for value in values) / (n - 1)
+    half = t_quantile(n - 1, alpha) * math.sqrt(spread / n)
+    return Interval(center, center - half, center + half)
 
 
 def welch(a: ByBlock, b: ByBlock, alpha: float, resolution: float = 0.0) -> Interval:

@@ -1,10 +1,12 @@
-"""The commands ``size prove`` and ``size predictions``: what was planned, played together on one host."""
+"""The commands ``size prove``, ``predictions`` and ``measure``: recordings played on a copy."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +15,9 @@ from headrace.cli.shell import Json, PageFile, TargetOption, on_target, say, std
 from headrace.cli.size_app import size_app
 from headrace.errors import PlanError
 from headrace.model import ServerLogin
+
+if TYPE_CHECKING:
+    from headrace.size.prove import Listener
 
 #: They do not fit, as of ``size merge``.
 NO_FIT = 13
@@ -86,13 +91,7 @@ def prove(
         tuple(recordings), how.blocks, seconds_of(how.duration) or 0.0, seconds_of(how.warmup) or 5.0, copies,
         _limit_s(how.p99), how.reset, tuple(options), seed,
     )  # fmt: skip
-    with stderr().status("reading ...") as status:
-
-        def listen(what: str, left_s: float) -> None:
-            status.update(
-                f"{what}; {left_s / 60:.0f} min left" if left_s > 90 else f"{what}; {left_s:.0f} s left"
-            )
-
+    with _told() as listen:
         proof = on_target(target, lambda host: play(host, asked, login, listen))
     content = page_of(proof)
     if page is not None:
@@ -100,6 +99,60 @@ def prove(
     say(content, as_json)
     if not proof.holds:
         raise typer.Exit(NO_FIT)
+
+
+@size_app.command(
+    epilog="Example: headrace size measure shop.rec --mysql-socket /run/copy.sock --top 10",
+)
+@grouped
+def measure(
+    recording: Annotated[
+        str, typer.Argument(metavar="RECORDING", help="A recording with literals, on the target.")
+    ],
+    target: TargetOption = "local",
+    classes: Annotated[
+        list[str] | None,
+        typer.Option("--class", metavar="ID", help="This class, as `headrace digest` names it; repeatable."),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, max=50, help="Classes with the most time.")] = 5,
+    blocks: Annotated[int, typer.Option(min=2, max=100, help="How often each is played.")] = 3,
+    duration: Annotated[
+        str, typer.Option(metavar="TIME", help="Length of a play [as long as the recording].")
+    ] = "",
+    warmup: Annotated[
+        str, typer.Option(metavar="TIME", help="Start of each play that does not count.")
+    ] = "5s",
+    speed: Annotated[
+        float, typer.Option(min=0.01, max=1000, metavar="FACTOR", help="Speed factor: more calls in a play.")
+    ] = 1.0,
+    reset: Annotated[
+        str,
+        typer.Option(metavar="COMMAND", help="Run on the target before each play, to restore the copy."),
+    ] = "",
+    seed: Annotated[int, typer.Option(min=0, help="Of the order of plays.")] = 1,
+    page: PageFile = None,
+    login: ServerLogin = NO_LOGIN,
+    as_json: Json = False,
+) -> None:
+    """Measure what one call of each query class costs, by playing the class alone.
+
+    For classes that `headrace size demand` cannot separate, and to check what it estimates. On a copy of the
+    databases; nothing else should run there.
+    """
+    from headrace.report.size.measure import page_of
+    from headrace.size.measure import measure as play
+    from headrace.size.prove import MAX_LAG, Asked
+
+    asked = Asked(
+        (recording,), blocks, seconds_of(duration) or 0.0, seconds_of(warmup) or 5.0, reset=reset,
+        options=("--max-lag", MAX_LAG), seed=seed, speed=speed,
+    )  # fmt: skip
+    with _told() as listen:
+        found = on_target(target, lambda host: play(host, asked, login, classes or (), top, listen))
+    content = page_of(found)
+    if page is not None:
+        write_page(page, content)
+    say(content, as_json)
 
 
 @size_app.command(epilog="Example: headrace size predictions")
@@ -112,6 +165,18 @@ def predictions(page: PageFile = None, as_json: Json = False) -> None:
     if page is not None:
         write_page(page, content)
     say(content, as_json)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[Listener]:
+    """What is played, and the time left."""
+    with stderr().status("reading ...") as status:
+
+        def listen(what: str, left_s: float) -> None:
+            left = f"{left_s / 60:.0f} min" if left_s > 90 else f"{left_s:.0f} s"
+            status.update(f"{what}; {left} left")
+
+        yield listen
 
 
 def _copies(text: str) -> int:

@@ -51,8 +51,8 @@ class Alone:
     with too few statements.
     """
 
-    idle: Mapping[Resource, float]
-    used: Mapping[str, Mapping[Resource, float]]
+    idle: Mapping[str, float]
+    used: Mapping[str, Mapping[str, float]]
     p99_s: Mapping[str, float]
     per_s: Mapping[str, float]
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from headrace import traffic
 from headrace.agent import Agent
-from headrace.analysis.intervals import Interval, t_quantile
+from headrace.analysis.intervals import Interval, arithmetic
 from headrace.errors import NothingMeasured, PlanError, WorkloadFailed
 from headrace.facts import HostFacts
 from headrace.model import ServerLogin
@@ -29,7 +29,7 @@ from headrace.samples import Samples
 from headrace.size import predictions
 from headrace.size.foresee import ADDING, HOST, P99, THROUGHPUT, Alone, Prediction, foresee
 from headrace.size.model import Resource
-from headrace.size.used import OverTime, used
+from headrace.size.used import OverTime, Part, of_process, used
 from headrace.target import Target
 
 SAMPLERS = "cpu,network,disk,memory,file_systems,process,mysql_status"
@@ -56,6 +56,7 @@ class Asked:
     reset: str = ""
     options: tuple[str, ...] = ()
     seed: int = 1
+    speed: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Played:
     how late the replay itself was, where that is more than it should be.
     """
 
-    used: Mapping[Resource, float]
+    used: Mapping[str, float]
     p99_s: Mapping[str, float]
     per_s: Mapping[str, float]
     errors: Mapping[str, int]
@@ -104,7 +105,7 @@ async def prove(target: Target, asked: Asked, login: ServerLogin, listen: Listen
     agent = await Agent.install(target)
     facts = HostFacts(await agent.facts(login))
     seconds = await _check(target, asked)
-    player = Player(target, agent, login, asked, seconds, listen)
+    player = Player(target, agent, login, asked, seconds, listen, pid=facts.server_pid)
     alone = await player.alone()
     proof_id = new_id()
     blocks = [block_of(plays) for plays in alone]
@@ -129,12 +130,10 @@ async def prove(target: Target, asked: Asked, login: ServerLogin, listen: Listen
 
 async def _check(target: Target, asked: Asked) -> float:
     """The length of a play."""
+    seconds = await length_s(target, asked)
     databases: dict[str, str] = {}
-    shortest = math.inf
     for name in asked.recordings:
         info = await traffic.recording(target, ["info", name])
-        if not info["events"] or not all(each["with_literals"] for each in info["segments"]):
-            raise PlanError("a recording with literals is needed", place=name, hint="record --with-literals")
         for each in info["databases"]["names"]:
             other = databases.setdefault(each["name"], name)
             if other != name and "--read-only" not in asked.options:
@@ -143,7 +142,18 @@ async def _check(target: Target, asked: Asked) -> float:
                     place=name,
                     hint="--read-only plays what only reads",
                 )
-        shortest = min(shortest, (info["last_end_ns"] - info["first_start_ns"]) / 1e9)
+    return seconds
+
+
+async def length_s(target: Target, asked: Asked) -> float:
+    """Of a play: as asked, or as the shortest recording allows. Raises PlanError."""
+    shortest = math.inf
+    for name in asked.recordings:
+        info = await traffic.recording(target, ["info", name])
+        if not info["events"] or not all(each["with_literals"] for each in info["segments"]):
+            raise PlanError("a recording with literals is needed", place=name, hint="record --with-literals")
+        length = (info["last_end_ns"] - info["first_start_ns"]) / 1e9 / asked.speed
+        shortest = min(shortest, length)
     seconds = asked.seconds or math.floor(shortest - asked.warmup_s)
     if seconds < LEAST_S or seconds + asked.warmup_s > shortest + 1:
         raise PlanError(
@@ -166,6 +176,12 @@ class Player:
     asked: Asked
     seconds: float
     listen: Listener
+    #: Whether all are also played together, after they were alone.
+    joint: bool = True
+    #: What a recording is called, where its path says nothing.
+    names: Mapping[str, str] = field(default_factory=dict)
+    #: The server's process, if it is on the target.
+    pid: int | None = None
     done: int = 0
 
     async def alone(self) -> list[dict[str, Played]]:
@@ -196,8 +212,9 @@ class Player:
     async def play(self, names: Sequence[str], copies: int) -> Played:
         """All of them at once."""
         each_s = self.seconds + self.asked.warmup_s
-        plays = self.asked.blocks * (len(self.asked.recordings) + 2)
-        self.listen(" and ".join(names) or "the idle host", each_s * (plays - self.done))
+        plays = self.asked.blocks * (len(self.asked.recordings) + 1 + self.joint)
+        shown = [self.names.get(name, name) for name in names]
+        self.listen(" and ".join(shown) or "the idle host", each_s * (plays - self.done))
         self.done += 1
         if names and self.asked.reset:
             await self._reset()
@@ -208,6 +225,7 @@ class Player:
             f"{self.seconds:g}s",
             *self.asked.options,
         ]
+        words += ["--speed", f"{self.asked.speed:g}"] if self.asked.speed != 1 else []
         words += ["--sessions", f"x{copies}"] if copies > 1 else []
         replayed = {name: Replayed() for name in names}
         async with self._sampled() as records:
@@ -220,7 +238,7 @@ class Player:
                 )
             else:
                 await asyncio.sleep(self.seconds + 2)
-        return _played(replayed, records)
+        return _played(replayed, records, self.pid)
 
     async def _reset(self) -> None:
         done = await self.target.run(["sh", "-c", self.asked.reset], timeout_s=None, check=False)
@@ -256,7 +274,9 @@ class Player:
             await asyncio.gather(reading, return_exceptions=True)
 
 
-def _played(replayed: Mapping[str, Replayed], records: Sequence[Mapping[str, Any]]) -> Played:
+def _played(
+    replayed: Mapping[str, Replayed], records: Sequence[Mapping[str, Any]], pid: int | None
+) -> Played:
     samples = Samples.of_records(records)
     if len(samples) < 2:
         raise NothingMeasured("the host was not sampled")
@@ -266,9 +286,16 @@ def _played(replayed: Mapping[str, Replayed], records: Sequence[Mapping[str, Any
     stop = min((end["window_end_ns"] for end in ends), default=int(samples.t_ns.max()))
     if stop - start < LEAST_S * 0.8e9:
         raise NothingMeasured(f"the recordings were played together for only {(stop - start) / 1e9:.1f} s")
-    found = used(OverTime(samples, np.array([start, stop]) / 1e9))
+    over = OverTime(samples, np.array([start, stop]) / 1e9)
+    found = used(over)
+    if pid is not None and (own := of_process(over, pid)) is not None:
+        found[Part.SERVER] = own
     return Played(
-        {each: float(found[each][0]) for each in ADDING if each in found and math.isfinite(found[each][0])},
+        {
+            each: float(found[each][0])
+            for each in (*ADDING, Part.SERVER)
+            if each in found and math.isfinite(found[each][0])
+        },
         {name: ns / 1e9 for name, each in replayed.items() if (ns := each.percentile_ns("p99")) is not None},
         {name: each.statements / each.length_s for name, each in replayed.items()},
         {name: each.errors for name, each in replayed.items()},
@@ -304,12 +331,7 @@ def measured(prediction: Prediction, together: Sequence[Played]) -> Interval:
         values = [play.per_s[name] for play in together]
     else:
         values = [play.used.get(Resource(quantity), math.nan) for play in together]
-    mean = math.fsum(values) / len(values)
-    if len(values) < 2:
-        return Interval(mean, None, None)
-    variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
-    half = t_quantile(len(values) - 1, 0.05) * math.sqrt(variance / len(values))
-    return Interval(mean, mean - half, mean + half)
+    return arithmetic(values)
 
 
 def _is_slow(asked: Asked, p99_s: Sequence[float]) -> bool:

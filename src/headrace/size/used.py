@@ -222,13 +222,24 @@ def _cpu(over: Counters) -> Iterator[tuple[str, Floats | None]]:
 
 def _server(over: Counters) -> Floats | None:
     names = [name for name in over.labels("process", "utime_ticks") if name.partition("/")[2] in SERVERS]
-    rates = [over.rate("process", f"{kind}_ticks", name) for name in names for kind in ("utime", "stime")]
-    known = [rate for rate in rates if rate is not None]
+    known = _ticks(over, names)
     if not known:
         return None
     # Calls are counted on one server: with several at a time, as in tests, nothing tells which is its process.
     alone = np.isfinite(np.array(known)).sum(axis=0) <= 2
     return np.where(alone, _quietly(np.nansum, known) / TICKS_S, np.nan)
+
+
+def of_process(over: Counters, pid: int) -> Floats | None:
+    """Cores that a process uses, by its number."""
+    names = [name for name in over.labels("process", "utime_ticks") if name.partition("/")[0] == str(pid)]
+    known = _ticks(over, names)
+    return _quietly(np.nansum, known) / TICKS_S if known else None
+
+
+def _ticks(over: Counters, names: list[str]) -> list[Floats]:
+    rates = [over.rate("process", f"{kind}_ticks", name) for name in names for kind in ("utime", "stime")]
+    return [rate for rate in rates if rate is not None]
 
 
 def _quietly(how: Callable[..., Floats], rows: list[Floats]) -> Floats:

@@ -73,8 +73,8 @@ async def listing(site: Site, asked: Asked) -> Listing:
         Column("knee_from", "How the knee is known", "text"),
     )
     note = (
-        "The highest minute of a day, of the whole history. Packets and devices have a limit only with "
-        "`headrace size full --ladder`, and a knee is measured only by a sweep."
+        "The highest minute of a day, over the whole history. headrace size full also takes limits of packets and "
+        "devices from headrace ladder, and knees from headrace sweep."
     )
     return Listing(columns, rows, note, "No host has a history of its use yet.")
 

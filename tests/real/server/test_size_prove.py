@@ -80,3 +80,32 @@ def test_two_recordings_are_predicted_and_then_played_together(
 
     shared = headrace("size", "prove", str(shop), str(shop), *words)
     assert (shared.returncode, "--sessions x2" in shared.stderr) == (3, True), shared.stderr
+
+
+def test_classes_that_always_come_together_are_measured_apart(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cheap statement and a dear one after each other, in one session: no statistics can tell them apart."""
+    dear = "SELECT SUM(k) FROM t WHERE k % 7 = {}"
+    said = []
+    for n in range(SECONDS * 40):
+        said.append(Said(n % SESSIONS, n / 40, 1e-4, f"SELECT k FROM t WHERE id = {n + 1}", "shop"))
+        said.append(Said(n % SESSIONS, n / 40 + 1e-3, 1e-4, dear.format(n % 7), "shop"))
+    recording = record(slow_log(tmp_path / "both.log", said), tmp_path / "both.rec")
+    words = ["--mysql-socket", server.socket, "--mysql-user", "root", "--blocks", "2", "--warmup", "1s"]
+    done = headrace("size", "measure", str(recording), *words, "--json")
+    assert done.returncode == 0, done.stderr
+    classes = json.loads(done.stdout)["classes"]
+    cost = {each["text"]: each["costs"]["cpu_server"]["estimate"] for each in classes}
+    assert len(cost) == 2
+    by_dearness = sorted(cost, key=lambda text: cost[text])
+    assert "sum" in by_dearness[1].lower()
+    # 5,000 rows against one.
+    assert cost[by_dearness[1]] > 3 * cost[by_dearness[0]]
+    # Exactly what was recorded was played, and nothing is left of the parts.
+    assert all(each["per_s"] == pytest.approx(40, rel=0.25) for each in classes)
+    assert not list(Path("/var/tmp").glob("headrace-*/*.rec"))
+
+    unknown = headrace("size", "measure", str(recording), *words, "--class", "nothing")
+    assert unknown.returncode == 3
+    assert "no class of" in unknown.stderr
