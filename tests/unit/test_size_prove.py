@@ -294,6 +294,15 @@ def test_recordings_that_cannot_be_played_together_are_refused(
     assert plays.log == []
 
 
+def test_what_cannot_be_kept_or_played_is_said_before_anything_is_played(plays: Plays) -> None:
+    with pytest.raises(PlanError, match="same rows"):
+        plays.run(copies=2)
+    predictions.path().mkdir(parents=True)
+    with pytest.raises(StoreError, match="Is a directory"):
+        plays.run()
+    assert plays.log == []
+
+
 def test_what_only_reads_may_share_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Plays(monkeypatch, {"a": INFO, "b": INFO}).run(options=("--read-only",)).holds
 

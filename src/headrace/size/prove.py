@@ -102,6 +102,8 @@ class Proof:
 
 async def prove(target: Target, asked: Asked, login: ServerLogin, listen: Listener) -> Proof:
     """Raises PlanError for recordings that cannot be played together, WorkloadFailed if one fails alone."""
+    # Before minutes are spent on what could not be kept.
+    allowances = predictions.allowances(predictions.every())
     agent = await Agent.install(target)
     facts = HostFacts(await agent.facts(login))
     seconds = await _check(target, asked)
@@ -109,7 +111,6 @@ async def prove(target: Target, asked: Asked, login: ServerLogin, listen: Listen
     alone = await player.alone()
     proof_id = new_id()
     blocks = [block_of(plays) for plays in alone]
-    allowances = predictions.allowances(predictions.every())
     foreseen = foresee(blocks, asked.copies, float(facts.cpu_count), allowances)
     plan = [f"{asked.copies} x {name}" for name in asked.recordings]
     predictions.keep(proof_id, time.time(), target.name, plan, foreseen)
@@ -130,6 +131,12 @@ async def prove(target: Target, asked: Asked, login: ServerLogin, listen: Listen
 
 async def _check(target: Target, asked: Asked) -> float:
     """The length of a play."""
+    if asked.copies > 1 and not {"--read-only", "--scale-writes"} & set(asked.options):
+        raise PlanError(
+            "copies of a session write to the same rows, and wait for each other",
+            place=f"--sessions x{asked.copies}",
+            hint="--read-only, or --scale-writes if that is meant",
+        )
     seconds = await length_s(target, asked)
     databases: dict[str, str] = {}
     for name in asked.recordings:
