@@ -361,7 +361,7 @@ def test_a_class_costs_what_it_adds_to_the_idle_host(plays: Plays, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    "words", [["a", "a"], ["a", "--sessions", "2"], ["a", "--p99", "5"], ["a", "--blocks", "1"]]
+    "words", [["a", "a"], ["a", "--sessions", "2"], ["a", "--p99", "5"], ["a", "--blocks", "2"]]
 )
 def test_bad_words_are_refused(words: list[str]) -> None:
     assert CliRunner().invoke(app, ["size", "prove", *words]).exit_code != 0

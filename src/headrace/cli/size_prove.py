@@ -28,7 +28,7 @@ class PlayOptions:
     """How they are played."""
 
     blocks: Annotated[
-        int, typer.Option(min=2, max=100, help="How often each is played alone, and all together.")
+        int, typer.Option(min=3, max=100, help="How often each is played alone, and all together.")
     ] = 3
     duration: Annotated[
         str, typer.Option(metavar="TIME", help="Length of a play [as long as the shortest recording].")
@@ -115,7 +115,7 @@ def measure(
         typer.Option("--class", metavar="ID", help="This class, as `headrace digest` names it; repeatable."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, max=50, help="Classes with the most time.")] = 5,
-    blocks: Annotated[int, typer.Option(min=2, max=100, help="How often each is played.")] = 3,
+    blocks: Annotated[int, typer.Option(min=3, max=100, help="How often each is played.")] = 3,
     duration: Annotated[
         str, typer.Option(metavar="TIME", help="Length of a play [as long as the recording].")
     ] = "",

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from headrace.errors import PlanError
+from headrace.model import ServerLogin
+from headrace.report import html
+from headrace.report.size.prove import page_of
 from headrace.size import predictions
+from headrace.size.measure import Measured, measure
+from headrace.size.prove import Asked, prove
+from headrace.target.local import LocalTarget
 from tests.commands import headrace
 from tests.programs import has
 from tests.replays import Said, record, slow_log
 from tests.servers import Server, mariadb
+
+T = TypeVar("T")
 
 SECONDS, SESSIONS, ROWS = 7, 4, 5000
 RATES = {"shop": 300, "blog": 60}
@@ -49,21 +59,27 @@ def recorded(folder: Path, database: str, sql: Callable[[random.Random], str]) -
     return record(slow_log(folder / f"{database}.log", said), folder / f"{database}.rec")
 
 
+async def on_here(work: Callable[[LocalTarget], Awaitable[T]]) -> T:
+    target = LocalTarget()
+    await target.connect()
+    try:
+        return await work(target)
+    finally:
+        await target.close()
+
+
 def test_two_recordings_are_predicted_and_then_played_together(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     shop = recorded(tmp_path, "shop", lambda dice: f"SELECT k FROM t WHERE id = {dice.randint(1, ROWS)}")
     blog = recorded(tmp_path, "blog", lambda dice: f"UPDATE t SET k = {dice.random():.4f} * 9 WHERE id < 9")
-    page = tmp_path / "proof.html"
-    words = ["--mysql-socket", server.socket, "--mysql-user", "root", "--blocks", "2", "--warmup", "1s"]
-    done = headrace("size", "prove", str(shop), str(blog), *words, "--json", "--html", str(page))
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["holds"]
+    asked = Asked((str(shop), str(blog)), blocks=2, warmup_s=1)
+    login = ServerLogin(socket=server.socket, user="root")
+    proof = asyncio.run(on_here(lambda target: prove(target, asked, login, lambda what, left_s: None)))
+    assert proof.holds
     outcomes = {
-        (each["prediction"]["what"], each["prediction"]["quantity"]): each["measured"]["estimate"]
-        for each in found["outcomes"]
+        (each.prediction.what, each.prediction.quantity): each.measured.estimate for each in proof.outcomes
     }
     assert outcomes["", "cpu"] > 0
     for path in (shop, blog):
@@ -74,12 +90,9 @@ def test_two_recordings_are_predicted_and_then_played_together(
     kept = predictions.every()
     assert {(each.prediction.what, each.prediction.quantity): each.measured for each in kept} == outcomes
     assert server.sql("SELECT COUNT(*) FROM blog.t WHERE id < 9 AND k < 10")[0][0] == 8
-    assert "Together on one host" in page.read_text()
+    assert "Together on one host" in html.render(page_of(proof))
     told = headrace("size", "predictions")
     assert f"of {len(kept)} predictions lay in their 95% interval" in told.stdout
-
-    shared = headrace("size", "prove", str(shop), str(shop), *words)
-    assert (shared.returncode, "--sessions x2" in shared.stderr) == (3, True), shared.stderr
 
 
 def test_classes_that_always_come_together_are_measured_apart(
@@ -92,20 +105,24 @@ def test_classes_that_always_come_together_are_measured_apart(
         said.append(Said(n % SESSIONS, n / 40, 1e-4, f"SELECT k FROM t WHERE id = {n + 1}", "shop"))
         said.append(Said(n % SESSIONS, n / 40 + 1e-3, 1e-4, dear.format(n % 7), "shop"))
     recording = record(slow_log(tmp_path / "both.log", said), tmp_path / "both.rec")
-    words = ["--mysql-socket", server.socket, "--mysql-user", "root", "--blocks", "2", "--warmup", "1s"]
-    done = headrace("size", "measure", str(recording), *words, "--json")
-    assert done.returncode == 0, done.stderr
-    classes = json.loads(done.stdout)["classes"]
-    cost = {each["text"]: each["costs"]["cpu_server"]["estimate"] for each in classes}
+    asked = Asked((str(recording),), blocks=2, warmup_s=1)
+    login = ServerLogin(socket=server.socket, user="root")
+
+    def measured(*wanted: str) -> Measured:
+        return asyncio.run(
+            on_here(lambda target: measure(target, asked, login, wanted, 5, lambda what, left_s: None))
+        )
+
+    classes = measured().classes
+    cost = {each.text: each.costs["cpu_server"].estimate for each in classes}
     assert len(cost) == 2
     by_dearness = sorted(cost, key=lambda text: cost[text])
     assert "sum" in by_dearness[1].lower()
     # 5,000 rows against one.
     assert cost[by_dearness[1]] > 3 * cost[by_dearness[0]]
     # Exactly what was recorded was played, and nothing is left of the parts.
-    assert all(each["per_s"] == pytest.approx(40, rel=0.25) for each in classes)
+    assert all(each.per_s == pytest.approx(40, rel=0.25) for each in classes)
     assert not list(Path("/var/tmp").glob("headrace-*/*.rec"))
 
-    unknown = headrace("size", "measure", str(recording), *words, "--class", "nothing")
-    assert unknown.returncode == 3
-    assert "no class of" in unknown.stderr
+    with pytest.raises(PlanError, match="no class of"):
+        measured("nothing")
