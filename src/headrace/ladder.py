@@ -11,6 +11,7 @@ from headrace.agent import Agent
 from headrace.analysis.ladder import Ladder, read
 from headrace.snapshot import state_path
 from headrace.target import Target
+from headrace.whole import write_whole
 
 #: A read of this row is alone on the device.
 ALONE = "device_read"
@@ -40,9 +41,7 @@ def remember(target: str, measured: Ladder) -> None:
     # That it cannot be kept is no reason to lose the table.
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.part")
-        draft.write_text(json.dumps(known, indent=1))
-        draft.replace(path)
+        write_whole(path, json.dumps(known, indent=1))
 
 
 def remembered(target: str) -> dict[str, float]:

@@ -24,6 +24,7 @@ from headrace.digests import table as tables
 from headrace.digests.merge import merge
 from headrace.digests.table import ALL, Rows
 from headrace.errors import Refused, StoreError
+from headrace.whole import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,11 +103,8 @@ def review(folder: Path, name: str, noted: Review) -> None:
     """Store the review of a class; an earlier one is replaced."""
     content: Mapping[str, Review] = {**reviews(folder), name: noted}
     path = folder / _REVIEW
-    draft = path.with_name(f".{_REVIEW}.part")
+    text = json.dumps({key: asdict(each) for key, each in sorted(content.items())}, indent=1) + "\n"
     try:
-        draft.write_text(
-            json.dumps({key: asdict(each) for key, each in sorted(content.items())}, indent=1) + "\n"
-        )
-        draft.replace(path)
+        write_whole(path, text)
     except OSError as error:
         raise StoreError(f"cannot be written: {error.strerror or error}", place=str(path)) from error

@@ -18,6 +18,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
 from headrace.errors import PlanError, Refused, StoreError
+from headrace.whole import write_whole
 
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1024
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
@@ -98,16 +99,10 @@ class Users:
         self._save({key: value for key, value in self._lines.items() if key != name})
 
     def _save(self, lines: Mapping[str, tuple[Role, str]]) -> None:
-        draft = self.path.with_name(f".{self.path.name}.part")
+        text = "".join(f"{name} {role.word} {hashed}\n" for name, (role, hashed) in lines.items())
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            draft.unlink(missing_ok=True)
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.writelines(f"{name} {role.word} {hashed}\n" for name, (role, hashed) in lines.items())
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self.path)
+            write_whole(self.path, text, 0o600)
         except OSError as error:
             raise StoreError(f"cannot be written: {error.strerror}", place=str(self.path)) from error
         self._read_at = None
