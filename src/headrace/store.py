@@ -17,6 +17,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -323,12 +324,9 @@ class ExperimentFolder:
         Each view has the columns of its schema and ``trial``, the trial's number. Filters on ``trial``
         and ``sampler`` are pushed down, so a query reads only the row groups it needs.
         """
-        import duckdb
-
         from headrace.arrow import INTERVALS, LATENCY, SAMPLES
 
-        connection = duckdb.connect(":memory:")
-        connection.execute("SET memory_limit = '1GB'")
+        connection = _engine(os.getpid()).cursor()
         for name, schema in (("intervals", INTERVALS), ("latency", LATENCY), ("samples", SAMPLES)):
             files = sorted(str(p) for p in (self.path / "trials").glob(f"[0-9]*/{name}.parquet"))
             if files:
@@ -336,9 +334,21 @@ class ExperimentFolder:
             else:
                 columns = ", ".join(f"NULL::{_SQL_TYPES[str(f.type)]} AS {f.name}" for f in schema)
                 connection.execute(
-                    f"CREATE VIEW {name} AS SELECT {columns}, NULL::INTEGER AS trial WHERE false"
+                    f"CREATE TEMP VIEW {name} AS SELECT {columns}, NULL::INTEGER AS trial WHERE false"
                 )
         return connection
+
+
+@cache
+def _engine(pid: int) -> duckdb.DuckDBPyConnection:
+    """What all connections of this process run on: a new engine takes longer than most questions to it.
+
+    Temporary views and tables belong to one connection. A forked process has none of its parent's threads.
+    """
+    import duckdb
+
+    # More threads only cost memory: reading is bound by decoding.
+    return duckdb.connect(":memory:", config={"memory_limit": "1GB", "threads": 2})
 
 
 #: Arrow's name of a type -> DuckDB's.
@@ -352,7 +362,7 @@ def _design_text(design: Design) -> str:
 def _view_sql(name: str, files: list[str]) -> str:
     listed = ", ".join("'" + f.replace("'", "''") + "'" for f in files)
     return (
-        f"CREATE VIEW {name} AS SELECT * EXCLUDE (filename), "
+        f"CREATE TEMP VIEW {name} AS SELECT * EXCLUDE (filename), "
         f"CAST(parse_filename(parse_dirpath(filename)) AS INTEGER) AS trial "
         f"FROM read_parquet([{listed}], filename = true)"
     )

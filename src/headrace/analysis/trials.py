@@ -201,7 +201,7 @@ def window_seconds(record: TrialRecord) -> float:
 
 
 def _register_windows(connection: duckdb.DuckDBPyConnection, records: Sequence[TrialRecord]) -> None:
-    connection.execute("CREATE TABLE windows (trial INTEGER, seconds DOUBLE)")
+    connection.execute("CREATE TEMP TABLE windows (trial INTEGER, seconds DOUBLE)")
     if records:
         rows = [(record.number, window_seconds(record)) for record in records]
         connection.executemany("INSERT INTO windows VALUES (?, ?)", rows)

@@ -154,7 +154,8 @@ def class_totals(reader: Reader, hosts: Sequence[str], span: Range, source: str)
         "classes",
         _CLASSES,
         f"SELECT class, {_CLASS_SUMS}, list_distinct(flatten(list(databases))) AS databases, "
-        "list_distinct(flatten(list(hosts))) AS hosts FROM lots WHERE source = $source GROUP BY class",
+        "list_distinct(flatten(list(hosts))) AS hosts FROM lots WHERE source = $source "
+        "GROUP BY class ORDER BY class",
         hosts,
         span,
         source=source,

@@ -27,8 +27,12 @@ _HIDING = {
 
 def clean(text: object) -> str:
     """Captured text with control and direction characters as visible escapes (``\\x1b``), newlines as blanks."""
+    whole = str(text)
+    # Almost all text stays as it is: Unicode counts none of the others as printable.
+    if type(whole) is str and whole.isprintable():
+        return whole
     shown = []
-    for character in str(text):
+    for character in whole:
         if character in "\n\t\r":
             shown.append(" ")
         elif unicodedata.category(character) in ("Cc", "Cs") or ord(character) in _HIDING:

@@ -124,9 +124,6 @@ def gather(folder: ExperimentFolder, analysis: Analysis, responses: Mapping[int,
     representatives = _representatives(analysis, records, responses)
     try:
         with folder.database() as connection:
-            connection.execute(
-                "SET threads = 2"
-            )  # more threads only cost memory: reading is bound by decoding
             return _read(connection, folder, analysis, records, responses, representatives)
     except duckdb.Error as error:
         raise StoreError(f"a table cannot be read: {error}", place=str(folder.path)) from error
