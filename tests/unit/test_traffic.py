@@ -30,8 +30,12 @@ def events() -> list[Event]:
     return digests.traffic(7, 20_000)
 
 
-def test_figures_are_those_of_the_events(events: list[Event]) -> None:
-    found = digest(events)
+@pytest.fixture(scope="module")
+def found(events: list[Event]) -> Digest:
+    return digest(events)
+
+
+def test_figures_are_those_of_the_events(events: list[Event], found: Digest) -> None:
     for each in found.classes:
         times = sorted(e.response_ns or 0 for e in events if f"{e.klass:016x}" == each.name)
         assert each.count == len(times)
@@ -75,10 +79,9 @@ def test_apdex_counts_satisfied_whole_and_tolerated_half() -> None:
     assert traffic.satisfaction(digest([Event(START_NS, 0, None)]).all, MS) is None
 
 
-def test_a_distribution_has_every_call_once(events: list[Event]) -> None:
-    found = digest(events).all
+def test_a_distribution_has_every_call_once(events: list[Event], found: Digest) -> None:
     for steps in (1, 2, 10):
-        bars = traffic.distribution(found.response, steps)
+        bars = traffic.distribution(found.all.response, steps)
         assert sum(bar.count for bar in bars) == len(events)
         assert bars[0].count
         assert bars[-1].count
@@ -96,8 +99,7 @@ def test_a_distribution_has_every_call_once(events: list[Event]) -> None:
 
 
 @pytest.mark.parametrize("order", sorted(traffic.ORDERS))
-def test_every_order_ranks_every_class(order: str, events: list[Event]) -> None:
-    found = digest(events)
+def test_every_order_ranks_every_class(order: str, found: Digest) -> None:
     ranked = traffic.ranked(found, order)
     keys = [traffic.ORDERS[order](each) for each in ranked]
     assert keys == sorted(keys, reverse=True)
@@ -201,8 +203,7 @@ def test_a_course_has_holes_where_nothing_ran() -> None:
     assert joined.mean_ns[0] == 1.5 * MS
 
 
-def test_a_heat_map_has_every_call_once(events: list[Event]) -> None:
-    found = digest(events)
+def test_a_heat_map_has_every_call_once(events: list[Event], found: Digest) -> None:
     for most in (512, 7):
         start_ns, width_ns, edges, cells = traffic.heat_rows(found, 4, most)
         assert cells.sum() == len(events)
