@@ -36,7 +36,8 @@ OTHER: dict[str, Callable[[], bool]] = {
     "zram": lambda: Path("/sys/class/zram-control").exists(),
     "ray": lambda: importlib.util.find_spec("ray") is not None,
 }
-#: Files of ``real`` that ask for a rate or what is saturated: a neighbour would change it. They run one by one.
+#: Files of ``real`` that ask for a rate or what is saturated: a neighbour would change it. They run one by one,
+#: except for tests that are marked ``beside``.
 ALONE = {
     "real/devices": ("test_hunt_devices", "test_hunt_filesystem"),
     "real/server": (
@@ -103,7 +104,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     ]
     if folder.startswith("real/") or "chromium" in needs:
         item.add_marker("real")
-    if item.path.stem in ALONE.get(folder, ()):
+    if item.path.stem in ALONE.get(folder, ()) and not item.get_closest_marker("beside"):
         item.add_marker("alone")
     lacking = [name for name in needs if name in MISSING or (name not in OTHER and not has(name))]
     if lacking:

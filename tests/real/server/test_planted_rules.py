@@ -367,6 +367,7 @@ def test_a_data_directory_mounted_read_only(maria: Server) -> None:
     assert "read-only" in finding.hit.summary
 
 
+@pytest.mark.beside
 @needs_root
 def test_a_file_system_that_fills(folder: Path) -> None:
     image, mount = folder / "image", folder / "full"
@@ -400,6 +401,7 @@ def test_a_file_system_that_fills(folder: Path) -> None:
     assert "sets no maximum" in found_by(found, "LIM09").hit.summary
 
 
+@pytest.mark.beside
 @needs_root
 def test_a_resolver_that_does_not_answer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"hr-planted-{os.getpid()}"
@@ -438,6 +440,7 @@ def test_a_resolver_that_does_not_answer(folder: Path, monkeypatch: pytest.Monke
     assert finding.hit.remedies[0].settings == {"server.skip_name_resolve": True}
 
 
+@pytest.mark.beside
 def test_a_thread_pool_that_is_too_small(folder: Path) -> None:
     options = ("--thread-handling=pool-of-threads", "--thread-pool-size=1", "--thread-pool-max-threads=4")
     with mariadb(folder / "p", *options) as server:
@@ -448,6 +451,7 @@ def test_a_thread_pool_that_is_too_small(folder: Path) -> None:
     assert finding.hit.remedies[0].settings["server.thread_pool_max_threads"] == 65_536
 
 
+@pytest.mark.beside
 def test_a_node_without_quorum(folder: Path) -> None:
     if not Path(GALERA).exists():
         pytest.skip(f"no {GALERA}")

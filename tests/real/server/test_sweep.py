@@ -140,6 +140,7 @@ def test_ctrl_c_restores_the_host_at_once_and_other_passes_are_another_design(
     assert "a different design" in err
 
 
+@pytest.mark.beside
 def test_a_first_level_that_fails_ends_it_with_the_reason(bench: Callable[[str], Bench]) -> None:
     broken = OLTP.replace("levels = [1, 2, 3, 4, 6, 8]", "max = 64")
     lab = sweeping(bench(broken + '\n[base]\n"server.innodb_no_such_thing" = 1\n'))
@@ -151,6 +152,7 @@ def test_a_first_level_that_fails_ends_it_with_the_reason(bench: Callable[[str],
     assert "Traceback" not in err
 
 
+@pytest.mark.beside
 def test_an_objective_that_cannot_be_read_ends_it_before_anything_is_touched(
     bench: Callable[[str], Bench],
 ) -> None:
@@ -161,6 +163,7 @@ def test_an_objective_that_cannot_be_read_ends_it_before_anything_is_touched(
     assert not lab.output.exists()
 
 
+@pytest.mark.beside
 def test_run_and_plan_show_know_a_plan_that_sweeps(bench: Callable[[str], Bench]) -> None:
     lab = sweeping(bench(FIO + 'objective = ["p99<10"]\n'))
     command = [sys.executable, "-m", "headrace"]

@@ -74,11 +74,14 @@ def follow(page: str, folder: Path, sockets: dict[str, str]) -> subprocess.Compl
     )
 
 
+@pytest.mark.beside
 def test_every_tutorial_is_followed() -> None:
     assert {path.stem for path in TUTORIALS} == set(SHOWN)
 
 
-@pytest.mark.parametrize("name", ["prove-a-change", "saturation-point"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("prove-a-change", marks=pytest.mark.beside), "saturation-point"]
+)
 def test_a_tutorial_with_a_private_server(name: str, folder: Path) -> None:
     page = (ROOT / "docs" / "tutorials" / f"{name}.md").read_text()
     # Not the default scratch directory, which another run on this machine may use.
@@ -89,7 +92,9 @@ def test_a_tutorial_with_a_private_server(name: str, folder: Path) -> None:
         assert text in done.stdout
 
 
-@pytest.mark.parametrize("name", ["find-the-bottleneck", "apply-and-roll-back"])
+@pytest.mark.parametrize(
+    "name", ["find-the-bottleneck", pytest.param("apply-and-roll-back", marks=pytest.mark.beside)]
+)
 def test_a_tutorial_with_a_running_server(name: str, folder: Path) -> None:
     with mariadb(folder / "server") as server:
         before = server.sql("SELECT @@innodb_io_capacity")
@@ -101,6 +106,7 @@ def test_a_tutorial_with_a_running_server(name: str, folder: Path) -> None:
         assert server.sql("SELECT @@innodb_io_capacity") == before
 
 
+@pytest.mark.beside
 def test_the_tutorial_about_an_upgrade(folder: Path) -> None:
     with (
         mariadb(folder / "production") as production,
