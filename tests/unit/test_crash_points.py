@@ -114,7 +114,7 @@ def test_at_every_change_of_a_file(
 ) -> None:
     whole = short(tmp_path / "whole", monkeypatch)
     with fault(whole.output.parent, 0, error, monkeypatch) as counted:
-        whole.sound()
+        whole.sound("--json")
     trials = whole.trials()
     assert counted.seen > 50
     for at in range(1, counted.seen + 1):
@@ -123,7 +123,7 @@ def test_at_every_change_of_a_file(
             contextlib.suppress(Killed, BaseExceptionGroup),
             fault(bench.output.parent, at, error, monkeypatch) as found,
         ):
-            answer = bench.run()
+            answer = bench.run("--json")
             assert error is OSError, "it was not killed"
             # What only tidies up may fail.
             full = (
@@ -133,7 +133,7 @@ def test_at_every_change_of_a_file(
             assert answer.exit_code == 0 or full, (at, answer.exception)
         assert found.seen >= at
         before, measured = committed(bench), list(bench.host.measured)
-        bench.sound()
+        bench.sound("--json")
         assert bench.trials() == trials, at
         assert all(r.state is TrialState.COMPLETE for r in bench.folder.trials())
         again = set(bench.host.measured[len(measured) :])
