@@ -30,7 +30,7 @@ test-real: ## every other test, on real servers, hosts, virtual machines, device
 	@scripts/setup tests
 	HEADRACE_SIMULATE=20000 $(SIMULATE) --include-ignored
 	$(TOGETHER) -m 'not alone and (slow or (real and not path))'; code=$$?; \
-	scripts/tests -m alone && exit $$code
+	scripts/tests -m alone tests/real && exit $$code
 
 check: ## format, lint, types, import directions
 	cargo fmt --check
