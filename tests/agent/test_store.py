@@ -164,6 +164,24 @@ def test_views_have_the_trials_number_and_survive_no_trials(tmp_path: Path) -> N
     assert rows == [(1, 1.0), (12, 12.0)]
 
 
+def test_connections_open_at_a_time_each_see_their_own_experiment(tmp_path: Path) -> None:
+    """They share an engine, and a program that serves pages opens several."""
+    whole = synthetic.make(
+        tmp_path / "whole", synthetic.Shape(effects={"A": 1.0, "B": 2.0}, blocks=2, seconds=2)
+    )
+    empty = folder(tmp_path)
+    count = "SELECT count(DISTINCT trial) FROM intervals"
+    with whole.database() as one, empty.database() as other, whole.database() as third:
+        other.execute("CREATE TEMP TABLE windows (trial INTEGER)")
+        third.execute("CREATE TEMP TABLE windows (trial INTEGER)")
+        found = [connection.execute(count).fetchone() for connection in (one, other, third)]
+    trials = (len(whole.trials()),)
+    assert trials > (3,)
+    assert found == [trials, (0,), trials]
+    with empty.database() as after:
+        assert after.execute(count).fetchone() == (0,)
+
+
 def test_a_second_experiment_does_not_overwrite_the_first(tmp_path: Path) -> None:
     folder(tmp_path)
     with pytest.raises(Busy):
