@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from headrace import toml
 from headrace.errors import PlanError
 from headrace.fleet.host import FAN_OUT, FAN_OUT_JUMP, HOST_TIMEOUT_S, Host, Inventory
 from headrace.fleet.ranges import expand
@@ -86,8 +86,8 @@ def load(text: str, defaults: Mapping[str, Any] | None = None) -> Inventory:
 
 def _checked(path: Path, defaults: Mapping[str, Any]) -> FleetTable:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        content = toml.parse(toml.read(path))
+    except (OSError, ValueError) as error:
         raise PlanError(f"not TOML: {error}", place=str(path)) from error
     if not isinstance(content.get("fleet"), dict):
         raise PlanError("has no [fleet]", place=str(path))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from headrace import toml
 from headrace.errors import PlanError
 from headrace.plan.sweep import SweepTable
 from headrace.plan.tables import (
@@ -57,12 +57,12 @@ class PlanFile:
 def load(path: Path) -> PlanFile:
     """Read and check a plan file. Raises PlanError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = toml.read(path)
     except FileNotFoundError as error:
         raise PlanError(
             "no such file", place=str(path), hint="the examples are listed by `headrace plan list`"
         ) from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise PlanError(f"cannot be read: {error}", place=str(path)) from error
     return PlanFile(parse(text, str(path)), text, str(path))
 
@@ -70,8 +70,8 @@ def load(path: Path) -> PlanFile:
 def parse(text: str, place: str) -> Plan:
     """Check a plan's text. ``place`` is the file's name for errors."""
     try:
-        content = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also of thousands of digits, or of thousands of brackets
+        content = toml.parse(text)
+    except ValueError as error:  # also of thousands of digits
         raise PlanError(f"not valid TOML: {error}", place=place) from error
     own = [table for table in ("sweep", "tune") if table in content]
     if own:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from headrace import whole
+from headrace import toml, whole
 from headrace.errors import DiskFull, PlanError, StoreError
 
 T = TypeVar("T", bound=BaseModel)
@@ -59,11 +58,12 @@ def secret(path: Path) -> str:
 def settings(path: Path) -> tuple[Mapping[str, Any], Path]:
     """The content of a TOML file, and its folder: other files are named relative to it. Raises PlanError."""
     try:
-        with path.open("rb") as file:
-            content = tomllib.loads(file.read(MOST_BYTES).decode("utf-8"))
+        content = toml.parse(toml.read(path))
     except OSError as error:
         raise PlanError(f"cannot be read: {error.strerror or error}", place=str(path)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+    except toml.LimitError as error:
+        raise PlanError(str(error), place=str(path)) from None
+    except ValueError:
         # The parser's message may quote the line.
         raise PlanError("not TOML", place=str(path), hint="headrace docs tell") from None
     return content, path.parent
