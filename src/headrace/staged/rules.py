@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from headrace import toml
 from headrace.analysis.guards import Limits
 from headrace.analysis.paired import LEAST_BEFORE
 from headrace.errors import PlanError
@@ -145,14 +145,14 @@ def load(path: Path | None) -> Rules:
     if path is None:
         return Rules(stage=STAGES)
     try:
-        content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = toml.parse(toml.read(path))
         rules = Rules(**content)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise PlanError(f"not TOML: {error}", place=str(path)) from error
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         raise PlanError(f"{key}: {first['msg'].lower()}", place=str(path)) from error
+    except (OSError, ValueError) as error:
+        raise PlanError(f"not TOML: {error}", place=str(path)) from error
     names = [stage.name for stage in rules.stage]
     if len(set(names)) < len(names):
         raise PlanError("two stages have one name", place=str(path))
