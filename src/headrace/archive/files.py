@@ -4,9 +4,12 @@
                                            /M-<t_s>.parquet    the minutes of an hour, in one file
                                            /h-<t_s>.parquet    an hour
     ROOT/<table>/month=2026-11/host=<host>/d-<t_s>.parquet     a day
+    ROOT/<table>/year=2026/host=<host>/D-<t_s>.parquet         the days of a week, in one file
+                                      /w-<t_s>.parquet         a week
 
 A coarser file is written, then the finer ones that it holds are deleted. In between both exist, so a reader takes
-``M`` in place of the ``m`` that it covers: coverage follows from the names alone.
+``M`` in place of the ``m`` that it covers: coverage follows from the names alone. A ``d`` beside its ``D`` is the
+newer of the two, so it is taken in place of the week's rows of that day.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -29,24 +33,44 @@ from headrace.archive.tables import Table
 from headrace.errors import Busy, DiskFull, StoreError
 from headrace.whole import sync
 
-MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
+MINUTE_S, HOUR_S, DAY_S, WEEK_S = 60, 3600, 86400, 7 * 86400
+#: 1970 began on a Thursday; weeks begin on Mondays.
+FIRST_MONDAY_S = 4 * DAY_S
 #: Kind of file -> how many seconds it covers.
-COVERS_S = {"m": MINUTE_S, "M": HOUR_S, "h": HOUR_S, "d": DAY_S}
+COVERS_S = {"m": MINUTE_S, "M": HOUR_S, "h": HOUR_S, "d": DAY_S, "D": WEEK_S, "w": WEEK_S}
+#: Kind of folder -> how much of a date names it.
+PARTS = {"year": 4, "month": 7, "day": 10}
+#: Width of rows -> kinds of files, those that are taken first in front.
+ORDER = {MINUTE_S: "MmhdD", HOUR_S: "hMmdD", DAY_S: "dDhMm", WEEK_S: "dwDhMm"}
 #: A folder that changed longer ago than this is known by the time of its change.
 SETTLED_NS = 2_000_000_000
 
 
 @dataclass(frozen=True, order=True)
 class File:
-    """One file: ``kind`` is m, M, h or d; it covers ``t_s`` to ``end_s``."""
+    """One file: ``kind`` is m, M, h, d, D or w; it covers ``t_s`` to ``end_s``.
+
+    ``inode`` tells a file from the one that it replaced. ``is_part``: only this day of the file of a week.
+    """
 
     t_s: int
     kind: str
     path: Path
+    inode: int = 0
+    is_part: bool = False
 
     @property
     def end_s(self) -> int:
         return self.t_s + COVERS_S[self.kind]
+
+    def days(self) -> list[File]:
+        """Those of a week, each as a file."""
+        return [File(t_s, "d", self.path, self.inode, True) for t_s in range(self.t_s, self.end_s, DAY_S)]
+
+
+def week_of(t_s: int) -> int:
+    """The start of the week."""
+    return t_s - (t_s - FIRST_MONDAY_S) % WEEK_S
 
 
 class Archive:
@@ -65,7 +89,8 @@ class Archive:
 
     def path(self, table: str, host: str, kind: str, t_s: int) -> Path:
         day = datetime.fromtimestamp(t_s, UTC)
-        part = f"month={day:%Y-%m}" if kind == "d" else f"day={day:%Y-%m-%d}"
+        key = {"d": "month", "D": "year", "w": "year"}.get(kind, "day")
+        part = f"{key}={f'{day:%Y-%m-%d}'[: PARTS[key]]}"
         return self.root / table / part / f"host={_quoted(host)}" / f"{kind}-{t_s}.parquet"
 
     def write(self, table: Table, host: str, kind: str, t_s: int, rows: pa.Table) -> Path:
@@ -74,26 +99,47 @@ class Archive:
         write_whole(rows.cast(table.schema), path, is_private=table.is_private)
         return path
 
+    def write_pieces(self, table: Table, host: str, kind: str, t_s: int, pieces: Iterable[pa.Table]) -> Path:
+        """The same piece by piece, of which only one is in memory at a time."""
+        path = self.path(table.name, host, kind, t_s)
+        with (
+            _whole_file(path, is_private=table.is_private) as file,
+            pq.ParquetWriter(file, table.schema, compression="zstd") as writer,
+        ):
+            for rows in pieces:
+                writer.write_table(rows.cast(table.schema))
+        return path
+
     def hosts(self) -> list[str]:
         """Every host with any history."""
         names = {path.name for path in (self.root / "states").glob("*/host=*")}
         return sorted(unquote(name.removeprefix("host=")) for name in names)
 
     def files(
-        self, table: str, host: str | None = None, since_s: float = 0, until_s: float = 4e9
+        self,
+        table: str,
+        host: str | None = None,
+        since_s: float = 0,
+        until_s: float = 4e9,
+        *,
+        days_suffice: bool = False,
     ) -> list[File]:
-        """All files that overlap the range, in order of time."""
-        first, last = _day(since_s), _day(until_s)
-        found = []
-        for part in listed(self.root / table):
-            key, _, value = part.name.partition("=")
-            width = {"day": 10, "month": 7}.get(key)
-            if width is None or not first[:width] <= value <= last[:width]:
-                continue
-            folders = [part / f"host={_quoted(host)}"] if host is not None else listed(part)
-            for folder in folders:
-                found += [f for f in self._files(folder) if f.t_s < until_s and f.end_s > since_s]
-        return sorted(found)
+        """All files that overlap the range, in order of time. ``days_suffice``: none of a day that is whole."""
+        last = _day(until_s)
+        found: list[File] = []
+        for key, width in PARTS.items():
+            # A week may have begun in the year before.
+            first = _day(since_s - WEEK_S if key == "year" else since_s)
+            whole = _days_of(found) if days_suffice and key == "day" else frozenset()
+            for part in listed(self.root / table):
+                if part.name[: len(key) + 1] != f"{key}=" or part.name[len(key) + 1 :] in whole:
+                    continue
+                if not first[:width] <= part.name[len(key) + 1 :] <= last[:width]:
+                    continue
+                folders = [part / f"host={_quoted(host)}"] if host is not None else listed(part)
+                for folder in folders:
+                    found += [f for f in self._files(folder) if f.t_s < until_s and f.end_s > since_s]
+        return sorted(found, key=lambda f: (f.t_s, f.kind, f.path))
 
     def _files(self, folder: Path) -> tuple[File, ...]:
         """Files of a folder; read again when it changes."""
@@ -144,21 +190,30 @@ class Archive:
 
 
 def write_whole(rows: pa.Table, path: Path, *, is_private: bool = False) -> None:
+    """One table as a file, whole or absent. Raises DiskFull or StoreError."""
+    with _whole_file(path, is_private=is_private) as file:
+        pq.write_table(rows, file, compression="zstd")
+
+
+@contextlib.contextmanager
+def _whole_file(path: Path, *, is_private: bool) -> Iterator[BinaryIO]:
     """Write, fsync, rename, fsync the folder."""
     draft = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if is_private else 0o640)
         with os.fdopen(descriptor, "wb") as file:
-            pq.write_table(rows, file, compression="zstd")
+            yield file
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
         sync(path.parent)
-    except OSError as error:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
-        raise write_error(error, path) from error
+        if isinstance(error, OSError):
+            raise write_error(error, path) from error
+        raise
 
 
 def write_error(error: OSError, path: Path) -> DiskFull | StoreError:
@@ -167,24 +222,39 @@ def write_error(error: OSError, path: Path) -> DiskFull | StoreError:
     return StoreError(f"cannot be written: {error.strerror or error}", place=str(path))
 
 
-def chosen(files: list[File], rows_s: int) -> list[File]:
+def chosen(files: list[File], rows_s: int, since_s: float = 0, until_s: float = 4e9) -> list[File]:
     """Files of one host that together hold each moment once, with rows of ``rows_s`` where they exist.
 
     Time that was not rolled up yet comes from finer files; time whose finer files were deleted from coarser ones.
+    The row of a week is taken only if all of the week is in the range.
     """
-    order = {MINUTE_S: "Mmhd", HOUR_S: "hMmd", DAY_S: "dhMm"}[rows_s]
     taken: list[File] = []
     covered: dict[int, str] = {}
-    for kind in order:
+
+    def take(file: File) -> bool:
+        hours = range(file.t_s // HOUR_S, -(-file.end_s // HOUR_S))
+        # Minutes share their hour with each other, and with nothing else.
+        if not all(covered.get(hour) == file.kind == "m" or hour not in covered for hour in hours):
+            return False
+        taken.append(file)
+        covered.update(dict.fromkeys(hours, file.kind))
+        return True
+
+    for kind in ORDER[rows_s]:
         for file in files:
-            if file.kind != kind:
+            if file.kind != kind or (kind == "w" and not since_s <= file.t_s < file.end_s <= until_s):
                 continue
-            hours = range(file.t_s // HOUR_S, -(-file.end_s // HOUR_S))
-            # Minutes share their hour with each other, and with nothing else.
-            if all(covered.get(hour) == kind == "m" or hour not in covered for hour in hours):
-                taken.append(file)
-                covered.update(dict.fromkeys(hours, kind))
-    return sorted(taken)
+            if not take(file) and kind == "D":
+                for day in file.days():
+                    if day.t_s < until_s and day.end_s > since_s:
+                        take(day)
+    return sorted(taken, key=lambda f: (f.t_s, f.kind, f.path))
+
+
+def _days_of(files: Iterable[File]) -> frozenset[str]:
+    """Days of which there is a row, as their folders are named."""
+    days = [day for file in files for day in (file.days() if file.kind == "D" else [file])]
+    return frozenset(_day(day.t_s) for day in days if day.kind == "d")
 
 
 def _quoted(host: str) -> str:
@@ -205,11 +275,11 @@ def listed(folder: Path) -> list[Path]:
 
 def _files(folder: Path) -> Iterator[File]:
     try:
-        names = os.listdir(folder)
+        entries = list(os.scandir(folder))
     except OSError:
         return
-    for name in names:
-        kind, _, rest = name.partition("-")
+    for entry in entries:
+        kind, _, rest = entry.name.partition("-")
         number, _, ending = rest.partition(".")
         if kind in COVERS_S and ending == "parquet" and number.isdigit():
-            yield File(int(number), kind, folder / name)
+            yield File(int(number), kind, folder / entry.name, entry.inode())

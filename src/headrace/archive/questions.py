@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.archive.files import DAY_S
+from headrace.archive.files import DAY_S, WEEK_S
 from headrace.archive.reader import Range, Reader, percentile
 from headrace.buckets import bucket_bounds
 
@@ -60,6 +60,11 @@ class Heat:
     cells: list[list[float | None]]
 
 
+def _of_class(source: str, name: str) -> dict[str, Any]:
+    """Values of a question: ``class`` is a word of Python's own."""
+    return {"source": source, "class": name}
+
+
 def heat(reader: Reader, host: str, metric: str, span: Range) -> Heat:
     """A metric of a host, a row per core or device."""
     found = chart(reader, host, metric, span, HEAT_POINTS)
@@ -106,7 +111,9 @@ _STATES = (
 
 def states(reader: Reader, hosts: Sequence[str], span: Range) -> list[Row]:
     """Per host: minutes watched, and what limited it for how many of them."""
-    return reader.added("states", _STATES.format("rows"), _STATES.format("lots"), hosts, span)
+    return reader.added(
+        "states", _STATES.format("rows"), _STATES.format("lots"), hosts, span, width_s=span.sums_s
+    )
 
 
 def last_states(reader: Reader, hosts: Sequence[str], span: Range) -> dict[str, Row]:
@@ -131,6 +138,7 @@ def resources(reader: Reader, host: str, span: Range) -> list[Row]:
         "ORDER BY saturated DESC, busy DESC, used DESC NULLS LAST",
         host,
         span,
+        width_s=span.sums_s,
     )
 
 
@@ -158,6 +166,7 @@ def class_totals(reader: Reader, hosts: Sequence[str], span: Range, source: str)
         "GROUP BY class ORDER BY class",
         hosts,
         span,
+        width_s=span.sums_s,
         source=source,
     )
 
@@ -170,6 +179,7 @@ def sources(reader: Reader, hosts: Sequence[str], span: Range) -> list[str]:
         "SELECT source FROM lots GROUP BY source ORDER BY SUM(time_ns) DESC NULLS LAST, source",
         hosts,
         span,
+        width_s=span.sums_s,
     )
     return [row["source"] for row in rows]
 
@@ -193,6 +203,7 @@ def percentiles(
         "SELECT class, bucket, CAST(SUM(n) AS BIGINT) AS n FROM lots GROUP BY ALL) GROUP BY class",
         hosts,
         span,
+        width_s=span.sums_s,
         source=source,
         # In one order, so that the sums of lots are found again.
         classes=sorted(classes),
@@ -213,7 +224,8 @@ def histogram(reader: Reader, hosts: Sequence[str], span: Range, source: str, na
         "GROUP BY bucket ORDER BY bucket",
         hosts,
         span,
-        **{"source": source, "class": name},
+        width_s=span.sums_s,
+        **_of_class(source, name),
     )
     for row in rows:
         low, high = bucket_bounds(row["bucket"])
@@ -231,7 +243,7 @@ def latency_heat(reader: Reader, hosts: Sequence[str], span: Range, source: str,
         "SELECT t, bucket, CAST(SUM(n) AS BIGINT) AS n FROM lots GROUP BY ALL",
         hosts,
         span,
-        **{"source": source, "class": name},
+        **_of_class(source, name),
     )
     times = _times(span, unit)
     at = {t: i for i, t in enumerate(times)}
@@ -294,8 +306,8 @@ def texts(
     """Class -> its text and tables, of these classes or of all. They are written once a day."""
     found: dict[str, Row] = {}
     end = span.until_s + DAY_S
-    # Nearly every class is in the newest files.
-    for since in (span.until_s - DAY_S, span.since_s // DAY_S * DAY_S - DAY_S):
+    # Nearly every class is in the newest files: yesterday's, and today's hours.
+    for since in (span.until_s // DAY_S * DAY_S - DAY_S, span.since_s // DAY_S * DAY_S - DAY_S):
         left = None if classes is None else sorted(set(classes) - found.keys())
         if left is None:
             since = span.since_s // DAY_S * DAY_S - DAY_S
@@ -308,7 +320,8 @@ def texts(
             _TEXTS.format("lots"),
             hosts,
             Range(since, end),
-            **{"source": source} | ({} if left is None else {"classes": left}),
+            width_s=WEEK_S,
+            **({"source": source} if left is None else {"source": source, "classes": left}),
         )
         found |= {row["class"]: row for row in rows}
         if left is None:
@@ -324,7 +337,7 @@ def example(reader: Reader, hosts: Sequence[str], span: Range, source: str, name
         "ORDER BY t_s DESC LIMIT 1",
         hosts,
         Range(span.since_s // DAY_S * DAY_S, span.until_s),
-        **{"source": source, "class": name},
+        **_of_class(source, name),
     )
     return rows[0] if rows else None
 
@@ -338,7 +351,8 @@ def plans(reader: Reader, hosts: Sequence[str], source: str, name: str, until_s:
         "ORDER BY at_s DESC LIMIT 50",
         hosts,
         Range(until_s - PLANS_S, until_s),
-        **{"source": source, "class": name, "until": until_s},
+        **_of_class(source, name),
+        until=until_s,
     )
 
 

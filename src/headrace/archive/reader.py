@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -18,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive, File, chosen
-from headrace.archive.rollup import set_aside
+from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, WEEK_S, Archive, File, chosen
+from headrace.archive.rollup import day_rows, set_aside
 from headrace.archive.tables import TABLES
 from headrace.buckets import bucket_value
 
@@ -29,11 +28,15 @@ if TYPE_CHECKING:
 #: Ranges up to this long are read in minutes, and up to this long in hours.
 IN_MINUTES_S, IN_HOURS_S = 6 * HOUR_S, 8 * DAY_S
 MEMORY = "96MB"
-#: Tables whose minutes and hours are small files, and many: opening one costs more than its rows.
-SMALL = ("states", "resources", "metrics", "classes", "changes")
-#: Files are added up in lots: minutes by ten, hours by day, days by this many.
-LOTS_S = {"m": 600, "M": DAY_S, "h": DAY_S, "d": 30 * DAY_S}
-#: No file ever changes, so this many bytes of small files and of the sums of lots are kept.
+#: Tables whose minutes and hours are small files, and many, that charts read again and again.
+SMALL = ("resources", "metrics", "changes")
+#: Files are added up in lots: minutes by ten, hours by day, days and weeks by this many.
+LOTS_S = {
+    "m": 600, "M": DAY_S, "h": DAY_S, "d": 30 * DAY_S, "D": 4 * WEEK_S, "w": 12 * WEEK_S,
+}  # fmt: skip
+#: A roll-up deletes files one after the other, so a reader may meet several that vanish.
+TRIES = 20
+#: Files hardly ever change, so this many bytes of small files and of the sums of lots are kept.
 MOST_KEPT_BYTES = 40 << 20
 
 
@@ -54,6 +57,11 @@ class Range:
         if self.seconds <= IN_MINUTES_S:
             return MINUTE_S
         return HOUR_S if self.seconds <= IN_HOURS_S else DAY_S
+
+    @property
+    def sums_s(self) -> int:
+        """The same where only the sum over all of it is wanted: whole weeks do."""
+        return WEEK_S if self.rows_s == DAY_S else self.rows_s
 
     def aligned(self) -> Range:
         """From the start of a row on, so that a range and the one before it share none."""
@@ -87,9 +95,14 @@ class _Kept:
         return rows
 
 
-def _file_rows(path: Path, schema: pa.Schema, host: str) -> pa.Table:
-    """The rows of a file, with their host."""
-    rows = pq.ParquetFile(path).read().cast(schema)
+def _file_rows(file: File, schema: pa.Schema, host: str) -> pa.Table:
+    """The rows of a file, or of one day of it, with their host."""
+    if file.is_part:
+        rows = day_rows(file.path, file.t_s)
+    else:
+        # Threads and read-ahead cost more than such a file.
+        rows = pq.ParquetFile(file.path, pre_buffer=False).read(use_threads=False)
+    rows = rows.cast(schema)
     return rows.append_column("host", pa.array([host] * len(rows), pa.string()))
 
 
@@ -105,21 +118,39 @@ class Reader:
         self._kept = _Kept()
 
     def rows(
-        self, table: str, sql: str, hosts: str | Sequence[str], span: Range, **values: Any
+        self,
+        table: str,
+        sql: str,
+        hosts: str | Sequence[str],
+        span: Range,
+        *,
+        width_s: int = 0,
+        **values: Any,
     ) -> list[dict[str, Any]]:
-        """The answer of ``sql``, in which ``rows`` are the rows of the hosts in the range, with their ``host``."""
-        return _plain_rows(self.arrow(table, sql, hosts, span, **values))
+        """The answer of ``sql``, in which ``rows`` are the rows of the hosts in the range, with their ``host``.
 
-    def arrow(self, table: str, sql: str, hosts: str | Sequence[str], span: Range, **values: Any) -> pa.Table:
-        return self._answer(
-            lambda: self._found(table, hosts, span), lambda found: self._ask(table, sql, found, span, values)
+        ``width_s``: of the rows; the range's own, or its ``sums_s`` where their times do not matter.
+        """
+        return _plain_rows(
+            self._answer(
+                lambda: self._found(table, hosts, span, width_s or span.rows_s),
+                lambda found: self._ask(table, sql, found, span, values),
+            )
         )
 
     def added(
-        self, table: str, each: str, whole: str, hosts: str | Sequence[str], span: Range, **values: Any
+        self,
+        table: str,
+        each: str,
+        whole: str,
+        hosts: str | Sequence[str],
+        span: Range,
+        *,
+        width_s: int = 0,
+        **values: Any,
     ) -> list[dict[str, Any]]:
-        """The same in two steps: ``each`` adds up the ``rows`` of a lot of files, and its answer is kept, because
-        files never change; ``whole`` adds up the answers, its ``lots``. So a long range costs its newest lot.
+        """The same in two steps: ``each`` adds up the ``rows`` of a lot of files, and its answer is kept, as files
+        hardly ever change; ``whole`` adds up the answers, its ``lots``. So a long range costs its newest lot.
         """
 
         def work(found: Mapping[str, list[File]]) -> pa.Table:
@@ -131,24 +162,29 @@ class Reader:
                 used = {key: value for key, value in values.items() if f"${key}" in whole}
                 return cursor.sql(whole, params=used).to_arrow_table()
 
-        return _plain_rows(self._answer(lambda: self._found(table, hosts, span), work))
+        return _plain_rows(
+            self._answer(lambda: self._found(table, hosts, span, width_s or span.rows_s), work)
+        )
 
     def _lot(
         self, table: str, sql: str, lot: Mapping[str, list[File]], span: Range, values: Mapping[str, Any]
     ) -> pa.Table:
-        files = tuple((name, file.kind, file.t_s) for name, files in lot.items() for file in files)
-        known = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in values.items())
-        is_whole = all(
-            span.since_s <= f.t_s and f.end_s <= span.until_s for each in lot.values() for f in each
-        )
-        key = (table, sql, known, files, None if is_whole else span)
-        return self._kept.table(key, lambda: self._ask(table, sql, lot, span, values))
+        files = tuple((name, *_identity(file)) for name, files in lot.items() for file in files)
+        used = {key: value for key, value in values.items() if f"${key}" in sql}
+        known = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in used.items())
+        first = min(file.t_s for each in lot.values() for file in each)
+        last = max(file.end_s for each in lot.values() for file in each)
+        # A range's end moves on with the clock, and cuts no lot but the last.
+        cut = max(span.since_s, first), min(span.until_s, last)
+        key = (table, sql, known, files, cut)
+        return self._kept.table(key, lambda: self._ask(table, sql, lot, span, used))
 
     def newest(self, table: str, sql: str, hosts: Sequence[str], span: Range) -> list[dict[str, Any]]:
         """The same of only the newest file of each host."""
 
         def find() -> dict[str, list[File]]:
-            return {name: files[-1:] for name, files in self._found(table, hosts, span).items()}
+            found = self._found(table, hosts, span, span.rows_s)
+            return {name: files[-1:] for name, files in found.items()}
 
         return _plain_rows(self._answer(find, lambda found: self._ask(table, sql, found, span, {})))
 
@@ -157,33 +193,45 @@ class Reader:
         find: Callable[[], Mapping[str, list[File]]],
         work: Callable[[Mapping[str, list[File]]], pa.Table],
     ) -> pa.Table:
-        for _ in range(3):
+        for left in reversed(range(TRIES)):
             found = find()
             try:
                 return work(found)
             except (duckdb.Error, pa.ArrowException, OSError, ValueError) as error:
-                # A file that was rolled up meanwhile, or that is damaged: look again without it.
-                if not self._drop_damaged(found) and not isinstance(error, duckdb.IOException | OSError):
+                # Files that were rolled up meanwhile, or that are damaged: look again without them.
+                is_gone = any(not file.path.exists() for files in found.values() for file in files)
+                is_new = (
+                    is_gone or self._drop_damaged(found) or isinstance(error, duckdb.IOException | OSError)
+                )
+                if not left or not is_new:
                     raise
-        return work({})
+        raise AssertionError
 
-    def _found(self, table: str, hosts: str | Sequence[str], span: Range) -> dict[str, list[File]]:
+    def _found(
+        self, table: str, hosts: str | Sequence[str], span: Range, width_s: int
+    ) -> dict[str, list[File]]:
         names = [hosts] if isinstance(hosts, str) else hosts
-        return {name: self._files(table, name, span) for name in names}
+        return {name: self._files(table, name, span, width_s) for name in names}
 
-    def _files(self, table: str, host: str, span: Range) -> list[File]:
-        return chosen(self.archive.files(table, host, span.since_s, span.until_s), span.rows_s)
+    def _files(self, table: str, host: str, span: Range, width_s: int) -> list[File]:
+        since_s, until_s = span.since_s, span.until_s
+        files = self.archive.files(table, host, since_s, until_s, days_suffice=width_s >= DAY_S)
+        return chosen(files, width_s, since_s, until_s)
 
     def _ask(
         self, table: str, sql: str, found: Mapping[str, list[File]], span: Range, values: Mapping[str, Any]
     ) -> pa.Table:
-        small = table in SMALL
-        paths = [str(f.path) for files in found.values() for f in files if not small or f.kind not in "mh"]
+        small = "mh" if table in SMALL else ""
+        paths = [
+            str(f.path) for files in found.values() for f in files if not f.is_part and f.kind not in small
+        ]
         kept = [
-            self._kept.table(file.path, partial(_file_rows, file.path, TABLES[table].schema, name))
+            self._kept.table(
+                (file.path, *_identity(file)), partial(_file_rows, file, TABLES[table].schema, name)
+            )
             for name, files in found.items()
             for file in files
-            if small and file.kind in "mh"
+            if file.is_part or file.kind in small
         ]
         with self._cursor() as cursor:
             sources = []
@@ -227,6 +275,10 @@ class Reader:
                     set_aside(file.path)
                     dropped = True
         return dropped
+
+
+def _identity(file: File) -> tuple[Hashable, ...]:
+    return file.kind, file.t_s, file.inode, file.is_part
 
 
 def _lots(found: Mapping[str, list[File]]) -> Iterator[dict[str, list[File]]]:

@@ -1,4 +1,4 @@
-"""Minutes become hours, hours become days; what is too old or too much is deleted.
+"""Minutes become hours, hours days, days weeks; what is too old or too much is deleted.
 
 Work is found from the files' names, so it continues after a kill wherever it stopped, and doing it twice changes
 nothing.
@@ -7,22 +7,30 @@ nothing.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from headrace.archive.files import DAY_S, HOUR_S, Archive, File, listed
+from headrace.archive.files import DAY_S, HOUR_S, WEEK_S, Archive, File, listed, week_of
 from headrace.archive.tables import TABLES, Table
 from headrace.errors import StoreError
 
 #: Finer rows are kept this long where the days are: a day file of a class is 1/1440 of its minutes.
 KEEP_MINUTES_S, KEEP_HOURS_S = 2 * DAY_S, 35 * DAY_S
 #: What goes first where there is too much: the finest, and of those the oldest.
-GOES = {"m": 0, "M": 0, "h": 1, "d": 2}
+GOES = {"m": 0, "M": 0, "h": 1, "d": 2, "D": 2, "w": 2}
+#: Weeks are made for this long at a time: the first time there may be years of them, and minutes wait meanwhile.
+WEEKS_FOR_S = 5.0
+#: Rows of a week that are sorted at a time: memory.
+MOST_ROWS = 500_000
 
 
 @dataclass(frozen=True)
@@ -67,8 +75,6 @@ def _with(rows: pa.Table, late: pa.Table) -> pa.Table:
 
     There are some after a kill between a roll-up and its deletions, and if the host's clock was set back.
     """
-    import pyarrow.compute as pc
-
     if not rows.num_rows:
         return late
     is_old = pc.invert(pc.is_in(rows["t_s"], value_set=pc.unique(late["t_s"])))
@@ -80,7 +86,7 @@ def _renew_day(archive: Archive, table: Table, host: str, day: int) -> None:
     leaves them to do it again.
     """
     files = archive.files(table.name, host, day, day + DAY_S)
-    if any(file.kind == "d" for file in files):
+    if any(file.kind in "dD" for file in files):
         hours = [file for file in files if file.kind == "h"]
         archive.write(table, host, "d", day, grouped(table, _read(table, hours), DAY_S))
 
@@ -89,6 +95,7 @@ def _days(archive: Archive, table: Table, host: str, until_s: float) -> int:
     by_day: dict[int, list[File]] = defaultdict(list)
     files = archive.files(table.name, host, until_s=until_s)
     have = {file.t_s for file in files if file.kind == "d"}
+    have |= {day.t_s for file in files if file.kind == "D" for day in file.days()}
     for file in files:
         if file.kind == "h" and file.t_s - file.t_s % DAY_S + DAY_S <= until_s:
             by_day[file.t_s - file.t_s % DAY_S].append(file)
@@ -98,10 +105,99 @@ def _days(archive: Archive, table: Table, host: str, until_s: float) -> int:
     return len(missing)
 
 
+def weekly(archive: Archive, until_s: float, for_s: float = WEEKS_FOR_S) -> int:
+    """The days of each week that ended before ``until_s``, of every host, become one file; the number of weeks.
+
+    A page over months then opens a file per week, not per day. After ``for_s`` seconds the rest is left for the
+    next time.
+    """
+    began, made = time.monotonic(), 0
+    for host in archive.hosts():
+        for table in TABLES.values():
+            for week, days in _whole_weeks(archive.files(table.name, host, until_s=until_s), until_s).items():
+                if time.monotonic() - began > for_s:
+                    return made
+                made += _week(archive, table, host, week, days)
+    return made
+
+
+def _whole_weeks(files: list[File], until_s: float) -> dict[int, list[File]]:
+    """Week -> its files of days, if all that is known of it is in days: the week's file will hide the rest."""
+    days: dict[int, list[File]] = defaultdict(list)
+    for file in files:
+        if file.kind == "d" and week_of(file.t_s) + WEEK_S <= until_s:
+            days[week_of(file.t_s)].append(file)
+    have = {file.t_s for file in files if file.kind == "d"}
+    have |= {day.t_s for file in files if file.kind == "D" for day in file.days()}
+    finer = {file.t_s - file.t_s % DAY_S for file in files if file.kind in "mMh"}
+    waiting = {week_of(day) for day in finer - have}
+    return {week: found for week, found in days.items() if week not in waiting}
+
+
+def _week(archive: Archive, table: Table, host: str, week: int, days: list[File]) -> bool:
+    """Write a week, or renew it with days that changed; False if one of the files is damaged."""
+    path = archive.path(table.name, host, "D", week)
+    # A day that is there is newer than the week's.
+    sources = dict.fromkeys(range(week, week + WEEK_S, DAY_S), path) if path.exists() else {}
+    sources |= {file.t_s: file.path for file in days}
+    try:
+        archive.write_pieces(table, host, "D", week, _pieces(table, sources))
+    except _Damaged as error:
+        # The next time its days come from their hours, if those are still there.
+        set_aside(error.path)
+        return False
+    with _database().cursor() as cursor:
+        whole = table.grouped(f"read_parquet({_sql_word(path)}, hive_partitioning = false)", WEEK_S, week)
+        archive.write(table, host, "w", week, cursor.sql(whole).to_arrow_table())
+    # Only now: as long as a day is there, a reader takes it and not the week's sum.
+    _delete(days)
+    return True
+
+
+class _Damaged(Exception):
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self.path = path
+
+
+def _pieces(table: Table, sources: dict[int, Path]) -> Iterator[pa.Table]:
+    """The rows of each day, from the file that has them, in pieces by key.
+
+    A page that looks for some classes reads a piece of all days in less than half the time of pieces of a day.
+    """
+    order = [(name, "ascending") for name in (*table.key, "t_s")]
+    piece: list[pa.Table] = []
+    for day, path in sorted(sources.items()):
+        try:
+            rows = day_rows(path, day).cast(table.schema)
+        except (pa.ArrowException, ValueError, OSError) as error:
+            raise _Damaged(path) from error
+        if piece and sum(map(len, piece)) + len(rows) > MOST_ROWS:
+            yield pa.concat_tables(piece).sort_by(order)
+            piece = []
+        piece.append(rows)
+    yield pa.concat_tables(piece).sort_by(order)
+
+
+def day_rows(path: Path, day: int) -> pa.Table:
+    """The rows of one day in a file of days."""
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        spans = [file.metadata.row_group(n).column(0).statistics for n in range(file.num_row_groups)]
+        pieces = [
+            n
+            for n, span in enumerate(spans)
+            if span is None or not span.has_min_max or span.min <= day <= span.max
+        ]
+        rows = file.read_row_groups(pieces, use_threads=False)
+    return rows.filter(pc.equal(rows["t_s"], day))
+
+
+def _sql_word(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"
+
+
 def _read(table: Table, files: list[File]) -> pa.Table:
     """All rows of some files. A damaged one is set aside and costs only its own time."""
-    import pyarrow.parquet as pq
-
     found = []
     for file in files:
         try:
@@ -142,7 +238,10 @@ def _delete(files: list[File]) -> None:
 def trim(archive: Archive, now_s: float, keep: Keep) -> int:
     """Delete what is older than it is kept, then the oldest finest rows until the size fits. Returns the files."""
     deleted = 0
-    limits = {"m": KEEP_MINUTES_S, "M": KEEP_MINUTES_S, "h": KEEP_HOURS_S, "d": keep.age_s or now_s}
+    days_s = keep.age_s or now_s
+    limits = {
+        "m": KEEP_MINUTES_S, "M": KEEP_MINUTES_S, "h": KEEP_HOURS_S, "d": days_s, "D": days_s, "w": days_s,
+    }  # fmt: skip
     left: list[File] = []
     for table in TABLES:
         for file in archive.files(table):

@@ -30,9 +30,9 @@ class Table:
         rest = [(name, kind) for name, (_, kind) in self.added.items()]
         return pa.schema([("t_s", pa.int64()), *self.key.items(), *rest])
 
-    def grouped(self, source: str, unit_s: int) -> str:
-        """SQL: the rows of ``source`` added up to units of this many seconds."""
-        unit = f"t_s - t_s % {unit_s}"
+    def grouped(self, source: str, unit_s: int, start_s: int | None = None) -> str:
+        """SQL: the rows of ``source`` added up to units of this many seconds, or to the one that has a start."""
+        unit = f"t_s - t_s % {unit_s}" if start_s is None else f"t_s * 0 + {start_s}"
         columns = [f"{unit} AS t_s", *self.key, *self.sums()]
         groups = ", ".join([unit, *self.key])
         order = ", ".join([*self.key, "1"])

@@ -16,7 +16,7 @@ from typing import Any
 from headrace.activity import Looks
 from headrace.agent import Agent, Journal
 from headrace.archive.files import DAY_S, MINUTE_S, Archive
-from headrace.archive.rollup import Keep, roll_up, trim
+from headrace.archive.rollup import Keep, roll_up, trim, weekly
 from headrace.archive.tables import STATES, TABLES
 from headrace.errors import DiskFull, HeadraceError
 from headrace.facts import HostFacts
@@ -239,8 +239,10 @@ class Collector:
             log.exception("the minute of %s", t_s)
 
     def _keep_house(self, t_s: int) -> None:
-        for name in self.hosts:
+        # Of hosts that are not watched any more, too: their last hours are rolled up as all others.
+        for name in self.archive.hosts():
             roll_up(self.archive, name, t_s - SETTLED_S)
+        weekly(self.archive, t_s - SETTLED_S)
         trim(self.archive, time.time(), self.keep)
 
     def _rows(
