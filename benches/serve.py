@@ -2,12 +2,17 @@
 
     python benches/serve.py [DAYS HOSTS CLASSES]
 
-The history is generated: days for the whole time, hours for the last week, minutes for the last hour. Each class
-has calls in every unit, which is more than real classes do.
+The history is generated: days for the whole time, hours for the last week, minutes for the last hour; then weeks
+are made of the days, as the product does. Each class has calls in every unit, and its latencies jump from unit to
+unit, which is more than real classes do: so the sum of a week has as many buckets as its days.
+
+Cold: a server that was just started, and no content of the history's files in memory (their names may be). On a
+machine that others use, too, compare the CPU's time, not the wall's.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -28,6 +33,7 @@ sys.path.insert(0, str(HERE.parent))
 from tests import browser  # noqa: E402
 
 from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive  # noqa: E402
+from headrace.archive.rollup import weekly  # noqa: E402
 from headrace.archive.tables import TABLES, Table  # noqa: E402
 
 MINUTES = 12
@@ -58,6 +64,13 @@ def main() -> None:
         archive.create()
         began = time.monotonic()
         generate(archive, names, days, classes)
+        made, began_weeks, before = 0, time.monotonic(), time.process_time()
+        while found := weekly(archive, time.time()):
+            made += found
+        print(
+            f"{made:,} weeks made in {time.monotonic() - began_weeks:.0f} s, "
+            f"CPU {time.process_time() - before:.0f} s"
+        )
         files = sum(1 for _ in archive.root.rglob("*.parquet"))
         size_mb = archive.size_bytes() / 1e6
         print(
@@ -215,7 +228,36 @@ def save(
     pq.write_table(pa.Table.from_arrays(arrays, schema=table.schema), path, compression="zstd")
 
 
-def measure(archive: Archive, folder: Path) -> None:
+class Server:
+    """``headrace serve`` on a history, and a browser's session with it."""
+
+    def __init__(self, archive: Archive, folder: Path) -> None:
+        self.process = started(archive, folder)
+        assert self.process.stdout
+        self.link = self.process.stdout.readline().strip()
+        self.url = self.link.partition("/enter")[0]
+        self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+        self._opener.open(self.link).read()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+
+    def answer_ms(self, page: str) -> tuple[float, float, float]:
+        """Until the first byte, until the last, and CPU of the server."""
+        before, began = cpu_s(self.process.pid), time.perf_counter()
+        with self._opener.open(self.url + page) as answer:
+            answer.read(1)
+            first = time.perf_counter() - began
+            answer.read()
+        whole = time.perf_counter() - began
+        return 1000 * first, 1000 * whole, 1000 * (cpu_s(self.process.pid) - before)
+
+
+def started(archive: Archive, folder: Path) -> subprocess.Popen[str]:
     argv = [
         sys.executable,
         "-m",
@@ -232,43 +274,38 @@ def measure(archive: Archive, folder: Path) -> None:
         "--experiments",
         str(folder),
     ]
-    server = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        assert server.stdout
-        link = server.stdout.readline().strip()
-        url = link.partition("/enter")[0]
-        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
-        opener.open(link).read()
-        print(f"{'page, ms':66} first byte: median, worst; whole: first time, median")
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+
+def measure(archive: Archive, folder: Path) -> None:
+    print(f"{'page, ms: first byte, whole, CPU':66} {'cold':>24} {'warm, median':>24} {'worst first':>12}")
+    for page in PAGES:
+        forget(archive)
+        with Server(archive, folder) as server:
+            cold = server.answer_ms(page)
+            warm = list(zip(*(server.answer_ms(page) for _ in range(TRIES)), strict=True))
+            numbers = [*cold, *map(statistics.median, warm), max(cold[0], *warm[0])]
+            print(f"{page:66} " + " ".join(f"{number:8.0f}" for number in numbers), flush=True)
+    with Server(archive, folder) as server:
         for page in PAGES:
-            took = [answer_ms(opener, url + page) for _ in range(TRIES)]
-            first, whole = zip(*took, strict=True)
-            print(
-                f"{page:66} {statistics.median(first):8.0f} {max(first):8.0f} "
-                f"{whole[0]:8.0f} {statistics.median(whole):8.0f}",
-                flush=True,
-            )
-        now, most = (memory_mb(server.pid, name) for name in ("VmRSS", "VmHWM"))
-        print(f"memory of the server: {now:.0f} MB, at most {most:.0f} MB")
+            server.answer_ms(page)
+        now, most = (memory_mb(server.process.pid, name) for name in ("VmRSS", "VmHWM"))
+        print(f"memory of a server that has shown each page: {now:.0f} MB, at most {most:.0f} MB")
         if browser.chromium_path():
-            drawn(link, url)
-        before, began = cpu_s(server.pid), time.monotonic()
+            drawn(server.link, server.url)
+        before, began = cpu_s(server.process.pid), time.monotonic()
         time.sleep(65)
-        share = (cpu_s(server.pid) - before) / (time.monotonic() - began)
+        share = (cpu_s(server.process.pid) - before) / (time.monotonic() - began)
         print(f"CPU of the server while it collects this host and nobody looks: {100 * share:.1f}% of a core")
-    finally:
-        server.terminate()
-        server.wait(30)
 
 
-def answer_ms(opener: urllib.request.OpenerDirector, url: str) -> tuple[float, float]:
-    """Until the first byte, and until the last."""
-    began = time.perf_counter()
-    with opener.open(url) as answer:
-        answer.read(1)
-        first = time.perf_counter() - began
-        answer.read()
-    return 1000 * first, 1000 * (time.perf_counter() - began)
+def forget(archive: Archive) -> None:
+    """Drop the files' content from memory: only these, as others may measure on this machine."""
+    os.sync()
+    for path in archive.root.rglob("*.parquet"):
+        descriptor = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
 
 
 def drawn(link: str, url: str) -> None:
