@@ -393,6 +393,16 @@ def test_a_week_of_many_rows_is_written_in_pieces(archive: Archive, monkeypatch:
         assert rollup.day_rows(path, MONDAY + day * DAY_S)["calls"].to_pylist() == [calls(day)]
 
 
+def test_a_history_that_began_within_a_week_has_no_gap_before(archive: Archive) -> None:
+    from headrace.size import history
+
+    fill_days(archive, 15, first=4)
+    rollup.weekly(archive, MONDAY + 3 * WEEK_S, 1e9)
+    span = Range(MONDAY, MONDAY + 3 * WEEK_S)
+    found = history._exact(Reader(archive), ["db1"], span)
+    assert found == span_of(4, 19)
+
+
 def test_examples_of_a_week_are_readable_only_by_their_owner(archive: Archive) -> None:
     row = {"source": SLOW, "class": "a", "text": "select 'secret'", "database": "shop", "took_ns": 5}
     from headrace.web.minute import table_of

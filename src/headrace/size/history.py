@@ -273,7 +273,7 @@ def of_archive(
     names = [name for name in archive.hosts() if not hosts or name in hosts]
     if not files or not names:
         return []
-    whole = Range(files[0].t_s, max(file.end_s for file in files))
+    whole = _exact(Reader(archive), names, Range(files[0].t_s, max(file.end_s for file in files)))
     step_s = step_s or (MINUTE_S if whole.seconds <= IN_MINUTES_S else HOUR_S)
     if step_s not in _READ_S:
         raise StoreError(f"a history is read in steps of {' or '.join(f'{s} s' for s in _READ_S)}")
@@ -284,6 +284,16 @@ def of_archive(
     return [
         _host_of(_Past(reader, name, whole, start_s, step_s, steps), with_calls=with_calls) for name in names
     ]
+
+
+def _exact(reader: Reader, names: Sequence[str], whole: Range) -> Range:
+    """From the first day to the last: the file of a week is named after its Monday, whichever day it began."""
+    if whole.rows_s != DAY_S:
+        return whole
+    [row] = reader.rows("states", "SELECT MIN(t_s) AS first, MAX(t_s) AS last FROM rows", names, whole)
+    if row["first"] is None:
+        return whole
+    return type(whole)(max(whole.since_s, row["first"]), min(whole.until_s, row["last"] + DAY_S))
 
 
 @dataclass(frozen=True)
