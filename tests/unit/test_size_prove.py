@@ -189,6 +189,7 @@ class Plays:
         self.log: list[tuple[tuple[str, ...], int]] = []
         self.spoiled: dict[tuple[str, ...], list[dict[str, str]]] = {}
         self.fails = False
+        self.p99_s: float | None = 0.003
 
         async def install(target: Any) -> FakeAgent:
             return FakeAgent()
@@ -205,7 +206,7 @@ class Plays:
             cpu = 0.1 + sum({"a": 0.5, "b": 0.9}[name] for name in names) * copies
             return Played(
                 {CPU: cpu},
-                dict.fromkeys(names, 0.003),
+                {} if self.p99_s is None else dict.fromkeys(names, self.p99_s),
                 dict.fromkeys(names, 100.0 * copies),
                 dict.fromkeys(names, 0),
                 {name: why for name, why in spoiled.items() if not why.startswith(prove.OWN_DELAY)},
@@ -263,6 +264,26 @@ def test_a_play_that_other_work_spoiled_is_repeated_and_one_that_stays_so_is_sai
     assert "its p99 includes that" in proof.notes[0]
 
 
+def test_no_play_goes_on_where_one_has_failed() -> None:
+    ended = []
+
+    async def endless() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.append("endless")
+
+    async def failing() -> None:
+        raise WorkloadFailed("gone")
+
+    async def both() -> None:
+        with pytest.raises(WorkloadFailed):
+            await prove._all_of([endless(), failing()])
+        assert ended == ["endless"]
+
+    asyncio.run(both())
+
+
 def test_statements_that_cannot_be_served_in_time_do_not_fit(plays: Plays) -> None:
     behind = {"b": "statements were sent p99 4000 ms after their time"}
     plays.spoiled = {("a", "b"): [behind] * 9}
@@ -271,6 +292,11 @@ def test_statements_that_cannot_be_served_in_time_do_not_fit(plays: Plays) -> No
     assert "b cannot keep its pace" in page_of(proof).verdicts[0]
     slow = plays.run(objective_s=0.002)
     assert "They do not fit" in page_of(slow).verdicts[0]
+    plays.spoiled, plays.p99_s = {}, None
+    unknown = plays.run(objective_s=0.002)
+    assert not unknown.holds
+    assert page_of(unknown).verdicts[0].startswith("Not shown to fit: a, b has too few")
+    plays.p99_s = 0.003
     plays.spoiled = {("b",): [behind] * 9}
     with pytest.raises(WorkloadFailed, match="even alone"):
         plays.run()

@@ -11,7 +11,7 @@ import contextlib
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,7 +81,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Proof:
-    """``late``: recording -> why its joint play is invalid; ``slow``: those above the objective."""
+    """``late``: recording -> why its joint play is invalid; ``slow``: those above the objective; ``unknown``:
+    those with too few statements to say so.
+    """
 
     id: str
     host: str
@@ -93,11 +95,12 @@ class Proof:
     outcomes: Sequence[Outcome]
     late: Mapping[str, str] = field(default_factory=dict)
     slow: Sequence[str] = ()
+    unknown: Sequence[str] = ()
     notes: Sequence[str] = ()
 
     @property
     def holds(self) -> bool:
-        return not self.late and not self.slow
+        return not self.late and not self.slow and not self.unknown
 
 
 async def prove(target: Target, asked: Asked, login: ServerLogin, listen: Listener) -> Proof:
@@ -118,14 +121,10 @@ async def prove(target: Target, asked: Asked, login: ServerLogin, listen: Listen
     outcomes = [Outcome(each, measured(each, together)) for each in foreseen]
     predictions.came_true(proof_id, ((each.prediction, each.measured.estimate) for each in outcomes))
     late = {name: why for each in together for name, why in each.invalid.items()}
-    slow = [
-        name
-        for name in asked.recordings
-        if _is_slow(asked, [each.p99_s.get(name, math.nan) for each in together])
-    ]
+    slow, unknown = _against(asked, together)
     return Proof(
         proof_id, target.name, asked, float(facts.cpu_count), seconds, alone, together, outcomes, late, slow,
-        _notes(asked, alone, together),
+        unknown, _notes(asked, alone, together),
     )  # fmt: skip
 
 
@@ -237,11 +236,9 @@ class Player:
         replayed = {name: Replayed() for name in names}
         async with self._sampled() as records:
             if names:
-                await asyncio.gather(
-                    *(
-                        traffic.play(self.target, [name, *words, *self.login.argv], replayed[name].add)
-                        for name in names
-                    )
+                await _all_of(
+                    traffic.play(self.target, [name, *words, *self.login.argv], replayed[name].add)
+                    for name in names
                 )
             else:
                 await asyncio.sleep(self.seconds + 2)
@@ -279,6 +276,17 @@ class Player:
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
+
+
+async def _all_of(plays: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """All at once; none goes on where one has failed."""
+    tasks = [asyncio.create_task(each) for each in plays]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _played(
@@ -341,8 +349,17 @@ def measured(prediction: Prediction, together: Sequence[Played]) -> Interval:
     return arithmetic(values)
 
 
-def _is_slow(asked: Asked, p99_s: Sequence[float]) -> bool:
-    return asked.objective_s is not None and math.fsum(p99_s) / len(p99_s) > asked.objective_s
+def _against(asked: Asked, together: Sequence[Played]) -> tuple[list[str], list[str]]:
+    """The recordings above the objective, and those of which nobody knows."""
+    slow: list[str] = []
+    unknown: list[str] = []
+    for name in asked.recordings if asked.objective_s is not None else ():
+        p99_s = [play.p99_s[name] for play in together if name in play.p99_s]
+        if len(p99_s) < len(together):
+            unknown.append(name)
+        elif asked.objective_s is not None and math.fsum(p99_s) / len(p99_s) > asked.objective_s:
+            slow.append(name)
+    return slow, unknown
 
 
 def _notes(asked: Asked, alone: Sequence[Mapping[str, Played]], together: Sequence[Played]) -> list[str]:

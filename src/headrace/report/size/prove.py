@@ -1,8 +1,8 @@
 """The page of `headrace size prove`: what was predicted of the databases together, and what was measured.
 
-``--json``: format, headline, id, host, cores, seconds, holds, late {recording: why}, slow[], outcomes[]
-(prediction with what, quantity, interval, naive; measured), alone[] (block: {recording or "": used, p99_s, per_s,
-errors}), together[].
+``--json``: format, headline, id, host, cores, seconds, holds, late {recording: why}, slow[], unknown[],
+outcomes[] (prediction with what, quantity, interval, naive; measured), alone[] (block: {recording or "": used,
+p99_s, per_s, errors}), together[].
 
 The page of `headrace size predictions`: how many predictions came true.
 """
@@ -53,6 +53,7 @@ def page_of(proof: Proof) -> Page:
             "holds": proof.holds,
             "late": proof.late,
             "slow": proof.slow,
+            "unknown": proof.unknown,
             "outcomes": proof.outcomes,
             "alone": proof.alone,
             "together": proof.together,
@@ -116,6 +117,9 @@ def _verdict(proof: Proof) -> str:
         shown = ", ".join(named[each] for each in proof.slow)
         assert proof.asked.objective_s is not None
         return f"They do not fit: p99 of {shown} is above {proof.asked.objective_s * 1e3:g} ms; {used}."
+    if proof.unknown:
+        shown = ", ".join(named[each] for each in proof.unknown)
+        return f"Not shown to fit: {shown} has too few statements in a play for a p99; {used}."
     objective = proof.asked.objective_s
     kept = f" and p99 within {objective * 1e3:g} ms" if objective is not None else ""
     return f"They fit: all statements in time{kept}; {used}."
