@@ -204,6 +204,7 @@ def p_of(found: Effects, *term: str) -> float:
     return value
 
 
+@pytest.mark.slow
 def test_set_ups_are_not_mistaken_for_effects() -> None:
     """A/A of a split plot: false alarms at most alpha (binomial error of 600 included); else far more."""
     generator = random.Random(6)

@@ -155,6 +155,7 @@ def searched(sampler: str, seed: int, budget: int = 60) -> float:
     return truth(best_of(seen).point)
 
 
+@pytest.mark.slow
 def test_a_search_beats_random_search_with_the_same_budget() -> None:
     proposed = [searched("tpe", seed) for seed in range(4)]
     at_random = [searched("random", seed) for seed in range(4)]
