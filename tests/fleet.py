@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests import lab, sshd
+from tests.traces import FORGET_MOUNTS
 
 #: Programs that a host of it needs.
 PROGRAMS = ("unshare", "ip", "fio")
@@ -107,7 +108,7 @@ class Fleet:
         config = folder / "sshd_config"
         config.write_text("\n".join(settings) + "\n")
         mount = f"mount --bind {folder}/disk {self.disk}"
-        script = f"hostname {name}; {mount}; exec {sshd.program()} -D -e -f {config}"
+        script = FORGET_MOUNTS + f"hostname {name}; {mount}; exec {sshd.program()} -D -e -f {config}"
         host = Host(name, port, script, config, self.prefix)
         self.hosts.append(host)
         return host

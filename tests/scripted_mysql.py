@@ -104,6 +104,12 @@ class Conversation:
         """A result of one column, one row a value."""
         self.send(*self.head_payloads(), *map(self.row_payload, values), self.end_payload())
 
+    def row(self, *values: bytes) -> None:
+        """A result of one row, as text."""
+        columns = [_column()] * len(values)
+        row = b"".join(bytes([len(value)]) + value for value in values)
+        self.send(bytes([len(values)]), *columns, self.end_payload(), row, self.end_payload())
+
     def head_payloads(self) -> list[bytes]:
         return [b"\x01", _column(), self.end_payload()]
 

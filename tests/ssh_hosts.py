@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tests.lab import check, running
 from tests.sshd import make_key, program
+from tests.traces import FORGET_MOUNTS
 
 NEAR, FAR = "10.214.80.2", "10.214.81.2"
 #: Where ``far`` is known only to ``near``.
@@ -168,7 +169,7 @@ def _sshd(host: Host, key: Path) -> Iterator[None]:
     (folder / "sshd_config").write_text(SSHD.format(folder=folder))
     _users(folder)
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-    script = START.format(name=host.name, folder=folder, sshd=program())
+    script = FORGET_MOUNTS + START.format(name=host.name, folder=folder, sshd=program())
     inside = ["unshare", "--uts", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
     with running(["ip", "netns", "exec", host.name, *inside, "sh", "-c", script]):
         _wait_for(host.address)

@@ -8,6 +8,13 @@ from pathlib import Path
 
 from headrace.model import OWNER_VARIABLE
 
+#: For a new mount namespace: it is a copy, in which what other tests have mounted would stay mounted after they
+#: unmount it. Their device then is busy, and their mounts are differences between hosts.
+FORGET_MOUNTS = (
+    "awk '$1 ~ /^.dev.(loop|zram)[0-9]/ || $2 ~ /pytest-of-/ {print $2}' /proc/mounts | tac"
+    " | xargs -r umount --lazy || :\n"
+)
+
 
 def read_each(pattern: str) -> Iterator[tuple[Path, bytes]]:
     """The files below ``/`` that fit, with their contents."""

@@ -1,6 +1,7 @@
 //! Changes of every kind: all of one call or none, and the original of each in the journal before it is written.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,7 @@ use super::kernel_files::{self, KernelFiles};
 use super::keys::{keys, must_be_free};
 use super::undo::{self, Foreigners};
 use super::variables::{self, Server};
-use super::{remounts, watcher, whole_files};
+use super::{remounts, watcher, whole_files, world};
 use base::error::AgentError;
 use mysql::ServerArguments;
 
@@ -126,6 +127,7 @@ impl<'a> Hands<'a> {
                     journal.note_became(owner, id, became)?;
                 }
             }
+            self.settle(change, before.as_deref())?;
             let after = self.verify(change, change.maker())?;
             let shown = |text: Option<String>| text.unwrap_or_else(|| change.absent().to_owned());
             let (before, after) = (shown(before), shown(after));
@@ -156,6 +158,19 @@ impl<'a> Hands<'a> {
             }
         }
         Ok(order)
+    }
+
+    /// Wait until the server is done with what it does after the statement has returned.
+    fn settle(&mut self, change: &Change, before: Option<&str>) -> anyhow::Result<()> {
+        if !variables::SETTLING.iter().any(|name| change.is_variable(name)) {
+            return Ok(());
+        }
+        let deadline = world::since_boot() + variables::STATEMENT;
+        // Another value than both is its answer, too: it rounds.
+        while self.read(change)?.as_deref() == before && world::since_boot() < deadline {
+            world::sleep(Duration::from_millis(50));
+        }
+        Ok(())
     }
 
     fn verify(&mut self, change: &Change, who: &str) -> anyhow::Result<Option<String>> {

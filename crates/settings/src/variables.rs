@@ -11,9 +11,12 @@ use base::error::AgentError;
 use mysql::ServerArguments;
 
 /// A buffer pool that becomes smaller must first write pages; the statement itself returns sooner.
-const STATEMENT: Duration = Duration::from_secs(60);
+pub const STATEMENT: Duration = Duration::from_secs(60);
 /// How long the server may take to let go of an earlier change (a buffer pool that is still resized).
 const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// MySQL resizes in the background, and tells the old size until it is done.
+pub const SETTLING: &[&str] = &["innodb_buffer_pool_size"];
 
 /// Longer than any value set by hand.
 const LONGEST_BYTES: usize = 64 << 10;
