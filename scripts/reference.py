@@ -117,7 +117,11 @@ def _parameter(parameter: Any, context: Any) -> tuple[str, str, str] | None:
     # Types such as <str> say nothing that the name does not; ranges stand in the second half.
     name = re.sub(r" ?<(str|path|int|float|int range|float range|list\[\w+\])>", "", shown[0].strip())
     meaning, found, extra = f" {shown[1]}".partition(" [")
-    return f"`{name}`", extra.removesuffix("]").removeprefix("default: ") if found else "", meaning.strip()
+    return (
+        f"`{name}`",
+        extra.removesuffix(".").removesuffix("]").removeprefix("default: ") if found else "",
+        meaning.strip(),
+    )
 
 
 def rules(found: Sequence[Rule]) -> Iterator[tuple[str, str]]:

@@ -160,7 +160,7 @@ impl<'a> Hands<'a> {
         Ok(order)
     }
 
-    /// Wait until the server is done with what it does after the statement has returned.
+    /// Wait for a change that the server makes in the background.
     fn settle(&mut self, change: &Change, before: Option<&str>) -> anyhow::Result<()> {
         if !variables::SETTLING.iter().any(|name| change.is_variable(name)) {
             return Ok(());

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.analysis.intervals import Interval, t_quantile
+from headrace.analysis.intervals import Interval, arithmetic, t_quantile
 from headrace.size.capacity import waiting
 from headrace.size.model import Resource
 
@@ -148,12 +148,11 @@ def _within(values: Sequence[float], allowance: float, most: float = math.inf) -
     if estimate <= 0:
         return Interval(0.0, 0.0, 0.0)
     spread = 0.0
-    if len(values) > 1:
-        variance = math.fsum((value - estimate) ** 2 for value in values) / (len(values) - 1)
-        spread = t_quantile(len(values) - 1, 0.05) * math.sqrt(variance / len(values)) / estimate
+    if (high := arithmetic(values).high) is not None:
+        spread = high / estimate - 1
     width = math.hypot(spread, allowance)
-    low, high = (min(estimate * math.exp(sign * width), most) for sign in (-1, 1))
-    return Interval(min(estimate, most), low, high)
+    ends = (min(estimate * math.exp(sign * width), most) for sign in (-1, 1))
+    return Interval(min(estimate, most), *ends)
 
 
 def _mean(values: Sequence[float]) -> float:
