@@ -20,7 +20,7 @@ from headrace.facts import HostFacts
 from headrace.model import ServerLogin
 from headrace.size.foresee import HOST
 from headrace.size.model import Resource
-from headrace.size.prove import Asked, Listener, Played, Player, length_s
+from headrace.size.prove import Asked, Listener, Played, Player, infos_of, length_s
 from headrace.size.used import Part
 from headrace.target import Target, scratch_folder
 
@@ -60,7 +60,7 @@ async def measure(
     """The ``wanted`` classes (prefixes of their ids), or the ``most`` with the most time. Raises PlanError."""
     [recording] = asked.recordings
     agent = await Agent.install(target)
-    seconds = await length_s(target, asked)
+    seconds = length_s(asked, await infos_of(target, asked))
     classes, total_ns = await _classes(target, recording, wanted, most)
     async with scratch_folder(target, traffic.RECORDING_FOLDER) as folder:
         parts = {}

@@ -136,10 +136,9 @@ async def _check(target: Target, asked: Asked) -> float:
             place=f"--sessions x{asked.copies}",
             hint="--read-only, or --scale-writes if that is meant",
         )
-    seconds = await length_s(target, asked)
+    infos = await infos_of(target, asked)
     databases: dict[str, str] = {}
-    for name in asked.recordings:
-        info = await traffic.recording(target, ["info", name])
+    for name, info in infos.items():
         for each in info["databases"]["names"]:
             other = databases.setdefault(each["name"], name)
             if other != name and "--read-only" not in asked.options:
@@ -148,18 +147,24 @@ async def _check(target: Target, asked: Asked) -> float:
                     place=name,
                     hint="--read-only plays what only reads",
                 )
-    return seconds
+    return length_s(asked, infos)
 
 
-async def length_s(target: Target, asked: Asked) -> float:
-    """Of a play: as asked, or as the shortest recording allows. Raises PlanError."""
-    shortest = math.inf
+async def infos_of(target: Target, asked: Asked) -> dict[str, dict[str, Any]]:
+    """What the recordings say of themselves. Raises PlanError for one that cannot be played."""
+    infos = {}
     for name in asked.recordings:
-        info = await traffic.recording(target, ["info", name])
+        info = infos[name] = await traffic.recording(target, ["info", name])
         if not info["events"] or not all(each["with_literals"] for each in info["segments"]):
             raise PlanError("a recording with literals is needed", place=name, hint="record --with-literals")
-        length = (info["last_end_ns"] - info["first_start_ns"]) / 1e9 / asked.speed
-        shortest = min(shortest, length)
+    return infos
+
+
+def length_s(asked: Asked, infos: Mapping[str, Mapping[str, Any]]) -> float:
+    """Of a play: as asked, or as the shortest recording allows. Raises PlanError."""
+    shortest = min(
+        (info["last_end_ns"] - info["first_start_ns"]) / 1e9 / asked.speed for info in infos.values()
+    )
     seconds = asked.seconds or math.floor(shortest - asked.warmup_s)
     if seconds < LEAST_S or seconds + asked.warmup_s > shortest + 1:
         raise PlanError(
