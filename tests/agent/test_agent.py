@@ -314,7 +314,7 @@ async def test_what_is_recorded_is_rolled_back(target: Target, journal: Journal,
     scratch.mkdir()
     path = scratch / "made"
     await journal.record([{"kind": "scratch", "path": str(scratch)}, {"kind": "remove", "path": str(path)}])
-    await journal.record([{"kind": "process", "owner": "test-agent"}])
+    await journal.record([{"kind": "process", "mark": "test-agent"}])
     (path / "inside").mkdir(parents=True)
     process = await target.spawn(["sleep", "300"], env={OWNER_VARIABLE: "test-agent"}, detached=True)
     assert [entry["kind"] for entry in await journal.entries()] == ["remove", "process"]
@@ -334,7 +334,7 @@ async def test_everyone_takes_the_changes_of_other_owners(
     target: Target, journal: Journal, tmp_path: Path
 ) -> None:
     other = Journal(await Agent.install(target), "killed-long-ago", str(tmp_path / "state"))
-    await other.record([{"kind": "process", "owner": "killed-long-ago"}])
+    await other.record([{"kind": "process", "mark": "killed-long-ago"}])
     async with journal.hold():
         assert await journal.rollback() == []
         assert [u.kind for u in await journal.rollback(everyone=True)] == ["process"]

@@ -202,7 +202,7 @@ def act(*command):
     out = subprocess.run(command, text=True, check=True, stdout=subprocess.PIPE).stdout.strip()
     step()
     return out
-journal("record", [{"kind": "scratch", "path": scratch}, {"kind": "process", "owner": owner}])
+journal("record", [{"kind": "scratch", "path": scratch}, {"kind": "process", "mark": owner}])
 journal("record", [{"kind": "remove", "path": image}, {"kind": "loop", "backing": image}])
 act("truncate", "-s", "64M", image)
 loop = act("losetup", "--find", "--show", image)

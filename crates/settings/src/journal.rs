@@ -19,8 +19,8 @@ use base::error::AgentError;
 use mysql::ServerArguments;
 
 /// 2: server variables, whole files, remounts, deadlines. 3: arrays, mapped devices. 4: which start of a server,
-/// NULL, what a change became. 5: later deadlines of earlier entries.
-const FORMAT: u32 = 5;
+/// NULL, what a change became. 5: later deadlines of earlier entries. 6: the mark of processes.
+const FORMAT: u32 = 6;
 const FILE_NAME: &str = "journal.jsonl";
 /// No journal has counted so far: a line with such a number is damaged, and the next number could not be given.
 const TOO_MANY: u64 = 1 << 62;
@@ -39,8 +39,12 @@ pub enum Undo {
     Array { uuid: String, name: String },
     /// Remove this device of the device mapper.
     Mapped { name: String },
-    /// End every process that carries this owner's mark, or that of one of its parts.
-    Process { owner: String },
+    /// End every process that carries this owner's mark, or that of one of its parts. Until format 5 as `owner`, which an entry
+    /// has already.
+    Process {
+        #[serde(alias = "owner")]
+        mark: String,
+    },
     /// Remove this file or folder and all below it.
     Remove { path: PathBuf },
     /// Wipe the file system with this UUID off a device that carried none before.
@@ -496,7 +500,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(folder.path()).unwrap();
         journal.add("a", vec!["/scratch/x".into()], vec![mount("/m1"), mount("/m2")]).unwrap();
-        journal.add("b", vec![], vec![Undo::Process { owner: "b".into() }]).unwrap();
+        journal.add("b", vec![], vec![Undo::Process { mark: "b".into() }]).unwrap();
         journal.done("a", 2).unwrap();
         journal
             .add(
@@ -508,6 +512,21 @@ mod tests {
             )
             .unwrap();
         std::fs::read(folder.path().join(FILE_NAME)).unwrap()
+    }
+
+    #[test]
+    fn what_is_printed_of_an_entry_is_the_entry() {
+        for entry in Content::parse(&written()).unwrap().open {
+            let text = serde_json::to_string(&entry).unwrap();
+            assert_eq!(serde_json::from_str::<Open>(&text).unwrap(), entry, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_mark_of_processes_had_another_name() {
+        let line = br#"{"format":5,"t_ns":1,"owner":"a","undo":[{"id":1,"kind":"process","owner":"a/part"}]}"#;
+        let open = Content::parse(&[line.as_slice(), b"\n"].concat()).unwrap().open;
+        assert_eq!(open[0].undo, Undo::Process { mark: "a/part".into() });
     }
 
     #[test]
@@ -584,7 +603,7 @@ mod tests {
 
     #[test]
     fn a_newer_format_is_not_guessed_at() {
-        let error = Content::parse(b"{\"format\":6,\"t_ns\":1,\"changes\":[]}\n").unwrap_err();
+        let error = Content::parse(b"{\"format\":7,\"t_ns\":1,\"changes\":[]}\n").unwrap_err();
         assert!(error.to_string().contains("newer"), "{error}");
     }
 

@@ -88,7 +88,7 @@ fn checked(undo: Undo) -> anyhow::Result<Undo> {
             Undo::Array { uuid, name }
         }
         Undo::Mapped { name } if arrays::is_mapped_name(&name) => Undo::Mapped { name },
-        Undo::Process { owner } => Undo::Process { owner: owner::parse(&owner).map_err(AgentError::Input)? },
+        Undo::Process { mark } => Undo::Process { mark: owner::parse(&mark).map_err(AgentError::Input)? },
         other => return Err(AgentError::Input(format!("cannot be recorded: {other:?}")).into()),
     })
 }
@@ -223,7 +223,7 @@ pub fn subject(undo: &Undo) -> String {
         Undo::Zram { device } => format!("remove {device}"),
         Undo::Array { name, .. } => format!("stop {name}"),
         Undo::Mapped { name } => format!("remove {name}"),
-        Undo::Process { owner } => format!("end the processes of {owner}"),
+        Undo::Process { mark } => format!("end the processes of {mark}"),
         Undo::Remove { path } => format!("remove {}", path.display()),
         Undo::Wipe { device, .. } => format!("wipe {}", device.display()),
         Undo::Setting { restore } => {
@@ -268,8 +268,8 @@ fn perform(
         Undo::Zram { device } => zram::remove(device).map(|()| None),
         Undo::Array { uuid, name } => arrays::stop(kernel.root(), uuid, name),
         Undo::Mapped { name } => arrays::unmap(kernel.root(), name).map(|()| None),
-        Undo::Process { owner } => {
-            let count = processes::end_all(owner, holder)?;
+        Undo::Process { mark } => {
+            let count = processes::end_all(mark, holder)?;
             Ok((count > 0).then(|| format!("{count} ended")))
         }
         Undo::Remove { path } => remove::remove(path, &journal.content.scratch).map(|()| None),

@@ -327,7 +327,7 @@ async def _dataset(lab: Lab, workload: workloads.Workload, tell: Tell) -> str:
     if await lab.target.exists(f"{folder}/manifest.json"):
         return folder
     tell("building the data set (once)")
-    await lab.journal.record([{"kind": "process", "owner": lab.owner}])
+    await lab.journal.record([{"kind": "process", "mark": lab.owner}])
     try:
         # The output of loading is only used in errors, which quote its last lines.
         with tempfile.TemporaryDirectory(prefix="headrace-") as raw:

@@ -82,7 +82,7 @@ async def _server(lab: Lab, limits: Mapping[str, Value]) -> AsyncIterator[Server
     treated = server_spec(lab.design, lab.design.treatments[0])
     datadir = f"{lab.scratch}/preflight"
     remove = ["rm", "-rf", "--one-file-system", "--", datadir]
-    await lab.journal.record([{"kind": "process", "owner": lab.owner}])
+    await lab.journal.record([{"kind": "process", "mark": lab.owner}])
     await lab.target.run(remove)
     server = PrivateServer(
         lab.target,

@@ -153,7 +153,7 @@ async def run_trial(
     data = empty_data()
     try:
         await clock.read()
-        await lab.journal.record([{"kind": "process", "owner": lab.owner}])
+        await lab.journal.record([{"kind": "process", "mark": lab.owner}])
         data = await steps.measure()
         await clock.compare()
         if steps.invalid:

@@ -148,7 +148,7 @@ async def mounted(
     part = journal.part(name)
     site = Site(target, part, made.text.removesuffix("\n"), name)
     try:
-        await site.record({"kind": "process", "owner": part.owner}, {"kind": "scratch", "path": site.folder})
+        await site.record({"kind": "process", "mark": part.owner}, {"kind": "scratch", "path": site.folder})
         yield await _build(site, spec)
     except BaseException as error:
         try:

@@ -245,7 +245,7 @@ class TestHolding:
             assert after != before
             assert not is_alive(before)
             assert is_alive(after)
-            await journal.record([{"kind": "process", "owner": "test-lost"}])
+            await journal.record([{"kind": "process", "mark": "test-lost"}])
             await far.outage()
             assert [u.error for u in await journal.rollback()] == [None]
         assert await gone(self.holder(state))
