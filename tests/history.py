@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,11 @@ SLOW = "slow log"
 
 def write(archive: Archive, table: str, host: str, t_s: int, rows: Sequence[dict[str, Any]]) -> None:
     archive.write(TABLES[table], host, "m", t_s, table_of(TABLES[table], rows, t_s))
+
+
+def kinds(archive: Archive, table: str = "classes") -> Counter[str]:
+    """How many files of each kind there are."""
+    return Counter(file.kind for file in archive.files(table))
 
 
 def state(limiting: str = "", sentence: str = "No bottleneck found.", **more: Any) -> dict[str, Any]:

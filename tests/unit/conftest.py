@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.written import HOSTILE, LADDER, Written
+
+if TYPE_CHECKING:
+    from headrace.archive.files import Archive
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +22,16 @@ def ladder(tmp_path_factory: pytest.TempPathFactory) -> Written:
 @pytest.fixture(scope="session")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Written:
     return Written(tmp_path_factory.mktemp("report") / "hostile", HOSTILE)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    """A history with nothing in it."""
+    from headrace.archive.files import Archive
+
+    empty = Archive(tmp_path / "history")
+    empty.create()
+    return empty
 
 
 @pytest.fixture

@@ -24,22 +24,11 @@ from headrace.archive.tables import CLASSES, TABLES
 from headrace.errors import Busy, DiskFull
 from headrace.web.minute import table_of, text_row
 from tests.folders import ROOT
-from tests.history import SLOW, fill, state, write
+from tests.history import SLOW, fill, kinds, state, write
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
 DAY = 1_795_305_600  # midnight, UTC
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    found = Archive(tmp_path / "history")
-    found.create()
-    return found
-
-
-def kinds(archive: Archive, table: str = "classes") -> Counter[str]:
-    return Counter(file.kind for file in archive.files(table))
 
 
 def totals(archive: Archive, span: Range) -> dict[str, tuple[int, float, int]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +20,10 @@ from headrace.fleet.host import Host
 from headrace.target import TargetSpec
 from headrace.web.collector import Collector
 from tests.folders import ROOT
-from tests.history import SLOW
+from tests.history import SLOW, kinds
 from tests.weeks import MONDAY, calls, fill_days, is_right, span_of
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    found = Archive(tmp_path / "history")
-    found.create()
-    return found
-
-
-def kinds(archive: Archive, table: str = "classes") -> Counter[str]:
-    return Counter(file.kind for file in archive.files(table))
 
 
 def test_weeks_begin_on_mondays() -> None:

@@ -23,19 +23,24 @@ if TYPE_CHECKING:
 NO_FIT = 13
 
 
+Blocks = Annotated[int, typer.Option(min=3, max=100, help="How often each is played.")]
+Duration = Annotated[
+    str, typer.Option(metavar="TIME", help="Length of a play [as long as the shortest recording].")
+]
+Warmup = Annotated[str, typer.Option(metavar="TIME", help="Start of each play that does not count.")]
+Reset = Annotated[
+    str, typer.Option(metavar="COMMAND", help="Run on the target before each play, to restore the copy.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Of the order of plays.")]
+
+
 @dataclass(frozen=True)
 class PlayOptions:
     """How they are played."""
 
-    blocks: Annotated[
-        int, typer.Option(min=3, max=100, help="How often each is played alone, and all together.")
-    ] = 3
-    duration: Annotated[
-        str, typer.Option(metavar="TIME", help="Length of a play [as long as the shortest recording].")
-    ] = ""
-    warmup: Annotated[str, typer.Option(metavar="TIME", help="Start of each play that does not count.")] = (
-        "5s"
-    )
+    blocks: Blocks = 3
+    duration: Duration = ""
+    warmup: Warmup = "5s"
     sessions: Annotated[
         str, typer.Option(metavar="xN", help="Together, play N copies of each session: x2.")
     ] = ""
@@ -49,10 +54,7 @@ class PlayOptions:
     p99: Annotated[
         str, typer.Option("--p99", metavar="TIME", help="They do not fit if a p99 is above this: 5ms.")
     ] = ""
-    reset: Annotated[
-        str,
-        typer.Option(metavar="COMMAND", help="Run on the target before each play, to restore the copy."),
-    ] = ""
+    reset: Reset = ""
 
 
 @size_app.command(
@@ -65,7 +67,7 @@ def prove(
     ],
     target: TargetOption = "local",
     how: PlayOptions = PlayOptions(),
-    seed: Annotated[int, typer.Option(min=0, help="Of the order of plays.")] = 1,
+    seed: Seed = 1,
     page: PageFile = None,
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
@@ -115,21 +117,14 @@ def measure(
         typer.Option("--class", metavar="ID", help="This class, as `headrace digest` names it; repeatable."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, max=50, help="Classes with the most time.")] = 5,
-    blocks: Annotated[int, typer.Option(min=3, max=100, help="How often each is played.")] = 3,
-    duration: Annotated[
-        str, typer.Option(metavar="TIME", help="Length of a play [as long as the recording].")
-    ] = "",
-    warmup: Annotated[
-        str, typer.Option(metavar="TIME", help="Start of each play that does not count.")
-    ] = "5s",
+    blocks: Blocks = 3,
+    duration: Duration = "",
+    warmup: Warmup = "5s",
     speed: Annotated[
         float, typer.Option(min=0.01, max=1000, metavar="FACTOR", help="Speed factor: more calls in a play.")
     ] = 1.0,
-    reset: Annotated[
-        str,
-        typer.Option(metavar="COMMAND", help="Run on the target before each play, to restore the copy."),
-    ] = "",
-    seed: Annotated[int, typer.Option(min=0, help="Of the order of plays.")] = 1,
+    reset: Reset = "",
+    seed: Seed = 1,
     page: PageFile = None,
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
