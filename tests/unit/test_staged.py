@@ -15,7 +15,7 @@ from headrace.fleet.host import Host
 from headrace.staged import book as books
 from headrace.staged import rules
 from headrace.staged.book import Book
-from headrace.staged.plan import Plan, Role, Seen, make
+from headrace.staged.plan import HAS_IT, Plan, Role, Seen, make
 from headrace.staged.watch import Follower
 from headrace.target import TargetSpec
 
@@ -95,6 +95,19 @@ def test_a_stage_of_unknown_hosts_and_a_plan_of_none_are_refused(tmp_path: Path)
         plan_of(seen("a"), text='[[stage]]\nname = "x"\nhosts = "b"\n', folder=tmp_path)
     with pytest.raises(Refused, match="no stage"):
         plan_of()
+
+
+def test_a_stage_says_why_a_host_cannot_take_part_and_goes_on_without_those_that_have_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "stages.toml"
+    path.write_text('[[stage]]\nname = "x"\nhosts = "a,ar1,ar2"\n')
+    hosts = topology("a", 1)
+    with pytest.raises(PlanError, match="ar2: no answer within 30 s"):
+        make(SETTINGS, hosts, rules.load(path), 1, left_out={"ar2": "no answer within 30 s"})
+    plan = make(SETTINGS, hosts, rules.load(path), 1, left_out={"ar2": HAS_IT})
+    assert stages(plan) == {"x": ("a", "ar1")}
+    assert plan.left_out == {"ar2": HAS_IT}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from headrace.fleet.host import Host
 from headrace.hunt import usual_login
 from headrace.knobs import Cost
 from headrace.model import Facts, ServerLogin, Value
-from headrace.staged.plan import Role, Seen, seen_of
+from headrace.staged.plan import HAS_IT, Role, Seen, seen_of
 from headrace.staged.watch import Follower
 from headrace.target import Target
 
@@ -118,7 +118,7 @@ def split(hosts: Iterable[tuple[Host, Mapping[str, Any]]]) -> tuple[list[Seen], 
     found, out = [], {}
     for host, answer in hosts:
         if answer["is_so_already"]:
-            out[host.name] = "it has these values already"
+            out[host.name] = HAS_IT
         else:
             found.append(seen(host, answer))
     return found, out

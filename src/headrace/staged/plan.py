@@ -22,6 +22,8 @@ from headrace.target import TargetSpec
 FORMAT = 1
 ID_LENGTH = 12
 MOST_NAMED = 5
+#: Why a host is left out that needs no change.
+HAS_IT = "it has these values already"
 
 
 class Role(StrEnum):
@@ -219,7 +221,7 @@ def make(
         )
         for each in seen
     }
-    stages, left = _stages(rules, members)
+    stages, left = _stages(rules, members, left_out or {})
     out = {**(left_out or {}), **dict.fromkeys(left, "no stage takes it")}
     if rules.restart:
         stages = paired(stages, members, {each.host.name: each.kind for each in seen}, rules, seed)
@@ -252,10 +254,13 @@ def _groups(seen: Sequence[Seen], equal: Sequence[Sequence[str]]) -> dict[str, s
     return {each.host.name: first.setdefault(find(f"host {each.host.name}"), each.host.name) for each in seen}
 
 
-def _stages(rules: Rules, members: Mapping[str, Member]) -> tuple[tuple[Stage, ...], list[str]]:
+def _stages(
+    rules: Rules, members: Mapping[str, Member], left_out: Mapping[str, str]
+) -> tuple[tuple[Stage, ...], list[str]]:
     left = list(members)
     stages: list[Stage] = []
     for rule in rules.stage:
+        _check_named(rule, members, left_out)
         hosts = _taken(rule, [members[name] for name in left], members, rules.judge.idle_per_s)
         left = [name for name in left if name not in hosts]
         # A host that takes writes is never changed without somebody's word, whatever the file says.
@@ -266,18 +271,21 @@ def _stages(rules: Rules, members: Mapping[str, Member]) -> tuple[tuple[Stage, .
     return tuple(stages), left
 
 
+def _check_named(rule: StageRule, members: Mapping[str, Member], left_out: Mapping[str, str]) -> None:
+    named = expand(rule.hosts) if rule.hosts else []
+    unknown = {name: left_out.get(name, "not in the fleet") for name in named if name not in members}
+    lost = [f"{name}: {why}" for name, why in unknown.items() if why != HAS_IT]
+    if lost:
+        why = "; ".join(lost)
+        raise PlanError(f"hosts cannot take part: {why}", place=f"stage {rule.name}")
+
+
 def _taken(
     rule: StageRule, left: Sequence[Member], members: Mapping[str, Member], idle_per_s: float
 ) -> list[str]:
     if rule.hosts:
-        names = expand(rule.hosts)
-        unknown = [name for name in names if name not in members]
-        if unknown:
-            raise PlanError(
-                f"not in the fleet, or left out: {', '.join(unknown)}", place=f"stage {rule.name}"
-            )
         there = {member.name for member in left}
-        return [name for name in names if name in there]
+        return [name for name in expand(rule.hosts) if name in there]
     replicas = [member for member in left if member.role is Role.REPLICA]
     serving = [member.name for member in replicas if member.per_s >= idle_per_s]
     if rule.take == "idle":
