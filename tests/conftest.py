@@ -44,9 +44,7 @@ ALONE = {
         "test_drive_stall",
         "test_hunt_planted",
         "test_hunt_steering",
-        "test_planted_rules",
         "test_race",
-        "test_rules",
         "test_sweep",
         "test_top",
         "test_traffic_round",
@@ -59,7 +57,7 @@ ALONE = {
 LONG = (
     "test_volumes_md", "test_install", "test_ssh", "test_server", "test_kernels", "test_cluster", "test_runner",
     "test_vm", "test_ssh_commands", "test_drive_plans", "test_ray", "test_reboots", "test_crash_points",
-    "test_loops", "test_fleet",
+    "test_loops", "test_fleet", "test_rollout", "test_rollout_restart", "test_planted_rules",
 )  # fmt: skip
 
 MISSING = {name for name, there in OTHER.items() if not there()}

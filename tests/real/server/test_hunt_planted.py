@@ -18,6 +18,8 @@ import pymysql
 import pytest
 
 from tests import programs
+from tests.loads import load, spec
+from tests.real.server.test_planted_rules import found_by, hunt
 from tests.servers import Server, mariadb
 
 SECRET = "hunter2-and-more"
@@ -107,6 +109,7 @@ def burning(folder: Path, name: str) -> Iterator[None]:
             each.wait()
 
 
+@pytest.mark.beside
 def test_another_program_is_named_where_the_cpus_are_full(server: Server, tmp_path: Path) -> None:
     def is_found(found: dict[str, Any]) -> bool:
         """On a machine with other work the burner may not be the first of those that fill the CPUs."""
@@ -120,6 +123,7 @@ def test_another_program_is_named_where_the_cpus_are_full(server: Server, tmp_pa
     assert "CPU time limits this host" in found["verdict"]
 
 
+@pytest.mark.beside
 def test_a_metadata_lock_names_its_holder_under_full_cpus(server: Server, tmp_path: Path) -> None:
     login = {"unix_socket": server.socket, "user": "root", "database": "shop", "ssl_disabled": True}
     with contextlib.closing(pymysql.connect(**login)) as holder, burning(tmp_path, "burner"):
@@ -156,8 +160,25 @@ def test_a_hot_row_is_the_first_thing_that_is_said(server: Server, tmp_path: Pat
     assert any(name == "waiting for shop.orders" for name in finding["evidence"])
 
 
+@pytest.mark.beside
 def test_scans_are_named_without_performance_schema(server: Server, tmp_path: Path) -> None:
     scan = f"SELECT COUNT(*) FROM orders WHERE note LIKE '%{SECRET}' AND k > 5"
     with sessions(server, 4, scan):
         found = hunt_until(server, tmp_path, lambda found: "select count(*) from orders" in found["verdict"])
     assert "select count(*) from orders where note like ? and k > ?" in found["verdict"]
+
+
+@pytest.mark.needs("root", "two CPUs")
+def test_a_server_that_may_use_one_cpu_of_two(server: Server) -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    search = {"sql": "SELECT SQL_NO_CACHE COUNT(*) FROM orders a JOIN orders b ON a.k < b.id"}
+    subprocess.run(["taskset", "-apc", str(cpus[0]), str(server.pid)], check=True, capture_output=True)
+    try:
+        with load(server, spec(4, search)):
+            found = hunt(server)
+    finally:
+        every = f"{cpus[0]}-{cpus[-1]}"
+        subprocess.run(["taskset", "-apc", every, str(server.pid)], check=True, capture_output=True)
+    if any(rule.code == "CPU12" for rule in found.judgement.silent):
+        pytest.skip("the other CPU was busy too")
+    assert "may use 1 of" in found_by(found, "CPU12").hit.summary

@@ -314,24 +314,6 @@ def age(server: Server) -> int:
 
 
 @needs_root
-def test_one_cpu_of_two(maria: Server) -> None:
-    cpus = sorted(os.sched_getaffinity(0))
-    if len(cpus) < 2:
-        pytest.skip("needs two CPUs")
-    search = {"sql": "SELECT SQL_NO_CACHE COUNT(*) FROM items a JOIN items b ON a.v < b.id"}
-    subprocess.run(["taskset", "-apc", str(cpus[0]), str(maria.pid)], check=True, capture_output=True)
-    try:
-        with load(maria, spec(4, search)):
-            found = hunt(maria)
-    finally:
-        every = f"{cpus[0]}-{cpus[-1]}"
-        subprocess.run(["taskset", "-apc", every, str(maria.pid)], check=True, capture_output=True)
-    if any(rule.code == "CPU12" for rule in found.judgement.silent):
-        pytest.skip("the other CPU was busy too")
-    assert "may use 1 of" in found_by(found, "CPU12").hit.summary
-
-
-@needs_root
 def test_a_control_group_without_room_for_threads(maria: Server) -> None:
     group = Path("/sys/fs/cgroup/pids") / f"hr-planted-{os.getpid()}"
     if not group.parent.is_dir():
@@ -367,7 +349,6 @@ def test_a_data_directory_mounted_read_only(maria: Server) -> None:
     assert "read-only" in finding.hit.summary
 
 
-@pytest.mark.beside
 @needs_root
 def test_a_file_system_that_fills(folder: Path) -> None:
     image, mount = folder / "image", folder / "full"
@@ -401,7 +382,6 @@ def test_a_file_system_that_fills(folder: Path) -> None:
     assert "sets no maximum" in found_by(found, "LIM09").hit.summary
 
 
-@pytest.mark.beside
 @needs_root
 def test_a_resolver_that_does_not_answer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"hr-planted-{os.getpid()}"
@@ -440,7 +420,6 @@ def test_a_resolver_that_does_not_answer(folder: Path, monkeypatch: pytest.Monke
     assert finding.hit.remedies[0].settings == {"server.skip_name_resolve": True}
 
 
-@pytest.mark.beside
 def test_a_thread_pool_that_is_too_small(folder: Path) -> None:
     options = ("--thread-handling=pool-of-threads", "--thread-pool-size=1", "--thread-pool-max-threads=4")
     with mariadb(folder / "p", *options) as server:
@@ -451,7 +430,6 @@ def test_a_thread_pool_that_is_too_small(folder: Path) -> None:
     assert finding.hit.remedies[0].settings["server.thread_pool_max_threads"] == 65_536
 
 
-@pytest.mark.beside
 def test_a_node_without_quorum(folder: Path) -> None:
     if not Path(GALERA).exists():
         pytest.skip(f"no {GALERA}")

@@ -1,4 +1,4 @@
-"""Races for real: one on a private MariaDB agrees with a full study of the same configurations, and costs less."""
+"""Races for real, on a private MariaDB: what waits is dropped (``benches/race_agrees.py``: against a full study)."""
 
 from __future__ import annotations
 
@@ -49,19 +49,11 @@ levels = [0, 20, 20000, 40000]
 """
 
 
-def report_of(lab: Bench, plan: str, name: str) -> tuple[dict[str, Any], str]:
-    lab.plan.write_text(plan)
-    lab.output = lab.folder / name
-    code, out, err = lab.finish("--json")
-    assert code == 0, err
-    found: dict[str, Any] = json.loads(out)
-    return found, err
-
-
-def test_a_race_agrees_with_a_full_study_and_costs_less(bench: Callable[[str], Bench]) -> None:
+def test_a_race_drops_what_waits_and_costs_less_than_a_full_study(bench: Callable[[str], Bench]) -> None:
     lab = bench(PLAN)
-    text = lab.plan.read_text()
-    raced, said = report_of(lab, text, "race")
+    code, out, said = lab.finish("--json")
+    assert code == 0, said
+    raced: dict[str, Any] = json.loads(out)
     (race,) = raced["races"]
     left = {s["treatment"] for s in race["standings"] if s["dropped_after"]}
     assert left == {"20000", "40000"}, race
@@ -69,19 +61,12 @@ def test_a_race_agrees_with_a_full_study_and_costs_less(bench: Callable[[str], B
     assert "40000" in said
     assert "left" in said
 
-    full, _ = report_of(
-        lab, text.replace('kind = "race"', 'kind = "factorial"').replace("blocks = 3", "blocks = 2"), "full"
-    )
-    speed = {t["treatment"]: t["throughput_ops_s"]["estimate"] for t in full["treatments"]}
-    assert max(speed, key=lambda name: speed[name]) in race["survivors"]
-    assert min(speed["0"], speed["20"]) > 1.5 * max(speed["20000"], speed["40000"]), "it says so, too"
-
     assert raced["trials"] <= raced["same_trials"]
     assert raced["trials"] <= raced["full_trials"] == 12
     assert raced["seconds"] <= raced["full_seconds"]
-    page = (lab.folder / "race" / "report.html").read_text()
+    page = (lab.output / "report.html").read_text()
     assert "all treatments in all blocks would have been" in page
-    assert Path(lab.folder / "race" / "report.json").exists()
+    assert Path(lab.output / "report.json").exists()
 
 
 def test_a_disturbed_trial_is_measured_again_by_itself(

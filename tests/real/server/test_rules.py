@@ -137,7 +137,6 @@ def test_a_global_buffer_of_sessions(server: Server) -> None:
     assert "SESS01" not in codes(hunt(server))
 
 
-@pytest.mark.beside
 def test_the_redo_log_that_is_in_force(folder: Path) -> None:
     program = find_mysqld()
     if isinstance(program, str):

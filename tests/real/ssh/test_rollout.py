@@ -198,6 +198,7 @@ def count(found: Rollouts, plan: str, kind: str) -> int:
     return sum(event["kind"] == kind for event in events(found, plan))
 
 
+@pytest.mark.beside
 def test_killed_at_any_moment_the_host_returns_and_the_same_command_continues(
     found: Databases, tmp_path: Path
 ) -> None:
@@ -219,6 +220,7 @@ def test_killed_at_any_moment_the_host_returns_and_the_same_command_continues(
     assert holds(found, "innodb_io_capacity", "200", NAMES)
 
 
+@pytest.mark.beside
 def test_a_cut_connection_costs_a_pair_and_leaves_nothing_changed(found: Databases, tmp_path: Path) -> None:
     rollouts = Rollouts(found, tmp_path, stages=SHORT)
     plan = rollouts.plan("server.innodb_io_capacity=300")
@@ -252,6 +254,7 @@ def sessions_of(found: Databases, name: str) -> list[int]:
     return [pid for pid in daemons if parents[pid][0] in daemons]
 
 
+@pytest.mark.beside
 def test_one_rollout_at_a_time_and_no_approval_before_its_turn(found: Databases, tmp_path: Path) -> None:
     rollouts = Rollouts(found, tmp_path)
     plan = rollouts.plan("server.innodb_io_capacity=300")
@@ -266,6 +269,7 @@ def test_one_rollout_at_a_time_and_no_approval_before_its_turn(found: Databases,
     assert rollouts.run("approve", plan, "--stage", "sources", code=5) == ""
 
 
+@pytest.mark.beside
 def test_a_setting_that_takes_a_restart_is_not_planned(found: Databases, tmp_path: Path) -> None:
     rollouts = Rollouts(found, tmp_path)
     fleet = str(found.inventory.with_name("fleet.toml"))
@@ -275,6 +279,7 @@ def test_a_setting_that_takes_a_restart_is_not_planned(found: Databases, tmp_pat
     assert "restart" in err
 
 
+@pytest.mark.beside
 def test_a_dry_run_changes_nothing_and_states_its_error(found: Databases, tmp_path: Path) -> None:
     rollouts = Rollouts(found, tmp_path, stages=FIRST)
     plan = rollouts.plan("server.innodb_io_capacity=300")

@@ -200,6 +200,7 @@ def test_a_good_restart_is_promoted_the_way_back_is_harm_and_abort_restores_all(
     assert [each.errors for each in clients] == [[], []]
 
 
+@pytest.mark.beside
 def test_killed_in_mid_restart_it_stays_out_of_service_until_go_or_abort(
     found: Databases, tmp_path: Path, clients: list[Clients]
 ) -> None:
@@ -230,6 +231,7 @@ def test_killed_in_mid_restart_it_stays_out_of_service_until_go_or_abort(
         steps(found, name)
 
 
+@pytest.mark.beside
 def test_what_cannot_be_drained_is_not_restarted_and_what_does_not_start_is_taken_back(
     found: Databases, tmp_path: Path, clients: list[Clients]
 ) -> None:
