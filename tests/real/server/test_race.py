@@ -1,4 +1,4 @@
-"""Races for real, on a private MariaDB: what waits is dropped (``benches/race_agrees.py``: against a full study)."""
+"""Races for real, on a private MariaDB: what waits is dropped. A bench holds one against a full study."""
 
 from __future__ import annotations
 
