@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -223,3 +224,40 @@ def test_a_folder_of_an_examples_name_does_not_hide_the_example(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kernels").mkdir()
     assert find_plan(Path("kernels")).is_file()
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("shell.run_until_signal(work)", "stopping ...\nstopped\n"),
+        ("shell.on_target('local', lambda _: work())", "stopping ...\nstopped\n"),
+        (
+            "shell.on_target('local', lambda _: work(), changes=True)",
+            "stopping: restoring the host first ...\nstopped; the host is restored\n",
+        ),
+        (
+            "shell.run_trials(work)",
+            "stopping: restoring the host first ...\nstopped; the host is restored, finished trials are kept\n",
+        ),
+    ],
+)
+def test_ctrl_c_says_what_there_was_to_restore(call: str, said: str) -> None:
+    code = f"""
+import asyncio
+from headrace.cli import shell
+async def work():
+    print("there", flush=True)
+    await asyncio.sleep(60)
+try:
+    {call}
+except shell.typer.Exit as end:
+    raise SystemExit(end.exit_code)
+"""
+    argv = [sys.executable, "-c", code]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "there\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.lstrip("\n") == said

@@ -79,7 +79,7 @@ def apply(
             return plan, None
         return plan, await rollout.carry_out(agent, plan, server, confirm_within_s=seconds)
 
-    plan, done = on_target(target, work)
+    plan, done = on_target(target, work, changes=True)
     if as_json:
         print_json(_plan_json(plan) if done is None else _rollout_json(done))
     elif done is not None:

@@ -15,7 +15,7 @@ from headrace.cli.shell import (
     on_target,
     opened_places,
     print_json,
-    run_until_signal,
+    run_trials,
     say,
     stderr,
     stdout,
@@ -135,7 +135,7 @@ def _measure_noise(file: PlanFileRead, effect: float, as_json: bool) -> None:
         )
     folder = Path("experiments") / f"{file.plan.name}-noise"
     with progress.Watcher(stderr()) as watcher:
-        choice = run_until_signal(lambda: auto.measure(file, folder, watcher.listen, effect))
+        choice = run_trials(lambda: auto.measure(file, folder, watcher.listen, effect))
     if as_json:
         print_json({"effect": effect, "best": choice.best.name, "ways": [asdict(way) for way in choice.ways]})
     else:
@@ -212,7 +212,7 @@ def _resolved(file: PlanFileRead, output: Path | None) -> PlanFileRead:
 
     folder = output or Path("experiments") / file.plan.name
     with progress.Watcher(stderr()) as watcher:
-        return run_until_signal(lambda: auto.resolved(file, folder, watcher.listen))
+        return run_trials(lambda: auto.resolved(file, folder, watcher.listen))
 
 
 def _more(text: str) -> int:
@@ -282,7 +282,7 @@ def _run_file(
     from headrace.report import progress
 
     with progress.Watcher(stderr()) as watcher:
-        folder = run_until_signal(lambda: run_plan(file, output, watcher.listen, retry=retry, on=on))
+        folder = run_trials(lambda: run_plan(file, output, watcher.listen, retry=retry, on=on))
     _conclude(folder, as_json, places)
 
 

@@ -20,7 +20,7 @@ from headrace.cli.shell import (
     on_target,
     opened_places,
     print_json,
-    run_until_signal,
+    run_trials,
     stderr,
     stdout,
     told,
@@ -152,7 +152,7 @@ def _prove_plan(
             report=_write_report,
         )
         budget_s = budget * 60 if budget is not None else None
-        found = run_until_signal(lambda: proofs.prove_all(bench, only=findings, budget_s=budget_s))
+        found = run_trials(lambda: proofs.prove_all(bench, only=findings, budget_s=budget_s))
     again = ["headrace", "prove", "--plan", str(plan), "--output", f"{bench.folder}-more"]
     again += ["--response", response] if response != "throughput" else []
     again += _weaker(allow_weaker)
@@ -254,7 +254,7 @@ def _prove_live(
             allow_weaker=allow_weaker,
             report=_write_report,
         )
-        found = run_until_signal(lambda: proofs.prove_live(bench, finding, options))
+        found = run_trials(lambda: proofs.prove_live(bench, finding, options))
     again = ["headrace", "prove", "--live", "--target", plan.target.address, "--output", f"{folder}-more"]
     again += ["--from", str(source)] if source else []
     again += _weaker(allow_weaker)

@@ -91,6 +91,9 @@ TargetOption = Annotated[
 ]
 
 
+RESTORING = "stopping: restoring the host first ..."
+
+
 def main() -> None:
     """Entry point: run the command and turn an error into one clear message and its exit code."""
     codecs.register_error(PLAINER, _plainer)
@@ -246,10 +249,10 @@ def told(notice: Notice, places: Sequence[Place]) -> bool:
 def run_until_signal(
     work: Callable[[], Coroutine[Any, Any, T]],
     *,
-    stopping: str = "stopping: restoring the host first ...",
-    stopped: str = "stopped; the host is restored, finished trials are kept",
+    stopping: str = "stopping ...",
+    stopped: str = "stopped",
 ) -> T:
-    """Run, and on Ctrl-C or SIGTERM cancel once and wait until the host is restored.
+    """Run, and on Ctrl-C or SIGTERM cancel once and wait until the host is as it was.
 
     Further signals while restoring are ignored: leaving the host half restored would be worse.
     """
@@ -280,6 +283,13 @@ def run_until_signal(
     return asyncio.run(supervised())
 
 
+def run_trials(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Of an experiment, which goes on where it was stopped."""
+    return run_until_signal(
+        work, stopping=RESTORING, stopped="stopped; the host is restored, finished trials are kept"
+    )
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"headrace {__version__}")
@@ -302,8 +312,11 @@ def tell(text: str) -> None:
     stderr().print(clean(text), style="yellow", soft_wrap=True, highlight=False, markup=False)
 
 
-def on_target(address: str | TargetSpec, work: Callable[[Any], Awaitable[T]]) -> T:
-    """Connect to a target, run ``work`` on it, and close the connection."""
+def on_target(address: str | TargetSpec, work: Callable[[Any], Awaitable[T]], *, changes: bool = False) -> T:
+    """Connect to a target, run ``work`` on it, and close the connection.
+
+    ``changes``: the work undoes what it has changed if it is stopped.
+    """
     from headrace.target import TargetSpec, open_target
 
     async def connected() -> T:
@@ -315,4 +328,6 @@ def on_target(address: str | TargetSpec, work: Callable[[Any], Awaitable[T]]) ->
         finally:
             await target.close()
 
+    if changes:
+        return run_until_signal(connected, stopping=RESTORING, stopped="stopped; the host is restored")
     return run_until_signal(connected)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.experiments import PlanFile, find_plan
-from headrace.cli.shell import Json, TellOption, app, opened_places, run_until_signal, say, stderr, told
+from headrace.cli.shell import Json, TellOption, app, opened_places, run_trials, say, stderr, told
 
 
 @app.command(
@@ -59,7 +59,7 @@ def tune(
         bench = replace(
             bench, plan=bench.plan.model_copy(update={"tune": table}), response=table.objectives[0]
         )
-        tuned = run_until_signal(lambda: tuning.tune(bench, advise=advise, retry=retry))
+        tuned = run_trials(lambda: tuning.tune(bench, advise=advise, retry=retry))
     page = page_of(tuned, bench.plan.name)
     write_whole(tuned.folder / "report.json", json.dumps(jsonform.render(page), indent=2) + "\n", None)
     path = tuned.folder / "report.html"
