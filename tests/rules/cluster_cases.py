@@ -22,6 +22,10 @@ ANY_ORDER = {
 }
 COMMIT_ORDER = {"binlog_transaction_dependency_tracking": "COMMIT_ORDER", "binlog_format": "ROW"}
 DUMPS = {"processlist.threads.Binlog Dump GTID": 2.0}
+NO_WRITES = {"com_insert": 0.0, "com_update": 0.0, "com_delete": 0.0}
+#: Every statement commits by itself, which Com_commit does not count.
+BY_THEMSELVES = {"com_commit": 0.0, "binlog_cache_use": 450.0}
+ROOM = "Waiting for Replica Workers to free pending events"
 FULL = {**REPLICA, "replication.sql_state.Waiting for room in worker thread event queue": 1.0}
 NODE = {"wsrep_on": "ON", "wsrep_slave_threads": "1"}
 PAUSED = {"wsrep_flow_control_paused_ns": 4e8, "wsrep_flow_control_sent": 20.0}
@@ -55,7 +59,28 @@ CASES = [
         lambda: unwell(variables=SEMISYNC, without=["mysql_status"]),
         missing="rpl_semi_sync_master_status was not",
     ),
-    Case("REPL07", "writable", lambda: unwell(gauges=REPLICA), ("",), ("read_only is off on a replica",)),
+    Case(
+        "REPL07",
+        "clients write to it now",
+        lambda: unwell(gauges=REPLICA),
+        ("",),
+        ("read_only is off on a replica; 800.0 statements/s change data",),
+        # It may be a source that was promoted: a setting would stop its clients.
+        sets=({},),
+        steps=("Find who writes", "RESET REPLICA ALL", "SET GLOBAL read_only = ON"),
+    ),
+    Case(
+        "REPL07",
+        "nobody writes",
+        lambda: unwell(gauges=REPLICA, status_rates=NO_WRITES),
+        ("",),
+        sets=({"server.read_only": True},),
+    ),
+    Case(
+        "REPL07",
+        "a member of a group",
+        lambda: unwell(vendor="mysql", gauges={"replication.sql_running.group_replication_recovery": 0.0}),
+    ),
     Case("REPL07", "read only", lambda: unwell(gauges=REPLICA, variables={"read_only": "ON"})),
     Case("REPL07", "no replica", unwell),
     Case(
@@ -70,6 +95,8 @@ CASES = [
         lambda: unwell(vendor="mysql", gauges=REPLICA, variables=ANY_ORDER),
         ("",),
         ("4 workers apply, and replica_preserve_commit_order is off",),
+        sets=({},),
+        steps=("STOP REPLICA SQL_THREAD; SET GLOBAL replica_preserve_commit_order = ON",),
     ),
     Case(
         "REPL08",
@@ -93,6 +120,13 @@ CASES = [
     ),
     Case(
         "REPL09",
+        "no explicit commits",
+        lambda: unwell(vendor="mysql", variables=COMMIT_ORDER, gauges=DUMPS, status_rates=BY_THEMSELVES),
+        ("",),
+        ("450 transactions/s",),
+    ),
+    Case(
+        "REPL09",
         "none",
         lambda: unwell(vendor="mysql", variables=COMMIT_ORDER, gauges={"processlist.threads.Sleep": 1.0}),
     ),
@@ -107,10 +141,34 @@ CASES = [
         "always",
         lambda: unwell(
             gauges={**FULL, "replication.relay_space_bytes.": 900e6},
-            variables={"slave_parallel_max_queued": "131072"},
+            variables={"slave_parallel_max_queued": "131072", "slave_parallel_threads": "8"},
         ),
         ("",),
         ("waits for room in its workers' queue 100% of the time; slave_parallel_max_queued is 128 KiB",),
+        sets=({"server.slave_parallel_max_queued": 2 << 20},),
+    ),
+    Case(
+        "REPL10",
+        "a queue per worker, and 64 of them",
+        lambda: unwell(
+            gauges={**FULL, "replication.relay_space_bytes.": 9e12},
+            variables={"slave_parallel_max_queued": str(64 << 20), "slave_parallel_threads": "64"},
+        ),
+        ("",),
+        # A quarter of the spare memory, over 64 queues, holds no larger ones.
+        sets=({},),
+        steps=("smaller transactions",),
+    ),
+    Case(
+        "REPL10",
+        "MySQL's one queue, which a running applier keeps",
+        lambda: unwell(
+            vendor="mysql",
+            gauges={**REPLICA, f"replication.sql_state.{ROOM}": 1.0, "replication.relay_space_bytes.": 900e6},
+        ),
+        ("",),
+        sets=({},),
+        steps=("SET GLOBAL replica_pending_jobs_size_max = 536870912", "smaller transactions"),
     ),
     Case("REPL10", "no wait", lambda: unwell(gauges=REPLICA)),
     Case("REPL10", "no server", lambda: unwell(has_server=False), missing="no server was queried"),

@@ -48,6 +48,8 @@ def test_case(case: Case) -> None:
             assert remedy.settings or remedy.steps
             for name, value in remedy.settings.items():
                 knobs.check(name.partition("@")[0], value)
+                refused = knobs.find(name.partition("@")[0]).never
+                assert not refused, f"{name}: apply refuses it, so it is a step for a person: {refused}"
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)

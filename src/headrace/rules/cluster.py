@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
+from headrace.rules import sizes
 from headrace.rules.evidence import Evidence, NotEnough, number, share, size
+from headrace.rules.replication import RESTART_APPLIER
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Share of the samples in which the applier waits for room.
@@ -15,6 +17,8 @@ OFTEN = 0.5
 PAUSED = 0.05
 #: Transactions per second above which a replica needs several workers to keep up.
 MANY_COMMITS_S = 200.0
+#: A member of a group has channels, too; which member may be written to is for the group to say.
+OF_A_GROUP = "group_replication_"
 
 _MYSQL_8 = Versions(since="8.0")
 _STATES = "MySQL Reference Manual, Replication SQL Thread States; MariaDB, Slave SQL Thread States"
@@ -96,12 +100,23 @@ def replica_is_writable(evidence: Evidence) -> Iterator[Match]:
     One statement sent to the wrong server is enough: from then on it differs from its source, and replication
     stops at the first row that no longer fits.
     """
-    if not _channels(evidence) or evidence.is_on("read_only"):
+    if all(channel.startswith(OF_A_GROUP) for channel in _channels(evidence)) or evidence.is_on("read_only"):
         return
     if evidence.has_variable("wsrep_on") and evidence.is_on("wsrep_on"):
         return  # a node of a cluster that is also a replica takes writes as all nodes do
     name = "super_read_only" if evidence.has_variable("super_read_only") else "read_only"
     writes = sum(evidence.status_rate(f"com_{kind}") for kind in ("insert", "update", "delete"))
+    # Clients that write would fail from then on: a source that was promoted keeps its channels.
+    remedy = Remedy(
+        steps=(
+            "Find who writes: the process list by user and host. If this server was promoted and is meant to be "
+            "written to, forget its old source instead: RESET REPLICA ALL.",
+            f"Else send them to the source, and then SET GLOBAL {name} = ON.",
+        ),
+        is_faster=False,
+    )
+    if writes <= 0:
+        remedy = Remedy({f"server.{name}": True}, is_faster=False)
     yield Match(
         "",
         f"read_only is off on a replica; {writes:,.1f} statements/s change data here.",
@@ -109,7 +124,7 @@ def replica_is_writable(evidence: Evidence) -> Iterator[Match]:
             number("read_only", "OFF"),
             number("INSERT, UPDATE and DELETE/s", f"{writes:,.1f}"),
         ),
-        (Remedy({f"server.{name}": True}, is_faster=False),),
+        (remedy,),
     )
 
 
@@ -137,7 +152,8 @@ def workers_commit_in_any_order(evidence: Evidence) -> Iterator[Match]:
         "",
         f"{evidence.number(workers):.0f} workers apply, and {keeps} is off.",
         (number(workers, f"{evidence.number(workers):.0f}"), number(keeps, "OFF")),
-        (Remedy({f"server.{keeps}": True}, is_faster=False),),
+        # No setting: it takes effect only with a start of the applier.
+        (Remedy(steps=(f"{RESTART_APPLIER.format(keeps, 'ON')}.",), is_faster=False),),
     )
 
 
@@ -165,7 +181,8 @@ def replicas_get_little_to_do_at_once(evidence: Evidence) -> Iterator[Match]:
         for command in evidence.window.labels("processlist", "threads")
         if command.startswith("Binlog Dump")
     ]
-    commits = evidence.status_rate("com_commit")
+    # Transactions in the log: Com_commit does not count those that commit by themselves.
+    commits = evidence.status_rate("binlog_cache_use") + evidence.status_rate("binlog_stmt_cache_use")
     is_row = evidence.variable("binlog_format") == "ROW"
     if not dumps or commits < MANY_COMMITS_S or not is_row:
         return
@@ -173,7 +190,7 @@ def replicas_get_little_to_do_at_once(evidence: Evidence) -> Iterator[Match]:
         "",
         f"{commits:,.0f} transactions/s go to {max(dumps):.0f} replicas with COMMIT_ORDER.",
         (
-            number("Com_commit/s", f"{commits:,.1f}"),
+            number("transactions in the binary log/s", f"{commits:,.1f}"),
             number("replicas connected", f"{max(dumps):.0f}"),
             number(name, "COMMIT_ORDER"),
         ),
@@ -212,7 +229,6 @@ def queue_of_the_appliers_is_full(evidence: Evidence) -> Iterator[Match]:
             continue
         name = _named(evidence, *names) or names[-1]
         queue = evidence.number(name)
-        # The queue of one worker holds whole transactions: of the relay log that waits, what they can take.
         waiting = max(
             (
                 evidence.window.last("replication", "relay_space_bytes", channel) or 0.0
@@ -220,8 +236,6 @@ def queue_of_the_appliers_is_full(evidence: Evidence) -> Iterator[Match]:
             ),
             default=0.0,
         )
-        wanted = int(min(max(2 * queue, min(waiting, 16 * queue)), 1 << 30))
-        setting: dict[str, Value] = {f"server.{name}": wanted} if wanted > queue else {}
         yield Match(
             label.partition("/")[0] if "/" in label else "",
             f"the applier waits for room in its workers' queue {share(seen / samples)} of the time; {name} is "
@@ -231,8 +245,26 @@ def queue_of_the_appliers_is_full(evidence: Evidence) -> Iterator[Match]:
                 number(name, size(queue)),
                 number("relay log", size(waiting)),
             ),
-            (Remedy(setting, ("Commit in smaller transactions on the source.",)),),
+            (_larger_queue(evidence, name, waiting),),
         )
+
+
+def _larger_queue(evidence: Evidence, name: str, waiting: float) -> Remedy:
+    """Room for the relay log that waits, at most 16 times as much, for all workers within the spare memory.
+
+    MariaDB has such a queue per worker, MySQL one for all, which takes a new size when the applier starts.
+    """
+    queue, smaller = evidence.number(name), "Commit in smaller transactions on the source."
+    queues = 1.0
+    if evidence.vendor is Vendor.MARIADB:
+        queues = max(evidence.number("slave_parallel_threads"), 1.0)
+    room = sizes.OF_SPARE * sizes.spare_bytes(evidence) / queues
+    wanted = sizes.power_of_two(max(4 * queue, min(waiting / queues, 16 * queue)), queue + room)
+    if wanted <= queue:
+        return Remedy(steps=(smaller,))
+    if evidence.vendor is Vendor.MARIADB:
+        return Remedy({f"server.{name}": wanted}, (smaller,))
+    return Remedy(steps=(f"{RESTART_APPLIER.format(name, wanted)}.", smaller))
 
 
 _GALERA = (

@@ -74,10 +74,11 @@ def sessions(evidence: Evidence) -> float:
 def per_session(evidence: Evidence, name: str, wanted: float) -> int:
     """A buffer of every session: a power of two, at least the default, and all of them within the spare memory."""
     most = OF_SPARE * spare_bytes(evidence) / sessions(evidence) + evidence.number(name)
-    return max(default(evidence, name), _power_of_two(wanted, most))
+    return max(default(evidence, name), power_of_two(wanted, most))
 
 
-def _power_of_two(wanted: float, most: float) -> int:
+def power_of_two(wanted: float, most: float) -> int:
+    """The next one up, or the largest that is within ``most``."""
     up = 1 << max(math.ceil(wanted) - 1, 0).bit_length()
     return up if up <= most else 1 << max(int(most).bit_length() - 1, 0)
 
@@ -117,12 +118,12 @@ def temporary_tables(evidence: Evidence) -> dict[str, Value]:
     least = default(evidence, "tmp_table_size")
     now = min((evidence.number(name) for name in names), default=0.0)
     room = OF_SPARE * spare_bytes(evidence)
-    wanted = max(least, _power_of_two(min(max(4 * now, least), LARGEST_TABLE), now + room / running))
+    wanted = max(least, power_of_two(min(max(4 * now, least), LARGEST_TABLE), now + room / running))
     if names and wanted > now:
         found = {f"server.{name}": wanted for name in names if evidence.number(name) < wanted}
     if is_temptable(evidence):
         all_together = evidence.number("temptable_max_ram")
-        needed = max(default(evidence, "temptable_max_ram"), _power_of_two(wanted * running, GIB))
+        needed = max(default(evidence, "temptable_max_ram"), power_of_two(wanted * running, GIB))
         if needed > all_together and needed - all_together <= spare_bytes(evidence):
             found["server.temptable_max_ram"] = needed
     return found
@@ -215,5 +216,5 @@ def log_buffer(evidence: Evidence, largest: int) -> dict[str, Value]:
     now = evidence.number("innodb_log_buffer_size")
     needed = max(evidence.status_rate("innodb_os_log_written"), 4 * now)
     least = default(evidence, "innodb_log_buffer_size")
-    wanted = max(least, _power_of_two(min(needed, largest), now + OF_SPARE * spare_bytes(evidence)))
+    wanted = max(least, power_of_two(min(needed, largest), now + OF_SPARE * spare_bytes(evidence)))
     return {"server.innodb_log_buffer_size": wanted} if wanted > now else {}
