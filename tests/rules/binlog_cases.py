@@ -8,6 +8,7 @@ from tests.rules.hosts import unwell
 MANY = {"threads_running": 20.0}
 ALONE = {"binlog_commits": 900.0, "binlog_group_commits": 850.0}
 WIDE = {"binlog_bytes_written": 40e6, "handler_update": 4_000.0, "handler_delete": 0.0}
+WAITS = {"slave_connections_needed_for_purge": "1"}
 
 CASES = [
     Case(
@@ -65,6 +66,30 @@ CASES = [
         lambda: unwell(vendor="mysql", variables={"binlog_expire_logs_auto_purge": "OFF"}),
         ("",),
         ("binlog_expire_logs_auto_purge is OFF",),
+    ),
+    Case(
+        "BLOG03",
+        "an age, but MariaDB waits for a replica",
+        lambda: unwell(version="11.8.3", variables=WAITS, status={"slaves_connected": 0.0}),
+        ("",),
+        ("nothing is purged: 0 replicas are connected, and slave_connections_needed_for_purge is 1",),
+        sets=({},),
+        steps=("bring it back", "oldest backup", "slave_connections_needed_for_purge = 0"),
+    ),
+    Case(
+        "BLOG03",
+        "a size, but MariaDB waits for a replica",
+        lambda: unwell(
+            version="11.8.3",
+            variables={**WAITS, "binlog_expire_logs_seconds": "0", "max_binlog_total_size": "1073741824"},
+            status={"slaves_connected": 0.0},
+        ),
+        ("",),
+    ),
+    Case(
+        "BLOG03",
+        "the replica is there",
+        lambda: unwell(version="11.8.3", variables=WAITS, status={"slaves_connected": 1.0}),
     ),
     Case("BLOG03", "a week", lambda: unwell(vendor="mysql")),
     Case("BLOG03", "off", lambda: unwell(variables={"binlog_expire_logs_seconds": "0", "log_bin": "OFF"})),

@@ -41,6 +41,17 @@ CASES = [
         ("",),
         ("the server can come to want", "buffer pool 46.5 GiB", "temporary tables"),
     ),
+    Case(
+        "MEM16",
+        "temporary tables of MySQL share a limit",
+        lambda: unwell(
+            vendor="mysql",
+            variables={**LARGE, "tmp_table_size": str(GIB), "max_heap_table_size": str(GIB)},
+            status={"threads_running": 60.0},
+        ),
+        ("",),
+        ("temporary tables 1 GiB",),
+    ),
     Case("MEM16", "fits", unwell),
     Case(
         "MEM16",
@@ -69,6 +80,24 @@ CASES = [
         lambda: unwell(gauges=PAUSED, rates=WAITING),
         ("",),
         ("13.7 MiB is dirty or being written, of 16 MiB at which writers stop",),
+        sets=({"host.vm.dirty_background_bytes": 256 * MIB, "host.vm.dirty_bytes": GIB},),
+    ),
+    Case(
+        "MEM19",
+        "a small host",
+        lambda: unwell(
+            gauges={**PAUSED, "memory.MemTotal.": 2.0 * GIB, "memory.MemAvailable.": 1.0 * GIB}, rates=WAITING
+        ),
+        ("",),
+        # Not half of its memory.
+        sets=({"host.vm.dirty_background_bytes": 51 * MIB, "host.vm.dirty_bytes": 204 * MIB},),
+    ),
+    Case(
+        "MEM19",
+        "nothing is left for more",
+        lambda: unwell(gauges={**PAUSED, "memory.MemAvailable.": 0.1 * GIB}, rates=WAITING),
+        ("",),
+        sets=({},),
     ),
     Case("MEM19", "nobody waits", lambda: unwell(gauges=PAUSED, rates={"psi.some_total_us.io": 0.0})),
     Case("MEM19", "little is dirty", lambda: unwell(rates=WAITING)),

@@ -67,6 +67,19 @@ CASES = [
             variables={"sort_buffer_size": str(32 * MIB)}, status_rates={"sort_merge_passes": 50.0}
         ),
     ),
+    Case(
+        "SESS01",
+        "joins without an index need it",
+        lambda: unwell(
+            vendor="mysql",
+            variables={"join_buffer_size": str(256 * MIB), "read_buffer_size": str(2 * MIB)},
+            status_rates={"select_full_join": 40.0},
+        ),
+        ("",),
+        # Less of it sends their hash joins to files.
+        sets=({"server.read_buffer_size": 128 << 10},),
+        severity=Severity.RISK,
+    ),
     Case("SESS01", "the defaults", unwell),
     Case("SESS01", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
@@ -218,6 +231,19 @@ CASES = [
         lambda: unwell(status_rates=DEFINITIONS, status={"open_table_definitions": 2_000.0}),
         ("",),
         ("9.0 definitions/s are read; 2,000 of 2,000",),
+        sets=({"server.table_definition_cache": 4_000},),
+    ),
+    Case(
+        "SESS07",
+        "no memory for more",
+        lambda: unwell(
+            status_rates=DEFINITIONS,
+            status={"open_table_definitions": 2_000.0},
+            gauges={"memory.MemAvailable.": 2.0 * (1 << 30)},
+        ),
+        ("",),
+        sets=({},),
+        steps=("Free memory",),
     ),
     Case("SESS07", "room", lambda: unwell(status_rates=DEFINITIONS)),
     Case("SESS07", "not sampled", lambda: unwell(without=["mysql_status"]), missing="definitions was not"),
@@ -304,6 +330,17 @@ CASES = [
         lambda: unwell(status={"prepared_stmt_count": 16_000.0}),
         ("",),
         ("16,000 of 16,382 prepared statements",),
+        # 267 for each of 60 sessions would be 133,333 for the 500 that may come: as many as memory has room for.
+        sets=({}, {"server.max_prepared_stmt_count": 67_987}),
+        steps=("Close them",),
+    ),
+    Case(
+        "SESS13",
+        "more and more for the same sessions",
+        lambda: unwell(status={"prepared_stmt_count": 15_000.0}, status_rates={"prepared_stmt_count": 20.0}),
+        ("",),
+        # A higher limit would be reached as well.
+        sets=({},),
     ),
     Case("SESS13", "none", unwell),
     Case("SESS13", "not sampled", lambda: unwell(without=["mysql_status"]), missing="stmt_count was not"),

@@ -112,23 +112,26 @@ def whole_rows_logged(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.RISK,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, binlog_expire_logs_seconds and binlog_expire_logs_auto_purge; MariaDB, "
-    "binlog_expire_logs_seconds",
+    "binlog_expire_logs_seconds; slave_connections_needed_for_purge (11.4, 1 by default)",
     refute="Something else purges the binary logs.",
 )
 def never_expires(evidence: Evidence) -> Iterator[Match]:
     """Binary logs never expire.
 
     Eventually their file system fills up, and then every transaction waits. Expiry looks at neither replicas nor
-    backups: a replica whose next file is gone must be built again.
+    backups: a replica whose next file is gone must be built again. MariaDB 11.4 and later purge nothing while
+    fewer replicas are connected than slave_connections_needed_for_purge, so a server without replicas keeps all.
     """
     if not evidence.is_on("log_bin"):
         return
     names = [n for n in ("binlog_expire_logs_seconds", "expire_logs_days") if evidence.has_variable(n)]
     switch = "binlog_expire_logs_auto_purge"
     is_manual = evidence.has_variable(switch) and not evidence.is_on(switch)
-    if any(evidence.number(name) > 0 for name in names) and not is_manual:
-        return
-    if evidence.has_variable("max_binlog_total_size") and evidence.number("max_binlog_total_size") > 0:
+    limits = [n for n in (*names, "max_binlog_total_size") if evidence.has_variable(n)]
+    missing = _replicas_missing(evidence)
+    if any(evidence.number(name) > 0 for name in limits) and not is_manual:
+        if missing:
+            yield _waits_for_replicas(evidence, missing, limits)
         return
     name, value = (
         ("binlog_expire_logs_seconds", WEEK_S) if names[:1] != ["expire_logs_days"] else (names[0], 7)
@@ -146,6 +149,40 @@ def never_expires(evidence: Evidence) -> Iterator[Match]:
                     "(its Relay_Source_Log_File or Relay_Master_Log_File), and to recover from the oldest backup.",
                     f"Then keep more than that: SET GLOBAL {name} = {value}, or longer"
                     + (f", and {switch} = ON." if is_manual else "."),
+                ),
+                is_faster=False,
+            ),
+        ),
+    )
+
+
+NEEDED = "slave_connections_needed_for_purge"
+
+
+def _replicas_missing(evidence: Evidence) -> int:
+    """How many replicas are not connected that MariaDB wants to see before it purges anything."""
+    if not evidence.has_variable(NEEDED):
+        return 0
+    return max(int(evidence.number(NEEDED) - evidence.gauge("mysql_status", "slaves_connected").high), 0)
+
+
+def _waits_for_replicas(evidence: Evidence, missing: int, limits: list[str]) -> Match:
+    needed = evidence.number(NEEDED)
+    return Match(
+        "",
+        f"the binary log is on, but nothing is purged: {needed - missing:.0f} replicas are connected, and "
+        f"{NEEDED} is {needed:.0f}.",
+        (
+            number(NEEDED, f"{needed:.0f}"),
+            number("Slaves_connected, the most", f"{needed - missing:.0f}"),
+            *(number(name, evidence.variable(name)) for name in limits),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "If a replica is only away, bring it back: its next file is kept for it.",
+                    "If there is none to wait for, check that the oldest backup needs no older file, and then "
+                    f"SET GLOBAL {NEEDED} = 0: this purges at once.",
                 ),
                 is_faster=False,
             ),

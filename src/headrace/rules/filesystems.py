@@ -286,7 +286,10 @@ def nearly_full(evidence: Evidence) -> Iterator[Match]:
         used = 1 - free / total
         if used < NEARLY_FULL or free >= ROOM_ENOUGH:
             continue
-        steps = ("Make room: purge binary logs, drop old tables, or grow the file system.",)
+        steps = (
+            "Grow the file system, or make room: drop old tables, purge binary logs up to what every replica, "
+            "also a stopped one, and the oldest backup still need.",
+        )
         yield Match(
             point,
             f"{point} ({', '.join(holds)}) is {share(used)} full: {size(free)} of {size(total)} is left.",

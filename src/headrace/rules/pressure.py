@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 
 from headrace.analysis.resources import PRESSURE_SEEN
+from headrace.rules import sizes
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
 from headrace.rules.pool import STEP_BYTES, larger_than_memory, memory_bytes
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
@@ -23,6 +25,8 @@ FAULTS_S, REFAULTS_S = 50.0, 500.0
 PAGE_BYTES = 4_096
 #: A limit on dirty pages below this stops a server that writes logs and dumps through the page cache.
 LITTLE_DIRTY = 256 * MIB
+#: vm.dirty_ratio's default, of the available memory.
+OF_AVAILABLE = 0.20
 
 _VM = "Linux Documentation/admin-guide/sysctl/vm.rst"
 
@@ -51,12 +55,17 @@ def _wanted_bytes(evidence: Evidence) -> dict[str, float]:
         value(name)
         for name in ("sort_buffer_size", "join_buffer_size", "read_buffer_size", "read_rnd_buffer_size")
     )
-    running = evidence.gauge("mysql_status", "threads_running").high
+    running = max(evidence.gauge("mysql_status", "threads_running").high, 1.0)
+    temporary = min(value("tmp_table_size"), value("max_heap_table_size")) * running
+    if sizes.is_temptable(evidence):
+        # All its tables share one limit; before 8.0.28 it was the only one.
+        each = value("tmp_table_size") if evidence.version in sizes.BOUNDED_TEMPTABLE else math.inf
+        temporary = min(each * running, value("temptable_max_ram"))
     return {
         "buffer pool": ON_TOP * value("innodb_buffer_pool_size") + fixed,
         "sessions": kept * evidence.status("max_used_connections"),
         "running statements": used * running,
-        "temporary tables": min(value("tmp_table_size"), value("max_heap_table_size")) * running,
+        "temporary tables": temporary,
     }
 
 
@@ -230,12 +239,13 @@ def writers_are_paused(evidence: Evidence) -> Iterator[Match]:
     waited = evidence.rate("psi", "some_total_us", "io") / 1e6
     if limit <= 0 or dirty < (background + limit) / 2 or waited < PRESSURE_SEEN:
         return
-    total = evidence.last("memory", "MemTotal")
-    is_little = PAGE_BYTES * limit < min(LITTLE_DIRTY, total / 20)
-    larger = Remedy({"host.vm.dirty_background_bytes": LITTLE_DIRTY, "host.vm.dirty_bytes": GIB})
+    # The kernel's own share: what is dirty cannot be given to the server before it is written.
+    wanted = int(min(GIB, OF_AVAILABLE * evidence.gauge("memory", "MemAvailable").low)) // MIB * MIB
     writer = Remedy(
         steps=("Find the writer (pidstat -d, headrace top), and slow it down or give it O_DIRECT.",)
     )
+    larger = Remedy({"host.vm.dirty_background_bytes": wanted // 4, "host.vm.dirty_bytes": wanted})
+    is_little = PAGE_BYTES * limit < min(LITTLE_DIRTY, wanted / 2)
     yield Match(
         "",
         f"{size(PAGE_BYTES * dirty)} is dirty or being written, of {size(PAGE_BYTES * limit)} at which "

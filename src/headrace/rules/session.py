@@ -58,11 +58,15 @@ def buffers_of_every_session(evidence: Evidence) -> Iterator[Match]:
     merges = evidence.status_per_second("sort_merge_passes")
     connected = sizes.sessions(evidence)
     values = {name: evidence.number(name) for name in sizes.SESSION_BUFFERS}
+    needed = {
+        "sort_buffer_size": merges >= MERGES_S,
+        # A hash join with less of it goes to files; before there were any, blocks of rows were scanned for.
+        "join_buffer_size": evidence.status_per_second("select_full_join") >= FULL_JOINS_S,
+    }
     high = [
         name
         for name, value in values.items()
-        if value >= TIMES_DEFAULT * sizes.default(evidence, name)
-        and not (name == "sort_buffer_size" and merges >= MERGES_S)
+        if value >= TIMES_DEFAULT * sizes.default(evidence, name) and not needed.get(name)
     ]
     total = sum(values.values()) * connected
     is_risk = total > evidence.gauge("memory", "MemAvailable").low
@@ -297,6 +301,7 @@ def definitions_read_again(evidence: Evidence) -> Iterator[Match]:
     cache, is_open = evidence.number("table_definition_cache"), evidence.status("open_table_definitions")
     if opened < CREATED_S or is_open < NEAR * cache:
         return
+    larger = sizes.definition_cache(evidence)
     yield Match(
         "",
         f"{opened:,.1f} definitions/s are read; {is_open:,.0f} of {cache:,.0f} entries are used.",
@@ -305,7 +310,11 @@ def definitions_read_again(evidence: Evidence) -> Iterator[Match]:
             number("Open_table_definitions", f"{is_open:,.0f}"),
             number("table_definition_cache", f"{cache:,.0f}"),
         ),
-        (Remedy({"server.table_definition_cache": sizes.definition_cache(evidence)}),),
+        (
+            Remedy(larger)
+            if larger
+            else Remedy(steps=("Free memory for a larger cache, or use fewer tables and partitions.",)),
+        ),
     )
 
 
@@ -494,17 +503,29 @@ def most_rows_by_scans(evidence: Evidence) -> Iterator[Match]:
 def prepared_statements_near_limit(evidence: Evidence) -> Iterator[Match]:
     """Prepared statements are close to their limit.
 
-    At the limit PREPARE fails in every session. Clients that never close theirs are the usual cause.
+    At the limit PREPARE fails in every session. Clients that never close theirs are the usual cause: a higher
+    limit then only costs memory until it is reached as well.
     """
     kept, limit = evidence.status("prepared_stmt_count"), evidence.number("max_prepared_stmt_count")
     if limit <= 0 or kept < NEAR * limit:
         return
+    more = sizes.prepared_statements(evidence)
+    close = Remedy(
+        steps=(
+            "Find who keeps them: performance_schema.prepared_statements_instances by OWNER_THREAD_ID.",
+            "Close them in the application, or lower what its pool or driver caches per connection.",
+        ),
+        label="close them",
+        is_faster=False,
+    )
+    larger = (Remedy(more, label="a higher limit", is_faster=False),) if more else ()
     yield Match(
         "",
         f"{kept:,.0f} of {limit:,.0f} prepared statements are kept ({share(kept / limit)}).",
         (
             number("Prepared_stmt_count", f"{kept:,.0f}"),
             number("max_prepared_stmt_count", f"{limit:,.0f}"),
+            number("per session", f"{kept / max(evidence.status('threads_connected'), 1.0):,.0f}"),
         ),
-        (Remedy({"server.max_prepared_stmt_count": min(2 * int(limit), 1_048_576)}),),
+        (close, *larger),
     )

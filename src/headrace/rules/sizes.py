@@ -40,6 +40,10 @@ LARGEST_BINLOG_CACHE = 16 * MIB
 #: An entry of the table cache with its handler.
 TABLE_BYTES = 20 * KIB
 LARGEST_TABLE_CACHE = 16_384
+#: A definition with its columns, indexes and InnoDB's own record of it.
+DEFINITION_BYTES = 32 * KIB
+#: A prepared statement with its text and tree; the most that every version accepts.
+PREPARED_BYTES, MOST_PREPARED = 16 * KIB, 1_048_576
 #: Thread, network buffers and the session's own structures.
 SESSION_BYTES = 512 * KIB
 #: The manual asks for a value as low as practical: at most this share of the device's measured limit.
@@ -146,13 +150,26 @@ def table_cache(evidence: Evidence) -> int:
     return int(max(min(needed, max(most, 2 * now)), default(evidence, "table_open_cache")))
 
 
-def definition_cache(evidence: Evidence) -> int:
-    """Every table, and a tenth more."""
+def definition_cache(evidence: Evidence) -> dict[str, Value]:
+    """Every table, and a tenth more, as far as memory allows."""
     now = evidence.number("table_definition_cache")
-    needed = max(1.1 * _tables(evidence), 2 * now)
-    return int(
-        max(min(needed, max(LARGEST_TABLE_CACHE, 2 * now)), default(evidence, "table_definition_cache"))
-    )
+    needed = min(max(1.1 * _tables(evidence), 2 * now), max(LARGEST_TABLE_CACHE, 2 * now))
+    room = now + OF_SPARE * spare_bytes(evidence) / DEFINITION_BYTES
+    wanted = int(max(min(needed, room), default(evidence, "table_definition_cache")))
+    return {"server.table_definition_cache": wanted} if wanted > now else {}
+
+
+def prepared_statements(evidence: Evidence) -> dict[str, Value]:
+    """As many for each connection that is allowed as each keeps now, within memory; none where they pile up."""
+    limit = evidence.number("max_prepared_stmt_count")
+    kept = evidence.gauge("mysql_status", "prepared_stmt_count")
+    sessions_now = evidence.gauge("mysql_status", "threads_connected")
+    if kept.low < kept.last == kept.high and sessions_now.high <= 1.1 * sessions_now.low + 2:
+        return {}
+    needed = kept.high / max(sessions_now.high, 1.0) * evidence.number("max_connections")
+    room = limit + OF_SPARE * spare_bytes(evidence) / PREPARED_BYTES
+    wanted = int(min(needed, room, MOST_PREPARED))
+    return {"server.max_prepared_stmt_count": wanted} if wanted > limit else {}
 
 
 def connections(evidence: Evidence) -> dict[str, Value]:
