@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import CPUS, unwell
 
@@ -39,6 +40,14 @@ CASES = [
         lambda: unwell(facts={f"{QUEUE}.scheduler": "mq-deadline"}),
         (DISK,),
         ("nvme1n1 uses the scheduler mq-deadline at 2,300 requests/s",),
+        severity=Severity.HOUSEKEEPING,
+    ),
+    Case(
+        "BLK01",
+        "so many requests that it costs a core",
+        lambda: unwell(facts={f"{QUEUE}.scheduler": "mq-deadline"}, rates={f"disk.reads.{DISK}": 60_000.0}),
+        (DISK,),
+        severity=Severity.COST,
     ),
     Case("BLK01", "none", unwell),
     Case(

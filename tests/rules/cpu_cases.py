@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import CPUS, unwell
 
@@ -98,6 +99,7 @@ CASES = [
         lambda: unwell(rates=ALL_BUSY, facts=policies("acpi-cpufreq", "ondemand")),
         ("",),
         ("governor ondemand", "66% busy"),
+        severity=Severity.ADVICE,
     ),
     Case("CPU04", "ondemand at rest", lambda: unwell(facts=policies("acpi-cpufreq", "ondemand"))),
     Case("CPU04", "the processor chooses", lambda: unwell(rates=ALL_BUSY)),

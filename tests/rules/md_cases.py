@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.rules.evidence import Evidence
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
 
@@ -50,6 +51,8 @@ def on(
     kernel: str = "6.1.0-18-amd64",
     options: str = "sunit=1024,swidth=3072",
     without: tuple[str, ...] = (),
+    waited_us: float = 4_000.0,
+    available: float = 14e9,
     **changes: Any,
 ) -> Callable[[], Evidence]:
     """The host with its data on an array of four."""
@@ -67,7 +70,10 @@ def on(
     rates |= {
         f"disk.{metric}.md0": 0.0 for metric in ("read_ms", "write_ms", "sectors_read", "sectors_written")
     }
-    return lambda: unwell(facts=facts, rates={**rates, "disk.writes.md0": writes}, without=without)
+    rates |= {"disk.writes.md0": writes, "psi.some_total_us.io": waited_us}
+    return lambda: unwell(
+        facts=facts, rates=rates, gauges={"memory.MemAvailable.": available}, without=without
+    )
 
 
 CASES = [
@@ -77,13 +83,32 @@ CASES = [
         on("raid5"),
         ("md0",),
         ("md0 is a raid5 of 4 members and takes 1,500 writes/s: up to 6,000 requests/s",),
+        severity=Severity.HOUSEKEEPING,
+    ),
+    Case(
+        "RAID01",
+        "RAID5 that is waited for",
+        on("raid5", waited_us=200_000.0),
+        ("md0",),
+        severity=Severity.COST,
+    ),
+    Case(
+        "RAID01", "nobody counts the waits", on("raid5", without=("psi",)), ("md0",), severity=Severity.COST
     ),
     Case("RAID01", "RAID10", on("raid10")),
     Case("RAID01", "few writes", on("raid6", writes=20.0)),
     Case("RAID01", "no array", unwell),
     Case("RAID01", "not sampled", on("raid5", without=("disk",)), missing="disk.writes was not sampled"),
     Case("RAID01", "unknown", lambda: unwell(without=["md_arrays"]), missing="md arrays"),
-    Case("RAID02", "the default", on("raid5"), ("md0",), ("stripe_cache_size of md0 is 256",)),
+    Case(
+        "RAID02",
+        "the default",
+        on("raid5"),
+        ("md0",),
+        ("stripe_cache_size of md0 is 256",),
+        sets=({"host.md_stripe_cache_size@md0": 4096},),
+    ),
+    Case("RAID02", "no memory for more", on("raid5", available=1e9)),
     Case("RAID02", "a larger one", on("raid5", stripe_cache_size=4096)),
     Case("RAID02", "no parity", on("raid10", stripe_cache_size=None)),
     Case("RAID02", "not sampled", on("raid5", without=("disk",)), missing="disk.writes was not sampled"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import CPUS, unwell
 
@@ -92,6 +93,14 @@ CASES = [
         lambda: unwell(rates={"softnet.time_squeeze.cpu2": 40.0}),
         ("",),
         ("40 rounds/s", "cpu2"),
+        severity=Severity.COST,
+    ),
+    Case(
+        "NET03",
+        "one round of hundreds",
+        lambda: unwell(rates={"softnet.time_squeeze.cpu2": 2.0}),
+        ("",),
+        severity=Severity.HOUSEKEEPING,
     ),
     Case(
         "NET03",

@@ -85,6 +85,18 @@ CASES = [
     ),
     Case(
         "LOCK16",
+        "MariaDB begins with five milliseconds",
+        lambda: unwell(**{**DELAYED, "status": {"innodb_history_list_length": 1_050.0}}),
+        ("",),
+        ("waits about 6 ms",),
+    ),
+    Case(
+        "LOCK16",
+        "MySQL with microseconds",
+        lambda: unwell(vendor="mysql", **{**DELAYED, "status": {"innodb_history_list_length": 1_050.0}}),
+    ),
+    Case(
+        "LOCK16",
         "no delay allowed",
         lambda: unwell(
             **{**DELAYED, "variables": {"innodb_max_purge_lag": "1000", "innodb_max_purge_lag_delay": "0"}}

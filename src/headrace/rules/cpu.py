@@ -207,7 +207,7 @@ def _busy(evidence: Evidence) -> float:
 
 @rule(
     "CPU04",
-    severity=Severity.COST,
+    severity=Severity.ADVICE,
     confidence=Confidence.MEDIUM,
     source="Linux Documentation/admin-guide/pm/cpufreq.rst, Generic Scaling Governors",
     refute="With the governor performance, throughput and p99 are equivalent to before.",

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.analysis.devices import SECTOR_BYTES
+from headrace.analysis.resources import PRESSURE_SEEN
+from headrace.rules import sizes
 from headrace.rules.evidence import Evidence, NotEnough, number, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -85,7 +87,14 @@ def parity_under_data(evidence: Evidence) -> Iterator[Match]:
                     )
                 ),
             ),
+            _unless_nobody_waits(evidence),
         )
+
+
+def _unless_nobody_waits(evidence: Evidence) -> Severity | None:
+    """Housekeeping where the kernel counts waits for I/O and saw hardly any; else the rule's own."""
+    waited = evidence.window.rate("psi", "some_total_us", "io")
+    return Severity.HOUSEKEEPING if waited is not None and waited / 1e6 < PRESSURE_SEEN else None
 
 
 @rule(
@@ -108,16 +117,20 @@ def small_stripe_cache(evidence: Evidence) -> Iterator[Match]:
         writes = _writes(evidence, array["name"])
         if writes < MANY_WRITES_S:
             continue
-        memory = STRIPE_CACHE_TO_TRY * 4_096 * _members(array)
+        each = 4_096 * max(_members(array), 1)
+        room = entries + sizes.OF_SPARE * sizes.spare_bytes(evidence) / each
+        wanted = sizes.power_of_two(STRIPE_CACHE_TO_TRY, room)
+        if wanted <= entries:
+            continue
         yield Match(
             str(array["name"]),
             f"stripe_cache_size of {array['name']} is {entries} at {writes:,.0f} writes/s.",
             (
                 number("stripe_cache_size", entries),
                 number("writes/s", f"{writes:,.0f}"),
-                number(f"memory for {STRIPE_CACHE_TO_TRY}", size(memory)),
+                number(f"memory for {wanted}", size(wanted * each)),
             ),
-            (Remedy({f"host.md_stripe_cache_size@{array['name']}": STRIPE_CACHE_TO_TRY}),),
+            (Remedy({f"host.md_stripe_cache_size@{array['name']}": wanted}),),
         )
 
 

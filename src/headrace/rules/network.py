@@ -21,6 +21,8 @@ TIMES_OTHERS = 4.0
 FEW_PACKETS_S = 5_000
 #: A round cut off once a second is scheduler noise; more is a queue that is not emptied.
 SQUEEZED_S = 1.0
+#: ... and below this share of a core's rounds, packets hardly ever wait for the next one.
+OF_THE_ROUNDS = 0.01
 #: The table's size that worked fairly well on a moderately loaded server: scaling.rst.
 FLOW_ENTRIES = 32_768
 #: A backlog of this many packets is a tenth of a second of work for a core: longer only delays them.
@@ -167,6 +169,9 @@ def receive_budget_used_up(evidence: Evidence) -> Iterator[Match]:
     if total < SQUEEZED_S:
         return
     worst = max(squeezed, key=lambda cpu: squeezed[cpu])
+    rounds = evidence.window.rate("softirqs", "NET_RX", worst) or 0.0
+    cores = {core.name: core.softirq for core in resources.cores(evidence.window)}
+    is_felt = 0 < rounds <= squeezed[worst] / OF_THE_ROUNDS or cores.get(worst, 0.0) >= SOFTIRQ_BUSY
     settings: dict[str, Value] = {
         "host.net.core.netdev_budget": 2 * int(evidence.sysctl("net.core.netdev_budget"))
     }
@@ -182,8 +187,10 @@ def receive_budget_used_up(evidence: Evidence) -> Iterator[Match]:
             number("worst", f"{worst}, {squeezed[worst]:,.1f}/s"),
             number("net.core.netdev_budget", evidence.sysctl("net.core.netdev_budget")),
             number("net.core.netdev_budget_usecs", micros or "not in this kernel"),
+            number(f"rounds/s on {worst}", f"{rounds:,.0f}" if rounds else "unknown"),
         ),
         (Remedy(settings),),
+        None if is_felt else Severity.HOUSEKEEPING,
     )
 
 
