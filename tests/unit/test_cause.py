@@ -9,6 +9,10 @@ import pytest
 from headrace.analysis.resources import Verdict
 from headrace.rules import all_rules, judge
 from headrace.rules.cause import ELSEWHERE, EXPLAINS, causes_first, conclude
+from tests.rules.block_cases import FLUSHES, VOLATILE, WAITS
+from tests.rules.flush_cases import BEHIND
+from tests.rules.hardware_cases import DIGESTS
+from tests.rules.hardware_cases import FULL as OWN_WORK
 from tests.rules.hosts import unwell
 from tests.rules.neighbours_cases import COMPILER, FIO, FULL, OWN_READS, SLOW_DISK
 from tests.rules.pool_cases import SMALL
@@ -137,3 +141,31 @@ def test_a_server_that_lets_nobody_in_is_said() -> None:
     assert found.sentence.startswith(
         "The server refuses connections: all that max_connections allows are taken."
     )
+
+
+def test_statements_that_fill_the_cpus_together_are_named_unless_nobody_counts_them() -> None:
+    waited = {"psi.some_total_us.cpu": 400_000.0}
+    found = verdict(rates={**OWN_WORK, **waited, **DIGESTS})
+    assert found.causes == ("CPU10",)
+    assert "most of the time: digest 0bcdef0123456789 (25%)" in found.sentence
+    assert verdict(rates={**OWN_WORK, **waited}).causes == ()
+
+
+@pytest.mark.parametrize(
+    ("rates", "is_cause"), [({**FLUSHES, **WAITS}, True), (FLUSHES, False)], ids=["waited for", "not"]
+)
+def test_flushes_of_a_volatile_cache_are_why_commits_wait(rates: dict[str, float], is_cause: bool) -> None:
+    found = verdict(facts=VOLATILE, rates=rates)
+    assert (found.causes == ("BLK06@nvme1n1",)) is is_cause
+    assert ("Statements wait: nvme1n1 has a volatile cache" in found.sentence) is is_cause
+
+
+def test_writes_in_the_background_that_fall_behind_are_said() -> None:
+    found = verdict(**BEHIND, variables={"innodb_io_capacity": "200"})
+    assert found.sentence.startswith("innodb_io_capacity is 200 on solid state")
+    assert found.causes == ("FLUSH01",)
+
+
+def test_transactions_that_spill_are_why_a_device_is_full() -> None:
+    spills = {"binlog_cache_use": 300.0, "binlog_cache_disk_use": 200.0}
+    assert verdict(rates=SLOW_DISK, status_rates=spills).causes == ("SESS10",)

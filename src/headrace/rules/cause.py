@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from headrace.analysis.resources import STEAL_HIGH, Verdict
+from headrace.analysis.resources import PRESSURE_HIGH, STEAL_HIGH, Verdict
 from headrace.analysis.users import programs
 from headrace.rules.evidence import Evidence
 from headrace.rules.rule import Finding, Judgement, Severity
@@ -18,35 +18,38 @@ from headrace.rules.rule import Finding, Judgement, Severity
 #: standstill first.
 ELSEWHERE = (
     "FS13", "REPL12", "LOCK14", "LOCK12", "SESS08", "LIM08", "LOCK04", "LOCK02", "LOCK05", "LOCK17", "LOCK15",
-    "LOCK16", "LOCK18", "TCP02", "SESS15", "SESS18", "STMT04", "REDO02", "REDO03", "REDO05", "POOL03", "LIM05",
-    "LIM07", "CPU03", "CPU12", "LOCK08", "REPL11", "REPL10", "REPL01",
+    "LOCK16", "LOCK18", "TCP02", "SESS15", "SESS18", "STMT04", "REDO02", "REDO03", "REDO05", "POOL03", "FLUSH01",
+    "LIM05", "LIM07", "CPU03", "CPU12", "LOCK08", "REPL11", "REPL10", "REPL01",
 )  # fmt: skip
 #: Kind of resource -> rules whose findings explain why it is saturated, the surest first.
 EXPLAINS = {
     "cpu": (
         "HOST01", "CPU03", "CPU02", "POOL01", "SESS02", "SESS03", "SESS04", "SESS05", "SESS06", "SESS07", "STAT02",
-        "STAT03", "STMT02", "SESS11", "STMT01", "SESS12", "STMT05", "SESS16", "SESS14", "CPU11", "LOCK07",
-        "MEM15",
+        "STAT03", "STMT02", "SESS11", "STMT01", "SESS12", "STMT05", "SESS10", "SESS16", "SESS14", "CPU11",
+        "LOCK07", "LOCK09", "MEM15", "CPU10",
     ),
     "core": ("NET01", "IRQ01", "IRQ03", "NET04", "CPU01"),
     "softirq": ("NET02", "NET01", "IRQ01"),
     "block": (
-        "HOST02", "LIM05", "POOL01", "POOL08", "POOL09", "STMT02", "SESS11", "SESS12", "SESS03", "STMT05",
-        "POOL10", "MEM13", "MEM01", "READ01", "REDO02", "REDO01", "FLUSH02", "FS01", "RAID06", "RAID01",
+        "HOST02", "LIM05", "POOL01", "POOL08", "POOL09", "STMT02", "SESS11", "SESS12", "SESS03", "SESS10",
+        "STMT05", "POOL10", "MEM13", "MEM01", "READ01", "REDO02", "REDO01", "FLUSH06", "POOL04", "FLUSH02", "FS01",
+        "RAID06", "RAID01", "MEM19", "BLK06",
     ),
     "memory": ("HOST03", "POOL02", "SESS01", "STAT06", "MEM01", "MEM18", "MEM12"),
     "network": ("NET07",),
     "tcp": ("TCP02", "TCP03"),
 }  # fmt: skip
+#: Rules about pages that are read again, and about I/O that is waited for.
+PAGES, IO = ("POOL01", "POOL08"), ("MEM19", "BLK06")
 #: Rules whose findings slow every statement although nothing is saturated.
-SLOWS = ("POOL01", "POOL08")
+SLOWS = (*PAGES, *IO)
 #: CPU time of a page that is read again: the call, the copy, the other page's eviction. A low estimate: reads from
 #: a pool of an eighth of the data took 80 us more a page on two CPUs (benches/planted.py, small pool).
 PAGE_US = 30.0
 #: Shares of the servers' CPU time, and of all CPUs, that pages must take to explain anything.
 PAGING_OF_SERVER, PAGING_OF_HOST = 0.1, 0.02
 #: Rules about what the server executes.
-STATEMENTS = ("STMT01", "STMT02", "STMT05", "SESS11", "SESS12")
+STATEMENTS = ("STMT01", "STMT02", "STMT05", "SESS11", "SESS12", "CPU10")
 #: Named in the sentence at most, of each kind.
 MOST = 2
 #: Connections per second that are refused now; less often it was in the past.
@@ -104,7 +107,14 @@ def _explains(evidence: Evidence, verdict: Verdict, finding: Finding) -> bool:
     if finding.rule.code == "CPU02":
         limiting = verdict.limiting
         return limiting is not None and limiting.numbers.get("steal", 0.0) >= STEAL_HIGH
-    if finding.rule.code in SLOWS and (verdict.limiting is None or verdict.limiting.resource == "cpu"):
+    if finding.rule.code in IO and verdict.limiting is None:
+        waited = evidence.window.rate("psi", "some_total_us", "io") or 0.0
+        return waited / 1e6 >= PRESSURE_HIGH
+    if finding.rule.code == "CPU10" and not (
+        evidence.window.rates("statements", "time_ns") or evidence.executed(1)
+    ):
+        return False  # it names no statement, and who uses the CPUs is said already
+    if finding.rule.code in PAGES and (verdict.limiting is None or verdict.limiting.resource == "cpu"):
         pages_s = evidence.window.rate("mysql_status", "innodb_buffer_pool_reads") or 0.0
         paging, host = pages_s * PAGE_US / 1e6, len(evidence.cores)
         if paging < max(PAGING_OF_SERVER * (_servers(evidence) or host), PAGING_OF_HOST * host):
@@ -149,7 +159,8 @@ def _said(finding: Finding) -> str:
 
 
 def _capital(sentence: str) -> str:
-    return f"{sentence[:1].upper()}{sentence[1:]}"
+    """A variable that begins it keeps its name."""
+    return sentence if "_" in sentence.split(" ", 1)[0] else f"{sentence[:1].upper()}{sentence[1:]}"
 
 
 def _lower(sentence: str) -> str:
