@@ -32,9 +32,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benches.plants import PLANTS, Plant
+from benches.plants import PLANTS
 from benches.plants.beside import compiler
 from benches.plants.loads import HEALTHY, HEALTHY_OF, ITEMS, TABLES, WIDE_BYTES, WIDE_ROWS, Load
+from benches.plants.plant import Plant
 from tests.mysqld import find_mysqld
 from tests.servers import Server, mariadb, mysql
 
@@ -95,7 +96,7 @@ def main() -> int:
                 if options.noisy:
                     stack.enter_context(compiler(server))
                 for plant in chosen:
-                    if kind in plant.servers:
+                    if kind in plant.servers and version(server) in plant.versions:
                         result = tried(server, kind, plant, options.noisy)
                         results.append(result)
                         tell(result)
@@ -182,6 +183,10 @@ def tried(server: Server, kind: str, plant: Plant, is_noisy: bool) -> Result:
     return result
 
 
+def version(server: Server) -> str:
+    return str(server.sql("SELECT VERSION()")[0][0])
+
+
 def as_option(value: object) -> str:
     return {True: "ON", False: "OFF"}.get(value, str(value)) if isinstance(value, bool) else str(value)
 
@@ -195,10 +200,11 @@ def beside(server: Server, plant: Plant) -> Iterator[None]:
 
 
 def hunted(server: Server, kind: str, plant: Plant, is_noisy: bool) -> tuple[Result, dict[str, Any]]:
-    with beside(server, plant), driving(server, plant.load, WARM_S + HUNT_S + 60):
+    seconds = plant.seconds or HUNT_S
+    with beside(server, plant), driving(server, plant.load, WARM_S + seconds + 60):
         time.sleep(WARM_S)
         begin, before = time.monotonic(), count(server, plant)
-        argv = [sys.executable, "-m", "headrace", "hunt", "--json", "--seconds", str(HUNT_S)]
+        argv = [sys.executable, "-m", "headrace", "hunt", "--json", "--seconds", str(seconds)]
         done = subprocess.run(
             [*argv, "--mysql-socket", server.socket, "--mysql-user", "root"],
             capture_output=True,

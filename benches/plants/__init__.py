@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from benches.plants.beside import (
-    Beside,
     backup,
     burst,
     compiler,
@@ -21,7 +18,6 @@ from benches.plants.beside import (
 )
 from benches.plants.loads import (
     BIG_TRANSACTIONS,
-    BOTH,
     BULK,
     DEADLOCKS,
     GROUPS,
@@ -46,32 +42,9 @@ from benches.plants.loads import (
     operation,
     statement,
 )
-
-
-@dataclass(frozen=True)
-class Plant:
-    """One cause. ``finds``: codes of rules that name it; ``says``, ``adviser``: patterns of a verdict, and of an
-    adviser's line, that do. ``also``: other limits and costs that are true of it."""
-
-    name: str
-    what: str
-    finds: tuple[str, ...]
-    says: str
-    load: Load = READS
-    options: tuple[str, ...] = ()
-    #: Run before the load, and to put back what a restart does not.
-    sql: tuple[str, ...] = ()
-    undo: tuple[str, ...] = ()
-    beside: Beside | None = None
-    servers: tuple[str, ...] = BOTH
-    #: What an adviser would say.
-    adviser: str = ""
-    also: tuple[str, ...] = ()
-    #: False for what only people can change, and for risks, which cost nothing today.
-    has_remedy: bool = True
-    #: Counts logins in place of the driver's operations.
-    counts_logins: bool = False
-
+from benches.plants.plant import Plant
+from benches.plants.scarce import PLANTS as SCARCE
+from benches.plants.servers import PLANTS as OF_SERVERS
 
 PLANTS = (
     Plant(
@@ -133,6 +106,8 @@ PLANTS = (
         "",
         WIDE_WRITES,
         ("--innodb-flush-neighbors=2", "--innodb-buffer-pool-size=64M"),
+        # MariaDB ignores it on solid state.
+        servers=MYSQL,
         adviser="innodb_flush_neighbors",
         also=("POOL01", "POOL03", "POOL08"),
         has_remedy=False,
@@ -571,4 +546,6 @@ PLANTS = (
         adviser="auto.increment",
         has_remedy=False,
     ),
+    *OF_SERVERS,
+    *SCARCE,
 )  # fmt: skip
