@@ -32,6 +32,16 @@ def test_full_cpus_name_who_fills_them() -> None:
     assert "Used by cc1 (2 processes) 76%, mysqld (pid 1322) 16%" in _sentence(FULL, cc1_501=3.0, cc1_502=3.0)
 
 
+def test_the_servers_part_is_told_apart_by_its_threads() -> None:
+    threads = {"threads.utime_ticks.1401/connection": 480.0, "threads.utime_ticks.1402/ib_pg_flush_co": 90.0}
+    cpu = use(unwell(rates={**FULL, **threads, **working(mysqld_1322=6.0)}), "cpu")
+    assert cpu.users[0] == "mysqld (pid 1322) 81% (threads: connection 62%, ib_pg_flush_co 11%)"
+    # Where the server names none, each has the program's name, which says nothing.
+    unnamed = {"threads.utime_ticks.1401/connection": 0.0, "threads.utime_ticks.1402/mysqld": 480.0}
+    cpu = use(unwell(rates={**FULL, **unnamed, **working(mysqld_1322=6.0)}), "cpu")
+    assert cpu.users[0] == "mysqld (pid 1322) 81%"
+
+
 def _sentence(rates: dict[str, float], **cpus: float) -> str:
     return unwell(rates={**rates, **working(**cpus)}).verdict.sentence
 

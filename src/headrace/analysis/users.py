@@ -122,11 +122,22 @@ def of_cpu(window: Window, busy_cpus: float) -> tuple[str, ...]:
     if not found or busy_cpus <= 0:
         return ()
     shares = [(program.cpus / busy_cpus, program) for program in found]
-    named = [f"{_called(program)} {_percent(share)}" for share, program in _worst(shares)]
+    worst = _worst(shares)
+    named = [f"{_called(program)} {_percent(share)}" for share, program in worst]
+    own = next((place for place, (_, program) in enumerate(worst) if program.is_server), None)
+    if own is not None:
+        named[own] += _by_threads(window, worst[own][1], busy_cpus)
     unseen = 1 - sum(share for share, _ in shares)
     if unseen >= UNSEEN:
         named.append(f"interrupts and processes too short-lived to be seen {_percent(unseen)}")
     return tuple(named)
+
+
+def _by_threads(window: Window, server: Program, busy_cpus: float) -> str:
+    """What the server's work is, by the names of its threads; nothing where all have the program's own."""
+    shares = [(cpus / busy_cpus, name) for name, cpus in threads(window) if name != server.name]
+    found = [f"{name} {_percent(share)}" for share, name in shares if share >= NAMED][:MOST_NAMED]
+    return f" (threads: {', '.join(found)})" if found else ""
 
 
 def of_core(window: Window) -> tuple[str, ...]:
