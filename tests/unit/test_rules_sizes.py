@@ -38,6 +38,28 @@ SICK: dict[str, dict[str, Any]] = {
         },
         "status_rates": {"innodb_os_log_written": 3 * MIB},
     },
+    "a server that thinks it is alone, and sessions that take much": {
+        "vendor": "mysql",
+        "variables": {
+            "innodb_dedicated_server": "ON",
+            "sort_buffer_size": str(256 * MIB),
+            "innodb_buffer_pool_size": str(20 * GIB),
+        },
+        "status": {"threads_running": 60.0},
+        "facts": {
+            "servers": [
+                {"pid": 1322, "program": "mysqld", "rss_bytes": 20 * GIB},
+                {"pid": 901, "program": "memcached", "rss_bytes": 30 * GIB},
+            ]
+        },
+        "gauges": {"memory.MemAvailable.": 10.0 * GIB},
+    },
+    "a short queue that is full, and asked to be long": {
+        "variables": {"back_log": "10000", "port": "3306"},
+        "facts": {"sysctls.net.core.somaxconn": "128"},
+        "rates": {"snmp.TcpExt.ListenOverflows.": 20.0, "snmp.TcpExt.TCPReqQFullDoCookies.": 9.0},
+        "gauges": {"listen.queue.0.0.0.0:3306": 129.0, "listen.queue_limit.0.0.0.0:3306": 128.0},
+    },
     "a pool through the page cache": {
         "vendor": "mysql",
         "variables": {"innodb_flush_method": "fsync", "innodb_buffer_pool_size": str(GIB)},

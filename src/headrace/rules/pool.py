@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 from headrace.knobs.knob import Versions
@@ -24,6 +25,8 @@ WORTH_GROWING = 0.25
 SHARE_OF_MEMORY = 0.75
 #: Above this, sessions and the kernel have too little: InnoDB's own structures take up to 10% on top of the pool.
 TOO_LARGE = 0.90
+#: The low end of that, where a size must fit.
+ON_TOP = 1.05
 #: A control group holds only the server, not the kernel.
 TOO_LARGE_IN_GROUP = 0.95
 #: Pool size relative to the data: room for undo pages, the hash index, free pages, and growth.
@@ -117,10 +120,23 @@ def _step(evidence: Evidence) -> float:
     return max(chunk, 1.0) * max(parts, 1.0) if chunk > 0 else STEP_BYTES
 
 
+def bytes_there(evidence: Evidence) -> float:
+    """What the server has and could still get. Raises NotEnough without its process."""
+    resident = (evidence.process or {}).get("rss_bytes")
+    if resident is None:
+        raise NotEnough("the memory of the server's process is unknown")
+    return min(memory_bytes(evidence), evidence.gauge("memory", "MemAvailable").low + float(resident))
+
+
 def that_fits(evidence: Evidence) -> float:
-    """The largest pool that the server's memory allows, in whole steps."""
+    """The largest pool that the server's memory allows next to its sessions, in whole steps."""
     step = _step(evidence)
-    return max(SHARE_OF_MEMORY * memory_bytes(evidence) // step * step, step)
+    most = SHARE_OF_MEMORY * memory_bytes(evidence)
+    # Without a look at the process or the sessions the share has to do.
+    with contextlib.suppress(NotEnough):
+        beside = sum(sizes.beside_the_pool(evidence).values()) + sizes.fixed_buffers(evidence)
+        most = min(most, (bytes_there(evidence) - beside) / ON_TOP)
+    return max(most // step * step, step)
 
 
 def _is_starved(evidence: Evidence) -> bool:

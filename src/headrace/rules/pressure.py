@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 
 from headrace.analysis.resources import PRESSURE_SEEN
 from headrace.rules import sizes
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
-from headrace.rules.pool import STEP_BYTES, larger_than_memory, memory_bytes
+from headrace.rules.pool import ON_TOP, bytes_there, larger_than_memory, memory_bytes, that_fits
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 MINUTE_S, HOUR_S = 60.0, 3_600.0
 #: Memory that is used up sooner than this leaves no night to notice it.
 SOON_S = 24 * HOUR_S
-#: InnoDB's own structures on top of the pool: 5 to 10%. The low end, because a finding must be certain.
-ON_TOP = 1.05
 #: Growth of the server's memory beyond its pool, in each part of the window.
 LEAKED = 4 * MIB
 PARTS = 3
@@ -36,39 +33,6 @@ def lasting(seconds: float) -> str:
     return f"{seconds / HOUR_S:,.1f} hours" if seconds >= HOUR_S else f"{seconds / MINUTE_S:.0f} minutes"
 
 
-def _wanted_bytes(evidence: Evidence) -> dict[str, float]:
-    """What the server takes when its pool is full and as many clients as ever are there, by what takes it."""
-    value = evidence.number
-    fixed = sum(
-        value(name)
-        for name in (
-            "innodb_log_buffer_size",
-            "key_buffer_size",
-            "aria_pagecache_buffer_size",
-            "query_cache_size",
-        )
-        if evidence.has_variable(name)
-    )
-    kept = value("thread_stack") + 2 * value("net_buffer_length")
-    kept += value("binlog_cache_size") if evidence.is_on("log_bin") else 0
-    used = sum(
-        value(name)
-        for name in ("sort_buffer_size", "join_buffer_size", "read_buffer_size", "read_rnd_buffer_size")
-    )
-    running = max(evidence.gauge("mysql_status", "threads_running").high, 1.0)
-    temporary = min(value("tmp_table_size"), value("max_heap_table_size")) * running
-    if sizes.is_temptable(evidence):
-        # All its tables share one limit; before 8.0.28 it was the only one.
-        each = value("tmp_table_size") if evidence.version in sizes.BOUNDED_TEMPTABLE else math.inf
-        temporary = min(each * running, value("temptable_max_ram"))
-    return {
-        "buffer pool": ON_TOP * value("innodb_buffer_pool_size") + fixed,
-        "sessions": kept * evidence.status("max_used_connections"),
-        "running statements": used * running,
-        "temporary tables": temporary,
-    }
-
-
 @rule(
     "MEM16",
     severity=Severity.RISK,
@@ -83,17 +47,17 @@ def more_than_there_is(evidence: Evidence) -> Iterator[Match]:
     the kernel kills the server. Counted with the most connections so far and the most running statements of
     the window, not with max_connections, which hardly any server ever uses up.
     """
-    wanted = _wanted_bytes(evidence)
-    process = evidence.process
-    resident = (process or {}).get("rss_bytes")
-    if resident is None:
-        raise NotEnough("the memory of the server's process is unknown")
-    there = min(memory_bytes(evidence), evidence.gauge("memory", "MemAvailable").low + resident)
+    beside = sizes.beside_the_pool(evidence)
+    wanted = {
+        "buffer pool": ON_TOP * evidence.number("innodb_buffer_pool_size") + sizes.fixed_buffers(evidence)
+    }
+    wanted |= beside
+    there = bytes_there(evidence)
     total = sum(wanted.values())
     if total <= there or any(larger_than_memory(evidence)):
         return
-    rest = total - wanted["buffer pool"]
-    pool = (there - rest) / ON_TOP // STEP_BYTES * STEP_BYTES
+    rest = sum(beside.values())
+    pool = that_fits(evidence)
     smaller = (Remedy({"server.innodb_buffer_pool_size": int(pool)}, label="a smaller pool"),)
     buffers = Remedy(
         steps=(

@@ -185,6 +185,29 @@ def connections(evidence: Evidence) -> dict[str, Value]:
 SESSION_BUFFERS = ("sort_buffer_size", "join_buffer_size", "read_buffer_size", "read_rnd_buffer_size")
 
 
+def fixed_buffers(evidence: Evidence) -> float:
+    """Memory of the server for all sessions together, without the buffer pool."""
+    names = ("innodb_log_buffer_size", "key_buffer_size", "aria_pagecache_buffer_size", "query_cache_size")
+    return sum(evidence.number(name) for name in names if evidence.has_variable(name))
+
+
+def beside_the_pool(evidence: Evidence) -> dict[str, float]:
+    """What the server takes when as many clients as ever are there, by what takes it."""
+    kept = evidence.number("thread_stack") + 2 * evidence.number("net_buffer_length")
+    kept += evidence.number("binlog_cache_size") if evidence.is_on("log_bin") else 0
+    running = max(evidence.gauge("mysql_status", "threads_running").high, 1.0)
+    temporary = min(evidence.number("tmp_table_size"), evidence.number("max_heap_table_size")) * running
+    if is_temptable(evidence):
+        # All its tables share one limit; before 8.0.28 it was the only one.
+        each = evidence.number("tmp_table_size") if evidence.version in BOUNDED_TEMPTABLE else math.inf
+        temporary = min(each * running, evidence.number("temptable_max_ram"))
+    return {
+        "sessions": kept * evidence.status("max_used_connections"),
+        "running statements": running * sum(evidence.number(name) for name in SESSION_BUFFERS),
+        "temporary tables": temporary,
+    }
+
+
 def scan_depth(evidence: Evidence) -> int:
     """Each instance frees this many pages a second: those that are read, and a quarter more."""
     parts = (

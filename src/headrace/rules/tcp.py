@@ -55,7 +55,7 @@ def queue_is_capped(evidence: Evidence) -> Iterator[Match]:
         (number("back_log", f"{asked:,.0f}"), number("net.core.somaxconn", f"{allowed:,}")),
         (
             Remedy(
-                {"host.net.core.somaxconn": max(LONG_QUEUE, int(asked))},
+                {"host.net.core.somaxconn": _length(evidence)},
                 ("The queue length is set when the server starts to listen: restart it.",),
             ),
         ),
@@ -102,7 +102,7 @@ def connections_refused(evidence: Evidence) -> Iterator[Match]:
             port,
             f"{overflows:,.1f} connections/s found a full queue on this host: {whose} of {most:.0f} was full.",
             numbers,
-            (_longer_queue(overflows, allowed, asked or 0), fewer)
+            (_longer_queue(evidence, allowed, asked or 0), fewer)
             if is_own
             else (Remedy(steps=(f"Raise the backlog of the program that listens on port {port}.",)),),
             None if is_own and overflows >= REFUSED_S else Severity.COST,
@@ -127,11 +127,18 @@ def _full_queues(evidence: Evidence) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _longer_queue(overflows: float, allowed: int, asked: int) -> Remedy:
-    """Room for what is there and what was refused in a second; the server's back_log ends at 65,535."""
-    wanted = min(
-        max(LONG_QUEUE, 1 << int(min(allowed, asked or allowed) + overflows).bit_length()), LONGEST_QUEUE
-    )
+def _length(evidence: Evidence) -> int:
+    """The one length that every rule asks for: what the server asked for, and room for what is there and what was
+    refused in a second; the server's back_log ends at 65,535."""
+    allowed = int(evidence.sysctl("net.core.somaxconn"))
+    asked = int(evidence.number("back_log")) if evidence.has_variable("back_log") else 0
+    refused = evidence.window.rate("snmp", "TcpExt.ListenOverflows") or 0.0
+    room = 1 << int(min(allowed, asked or allowed) + refused).bit_length() if refused > 0 else 0
+    return min(max(LONG_QUEUE, allowed, asked, room), LONGEST_QUEUE)
+
+
+def _longer_queue(evidence: Evidence, allowed: int, asked: int) -> Remedy:
+    wanted = _length(evidence)
     settings: dict[str, Value] = {}
     if wanted > allowed:
         settings["host.net.core.somaxconn"] = wanted
@@ -316,7 +323,7 @@ def half_open_queue_full(evidence: Evidence) -> Iterator[Match]:
             Remedy(
                 {
                     "host.net.ipv4.tcp_max_syn_backlog": max(LONG_QUEUE, 4 * queue),
-                    "host.net.core.somaxconn": max(LONG_QUEUE, int(evidence.sysctl("net.core.somaxconn"))),
+                    "host.net.core.somaxconn": _length(evidence),
                 },
                 ("The listener's own backlog also bounds this queue: raise back_log, then restart.",),
             ),
