@@ -26,7 +26,7 @@ LIVE = (
     *("MEM16", "MEM17", "MEM19", "LIM06", "LIM08", "LIM09", "FS11", "FS12", "FS13"),
     *("REPL06", "REPL07", "REPL08", "REPL09", "REPL12"),
 )
-#: What none of these machines can be given, so nobody has seen these rules find their cause in a live host.
+#: What a bench on one small machine cannot be given: these rules have only found their cause in fixtures.
 NEVER_PLANTED = {
     "LOCK14": "a device that does not answer for a minute, under a server whose threads hold latches",
     "REDO05": "a volume without a cache whose writes take milliseconds",
